@@ -1,0 +1,51 @@
+"""Exceptions, and the checks at the boundary: argument, what was expected, what came."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class HoldfastError(Exception):
+    """Base class of every exception that holdfast raises on purpose."""
+
+
+class ArgumentError(HoldfastError, ValueError):
+    """An argument is not what the function can work with.
+
+    >>> raise ArgumentError("radius", "a number above 0", -1)
+    Traceback (most recent call last):
+        ...
+    holdfast.errors.ArgumentError: radius: expected a number above 0, got -1
+    """
+
+    def __init__(self, argument: str, expected: str, got: object) -> None:
+        self.argument, self.expected, self.got = argument, expected, got
+        super().__init__(f"{argument}: expected {expected}, got {got}")
+
+
+class ModelError(HoldfastError, RuntimeError):
+    """The user's module does not behave like a classifier on these inputs."""
+
+
+class MissingExtraError(HoldfastError, ImportError):
+    """An optional dependency is needed; names the extra that brings it."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} needs an optional dependency: pip install 'holdfast[{extra}]'")
+
+
+class UnknownNameError(ArgumentError):
+    """A name is not in a registry; suggests the nearest ones."""
+
+    def __init__(self, kind: str, name: object, known: Iterable[str]) -> None:
+        known = sorted(known)
+        near = difflib.get_close_matches(str(name), known, n=1)
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        super().__init__(kind, f"one of {', '.join(known)}", f"{name!r}{hint}")
+
+
+def check(condition: bool, argument: str, expected: str, got: object) -> None:
+    """Raise `ArgumentError` unless `condition` holds."""
+    if not condition:
+        raise ArgumentError(argument, expected, got)
