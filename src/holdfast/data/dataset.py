@@ -1,0 +1,86 @@
+"""A labelled set of inputs in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from holdfast.errors import check
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Inputs with their labels, the names of the classes and the range of the input values.
+
+    A slice of a data set is a data set, a view of the same tensors.
+
+    Raises `ArgumentError` when types or shapes do not match, a label names no class, or an input lies outside the
+    bounds.
+
+    >>> inputs = torch.tensor([0.0, 0.2, 0.4, 0.6]).reshape(4, 1, 1, 1)
+    >>> shades = Dataset("shades", inputs, torch.tensor([0, 0, 1, 1]), ("dark", "light"))
+    >>> len(shades), shades[1:3].labels.tolist()
+    (2, [0, 1])
+    """
+
+    name: str
+    inputs: Tensor = field(repr=False)  # float32, (N, C, H, W), within the bounds
+    labels: Tensor = field(repr=False)  # int64, (N,), each in 0 .. len(classes) - 1
+    classes: tuple[str, ...]
+    bounds: tuple[float, float] = (0.0, 1.0)
+
+    def __post_init__(self) -> None:
+        check(self.inputs.dtype == torch.float32, "inputs", "float32", self.inputs.dtype)
+        check(self.inputs.ndim == 4, "inputs", "shape (N, C, H, W)", tuple(self.inputs.shape))
+        check(self.labels.dtype == torch.int64, "labels", "int64", self.labels.dtype)
+        count = len(self.inputs)
+        check(self.labels.shape == (count,), "labels", f"shape ({count},)", tuple(self.labels.shape))
+        low, high = self.bounds
+        check(low < high, "bounds", "a lower and a higher number", self.bounds)
+        if count > 0:
+            known = f"classes 0 .. {len(self.classes) - 1}"
+            least, most = (int(label) for label in self.labels.aminmax())
+            check(least >= 0 and most < len(self.classes), "labels", known, f"{least} .. {most}")
+            least_value, most_value = (float(value) for value in self.inputs.aminmax())
+            inside = low <= least_value and most_value <= high
+            check(inside, "inputs", f"values in [{low}, {high}]", f"[{least_value}, {most_value}]")
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def __getitem__(self, index: slice) -> Dataset:
+        check(isinstance(index, slice), "index", "a slice, such as 3:4", repr(index))
+        if index.step is not None and index.step < 0:
+            return self.take(range(len(self))[index])
+        return replace(self, inputs=self.inputs[index], labels=self.labels[index])
+
+    def take(self, indices: Sequence[int] | Tensor) -> Dataset:
+        """The samples at `indices`, in that order; raises `ArgumentError` when one is not in 0 .. N - 1."""
+        chosen = torch.as_tensor(indices, dtype=torch.int64, device=self.labels.device)
+        inside = chosen.numel() == 0 or (int(chosen.min()) >= 0 and int(chosen.max()) < len(self))
+        check(inside, "indices", f"indices in 0 .. {len(self) - 1}", indices)
+        return replace(self, inputs=self.inputs[chosen], labels=self.labels[chosen])
+
+    def subset(self, n: int, per_class: bool = True) -> Dataset:
+        """The first `n` samples of every class, or with `per_class=False` the first `n` of all; order is kept.
+
+        Nothing is drawn at random: the same call gives the same samples. Raises `ArgumentError` when there are
+        fewer than `n`.
+
+        >>> inputs, labels = torch.zeros(5, 1, 1, 1), torch.tensor([0, 0, 1, 0, 1])
+        >>> zeros = Dataset("zeros", inputs, labels, ("a", "b"))
+        >>> zeros.subset(1).labels.tolist(), zeros.subset(3, per_class=False).labels.tolist()
+        ([0, 1], [0, 0, 1])
+        """
+        check(n >= 1, "n", "at least 1", n)
+        if not per_class:
+            check(n <= len(self), "n", f"at most the {len(self)} samples there are", n)
+            return self[:n]
+        member = self.labels[:, None] == torch.arange(len(self.classes), device=self.labels.device)  # (N, K)
+        smallest = int(member.sum(dim=0).min())
+        check(n <= smallest, "n", f"at most the {smallest} samples of the smallest class", n)
+        among_first = (member.cumsum(dim=0) <= n) & member
+        return self.take(among_first.any(dim=1).nonzero().squeeze(1))

@@ -1,0 +1,308 @@
+"""`Classifier`: a user's module with what holdfast must know to run it safely and fast."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from holdfast.errors import ArgumentError, ModelError, check
+from holdfast.tensors import limited_threads
+
+Bound = float | Tensor
+Kind = Literal["forward", "backward"]
+
+# Fewer rows than this go through other kernels, whose last bits differ; so every forwarded batch is padded to a
+# multiple of it. That, and nothing else, makes results bit-identical whatever the batch size.
+ROW_ALIGNMENT = 8
+_SMALLEST_ROWS, _LARGEST_ROWS = 16, 8192
+
+
+class Classifier:
+    """A module that returns logits, the range of its inputs, its device and a memory-safe batch size.
+
+    Args:
+        module: maps inputs `(N, ...)` to logits `(N, classes)`, classes >= 2. It is moved to `device`; its
+            train/eval mode and its parameters' `requires_grad` are as they were after every call.
+        bounds: `(lower, upper)`, the valid values of an input: numbers, or tensors that broadcast against one
+            sample (say `(C, 1, 1)` for inputs normalised per channel).
+        preprocess: applied to inputs before the module, inside the gradient (say a normalisation).
+        device: `"auto"` is where the module's parameters are if that is an accelerator, else CUDA if there is one,
+            else the CPU.
+        batch_size: rows forwarded at once (samples x perturbations x the explainer's steps), or `"auto"`:
+            found by a short calibration for each input shape, and halved when memory runs out.
+
+    Raises:
+        ArgumentError: bounds that are no range, a batch size below 1, a module that is none.
+
+    >>> _ = torch.manual_seed(0)
+    >>> classifier = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), bounds=(0.0, 1.0), device="cpu")
+    >>> classifier.logits(torch.rand(5, 1, 2, 2)).shape
+    torch.Size([5, 3])
+    >>> classifier.predict(torch.full((1, 1, 2, 2), 2.0))
+    Traceback (most recent call last):
+        ...
+    holdfast.errors.ArgumentError: inputs: expected values within the bounds [0, 1], got values in [2, 2]
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        bounds: tuple[Bound, Bound],
+        preprocess: Callable[[Tensor], Tensor] | None = None,
+        device: str | torch.device = "auto",
+        batch_size: int | Literal["auto"] = "auto",
+    ) -> None:
+        check(isinstance(module, nn.Module), "module", "a torch.nn.Module", type(module).__name__)
+        check(preprocess is None or callable(preprocess), "preprocess", "a callable or None", preprocess)
+        check(
+            batch_size == "auto" or (type(batch_size) is int and batch_size >= 1),
+            "batch_size",
+            "'auto' or a whole number of at least 1",
+            repr(batch_size),
+        )
+        self.module = module
+        self.preprocess = preprocess
+        parameter = next(module.parameters(), None)
+        self.device = _resolve_device(device, parameter)
+        self.dtype = parameter.dtype if parameter is not None else torch.get_default_dtype()
+        module.to(self.device)
+        self.bounds = self._check_bounds(bounds)
+        self.batch_size = batch_size
+        self._budgets: dict[tuple[tuple[int, ...], Kind], int] = {}
+        self._depth = 0
+
+    def _check_bounds(self, bounds: tuple[Bound, Bound]) -> tuple[Tensor, Tensor]:
+        check(isinstance(bounds, tuple | list) and len(bounds) == 2, "bounds", "a pair (lower, upper)", repr(bounds))
+        lower, upper = (torch.as_tensor(b, dtype=self.dtype, device=self.device) for b in bounds)
+        check(bool((lower < upper).all()), "bounds", "lower < upper", f"({bounds[0]}, {bounds[1]})")
+        return lower, upper
+
+    @contextlib.contextmanager
+    def session(self) -> Iterator[None]:
+        """Evaluation mode and no parameter gradients inside; everything as it was afterwards. May be nested."""
+        if self._depth:
+            self._depth += 1
+            try:
+                yield
+            finally:
+                self._depth -= 1
+            return
+        training = [m for m in self.module.modules() if m.training]
+        wanting_gradients = [p for p in self.module.parameters() if p.requires_grad]
+        self._depth = 1
+        try:
+            self.module.eval()
+            for parameter in wanting_gradients:
+                parameter.requires_grad_(False)
+            with limited_threads():
+                yield
+        finally:
+            self._depth = 0
+            for module in training:
+                module.training = True
+            for parameter in wanting_gradients:
+                parameter.requires_grad_(True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits of one batch as it is: no chunks, no look at the values; gradients flow to `x`. Use in a session."""
+        out = self.module(x if self.preprocess is None else self.preprocess(x))
+        if not isinstance(out, Tensor) or out.ndim != 2 or out.shape[0] != x.shape[0] or out.shape[1] < 2:
+            got = f"a tensor of shape {tuple(out.shape)}" if isinstance(out, Tensor) else f"a {type(out).__name__}"
+            raise ModelError(
+                f"module: expected logits of shape ({x.shape[0]}, classes) with at least two classes for inputs of"
+                f" shape {tuple(x.shape)}, got {got}"
+            )
+        return out
+
+    def logits(self, inputs: Tensor) -> Tensor:
+        """Logits `(N, classes)` of inputs `(N, ...)` within the bounds, on the classifier's device.
+
+        Raises:
+            ArgumentError: inputs of the wrong type, dtype, shape or range, or not finite.
+            ModelError: the module fails on them, returns no `(N, classes)` tensor, or NaN or infinite logits.
+        """
+        inputs = self.check_inputs(inputs)
+        with self.session(), torch.no_grad():
+            (out,) = self.map_rows(lambda x: (self.forward(x),), inputs)
+        if not torch.isfinite(out).all():
+            rows = int((~torch.isfinite(out)).any(1).sum())
+            raise ModelError(f"module: expected finite logits, got NaN or infinity for {rows} of {len(out)} inputs")
+        return out
+
+    def predict(self, inputs: Tensor) -> Tensor:
+        """The predicted classes, int64 `(N,)`; raises as `logits` does."""
+        return self.logits(inputs).argmax(1)
+
+    def check_inputs(self, inputs: Tensor, name: str = "inputs") -> Tensor:
+        """`inputs` on the classifier's device, after a look at type, dtype, shape and range."""
+        check(isinstance(inputs, Tensor), name, "a torch.Tensor", type(inputs).__name__)
+        check(inputs.dtype == self.dtype, name, f"dtype {self.dtype} (the module's)", inputs.dtype)
+        shape = tuple(inputs.shape)
+        check(inputs.ndim >= 2 and inputs.numel() > 0, name, "a non-empty batch of shape (N, ...)", f"shape {shape}")
+        inputs = inputs.detach().to(self.device)
+        lower, upper = self.bounds
+        try:
+            torch.broadcast_tensors(lower, upper, inputs[0])
+        except RuntimeError:
+            raise ArgumentError(
+                name, f"a sample shape that the bounds {tuple(lower.shape)} broadcast to", f"{shape[1:]}"
+            ) from None
+        check(bool(torch.isfinite(inputs).all()), name, "finite values", "NaN or infinity")
+        # a normalisation done in float32 leaves the range by a few units in the last place
+        slack = 1e-5 * (upper - lower).clamp(max=1e30)
+        if bool(((inputs < lower - slack) | (inputs > upper + slack)).any()):
+            low, high = (f"{b.min().item():g}" if b is lower else f"{b.max().item():g}" for b in self.bounds)
+            got = f"values in [{inputs.min().item():g}, {inputs.max().item():g}]"
+            raise ArgumentError(name, f"values within the bounds [{low}, {high}]", got)
+        return inputs.clamp(lower, upper)
+
+    def check_targets(self, targets: Tensor | int | None, inputs: Tensor) -> Tensor:
+        """Classes `(N,)` on the classifier's device; `None` stands for the predicted ones."""
+        logits = self.logits(inputs[:1] if targets is not None else inputs)
+        if targets is None:
+            return logits.argmax(1)
+        classes, rows = logits.shape[1], inputs.shape[0]
+        targets = torch.as_tensor(targets, device=self.device)
+        check(
+            targets.dtype in (torch.int64, torch.int32, torch.uint8) and tuple(targets.shape) in ((), (rows,)),
+            "targets",
+            f"whole numbers of shape ({rows},) or one number",
+            f"{targets.dtype} of shape {tuple(targets.shape)}",
+        )
+        targets = targets.to(torch.int64).expand(rows)
+        check(
+            bool(((targets >= 0) & (targets < classes)).all()),
+            "targets",
+            f"classes from 0 to {classes - 1}",
+            f"values from {int(targets.min())} to {int(targets.max())}",
+        )
+        return targets
+
+    def map_rows(
+        self,
+        function: Callable[..., tuple[Tensor, ...]],
+        *tensors: Tensor,
+        rows_per_input: int = 1,
+        kind: Kind = "forward",
+    ) -> tuple[Tensor, ...]:
+        """`function` over the rows of `tensors`, in chunks that fit the row budget; outputs concatenated.
+
+        `rows_per_input` is how many rows one input makes the module forward (an explainer's steps). Chunks are
+        padded to a multiple of `ROW_ALIGNMENT` rows by repeating the last one, and trimmed afterwards. Halves the
+        budget and tries again where memory runs out.
+        """
+        total = tensors[0].shape[0]
+        step = self.inputs_per_chunk(tensors[0], rows_per_input, kind)
+        pieces: list[tuple[Tensor, ...]] = []
+        start = 0
+        while start < total:
+            chunk = [t[start : start + step].to(self.device) for t in tensors]
+            count = chunk[0].shape[0]
+            padding = -count % min(ROW_ALIGNMENT, step)
+            if padding:
+                chunk = [torch.cat([t, t[-1:].expand(padding, *t.shape[1:])]) for t in chunk]
+            try:
+                out = function(*chunk)
+            except RuntimeError as error:
+                if not _out_of_memory(error):
+                    raise _explain(error, tensors[0]) from error
+                if step == 1:
+                    raise ModelError(
+                        f"module: expected one input of shape {tuple(tensors[0].shape[1:])} to fit into memory"
+                        f" ({rows_per_input} rows forwarded), got: {error}"
+                    ) from error
+                step = self._halve(tensors[0], step, rows_per_input, kind)
+                continue
+            pieces.append(tuple(t[:count] for t in out))
+            start += count
+        if len(pieces) == 1:
+            return pieces[0]
+        return tuple(torch.cat(parts) for parts in zip(*pieces, strict=True))
+
+    def inputs_per_chunk(self, inputs: Tensor, rows_per_input: int, kind: Kind) -> int:
+        """How many inputs go into one chunk: a multiple of `ROW_ALIGNMENT` where the budget allows it."""
+        rows = self.row_budget(inputs, rows_per_input, kind)
+        step = max(1, rows // rows_per_input)
+        return step - step % ROW_ALIGNMENT if step >= ROW_ALIGNMENT else step
+
+    def row_budget(self, inputs: Tensor, rows_per_input: int = 1, kind: Kind = "backward") -> int:
+        """Rows to forward at once for inputs of this shape; calibrated on the first call that has enough of them."""
+        if self.batch_size != "auto":
+            return self.batch_size
+        key = (tuple(inputs.shape[1:]), kind)
+        if key not in self._budgets:
+            if inputs.shape[0] * rows_per_input <= 4 * _SMALLEST_ROWS:
+                return 4 * _SMALLEST_ROWS  # a handful of rows is done before a calibration would be
+            self._budgets[key] = self._calibrate(inputs[:1].to(self.device), kind)
+        return self._budgets[key]
+
+    def _halve(self, inputs: Tensor, step: int, rows_per_input: int, kind: Kind) -> int:
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        step = max(1, step // 2)
+        rows = max(1, step * rows_per_input)
+        if self.batch_size == "auto":
+            self._budgets[(tuple(inputs.shape[1:]), kind)] = rows
+        else:
+            self.batch_size = rows
+        return step
+
+    def _calibrate(self, sample: Tensor, kind: Kind) -> int:
+        """Double the rows while that makes the module faster; on a CPU, bigger is often slower."""
+        best_rows, best_rate, rows = _SMALLEST_ROWS, 0.0, _SMALLEST_ROWS
+        with self.session():
+            while rows <= _LARGEST_ROWS:
+                batch = sample.expand(rows, *sample.shape[1:]).contiguous()
+                try:
+                    self._time(batch, kind)  # the first pass pays for allocation and kernel choice
+                    seconds = min(self._time(batch, kind) for _ in range(2))
+                except RuntimeError as error:
+                    if _out_of_memory(error):
+                        break
+                    raise _explain(error, sample) from error
+                rate = rows / max(seconds, 1e-9)
+                if rate > 1.05 * best_rate:
+                    best_rows, best_rate = rows, rate
+                elif rows >= 4 * best_rows:
+                    break
+                if seconds > 0.5:
+                    break
+                rows *= 2
+        return best_rows
+
+    def _time(self, batch: Tensor, kind: Kind) -> float:
+        start = time.perf_counter()
+        if kind == "forward":
+            with torch.no_grad():
+                self.forward(batch)
+        else:
+            with torch.enable_grad():
+                x = batch.detach().requires_grad_(True)
+                torch.autograd.grad(self.forward(x).amax(1).sum(), x, allow_unused=True)
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        return time.perf_counter() - start
+
+
+def _resolve_device(device: str | torch.device, parameter: Tensor | None) -> torch.device:
+    if device != "auto":
+        return torch.device(device)
+    if parameter is not None and parameter.device.type != "cpu":
+        return parameter.device
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def _out_of_memory(error: RuntimeError) -> bool:
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+def _explain(error: RuntimeError, inputs: Tensor) -> Exception:
+    """A shape or dtype that the module cannot take surfaces as a bare RuntimeError from deep inside."""
+    if isinstance(error, ModelError):
+        return error
+    return ModelError(f"module: failed on inputs of shape {tuple(inputs.shape)}, dtype {inputs.dtype}: {error}")

@@ -1,0 +1,156 @@
+"""Random streams that belong to samples, threads that do not fight, and small shape helpers.
+
+Every sample draws its randomness from a stream of its own, keyed by the seed and by the sample's content. So a
+result does not depend on the batch size, on the order of the samples or on who else is in the batch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from holdfast.errors import check
+
+_GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
+_MIX_1 = 0xBF58476D1CE4E5B9 - (1 << 64)
+_MIX_2 = 0x94D049BB133111EB - (1 << 64)
+
+
+def _shift_right(x: Tensor, bits: int) -> Tensor:
+    """Logical shift: torch's `>>` on int64 drags the sign along."""
+    return (x >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def mix64(x: Tensor) -> Tensor:
+    """SplitMix64's finaliser on int64 tensors: a bijection that scatters neighbouring integers.
+
+    Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (OOPSLA 2014).
+    """
+    x = x + _GOLDEN
+    x = (x ^ _shift_right(x, 30)) * _MIX_1
+    x = (x ^ _shift_right(x, 27)) * _MIX_2
+    return x ^ _shift_right(x, 31)
+
+
+def draw_seed(generator: torch.Generator | None) -> int:
+    """A base seed taken from `generator`; without one always the same, so that a run can be repeated."""
+    if generator is None:
+        return 0
+    return int(torch.randint(1 << 62, (1,), generator=generator, device=generator.device).item())
+
+
+def content_keys(x: Tensor, seed: int) -> Tensor:
+    """One int64 key for each row of `x` `(N, ...)`, from its values and `seed`; shape `(N,)`.
+
+    Rows with equal values get equal keys, wherever they stand. A multilinear hash over the float32 bits.
+
+    >>> x = torch.tensor([[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
+    >>> keys = content_keys(x, seed=3)
+    >>> bool(keys[0] == keys[2]), bool(keys[0] == keys[1])
+    (True, False)
+    """
+    flat = x.detach().reshape(x.shape[0], -1).to(torch.float32) + 0.0  # -0.0 and 0.0 are the same value
+    bits = flat.contiguous().view(torch.int32).to(torch.int64)
+    start = mix64(torch.tensor([seed], device=x.device, dtype=torch.int64))
+    odd = mix64(start + torch.arange(bits.shape[1], device=x.device)) | 1
+    return mix64((bits * odd).sum(1) + start)
+
+
+def hashed_uniform(keys: Tensor, count: int) -> Tensor:
+    """`count` uniform numbers in (0, 1) for each key; float32 `(N, count)`. The same key gives the same numbers."""
+    counters = torch.arange(1, count + 1, device=keys.device) * _GOLDEN
+    bits = mix64(keys[:, None] + counters)
+    return (_shift_right(bits, 40).to(torch.float32) + 0.5) * 2.0**-24
+
+
+class Streams:
+    """A random stream for each of P problems; draws come back stacked along the first axis.
+
+    >>> streams = Streams([1, 2], device=torch.device("cpu"))
+    >>> streams.normal((3,), dtype=torch.float32).shape
+    torch.Size([2, 3])
+    """
+
+    def __init__(self, seeds: Sequence[int], device: torch.device) -> None:
+        self.device = device
+        self._generators = [torch.Generator(device).manual_seed(seed & ((1 << 63) - 1)) for seed in seeds]
+
+    @classmethod
+    def for_rows(cls, x: Tensor, seed: int) -> Streams:
+        """One stream for each row of `x`, by content."""
+        return cls(content_keys(x, seed).tolist(), x.device)
+
+    def __len__(self) -> int:
+        return len(self._generators)
+
+    def select(self, rows: Sequence[int]) -> Streams:
+        """The streams of some problems; they go on where they were."""
+        chosen = object.__new__(Streams)
+        chosen.device = self.device
+        chosen._generators = [self._generators[row] for row in rows]
+        return chosen
+
+    def normal(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+        """Standard normal numbers, `(P, *shape)`."""
+        out = torch.empty((len(self), *shape), device=self.device, dtype=dtype)
+        for row, generator in zip(out, self._generators, strict=True):
+            row.normal_(generator=generator)
+        return out
+
+    def uniform(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+        """Uniform numbers in [0, 1), `(P, *shape)`."""
+        out = torch.empty((len(self), *shape), device=self.device, dtype=dtype)
+        for row, generator in zip(out, self._generators, strict=True):
+            row.uniform_(generator=generator)
+        return out
+
+    def choice(self, choices: Sequence[int], counts: Sequence[int]) -> list[Tensor]:
+        """For each problem `counts[p]` integers below `choices[p]`, uniform with replacement."""
+        return [
+            torch.randint(high, (count,), generator=generator, device=self.device)
+            for high, count, generator in zip(choices, counts, self._generators, strict=True)
+        ]
+
+
+def rows_to(values: Tensor, like: Tensor) -> Tensor:
+    """`values` `(N,)` shaped so that it broadcasts over the features of `like` `(N, ...)`."""
+    return values.reshape(values.shape + (1,) * (like.ndim - values.ndim))
+
+
+def available_cpus() -> int:
+    """Cores that this process may use: its affinity, cut by a container's quota."""
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+    with contextlib.suppress(OSError, ValueError):
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()[:2]
+        if quota != "max":
+            cpus = min(cpus, max(1, math.ceil(int(quota) / int(period))))
+    return max(1, cpus)
+
+
+def thread_budget() -> int:
+    """Threads for one process: `HOLDFAST_THREADS` if set, else the available cores."""
+    wanted = os.environ.get("HOLDFAST_THREADS", "")
+    if not wanted:
+        return available_cpus()
+    check(wanted.isdigit() and int(wanted) > 0, "HOLDFAST_THREADS", "a whole number above 0", repr(wanted))
+    return int(wanted)
+
+
+@contextlib.contextmanager
+def limited_threads() -> Iterator[None]:
+    """Inside, torch uses no more threads than `thread_budget()`; afterwards as many as before."""
+    before, budget = torch.get_num_threads(), thread_budget()
+    if before <= budget:
+        yield
+        return
+    torch.set_num_threads(budget)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
