@@ -2,8 +2,8 @@
 
     HOLDFAST_DATA=<folder with mnist/> python scripts/train_bundled.py
 
-LeNet-5 on MNIST: natural training (plain cross-entropy) on inputs in [0, 1], shifted by up to two pixels. The same
-seed gives the same weights on one machine with one version of torch.
+LeNet-5 on MNIST: natural training (plain cross-entropy) on inputs in [0, 1], shifted by up to two pixels.
+The same seed gives the same weights on one machine with one version of torch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from holdfast.zoo.training import Epoch, accuracy, initialize, random_shift, tra
 
 WEIGHTS = Path(__file__).resolve().parents[1] / "src" / "holdfast" / "zoo" / "weights"
 REQUIRED_ACCURACY = 0.985
-SCHEME = {"batch_size": 128, "learning_rate": 4e-3, "weight_decay": 0.01}
+BATCH_SIZE, LEARNING_RATE, WEIGHT_DECAY = 128, 4e-3, 0.01
 
 
 def train_lenet5_mnist(epochs: int, seed: int, folder: Path) -> None:
@@ -48,7 +48,9 @@ def train_lenet5_mnist(epochs: int, seed: int, folder: Path) -> None:
             generator=generator,
             augment=random_shift,
             progress=show,
-            **SCHEME,
+            batch_size=BATCH_SIZE,
+            learning_rate=LEARNING_RATE,
+            weight_decay=WEIGHT_DECAY,
         )
     reached = accuracy(module, test.inputs, test.labels)
     console.print(f"test accuracy {reached:.4f}")
@@ -60,8 +62,10 @@ def train_lenet5_mnist(epochs: int, seed: int, folder: Path) -> None:
         "architecture": "LeNet5",
         "data": "MNIST, 60,000 training and 10,000 test images, inputs in [0, 1]",
         "scheme": "natural: cross-entropy, AdamW, linear warm-up and cosine, random shifts of up to 2 pixels",
-        **SCHEME,
         "epochs": epochs,
+        "batch_size": BATCH_SIZE,
+        "learning_rate": LEARNING_RATE,
+        "weight_decay": WEIGHT_DECAY,
         "seed": seed,
         "test_accuracy": reached,
         "parameters": sum(parameter.numel() for parameter in module.parameters()),

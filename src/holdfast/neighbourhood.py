@@ -57,6 +57,20 @@ class Region:
         """Shape of one input."""
         return self.centre.shape[1:]
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the inputs."""
+        return self.centre.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where the inputs are."""
+        return self.centre.device
+
+    def streams(self, seed: int) -> Streams:
+        """A random stream for each of the P inputs, by content."""
+        return Streams.for_rows(self.centre, seed)
+
     def select(self, rows: Sequence[int] | Tensor) -> Region:
         """The region of some of the P inputs."""
         index = torch.as_tensor(rows, device=self.centre.device, dtype=torch.int64)
@@ -151,7 +165,8 @@ class Region:
         )
 
     def _distance(self, x: Tensor) -> Tensor:
-        return (x - self.centre[:, None]).flatten(2).norm(dim=2)
+        distance: Tensor = torch.linalg.vector_norm((x - self.centre[:, None]).flatten(2), dim=2)
+        return distance
 
 
 @dataclass(frozen=True)

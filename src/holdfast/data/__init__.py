@@ -43,7 +43,8 @@ def names() -> list[str]:
 def load(name: str, *, download: bool = False) -> Dataset:
     """A data set by its name, such as "digits" or "mnist:test"; with `download`, fetched when it is missing.
 
-    Raises `UnknownNameError` for a name that is not in `names()`, `MissingDataError` when its files are missing.
+    Raises `UnknownNameError` for a name that is not in `names()`, `MissingDataError` when its files are
+    missing.
 
     >>> load("digits").inputs.shape
     torch.Size([300, 1, 28, 28])

@@ -17,13 +17,13 @@ class Dataset:
 
     A slice of a data set is a data set, a view of the same tensors.
 
-    Raises `ArgumentError` when types or shapes do not match, a label names no class, or an input lies outside the
-    bounds.
+    Raises `ArgumentError` when types or shapes do not match, a label names no class, or an input lies
+    outside the bounds.
 
     >>> inputs = torch.tensor([0.0, 0.2, 0.4, 0.6]).reshape(4, 1, 1, 1)
     >>> shades = Dataset("shades", inputs, torch.tensor([0, 0, 1, 1]), ("dark", "light"))
     >>> len(shades), shades[1:3].labels.tolist()
-    (2, [0, 1])
+    (4, [0, 1])
     """
 
     name: str
@@ -58,17 +58,22 @@ class Dataset:
         return replace(self, inputs=self.inputs[index], labels=self.labels[index])
 
     def take(self, indices: Sequence[int] | Tensor) -> Dataset:
-        """The samples at `indices`, in that order; raises `ArgumentError` when one is not in 0 .. N - 1."""
-        chosen = torch.as_tensor(indices, dtype=torch.int64, device=self.labels.device)
-        inside = chosen.numel() == 0 or (int(chosen.min()) >= 0 and int(chosen.max()) < len(self))
-        check(inside, "indices", f"indices in 0 .. {len(self) - 1}", indices)
+        """The samples at `indices` (M,), in that order; `ArgumentError` when one is not in 0 .. N - 1."""
+        chosen = torch.as_tensor(indices, device=self.labels.device)
+        if chosen.numel() == 0:
+            return self[:0]
+        check(chosen.ndim == 1, "indices", "a sequence of indices", f"shape {tuple(chosen.shape)}")
+        check(chosen.dtype == torch.int64, "indices", "int64", chosen.dtype)
+        least, most = (int(index) for index in chosen.aminmax())
+        inside = least >= 0 and most < len(self)
+        check(inside, "indices", f"indices in 0 .. {len(self) - 1}", f"{least} .. {most}")
         return replace(self, inputs=self.inputs[chosen], labels=self.labels[chosen])
 
     def subset(self, n: int, per_class: bool = True) -> Dataset:
-        """The first `n` samples of every class, or with `per_class=False` the first `n` of all; order is kept.
+        """The first `n` samples of every class, or with `per_class=False` the first `n` of all, in order.
 
-        Nothing is drawn at random: the same call gives the same samples. Raises `ArgumentError` when there are
-        fewer than `n`.
+        Nothing is drawn at random: the same call gives the same samples. Raises `ArgumentError` when there
+        are fewer than `n`.
 
         >>> inputs, labels = torch.zeros(5, 1, 1, 1), torch.tensor([0, 0, 1, 0, 1])
         >>> zeros = Dataset("zeros", inputs, labels, ("a", "b"))

@@ -1,7 +1,7 @@
 """The IDX format of the MNIST files, plain or gzipped.
 
-Big-endian: two zero bytes, the type of the values, the number of dimensions, the sizes as 32-bit integers, then the
-values in row-major order.
+Big-endian: two zero bytes, the type of the values, the number of dimensions, the sizes as 32-bit integers,
+then the values in row-major order.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ GZIP_MAGIC = b"\x1f\x8b"
 def read_idx(path: Path, dimensions: int) -> Tensor:
     """The unsigned bytes in the IDX file at `path`, as a uint8 tensor with `dimensions` dimensions.
 
-    Raises `ArgumentError`, with the path, unless the file is exactly that: header, sizes and length are all checked.
+    Raises `ArgumentError`, with the path, unless the file is exactly that: header, sizes and length are all
+    checked.
     """
     content = _content(path)
     header = 4 + 4 * dimensions
@@ -40,7 +41,10 @@ def read_idx(path: Path, dimensions: int) -> Tensor:
     check(min(sizes) >= 1, str(path), "no empty dimension", f"sizes {sizes}")
     values = len(content) - header
     check(
-        values == math.prod(sizes), str(path), f"{math.prod(sizes)} values for sizes {sizes}", f"{values} values"
+        values == math.prod(sizes),
+        str(path),
+        f"{math.prod(sizes)} values for sizes {sizes}",
+        f"{values} values",
     )
     return torch.frombuffer(bytearray(content), dtype=torch.uint8, offset=header).reshape(sizes)
 

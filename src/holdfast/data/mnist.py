@@ -1,7 +1,9 @@
 """MNIST and Fashion-MNIST from their IDX files, which are found on this computer or downloaded.
 
 LeCun, Bottou, Bengio and Haffner, Gradient-based learning applied to document recognition, 1998.
-Xiao, Rasul and Vollgraf, Fashion-MNIST: a novel image dataset for benchmarking machine learning algorithms, 2017.
+
+Xiao, Rasul and Vollgraf, Fashion-MNIST: a novel image dataset for benchmarking machine learning
+algorithms, 2017.
 """
 
 from __future__ import annotations
@@ -108,7 +110,9 @@ def _load(source: IdxSource, split: str, download: bool) -> Dataset:
     images, labels = read_idx(image_path, dimensions=3), read_idx(label_path, dimensions=1)
     size = tuple(images.shape[1:])
     check(size == (SIDE, SIDE), str(image_path), f"images of {SIDE}x{SIDE} pixels", size)
-    check(len(labels) == len(images), str(label_path), f"{len(images)} labels, as many as images", len(labels))
+    check(
+        len(labels) == len(images), str(label_path), f"{len(images)} labels, as many as images", len(labels)
+    )
     largest = int(labels.max())
     check(largest < len(source.classes), str(label_path), f"labels below {len(source.classes)}", largest)
     inputs = images.unsqueeze(1).to(torch.float32).div_(255)
@@ -116,7 +120,7 @@ def _load(source: IdxSource, split: str, download: bool) -> Dataset:
 
 
 def _locate(source: IdxSource, compressed: str, download: bool) -> Path:
-    """The path of one file, which may lie there unpacked; fetched when it is missing and `download` is set."""
+    """The path of one file, which may lie there unpacked; fetched when missing and `download` is set."""
     folders = [data_root() / folder for folder in source.folders]
     for folder in folders:
         for name in (compressed, compressed.removesuffix(".gz")):
@@ -124,11 +128,13 @@ def _locate(source: IdxSource, compressed: str, download: bool) -> Path:
                 return folder / name
     if not download:
         raise MissingDataError(
-            f"{source.name}: no {compressed} (or unpacked) in {' or '.join(map(str, folders))}. Put the IDX files "
-            f"there, set {VARIABLE} to the folder that holds {source.folders[0]}/, or pass download=True."
+            f"{source.name}: no {compressed} (or unpacked) in {' or '.join(map(str, folders))}. Put the IDX "
+            f"files there, set {VARIABLE} to the folder that holds {source.folders[0]}/, or pass "
+            "download=True."
         )
     url = source.mirror + compressed
     try:
         return Path(pooch.retrieve(url, f"md5:{source.md5[compressed]}", fname=compressed, path=folders[0]))
     except (OSError, ValueError) as error:  # no network, a folder that cannot be written, a wrong checksum
-        raise MissingDataError(f"{source.name}: could not download {url} to {folders[0]}: {error}") from error
+        reason = f"could not download {url} to {folders[0]}: {error}"
+        raise MissingDataError(f"{source.name}: {reason}") from error

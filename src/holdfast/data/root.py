@@ -17,10 +17,10 @@ class MissingDataError(HoldfastError, FileNotFoundError):
 
 
 def data_root() -> Path:
-    """The folder that holds the data sets, each in a folder of its own (`mnist/`, ...). It need not exist yet.
+    """The folder that holds the data sets, each in a folder of its own (`mnist/`, ...). It need not exist.
 
-    The environment variable `HOLDFAST_DATA` where it is set; else `../shared/data`, seen from the current folder or
-    from the repository, where that exists; else the user's cache folder for holdfast.
+    The environment variable `HOLDFAST_DATA` where it is set; else `../shared/data`, seen from the current
+    folder or from the repository, where that exists; else the user's cache folder for holdfast.
     """
     named = os.environ.get(VARIABLE)
     if named:

@@ -1,0 +1,93 @@
+"""Small reference models with their weights: `load("lenet5-mnist")`.
+
+A model is one file with its architecture, one line in the registry below, and in `weights/` its weights
+(`<name>.safetensors`) and its card (`<name>.json`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as load_safetensors
+from torch import nn
+
+from holdfast.errors import HoldfastError
+from holdfast.registry import Registry
+from holdfast.zoo.lenet import LeNet5
+
+__all__ = ["LeNet5", "MissingWeightsError", "card", "load", "names"]
+
+_models: Registry[Callable[[], nn.Module]] = Registry("model")
+_models.add("lenet5-mnist", LeNet5)
+
+
+class MissingWeightsError(HoldfastError, FileNotFoundError):
+    """The weights or the card of a known model are not where they should be, or not what they should be."""
+
+
+def names() -> list[str]:
+    """The names of all models, sorted.
+
+    >>> names()
+    ['lenet5-mnist']
+    """
+    return _models.names()
+
+
+def load(name: str) -> nn.Module:
+    """A trained model in eval mode, on the CPU; its inputs and its accuracy are on its `card`.
+
+    Raises `UnknownNameError` for a name that is not in `names()`, `MissingWeightsError` when the weights are
+    missing or do not fit. The global random state is left alone.
+
+    >>> model = load("lenet5-mnist")
+    >>> model(torch.zeros(1, 1, 28, 28)).shape
+    torch.Size([1, 10])
+    """
+    architecture = _models[name]
+    content = _read(name, "safetensors")
+    # the initial weights, soon replaced, are drawn from the global state
+    with torch.random.fork_rng(devices=[]):
+        module = architecture()
+    try:
+        module.load_state_dict(load_safetensors(content))
+    except (SafetensorError, RuntimeError) as error:
+        raise MissingWeightsError(f"model {name}: {name}.safetensors does not fit: {error}") from error
+    return module.eval()
+
+
+def card(name: str) -> dict[str, Any]:
+    """What is known about a model: data, training scheme, seed, test accuracy, size, versions, licence.
+
+    Raises as `load` does.
+
+    >>> card("lenet5-mnist")["parameters"]
+    61706
+    """
+    _models[name]
+    try:
+        entries: dict[str, Any] = json.loads(_read(name, "json"))
+    except ValueError as error:
+        raise MissingWeightsError(f"model {name}: {name}.json is no JSON: {error}") from error
+    return entries
+
+
+def _weights() -> Traversable:
+    return files("holdfast.zoo") / "weights"
+
+
+def _read(name: str, suffix: str) -> bytes:
+    file = _weights() / f"{name}.{suffix}"
+    try:
+        return file.read_bytes()
+    except FileNotFoundError as error:
+        raise MissingWeightsError(
+            f"model {name}: {file} is missing. A complete installation of holdfast has it; in a checkout, "
+            "scripts/train_bundled.py makes it."
+        ) from error

@@ -1,9 +1,10 @@
 """LeNet-5 for 28x28 images, with rectifiers and max-pooling.
 
-LeCun, Bottou, Bengio and Haffner, Gradient-based learning applied to document recognition, Proceedings of the
-IEEE 86(11), 1998. Departures from the paper, as in nearly all work that says "LeNet-5" today: ReLU for the scaled
-tanh, max-pooling for the trainable averages, every feature map of the second convolution connected to all six of
-the first, a linear output layer for the Gaussian one; and a padding of 2 makes the 28x28 input the paper's 32x32.
+LeCun, Bottou, Bengio and Haffner, Gradient-based learning applied to document recognition, Proceedings of
+the IEEE 86(11), 1998. Departures from the paper, as in nearly all work that says "LeNet-5" today: ReLU for
+the scaled tanh, max-pooling for the trainable averages, every feature map of the second convolution
+connected to all six of the first, a linear output layer for the Gaussian one; and a padding of 2 makes the
+28x28 input the paper's 32x32.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Plain training of a classifier: cross-entropy, Adam, a warm-up and a cosine, every draw from one generator."""
+"""Plain training of a classifier: cross-entropy, AdamW, warm-up and cosine, all draws from one generator."""
 
 from __future__ import annotations
 
@@ -62,21 +62,21 @@ def train_classifier(
 ) -> ModuleT:
     """Train `module` in place on `inputs` (N, ...) and `labels` (N,), classes as integers; returns `module`.
 
-    Minimises the mean cross-entropy with Adam (decoupled `weight_decay`). The learning rate climbs linearly to
-    `learning_rate` over the first tenth of the steps and falls to zero on a half cosine. Batches go to the device
-    of the module's parameters; the data may stay elsewhere.
+    Minimises the mean cross-entropy with AdamW. The learning rate climbs linearly to `learning_rate` over
+    the first tenth of the steps and falls to zero on a half cosine. Batches go to the device of the module's
+    parameters; the data may stay elsewhere.
 
     Args:
         module: inputs -> logits (N, classes). It starts from the weights it has: see `initialize`.
         inputs: floating point, (N, ...), as the module takes them.
         labels: int64, (N,), each in 0 .. classes - 1.
         epochs: passes over the data, at least 1.
-        generator: the order of the samples, dropout and `augment` all follow from it. The global random state is
-            as before afterwards; on one machine the same generator state gives the same weights (on a GPU only as
-            far as its kernels are deterministic).
+        generator: the order of the samples, dropout and `augment` all follow from it. The global random
+            state is as before afterwards; on one machine the same generator state gives the same weights
+            (on a GPU only as far as its kernels are deterministic).
         batch_size: samples per step; the last batch of an epoch may be smaller.
         learning_rate: its peak, above 0.
-        weight_decay: of AdamW, at least 0.
+        weight_decay: decoupled from the gradient, at least 0.
         augment: `(batch, generator) -> batch`, applied to every batch on the device of `inputs`.
         progress: called after each epoch.
 
@@ -109,7 +109,7 @@ def train_classifier(
         for number in range(1, epochs + 1):
             loss_sum, correct = torch.zeros((), device=device), torch.zeros((), device=device)
             order = torch.randperm(len(inputs), generator=generator, device=generator.device)
-            for chosen in order.split(batch_size):
+            for chosen in torch.split(order, batch_size):
                 batch = inputs[chosen.to(inputs.device)]
                 if augment is not None:
                     batch = augment(batch, generator)
@@ -117,7 +117,7 @@ def train_classifier(
                 optimizer.zero_grad()
                 logits = module(batch.to(device))
                 loss = F.cross_entropy(logits, target)
-                loss.backward()
+                torch.autograd.backward(loss)
                 optimizer.step()
                 schedule.step()
                 loss_sum += loss.detach() * len(target)
@@ -134,8 +134,8 @@ def train_classifier(
 def accuracy(module: nn.Module, inputs: Tensor, labels: Tensor, *, batch_size: int = 1000) -> float:
     """The share, in [0, 1], of `inputs` (N, ...) whose largest logit is that of their label in `labels` (N,).
 
-    Runs in eval mode without gradients, and restores the mode. Raises `ArgumentError` when inputs and labels do
-    not match.
+    Runs in eval mode without gradients, and restores the mode. Raises `ArgumentError` when inputs and labels
+    do not match.
 
     >>> accuracy(nn.Identity(), torch.eye(4), torch.tensor([0, 1, 2, 0]))
     0.75
@@ -145,13 +145,14 @@ def accuracy(module: nn.Module, inputs: Tensor, labels: Tensor, *, batch_size: i
     device = _device_of(module)
     correct = 0
     with _mode(module, training=False), torch.no_grad():
-        for batch, target in zip(inputs.split(batch_size), labels.split(batch_size), strict=True):
+        batches = zip(torch.split(inputs, batch_size), torch.split(labels, batch_size), strict=True)
+        for batch, target in batches:
             correct += int((module(batch.to(device)).argmax(dim=1) == target.to(device)).sum())
     return correct / len(inputs)
 
 
 def random_shift(inputs: Tensor, generator: torch.Generator, *, pixels: int = 2) -> Tensor:
-    """Move each image of `inputs` (N, C, H, W) by up to `pixels` in either direction; zeros come in at the border.
+    """Move each image of `inputs` (N, C, H, W) by up to `pixels` in each direction; zeros fill the border.
 
     Raises `ArgumentError` unless `inputs` has four dimensions and `pixels` is at least 0.
 
@@ -210,7 +211,7 @@ def _mode(module: nn.Module, *, training: bool) -> Iterator[None]:
 
 @contextmanager
 def _seeded_from(generator: torch.Generator, device: torch.device) -> Iterator[None]:
-    """What draws from the global state of the CPU or of `device` (initialisation, dropout) follows `generator`.
+    """What draws from the global state of the CPU or `device` follows `generator`: initial weights, dropout.
 
     The global state itself is as before afterwards.
     """

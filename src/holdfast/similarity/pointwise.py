@@ -1,0 +1,130 @@
+"""Similarities that compare maps feature by feature: Pearson correlation, cosine, mean squared error."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from holdfast.similarity.rows import binade, check_pair, extremes, is_constant, row_sum, working_dtype
+
+
+class _Rows(NamedTuple):
+    values: Tensor  # (N, F), rescaled
+    empty: Tensor  # (N,) nothing to compare: similarity 0
+    finite: Tensor  # (N,)
+
+
+def _centred(a: Tensor, dtype: torch.dtype) -> _Rows:
+    """Rows with mean 0 and values of order 1, whatever the offset and the size of the map.
+
+    First the middle of the range is subtracted, which is exact for values close to it, then the rows are
+    divided by a power of two, which is exact, and only then is the mean taken: it loses nothing to an offset.
+    Correlation is invariant to shift and scale, so gradients need not flow through them.
+    """
+    x = a.flatten(1).to(dtype)
+    low, high = extremes(x)
+    half_range = high / 2 - low / 2
+    x = (x - (low / 2 + high / 2)[:, None]) / binade(half_range)[:, None]
+    x = x - (row_sum(x) / x.shape[1])[:, None]
+    return _Rows(x, is_constant(low, high, torch.finfo(a.dtype).eps), half_range.isfinite())
+
+
+def _scaled(a: Tensor, dtype: torch.dtype) -> _Rows:
+    """Rows with a largest magnitude of order 1."""
+    x = a.flatten(1).to(dtype)
+    low, high = extremes(x)
+    size = torch.maximum(low.abs(), high.abs())
+    return _Rows(x / binade(size)[:, None], size == 0, size.isfinite())
+
+
+def _normalised_product(x: _Rows, y: _Rows) -> Tensor:
+    """Inner product over the norms, in [-1, 1]; 0 for empty rows, NaN for rows that are not finite."""
+    empty = x.empty | y.empty
+    xx = torch.where(empty, 1, row_sum(x.values * x.values))
+    yy = torch.where(empty, 1, row_sum(y.values * y.values))
+    cosine = row_sum(x.values * y.values) / (xx.sqrt() * yy.sqrt())
+    cosine = torch.where(empty, 0, cosine.clamp(-1, 1))
+    return torch.where(x.finite & y.finite, cosine, torch.nan)
+
+
+def pearson(a: Tensor, b: Tensor) -> Tensor:
+    """Pearson's correlation coefficient over all features of a map.
+
+    Accurate for maps of any size and offset: nothing under- or overflows inside. Constant maps (see
+    `degenerate`) have similarity 0 with everything. Differentiable; gradients are finite, and 0 where a map
+    is constant.
+
+    Args:
+        a: maps `(N, ...)`, floating; half precision is computed in float32.
+        b: maps of the same shape.
+
+    Returns:
+        `(N,)` in [-1, 1]; NaN for a row that holds a NaN or an infinity.
+
+    Raises:
+        ArgumentError: shapes, devices or types do not fit.
+
+    Source: Pearson, Proc. R. Soc. 58 (1895).
+
+    >>> pearson(torch.tensor([[1.0, 2.0, 3.0]]), torch.tensor([[1.0, 2.0, 4.0]]))
+    tensor([0.98])
+    """
+    check_pair(a, b)
+    dtype = working_dtype(a, b)
+    return _normalised_product(_centred(a, dtype), _centred(b, dtype))
+
+
+def cosine(a: Tensor, b: Tensor) -> Tensor:
+    """Cosine of the angle between two maps, as vectors of all their features.
+
+    An all-zero map has similarity 0 with everything. Differentiable; gradients are finite.
+
+    Args:
+        a: maps `(N, ...)`, floating; half precision is computed in float32.
+        b: maps of the same shape.
+
+    Returns:
+        `(N,)` in [-1, 1]; NaN for a row that holds a NaN or an infinity.
+
+    Raises:
+        ArgumentError: shapes, devices or types do not fit.
+
+    >>> cosine(torch.tensor([[1.0, 0.0], [0.0, 0.0]]), torch.tensor([[1.0, 1.0], [1.0, 1.0]]))
+    tensor([0.71, 0.00])
+    """
+    check_pair(a, b)
+    dtype = working_dtype(a, b)
+    return _normalised_product(_scaled(a, dtype), _scaled(b, dtype))
+
+
+def mse(a: Tensor, b: Tensor) -> Tensor:
+    """Mean squared difference over all features: a discrepancy, 0 for equal maps, larger for less alike ones.
+
+    It depends on the size of the maps, so no threshold suits all of them. Differentiable.
+
+    Args:
+        a: maps `(N, ...)`, floating; half precision is computed in float32.
+        b: maps of the same shape.
+
+    Returns:
+        `(N,)`, at least 0; the dtype's largest number where the true value is beyond it; NaN for a row that
+        holds a NaN or an infinity.
+
+    Raises:
+        ArgumentError: shapes, devices or types do not fit.
+
+    >>> mse(torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, 4.0]]))
+    tensor([2.])
+    """
+    check_pair(a, b)
+    dtype = working_dtype(a, b)
+    x, y = a.flatten(1).to(dtype), b.flatten(1).to(dtype)
+    extent = torch.stack((*extremes(x), *extremes(y))).abs().amax(0)
+    scale = binade(extent)
+    difference = x / scale[:, None] - y / scale[:, None]
+    mean_square = row_sum(difference * difference) / x.shape[1]
+    # One factor at a time: scale squared may overflow where the product does not.
+    result = (mean_square * scale * scale).clamp(max=torch.finfo(dtype).max)
+    return torch.where(extent.isfinite(), result, torch.nan)

@@ -1,0 +1,218 @@
+"""Similarities of the order of the features: Spearman's rho, Kendall's tau-b, overlap of the k largest.
+
+Ranks and pair counts are integers, so these are exact up to one final division, and not differentiable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from holdfast.errors import check
+from holdfast.similarity.rows import check_pair, degenerate, working_dtype
+
+CHUNK_ELEMENTS = 2**20  # features worked on at a time; about 100 bytes of working memory each
+
+
+def spearman(a: Tensor, b: Tensor) -> Tensor:
+    """Spearman's rank correlation over all features of a map; tied features share their average rank.
+
+    Constant maps (see `degenerate`) have similarity 0 with everything. Cost O(F log F) per row.
+
+    Args:
+        a: maps `(N, ...)`, floating.
+        b: maps of the same shape.
+
+    Returns:
+        `(N,)` in [-1, 1]; NaN for a row that holds a NaN or an infinity.
+
+    Raises:
+        ArgumentError: shapes, devices or types do not fit.
+
+    Source: Spearman, Am. J. Psychol. 15 (1904); equals `scipy.stats.spearmanr`.
+
+    >>> spearman(torch.tensor([[1.0, 2.0, 3.0, 4.0]]), torch.tensor([[1.0, 9.0, 3.0, 10.0]]))
+    tensor([0.80])
+    """
+    return _by_chunks(_spearman_rows, a, b)
+
+
+def kendall(a: Tensor, b: Tensor) -> Tensor:
+    """Kendall's tau-b over all features of a map: concordant less discordant pairs, corrected for ties.
+
+    Constant maps (see `degenerate`) have similarity 0 with everything. Cost O(F log F) per row, from three
+    sorts and one count of inversions; no pair is ever listed.
+
+    Args:
+        a: maps `(N, ...)`, floating.
+        b: maps of the same shape.
+
+    Returns:
+        `(N,)` in [-1, 1]; NaN for a row that holds a NaN or an infinity.
+
+    Raises:
+        ArgumentError: shapes, devices or types do not fit.
+
+    Source: Kendall, Biometrika 33 (1945); Knight, JASA 61 (1966); equals `scipy.stats.kendalltau`.
+
+    >>> kendall(torch.tensor([[1.0, 2.0, 3.0, 4.0]]), torch.tensor([[1.0, 3.0, 2.0, 4.0]]))
+    tensor([0.67])
+    """
+    return _by_chunks(_kendall_rows, a, b)
+
+
+def topk_intersection(a: Tensor, b: Tensor, k: int | float | None = None) -> Tensor:
+    """Share of the k largest features of one map that are among the k largest of the other.
+
+    Values are compared with their sign; take absolute values first if magnitude is meant. Of tied features
+    the one of lowest index (in the flattened map) comes first: constant maps select their first k features.
+
+    Args:
+        a: maps `(N, ...)`, floating.
+        b: maps of the same shape.
+        k: a number of features from 1 to F, or a share of them in (0, 1), rounded to the nearest number but
+            at least 1; by default a tenth.
+
+    Returns:
+        `(N,)` in [0, 1]; NaN for a row that holds a NaN or an infinity.
+
+    Raises:
+        ArgumentError: shapes, devices or types do not fit, or k is out of range.
+
+    Source: Ghorbani, Abid, Zou, AAAI 2019.
+
+    >>> topk_intersection(torch.tensor([[3.0, 2.0, 1.0, 0.0]]), torch.tensor([[3.0, 0.0, 1.0, 2.0]]), k=2)
+    tensor([0.50])
+    """
+    check_pair(a, b)
+    features = a.shape[1:].numel()
+    count = _resolve_k(k, features)
+    x, y = a.detach().flatten(1), b.detach().flatten(1)
+    common = (_largest(x, count) & _largest(y, count)).sum(1)
+    return _where_finite(x, y, common.to(working_dtype(a, b)) / count)
+
+
+def _resolve_k(k: int | float | None, features: int) -> int:
+    if k is None:
+        k = 0.1
+    expected = f"a whole number from 1 to {features} or a share in (0, 1)"
+    if isinstance(k, float):
+        check(0 < k < 1, "k", expected, k)
+        return max(1, round(k * features))
+    check(isinstance(k, int) and not isinstance(k, bool) and 1 <= k <= features, "k", expected, k)
+    return k
+
+
+def _largest(x: Tensor, k: int) -> Tensor:
+    """Mask `(N, F)` of the first k features in a stable descending sort, without sorting."""
+    threshold = x.topk(k, dim=1).values[:, -1:]
+    above, tied = x > threshold, x == threshold
+    wanted = k - above.sum(1, keepdim=True)
+    return above | (tied & (tied.cumsum(1) <= wanted))
+
+
+def _where_finite(x: Tensor, y: Tensor, result: Tensor) -> Tensor:
+    # Two reductions per map and no mask of its size: a NaN or an infinity shows in an extreme value.
+    extremes = torch.stack((x.amin(1), x.amax(1), y.amin(1), y.amax(1)))
+    return torch.where(extremes.isfinite().all(0), result, torch.nan)
+
+
+def _by_chunks(function: Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Tensor) -> Tensor:
+    """Apply a function of rows `(n, F)` to a bounded number of them at a time."""
+    check_pair(a, b)
+    x, y = a.detach().flatten(1), b.detach().flatten(1)
+    rows = max(1, CHUNK_ELEMENTS // x.shape[1])
+    pairs = zip(torch.split(x, rows), torch.split(y, rows), strict=True)
+    # Adding 0.0 makes -0.0 positive: a radix sort would order the two zeros, which are a tie.
+    result = torch.cat([function(p + 0.0, q + 0.0) for p, q in pairs])
+    result = torch.where(degenerate(a) | degenerate(b), 0, result)
+    return _where_finite(x, y, result)
+
+
+def _correlation(covariance: Tensor, x_variance: Tensor, y_variance: Tensor, dtype: torch.dtype) -> Tensor:
+    """Ratio of exact integers; the variances are 0 only in rows that the caller replaces."""
+    norms = x_variance.clamp(min=1).to(dtype).sqrt() * y_variance.clamp(min=1).to(dtype).sqrt()
+    return (covariance.to(dtype) / norms).clamp(-1, 1)
+
+
+def _starts(ordered: Tensor) -> Tensor:
+    """Where a run of equal values begins in ordered rows."""
+    starts = torch.ones_like(ordered, dtype=torch.bool)
+    starts[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    return starts
+
+
+def _runs(starts: Tensor) -> tuple[Tensor, Tensor]:
+    """The run `(N, F)` that each position is in, and the bounds `(N, F + 1)` of run i: [i], [i + 1].
+
+    Runs that do not exist are empty and lie at the end.
+    """
+    features = starts.shape[1]
+    run = starts.cumsum(1) - 1
+    positions = torch.arange(features, device=starts.device).expand_as(run)
+    bounds = run.new_full((run.shape[0], features + 1), features)
+    # Positions that start no run all write `features` to the last place, which holds it anyway.
+    bounds.scatter_(1, torch.where(starts, run, features), torch.where(starts, positions, features))
+    return run, bounds
+
+
+def _tied_pairs(bounds: Tensor) -> Tensor:
+    lengths = bounds.diff(dim=1)
+    return (lengths * (lengths - 1) // 2).sum(1)
+
+
+def _centred_ranks(x: Tensor) -> Tensor:
+    """Twice the average rank less twice the mean rank: whole numbers `(N, F)` that sum to exactly 0."""
+    ordered, order = x.sort(dim=1)
+    run, bounds = _runs(_starts(ordered))
+    doubled = bounds.gather(1, run) + bounds.gather(1, run + 1) - x.shape[1]
+    return torch.empty_like(doubled).scatter_(1, order, doubled)
+
+
+def _spearman_rows(x: Tensor, y: Tensor) -> Tensor:
+    # Sums of F integers below F squared fit into 63 bits up to F = 2 million.
+    p, q = _centred_ranks(x), _centred_ranks(y)
+    return _correlation((p * q).sum(1), (p * p).sum(1), (q * q).sum(1), working_dtype(x, y))
+
+
+def _kendall_rows(x: Tensor, y: Tensor) -> Tensor:
+    # Knight's algorithm: order by (x, y); the discordant pairs are then the inversions of y.
+    y_ordered, by_y = y.sort(dim=1, stable=True)
+    y_run, y_bounds = _runs(_starts(y_ordered))
+    x_ordered, by_x = x.gather(1, by_y).sort(dim=1, stable=True)
+    x_starts = _starts(x_ordered)
+    sequence = y_run.gather(1, by_x)  # y as whole numbers, in the order of (x, y)
+    _, x_bounds = _runs(x_starts)
+    _, joint_bounds = _runs(x_starts | _starts(sequence))
+
+    # A stable sort leaves ties in place, so they are no inversions; a permutation has as many as its inverse.
+    discordant = _inversions(sequence.sort(dim=1, stable=True).indices)
+    pairs = x.shape[1] * (x.shape[1] - 1) // 2
+    x_ties, y_ties, joint_ties = _tied_pairs(x_bounds), _tied_pairs(y_bounds), _tied_pairs(joint_bounds)
+    excess = pairs - x_ties - y_ties + joint_ties - 2 * discordant  # concordant - discordant
+    return _correlation(excess, pairs - x_ties, pairs - y_ties, working_dtype(x, y))
+
+
+def _inversions(permutation: Tensor) -> Tensor:
+    """Pairs out of order in each row `(N, F)`, a permutation of 0 ... F - 1.
+
+    A merge sort from the top: each level splits every block of values by one bit, keeping the order within
+    the halves, and counts for each lower value the upper ones that stood before it. Padded to a power of two
+    with values that are in place, every block of values occupies as many positions, half of them upper.
+    """
+    features = permutation.shape[1]
+    levels = (features - 1).bit_length()
+    position = torch.arange(2**levels, device=permutation.device)
+    values = torch.cat((permutation, position[features:].expand(permutation.shape[0], -1)), dim=1)
+    count = permutation.new_zeros(permutation.shape[0])
+    for level in reversed(range(levels)):
+        upper = (values >> level) & 1
+        block = position >> (level + 1)
+        upper_before = upper.cumsum(1) - upper - (block << level)
+        count = count + ((1 - upper) * upper_before).sum(1)
+        upper_start = (block << (level + 1)) + (1 << level)
+        target = torch.where(upper.bool(), upper_start + upper_before, position - upper_before)
+        values = torch.empty_like(values).scatter_(1, target, values)
+    return count

@@ -1,0 +1,89 @@
+"""Attribution maps as rows of numbers: checks, exact rescaling, and sums that never see the other rows.
+
+A batch may be cut anywhere, so a row's result must have the same bits whoever shares its batch. `torch.sum`
+does not promise that (it splits its work by the shape of the whole tensor); elementwise operations, minima,
+maxima and integer sums do, and the similarities use nothing else across features.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from holdfast.errors import check
+
+
+def check_map(a: Tensor, argument: str = "a") -> None:
+    """Raise `ArgumentError` unless `a` is a floating tensor `(N, ...)` with at least one feature."""
+    check(isinstance(a, Tensor), argument, "a torch tensor", type(a).__name__)
+    check(a.is_floating_point(), argument, "a tensor of a floating type", a.dtype)
+    check(a.ndim >= 2 and a.shape[1:].numel() >= 1, argument, "shape (N, ...) with features", tuple(a.shape))
+
+
+def check_pair(a: Tensor, b: Tensor) -> None:
+    """Raise `ArgumentError` unless `a` and `b` are maps of equal shape on one device."""
+    check_map(a, "a")
+    check_map(b, "b")
+    check(a.shape == b.shape, "b", f"the shape of a, {tuple(a.shape)}", tuple(b.shape))
+    check(a.device == b.device, "b", f"a tensor on the device of a, {a.device}", b.device)
+
+
+def working_dtype(*maps: Tensor) -> torch.dtype:
+    """float64 if any map is, else float32: half precision is too coarse to sum in."""
+    return torch.float64 if any(m.dtype == torch.float64 for m in maps) else torch.float32
+
+
+def row_sum(x: Tensor) -> Tensor:
+    """Sum `(N, F) -> (N,)` by halving: pairwise, hence accurate, and the same bits in any batch."""
+    odd: Tensor | None = None
+    while x.shape[1] > 1:
+        half = x.shape[1] // 2
+        if x.shape[1] % 2:
+            odd = x[:, -1] if odd is None else odd + x[:, -1]
+        x = x[:, :half] + x[:, half : 2 * half]
+    return x[:, 0] if odd is None else x[:, 0] + odd
+
+
+@torch.no_grad()
+def extremes(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Least and greatest value of each row `(N, F)`; NaN where the row holds one."""
+    return x.amin(1), x.amax(1)
+
+
+@torch.no_grad()
+def binade(size: Tensor) -> Tensor:
+    """The power of two at or just below `size`, by which division is exact; 1 where size is 0, inf or NaN."""
+    size = torch.where((size > 0) & size.isfinite(), size, 1)
+    # frexp's exponent would do, but 2**exponent can overflow where this quotient is exact.
+    return size / (2 * torch.frexp(size).mantissa)
+
+
+@torch.no_grad()
+def is_constant(low: Tensor, high: Tensor, eps: float) -> Tensor:
+    """Whether values from `low` to `high` differ by no more than 4 roundings of the largest."""
+    half_range = high / 2 - low / 2  # high - low may overflow
+    return half_range.isfinite() & (half_range <= 2 * eps * torch.maximum(low.abs(), high.abs()))
+
+
+def degenerate(a: Tensor) -> Tensor:
+    """Whether each map is constant: it ranks no feature above another, so it correlates with nothing.
+
+    Constant means within rounding: greatest minus least value at most 4 times the machine epsilon of the
+    dtype, relative to the largest magnitude. All-zero maps are constant; a map of size 1e-30 that varies is
+    not, nor is one with a NaN or an infinity.
+
+    Args:
+        a: maps `(N, ...)`, floating.
+
+    Returns:
+        Booleans `(N,)`.
+
+    Raises:
+        ArgumentError: not a floating tensor of two or more dimensions.
+
+    >>> degenerate(torch.tensor([[0.0, 0.0], [7.0, 7.0], [1e-30, 2e-30]]))
+    tensor([ True,  True, False])
+    """
+    check_map(a)
+    low, high = extremes(a.detach().flatten(1).to(working_dtype(a)))
+    return is_constant(low, high, torch.finfo(a.dtype).eps)

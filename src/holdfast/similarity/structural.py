@@ -1,0 +1,131 @@
+"""Structural similarity: maps compared window by window."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from holdfast.errors import check
+from holdfast.similarity.rows import binade, check_pair, degenerate, row_sum, working_dtype
+
+K1, K2 = 0.01, 0.03  # the published constants
+SIGMA = 1.5
+
+
+def ssim(
+    a: Tensor, b: Tensor, window: int = 7, data_range: float | None = None, gaussian: bool = False
+) -> Tensor:
+    """Mean structural similarity over all windows that lie inside the map, and over channels.
+
+    Equals `skimage.metrics.structural_similarity(..., use_sample_covariance=True)`, also with
+    `gaussian_weights=True` (here `gaussian=True, window=11`). Two maps that are both constant (see
+    `degenerate`) have similarity 0. Differentiable; gradients are finite.
+
+    Args:
+        a: images `(N, C, H, W)`, series `(N, C, T)`, or flat maps `(N, F)`, which are taken as series of one
+            channel; floating; half precision is computed in float32.
+        b: maps of the same shape.
+        window: odd side of the window, at least 3; along a shorter side of the map it shrinks to the largest
+            odd number that fits. Windows of a single value compare means alone.
+        data_range: what counts as a large difference; by default each row's own: the greatest value of both
+            maps less the least value of both.
+        gaussian: weigh the window by a Gaussian of standard deviation 1.5 instead of uniformly.
+
+    Returns:
+        `(N,)` in [-1, 1]; NaN for a row that holds a NaN or an infinity.
+
+    Raises:
+        ArgumentError: shapes, devices or types do not fit, or an option is out of range.
+
+    Source: Wang, Bovik, Sheikh, Simoncelli, IEEE Trans. Image Process. 13 (2004).
+
+    >>> image = torch.linspace(0, 1, 64).reshape(1, 1, 8, 8)
+    >>> ssim(image, image), ssim(image, 1 - image)
+    (tensor([1.]), tensor([-0.95]))
+    """
+    check_pair(a, b)
+    check(a.ndim in (2, 3, 4), "a", "shape (N, F), (N, C, T) or (N, C, H, W)", tuple(a.shape))
+    odd = isinstance(window, int) and window >= 3 and window % 2 == 1
+    check(odd, "window", "an odd whole number, at least 3", window)
+    if data_range is not None:
+        check(0 < data_range < math.inf, "data_range", "a finite number above 0", data_range)
+
+    dtype = working_dtype(a, b)
+    empty = degenerate(a) & degenerate(b)
+    x, y = a.to(dtype), b.to(dtype)
+    if a.ndim == 2:
+        x, y = x.unsqueeze(1), y.unsqueeze(1)
+    per_row = (-1,) + (1,) * (x.ndim - 1)
+
+    # Divided by a power of two, exactly, so that products of the values neither under- nor overflow. The
+    # index does not change when maps and range are scaled alike: gradients need not flow through the scale.
+    rows = torch.cat((x.flatten(1), y.flatten(1)), dim=1)
+    size = rows.detach().abs().amax(1)
+    scale = binade(size)
+    x, y = x / scale.view(per_row), y / scale.view(per_row)
+    if data_range is None:
+        extent = rows.amax(1) / scale - rows.amin(1) / scale
+    else:
+        extent = torch.full_like(scale, min(data_range, torch.finfo(dtype).max)) / scale
+    extent = torch.where(empty, 1, extent).view(per_row)
+
+    index = _windowed_index(x, y, extent, window, gaussian).flatten(1)
+    result = torch.where(empty, 0, row_sum(index) / index.shape[1])
+    return torch.where(size.isfinite(), result, torch.nan)
+
+
+def _windowed_index(x: Tensor, y: Tensor, extent: Tensor, window: int, gaussian: bool) -> Tensor:
+    """The index at every window of `(N, C, ...)`, in [-1, 1]; extent broadcasts."""
+    # Variances are taken around the middle of each channel, or a large offset would swallow them.
+    x_middle, y_middle = _middle(x), _middle(y)
+    p, q = x - x_middle, y - y_middle
+    moments = torch.stack((p, q, p * p, q * q, p * q))
+    members = 1
+    for dim in range(3, moments.ndim):
+        side = moments.shape[dim]
+        taps = min(window, side - 1 + side % 2)
+        moments = _window_mean(moments, dim, taps, gaussian)
+        members *= taps
+    mp, mq, mpp, mqq, mpq = moments.unbind(0)
+    sample = members / max(members - 1, 1)  # sample covariance, as in scikit-image
+    x_variance = (sample * (mpp - mp * mp)).clamp(min=0)
+    y_variance = (sample * (mqq - mq * mq)).clamp(min=0)
+    covariance = sample * (mpq - mp * mq)
+    x_mean, y_mean = mp + x_middle, mq + y_middle
+
+    limits = torch.finfo(x.dtype)
+    c1 = (K1 * extent).square().clamp(limits.tiny, limits.max / 8)
+    c2 = (K2 * extent).square().clamp(limits.tiny, limits.max / 8)
+    luminance = (2 * x_mean * y_mean + c1) / (x_mean * x_mean + y_mean * y_mean + c1)
+    structure = (2 * covariance + c2) / (x_variance + y_variance + c2)
+    # Rounding may leave a covariance beyond what the variances allow.
+    return luminance.clamp(-1, 1) * structure.clamp(-1, 1)
+
+
+@torch.no_grad()
+def _middle(x: Tensor) -> Tensor:
+    spatial = tuple(range(2, x.ndim))
+    return x.amin(spatial, keepdim=True) / 2 + x.amax(spatial, keepdim=True) / 2
+
+
+def _window_mean(x: Tensor, dim: int, taps: int, gaussian: bool) -> Tensor:
+    """Weighted mean of `taps` neighbours along one side, where all of them lie inside.
+
+    By shifted additions: elementwise, so that a row keeps its bits in any batch, which pooling and
+    convolution kernels do not promise.
+    """
+    length = x.shape[dim] - taps + 1
+    shifted = (x.narrow(dim, shift, length) for shift in range(taps))
+    if not gaussian:
+        total = next(shifted)
+        for part in shifted:
+            total = total + part
+        return total / taps
+    weights = [math.exp(-0.5 * ((shift - taps // 2) / SIGMA) ** 2) for shift in range(taps)]
+    total = next(shifted) * (weights[0] / sum(weights))
+    for weight, part in zip(weights[1:], shifted, strict=True):
+        # Not torch.add(alpha=...): it may round once in vector lanes and twice in the remainder.
+        total = total + part * (weight / sum(weights))
+    return total

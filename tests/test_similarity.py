@@ -1,0 +1,534 @@
+"""Similarities against SciPy, scikit-image and slow re-implementations, and the contract they all keep."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from skimage.metrics import structural_similarity
+from torch import Tensor
+
+from holdfast import similarity as sim
+from holdfast.errors import ArgumentError, UnknownNameError
+from holdfast.similarity import rank, rows
+
+NAMES = sim.names()
+CORRELATIONS = ["pearson", "cosine", "spearman", "kendall"]
+DIFFERENTIABLE = ["pearson", "cosine", "mse", "ssim"]
+RANKS = ["spearman", "kendall", "topk_intersection"]
+F32 = torch.finfo(torch.float32)
+
+
+def pair(
+    *shape: int, seed: int = 0, dtype: torch.dtype = torch.float64, levels: int = 0
+) -> tuple[Tensor, Tensor]:
+    """Two correlated maps; with `levels`, of so many distinct values."""
+    generator = torch.Generator().manual_seed(seed)
+    a = torch.randn(shape, generator=generator, dtype=torch.float64)
+    b = 0.6 * a + 0.8 * torch.randn(shape, generator=generator, dtype=torch.float64)
+    if levels:
+        a, b = ((m * levels / 4).round() for m in (a, b))
+    return a.to(dtype), b.to(dtype)
+
+
+def by_row(function, a: Tensor, b: Tensor) -> Tensor:
+    return torch.tensor(
+        [function(p, q) for p, q in zip(a.numpy(), b.numpy(), strict=True)], dtype=torch.float64
+    )
+
+
+def close(got: Tensor, expected: Tensor, tolerance: float = 1e-12) -> None:
+    torch.testing.assert_close(got, expected.to(got.dtype), rtol=0, atol=tolerance)
+
+
+# --- against independent references ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(6, 3, 7, 5), (6, 2, 31), (6, 40), (3, 2), (2, 1, 2, 3, 4)])
+def test_pointwise_references(shape):
+    a, b = pair(*shape)
+    x, y = a.flatten(1), b.flatten(1)
+    close(sim.pearson(a, b), by_row(lambda p, q: np.corrcoef(p, q)[0, 1], x, y))
+    close(sim.cosine(a, b), by_row(lambda p, q: p @ q / np.linalg.norm(p) / np.linalg.norm(q), x, y))
+    close(sim.mse(a, b), by_row(lambda p, q: np.mean((p - q) ** 2), x, y))
+
+
+@pytest.mark.parametrize("levels", [0, 2, 9, 100])
+@pytest.mark.parametrize("features", [2, 3, 17, 64, 65, 784])
+def test_rank_references(features, levels):
+    a, b = pair(24 if features < 9 else 6, features, seed=features, levels=levels)
+    varies = ~(sim.degenerate(a) | sim.degenerate(b))
+    a, b = a[varies], b[varies]
+    assert len(a) >= 2
+    close(sim.spearman(a, b), by_row(lambda p, q: scipy.stats.spearmanr(p, q).statistic, a, b))
+    close(sim.kendall(a, b), by_row(lambda p, q: scipy.stats.kendalltau(p, q).statistic, a, b))
+
+
+def test_rank_references_on_many_features():
+    a, b = pair(1, 50_000, levels=2000)
+    close(sim.spearman(a, b), by_row(lambda p, q: scipy.stats.spearmanr(p, q).statistic, a, b))
+    close(sim.kendall(a, b), by_row(lambda p, q: scipy.stats.kendalltau(p, q).statistic, a, b))
+
+
+def test_kendall_by_hand():
+    # Pairs: (1,2) and (1,3) concordant, (2,3) tied in b.  tau-b = 2 / sqrt(3 * 2)
+    close(
+        sim.kendall(torch.tensor([[1.0, 2, 3]]), torch.tensor([[1.0, 5, 5]])),
+        torch.tensor([2 / 6**0.5]),
+        1e-6,
+    )
+
+
+def kendall_slowly(x: np.ndarray, y: np.ndarray) -> float:
+    dx, dy = (np.sign(np.subtract.outer(z, z))[np.triu_indices(len(z), 1)].astype(int) for z in (x, y))
+    return float((dx * dy).sum() / math.sqrt((dx != 0).sum() * (dy != 0).sum()))
+
+
+def spearman_slowly(x: np.ndarray, y: np.ndarray) -> float:
+    u, v = ([Fraction(int((z < e).sum() * 2 + (z == e).sum() - len(z))) for e in z] for z in (x, y))
+    uv, uu, vv = (sum(p * q for p, q in zip(s, t, strict=True)) for s, t in ((u, v), (u, u), (v, v)))
+    return float(uv) / math.sqrt(uu * vv)
+
+
+few_values = st.integers(2, 24).flatmap(
+    lambda n: hnp.arrays(np.float64, (2, n), elements=st.sampled_from([-2.0, -0.0, 0.0, 1.0, 1.5]))
+)
+
+
+@given(few_values)
+@settings(max_examples=250, derandomize=True, deadline=None)
+def test_ranks_with_many_ties(maps):
+    a, b = torch.from_numpy(maps[:1].copy()), torch.from_numpy(maps[1:].copy())
+    if sim.degenerate(a) | sim.degenerate(b):
+        expected_rho = expected_tau = 0.0
+    else:
+        expected_rho, expected_tau = spearman_slowly(*maps), kendall_slowly(*maps)
+    assert sim.spearman(a, b).item() == pytest.approx(expected_rho, abs=1e-14)
+    assert sim.kendall(a, b).item() == pytest.approx(expected_tau, abs=1e-14)
+
+
+@given(st.permutations(range(21)))
+@settings(max_examples=50, derandomize=True, deadline=None)
+def test_inversions(permutation):
+    slow = sum(p > q for i, p in enumerate(permutation) for q in permutation[i:])
+    assert rank._inversions(torch.tensor([permutation])).item() == slow
+
+
+@pytest.mark.parametrize(("k", "count"), [(None, 8), (1, 1), (20, 20), (80, 80), (0.25, 20), (0.001, 1)])
+@pytest.mark.parametrize("levels", [0, 5])
+def test_topk_reference(k, count, levels):
+    a, b = pair(6, 1, 10, 8, levels=levels)
+
+    def slowly(p, q):
+        first = [set(np.argsort(-m.ravel(), kind="stable")[:count].tolist()) for m in (p, q)]
+        return len(first[0] & first[1]) / count
+
+    close(sim.topk_intersection(a, b, k), by_row(slowly, a, b))
+
+
+def test_topk_breaks_ties_by_lowest_index():
+    a = torch.tensor([[0.0, 5, 0, 0, -1]])
+    assert sim.topk_intersection(a, torch.tensor([[9.0, 9, 0, 0, 0]]), k=2).item() == 1
+    assert sim.topk_intersection(a, torch.tensor([[0.0, 9, 9, 0, 0]]), k=2).item() == 0.5
+
+
+@pytest.mark.parametrize("window", [3, 7, 11])
+@pytest.mark.parametrize("shape", [(3, 1, 28, 28), (3, 3, 12, 17), (3, 2, 40), (3, 40)])
+@pytest.mark.parametrize("data_range", [None, 2.5])
+def test_ssim_reference(shape, window, data_range):
+    a, b = pair(*shape)
+
+    def reference(p, q):
+        extent = data_range or max(p.max(), q.max()) - min(p.min(), q.min())
+        axis = 0 if p.ndim > 1 else None
+        return structural_similarity(p, q, win_size=window, data_range=extent, channel_axis=axis)
+
+    close(sim.ssim(a, b, window, data_range), by_row(reference, a, b))
+
+
+@pytest.mark.parametrize("shape", [(3, 2, 12, 17), (3, 30)])
+def test_ssim_gaussian_reference(shape):
+    a, b = pair(*shape)
+
+    def reference(p, q):
+        extent, axis = max(p.max(), q.max()) - min(p.min(), q.min()), 0 if p.ndim > 1 else None
+        return structural_similarity(p, q, gaussian_weights=True, data_range=extent, channel_axis=axis)
+
+    close(sim.ssim(a, b, window=11, gaussian=True), by_row(reference, a, b))
+
+
+def test_ssim_window_shrinks_to_the_side():
+    a, b = pair(4, 1, 6, 6)
+    torch.testing.assert_close(sim.ssim(a, b, window=9), sim.ssim(a, b, window=5), rtol=0, atol=0)
+    # One row of pixels is a series, a flat map is a series of one channel.
+    a, b = pair(4, 1, 1, 20)
+    torch.testing.assert_close(sim.ssim(a, b), sim.ssim(a[:, :, 0], b[:, :, 0]), rtol=0, atol=0)
+    torch.testing.assert_close(sim.ssim(a, b), sim.ssim(a.flatten(1), b.flatten(1)), rtol=0, atol=0)
+    # One pixel: means alone. Means 1 and 3 in the first channel, 0 and 0 in the second, range 3.
+    a, b = torch.tensor([[1.0, 0.0]]).view(1, 2, 1, 1), torch.tensor([[3.0, 0.0]]).view(1, 2, 1, 1)
+    c1 = (0.01 * 3) ** 2
+    close(sim.ssim(a, b), torch.tensor([((6 + c1) / (10 + c1) + 1) / 2]), 1e-6)
+
+
+# --- degenerate maps, extremes of float32, rows that are not finite ----------------------------------------
+
+
+def test_degenerate():
+    step = 2**-23
+    maps = torch.tensor(
+        [
+            [0.0, 0.0, -0.0],
+            [0.1, 0.1, 0.1],
+            [-3e38, -3e38, -3e38],
+            [1.0, 1 + 2 * step, 1 + 4 * step],  # rounding
+            [1.0, 1 + 2 * step, 1 + 6 * step],
+            [1e-30, 1.1e-30, 1e-30],
+            [1e-44, 3e-44, 0.0],
+            [-3e38, 3e38, 0.0],
+            [math.nan, 1.0, 1.0],
+            [math.inf, math.inf, math.inf],
+            [1.0, math.inf, 1.0],
+        ]
+    )
+    assert sim.degenerate(maps).tolist() == [True] * 4 + [False] * 7
+    assert sim.degenerate(maps.view(11, 3, 1, 1)).tolist() == [True] * 4 + [False] * 7
+    # Half precision has its own rounding: neighbouring float16 values are alike, in float32 they are not.
+    half = torch.tensor([[1.0, 1 + 2**-10]], dtype=torch.float16)
+    assert sim.degenerate(half).item()
+    assert not sim.degenerate(half.float()).item()
+
+
+@pytest.mark.parametrize("name", ["pearson", "spearman", "kendall"])
+@pytest.mark.parametrize("constant", [0.0, 1.0, -1e-30, 3e38])
+def test_constant_maps_correlate_with_nothing(name, constant):
+    a, _ = pair(1, 50, dtype=torch.float32)
+    c = torch.full_like(a, constant)
+    similarity = sim.get(name)
+    assert [similarity(*maps).item() for maps in ((a, c), (c, a), (c, c))] == [0, 0, 0]
+
+
+def test_constant_maps_elsewhere():
+    a, _ = pair(1, 50, dtype=torch.float32)
+    zero, one = torch.zeros_like(a), torch.ones_like(a)
+    assert [sim.cosine(*maps).item() for maps in ((a, zero), (zero, a), (zero, zero))] == [0, 0, 0]
+    assert sim.cosine(one, 5 * one).item() == pytest.approx(1)
+    assert [sim.ssim(*maps).item() for maps in ((zero, zero), (one, one), (zero, one))] == [0, 0, 0]
+    assert 0 < abs(sim.ssim(a, one).item()) < 0.2
+    assert sim.topk_intersection(one, zero).item() == 1
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n != "mse"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_size_does_not_matter(name, dtype):
+    a, b = pair(5, 1, 12, 12, dtype=dtype)
+    largest = torch.finfo(dtype).max
+    expected = sim.get(name)(a, b)
+    for size in (1e-30, 1e30, largest / 8, torch.finfo(dtype).tiny * 1e6):
+        # ssim compares values, so both maps are scaled alike; the others do not mind.
+        other = size if name == "ssim" else 1.0
+        got = sim.get(name)(a * size, b * other)
+        torch.testing.assert_close(got, expected, rtol=0, atol=1e-5 if dtype == torch.float32 else 1e-13)
+
+
+@pytest.mark.parametrize("name", ["pearson", "spearman", "kendall"])
+def test_offset_does_not_matter(name):
+    # Multiples of 1/4 below 2 on top of 2**20 and of -3e5 are exact in float32.
+    a, b = pair(5, 784, dtype=torch.float32, levels=8)
+    a, b = a / 4, b / 4
+    torch.testing.assert_close(sim.get(name)(a + 2**20, b - 3e5), sim.get(name)(a, b), rtol=0, atol=1e-6)
+
+
+def test_pearson_of_one_large_value():
+    a, b = pair(4, 784, dtype=torch.float32)
+    a[:, 5], b[:, 300] = 1e30, -1e30
+    expected = by_row(lambda p, q: np.corrcoef(p, q)[0, 1], a.double(), b.double())
+    close(sim.pearson(a, b), expected, 1e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_equal_and_opposite_maps(name):
+    a, _ = pair(300, 1, 9, 9, dtype=torch.float32)
+    same = sim.get(name)(a, a.clone())
+    if name == "mse":
+        assert same.eq(0).all()
+        return
+    torch.testing.assert_close(same, torch.ones(300), rtol=0, atol=1e-6)
+    both = torch.cat((same, sim.get(name)(a, -a)))
+    assert both.ge(-1).all()
+    assert both.le(1).all()
+    if name in CORRELATIONS:
+        torch.testing.assert_close(both[300:], -torch.ones(300), rtol=0, atol=1e-6)
+
+
+def test_mse_extremes():
+    one = torch.ones(1, 10)
+    close(sim.mse(1e-20 * one, 3e-20 * one) * 1e20 * 1e20, torch.tensor([4.0]), 1e-4)
+    assert sim.mse(1e19 * one, 0 * one).item() == pytest.approx(1e38, rel=1e-6)
+    assert sim.mse(3e38 * one, -3e38 * one).item() == F32.max  # saturates
+    assert sim.mse(0 * one, 0 * one).item() == 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("poison", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_rows_that_are_not_finite(name, poison, everywhere):
+    a, b = pair(6, 1, 9, 9, dtype=torch.float32)
+    clean = sim.get(name)(a, b)
+    for row, maps in ((1, a), (4, b)):
+        maps[row].view(-1)[slice(None) if everywhere else 17] = poison
+    a[2], clean[2] = 0, sim.get(name)(0 * a[2:3], b[2:3])[0]
+    a[1], b[1] = b[1].clone(), a[1].clone()
+    got = sim.get(name)(a, b)
+    assert got.isnan().tolist() == [False, True, False, False, True, False]
+    kept = ~got.isnan()
+    assert torch.equal(got[kept], clean[kept])
+
+
+# --- the contract ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [*NAMES, "ssim:window=5,gaussian=true"])
+@pytest.mark.parametrize("shape", [(37, 1, 28, 28), (37, 3, 11, 10), (19, 2, 33), (5, 13), (2, 33_001)])
+@pytest.mark.parametrize("levels", [0, 8])
+def test_a_row_does_not_depend_on_its_batch(name, shape, levels):
+    similarity = sim.get(name)
+    a, b = pair(*shape, dtype=torch.float32, levels=levels)
+    whole = similarity(a, b)
+    assert whole.shape == shape[:1]
+    assert whole.dtype == torch.float32
+    for row in range(0, shape[0], 9):
+        assert torch.equal(similarity(a[row : row + 1], b[row : row + 1]), whole[row : row + 1])
+    assert torch.equal(similarity(a[1:], b[1:]), whole[1:])
+    order = torch.randperm(shape[0], generator=torch.Generator().manual_seed(1))
+    assert torch.equal(similarity(a[order], b[order]), whole[order])
+    if a.ndim == 4:
+        strided = [m.contiguous(memory_format=torch.channels_last) for m in (a, b)]
+        assert torch.equal(similarity(*strided), whole)
+
+
+@pytest.mark.parametrize("name", RANKS)
+def test_chunks_do_not_matter(name, monkeypatch):
+    a, b = pair(13, 50, levels=10)
+    whole = sim.get(name)(a, b)
+    monkeypatch.setattr(rank, "CHUNK_ELEMENTS", 200)
+    assert torch.equal(sim.get(name)(a, b), whole)
+    monkeypatch.setattr(rank, "CHUNK_ELEMENTS", 1)
+    assert torch.equal(sim.get(name)(a, b), whole)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_inputs_are_left_alone_and_empty_batches_pass(name):
+    a, b = pair(4, 2, 8, 8)
+    copies = a.clone(), b.clone()
+    torch.testing.assert_close(sim.get(name)(a, b), sim.get(name)(b, a), rtol=0, atol=1e-15)
+    assert torch.equal(a, copies[0])
+    assert torch.equal(b, copies[1])
+    assert sim.get(name)(a[:0], b[:0]).shape == (0,)
+    assert sim.degenerate(a[:0]).shape == (0,)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_single_feature(name):
+    a, b = torch.tensor([[2.0], [0.0]]), torch.tensor([[3.0], [1.0]])
+    expected = {"cosine": [1, 0], "mse": [1, 1], "topk_intersection": [1, 1]}.get(name, [0, 0])
+    assert sim.get(name)(a, b).tolist() == expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_computed_in_float32(name, dtype):
+    a, b = (m.to(dtype) for m in pair(4, 1, 10, 10))
+    got = sim.get(name)(a, b)
+    assert got.dtype == torch.float32
+    assert torch.equal(got, sim.get(name)(a.float(), b.float()))
+    assert sim.get(name)(a, b.double()).dtype == torch.float64
+
+
+def test_row_sum():
+    for features in (1, 2, 3, 7, 8, 100, 1023):
+        x = torch.randint(-99, 99, (4, features), generator=torch.Generator().manual_seed(features)).double()
+        assert torch.equal(rows.row_sum(x), x.sum(1))
+    # Pairwise: a running float32 sum of a million tenths is off by 1%.
+    assert rows.row_sum(torch.full((1, 10**6), 0.1)).item() == pytest.approx(1e5, rel=1e-6)
+
+
+def test_binade():
+    sizes = torch.tensor([1.0, 1.99, 2.0, 3e38, 1e-45, F32.tiny, 0.0, math.inf, math.nan])
+    assert rows.binade(sizes).tolist() == [1, 1, 2, 2**127, 2**-149, 2**-126, 1, 1, 1]
+
+
+# --- gradients ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [*DIFFERENTIABLE, "ssim:window=5,gaussian=true", "ssim:data_range=2"])
+@pytest.mark.parametrize("shape", [(1, 2, 7, 8), (2, 1, 11), (2, 9)])
+def test_gradients(name, shape):
+    a, b = (m.requires_grad_() for m in pair(*shape))
+    assert torch.autograd.gradcheck(sim.get(name), (a, b))
+    assert torch.autograd.gradcheck(sim.get(name), (a * 8 + 24, b))
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_gradients_are_finite(name):
+    a, b = pair(8, 1, 8, 8, dtype=torch.float32)
+    a[0], b[1], a[2], b[2], a[3], b[3], b[4] = 0, 0, 0, 0, 1, 1, a[4]
+    a[5], b[5] = a[5] * 1e-20, b[5] * 1e-20
+    a[6], b[6] = a[6] * 1e18, b[6] * 1e18
+    a[7].view(-1)[3] = math.nan
+    a.requires_grad_()
+    b.requires_grad_()
+    sim.get(name)(a, b)[:7].sum().backward()
+    assert a.grad[:7].isfinite().all()
+    assert b.grad[:7].isfinite().all()
+    if name == "pearson":
+        assert a.grad[:4].eq(0).all()
+    assert a.grad[5].ne(0).any()
+
+
+@pytest.mark.parametrize("name", RANKS)
+def test_ranks_carry_no_gradient(name):
+    a, b = (m.requires_grad_() for m in pair(2, 9))
+    assert not sim.get(name)(a, b).requires_grad
+    assert not sim.get(name).differentiable
+
+
+# --- the registry ------------------------------------------------------------------------------------------
+
+
+def test_names_and_defaults():
+    assert NAMES == ["cosine", "kendall", "mse", "pearson", "spearman", "ssim", "topk_intersection"]
+    for name in NAMES:
+        entry = sim.get(name)
+        assert entry.name == name
+        assert entry.function is getattr(sim, name)
+        assert (entry.low, entry.high) == ((None, None) if name == "mse" else (0.4, 0.6))
+        assert entry.larger_is_closer == (name != "mse")
+        assert entry.differentiable == (name in DIFFERENTIABLE)
+
+
+def test_get_with_options():
+    a, b = pair(3, 1, 12, 12)
+    cases = {
+        "topk_intersection:k=100": partial(sim.topk_intersection, k=100),
+        "topk_intersection:k=0.3": partial(sim.topk_intersection, k=0.3),
+        "ssim:window=5": partial(sim.ssim, window=5),
+        "ssim: window=9, gaussian=true, data_range=3e0": partial(
+            sim.ssim, window=9, gaussian=True, data_range=3.0
+        ),
+    }
+    for text, function in cases.items():
+        entry = sim.get(text)
+        assert entry.name == text
+        assert entry.high == 0.6
+        assert torch.equal(entry(a, b), function(a, b))
+        assert not torch.equal(entry(a, b), sim.get(text.partition(":")[0])(a, b))
+        assert torch.equal(pickle.loads(pickle.dumps(entry))(a, b), entry(a, b))
+    assert sim.get("ssim:window=5").differentiable
+
+
+def test_get_functions_and_similarities():
+    entry = sim.get("pearson")
+    assert sim.get(entry) is entry
+    assert sim.get(sim.pearson) is entry
+
+    def mine(a, b):
+        return -(a - b).abs().flatten(1).amax(1)
+
+    wrapped = sim.get(mine)
+    assert (wrapped.name, wrapped.larger_is_closer, wrapped.low) == ("mine", True, None)
+    assert wrapped(torch.zeros(2, 3), torch.ones(2, 3)).tolist() == [-1, -1]
+    assert sim.get(partial(mine)).name == "partial"
+    with pytest.raises(ArgumentError, match=r"'bad'.*one number per row, shape \(2,\), got \(\)"):
+        sim.Similarity("bad", lambda a, b: (a - b).sum())(torch.zeros(2, 3), torch.ones(2, 3))
+    with pytest.raises(ArgumentError, match="got float"):
+        sim.Similarity("bad", lambda a, b: 1.0)(torch.zeros(2, 3), torch.ones(2, 3))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("topk_intersection:kk=3", "option of topk_intersection: expected one of k, got 'kk'"),
+        ("ssim:k=3", "option of ssim: expected one of window, data_range, gaussian, got 'k'"),
+        ("pearson:k=3", r"option of pearson: expected one of \(it has none\), got 'k'"),
+        ("ssim:window", "option of ssim: expected the form key=value, got 'window'"),
+        ("ssim:", "option of ssim: expected the form key=value, got ''"),
+        ("ssim:window=", "expected the form key=value"),
+        ("ssim:window=5,window=7", "each option once"),
+        ("ssim:window=wide", "option window of ssim: expected a number, true or false, got 'wide'"),
+        ("pearsn", "did you mean 'pearson'"),
+        (7, "expected a name, a Similarity or a function, got 7"),
+    ],
+)
+def test_get_errors(text, message):
+    with pytest.raises(ArgumentError, match=message):
+        sim.get(text)
+
+
+def test_unknown_name():
+    with pytest.raises(UnknownNameError):
+        sim.get("kendal:k=3")
+
+
+# --- errors ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("a", "b", "message"),
+    [
+        (torch.ones(2, 3), torch.ones(2, 4), r"b: expected the shape of a, \(2, 3\), got \(2, 4\)"),
+        (torch.ones(2, 3), torch.ones(1, 3), "b: expected the shape of a"),
+        (torch.ones(2, 3, dtype=torch.int64), torch.ones(2, 3), "a: .*floating.* got torch.int64"),
+        (torch.ones(2, 3), torch.ones(2, 3, dtype=torch.complex64), "b: .*floating"),
+        (torch.ones(3), torch.ones(3), r"a: expected shape \(N, ...\) with features, got \(3,\)"),
+        (torch.ones(2, 0), torch.ones(2, 0), "a: .*with features"),
+        (torch.ones(2, 3), torch.ones(2, 3, device="meta"), "b: expected a tensor on the device of a, cpu"),
+        (np.ones((2, 3)), torch.ones(2, 3), "a: expected a torch tensor, got ndarray"),
+    ],
+)
+def test_input_errors(name, a, b, message):
+    with pytest.raises(ArgumentError, match=message):
+        sim.get(name).function(a, b)
+
+
+@pytest.mark.parametrize("k", [0, -1, 7, 0.0, 1.0, 1.5, math.nan, True, "3"])
+def test_k_errors(k):
+    with pytest.raises(ArgumentError, match="k: expected a whole number from 1 to 6 or a share"):
+        sim.topk_intersection(torch.ones(2, 6), torch.ones(2, 6), k)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"window": 4}, "window: expected an odd whole number"),
+        ({"window": 1}, "window"),
+        ({"window": 7.0}, "window"),
+        ({"data_range": 0.0}, "data_range: expected a finite number above 0, got 0.0"),
+        ({"data_range": math.inf}, "data_range"),
+        ({"data_range": math.nan}, "data_range"),
+    ],
+)
+def test_ssim_errors(options, message):
+    with pytest.raises(ArgumentError, match=message):
+        sim.ssim(torch.ones(2, 6), torch.ones(2, 6), **options)
+    with pytest.raises(ArgumentError, match="a: expected shape"):
+        sim.ssim(torch.ones(1, 2, 3, 4, 5), torch.ones(1, 2, 3, 4, 5))
+
+
+def test_ssim_of_any_data_range_is_finite():
+    a, b = pair(3, 1, 9, 9, dtype=torch.float32)
+    a[:, :, :8], b[:, :, :8] = 0, 0
+    for size in (1e-30, 1.0, 1e30):
+        for data_range in (1e-300, 1e-30, 1e30, 1e300):
+            values = sim.ssim(a * size, b * size, data_range=data_range)
+            assert values.isfinite().all()
+            assert values.abs().le(1).all()

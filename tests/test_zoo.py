@@ -1,0 +1,309 @@
+"""The zoo: architecture, weights, card, training."""
+
+import hashlib
+import math
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from holdfast import data, zoo
+from holdfast.errors import ArgumentError, ModelError, UnknownNameError
+from holdfast.zoo.training import Epoch, accuracy, initialize, random_shift, train_classifier
+
+# the architecture
+
+
+def test_lenet_has_the_published_size():
+    model = zoo.LeNet5()
+    sizes = {name: sum(p.numel() for p in part.parameters()) for name, part in model.named_modules()}
+    assert sizes[""] == 61706
+    layers = ("features.conv1", "features.conv2", "classifier.fc1", "classifier.fc2", "classifier.fc3")
+    assert [sizes[layer] for layer in layers] == [156, 2416, 48120, 10164, 850]
+
+
+def test_lenet_shapes():
+    assert zoo.LeNet5()(torch.zeros(3, 1, 28, 28)).shape == (3, 10)
+    assert zoo.LeNet5(num_classes=4, in_channels=3)(torch.zeros(2, 3, 28, 28)).shape == (2, 4)
+    shapes: dict[str, tuple[int, ...]] = {}
+    model = zoo.LeNet5()
+    for name, part in model.named_modules():
+        part.register_forward_hook(
+            lambda _, __, output, name=name: shapes.update({name: tuple(output.shape)})
+        )
+    model(torch.zeros(1, 1, 28, 28))
+    assert shapes["features.relu1"] == (1, 6, 28, 28)
+    assert shapes["features.pool1"] == (1, 6, 14, 14)
+    assert shapes["features.relu2"] == (1, 16, 10, 10)
+    assert shapes["features.pool2"] == (1, 16, 5, 5)
+
+
+def test_lenet_calls_each_relu_once():
+    model = zoo.LeNet5()
+    calls: list[nn.Module] = []
+    rectifiers = [part for part in model.modules() if isinstance(part, nn.ReLU)]
+    for part in rectifiers:
+        part.register_forward_hook(lambda module, *_: calls.append(module))
+    model(torch.zeros(1, 1, 28, 28))
+    assert len(rectifiers) == 4
+    assert calls == rectifiers
+
+
+# weights and card
+
+
+def test_the_bundled_model_knows_the_bundled_digits():
+    model, digits = zoo.load("lenet5-mnist"), data.bundled("digits")
+    assert not any(part.training for part in model.modules())
+    assert accuracy(model, digits.inputs, digits.labels) >= 0.97
+
+
+def test_the_accuracy_on_the_card_is_that_on_the_test_set():
+    claimed = zoo.card("lenet5-mnist")["test_accuracy"]
+    try:
+        test = data.mnist("test")
+    except data.MissingDataError as missing:
+        pytest.skip(str(missing))
+    measured = accuracy(zoo.load("lenet5-mnist"), test.inputs, test.labels)
+    assert measured == pytest.approx(claimed, abs=2e-4)  # two digits, for other processors
+
+
+def test_the_card():
+    card = zoo.card("lenet5-mnist")
+    assert 0.985 <= card["test_accuracy"] <= 1
+    assert card["parameters"] == 61706
+    wanted = {"data", "scheme", "epochs", "seed", "versions", "script", "licence"}
+    assert wanted <= card.keys()
+    assert set(card["versions"]) == {"torch", "holdfast"}
+    weights = (files("holdfast.zoo") / "weights" / "lenet5-mnist.safetensors").read_bytes()
+    assert hashlib.sha256(weights).hexdigest() == card["weights_sha256"]
+
+
+def test_loading_gives_independent_models_and_leaves_the_random_state():
+    state = torch.get_rng_state()
+    first, second = zoo.load("lenet5-mnist"), zoo.load("lenet5-mnist")
+    assert torch.equal(torch.get_rng_state(), state)
+    with torch.no_grad():
+        first.features.conv1.weight.zero_()
+    assert second.features.conv1.weight.abs().sum() > 0
+
+
+def test_every_model_has_weights_and_a_card():
+    assert zoo.names() == ["lenet5-mnist"]
+    for name in zoo.names():
+        assert sum(p.numel() for p in zoo.load(name).parameters()) == zoo.card(name)["parameters"]
+
+
+def test_missing_or_broken_weights_say_so(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(zoo, "_weights", lambda: tmp_path)
+    with pytest.raises(zoo.MissingWeightsError, match=r"lenet5-mnist.safetensors is missing"):
+        zoo.load("lenet5-mnist")
+    with pytest.raises(zoo.MissingWeightsError, match=r"lenet5-mnist.json is missing"):
+        zoo.card("lenet5-mnist")
+    (tmp_path / "lenet5-mnist.safetensors").write_bytes(b"not weights")
+    (tmp_path / "lenet5-mnist.json").write_bytes(b"not a card")
+    with pytest.raises(zoo.MissingWeightsError, match="does not fit"):
+        zoo.load("lenet5-mnist")
+    with pytest.raises(zoo.MissingWeightsError, match="is no JSON"):
+        zoo.card("lenet5-mnist")
+
+
+def test_an_unknown_model_is_refused():
+    for ask in (zoo.load, zoo.card):
+        with pytest.raises(UnknownNameError, match="did you mean 'lenet5-mnist'"):
+            ask("lenet-mnist")
+
+
+# training
+
+Blobs = tuple[torch.Tensor, torch.Tensor]
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """The networks here are so small that threads only wait for each other, for long on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def blobs() -> Blobs:
+    """Three Gaussian clouds in the plane, far apart: (300, 2) and (300,)."""
+    generator = torch.Generator().manual_seed(1)
+    labels = torch.arange(300) % 3
+    centres = torch.tensor([[3.0, 0.0], [-2.0, 2.0], [-2.0, -2.0]])
+    return centres[labels] + 0.5 * torch.randn(300, 2, generator=generator), labels
+
+
+def network() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 3))
+
+
+def trained(blobs: Blobs, seed: int = 0, **options) -> nn.Sequential:
+    generator = torch.Generator().manual_seed(seed)
+    arguments = {"epochs": 10, "batch_size": 32, "learning_rate": 0.02} | options
+    return train_classifier(initialize(network(), generator), *blobs, generator=generator, **arguments)
+
+
+def weights(module: nn.Module) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in module.parameters()])
+
+
+def test_training_learns(blobs):
+    untrained = initialize(network(), torch.Generator().manual_seed(0))
+    assert accuracy(untrained, *blobs) < 0.8
+    assert accuracy(trained(blobs), *blobs) > 0.98
+
+
+def test_training_is_deterministic_given_the_generator(blobs):
+    torch.manual_seed(1)
+    first = trained(blobs)
+    torch.manual_seed(2)
+    assert torch.equal(weights(first), weights(trained(blobs)))
+    assert not torch.equal(weights(first), weights(trained(blobs, seed=3)))
+
+
+def test_training_leaves_the_global_random_state(blobs):
+    module = network()
+    state = torch.get_rng_state()
+    generator = torch.Generator().manual_seed(0)
+    train_classifier(initialize(module, generator), *blobs, epochs=1, generator=generator)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_training_leaves_data_modes_and_gradients(blobs):
+    inputs, labels = blobs[0].clone(), blobs[1].clone()
+    module = network().eval()
+    module[2].train()
+    with torch.no_grad():
+        returned = train_classifier(module, *blobs, epochs=1, generator=torch.Generator().manual_seed(0))
+    assert returned is module
+    assert [part.training for part in module.modules()] == [False, False, False, True, False]
+    assert all(p.grad is None for p in module.parameters())
+    assert torch.equal(inputs, blobs[0])
+    assert torch.equal(labels, blobs[1])
+
+
+def test_dropout_is_on_in_training_and_off_in_accuracy(blobs):
+    modes = []
+    module = network()
+    module[2].register_forward_hook(lambda part, *_: modes.append(part.training))
+    train_classifier(module, *blobs, epochs=1, batch_size=300, generator=torch.Generator().manual_seed(0))
+    accuracy(module, *blobs)
+    assert modes == [True, False]
+    assert module.training
+
+
+def test_frozen_parameters_stay(blobs):
+    module = network()
+    module[0].requires_grad_(False)
+    before, head = module[0].weight.clone(), module[3].weight.detach().clone()
+    train_classifier(module, *blobs, epochs=1, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(module[0].weight, before)
+    assert not torch.equal(module[3].weight, head)
+
+
+def test_progress_is_told_of_each_epoch(blobs):
+    told: list[Epoch] = []
+    trained(blobs, epochs=5, progress=told.append)
+    assert [(epoch.number, epoch.epochs) for epoch in told] == [(n, 5) for n in range(1, 6)]
+    assert told[-1].loss < told[0].loss
+    assert told[-1].accuracy > told[0].accuracy
+
+
+def test_the_reported_loss_is_the_mean_over_samples(blobs):
+    """At a learning rate of almost nothing, whatever the batches: the cross-entropy of the start."""
+    module = nn.Linear(2, 3)
+    expected = nn.functional.cross_entropy(module(blobs[0]), blobs[1]).item()
+    told: list[Epoch] = []
+    generator = torch.Generator().manual_seed(0)
+    train_classifier(
+        module,
+        *blobs,
+        epochs=1,
+        batch_size=128,
+        learning_rate=1e-12,
+        generator=generator,
+        progress=told.append,
+    )
+    assert told[0].loss == pytest.approx(expected, rel=1e-5)
+    assert told[0].accuracy == pytest.approx(accuracy(module, *blobs))
+
+
+def test_every_epoch_sees_every_sample_once(blobs):
+    seen: list[torch.Tensor] = []
+
+    def watch(batch: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        seen.append(batch)
+        return batch
+
+    trained(blobs, epochs=2, batch_size=128, augment=watch)
+    assert [len(batch) for batch in seen] == [128, 128, 44] * 2
+    epochs = torch.cat(seen[:3]), torch.cat(seen[3:])
+    assert not torch.equal(*epochs)
+    for epoch in epochs:
+        assert torch.equal(epoch.sort(dim=0).values, blobs[0].sort(dim=0).values)
+
+
+def test_diverging_training_is_an_error(blobs):
+    with pytest.raises(ModelError, match="training diverged: the loss of epoch 1"):
+        trained((blobs[0] * math.inf, blobs[1]))
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"epochs": 0}, "epochs: expected"),
+        ({"batch_size": 0}, "batch_size: expected"),
+        ({"learning_rate": 0.0}, "learning_rate: expected"),
+        ({"learning_rate": math.nan}, "learning_rate: expected"),
+        ({"weight_decay": -1.0}, "weight_decay: expected"),
+        ({"module": nn.Identity()}, "module: expected"),
+        ({"inputs": torch.zeros(300, 2, dtype=torch.int64)}, "inputs: expected floating"),
+        ({"inputs": torch.zeros(0, 2)}, "inputs: expected a batch"),
+        ({"labels": torch.zeros(300)}, "labels: expected int64"),
+        ({"labels": torch.zeros(299, dtype=torch.int64)}, "labels: expected one label per input"),
+    ],
+)
+def test_training_refuses_what_it_cannot_use(blobs, change, complaint):
+    arguments = {"module": network(), "inputs": blobs[0], "labels": blobs[1], "epochs": 1} | change
+    with pytest.raises(ArgumentError, match=complaint):
+        train_classifier(**arguments, generator=torch.Generator())
+
+
+def test_accuracy_does_not_depend_on_the_batch_size(blobs):
+    module = initialize(network(), torch.Generator().manual_seed(0))
+    expected = float((module.eval()(blobs[0]).argmax(dim=1) == blobs[1]).float().mean())
+    for batch_size in (1, 7, 300, 1000):
+        assert accuracy(module, *blobs, batch_size=batch_size) == pytest.approx(expected)
+
+
+def test_random_shift_moves_whole_images():
+    """Against a slow loop: each image is one of the (2 * pixels + 1) ** 2 moved copies of itself."""
+    images = torch.rand(40, 3, 6, 5, generator=torch.Generator().manual_seed(0))
+    moved = random_shift(images, torch.Generator().manual_seed(1), pixels=1)
+    found = set()
+    for image, result in zip(images, moved, strict=True):
+        padded = nn.functional.pad(image, (1, 1, 1, 1))
+        copies = {(i, j): padded[:, i : i + 6, j : j + 5] for i in range(3) for j in range(3)}
+        (offset,) = [where for where, copy in copies.items() if torch.equal(copy, result)]
+        found.add(offset)
+    assert len(found) == 9
+    assert torch.equal(moved, random_shift(images, torch.Generator().manual_seed(1), pixels=1))
+    assert torch.equal(random_shift(images, torch.Generator(), pixels=0), images)
+    with pytest.raises(ArgumentError, match="inputs: expected images"):
+        random_shift(images[0], torch.Generator())
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_training_on_a_gpu(blobs):
+    state = torch.cuda.get_rng_state()
+    generator = torch.Generator().manual_seed(0)
+    module = initialize(network().cuda(), generator)
+    train_classifier(module, *blobs, epochs=10, batch_size=32, learning_rate=0.02, generator=generator)
+    assert accuracy(module, *blobs) > 0.98
+    assert torch.equal(torch.cuda.get_rng_state(), state)
