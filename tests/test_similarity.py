@@ -28,6 +28,15 @@ RANKS = ["spearman", "kendall", "topk_intersection"]
 F32 = torch.finfo(torch.float32)
 
 
+@pytest.fixture(autouse=True)
+def _one_thread():
+    # On busy machines threads that wait for each other cost more than all the arithmetic here.
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 def pair(
     *shape: int, seed: int = 0, dtype: torch.dtype = torch.float64, levels: int = 0
 ) -> tuple[Tensor, Tensor]:
@@ -216,6 +225,12 @@ def test_constant_maps_correlate_with_nothing(name, constant):
     assert [similarity(*maps).item() for maps in ((a, c), (c, a), (c, c))] == [0, 0, 0]
 
 
+@pytest.mark.parametrize("name", ["pearson", "spearman", "kendall"])
+def test_rounding_correlates_with_nothing(name):
+    rounding = 1 + torch.arange(4.0).view(1, 4) * 2**-23
+    assert sim.get(name)(rounding, torch.arange(4.0).view(1, 4)).item() == 0
+
+
 def test_constant_maps_elsewhere():
     a, _ = pair(1, 50, dtype=torch.float32)
     zero, one = torch.zeros_like(a), torch.ones_like(a)
@@ -245,6 +260,12 @@ def test_offset_does_not_matter(name):
     a, b = pair(5, 784, dtype=torch.float32, levels=8)
     a, b = a / 4, b / 4
     torch.testing.assert_close(sim.get(name)(a + 2**20, b - 3e5), sim.get(name)(a, b), rtol=0, atol=1e-6)
+
+
+def test_ssim_keeps_small_variations_on_a_large_offset():
+    a, b = pair(4, 1, 20, 20, dtype=torch.float32, levels=8)
+    a, b = a / 4 + 2**16, b / 4 + 2**16
+    torch.testing.assert_close(sim.ssim(a, b).double(), sim.ssim(a.double(), b.double()), rtol=0, atol=1e-5)
 
 
 def test_pearson_of_one_large_value():
@@ -293,11 +314,18 @@ def test_rows_that_are_not_finite(name, poison, everywhere):
     assert torch.equal(got[kept], clean[kept])
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_not_finite_against_constant(name):
+    poisoned, zero = torch.tensor([[1.0, math.nan, 2.0], [1.0, math.inf, 2.0]]), torch.zeros(2, 3)
+    assert sim.get(name)(poisoned, zero).isnan().all()
+    assert sim.get(name)(zero, poisoned).isnan().all()
+
+
 # --- the contract ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", [*NAMES, "ssim:window=5,gaussian=true"])
-@pytest.mark.parametrize("shape", [(37, 1, 28, 28), (37, 3, 11, 10), (19, 2, 33), (5, 13), (2, 33_001)])
+@pytest.mark.parametrize("shape", [(37, 1, 28, 28), (37, 3, 11, 10), (19, 2, 33), (5, 13), (2, 5_001)])
 @pytest.mark.parametrize("levels", [0, 8])
 def test_a_row_does_not_depend_on_its_batch(name, shape, levels):
     similarity = sim.get(name)
@@ -313,6 +341,14 @@ def test_a_row_does_not_depend_on_its_batch(name, shape, levels):
     if a.ndim == 4:
         strided = [m.contiguous(memory_format=torch.channels_last) for m in (a, b)]
         assert torch.equal(similarity(*strided), whole)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_threads_do_not_matter(name):
+    a, b = pair(1, 33_001, dtype=torch.float32)  # just enough features for torch.sum to split a row
+    alone = sim.get(name)(a, b)
+    torch.set_num_threads(2)
+    assert torch.equal(sim.get(name)(a, b), alone)
 
 
 @pytest.mark.parametrize("name", RANKS)

@@ -249,6 +249,28 @@ def test_every_epoch_sees_every_sample_once(blobs):
         assert torch.equal(epoch.sort(dim=0).values, blobs[0].sort(dim=0).values)
 
 
+def test_the_learning_rate_warms_up_and_falls_to_zero():
+    """With a gradient that stays the same, a step of Adam is as long as the learning rate."""
+
+    class Drift(nn.Module):  # logits (w, -w), labels 0: the gradient keeps its sign, and hardly changes
+        def __init__(self) -> None:
+            super().__init__()
+            self.w = nn.Parameter(torch.zeros(()))
+
+        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+            path.append(self.w.item())
+            return torch.stack([self.w, -self.w]).expand(len(inputs), 2)
+
+    path: list[float] = []
+    module, generator = Drift(), torch.Generator().manual_seed(0)
+    data_set = torch.zeros(100, 1), torch.zeros(100, dtype=torch.int64)
+    train_classifier(module, *data_set, epochs=1, batch_size=1, learning_rate=1e-3, generator=generator)
+    steps = torch.tensor([*path, module.w.item()], dtype=torch.float64).diff() / 1e-3
+    warm_up = torch.arange(1, 11, dtype=torch.float64) / 10
+    cosine = 0.5 * (1 + torch.cos(torch.pi * torch.arange(90, dtype=torch.float64) / 90))
+    torch.testing.assert_close(steps, torch.cat([warm_up, cosine]), atol=0.02, rtol=0)
+
+
 def test_diverging_training_is_an_error(blobs):
     with pytest.raises(ModelError, match="training diverged: the loss of epoch 1"):
         trained((blobs[0] * math.inf, blobs[1]))

@@ -69,9 +69,8 @@ def ssim(
         extent = rows.amax(1) / scale - rows.amin(1) / scale
     else:
         extent = torch.full_like(scale, min(data_range, torch.finfo(dtype).max)) / scale
-    extent = torch.where(empty, 1, extent).view(per_row)
 
-    index = _windowed_index(x, y, extent, window, gaussian).flatten(1)
+    index = _windowed_index(x, y, extent.view(per_row), window, gaussian).flatten(1)
     result = torch.where(empty, 0, row_sum(index) / index.shape[1])
     return torch.where(size.isfinite(), result, torch.nan)
 
@@ -126,6 +125,5 @@ def _window_mean(x: Tensor, dim: int, taps: int, gaussian: bool) -> Tensor:
     weights = [math.exp(-0.5 * ((shift - taps // 2) / SIGMA) ** 2) for shift in range(taps)]
     total = next(shifted) * (weights[0] / sum(weights))
     for weight, part in zip(weights[1:], shifted, strict=True):
-        # Not torch.add(alpha=...): it may round once in vector lanes and twice in the remainder.
         total = total + part * (weight / sum(weights))
     return total

@@ -1,0 +1,144 @@
+"""What the searches for a worst case share: the objective's contract, the order of candidates, the result.
+
+A search maximises `value(x)` subject to `violation(x) < 0` or `<= 0` over the region around each of P centres, all P
+at once. It is handed a black box and knows nothing of explanations.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import torch
+from torch import Tensor
+
+from holdfast.errors import check
+from holdfast.neighbourhood import Region
+from holdfast.registry import Registry
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the objective says of M points.
+
+    Attributes:
+        value: to be made as large as possible, `(M,)`.
+        violation: how far the constraint is from being met; at most 0 where it is met. `(M,)`
+    """
+
+    value: Tensor
+    violation: Tensor
+
+    def key(self) -> Tensor:
+        """Feasible points by value, and below all of them the others by violation (Deb 2000); float64 `(M,)`.
+
+        NaN comes last of all.
+        """
+        value, violation = self.value.double(), self.violation.double()
+        # atan is monotone and bounded: feasible keys lie in (0, 1), infeasible ones in (-1, 0)
+        feasible = 0.5 + torch.atan(value) / torch.pi
+        infeasible = -torch.atan(violation.clamp(min=0.0)) * (2 / torch.pi) - 1e-12
+        return torch.where(violation <= 0, feasible, infeasible).nan_to_num(nan=-2.0)
+
+    def select(self, rows: Tensor) -> Outcome:
+        """The outcome of some points."""
+        return Outcome(self.value[rows], self.violation[rows])
+
+
+class Objective(Protocol):
+    """A black box on points `(M, *shape)`, `problem` `(M,)` saying whose each is."""
+
+    def __call__(self, x: Tensor, problem: Tensor) -> Outcome: ...
+
+
+class GradientObjective(Protocol):
+    """The same within the caller's graph, on a smoothed model; for white-box searches only."""
+
+    def __call__(self, x: Tensor, problem: Tensor) -> Outcome: ...
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The best candidate so far, after some of the evaluations.
+
+    Attributes:
+        evaluations: for each problem so far, `(T,)`.
+        value, violation: of the best candidate, `(P, T)`.
+    """
+
+    evaluations: Tensor
+    value: Tensor
+    violation: Tensor
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """The best point of each problem, as the search saw it; the caller re-checks it.
+
+    Attributes:
+        inputs: `(P, *shape)`.
+        value, violation: `(P,)`.
+        trace: how it got there.
+        population: the last one, `(P, n, *shape)`, where the search keeps one.
+    """
+
+    inputs: Tensor
+    value: Tensor
+    violation: Tensor
+    trace: Trace
+    population: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Search(ABC):
+    """One way to search; options in the constructor."""
+
+    name: ClassVar[str]
+    white_box: ClassVar[bool] = False  # needs the gradient objective
+
+    @abstractmethod
+    def run(
+        self,
+        objective: Objective,
+        region: Region,
+        budget: int,
+        seed: int,
+        gradient: GradientObjective | None = None,
+    ) -> SearchResult:
+        """Spend at most `budget` evaluations on each problem of `region`.
+
+        Every point handed to `objective` lies in the region. Randomness comes from `region.streams(seed)`.
+        """
+
+
+searches: Registry[type[Search]] = Registry("search")
+
+
+class Tracer:
+    """Collects a trace of at most about `length` points while a search runs."""
+
+    def __init__(self, budget: int, length: int = 200) -> None:
+        check(type(budget) is int and budget >= 1, "budget", "a whole number of at least 1", budget)
+        self._every, self._next = max(1, budget // length), 0
+        self._evaluations: list[int] = []
+        self._values: list[Tensor] = []
+        self._violations: list[Tensor] = []
+
+    def note(self, evaluations: int, best: Outcome, last: bool = False) -> None:
+        """The best outcome `(P,)` after this many evaluations for each problem."""
+        if evaluations >= self._next or last:
+            self._next = evaluations + self._every
+            if self._evaluations and self._evaluations[-1] == evaluations:
+                return
+            self._evaluations.append(evaluations)
+            self._values.append(best.value.clone())
+            self._violations.append(best.violation.clone())
+
+    def trace(self) -> Trace:
+        """All that was noted."""
+        return Trace(
+            torch.tensor(self._evaluations),
+            torch.stack(self._values, dim=1),
+            torch.stack(self._violations, dim=1),
+        )

@@ -1,0 +1,119 @@
+"""Grad-CAM: where the channels of one convolution speak for the target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from holdfast.errors import ArgumentError, ModelError, check
+from holdfast.explainers.base import Explainer, chosen, gradient_of, leaf_of
+from holdfast.model import Classifier
+
+Interpolation = Literal["linear", "nearest"]
+
+
+@dataclass(frozen=True)
+class GradCAM(Explainer):
+    """`relu(sum over k of a_k A^k)`, `a_k` the mean over positions of `d f_t / d A^k`, at the input's size.
+
+    Selvaraju et al., Grad-CAM: visual explanations from deep networks via gradient-based localization, ICCV
+    2017, Equations 1 and 2. `A` `(N, K, h, w)` is the output of `layer`; the map `(N, 1, h, w)` is resized to
+    the input's spatial size and repeated over its channels. Images `(N, C, H, W)` and series `(N, C, T)`. One
+    forward pass and the backward pass from the logits to the layer.
+
+    Args:
+        layer: the layer's name as in `module.named_modules()`; by default the last convolution.
+        relu: rectify the map, as the paper does; a map without positive values is then zero everywhere.
+            (Captum's default is not to.)
+        interpolation: `"linear"` (bilinear for images) or `"nearest"`.
+
+    >>> from holdfast.model import Classifier
+    >>> _ = torch.manual_seed(0)
+    >>> module = nn.Sequential(nn.Conv1d(2, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(18, 2))
+    >>> GradCAM()(Classifier(module, bounds=(0.0, 1.0), device="cpu"), torch.rand(5, 2, 8)).shape
+    torch.Size([5, 2, 8])
+    """
+
+    layer: str | None = None
+    relu: bool = True
+    interpolation: Interpolation = "linear"
+    name: ClassVar[str] = "gradcam"
+    differentiable: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        modes = get_args(Interpolation)
+        check(
+            self.interpolation in modes,
+            "interpolation",
+            f"one of {', '.join(modes)}",
+            repr(self.interpolation),
+        )
+
+    def attribute(
+        self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        name, layer = find_layer(classifier.module, self.layer)
+        kept: list[Tensor] = []
+
+        def keep(_module: nn.Module, _args: Any, out: Any) -> Tensor:
+            if (
+                not isinstance(out, Tensor)
+                or out.ndim != x.ndim
+                or out.ndim < 3
+                or out.shape[0] != x.shape[0]
+            ):
+                got = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
+                expected = (
+                    f"a layer with outputs (N, channels, positions...) for inputs of shape {tuple(x.shape)}"
+                )
+                raise ArgumentError("layer", expected, f"{name!r} with output {got}")
+            kept.append(out if create_graph else out.detach().requires_grad_(True))
+            return kept[-1].clone()  # the next layer may work in place
+
+        handle = layer.register_forward_hook(keep)
+        try:
+            with torch.enable_grad():
+                logits = classifier.forward(leaf_of(x, True) if create_graph else x.detach().clone())
+                if len(kept) != 1:
+                    raise ModelError(
+                        f"gradcam: expected layer {name!r} to run once a forward pass, ran {len(kept)}x"
+                    )
+                gradient = gradient_of(chosen(logits, targets), kept[0], create_graph)
+        finally:
+            handle.remove()
+        with torch.set_grad_enabled(create_graph):
+            weights = gradient.mean(tuple(range(2, gradient.ndim)), keepdim=True)
+            maps = (weights * kept[0]).sum(1, keepdim=True)
+            maps = resize(F.relu(maps) if self.relu else maps, x, self.interpolation)
+        return (maps, logits) if create_graph else (maps.detach(), logits.detach())
+
+
+def resize(maps: Tensor, like: Tensor, interpolation: Interpolation) -> Tensor:
+    """`maps` `(N, 1 or C, h, w)` or `(N, 1 or C, t)` at the size of `like`, over all its channels."""
+    mode = (
+        "nearest" if interpolation == "nearest" else {3: "linear", 4: "bilinear", 5: "trilinear"}[like.ndim]
+    )
+    if maps.shape[2:] != like.shape[2:]:
+        maps = F.interpolate(
+            maps, like.shape[2:], mode=mode, align_corners=None if mode == "nearest" else False
+        )
+    return maps.expand_as(like).contiguous()
+
+
+def find_layer(module: nn.Module, wanted: str | None) -> tuple[str, nn.Module]:
+    """The layer of that name; for `None` the last convolution."""
+    layers = dict(module.named_modules())
+    if wanted is not None:
+        check(wanted in layers, "layer", f"one of {', '.join(repr(n) for n in layers if n)}", repr(wanted))
+        return wanted, layers[wanted]
+    convolutions = [
+        name for name, layer in layers.items() if isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d)
+    ]
+    if not convolutions:
+        got = f"None for a {type(module).__name__} without any"
+        raise ArgumentError("layer", "the name of a layer, or a module with a convolution", got)
+    return convolutions[-1], layers[convolutions[-1]]

@@ -1,0 +1,193 @@
+"""What an explainer is, and what they share: leaves, targets, gradients, paths of points."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from holdfast.errors import ArgumentError, ModelError, check
+from holdfast.model import ROW_ALIGNMENT, Classifier
+
+
+class Explainer(ABC):
+    """Feature attributions: `(classifier, inputs, targets) -> attributions`, shaped like the inputs.
+
+    Concrete explainers are frozen dataclasses: options in the constructor, data in the call. An explanation
+    is a function of the input, the target and the model alone: not of the batch it stands in, nor of a global
+    state.
+    """
+
+    name: ClassVar[str]
+    differentiable: ClassVar[bool]  # attributions can be differentiated with respect to the inputs
+
+    @property
+    def rows_per_input(self) -> int:
+        """Rows that the module forwards for one input: an explainer's steps."""
+        return 1
+
+    @property
+    def label(self) -> str:
+        """What to call this explainer in messages and tables."""
+        return self.name
+
+    def __call__(self, classifier: Classifier, inputs: Tensor, targets: Tensor | int | None = None) -> Tensor:
+        """Attributions of `inputs` `(N, ...)` towards the classes `targets`; same shape, detached.
+
+        Args:
+            classifier: the model to explain; its flags and hooks are afterwards as they were.
+            inputs: within the classifier's bounds.
+            targets: classes `(N,)`, one class for all, or `None` for the class predicted at each input.
+
+        Raises:
+            ArgumentError: inputs or targets that do not fit the classifier.
+            ModelError: the module fails on them, or logits or attributions are not finite.
+        """
+        with torch.inference_mode(False):
+            inputs = classifier.check_inputs(inputs)
+            columns = [inputs] if targets is None else [inputs, classifier.check_targets(targets, inputs)]
+
+            def explain(x: Tensor, classes: Tensor | None = None) -> tuple[Tensor, Tensor]:
+                return self.attribute(classifier, x, classes)
+
+            with classifier.session():
+                attributions, logits = classifier.map_rows(
+                    explain, *columns, rows_per_input=self.rows_per_input, kind="backward"
+                )
+        for what, values in (("module: expected finite logits", logits), (self.label, attributions)):
+            if not torch.isfinite(values).all():
+                rows = int((~torch.isfinite(values)).flatten(1).any(1).sum())
+                what = what if values is logits else f"{self.label}: expected finite attributions"
+                raise ModelError(f"{what}, got NaN or infinity for {rows} of {len(inputs)} inputs")
+        return attributions.detach()
+
+    @abstractmethod
+    def attribute(
+        self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """One chunk that fits into memory: attributions like `x` `(N, ...)`, and the logits `(N, K)` at `x`.
+
+        For use inside `classifier.session()`; nothing is validated. `targets` are classes `(N,)`, or `None`
+        for the class predicted at each row. With `create_graph`, `x` must require gradients, and both results
+        can be differentiated with respect to it; otherwise they are detached.
+        """
+
+    def _check_graph(self, create_graph: bool) -> None:
+        if create_graph and not self.differentiable:
+            raise ArgumentError(
+                "create_graph", f"False for {self.label}, which has no derivative", create_graph
+            )
+
+
+class PreprocessedModule(nn.Module):
+    """The user's module after the classifier's preprocessing, for methods that want one module."""
+
+    def __init__(self, classifier: Classifier) -> None:
+        super().__init__()
+        self.module = classifier.module
+        self.preprocess = classifier.preprocess
+        self.training = classifier.module.training
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits of inputs within the classifier's bounds."""
+        out: Tensor = self.module(x if self.preprocess is None else self.preprocess(x))
+        return out
+
+
+def whole_module(classifier: Classifier) -> nn.Module:
+    """One module from inputs to logits: the user's own where there is no preprocessing."""
+    return classifier.module if classifier.preprocess is None else PreprocessedModule(classifier)
+
+
+def leaf_of(x: Tensor, create_graph: bool) -> Tensor:
+    """A tensor to differentiate by: `x` itself within the caller's graph, else a detached one."""
+    if not create_graph:
+        return x.detach().requires_grad_(True)
+    check(x.requires_grad, "x", "an input that requires gradients (create_graph=True)", "one that does not")
+    return x
+
+
+def chosen(logits: Tensor, targets: Tensor | None) -> Tensor:
+    """The logits `(N,)` of the target classes; of the predicted ones for `None`."""
+    classes = logits.detach().argmax(1) if targets is None else targets
+    return logits.gather(1, classes[:, None])[:, 0]
+
+
+def gradient_of(scores: Tensor, x: Tensor, create_graph: bool = False) -> Tensor:
+    """Row-wise gradient of `scores` `(N,)` by `x` `(N, ...)`; zeros where the scores do not depend on `x`."""
+    if not scores.requires_grad:
+        return torch.zeros_like(x)
+    (gradient,) = torch.autograd.grad(scores.sum(), x, create_graph=create_graph, allow_unused=True)
+    return torch.zeros_like(x) if gradient is None else gradient
+
+
+def input_gradient(
+    classifier: Classifier, x: Tensor, targets: Tensor | None, create_graph: bool
+) -> tuple[Tensor, Tensor]:
+    """Gradient of the target logit by `x`, and the logits: one forward and one backward pass."""
+    with torch.enable_grad():
+        leaf = leaf_of(x, create_graph)
+        logits = classifier.forward(leaf.clone())  # a module that starts in place must not write into x
+        gradient = gradient_of(chosen(logits, targets), leaf, create_graph)
+    return gradient, logits if create_graph else logits.detach()
+
+
+def path_gradients(
+    classifier: Classifier, x: Tensor, points: Tensor, targets: Tensor | None, create_graph: bool
+) -> tuple[Tensor, Tensor]:
+    """Gradients of the target logit at `points` `(N, S, ...)`, and the logits at `x` `(N, ...)`.
+
+    The rows of `x` and of all points form one flat batch, cut only where it exceeds the classifier's row
+    budget. `x` comes first, so that the predicted classes are known before a gradient needs them.
+    """
+    count, steps = points.shape[:2]
+    owners = torch.arange(count, device=x.device)
+    owners = torch.cat([owners, owners.repeat_interleave(steps)])
+    budget = classifier.row_budget(x, steps + 1, "backward")
+    size = budget - budget % ROW_ALIGNMENT if budget >= ROW_ALIGNMENT else budget
+    gradients: list[Tensor] = []
+    at_x: list[Tensor] = []
+    with torch.enable_grad():
+        flat = torch.cat([x, points.flatten(0, 1)])
+        if not create_graph:
+            flat = flat.detach()
+        for start in range(0, len(flat), size):
+            rows = flat[start : start + size]
+            used = len(rows)
+            padding = -used % min(ROW_ALIGNMENT, size)
+            if padding:
+                rows = torch.cat([rows, rows[-1:].expand(padding, *rows.shape[1:])])
+            rows = leaf_of(rows, create_graph)
+            logits = classifier.forward(rows.clone())
+            if start < count:
+                at_x.append(logits[: min(used, count - start)])
+            classes = targets if targets is not None else torch.cat(at_x).detach().argmax(1)
+            scores = chosen(logits[:used], classes[owners[start : start + used]])
+            gradients.append(gradient_of(scores, rows, create_graph)[:used])
+    gradient = gradients[0] if len(gradients) == 1 else torch.cat(gradients)
+    logits = at_x[0] if len(at_x) == 1 else torch.cat(at_x)
+    return gradient[count:].reshape(points.shape), logits if create_graph else logits.detach()
+
+
+Baseline = float | Sequence[float]
+
+
+def check_baseline(baseline: Baseline) -> None:
+    """A finite number, or a sequence of them."""
+    values = [baseline] if isinstance(baseline, int | float) else baseline
+    fine = isinstance(values, list | tuple) and len(values) > 0
+    fine = fine and all(isinstance(v, int | float) and abs(v) < float("inf") for v in values)
+    check(fine, "baseline", "a finite number, or one for each channel", repr(baseline))
+
+
+def baseline_of(baseline: Baseline, x: Tensor) -> Tensor:
+    """The baseline, one number or one for each channel, as a tensor that broadcasts against `x` `(N, C, ...)`."""
+    if isinstance(baseline, int | float):
+        return torch.tensor(float(baseline), dtype=x.dtype, device=x.device)
+    check(
+        len(baseline) == x.shape[1], "baseline", f"one number, or {x.shape[1]} (one a channel)", len(baseline)
+    )
+    return torch.tensor(list(baseline), dtype=x.dtype, device=x.device).reshape(-1, *[1] * (x.ndim - 2))

@@ -1,0 +1,235 @@
+"""Explainers made of input gradients: saliency, input x gradient, integrated gradients, SmoothGrad.
+
+All of them are differentiable: with `create_graph=True` their attributions carry a graph back to the input.
+On a network of rectifiers that second derivative is zero almost everywhere; see
+`holdfast.explainers.smooth_relu`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from holdfast.errors import check
+from holdfast.explainers.base import (
+    Baseline,
+    Explainer,
+    baseline_of,
+    check_baseline,
+    input_gradient,
+    path_gradients,
+)
+from holdfast.model import Classifier
+
+Quadrature = Literal["gausslegendre", "riemann_left", "riemann_middle", "riemann_right", "riemann_trapezoid"]
+
+
+@dataclass(frozen=True)
+class Saliency(Explainer):
+    """The gradient of the target's logit: `|d f_t(x) / d x|`.
+
+    Simonyan, Vedaldi and Zisserman, Deep inside convolutional networks, ICLR workshop 2014. One forward and
+    one backward pass for each input; inputs and attributions `(N, ...)`.
+
+    Args:
+        absolute: take absolute values, as the paper and Captum do; `False` is the signed gradient.
+
+    >>> from holdfast.model import Classifier
+    >>> module = torch.nn.Linear(2, 2, bias=False)
+    >>> _ = module.weight.data.copy_(torch.tensor([[1.0, -2.0], [0.0, 1.0]]))
+    >>> classifier = Classifier(module, bounds=(0.0, 1.0), device="cpu")
+    >>> Saliency()(classifier, torch.tensor([[0.5, 0.5]]), 0)
+    tensor([[1., 2.]])
+    """
+
+    absolute: bool = True
+    name: ClassVar[str] = "saliency"
+    differentiable: ClassVar[bool] = True
+
+    def attribute(
+        self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        gradient, logits = input_gradient(classifier, x, targets, create_graph)
+        return gradient.abs() if self.absolute else gradient, logits
+
+
+@dataclass(frozen=True)
+class InputXGradient(Explainer):
+    """The input times the gradient of the target's logit: `x * d f_t(x) / d x`.
+
+    Shrikumar, Greenside, Shcherbina and Kundaje, Not just a black box, 2016 (arXiv:1605.01713). Exact for a
+    linear
+    model: `w * x`. One forward and one backward pass for each input; inputs and attributions `(N, ...)`.
+
+    >>> from holdfast.model import Classifier
+    >>> module = torch.nn.Linear(2, 2, bias=False)
+    >>> _ = module.weight.data.copy_(torch.tensor([[1.0, -2.0], [0.0, 1.0]]))
+    >>> classifier = Classifier(module, bounds=(0.0, 1.0), device="cpu")
+    >>> InputXGradient()(classifier, torch.tensor([[0.5, 0.25]]), 0)
+    tensor([[ 0.5000, -0.5000]])
+    """
+
+    name: ClassVar[str] = "input_x_gradient"
+    differentiable: ClassVar[bool] = True
+
+    def attribute(
+        self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        gradient, logits = input_gradient(classifier, x, targets, create_graph)
+        with torch.set_grad_enabled(create_graph):
+            return x * gradient, logits
+
+
+@dataclass(frozen=True)
+class IntegratedGradients(Explainer):
+    """`(x - b) * integral over a in [0, 1] of d f_t(b + a (x - b)) / d x`, by a quadrature of `steps` points.
+
+    Sundararajan, Taly and Yan, Axiomatic attribution for deep networks, ICML 2017. Attributions add up to
+    `f_t(x) - f_t(b)`, as closely as the quadrature allows. All points of a chunk go through the module as one
+    flat batch, together with the input itself (for its predicted class): `steps + 1` rows for each input.
+    Equals Captum's with the same steps, method and baseline.
+
+    Args:
+        steps: points on the path, at least 1 (2 for the Riemann sums).
+        baseline: `b`: a number, or one for each channel.
+        method: `"gausslegendre"`, or `"riemann_"` with `left`, `middle`, `right` or `trapezoid`.
+
+    >>> from holdfast.model import Classifier
+    >>> module = torch.nn.Linear(2, 2, bias=False)
+    >>> _ = module.weight.data.copy_(torch.tensor([[1.0, -2.0], [0.0, 1.0]]))
+    >>> classifier = Classifier(module, bounds=(0.0, 1.0), device="cpu")
+    >>> IntegratedGradients(steps=8, baseline=0.5)(classifier, torch.tensor([[1.0, 1.0]]), 0)
+    tensor([[ 0.5000, -1.0000]])
+    """
+
+    steps: int = 32
+    baseline: Baseline = 0.0
+    method: Quadrature = "gausslegendre"
+    name: ClassVar[str] = "integrated_gradients"
+    differentiable: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check(
+            self.method in get_args(Quadrature),
+            "method",
+            f"one of {', '.join(get_args(Quadrature))}",
+            self.method,
+        )
+        least = 1 if self.method == "gausslegendre" else 2
+        fine = type(self.steps) is int and self.steps >= least
+        check(fine, "steps", f"a whole number of at least {least}", repr(self.steps))
+        check_baseline(self.baseline)
+
+    @property
+    def rows_per_input(self) -> int:
+        return self.steps + 1
+
+    def attribute(
+        self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        along = (1, self.steps, *[1] * (x.ndim - 1))
+        alphas, weights = (
+            torch.tensor(values, dtype=x.dtype, device=x.device).reshape(along)
+            for values in _quadrature(self.method, self.steps)
+        )
+        with torch.set_grad_enabled(create_graph):
+            baseline = baseline_of(self.baseline, x)
+            difference = x - baseline
+            points = baseline + alphas * difference[:, None]
+            gradients, logits = path_gradients(classifier, x, points, targets, create_graph)
+            return difference * (gradients * weights).sum(1), logits
+
+
+@lru_cache(maxsize=32)
+def _quadrature(method: Quadrature, steps: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Nodes in [0, 1] and their weights. The trapezoid's are Captum's: they add up to `1 - 1 / steps`."""
+    if method == "gausslegendre":
+        nodes, weights = np.polynomial.legendre.leggauss(steps)
+        return tuple((0.5 * (1 + nodes)).tolist()), tuple((0.5 * weights).tolist())
+    half = 0.5 / steps
+    ends = {
+        "riemann_left": (0.0, 1 - 2 * half),
+        "riemann_middle": (half, 1 - half),
+        "riemann_right": (2 * half, 1.0),
+        "riemann_trapezoid": (0.0, 1.0),
+    }
+    weights = np.full(steps, 1 / steps)
+    if method == "riemann_trapezoid":
+        weights[[0, -1]] /= 2
+    return tuple(np.linspace(*ends[method], steps).tolist()), tuple(weights.tolist())
+
+
+@dataclass(frozen=True)
+class SmoothGrad(Explainer):
+    """The mean gradient at noisy copies: `mean over k of M(x + e_k)`, `e_k ~ N(0, (noise * range)^2)`.
+
+    Smilkov, Thorat, Kim, Viégas and Wattenberg, SmoothGrad: removing noise by adding noise, 2017
+    (arXiv:1706.03825). The noise is drawn once, from `seed`, and shared by all inputs: the explanation is a
+    deterministic function of the input, and differentiable. Noisy copies are not clipped to the bounds; the
+    target is the class predicted at `x` itself. `samples + 1` rows for each input.
+
+    Args:
+        samples: noisy copies, at least 1.
+        noise: standard deviation as a share of the range of the classifier's bounds, at least 0.
+        absolute: average absolute values instead of signed ones (of what is averaged).
+        times_input: average `M(z) = z * d f_t(z) / d z` instead of the gradient.
+        seed: of the noise.
+
+    >>> from holdfast.model import Classifier
+    >>> module = torch.nn.Linear(2, 2, bias=False)
+    >>> _ = module.weight.data.copy_(torch.tensor([[1.0, -2.0], [0.0, 1.0]]))
+    >>> classifier = Classifier(module, bounds=(0.0, 1.0), device="cpu")
+    >>> SmoothGrad(samples=4)(classifier, torch.tensor([[1.0, 1.0]]), 0)
+    tensor([[ 1., -2.]])
+    """
+
+    samples: int = 16
+    noise: float = 0.1
+    absolute: bool = False
+    times_input: bool = False
+    seed: int = 0
+    name: ClassVar[str] = "smoothgrad"
+    differentiable: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        fine = type(self.samples) is int and self.samples >= 1
+        check(fine, "samples", "a whole number of at least 1", repr(self.samples))
+        fine = isinstance(self.noise, int | float) and 0 <= self.noise < float("inf")
+        check(fine, "noise", "a finite number of at least 0", repr(self.noise))
+        check(type(self.seed) is int, "seed", "a whole number", repr(self.seed))
+
+    @property
+    def rows_per_input(self) -> int:
+        return self.samples + 1
+
+    def attribute(
+        self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        lower, upper = classifier.bounds
+        width = upper - lower
+        check(
+            bool(torch.isfinite(width).all()),
+            "bounds",
+            "finite bounds (noise is a share of them)",
+            "infinite ones",
+        )
+        noise = _noise(self.seed, (self.samples, *x.shape[1:]), x.dtype, x.device)
+        with torch.set_grad_enabled(create_graph):
+            points = x[:, None] + self.noise * width * noise
+            values, logits = path_gradients(classifier, x, points, targets, create_graph)
+            if self.times_input:
+                values = values * points
+            return (values.abs() if self.absolute else values).mean(1), logits
+
+
+@lru_cache(maxsize=8)
+def _noise(seed: int, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Standard normal noise, drawn on the CPU so that it is the same on every device; never written to."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        return torch.randn(shape, generator=generator, dtype=torch.float64).to(device, dtype)

@@ -1,0 +1,49 @@
+"""Attributions that know nothing: a baseline for every metric."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from holdfast.errors import check
+from holdfast.explainers.base import Explainer
+from holdfast.model import Classifier
+from holdfast.tensors import content_keys, hashed_uniform
+
+
+@dataclass(frozen=True)
+class RandomExplainer(Explainer):
+    """Standard normal attributions, independent between inputs; targets are ignored.
+
+    The numbers are a hash of the input's values and `seed`: equal inputs get equal maps, the smallest change
+    of an input gives an unrelated one. One forward pass for each input, for the logits.
+
+    Args:
+        seed: another seed, other maps.
+
+    >>> from holdfast.model import Classifier
+    >>> classifier = Classifier(torch.nn.Linear(3, 2), bounds=(0.0, 1.0), device="cpu")
+    >>> x = torch.rand(4, 3)
+    >>> bool((RandomExplainer()(classifier, x) == RandomExplainer()(classifier, x.flip(0)).flip(0)).all())
+    True
+    """
+
+    seed: int = 0
+    name: ClassVar[str] = "random"
+    differentiable: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check(type(self.seed) is int, "seed", "a whole number", repr(self.seed))
+
+    def attribute(
+        self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        self._check_graph(create_graph)
+        with torch.no_grad():
+            uniform = hashed_uniform(content_keys(x, self.seed), x[0].numel()).double()
+            # float32 rounds the largest numbers up to 1, whose normal quantile is infinite
+            normal = torch.special.ndtri(uniform.clamp(max=1 - 2.0**-25))
+            return normal.to(x.dtype).reshape(x.shape), classifier.forward(x.detach().clone())

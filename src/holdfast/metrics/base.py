@@ -1,0 +1,99 @@
+"""`Metric`: one published evaluation. Frozen configuration; then data in the call."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from holdfast.errors import check
+from holdfast.explainers import Explainer
+from holdfast.explainers import get as get_explainer
+from holdfast.metrics.result import Result
+from holdfast.model import Classifier
+from holdfast.neighbourhood import Neighbourhood
+from holdfast.registry import Registry
+from holdfast.similarity import Similarity
+
+
+@dataclass(frozen=True)
+class Metric(ABC):
+    """`metric(classifier, explainer, inputs, targets=None, *, generator=None) -> Result`.
+
+    Every sample draws from a random stream of its own, keyed by the generator's seed and the sample's content: a
+    result does not depend on the batch size, the order of the samples or who else is in the batch. (Two equal
+    samples get equal results.) Without a generator the seed is always the same.
+    """
+
+    name: ClassVar[str]
+    #: which field of the result says how robust an explainer is, and whether more of it is better
+    headline: ClassVar[str]
+    direction: ClassVar[Literal["higher", "lower"]]
+    citation: ClassVar[str]
+
+    @abstractmethod
+    def evaluate(
+        self,
+        classifier: Classifier,
+        explainer: Explainer,
+        inputs: Tensor,
+        targets: Tensor | None,
+        generator: torch.Generator | None,
+    ) -> Result:
+        """The evaluation itself, on checked arguments and inside the classifier's session."""
+
+    def __call__(
+        self,
+        classifier: Classifier,
+        explainer: Explainer | str,
+        inputs: Tensor,
+        targets: Tensor | int | None = None,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> Result:
+        """Evaluate `explainer` on `inputs` `(N, ...)`.
+
+        Args:
+            classifier: the model, its bounds and device.
+            explainer: an explainer or the name of one.
+            inputs: the seeds, within the bounds.
+            targets: classes `(N,)` to explain, or None for the model's own predictions. A seed that the model does
+                not put into its target class is skipped, with status `"misclassified"`.
+            generator: the seed is drawn from it.
+
+        Raises:
+            ArgumentError: for arguments that do not fit the classifier.
+            ModelError: the module returns no logits.
+        """
+        check(isinstance(classifier, Classifier), "classifier", "a holdfast Classifier", type(classifier).__name__)
+        explainer = get_explainer(explainer)
+        with torch.inference_mode(False):
+            inputs = classifier.check_inputs(inputs)
+            checked = None if targets is None else classifier.check_targets(targets, inputs)
+            with classifier.session():
+                return self.evaluate(classifier, explainer, inputs, checked, generator)
+
+    def options(self) -> dict[str, Any]:
+        """The configuration as plain values, for reports and files."""
+        return {f.name: plain(getattr(self, f.name)) for f in dataclasses.fields(self)}
+
+
+metrics: Registry[type[Metric]] = Registry("metric")
+
+
+def plain(value: object) -> Any:
+    """A configuration value as something that JSON can hold."""
+    if isinstance(value, Similarity):
+        return value.name
+    if isinstance(value, Neighbourhood):
+        return {"norm": type(value).__name__, **{f.name: getattr(value, f.name) for f in dataclasses.fields(value)}}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {"name": getattr(value, "name", type(value).__name__), **fields}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    return value if isinstance(value, int | float | str | bool | None) else repr(value)

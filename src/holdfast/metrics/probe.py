@@ -1,0 +1,176 @@
+"""`Probe`: one look at a perturbed input. Its class margin, and how alike its explanation is to the seed's.
+
+Every metric that disturbs inputs asks a probe; it shares the forward pass between prediction and explanation, cuts
+the work into chunks, and counts evaluations and what went wrong for each seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from holdfast.errors import check
+from holdfast.explainers import Explainer
+from holdfast.model import Classifier
+from holdfast.similarity import Similarity, degenerate
+from holdfast.tensors import rows_to
+
+Explain = Literal["predicted", "seed"]
+Margin = Literal["logit", "probability"]
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What a probe saw at M perturbed inputs; NaN where the model or the explanation was not finite.
+
+    Attributes:
+        margin: `J(x') = max_{i != y} f_i(x') - f_y(x')`, `>= 0` where the class has changed (SAFARI, Eq. 1). `(M,)`
+        similarity: of the explanation to the seed's, `(M,)`; None where it was not asked for.
+        distance: `||g(x') - g(x)||_2`, `(M,)`; None where it was not asked for.
+    """
+
+    margin: Tensor
+    similarity: Tensor | None
+    distance: Tensor | None
+
+
+class Probe:
+    """Looks at perturbed copies of P seeds. For use inside `classifier.session()`.
+
+    Args:
+        classifier, explainer: what is disturbed.
+        inputs: the P seeds, checked.
+        targets: classes `(P,)`, or None for the predicted ones.
+        similarity: of two attribution maps.
+        absolute: compare absolute attributions.
+        explain: the class explained at a perturbed input: the one predicted there, or the seed's.
+        margin: from logits or from probabilities.
+    """
+
+    def __init__(
+        self,
+        classifier: Classifier,
+        explainer: Explainer,
+        inputs: Tensor,
+        targets: Tensor | None,
+        similarity: Similarity | None,
+        absolute: bool = True,
+        explain: Explain = "predicted",
+        margin: Margin = "logit",
+    ) -> None:
+        self.classifier, self.explainer, self.similarity = classifier, explainer, similarity
+        self.absolute, self.explain, self.margin_kind = absolute, explain, margin
+        seeds = len(inputs)
+        columns = [inputs] if targets is None else [inputs, targets]
+
+        def explain_seeds(x: Tensor, classes: Tensor | None = None) -> tuple[Tensor, Tensor]:
+            return explainer.attribute(classifier, x, classes)
+
+        maps, logits = classifier.map_rows(
+            explain_seeds, *columns, rows_per_input=explainer.rows_per_input, kind="backward"
+        )
+        self.targets = logits.argmax(1) if targets is None else targets
+        self.reference = self._prepare(maps)
+        self.margin = class_margin(logits, self.targets, margin)
+        self.evaluations = torch.ones(seeds, dtype=torch.int64, device=inputs.device)
+        self.degenerate = torch.zeros_like(self.evaluations)
+        self.nonfinite = torch.zeros_like(self.evaluations)
+        finite = torch.isfinite(logits).all(1) & torch.isfinite(maps).flatten(1).all(1)
+        constant = degenerate(self.reference.nan_to_num())
+        self.status = tuple(
+            "nonfinite" if not f else "misclassified" if j >= 0 else "degenerate" if c else "ok"
+            for f, j, c in zip(finite.tolist(), self.margin.tolist(), constant.tolist(), strict=True)
+        )
+
+    def usable(self) -> Tensor:
+        """Numbers of the seeds that can be evaluated, int64."""
+        rows = [row for row, status in enumerate(self.status) if status == "ok"]
+        return torch.tensor(rows, device=self.targets.device, dtype=torch.int64)
+
+    def _prepare(self, maps: Tensor) -> Tensor:
+        return maps.abs() if self.absolute else maps
+
+    def look(self, x: Tensor, seed: Tensor, want_distance: bool = False) -> Measurement:
+        """Predict and explain `x` `(M, ...)`, perturbed copies of the seeds numbered `seed` `(M,)`."""
+        assert self.similarity is not None
+        similarity = self.similarity
+
+        def chunk(x: Tensor, seed: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+            targets = self.targets[seed]
+            maps, logits = self.explainer.attribute(
+                self.classifier, x, targets if self.explain == "seed" else None
+            )
+            margin, maps, reference = (
+                class_margin(logits, targets, self.margin_kind),
+                self._prepare(maps),
+                self.reference[seed],
+            )
+            finite = torch.isfinite(logits).all(1) & torch.isfinite(maps).flatten(1).all(1)
+            alike = similarity(reference, torch.where(rows_to(finite, maps), maps, 0.0))
+            distance = (maps - reference).flatten(1).norm(dim=1) if want_distance else margin
+            return margin, alike, distance, finite, degenerate(maps)
+
+        margin, alike, distance, finite, constant = self.classifier.map_rows(
+            chunk, x, seed, rows_per_input=self.explainer.rows_per_input, kind="backward"
+        )
+        self._count(seed, constant & finite, ~finite)
+        nan = torch.nan
+        return Measurement(
+            torch.where(finite, margin, nan),
+            torch.where(finite, alike, nan),
+            torch.where(finite, distance, nan) if want_distance else None,
+        )
+
+    def look_at_class(self, x: Tensor, seed: Tensor) -> Measurement:
+        """Predict only: for plain misclassification, which needs no explanation."""
+
+        def chunk(x: Tensor, seed: Tensor) -> tuple[Tensor, Tensor]:
+            logits = self.classifier.forward(x)
+            return class_margin(logits, self.targets[seed], self.margin_kind), torch.isfinite(logits).all(1)
+
+        with torch.no_grad():
+            margin, finite = self.classifier.map_rows(chunk, x, seed)
+        self._count(seed, torch.zeros_like(finite), ~finite)
+        return Measurement(torch.where(finite, margin, torch.nan), None, None)
+
+    def look_with_gradient(self, x: Tensor, seed: Tensor) -> tuple[Tensor, Tensor]:
+        """Similarity and margin of one chunk `(M,)`, within the caller's graph; counts as a look."""
+        assert self.similarity is not None
+        targets = self.targets[seed]
+        maps, logits = self.explainer.attribute(
+            self.classifier, x, targets if self.explain == "seed" else None, create_graph=True
+        )
+        alike = self.similarity(self.reference[seed], self._prepare(maps))
+        self.evaluations.index_add_(0, seed, torch.ones_like(seed))
+        return alike, class_margin(logits, targets, self.margin_kind)
+
+    def _count(self, seed: Tensor, constant: Tensor, nonfinite: Tensor) -> None:
+        self.evaluations.index_add_(0, seed, torch.ones_like(seed))
+        self.degenerate.index_add_(0, seed, constant.to(torch.int64))
+        self.nonfinite.index_add_(0, seed, nonfinite.to(torch.int64))
+
+
+def class_margin(logits: Tensor, targets: Tensor, kind: Margin = "logit") -> Tensor:
+    """`max_{i != y} f_i - f_y` `(N,)`, `>= 0` where class y is not predicted (SAFARI, Eq. 1).
+
+    >>> class_margin(torch.tensor([[3.0, 1.0, 2.0]]), torch.tensor([0]))
+    tensor([-1.])
+    """
+    values = logits if kind == "logit" else logits.softmax(1)
+    own = values.gather(1, targets[:, None])
+    others = values.scatter(1, targets[:, None], -torch.inf)
+    return others.amax(1) - own[:, 0]
+
+
+def check_probe_options(absolute: bool, explain: str, margin: str) -> None:
+    """The options that all metrics with a probe share."""
+    check(isinstance(absolute, bool), "absolute", "True or False", absolute)
+    check(explain in ("predicted", "seed"), "explain", "'predicted' or 'seed'", repr(explain))
+    check(margin in ("logit", "probability"), "margin", "'logit' or 'probability'", repr(margin))
+
+
+Looker = Callable[[Tensor, Tensor], Measurement]
