@@ -1,0 +1,28 @@
+"""holdfast: how far can the explanations of a trained classifier be trusted to hold fast?"""
+
+from importlib.metadata import version
+
+from holdfast import algorithms, data, explainers, metrics, similarity, zoo
+from holdfast.errors import ArgumentError, HoldfastError, MissingExtraError, ModelError
+from holdfast.model import Classifier
+from holdfast.neighbourhood import L2Ball, LinfBall, Neighbourhood
+
+__version__ = version("holdfast")
+
+__all__ = [
+    "ArgumentError",
+    "Classifier",
+    "HoldfastError",
+    "L2Ball",
+    "LinfBall",
+    "MissingExtraError",
+    "ModelError",
+    "Neighbourhood",
+    "__version__",
+    "algorithms",
+    "data",
+    "explainers",
+    "metrics",
+    "similarity",
+    "zoo",
+]

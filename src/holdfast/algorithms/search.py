@@ -16,6 +16,7 @@ from torch import Tensor
 from holdfast.errors import check
 from holdfast.neighbourhood import Region
 from holdfast.registry import Registry
+from holdfast.tensors import rows_to
 
 
 @dataclass(frozen=True)
@@ -31,19 +32,27 @@ class Outcome:
     violation: Tensor
 
     def key(self) -> Tensor:
-        """Feasible points by value, and below all of them the others by violation (Deb 2000); float64 `(M,)`.
+        """Feasible points by value, and below all of them the others by violation (Deb 2000); int64 `(M,)`.
 
-        NaN comes last of all.
+        Exact for float32: unequal values never tie. NaN comes last of all.
+
+        >>> seen = Outcome(torch.tensor([1.0, 2.0, 9.0, torch.nan]), torch.tensor([0.0, -1.0, 0.5, -1.0]))
+        >>> seen.key().argsort(descending=True).tolist()
+        [1, 0, 2, 3]
         """
-        value, violation = self.value.double(), self.violation.double()
-        # atan is monotone and bounded: feasible keys lie in (0, 1), infeasible ones in (-1, 0)
-        feasible = 0.5 + torch.atan(value) / torch.pi
-        infeasible = -torch.atan(violation.clamp(min=0.0)) * (2 / torch.pi) - 1e-12
-        return torch.where(violation <= 0, feasible, infeasible).nan_to_num(nan=-2.0)
+        value, violation = _ordered(self.value), _ordered(self.violation)
+        key = torch.where(self.violation <= 0, value + (1 << 62), -violation)
+        return torch.where(self.value.isnan() | self.violation.isnan(), -(1 << 63), key)
 
     def select(self, rows: Tensor) -> Outcome:
         """The outcome of some points."""
         return Outcome(self.value[rows], self.violation[rows])
+
+
+def _ordered(x: Tensor) -> Tensor:
+    """Integers below `2^61` in magnitude, in the order of the floats `x`: their bits, the sign made two's complement."""
+    bits = (x.double() + 0.0).view(torch.int64)
+    return torch.where(bits < 0, bits ^ ((1 << 63) - 1), bits) >> 2
 
 
 class Objective(Protocol):
@@ -113,6 +122,48 @@ class Search(ABC):
 
 
 searches: Registry[type[Search]] = Registry("search")
+
+
+def look(objective: Objective, x: Tensor) -> Outcome:
+    """The outcome `(P, n)` of n points for each of P problems, `(P, n, *shape)`."""
+    problems, count = x.shape[:2]
+    problem = torch.arange(problems, device=x.device).repeat_interleave(count)
+    seen = objective(x.flatten(0, 1), problem)
+    return Outcome(seen.value.reshape(problems, count), seen.violation.reshape(problems, count))
+
+
+class Best:
+    """The best point of each problem so far: `x` `(P, *shape)` and its outcome `(P,)`. The first to get there stays.
+
+    Starts with the centres, which cost one evaluation each: so `changed_explanation` and its like always end
+    with a point that meets the constraint.
+    """
+
+    def __init__(self, objective: Objective, region: Region) -> None:
+        self.x = region.centre.clone()
+        seen = look(objective, self.x[:, None])
+        self.outcome = Outcome(seen.value[:, 0].clone(), seen.violation[:, 0].clone())
+        self.key = self.outcome.key()
+
+    def offer(self, x: Tensor, seen: Outcome) -> None:
+        """Candidates `(P, n, *shape)` and their outcome `(P, n)`."""
+        key, row = seen.key().max(dim=1)
+        better = key > self.key
+        self.key = torch.where(better, key, self.key)
+        self.x = torch.where(rows_to(better, self.x), take(x, row[:, None])[:, 0], self.x)
+        self.outcome = Outcome(
+            torch.where(better, seen.value.gather(1, row[:, None])[:, 0], self.outcome.value),
+            torch.where(better, seen.violation.gather(1, row[:, None])[:, 0], self.outcome.violation),
+        )
+
+    def result(self, trace: Trace, population: Tensor | None = None) -> SearchResult:
+        """What the search hands back."""
+        return SearchResult(self.x, self.outcome.value, self.outcome.violation, trace, population)
+
+
+def take(x: Tensor, rows: Tensor) -> Tensor:
+    """Points `rows` `(P, k)` of each problem's `x` `(P, n, *shape)`."""
+    return x[torch.arange(len(x), device=x.device)[:, None], rows]
 
 
 class Tracer:

@@ -123,7 +123,7 @@ class CaptumExplainer(Explainer):
         classes = logits.argmax(1) if targets is None else targets
         method = self._build(classifier)
         options = dict(self.call_options)
-        with_target = "target" in inspect.signature(method.attribute).parameters
+        with_target = "target" in _parameters_of(method)
         pieces: list[Tensor] = []
         size = 1 if self.one_at_a_time else len(x)
         seeds = content_keys(x, self.seed).tolist() if self.one_at_a_time else [self.seed]
@@ -186,7 +186,7 @@ def from_captum(
         "a class or an object of captum.attr",
         repr(method),
     )
-    in_call = dict(inspect.signature(method.attribute).parameters)
+    in_call = _parameters_of(method)
     for taken in ("self", "inputs", "target"):
         in_call.pop(taken, None)
     in_constructor: dict[str, inspect.Parameter] = {}
@@ -215,6 +215,13 @@ def from_captum(
         one_at_a_time=samples if one_at_a_time is None else one_at_a_time,
         seed=seed,
     )
+
+
+def _parameters_of(method: Any) -> dict[str, inspect.Parameter]:
+    """What `.attribute` takes; for a `NoiseTunnel` together with what the method inside takes."""
+    parameters = dict(inspect.signature(method.attribute).parameters)
+    inner = getattr(method, "attribution_method", None)
+    return parameters if inner is None else {**_parameters_of(inner), **parameters}
 
 
 def _title(method: Any) -> str:

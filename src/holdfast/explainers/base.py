@@ -184,7 +184,7 @@ def check_baseline(baseline: Baseline) -> None:
 
 
 def baseline_of(baseline: Baseline, x: Tensor) -> Tensor:
-    """The baseline, one number or one for each channel, as a tensor that broadcasts against `x` `(N, C, ...)`."""
+    """The baseline, one number or one for each channel, so that it broadcasts against `x`."""
     if isinstance(baseline, int | float):
         return torch.tensor(float(baseline), dtype=x.dtype, device=x.device)
     check(

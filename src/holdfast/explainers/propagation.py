@@ -120,10 +120,11 @@ class DeepLift(Explainer):
         gradient. Attributions add up to `f_t(x) - f_t(b)` for networks of linear layers, such activations and
         max-pooling. Inputs and attributions `(N, ...)`.
 
-    Equals Captum's, with two exceptions: its gradient for max-pooled units that do not move is that of the
-    batch's first sample, ours the sample's own; and where pooling windows overlap it loses contributions that
-    we add up. The baseline is forwarded once for a chunk, not once for each input: one forward and one
-    backward pass for each.
+    Equals Captum's, with three exceptions. Where one activation feeds another (a ReLU a max-pooling), Captum's
+    hooks on the tensor between them clash, and its attributions need not add up. Its gradient for pooled units
+    that do not move is that of the batch's first sample, ours the sample's own. Where pooling windows overlap,
+    it loses contributions that we add up. The baseline is forwarded once for a chunk, not once for each input,
+    so that an input costs one forward and one backward pass.
 
     Args:
         baseline: `b`: a number, or one for each channel.
@@ -215,6 +216,6 @@ class LRP(Explainer):
         with torch.enable_grad():
             leaf = leaf_of(shown, create_graph=False)
             with EpsilonRule(self.epsilon):
-                logits = classifier.module(leaf)
+                logits = classifier.module(leaf.clone())
             scores = chosen(logits, targets)
             return gradient_of(scores * scores.detach(), leaf), logits.detach()

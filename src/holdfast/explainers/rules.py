@@ -69,7 +69,7 @@ class _Slope(Function):
 class _PoolSlope(Function):
     """Max-pooling whose backward pass shares out the change of each maximum.
 
-    First to where the input has it, then to where the baseline has it, each divided by the change of that unit.
+    First to where the input has it, then to where the baseline has it; each divided by the unit's change.
     """
 
     @staticmethod
@@ -193,7 +193,7 @@ def _derivative(function: Callable[[Tensor], Tensor], z: Tensor) -> Tensor:
 
 
 def _in_place(name: str, args: list[Any], kwargs: dict[str, Any]) -> bool:
-    """Whether a call writes into its first argument (not in `args`); takes the flag out, so a repeat does not."""
+    """Whether a call writes into its first argument (not in `args`); takes the flag out."""
     if kwargs.pop("inplace", False):
         return True
     if name == "relu" and args and args[0]:
@@ -272,7 +272,7 @@ class EpsilonRule(_Mode):
                 return self._share(func, args, kwargs)
             # in place: compute beside it, then write
             twin = getattr(torch, plain)
-            return args[0].copy_(self._share(twin, args, kwargs))
+            return args[0].copy_(self._share(twin, [args[0].clone(), *args[1:]], kwargs))
         result = func(*args, **kwargs)
         if _carriers([result]):
             raise ModelError(

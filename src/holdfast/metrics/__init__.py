@@ -1,10 +1,25 @@
 """One file per published evaluation, named after it."""
 
 from holdfast.metrics.base import Metric, metrics
+from holdfast.metrics.misinterpretation_probability import MisinterpretationProbability, ProbabilityResult
 from holdfast.metrics.result import Result
+from holdfast.metrics.sensitivity import LocalLipschitz, MaxSensitivity, SensitivityResult, sensitivity
 from holdfast.metrics.worst_case import WorstCase, WorstCaseResult
 
-__all__ = ["Metric", "Result", "WorstCase", "WorstCaseResult", "get", "names"]
+__all__ = [
+    "LocalLipschitz",
+    "MaxSensitivity",
+    "Metric",
+    "MisinterpretationProbability",
+    "ProbabilityResult",
+    "Result",
+    "SensitivityResult",
+    "WorstCase",
+    "WorstCaseResult",
+    "get",
+    "names",
+    "sensitivity",
+]
 
 
 def names() -> list[str]:

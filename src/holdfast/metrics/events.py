@@ -98,7 +98,7 @@ def make_event(name: str, similarity: Similarity, threshold: float | None, needs
         raise ArgumentError("event", f"one of {', '.join(EVENTS)}", repr(name))
     if name == "misclassification":
         check(threshold is None, "threshold", "None for misclassification, which has none", threshold)
-        return Event(name, similarity, None)
+        return Event("misclassification", similarity, None)
     if threshold is None:
         threshold = similarity.low if name == "changed_explanation" else similarity.high
     check(

@@ -1,0 +1,260 @@
+"""Max-sensitivity and local Lipschitz constant: the classics that everybody compares with.
+
+    SENS_MAX(x)  = max over x' of ||g(x') - g(x)||_2                      (Yeh et al., NeurIPS 2019, Eq. 3)
+    SENS_LIPS(x) = max over x' of ||g(x') - g(x)||_2 / ||x' - x||_2      (Alvarez-Melis and Jaakkola 2018, Eq. 2)
+
+over x' in a neighbourhood of x; the published estimators sample it. A sample is a poor maximum: with `search="genetic"`
+or any other search the maximum is taken over the candidates of a search for the most different explanation, as in
+SAFARI (Huang et al. 2023), Table 1.
+
+Captum and Quantus divide `SENS_MAX` by `||g(x)||` (`normalise=True`), explain the seed's class (`explain="seed"`) and
+compare signed attributions (`absolute=False`): the last two are defaults here.
+
+Cost: `samples` predictions with explanation for each input, and one for the input itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from holdfast.algorithms.search import Search, searches
+from holdfast.errors import check
+from holdfast.explainers import Explainer
+from holdfast.metrics.base import Metric, metrics
+from holdfast.metrics.probe import Explain, Probe, check_probe_options
+from holdfast.metrics.result import Result
+from holdfast.metrics.worst_case import WorstCase
+from holdfast.model import Classifier
+from holdfast.neighbourhood import Neighbourhood
+from holdfast.similarity import get as get_similarity
+from holdfast.tensors import draw_seed
+
+
+@dataclass(frozen=True)
+class SensitivityResult(Result):
+    """The largest sensitivity of each sample.
+
+    Attributes:
+        sensitivity: the maximum found, at least 0; 0 for skipped samples, whose status says why. `(N,)`
+        inputs: where it was found, `(N, ...)`; None from a search, which remembers its own worst input.
+    """
+
+    sensitivity: Tensor
+    inputs: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class _Sensitivity(Metric):
+    headline: ClassVar[str] = "sensitivity"
+    direction: ClassVar[Literal["higher", "lower"]] = "lower"
+    per_distance: ClassVar[bool]
+
+    neighbourhood: Neighbourhood
+    samples: int = 50
+    search: str | Search = "sample"
+    absolute: bool = False
+    explain: Explain = "seed"
+    normalise: bool = False
+
+    def __post_init__(self) -> None:
+        kind = type(self.neighbourhood).__name__
+        check(isinstance(self.neighbourhood, Neighbourhood), "neighbourhood", "a LinfBall or an L2Ball", kind)
+        check(type(self.samples) is int and self.samples >= 1, "samples", "at least 1", self.samples)
+        check(isinstance(self.normalise, bool), "normalise", "True or False", self.normalise)
+        check_probe_options(self.absolute, self.explain, "logit")
+        if isinstance(self.search, str) and self.search != "sample":
+            _ = searches[self.search]
+
+    def evaluate(
+        self,
+        classifier: Classifier,
+        explainer: Explainer,
+        inputs: Tensor,
+        targets: Tensor | None,
+        generator: torch.Generator | None,
+    ) -> SensitivityResult:
+        """See `Metric`."""
+        if self.search != "sample":
+            return self._from_search(classifier, explainer, inputs, targets, generator)
+        probe = Probe(classifier, explainer, inputs, targets, get_similarity("mse"), self.absolute, self.explain)
+        # any explanation has a distance, a constant one too; only what is not finite is left out
+        rows = torch.tensor(
+            [row for row, status in enumerate(probe.status) if status in ("ok", "degenerate")],
+            device=inputs.device,
+            dtype=torch.int64,
+        )
+        status = tuple("ok" if s == "degenerate" else s for s in probe.status)
+        region = self.neighbourhood.around(inputs[rows], classifier.bounds)
+        streams = region.streams(draw_seed(generator))
+        size = max(1, (1 << 26) // max(1, inputs[0].numel() * max(1, len(rows))))
+        best = torch.full((len(inputs),), -torch.inf, device=inputs.device, dtype=inputs.dtype)
+        where = inputs.clone()
+        for start in range(0, self.samples if len(rows) else 0, size):
+            x = region.sample(min(size, self.samples - start), streams)
+            values = _sensitivities(probe, rows, x, inputs, self.per_distance)
+            top, index = values.max(1)
+            better = top > best[rows]
+            best[rows] = torch.maximum(best[rows], top)
+            where[rows[better]] = x[better, index[better]]
+        return self._result(probe, status, best.clamp(min=0), where)
+
+    def _from_search(
+        self,
+        classifier: Classifier,
+        explainer: Explainer,
+        inputs: Tensor,
+        targets: Tensor | None,
+        generator: torch.Generator | None,
+    ) -> SensitivityResult:
+        worst = WorstCase(
+            self.neighbourhood,
+            "changed_explanation",
+            "mse",
+            self.search,
+            self.samples,
+            absolute=self.absolute,
+            explain=self.explain,
+            track_sensitivity=True,
+        ).evaluate(classifier, explainer, inputs, targets, generator)
+        found = worst.sens_lips if self.per_distance else worst.sens_max
+        if self.normalise:
+            maps = explainer(classifier, inputs, worst.targets)
+            found = found / _norms(maps)
+        return SensitivityResult(
+            metric=self.name,
+            options=self.options(),
+            status=worst.status,
+            targets=worst.targets,
+            model_evaluations=worst.model_evaluations,
+            degenerate=worst.degenerate,
+            nonfinite=worst.nonfinite,
+            sensitivity=found,
+        )
+
+    def _result(
+        self, probe: Probe, status: tuple[str, ...], best: Tensor, where: Tensor | None
+    ) -> SensitivityResult:
+        if self.normalise:
+            best = best / _norms(probe.reference)
+        return SensitivityResult(
+            metric=self.name,
+            options=self.options(),
+            status=status,
+            targets=probe.targets,
+            model_evaluations=probe.evaluations,
+            degenerate=probe.degenerate,
+            nonfinite=probe.nonfinite,
+            sensitivity=best,
+            inputs=where,
+        )
+
+
+@metrics.register("max_sensitivity")
+@dataclass(frozen=True)
+class MaxSensitivity(_Sensitivity):
+    """The largest distance between the explanations of an input and of its neighbours (Yeh et al. 2019).
+
+    Args:
+        neighbourhood: where perturbed inputs lie and how they are distributed.
+        samples: perturbed inputs for each sample; the search's budget with a search.
+        search: `"sample"`, or the name of a search whose candidates are looked at (Table 1 of SAFARI).
+        absolute: compare absolute attributions.
+        explain: at a perturbed input, explain the `"seed"`'s class or the one `"predicted"` there.
+        normalise: divide by `||g(x)||_2`, as Captum and Quantus do.
+
+    >>> import holdfast as hf
+    >>> digits = hf.data.bundled("digits")[:2]
+    >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> result = MaxSensitivity(hf.LinfBall(0.02), samples=10)(classifier, "saliency", digits.inputs)
+    >>> bool((result.sensitivity > 0).all())
+    True
+    """
+
+    name: ClassVar[str] = "max_sensitivity"
+    citation: ClassVar[str] = "yeh2019infidelity"
+    per_distance: ClassVar[bool] = False
+
+
+@metrics.register("local_lipschitz")
+@dataclass(frozen=True)
+class LocalLipschitz(_Sensitivity):
+    """The largest slope between the explanations of an input and of its neighbours (Alvarez-Melis and Jaakkola 2018).
+
+    Arguments are those of `MaxSensitivity`.
+
+    >>> import holdfast as hf
+    >>> digits = hf.data.bundled("digits")[:2]
+    >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> result = LocalLipschitz(hf.LinfBall(0.02), samples=10)(classifier, "saliency", digits.inputs)
+    >>> bool((result.sensitivity > 0).all())
+    True
+    """
+
+    name: ClassVar[str] = "local_lipschitz"
+    citation: ClassVar[str] = "alvarezmelis2018robustness"
+    per_distance: ClassVar[bool] = True
+
+
+def sensitivity(
+    classifier: Classifier,
+    explainer: Explainer,
+    inputs: Tensor,
+    perturbed: Tensor,
+    targets: Tensor | int | None = None,
+    *,
+    absolute: bool = False,
+    explain: Explain = "seed",
+    normalise: bool = False,
+    per_distance: bool = False,
+) -> Tensor:
+    """The largest sensitivity over given perturbed inputs `(N, S, ...)` of inputs `(N, ...)`; shape `(N,)`.
+
+    For comparing tools on the same perturbations; the metrics draw their own. Raises ArgumentError where `perturbed` does
+    not fit `inputs`.
+
+    >>> import holdfast as hf
+    >>> digits = hf.data.bundled("digits")[:2]
+    >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> perturbed = digits.inputs[:, None].expand(-1, 3, -1, -1, -1)
+    >>> sensitivity(classifier, hf.explainers.get("saliency"), digits.inputs, perturbed)
+    tensor([0., 0.])
+    """
+    inputs = classifier.check_inputs(inputs)
+    check(
+        perturbed.ndim == inputs.ndim + 1
+        and perturbed.shape[0] == len(inputs)
+        and perturbed.shape[2:] == inputs.shape[1:],
+        "perturbed",
+        f"shape ({len(inputs)}, samples, {', '.join(map(str, inputs.shape[1:]))})",
+        tuple(perturbed.shape),
+    )
+    checked = None if targets is None else classifier.check_targets(targets, inputs)
+    with classifier.session():
+        probe = Probe(classifier, explainer, inputs, checked, get_similarity("mse"), absolute, explain)
+        rows = torch.arange(len(inputs), device=inputs.device)
+        values = _sensitivities(probe, rows, perturbed.to(inputs.device), inputs, per_distance).amax(1)
+    return values / _norms(probe.reference) if normalise else values
+
+
+def _norms(maps: Tensor) -> Tensor:
+    """`||g(x)||_2`, with 1 for an all-zero map, whose sensitivity is then left as it is."""
+    norm = maps.flatten(1).norm(dim=1)
+    return torch.where(norm > 0, norm, 1.0)
+
+
+def _sensitivities(probe: Probe, rows: Tensor, x: Tensor, inputs: Tensor, per_distance: bool) -> Tensor:
+    """Distance, or slope, for each of the perturbed inputs `x` `(P, S, ...)` of the seeds `rows`; `(P, S)`."""
+    count = x.shape[1]
+    seed = rows.repeat_interleave(count)
+    flat = x.reshape(-1, *x.shape[2:])
+    distance = probe.look(flat, seed, want_distance=True).distance
+    assert distance is not None
+    distance = distance.nan_to_num(nan=-torch.inf)
+    if per_distance:
+        step = (flat - inputs[seed]).flatten(1).norm(dim=1)
+        distance = torch.where(step > 0, distance / step, 0.0)
+    return distance.reshape(-1, count)
