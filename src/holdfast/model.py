@@ -147,7 +147,7 @@ class Classifier:
         inputs = inputs.detach().to(self.device)
         lower, upper = self.bounds
         try:
-            torch.broadcast_tensors(lower, upper, inputs[0])
+            (inputs[0] - lower) / (upper - lower)
         except RuntimeError:
             raise ArgumentError(
                 name, f"a sample shape that the bounds {tuple(lower.shape)} broadcast to", f"{shape[1:]}"

@@ -120,11 +120,11 @@ class DeepLift(Explainer):
         gradient. Attributions add up to `f_t(x) - f_t(b)` for networks of linear layers, such activations and
         max-pooling. Inputs and attributions `(N, ...)`.
 
-    Equals Captum's, with three exceptions. Where one activation feeds another (a ReLU a max-pooling), Captum's
-    hooks on the tensor between them clash, and its attributions need not add up. Its gradient for pooled units
-    that do not move is that of the batch's first sample, ours the sample's own. Where pooling windows overlap,
-    it loses contributions that we add up. The baseline is forwarded once for a chunk, not once for each input,
-    so that an input costs one forward and one backward pass.
+    Equals Captum's, with three exceptions. Where one activation feeds another (a ReLU a max-pooling),
+    Captum's hooks on the tensor between them clash, and its attributions need not add up. Its gradient for
+    pooled units that do not move is that of the batch's first sample, ours the sample's own. Where pooling
+    windows overlap, it loses contributions that we add up. The baseline is forwarded once for a chunk, not
+    once for each input, so that an input costs one forward and one backward pass.
 
     Args:
         baseline: `b`: a number, or one for each channel.

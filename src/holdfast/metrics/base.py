@@ -77,6 +77,10 @@ class Metric(ABC):
             with classifier.session():
                 return self.evaluate(classifier, explainer, inputs, checked, generator)
 
+    def expected_evaluations(self) -> int:
+        """About how many inputs this predicts and explains for each sample, for progress bars and estimates."""
+        return 1
+
     def options(self) -> dict[str, Any]:
         """The configuration as plain values, for reports and files."""
         return {f.name: plain(getattr(self, f.name)) for f in dataclasses.fields(self)}

@@ -15,6 +15,7 @@ Cost: `particles * (1 + moves * levels)` predictions with explanation for each s
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -75,6 +76,19 @@ class ProbabilityResult(Result):
             out[self.estimated] = self.estimate.interval(level)
         return out
 
+    def tensors(self) -> dict[str, Tensor]:
+        """The curves of ln P against the threshold, padded with NaN to the longest, `(N, L)`."""
+        length = max((len(level.stage) for level in self.levels if level is not None), default=0)
+        out: dict[str, Tensor] = {}
+        for name in ("stage", "threshold", "log_probability", "std_error"):
+            lines = torch.full((len(self), length), torch.nan, dtype=torch.float64)
+            for row, level in enumerate(self.levels):
+                if level is not None:
+                    values = getattr(level, name)
+                    lines[row, : len(values)] = values.double()
+            out[f"level_{name}"] = lines
+        return out
+
 
 @metrics.register("misinterpretation_probability")
 @dataclass(frozen=True)
@@ -133,6 +147,13 @@ class MisinterpretationProbability(Metric):
         check(type(self.samples) is int and self.samples >= 1, "samples", "at least 1", self.samples)
         check_probe_options(self.absolute, self.explain, self.margin)
         self._event()
+
+    def expected_evaluations(self) -> int:
+        """Those of an event half-way to the floor."""
+        if self.method == "monte_carlo":
+            return self.samples
+        levels = 0.5 * self.floor / math.log(self.quantile)
+        return round(self.particles * (1 + self.moves * levels))
 
     def _event(self) -> Event:
         return make_event(self.event, get_similarity(self.similarity), self.threshold, needs_threshold=True)

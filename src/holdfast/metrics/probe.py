@@ -6,7 +6,6 @@ the work into chunks, and counts evaluations and what went wrong for each seed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -31,11 +30,14 @@ class Measurement:
         margin: `J(x') = max_{i != y} f_i(x') - f_y(x')`, `>= 0` where the class has changed (SAFARI, Eq. 1). `(M,)`
         similarity: of the explanation to the seed's, `(M,)`; None where it was not asked for.
         distance: `||g(x') - g(x)||_2`, `(M,)`; None where it was not asked for.
+        maps, predicted: signed explanations `(M, ...)` and classes `(M,)`; None where they were not asked for.
     """
 
     margin: Tensor
-    similarity: Tensor | None
-    distance: Tensor | None
+    similarity: Tensor | None = None
+    distance: Tensor | None = None
+    maps: Tensor | None = None
+    predicted: Tensor | None = None
 
 
 class Probe:
@@ -74,6 +76,7 @@ class Probe:
             explain_seeds, *columns, rows_per_input=explainer.rows_per_input, kind="backward"
         )
         self.targets = logits.argmax(1) if targets is None else targets
+        self.maps = maps
         self.reference = self._prepare(maps)
         self.margin = class_margin(logits, self.targets, margin)
         self.evaluations = torch.ones(seeds, dtype=torch.int64, device=inputs.device)
@@ -94,35 +97,38 @@ class Probe:
     def _prepare(self, maps: Tensor) -> Tensor:
         return maps.abs() if self.absolute else maps
 
-    def look(self, x: Tensor, seed: Tensor, want_distance: bool = False) -> Measurement:
+    def look(
+        self, x: Tensor, seed: Tensor, want_distance: bool = False, keep_maps: bool = False
+    ) -> Measurement:
         """Predict and explain `x` `(M, ...)`, perturbed copies of the seeds numbered `seed` `(M,)`."""
         assert self.similarity is not None
         similarity = self.similarity
 
-        def chunk(x: Tensor, seed: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-            targets = self.targets[seed]
-            maps, logits = self.explainer.attribute(
-                self.classifier, x, targets if self.explain == "seed" else None
-            )
-            margin, maps, reference = (
-                class_margin(logits, targets, self.margin_kind),
-                self._prepare(maps),
-                self.reference[seed],
-            )
+        def chunk(x: Tensor, seed: Tensor) -> tuple[Tensor, ...]:
+            targets, reference = self.targets[seed], self.reference[seed]
+            wanted = targets if self.explain == "seed" else None
+            signed, logits = self.explainer.attribute(self.classifier, x, wanted)
+            maps = self._prepare(signed)
             finite = torch.isfinite(logits).all(1) & torch.isfinite(maps).flatten(1).all(1)
+            margin = class_margin(logits, targets, self.margin_kind)
             alike = similarity(reference, torch.where(rows_to(finite, maps), maps, 0.0))
-            distance = (maps - reference).flatten(1).norm(dim=1) if want_distance else margin
-            return margin, alike, distance, finite, degenerate(maps)
+            out = [margin, alike, finite, degenerate(maps) & finite]
+            if want_distance:
+                out.append((maps - reference).flatten(1).norm(dim=1))
+            if keep_maps:
+                out += [signed, logits.argmax(1)]
+            return tuple(out)
 
-        margin, alike, distance, finite, constant = self.classifier.map_rows(
+        margin, alike, finite, constant, *more = self.classifier.map_rows(
             chunk, x, seed, rows_per_input=self.explainer.rows_per_input, kind="backward"
         )
-        self._count(seed, constant & finite, ~finite)
+        self._count(seed, constant, ~finite)
         nan = torch.nan
         return Measurement(
             torch.where(finite, margin, nan),
             torch.where(finite, alike, nan),
-            torch.where(finite, distance, nan) if want_distance else None,
+            torch.where(finite, more.pop(0), nan) if want_distance else None,
+            *more,
         )
 
     def look_at_class(self, x: Tensor, seed: Tensor) -> Measurement:
@@ -135,7 +141,7 @@ class Probe:
         with torch.no_grad():
             margin, finite = self.classifier.map_rows(chunk, x, seed)
         self._count(seed, torch.zeros_like(finite), ~finite)
-        return Measurement(torch.where(finite, margin, torch.nan), None, None)
+        return Measurement(torch.where(finite, margin, torch.nan))
 
     def look_with_gradient(self, x: Tensor, seed: Tensor) -> tuple[Tensor, Tensor]:
         """Similarity and margin of one chunk `(M,)`, within the caller's graph; counts as a look."""
@@ -171,6 +177,3 @@ def check_probe_options(absolute: bool, explain: str, margin: str) -> None:
     check(isinstance(absolute, bool), "absolute", "True or False", absolute)
     check(explain in ("predicted", "seed"), "explain", "'predicted' or 'seed'", repr(explain))
     check(margin in ("logit", "probability"), "margin", "'logit' or 'probability'", repr(margin))
-
-
-Looker = Callable[[Tensor, Tensor], Measurement]

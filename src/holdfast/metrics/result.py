@@ -40,6 +40,10 @@ class Result:
     def __len__(self) -> int:
         return len(self.status)
 
+    def tensors(self) -> dict[str, Tensor]:
+        """What is worth storing beside the frame: pictures, traces, curves; each with the samples first."""
+        return {}
+
     def frame(self) -> pl.DataFrame:
         """One row per sample: its number, status, and every field that has one number for each sample."""
         columns: dict[str, Any] = {"sample": list(range(len(self))), "status": list(self.status)}

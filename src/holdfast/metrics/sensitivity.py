@@ -69,6 +69,10 @@ class _Sensitivity(Metric):
         if isinstance(self.search, str) and self.search != "sample":
             _ = searches[self.search]
 
+    def expected_evaluations(self) -> int:
+        """The samples and the seed."""
+        return self.samples + 1
+
     def evaluate(
         self,
         classifier: Classifier,

@@ -49,7 +49,9 @@ class WorstCaseResult(Result):
         misinterpreted: the worst input is an event in the sense of Eq. 3, the threshold included. `(N,)` bool
         sens_max: largest `||g(x') - g(x)||_2` among all candidates seen (Table 1); NaN without tracking. `(N,)`
         sens_lips: largest `||g(x') - g(x)||_2 / ||x' - x||_2` among them; NaN without tracking. `(N,)`
+        predicted: the class predicted at the worst input, `(N,)`.
         seeds: the inputs that were disturbed, `(N, ...)`.
+        seed_maps, maps: explanations of the seeds and of the worst inputs, signed, `(N, ...)`.
         trace: best similarity and margin so far against evaluations, for the samples of `traced`.
         traced: numbers of the samples that the rows of the trace and of the population belong to.
         population: the search's last one, `(len(traced), n, ...)`, where it keeps one and it was asked for.
@@ -62,10 +64,31 @@ class WorstCaseResult(Result):
     misinterpreted: Tensor
     sens_max: Tensor
     sens_lips: Tensor
+    predicted: Tensor
     seeds: Tensor
+    seed_maps: Tensor
+    maps: Tensor
     trace: WorstCaseTrace
     traced: Tensor
     population: Tensor | None = None
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Seeds, worst inputs, their explanations, and the trace, NaN for skipped samples."""
+        steps = len(self.trace.evaluations)
+        lines = {}
+        for name, values in (("similarity", self.trace.similarity), ("margin", self.trace.margin)):
+            line = torch.full((len(self), steps), torch.nan, dtype=torch.float64, device=self.seeds.device)
+            if steps:
+                line[self.traced] = values.double()
+            lines[f"trace_{name}"] = line
+        return {
+            "seeds": self.seeds,
+            "inputs": self.inputs,
+            "seed_maps": self.seed_maps,
+            "maps": self.maps,
+            "trace_evaluations": self.trace.evaluations.expand(len(self), steps),
+            **lines,
+        }
 
 
 @dataclass(frozen=True)
@@ -128,6 +151,10 @@ class WorstCase(Metric):
         self._event()
         self._search()
 
+    def expected_evaluations(self) -> int:
+        """The budget, the seed and the last check."""
+        return self.budget + 2
+
     def _event(self) -> Event:
         return make_event(self.event, get_similarity(self.similarity), self.threshold, needs_threshold=False)
 
@@ -162,7 +189,7 @@ class WorstCase(Metric):
             )
             worst[watched.usable] = region.project(found.inputs[:, None])[:, 0]
             trace, population = _readable(event, found.trace), found.population
-        margin, similarity = watched.check(worst)
+        margin, similarity, maps, predicted = watched.check(worst)
         usable = torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
         usable[watched.usable] = True
         held = margin < 0 if self.event == "changed_explanation" else margin >= 0
@@ -181,7 +208,10 @@ class WorstCase(Metric):
             misinterpreted=event.happened(similarity, margin) & usable,
             sens_max=watched.sens_max,
             sens_lips=watched.sens_lips,
+            predicted=predicted,
             seeds=inputs,
+            seed_maps=probe.maps,
+            maps=maps,
             trace=trace,
             traced=watched.usable,
             population=population if self.keep_population else None,
@@ -218,12 +248,13 @@ class _Watched:
             return Outcome(unlike, margin)
         return Outcome(-unlike, -margin)
 
-    def check(self, worst: Tensor) -> tuple[Tensor, Tensor]:
-        """Margin and similarity of the returned inputs, by a look of our own."""
-        seed = torch.arange(len(worst), device=worst.device)
-        seen = self.probe.look(worst, seed)
+    def check(self, worst: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Margin, similarity, explanation and class at the returned inputs, by a look of our own."""
+        seen = self.probe.look(worst, torch.arange(len(worst), device=worst.device), keep_maps=True)
         assert seen.similarity is not None
-        return seen.margin, seen.similarity
+        assert seen.maps is not None
+        assert seen.predicted is not None
+        return seen.margin, seen.similarity, seen.maps, seen.predicted
 
 
 def _readable(event: Event, trace: Trace) -> WorstCaseTrace:
