@@ -46,6 +46,8 @@ class BlockSearch(Search):
     inits: int = 10
     explore: float = 0.3
     memory: float = 0.98
+    spread: float = 0.0
+    eta: float = 0.5
     moves: tuple[int, ...] = (0, 1, 2, 3, 4, 5, 6)
     name: ClassVar[str] = "block"
 
@@ -63,7 +65,7 @@ class BlockSearch(Search):
         tracer.note(spent, best.outcome, last=budget == 1)
         if budget == 1:
             return best.result(tracer.trace())
-        canvas = _Canvas(region)
+        canvas = _Canvas(region); canvas.spread = self.spread
         n = max(self.inits, self.chains)
         first = canvas.corners(n, streams)[:, : budget - spent]
         seen = look(objective, first)
@@ -79,6 +81,11 @@ class BlockSearch(Search):
         moves = torch.tensor(self.moves, device=x.device)
         ahead = max(1, min(64, _AHEAD // (chains * lam * region.centre[0].numel())))
         step = 0
+        g = torch.zeros_like(canvas.centre)
+        score = torch.where(seen.violation <= 0, seen.value, -seen.violation).gather(1, rows)
+        ok = (seen.violation <= 0).gather(1, rows)
+        val, vio = seen.value.gather(1, rows), seen.violation.gather(1, rows)
+        gc = torch.zeros_like(g)
         while spent < budget:
             if step % ahead == 0:
                 plan = canvas.draw(ahead, chains * lam, streams)
@@ -87,12 +94,21 @@ class BlockSearch(Search):
             parents = x.repeat_interleave(lam, dim=1)
             draws, elements = plan[0][:, step % ahead], plan[1][:, step % ahead]
             pick = torch.searchsorted(probability.cumsum(1), draws[..., 0].double().contiguous()).clamp(max=len(self.moves) - 1)
-            y = canvas.propose(parents, moves[pick], share, draws[..., 1:], elements)[:, : budget - spent]
+            y = canvas.propose(parents, moves[pick], share, draws[..., 1:], elements, torch.where((vio <= 0).all(1)[:, None, None, None], g, gc))[:, : budget - spent]
             seen = look(objective, y)
             best.offer(y, seen)
             count = y.shape[1]
             spent += count
             tracer.note(spent, best.outcome, last=spent == budget)
+            delta = (y - parents[:, :count]).reshape(P, count, *g.shape[2:])
+            energy = delta.square().sum((2, 3)).clamp(min=1e-30)
+            par = torch.arange(count, device=x.device) // lam
+            def upd(g, dv):
+                err = (dv - (g * delta).sum((2, 3))) / energy
+                err = torch.where(err.isfinite(), err, 0.0)
+                return g + self.eta * (err[..., None, None] * delta).sum(1, keepdim=True)
+            g = upd(g, seen.value - val[:, par])
+            gc = upd(gc, vio[:, par] - seen.violation)
             new = seen.key()
             new = torch.nn.functional.pad(new, (0, chains * lam - count), value=-(1 << 63)).reshape(P, chains, lam)
             new, which = new.max(2)
@@ -100,6 +116,8 @@ class BlockSearch(Search):
             row = (which + torch.arange(chains, device=x.device) * lam).clamp(max=count - 1)
             key = torch.where(better, new, key)
             x = torch.where(better.reshape(P, chains, *[1] * len(region.shape)), take(y, row), x)
+            val = torch.where(better, seen.value.gather(1, row), val)
+            vio = torch.where(better, seen.violation.gather(1, row), vio)
             credit = self.memory * credit + (1 - self.memory) * 0.01
             credit.scatter_add_(1, pick.gather(1, row), better.double())
             step += 1
@@ -121,7 +139,7 @@ class _Canvas:
         self.lower, self.upper = region.lower.reshape(flat), region.upper.reshape(flat)
 
     def draw(self, steps, n, streams: Streams):
-        d = streams.uniform((steps, n, 3 + len(self.extents) + self.channels), torch.float32)
+        d = streams.uniform((steps, n, 4 + len(self.extents) + self.channels), torch.float32)
         return d, streams.uniform((steps, n, self.channels, self.size), self.region.dtype)
 
     def box(self, u):
@@ -141,21 +159,24 @@ class _Canvas:
     def back(self, x):
         return self.region.project(x.reshape(*x.shape[:2], *self.region.shape))
 
-    def propose(self, parents: Tensor, move: Tensor, share: float, u: Tensor, elements: Tensor) -> Tensor:
+    def propose(self, parents: Tensor, move: Tensor, share: float, u: Tensor, elements: Tensor, g: Tensor) -> Tensor:
         x = parents.reshape(*parents.shape[:2], self.channels, self.size)
         k = len(self.extents)
-        side = max(1, round((share * self.size) ** (1 / k)))
+        side = torch.full_like(u[..., 0], max(1.0, (share * self.size) ** (1 / k)))
+        if self.spread:
+            side = side ** (1 - self.spread * u[..., -1])
+        side = side.round().long()
         lower, upper = self.box(u[..., 0])
         mask = None
         anchor = torch.zeros_like(u[..., 0], dtype=torch.int64)
         for d, extent in enumerate(self.extents):
-            s = min(side, extent)
-            start = (u[..., 2 + d] * (extent - s + 1)).long().clamp(max=extent - s)
+            s = side.clamp(max=extent)
+            start = torch.minimum((u[..., 2 + d] * (extent - s + 1)).long(), extent - s)
             line = torch.arange(extent, device=x.device)
-            inside = (line >= start[..., None]) & (line < start[..., None] + s)
+            inside = (line >= start[..., None]) & (line < (start + s)[..., None])
             anchor = anchor * extent + start + s // 2
             mask = inside if mask is None else (mask[..., None] & inside[..., None, :]).flatten(2)
-        chan = u[..., 2 + k :] < 0.5
+        chan = u[..., 2 + k : 2 + k + self.channels] < 0.5
         chan = chan | ~chan.any(-1, keepdim=True)
         if self.channels > 1:
             mask = mask[:, :, None] & chan[..., None]
@@ -177,6 +198,10 @@ class _Canvas:
         fine = 2.0 ** (-8 * (2 * amount % 1))
         y = torch.where(m == 5, x + sign * fine * (upper - lower), y)
         y = torch.where(m == 6, self.centre + offset * (1 - sign * fine), y)
-        y = torch.where(mask | (m == 6), y, x)
+        target = torch.where(g > 0, upper, lower)
+        gain = g * (target - x)
+        limit = gain.flatten(2).amax(2)[..., None, None] * amount
+        y = torch.where((m == 7) & (gain >= limit), target, torch.where(m == 7, x, y))
+        y = torch.where(mask | (m == 6) | (m == 7), y, x)
         y = torch.minimum(torch.maximum(y, self.lower), self.upper)
         return self.back(y)

@@ -110,10 +110,9 @@ class GradientSearch(Search):
 def _ascent(gradient: GradientObjective, x: Tensor, feasible: Tensor) -> Tensor:
     """Where to go from each point `(P, n, *shape)`: gradients with L1 norm 1, or 0 where there is none."""
     problem = torch.arange(len(x), device=x.device).repeat_interleave(x.shape[1])
-    size = _CHUNK - _CHUNK % min(8, x.shape[1]) if x.shape[1] < 8 else _CHUNK // x.shape[1] * x.shape[1]
     pieces = []
     columns = (x.flatten(0, 1), problem, feasible.flatten())
-    for points, owner, met in zip(*(c.split(size) for c in columns), strict=True):
+    for points, owner, met in zip(*(c.split(_CHUNK) for c in columns), strict=True):
         with torch.enable_grad():
             leaf = points.detach().requires_grad_(True)
             seen = gradient(leaf, owner)
