@@ -283,7 +283,9 @@ class Classifier:
         else:
             with torch.enable_grad():
                 x = batch.detach().requires_grad_(True)
-                torch.autograd.grad(self.forward(x).amax(1).sum(), x, allow_unused=True)
+                out = self.forward(x.clone())  # a module that starts in place must not write into a leaf
+                if out.requires_grad:
+                    torch.autograd.grad(out.amax(1).sum(), x, allow_unused=True)
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         return time.perf_counter() - start

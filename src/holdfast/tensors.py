@@ -66,7 +66,8 @@ def hashed_uniform(keys: Tensor, count: int) -> Tensor:
     """`count` uniform numbers in (0, 1) for each key; float32 `(N, count)`. The same key gives the same numbers."""
     counters = torch.arange(1, count + 1, device=keys.device) * _GOLDEN
     bits = mix64(keys[:, None] + counters)
-    return (_shift_right(bits, 40).to(torch.float32) + 0.5) * 2.0**-24
+    # 23 bits and a half: with one more, float32 would round the largest to 1
+    return (_shift_right(bits, 41).to(torch.float32) + 0.5) * 2.0**-23
 
 
 class Streams:

@@ -12,8 +12,8 @@ itself, is the switching subgradient method of Polyak (1967); it needs no multip
 
 Source: projected gradient descent of Madry et al., "Towards deep learning models resistant to adversarial attacks"
 (ICLR 2018), with the momentum of Dong et al., "Boosting adversarial attacks with momentum" (CVPR 2018); through
-explanations: Dombrowski et al., "Explanations can be manipulated and geometry is to blame" (NeurIPS 2019). We depart from
-them in the constraint, and in scoring every iterate on the true model: the smoothed one only shows the way.
+explanations: Dombrowski et al., "Explanations can be manipulated and geometry is to blame" (NeurIPS 2019). We depart
+from them in the constraint, and in scoring every iterate on the true model: the smoothed one only shows the way.
 
 Cost: `budget` evaluations for each problem; an iteration takes two for each restart, one with gradient and one on
 the true model. What is left over beyond whole iterations is spent on random starts, the best of which are used.
@@ -112,7 +112,7 @@ def _ascent(gradient: GradientObjective, x: Tensor, feasible: Tensor) -> Tensor:
     problem = torch.arange(len(x), device=x.device).repeat_interleave(x.shape[1])
     pieces = []
     columns = (x.flatten(0, 1), problem, feasible.flatten())
-    for points, owner, met in zip(*(c.split(_CHUNK) for c in columns), strict=True):
+    for points, owner, met in zip(*(torch.split(c, _CHUNK) for c in columns), strict=True):
         with torch.enable_grad():
             leaf = points.detach().requires_grad_(True)
             seen = gradient(leaf, owner)

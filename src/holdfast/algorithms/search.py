@@ -50,7 +50,7 @@ class Outcome:
 
 
 def _ordered(x: Tensor) -> Tensor:
-    """Integers below `2^61` in magnitude, in the order of the floats `x`: their bits, the sign made two's complement."""
+    """Integers up to `2^61` in magnitude, in the order of the floats `x`: their bits, in two's complement."""
     bits = (x.double() + 0.0).view(torch.int64)
     return torch.where(bits < 0, bits ^ ((1 << 63) - 1), bits) >> 2
 

@@ -49,8 +49,8 @@ def subset_simulation(
     score: Score,
     prior: Prior,
     particles: int = 1000,
-    moves: int = 10,
-    quantile: float = 0.1,
+    moves: int = 4,
+    quantile: float = 0.5,
     proposal: Proposal = "gaussian",
     floor: float = -100.0,
     generator: torch.Generator | None = None,
@@ -350,7 +350,8 @@ def _variance(history: _History, count: int) -> list[tuple[float, float]]:
 
     Lee and Whiteley, "Variance estimation in the particle filter" (Biometrika 2018): with w_e the share of a level's
     survivors that descend from first ancestor e, the relative variance of P is estimated by
-    `1 - (N / (N - 1))^levels (1 - sum_e w_e^2)`; for ln P, minus the logarithm of the product. Particles that mix
+    `1 - (N / (N - 1))^levels (1 - sum_e w_e^2)`; for ln P, minus the logarithm of the product, and with the
+    constant of our way of resampling (`_spared`) in place of the multinomial one. Particles that mix
     slowly stay like their ancestors, so good families grow, and the variance with them. Where few families are
     left the estimate degenerates, so a new block of the genealogy starts, and the blocks add up. Degrees of freedom:
     the effective number of families, blocks combined after Welch and Satterthwaite.
@@ -361,18 +362,30 @@ def _variance(history: _History, count: int) -> list[tuple[float, float]]:
     for level, above in enumerate(history.survivors):
         family = torch.bincount(ancestors[above], minlength=count).double()
         concentration = float(((family / family.sum()) ** 2).sum())
-        block -= math.log(count / (count - 1))
+        block -= 1 / count
         lineage = -math.log(max(1 - concentration, 1 / count))
         variance = max(lineage + block, 0.0)
         total, squared = done + variance, done_squared + variance**2 * concentration
         out.append((total, total**2 / squared if squared > 0 else math.inf))
         if level < len(history.parents):
+            block += _spared(int(above.sum()), count)
             parents = history.parents[level]
             ancestors = ancestors[parents]
             if concentration > _DEGENERATE:
                 done, done_squared, block = total, squared, 0.0
                 ancestors = parents
     return out
+
+
+def _spared(kept: int, count: int) -> float:
+    """How much rarer two particles share a parent than if all N were drawn from the survivors, as in the paper.
+
+    Survivors stay and only the killed are redrawn: a parent has `1 + B` children, B binomial, so a pair shares its
+    parent with probability `q = K E[(1 + B) B] / (N (N - 1))` where multinomial resampling has `1 / K`.
+    """
+    drawn = (count - kept) / kept
+    pairs = kept * (drawn * (1 - 1 / kept) + drawn**2 + drawn) / (count * (count - 1))
+    return 1 / kept - pairs
 
 
 def _concatenate(parts: list[RareEventEstimate]) -> RareEventEstimate:

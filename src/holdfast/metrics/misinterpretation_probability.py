@@ -16,7 +16,7 @@ Cost: `particles * (1 + moves * levels)` predictions with explanation for each s
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import torch
@@ -66,7 +66,7 @@ class ProbabilityResult(Result):
     levels: tuple[Levels | None, ...]
     extreme: Tensor
     estimate: RareEventEstimate | None
-    estimated: Tensor
+    estimated: Tensor = field(metadata={"per_sample": False})
 
     def interval(self, level: float = 0.95) -> Tensor:
         """Confidence interval for ln P, `(N, 2)`; from minus infinity where `censored`."""

@@ -49,6 +49,7 @@ class Result:
         columns: dict[str, Any] = {"sample": list(range(len(self))), "status": list(self.status)}
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, Tensor) and value.shape == (len(self),):
+            per_sample = field.metadata.get("per_sample", True)
+            if per_sample and isinstance(value, Tensor) and value.shape == (len(self),):
                 columns[field.name] = value.tolist()
         return pl.DataFrame(columns)

@@ -15,7 +15,7 @@ Cost: at most `budget` predictions with explanation for each sample, and two mor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import torch
@@ -69,7 +69,7 @@ class WorstCaseResult(Result):
     seed_maps: Tensor
     maps: Tensor
     trace: WorstCaseTrace
-    traced: Tensor
+    traced: Tensor = field(metadata={"per_sample": False})
     population: Tensor | None = None
 
     def tensors(self) -> dict[str, Tensor]:

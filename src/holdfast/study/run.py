@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -120,7 +121,9 @@ def _plan(
         data = [tensor_digest(inputs[start:stop]), None if targets is None else tensor_digest(targets[start:stop])]
         for label, metric in metrics.items():
             for name, explainer in explainers.items():
-                description = [model, data, start, metric.name, metric.options(), repr(explainer), name, label, seed]
+                # an address in a repr would change from run to run
+                shown = re.sub(r" at 0x[0-9a-f]+", "", repr(explainer))
+                description = [model, data, start, metric.name, metric.options(), shown, name, label, seed]
                 work = (stop - start) * metric.expected_evaluations() * explainer.rows_per_input
                 units.append(_Unit(digest(description), name, explainer, label, metric, start, stop, work))
     return units

@@ -1,0 +1,81 @@
+"""The searches for a worst case against each other, on the bundled digits and model.
+
+    python benchmarks/worst_case.py --radius 0.3 --event changed_explanation \\
+        --search block:5000 --search genetic:100000 --search gradient:5000 --search random:5000 --json out.json
+
+`--search` takes `name:budget` or `name:budget:option=value,...`, say `genetic:100000:population=200`. Compared are
+equal digits; budgets are evaluations (a prediction with its explanation) for each digit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from holdfast.algorithms import searches
+from holdfast.data import bundled
+from holdfast.metrics.events import EVENTS
+from holdfast.metrics.worst_case import WorstCase
+from holdfast.model import Classifier
+from holdfast.neighbourhood import LinfBall
+from holdfast.zoo import load
+
+DEFAULTS = ["random:5000", "genetic:100000:population=200", "block:5000", "gradient:5000"]
+
+
+def parse(text: str) -> tuple[str, int, dict[str, Any]]:
+    """`name:budget[:option=value,...]`."""
+    name, budget, *rest = text.split(":")
+    pairs = (pair.split("=") for pair in ",".join(rest).split(",") if pair)
+    return name, int(budget), {key: ast.literal_eval(value) for key, value in pairs}
+
+
+def main() -> None:
+    """Run, print a table, and write a JSON file if asked to."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--search", action="append", help=f"default: {' '.join(DEFAULTS)}")
+    parser.add_argument("--event", choices=EVENTS, default="changed_explanation")
+    parser.add_argument("--radius", type=float, default=0.3)
+    parser.add_argument("--digits", type=int, default=10)
+    parser.add_argument("--explainer", default="input_x_gradient")
+    parser.add_argument("--similarity", default="pearson")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+
+    digits = bundled("digits")[: options.digits]
+    classifier = Classifier(load("lenet5-mnist"), bounds=(0.0, 1.0), batch_size=256)
+    what = "margin" if options.event == "misclassification" else f"{options.similarity} similarity"
+    print(f"{options.event}, radius {options.radius:g}, {options.explainer}: {what} of each digit; ! = not met")
+    rows = []
+    for text in options.search or DEFAULTS:
+        name, budget, settings = parse(text)
+        metric = WorstCase(
+            LinfBall(options.radius),
+            event=options.event,
+            similarity=options.similarity,
+            search=searches[name](**settings),
+            budget=budget,
+        )
+        generator = torch.Generator().manual_seed(options.seed)
+        result = metric(classifier, options.explainer, digits.inputs, generator=generator)
+        values = result.margin if options.event == "misclassification" else result.similarity
+        found = result.found.tolist()
+        cells = " ".join(f"{v:7.3f}{' ' if f else '!'}" for v, f in zip(values.tolist(), found, strict=True))
+        print(f"{text:32s} {cells}  mean {values.mean():.3f}", flush=True)
+        spent = result.model_evaluations.tolist()
+        rows.append({"search": text, "values": values.tolist(), "found": found, "evaluations": spent})
+    if options.json:
+        settings = {key: value for key, value in vars(options).items() if key not in ("json", "search")}
+        options.json.write_text(json.dumps({"options": settings, "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,211 @@
+"""Classifier: flags restored, rows bounded, the same bits whatever the batch size, and errors that say what came."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from conftest import SHAPES, small_net
+from torch import nn
+
+from holdfast import Classifier, explainers
+from holdfast.errors import ArgumentError, ModelError
+
+
+def linear(features: int = 4, classes: int = 3) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(features, classes))
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_same_bits_whatever_the_batch_size(shape: tuple[int, ...]) -> None:
+    x = torch.rand(77, *shape)
+    results = []
+    for rows in (8, 16, 24, 100, 500):
+        classifier = Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=rows)
+        maps = explainers.get("input_x_gradient")(classifier, x)
+        results.append((classifier.logits(x), maps))
+        assert torch.equal(classifier.logits(x.flip(0)).flip(0), results[0][0])
+        assert torch.equal(classifier.logits(x[40:43]), results[0][0][40:43])
+    assert all(torch.equal(a, results[0][0]) and torch.equal(b, results[0][1]) for a, b in results)
+    whole = small_net(shape).eval()(x)
+    assert torch.allclose(results[0][0], whole, atol=1e-5)
+
+
+def test_work_is_cut_by_forwarded_rows() -> None:
+    sizes: list[int] = []
+
+    class Counting(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            sizes.append(len(x))
+            return super().forward(x)
+
+    classifier = Classifier(Counting(4, 3), (0.0, 1.0), batch_size=64, device="cpu")
+    classifier.logits(torch.rand(200, 4))
+    assert sizes == [64, 64, 64, 8]
+    sizes.clear()
+    explainers.get("integrated_gradients", steps=15)(classifier, torch.rand(20, 4))
+    assert max(sizes) <= 64
+    assert sum(sizes) >= 20 * 16
+    sizes.clear()
+    explainers.get("integrated_gradients", steps=500)(classifier, torch.rand(2, 4))
+    assert max(sizes) <= 64
+
+
+def test_flags_are_as_they_were_also_after_an_exception() -> None:
+    module = nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.BatchNorm1d(4), nn.Linear(4, 3))
+    module.train()
+    module[2].eval()
+    module[3].bias.requires_grad_(False)
+    flags = [m.training for m in module.modules()], [p.requires_grad for p in module.parameters()]
+    statistics = module[2].running_mean.clone()
+    classifier = Classifier(module, (0.0, 1.0), device="cpu")
+    x = torch.rand(6, 4)
+    assert torch.equal(classifier.logits(x), classifier.logits(x))  # dropout is off inside
+    with pytest.raises(RuntimeError, match="stop"), classifier.session(), classifier.session():
+        assert not module.training
+        assert not any(p.requires_grad for p in module.parameters())
+        raise RuntimeError("stop")
+    with pytest.raises(ModelError):
+        classifier.logits(torch.rand(6, 5))
+    assert ([m.training for m in module.modules()], [p.requires_grad for p in module.parameters()]) == flags
+    assert torch.equal(module[2].running_mean, statistics)
+
+
+def test_calibration_finds_a_row_budget_once_for_each_shape() -> None:
+    classifier = Classifier(linear(), (0.0, 1.0), device="cpu")
+    classifier.logits(torch.rand(10, 4))
+    assert classifier._budgets == {}
+    classifier.logits(torch.rand(1000, 4))
+    (key,) = classifier._budgets
+    assert key == ((4,), "forward")
+    assert 16 <= classifier._budgets[key] <= 8192
+
+
+def test_calibration_takes_modules_that_start_in_place_or_ignore_their_input() -> None:
+    in_place = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(4, 3))
+    x = torch.rand(300, 4)
+    assert explainers.get("saliency")(Classifier(in_place, (0.0, 1.0), device="cpu"), x).shape == x.shape
+
+    class Constant(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.tensor([[1.0, 0.0]]).repeat(len(x), 1)
+
+    assert not explainers.get("saliency")(Classifier(Constant(), (0.0, 1.0), device="cpu"), x).any()
+
+
+class Greedy(nn.Linear):
+    """Runs out of memory above some number of rows, as a GPU would."""
+
+    most = 20
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if len(x) > self.most:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("batch_size", ["auto", 512])
+def test_rows_are_halved_when_memory_runs_out(batch_size: int | str) -> None:
+    classifier = Classifier(Greedy(4, 3), (0.0, 1.0), device="cpu", batch_size=batch_size)  # type: ignore[arg-type]
+    x = torch.rand(300, 4)
+    with torch.no_grad():
+        expected = nn.functional.linear(x, classifier.module.weight, classifier.module.bias)
+    assert torch.allclose(classifier.logits(x), expected, atol=1e-6)
+    assert classifier.row_budget(x, kind="forward") <= 20
+    classifier.module.most = 0
+    with pytest.raises(ModelError, match="expected one input of shape \\(4,\\) to fit into memory"):
+        classifier.logits(x)
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        (lambda x: (x,), "got a tuple"),
+        (lambda x: x[:, 0], "got a tensor of shape \\(8,\\)"),
+        (lambda x: x[:, :1], "got a tensor of shape \\(8, 1\\)"),
+        (lambda x: x[:3], "got a tensor of shape \\(3, 4\\)"),
+        (lambda x: x * float("nan"), "expected finite logits, got NaN or infinity for 5 of 5 inputs"),
+    ],
+)
+def test_modules_that_are_no_classifiers(output: object, message: str) -> None:
+    class Odd(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return output(super().forward(x))  # type: ignore[operator]
+
+    with pytest.raises(ModelError, match=message):
+        Classifier(Odd(4, 4), (0.0, 1.0), device="cpu").logits(torch.rand(5, 4))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ([[0.5]], "inputs: expected a torch.Tensor, got list"),
+        (torch.rand(3, 4, dtype=torch.float64), "inputs: expected dtype torch.float32 .* got torch.float64"),
+        (torch.zeros(3, 4, dtype=torch.int64), "inputs: expected dtype torch.float32 .* got torch.int64"),
+        (torch.rand(4), r"inputs: expected a non-empty batch of shape \(N, ...\), got shape \(4,\)"),
+        (torch.rand(0, 4), r"non-empty batch .* got shape \(0, 4\)"),
+        (torch.rand(3, 4) + 1, r"inputs: expected values within the bounds \[0, 1\], got values in \[1"),
+        (torch.full((3, 4), torch.nan), "inputs: expected finite values, got NaN or infinity"),
+    ],
+)
+def test_bad_inputs(inputs: object, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        Classifier(linear(), (0.0, 1.0), device="cpu").logits(inputs)  # type: ignore[arg-type]
+
+
+def test_a_shape_the_module_cannot_take() -> None:
+    with pytest.raises(ModelError, match=r"module: failed on inputs of shape \(2, 5\), dtype torch.float32: .*mat1"):
+        Classifier(linear(), (0.0, 1.0), device="cpu").logits(torch.rand(2, 5))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"bounds": (1.0, 0.0)}, "bounds: expected lower < upper"),
+        ({"bounds": 3}, "bounds: expected a pair"),
+        ({"batch_size": 0}, "batch_size: expected 'auto' or a whole number of at least 1, got 0"),
+        ({"batch_size": True}, "batch_size: expected 'auto' or a whole number"),
+        ({"module": len}, "module: expected a torch.nn.Module, got builtin_function_or_method"),
+        ({"preprocess": 1}, "preprocess: expected a callable or None"),
+    ],
+)
+def test_bad_constructor_arguments(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        Classifier(**({"module": linear(), "bounds": (0.0, 1.0)} | arguments))  # type: ignore[arg-type]
+
+
+def test_bounds_per_channel_and_preprocess() -> None:
+    mean, std = torch.tensor([0.4, 0.5])[:, None, None], torch.tensor([0.2, 0.1])[:, None, None]
+    module = linear(8)
+    x = torch.rand(5, 2, 2, 2)
+    outside = Classifier(module, (0.0, 1.0), preprocess=lambda v: (v - mean) / std, device="cpu")
+    inside = Classifier(module, ((0 - mean) / std, (1 - mean) / std), device="cpu")
+    assert torch.allclose(outside.logits(x), inside.logits((x - mean) / std), atol=1e-5)
+    gradients = [explainers.get("saliency")(c, v) for c, v in ((outside, x), (inside, (x - mean) / std))]
+    assert torch.allclose(gradients[0], gradients[1] / std, atol=1e-4)
+
+
+def test_targets() -> None:
+    classifier = Classifier(linear(), (0.0, 1.0), device="cpu")
+    x = torch.rand(3, 4)
+    assert torch.equal(classifier.check_targets(None, x), classifier.predict(x))
+    assert classifier.check_targets(2, x).tolist() == [2, 2, 2]
+    for bad, message in ((3, "classes from 0 to 2"), (torch.tensor([0, 1]), "shape"), (torch.rand(3), "whole numbers")):
+        with pytest.raises(ArgumentError, match=message):
+            classifier.check_targets(bad, x)
+
+
+def test_float64_modules_and_no_mutation() -> None:
+    classifier = Classifier(linear().double(), (0.0, 1.0), device="cpu")
+    x = torch.rand(3, 4, dtype=torch.float64)
+    before = x.clone()
+    assert classifier.logits(x).dtype == torch.float64
+    assert torch.equal(x, before)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_on_a_gpu() -> None:
+    classifier = Classifier(small_net((1, 8, 8)), (0.0, 1.0))
+    assert classifier.device.type == "cuda"
+    x = torch.rand(300, 1, 8, 8)
+    on_cpu = Classifier(small_net((1, 8, 8)), (0.0, 1.0), device="cpu").logits(x)
+    assert torch.allclose(classifier.logits(x).cpu(), on_cpu, atol=1e-4)

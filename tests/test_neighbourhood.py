@@ -1,0 +1,129 @@
+"""Norm balls: distributions against scipy and plain rejection, projection, and the map from Gaussian space."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from scipy import stats
+
+from holdfast.errors import ArgumentError
+from holdfast.neighbourhood import L2Ball, LinfBall, Neighbourhood, Region, neighbourhoods
+from holdfast.tensors import Streams
+
+CENTRE = torch.tensor([[0.02, 0.5, 0.95, 0.3]])
+BOUNDS = (0.0, 1.0)
+
+
+def draw(region: Region, count: int, seed: int = 0) -> torch.Tensor:
+    return region.sample(count, Streams([seed + p for p in range(len(region))], torch.device("cpu")))
+
+
+@pytest.fixture(params=neighbourhoods.names())
+def kind(request: pytest.FixtureRequest) -> type[Neighbourhood]:
+    return neighbourhoods[request.param]
+
+
+@pytest.mark.parametrize("distribution", ["uniform", "truncated_normal"])
+def test_contract(kind: type[Neighbourhood], distribution: str) -> None:
+    ball = kind(0.4, distribution)  # type: ignore[arg-type]
+    x = torch.rand(3, 1, 2, 2)
+    before = x.clone()
+    region = ball.around(x, BOUNDS)
+    samples = draw(region, 500)
+    assert samples.shape == (3, 500, 1, 2, 2)
+    assert region.contains(samples, slack=1e-6).all()
+    assert torch.equal(x, before)
+    assert torch.equal(draw(region, 500), samples)
+    alone = ball.around(x[1:2], BOUNDS)
+    assert torch.equal(
+        alone.sample(500, Streams([1], torch.device("cpu")))[0], samples[1]
+    )
+    outside = region.project(x[:, None] + 3 * torch.randn(3, 200, 1, 2, 2))
+    assert region.contains(outside, slack=1e-6).all()
+    assert torch.allclose(region.project(samples), samples, atol=1e-6)
+    density = region.log_density(samples)
+    assert torch.isfinite(density).all()
+    assert torch.isinf(region.log_density(samples + 2)).all()
+
+
+@pytest.mark.parametrize("distribution", ["uniform", "truncated_normal"])
+def test_radius_zero_is_the_identity(kind: type[Neighbourhood], distribution: str) -> None:
+    region = kind(0.0, distribution).around(CENTRE, BOUNDS)  # type: ignore[arg-type]
+    assert torch.equal(draw(region, 5), CENTRE[:, None].expand(1, 5, 4))
+    assert torch.equal(region.project(torch.rand(1, 5, 4)), CENTRE[:, None].expand(1, 5, 4))
+
+
+def test_linf_uniform_is_uniform_in_every_feature() -> None:
+    x = draw(LinfBall(0.1).around(CENTRE, BOUNDS), 20_000)[0].double()
+    for feature, (low, high) in enumerate([(0.0, 0.12), (0.4, 0.6), (0.85, 1.0), (0.2, 0.4)]):
+        assert stats.kstest(x[:, feature].numpy(), stats.uniform(low, high - low).cdf).pvalue > 1e-3
+
+
+def test_linf_truncated_normal_is_scipys() -> None:
+    x = draw(LinfBall(0.1, "truncated_normal", sigma=0.08).around(CENTRE, BOUNDS), 20_000)[0].double()
+    for feature, centre in enumerate(CENTRE[0].tolist()):
+        low, high = max(centre - 0.1, 0.0), min(centre + 0.1, 1.0)
+        law = stats.truncnorm((low - centre) / 0.08, (high - centre) / 0.08, centre, 0.08)
+        assert stats.kstest(x[:, feature].numpy(), law.cdf).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("sigma", [None, 0.15])
+def test_l2_is_what_plain_rejection_gives(sigma: float | None) -> None:
+    distribution = "uniform" if sigma is None else "truncated_normal"
+    x = draw(L2Ball(0.4, distribution, sigma).around(CENTRE, BOUNDS), 20_000)[0].double()
+    generator = torch.Generator().manual_seed(1)
+    if sigma is None:
+        y = CENTRE + 0.8 * (torch.rand(2_000_000, 4, generator=generator) - 0.5)
+    else:
+        y = CENTRE + sigma * torch.randn(2_000_000, 4, generator=generator)
+    y = y[((y - CENTRE).norm(dim=1) <= 0.4) & ((y >= 0) & (y <= 1)).all(1)]
+    for feature in range(4):
+        assert stats.ks_2samp(x[:, feature].numpy(), y[:, feature].numpy()).pvalue > 1e-3
+    distance = stats.ks_2samp((x - CENTRE).norm(dim=1).numpy(), (y - CENTRE).norm(dim=1).numpy())
+    assert distance.pvalue > 1e-3
+
+
+def test_l2_ball_in_many_dimensions_fills_its_shell() -> None:
+    # for an unbounded ball the distance has distribution (t / r)^d
+    x = torch.zeros(1, 300)
+    distance = (draw(L2Ball(2.0).around(x), 2000)[0]).norm(dim=1).double() / 2.0
+    assert stats.kstest((distance**300).numpy(), "uniform").pvalue > 1e-3
+
+
+def test_gaussian_map_and_density_agree() -> None:
+    # a Metropolis ratio from log_density must be the one of the distribution that the map samples
+    region = LinfBall(0.1, "truncated_normal", sigma=0.05).around(CENTRE, BOUNDS)
+    x = draw(region, 2)
+    expected = stats.norm(0, 0.05).logpdf((x - CENTRE).double().numpy()).sum(-1)[0]
+    got = region.log_density(x)[0].double()
+    assert (got[0] - got[1]).item() == pytest.approx(expected[0] - expected[1], rel=1e-4)
+
+
+def test_select_keeps_each_problem() -> None:
+    x = torch.rand(4, 6)
+    region = L2Ball(0.3).around(x, BOUNDS)
+    chosen = region.select([2, 0])
+    assert torch.equal(chosen.centre, x[[2, 0]])
+    assert chosen.sigma is not None
+    assert region.sigma is not None
+    assert torch.equal(chosen.sigma, region.sigma[[2, 0]])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"radius": -1}, "radius: expected a finite number of at least 0, got -1"),
+        ({"radius": float("nan")}, "radius: expected a finite number"),
+        ({"radius": True}, "radius: expected a finite number"),
+        ({"radius": 1, "distribution": "normal"}, "distribution: expected one of uniform, truncated_normal"),
+        ({"radius": 1, "sigma": 0}, "sigma: expected a number above 0"),
+    ],
+)
+def test_bad_arguments(kind: type[Neighbourhood], arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        kind(**arguments)  # type: ignore[arg-type]
+
+
+def test_centre_outside_the_bounds_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="inputs: expected values within the bounds"):
+        LinfBall(0.1).around(CENTRE + 1, BOUNDS)
