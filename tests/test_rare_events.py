@@ -21,6 +21,8 @@ from torch import Tensor
 
 from holdfast import L2Ball, LinfBall
 from holdfast.algorithms import Prior, RareEventEstimate, StandardNormal, UnitBox, monte_carlo, subset_simulation
+from holdfast.algorithms.genealogy import spared
+from holdfast.algorithms.subset_simulation import _next_level
 from holdfast.errors import ArgumentError
 
 
@@ -275,3 +277,39 @@ def test_bad_arguments(options: dict[str, object], message: str) -> None:
     arguments = {"score": lambda x: x[:, 0], "prior": UnitBox(2)} | options
     with pytest.raises(ArgumentError, match=message):
         subset_simulation(**arguments)  # type: ignore[arg-type]
+
+
+def test_spared_pairs_are_those_of_keeping_survivors() -> None:
+    kept, count = 30, 50
+    generator = np.random.default_rng(0)
+    shared = []
+    for _ in range(4000):
+        parents = np.concatenate([np.arange(kept), generator.integers(kept, size=count - kept)])
+        family = np.bincount(parents, minlength=kept)
+        shared.append((family * (family - 1)).sum() / (count * (count - 1)))
+    error = 4 * np.std(shared) / len(shared) ** 0.5
+    assert 1 / kept - spared(kept, count) == pytest.approx(np.mean(shared), abs=error)
+
+
+def test_adaptive_levels_are_unbiased_in_the_logarithm() -> None:
+    # the level is the kept-th largest of N: ln P(above it), averaged, is what an estimate of it should average to
+    count, keep = 40, 4
+    values = torch.rand(4000, count, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    stages = torch.zeros(count, dtype=torch.int64)
+    found = [_next_level(stages, row - 2, 1, keep) for row in values]
+    levels = np.array([level[1] + 2 for level in found if level is not None])
+    estimates = np.array([level[2] for level in found if level is not None])
+    error = np.log(1 - levels) - estimates
+    assert len(error) == 4000
+    assert abs(error.mean()) < 4 * error.std() / 4000**0.5
+    assert abs((error + estimates - math.log(keep / count)).mean()) > 4 * error.std() / 4000**0.5
+
+
+def test_deep_runs_with_few_particles_start_new_genealogies() -> None:
+    threshold = irwin_hall_threshold(50, math.log(1e-20))
+    problem = Problem("deep", lambda x: x.sum(1) - threshold, UnitBox(50), irwin_hall_log_sf(50, threshold))
+    estimates = repeat(problem, 40, particles=60)
+    errors = np.array([e.log_probability.item() for e in estimates]) - problem.truth
+    reported = np.array([e.std_error.item() for e in estimates])
+    assert np.sqrt((reported**2).mean()) > 0.6 * errors.std(ddof=1)
+    assert sum(low <= problem.truth <= high for low, high in (e.interval()[0].tolist() for e in estimates)) >= 33

@@ -17,7 +17,7 @@ Cerou, Del Moral, Furon and Guyader, "Sequential Monte Carlo for rare event esti
   to compare, with the acceptance ratio of Eq. 23 the right way up.
 - `ln(kept / N)` of an adaptive level is too large, since the level is itself an order statistic: we use
   `digamma(kept) - digamma(N + 1)`, the exact mean of the logarithm, for adaptive levels.
-- Eq. 16 with lambda = 0 takes clones for independent. The standard error here counts genealogies; see `_variance`.
+- Eq. 16 with lambda = 0 takes clones for independent. The standard error here counts genealogies; see `genealogy`.
 
 Cost: `N (1 + moves * levels)` scores for each problem, about `ln P / ln quantile` levels.
 """
@@ -25,14 +25,14 @@ Cost: `N (1 + moves * levels)` scores for each problem, about `ln P / ln quantil
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
 from torch import Tensor
 
+from holdfast.algorithms.genealogy import History
 from holdfast.algorithms.priors import Prior
-from holdfast.algorithms.rare_event import Levels, RareEventEstimate, Score, as_columns
+from holdfast.algorithms.rare_event import RareEventEstimate, Score, as_columns
 from holdfast.errors import check
 from holdfast.tensors import Streams, draw_seed, rows_to
 
@@ -42,7 +42,6 @@ Proposal = Literal["gaussian", "random_walk"]
 _TARGET_ACCEPTANCE = {"gaussian": 0.35, "random_walk": 0.234}
 _STATE_ELEMENTS = 1 << 26  # numbers held for the particles of one group of problems: a quarter of a gigabyte
 _MOST_LEVELS = 1000
-_DEGENERATE = 0.5  # two random survivors of one first ancestor, so often: too few families to tell a variance
 
 
 def subset_simulation(
@@ -95,18 +94,6 @@ def subset_simulation(
     return parts[0] if len(parts) == 1 else _concatenate(parts)
 
 
-@dataclass
-class _History:
-    """What one problem has passed through so far."""
-
-    stage: list[int] = field(default_factory=list)
-    threshold: list[float] = field(default_factory=list)
-    log_probability: list[float] = field(default_factory=list)
-    acceptance: list[float] = field(default_factory=list)
-    survivors: list[Tensor] = field(default_factory=list)  # bool (N,): who was at or above each level
-    parents: list[Tensor] = field(default_factory=list)  # int (N,): whose copy each particle is, after each level
-
-
 class _Run:
     """The problems of one group, in lockstep; those that have ended are dropped from the batch."""
 
@@ -131,7 +118,7 @@ class _Run:
         self.keep = min(particles - 1, max(1, round(quantile * particles)))
         total = len(rows)
         self.active = list(range(total))  # their places in the result
-        self.histories = [_History() for _ in range(total)]
+        self.histories = [History() for _ in range(total)]
         self.evaluations = torch.zeros(total, dtype=torch.int64)
         self.censored = torch.zeros(total, dtype=torch.bool)
         self.stalled = torch.zeros(total, dtype=torch.bool)
@@ -151,7 +138,7 @@ class _Run:
             self._raise_levels()
             if self.active:
                 self._move()
-        levels, degrees = zip(*(_levels(h, self.count) for h in self.histories), strict=True)
+        levels, degrees = zip(*(h.levels(self.count) for h in self.histories), strict=True)
         last = torch.stack([level.log_probability[-1] for level in levels])
         error = torch.stack([level.std_error[-1] for level in levels])
         # a run that ended early knows no more than that P lies below the last level (one in N is left unseen)
@@ -197,11 +184,11 @@ class _Run:
             if level is None or len(history.stage) >= _MOST_LEVELS:
                 self.censored[place] = self.stalled[place] = True
                 if not history.stage:  # nothing was ever reached: P is below 1, and no more is known
-                    _record(history, 0, -math.inf, 0.0, torch.ones(self.count, dtype=torch.bool))
+                    history.record(0, -math.inf, 0.0, torch.ones(self.count, dtype=torch.bool))
                 continue
             stage, value, log_ratio, above = level
             before = history.log_probability[-1] if history.log_probability else 0.0
-            _record(history, stage, value, before + log_ratio, above.cpu())
+            history.record(stage, value, before + log_ratio, above.cpu())
             if stage == self.scores.shape[2]:
                 continue
             if before + log_ratio < self.floor:
@@ -323,69 +310,6 @@ def _next_level(
     if kept == keep:
         ratio = float(torch.digamma(torch.tensor(float(kept))) - torch.digamma(torch.tensor(count + 1.0)))
     return stage, value, ratio, above
-
-
-def _record(history: _History, stage: int, value: float, log_probability: float, above: Tensor) -> None:
-    history.stage.append(stage)
-    history.threshold.append(value)
-    history.log_probability.append(log_probability)
-    history.acceptance.append(math.nan)
-    history.survivors.append(above)
-
-
-def _levels(history: _History, count: int) -> tuple[Levels, float]:
-    variance = _variance(history, count)
-    levels = Levels(
-        stage=torch.tensor(history.stage),
-        threshold=torch.tensor(history.threshold, dtype=torch.float64),
-        log_probability=torch.tensor(history.log_probability, dtype=torch.float64),
-        std_error=torch.tensor([math.sqrt(v) for v, _ in variance], dtype=torch.float64),
-        acceptance=torch.tensor(history.acceptance),
-    )
-    return levels, variance[-1][1]
-
-
-def _variance(history: _History, count: int) -> list[tuple[float, float]]:
-    """Variance of ln P at each level and its degrees of freedom, from the genealogy of the particles.
-
-    Lee and Whiteley, "Variance estimation in the particle filter" (Biometrika 2018): with w_e the share of a level's
-    survivors that descend from first ancestor e, the relative variance of P is estimated by
-    `1 - (N / (N - 1))^levels (1 - sum_e w_e^2)`; for ln P, minus the logarithm of the product, and with the
-    constant of our way of resampling (`_spared`) in place of the multinomial one. Particles that mix
-    slowly stay like their ancestors, so good families grow, and the variance with them. Where few families are
-    left the estimate degenerates, so a new block of the genealogy starts, and the blocks add up. Degrees of freedom:
-    the effective number of families, blocks combined after Welch and Satterthwaite.
-    """
-    out: list[tuple[float, float]] = []
-    ancestors = torch.arange(count)
-    done = done_squared = block = 0.0
-    for level, above in enumerate(history.survivors):
-        family = torch.bincount(ancestors[above], minlength=count).double()
-        concentration = float(((family / family.sum()) ** 2).sum())
-        block -= 1 / count
-        lineage = -math.log(max(1 - concentration, 1 / count))
-        variance = max(lineage + block, 0.0)
-        total, squared = done + variance, done_squared + variance**2 * concentration
-        out.append((total, total**2 / squared if squared > 0 else math.inf))
-        if level < len(history.parents):
-            block += _spared(int(above.sum()), count)
-            parents = history.parents[level]
-            ancestors = ancestors[parents]
-            if concentration > _DEGENERATE:
-                done, done_squared, block = total, squared, 0.0
-                ancestors = parents
-    return out
-
-
-def _spared(kept: int, count: int) -> float:
-    """How much rarer two particles share a parent than if all N were drawn from the survivors, as in the paper.
-
-    Survivors stay and only the killed are redrawn: a parent has `1 + B` children, B binomial, so a pair shares its
-    parent with probability `q = K E[(1 + B) B] / (N (N - 1))` where multinomial resampling has `1 / K`.
-    """
-    drawn = (count - kept) / kept
-    pairs = kept * (drawn * (1 - 1 / kept) + drawn**2 + drawn) / (count * (count - 1))
-    return 1 / kept - pairs
 
 
 def _concatenate(parts: list[RareEventEstimate]) -> RareEventEstimate:

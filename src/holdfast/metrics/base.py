@@ -77,6 +77,11 @@ class Metric(ABC):
             with classifier.session():
                 return self.evaluate(classifier, explainer, inputs, checked, generator)
 
+    @classmethod
+    @abstractmethod
+    def example(cls) -> Metric:
+        """A configuration that takes seconds, for trying it out and for the tests that every metric must pass."""
+
     def expected_evaluations(self) -> int:
         """About how many inputs this predicts and explains for each sample, for progress bars and estimates."""
         return 1

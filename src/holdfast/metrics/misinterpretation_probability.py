@@ -32,7 +32,7 @@ from holdfast.metrics.events import Event, EventName, make_event
 from holdfast.metrics.probe import Explain, Margin, Probe, check_probe_options
 from holdfast.metrics.result import Result
 from holdfast.model import Classifier
-from holdfast.neighbourhood import Neighbourhood
+from holdfast.neighbourhood import LinfBall, Neighbourhood
 from holdfast.similarity import Similarity
 from holdfast.similarity import get as get_similarity
 
@@ -125,8 +125,8 @@ class MisinterpretationProbability(Metric):
     threshold: float | None = None
     method: Literal["subset", "monte_carlo"] = "subset"
     particles: int = 1000
-    moves: int = 10
-    quantile: float = 0.1
+    moves: int = 4
+    quantile: float = 0.5
     proposal: Proposal = "gaussian"
     floor: float = -100.0
     samples: int = 10_000
@@ -147,6 +147,11 @@ class MisinterpretationProbability(Metric):
         check(type(self.samples) is int and self.samples >= 1, "samples", "at least 1", self.samples)
         check_probe_options(self.absolute, self.explain, self.margin)
         self._event()
+
+    @classmethod
+    def example(cls) -> MisinterpretationProbability:
+        """See `Metric`."""
+        return cls(LinfBall(0.1), threshold=0.95, particles=40, moves=2, floor=-8.0)
 
     def expected_evaluations(self) -> int:
         """Those of an event half-way to the floor."""

@@ -29,7 +29,7 @@ from holdfast.metrics.probe import Explain, Probe, check_probe_options
 from holdfast.metrics.result import Result
 from holdfast.metrics.worst_case import WorstCase
 from holdfast.model import Classifier
-from holdfast.neighbourhood import Neighbourhood
+from holdfast.neighbourhood import LinfBall, Neighbourhood
 from holdfast.similarity import get as get_similarity
 from holdfast.tensors import draw_seed
 
@@ -68,6 +68,11 @@ class _Sensitivity(Metric):
         check_probe_options(self.absolute, self.explain, "logit")
         if isinstance(self.search, str) and self.search != "sample":
             _ = searches[self.search]
+
+    @classmethod
+    def example(cls) -> _Sensitivity:
+        """See `Metric`."""
+        return cls(LinfBall(0.1), samples=10)
 
     def expected_evaluations(self) -> int:
         """The samples and the seed."""

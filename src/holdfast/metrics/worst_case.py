@@ -30,7 +30,7 @@ from holdfast.metrics.events import Event, EventName, make_event
 from holdfast.metrics.probe import Explain, Margin, Probe, check_probe_options
 from holdfast.metrics.result import Result
 from holdfast.model import Classifier
-from holdfast.neighbourhood import Neighbourhood
+from holdfast.neighbourhood import LinfBall, Neighbourhood
 from holdfast.similarity import Similarity
 from holdfast.similarity import get as get_similarity
 from holdfast.tensors import draw_seed
@@ -150,6 +150,11 @@ class WorstCase(Metric):
         check_probe_options(self.absolute, self.explain, self.margin)
         self._event()
         self._search()
+
+    @classmethod
+    def example(cls) -> WorstCase:
+        """See `Metric`."""
+        return cls(LinfBall(0.1), budget=40)
 
     def expected_evaluations(self) -> int:
         """The budget, the seed and the last check."""

@@ -81,8 +81,8 @@ def _search_fell_short(estimate: Group, worst: Group) -> list[str]:
     return [
         f"{estimate.explainer}, sample {sample}: {estimate.label} was seen (ln P about "
         f"{number(float(log_probability[rows[sample]]))}), but the search of {worst.label} ended short of it "
-        f"(similarity {number(float(similarity[others[sample]]), 3)}, margin {number(float(margin[others[sample]]))}). The true "
-        "worst case is worse than the one reported here: a larger budget or another search is needed."
+        f"(similarity {number(float(similarity[others[sample]]), 3)}, margin {number(float(margin[others[sample]]))}). "
+        "The true worst case is worse than the one reported here: a larger budget or another search is needed."
         for sample in rows
         if sample in others
         and not censored[rows[sample]]

@@ -108,7 +108,7 @@ def box_plots(groups: list[Group], explainers: list[str]) -> Drawing | None:
                     whiskerprops={"color": colour},
                     capprops={"color": colour},
                 )
-            x = place + (np.arange(len(values)) * 0.618 % 1 - 0.5) * 0.36
+            x = place + ((np.arange(len(values)) * 0.618 + 0.5) % 1 - 0.5) * 0.36
             dot: dict[str, Any] = {"color": colour, "s": 16, "alpha": 0.85, "linewidths": 0, "zorder": 3}
             axes.scatter(x[~censored], values[~censored], **dot)
             axes.scatter(x[censored], values[censored], marker="v", **{**dot, "s": 34})
@@ -125,7 +125,7 @@ def box_plots(groups: list[Group], explainers: list[str]) -> Drawing | None:
         "Box: quartiles and median over samples; whiskers: the last sample within 1.5 box heights; a dot per sample."
     )
     if any(censored.any() for _, _, censored in entries):
-        caption += " Triangles: censored, the value lies there or below."
+        caption += " Triangles: censored, the value lies there or below, and so does a box that ends on them."
     return Drawing(source, f"Box plots, {what.title}. {numbers}.", caption)
 
 
@@ -157,6 +157,8 @@ def traces(groups: list[Group], explainers: list[str]) -> Drawing | None:
     )
     if drawn[0][0].event == "changed_class":
         caption += " Only samples whose class has changed by then count, so a line may also step the wrong way."
+    if drawn[0][0].event == "misclassification":
+        caption += " The margin does not depend on the explainer, so the lines may cover each other."
     names = ", ".join(group.explainer for group, _, _ in drawn)
     return Drawing(source, f"Convergence of the search, {what.title}, for {names}.", caption)
 
@@ -211,6 +213,11 @@ def curves(groups: list[Group], explainers: list[str], sample: int) -> Drawing |
         _legend(figure, whole)
         source = _source(figure)
     caption = f"Sample {sample}. Dotted: the threshold of the event. Band: ±1.96 standard errors."
+    without = [g.explainer for g in groups if "level_stage" in g.shown.get(sample, {}) and g.explainer not in names]
+    if without:
+        caption += f" No levels to draw: {', '.join(without)}."
+    if stages[0] == 0:
+        caption += " The margin does not depend on the explainer, so these curves may cover each other."
     alt = f"ln P against the threshold, sample {sample}, for {', '.join(names)}."
     return Drawing(source, alt, caption)
 

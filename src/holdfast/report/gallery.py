@@ -85,13 +85,13 @@ def _row(group: Group, sample: int, low: float, high: float) -> Row:
         Tile("map there", signed_picture(arrays["maps"]), f"Explanation of the worst input: {who}"),
     )
     classes = f"class {before} → {after}" if before != after else f"class {before}, kept"
-    text = (
-        f"similarity {number(similarity, 3)}; {classes}; margin {number(margin)}; change up to {number(largest, None)}"
-    )
+    text = f"similarity {number(similarity, 3)}; {classes}; margin {number(margin)}; change up to {number(largest, 3)}"
+    if np.ptp(arrays["maps"]) == 0:
+        text += "; the map there is constant, its similarity 0 by definition"
     if not found:
         text += "; not found: no input met the constraint, this is the nearest"
     elif bad:
-        text += "; misinterpreted"
+        text += "; class changed" if group.event == "misclassification" else "; misinterpreted"
     return Row(group.explainer, tiles, text, found)
 
 

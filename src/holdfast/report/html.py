@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from holdfast.report.checks import LISTED, contradictions
 from holdfast.report.citations import BIBTEX
 from holdfast.report.figures import box_plots, curves, traces
 from holdfast.report.gallery import gallery
 from holdfast.report.results import Group, Results, read
-from holdfast.report.summary import cell, number, quantity
+from holdfast.report.summary import cell, counted, number, quantity
 from holdfast.study.store import Store
 
 #: rows of the per-sample table; the rest is in the results folder
@@ -51,6 +53,7 @@ def _context(results: Results) -> dict[str, Any]:
         "quantities": quantities,
         "summary": [(name, [_cell(results, name, label) for label in labels]) for name in shown],
         "sections": sections,
+        "uneven": _uneven(results),
         "warnings": warnings[:LISTED],
         "more_warnings": max(0, len(warnings) - LISTED),
         "failures": results.failures,
@@ -122,6 +125,16 @@ def _neighbourhood(value: Any) -> str:
     start = norm.get(str(value.get("norm")), f"{value.get('norm')}, radius")
     text = f"{start} {number(float(value.get('radius', float('nan'))), None)}"
     return f"{text} ({value['distribution']} noise)" if value.get("distribution") else text
+
+
+def _uneven(results: Results) -> list[str]:
+    """Labels whose medians were taken over different samples for different explainers."""
+    uneven = []
+    for label in results.labels:
+        taken = {tuple(np.array(group.samples)[counted(group)].tolist()) for group in results.of(label)}
+        if len(taken) > 1:
+            uneven.append(label)
+    return uneven
 
 
 def _section(results: Results, label: str) -> dict[str, Any]:

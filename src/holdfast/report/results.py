@@ -60,11 +60,11 @@ class Group:
         assert self.frame is not None
         if name not in self.frame.columns:
             return np.full(len(self.frame), np.nan)
-        return self.frame[name].cast(pl.Float64).fill_null(float("nan")).to_numpy()
+        return np.asarray(self.frame[name].cast(pl.Float64).fill_null(float("nan")).to_numpy(), dtype=float)
 
     def flags(self, name: str) -> Array:
         """A column of flags as booleans; False where it is not there."""
-        return self.column(name) == 1.0
+        return np.asarray(self.column(name) == 1.0)
 
     @property
     def samples(self) -> list[int]:
@@ -75,7 +75,7 @@ class Group:
     def ok(self) -> Array:
         """Which samples were evaluated."""
         assert self.frame is not None
-        return (self.frame["status"] == "ok").to_numpy()
+        return np.asarray([status == "ok" for status in self.frame["status"]], dtype=bool)
 
 
 @dataclass

@@ -167,6 +167,8 @@ def cell(group: Group) -> Cell:
     count = f"n = {middle.count}"
     if middle.low is None:
         return Cell(main, f"{count}: no interval", tuple(notes))
+    if censored is not None and censored.all():
+        return Cell(main, f"all censored, {count}", tuple(notes))
     low = number(middle.low, what.decimals)
     if middle.low_bound is not None:
         low = f"below {number(middle.low_bound, what.decimals)}"
@@ -193,7 +195,7 @@ def _probability_notes(group: Group, mask: Array) -> list[str]:
     width = (group.column("high") - group.column("low"))[mask & ~censored]
     width = width[np.isfinite(width)]
     if len(width):
-        notes.append(f"one sample: ± {number(float(np.median(width)) / 2)}")
+        notes.append(f"each estimate: ± {number(float(np.median(width)) / 2)}")
     if censored.any():
         notes.append(f"censored: {int(censored.sum())} of {int(mask.sum())}")
     stalled = int((group.flags("stalled") & group.ok).sum())
