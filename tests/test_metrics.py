@@ -131,7 +131,7 @@ def test_relations_that_hold_whatever_the_model(lenet: hf.Classifier, digits: hf
     x = digits[3:4].inputs  # a three that is not far from another class
     ball = hf.LinfBall(0.2)
     explainer = "input_x_gradient"
-    options = {"particles": 500}
+    options = {"particles": 200, "floor": -25.0}
 
     def probability(event: str, threshold: float | None = None) -> hf.metrics.ProbabilityResult:
         metric = MisinterpretationProbability(ball, event, threshold=threshold, **options)  # type: ignore[arg-type]
@@ -141,16 +141,10 @@ def test_relations_that_hold_whatever_the_model(lenet: hf.Classifier, digits: hf
     both = probability("changed_class", 0.6)
     stricter = probability("changed_class", 0.9)
     assert not flipped.censored.any()
-    slack = 3 * (flipped.std_error + both.std_error).nan_to_num(nan=0.0)
-    assert (both.log_probability <= flipped.log_probability + slack).all()
-    assert (stricter.log_probability <= both.log_probability + 3 * (both.std_error + stricter.std_error)).all()
-    # the first stage of the two-stage run estimates plain misclassification as well
-    levels = both.levels[0]
-    assert levels is not None
-    first = (levels.stage == 1).nonzero()[0, 0]
-    if levels.threshold[first] == 0:
-        gap = levels.log_probability[first] - flipped.log_probability[0]
-        assert abs(gap) < 4 * math.hypot(levels.std_error[first], flipped.std_error[0])
+    assert (both.log_probability <= flipped.log_probability + 3 * (flipped.std_error + both.std_error)).all()
+    # the stricter one may be rarer than the floor: then it has no error, and is at most the floor
+    slack = 3 * (both.std_error + stricter.std_error.nan_to_num(nan=0.0))
+    assert (stricter.log_probability <= both.log_probability + slack).all()
     changed = probability("changed_explanation", 0.8)
     worst = WorstCase(ball, budget=1500)(lenet, explainer, x)
     particle = hf.similarity.pearson(

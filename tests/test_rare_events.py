@@ -127,6 +127,15 @@ def test_certain_and_impossible_events(method: Callable[..., RareEventEstimate])
     assert nothing.censored.all()
 
 
+def test_the_first_stage_is_an_estimate_of_its_own() -> None:
+    problem = next(p for p in problems() if p.name.startswith("two stages"))
+    for estimate in repeat(problem, 5):
+        (levels,) = estimate.levels
+        crossing = ((levels.stage == 1) & (levels.threshold == 0)).nonzero()[0, 0]
+        assert abs(levels.log_probability[crossing] - math.log(1e-4)) < 4 * levels.std_error[crossing]
+        assert (levels.stage.diff() >= 0).all()
+
+
 def test_a_plateau_is_reported_and_does_not_loop() -> None:
     stuck = subset_simulation(lambda x: torch.where(x[:, 0] > 0.5, -1.0, -2.0), UnitBox(2))
     assert stuck.stalled.all()

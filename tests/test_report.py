@@ -17,8 +17,9 @@ import holdfast.report
 from holdfast.errors import ArgumentError
 from holdfast.report import Report, build_html
 from holdfast.report.checks import contradictions
+from holdfast.report.figures import _column, _threshold_as_read
 from holdfast.report.gallery import picture, png, signed_picture, thin
-from holdfast.report.results import read
+from holdfast.report.results import Group, read
 from holdfast.report.summary import median, number
 from holdfast.study.store import Store
 
@@ -135,7 +136,7 @@ class Builder:
                 "stalled": [stalled] * n,
             }
         )
-        stage = [[0.0, 1.0, 1.0, float("nan")]] * n if event != "misclassification" else [[0.0] * 4] * n
+        stage = [[1.0, 1.0, 2.0, float("nan")]] * n if event != "misclassification" else [[0.0, 0.0, 1.0, 0.0]] * n
         tensors = {
             "level_stage": torch.tensor(stage, dtype=torch.float64),
             "level_threshold": torch.tensor([[0.0, -0.2, 0.0, float("nan")]] * n, dtype=torch.float64),
@@ -326,9 +327,10 @@ def test_all_samples_skipped_and_failed_units(builder: Builder) -> None:
 
 def test_names_are_escaped(builder: Builder) -> None:
     builder.worst("<script>alert(1)</script>", [0.5, 0.6, 0.2])
-    builder.probability("a&b $x_1$ {{ 7*7 }}", [-1.0, -2.0, -3.0])
+    builder.probability("a&b $\\x_$ {{ 7*7 }} --> </svg>", [-1.0, -2.0, -3.0])
     page = builder.page(title="<i>t</i>", model="m'\"<", command="run --a '<x>'", note="n<")
     assert "<script>alert" not in page
+    assert "</svg>" not in re.sub(r"<svg .*?</svg>", "", page, flags=re.DOTALL)
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert "&lt;i&gt;t&lt;/i&gt;" in page
     assert "{{ 7*7 }}" in page
@@ -353,8 +355,44 @@ def test_the_same_results_give_the_same_bytes(builder: Builder, tmp_path: Path) 
     assert Report(tmp_path).to_html(again) == again
     assert again.read_text(encoding="utf-8") == page
     assert_whole(page)
-    assert page.count("<svg") == 0
-    assert page.count("data:image/svg+xml") == 3 + 2 + 3
+    assert page.count("<svg") == 3 + 2 + 3
+
+
+@pytest.mark.parametrize(
+    ("event", "stored", "thresholds", "columns"),
+    [
+        ("changed_explanation", [1.0, 2.0], [-0.2, 0.0], [1, 1]),
+        ("changed_explanation", [1.0, 1.0], [-0.2, 0.0], [1, 1]),
+        ("changed_class", [0.0, 1.0, 1.0, 2.0], [-3.0, 0.0, -0.1, 0.0], [0, 0, 1, 1]),
+        ("changed_class", [0.0, 2.0], [-3.0, 0.0], [0, 1]),
+        ("misclassification", [0.0, 1.0], [-3.0, 0.0], [0, 0]),
+    ],
+)
+def test_the_level_that_reaches_the_event_belongs_to_the_last_column(
+    event: str, stored: list[float], thresholds: list[float], columns: list[int]
+) -> None:
+    frame = pl.DataFrame({**base(["ok"]), "censored": [False]})
+    shown = {0: {"level_stage": np.array([*stored, np.nan]), "level_threshold": np.array([*thresholds, np.nan])}}
+    group = Group("a", PROB, record("a", "misinterpretation_probability", PROB, event), frame, shown=shown)
+    assert _column(group, 0)[:-1].tolist() == columns
+
+
+@pytest.mark.parametrize(
+    ("event", "similarity", "expected"),
+    [
+        ("changed_explanation", "pearson", [0.6, 0.4]),
+        ("changed_class", "pearson", [0.4, 0.6]),
+        ("changed_explanation", "mse", [0.8, 1.0]),
+        ("changed_class", "mse", [1.2, 1.0]),
+        ("misclassification", "pearson", [-0.2, 0.0]),
+    ],
+)
+def test_levels_are_read_as_similarities(event: str, similarity: str, expected: list[float]) -> None:
+    unit = record("a", "misinterpretation_probability", PROB, event)
+    unit["options"] |= {"similarity": similarity, "threshold": 1.0 if similarity == "mse" else None}
+    stage = 0 if event == "misclassification" else 1
+    read_as = _threshold_as_read(Group("a", PROB, unit), stage, np.array([-0.2, 0.0]))
+    np.testing.assert_allclose(read_as, expected)
 
 
 def test_a_part_more_probable_than_the_whole_is_warned_of(builder: Builder) -> None:

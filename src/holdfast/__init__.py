@@ -4,6 +4,7 @@ from importlib.metadata import version
 
 from holdfast import algorithms, data, explainers, metrics, similarity, zoo
 from holdfast.errors import ArgumentError, HoldfastError, MissingExtraError, ModelError
+from holdfast.evaluation import Evaluation, evaluate
 from holdfast.model import Classifier
 from holdfast.neighbourhood import L2Ball, LinfBall, Neighbourhood
 
@@ -12,6 +13,7 @@ __version__ = version("holdfast")
 __all__ = [
     "ArgumentError",
     "Classifier",
+    "Evaluation",
     "HoldfastError",
     "L2Ball",
     "LinfBall",
@@ -21,6 +23,7 @@ __all__ = [
     "__version__",
     "algorithms",
     "data",
+    "evaluate",
     "explainers",
     "metrics",
     "similarity",

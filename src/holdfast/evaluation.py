@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,9 +30,10 @@ class Evaluation:
         failures: records of the units that failed; their tracebacks are in the report.
     """
 
-    def __init__(self, folder: Path, failures: list[dict[str, Any]], keep: object = None) -> None:
+    def __init__(self, folder: Path, failures: list[dict[str, Any]], temporary: bool = False) -> None:
         self.folder, self.failures = folder, failures
-        self._keep = keep  # a temporary folder lives as long as this object
+        if temporary:  # the folder lives as long as this object
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
 
     def frame(self) -> pl.DataFrame:
         """One row per explainer, metric and sample; columns that a metric does not have are null."""
@@ -81,8 +84,7 @@ def evaluate(
     """
     given = dict(explainers) if isinstance(explainers, Mapping) else {name: name for name in explainers}
     ready = {name: get_explainer(explainer) for name, explainer in given.items()}
-    temporary = tempfile.TemporaryDirectory(prefix="holdfast-") if out is None else None
-    folder = Path(out if temporary is None else temporary.name)
+    folder = Path(tempfile.mkdtemp(prefix="holdfast-") if out is None else out)
     with watch(progress) as report_progress:
         failures = run_grid(
             classifier,
@@ -96,4 +98,4 @@ def evaluate(
             about=about,
             progress=report_progress,
         )
-    return Evaluation(folder, failures, temporary)
+    return Evaluation(folder, failures, temporary=out is None)

@@ -42,6 +42,7 @@ Proposal = Literal["gaussian", "random_walk"]
 _TARGET_ACCEPTANCE = {"gaussian": 0.35, "random_walk": 0.234}
 _STATE_ELEMENTS = 1 << 26  # numbers held for the particles of one group of problems: a quarter of a gigabyte
 _MOST_LEVELS = 1000
+_NEARLY_ALL = 0.9
 
 
 def subset_simulation(
@@ -302,8 +303,8 @@ def _next_level(
             lowest = order[count - int(above.sum())]
             stage, value = int(stages[lowest]), float(values[lowest])
     crossed = stages >= stage
-    # a stage that few have passed is a level of its own (Eq. 13); one that most pass costs no round of moves
-    if stage == last or (int(stages.min()) < stage and float(crossed.float().mean()) <= 0.5):
+    # passing a stage is a level of its own (Eq. 13); where nearly all have passed it, it is not worth a round of moves
+    if stage == last or (int(stages.min()) < stage and float(crossed.float().mean()) <= _NEARLY_ALL):
         return stage, 0.0, math.log(int(crossed.sum()) / count), crossed
     kept = int(above.sum())
     ratio = math.log(kept / count)

@@ -1,8 +1,7 @@
-"""The report's diagrams, drawn with matplotlib into SVG data URIs. No pyplot; same bytes every time."""
+"""The report's diagrams, drawn with matplotlib into SVG elements. No pyplot; same bytes every time."""
 
 from __future__ import annotations
 
-import base64
 import io
 import re
 from collections.abc import Iterator
@@ -23,12 +22,14 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#332288", "#882255", "#999933")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1, 2)))
 MARKERS = "osD^vP*Xh"
+#: begins every id of a drawing, to be replaced by something that is unique in the page
+ID_MARK = "@figure@"
 WIDTH = 4.3  # inches; at 320 px of screen the letters are still about 9 px tall
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure for the page: data URI, text for those who cannot see it, and caption."""
+    """A figure for the page: an SVG element, text for those who cannot see it, and caption."""
 
     source: str
     alt: str
@@ -60,13 +61,21 @@ def _figure(height: float, rows: int = 1) -> Iterator[tuple[Figure, list[Axes]]]
 
 
 def _source(figure: Figure) -> str:
-    """The figure as a data URI, transparent, without date or producer."""
+    """The figure as an SVG element without date, producer, comments or style; its ids start with `ID_MARK`."""
     buffer = io.StringIO()
     nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
     figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
     svg = buffer.getvalue()
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
-    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
+    svg = re.sub(
+        r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", svg[svg.index("<svg") :], flags=re.DOTALL
+    )
+    svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\1{ID_MARK}", svg)
+    return svg.replace("<svg ", '<svg aria-hidden="true" focusable="false" ', 1)
+
+
+def _plain(name: str) -> str:
+    """A name that matplotlib prints as it is: no formulas between dollars, not hidden for a leading underscore."""
+    return (" " if name.startswith("_") else "") + name.replace("$", r"\$")
 
 
 def _look(explainers: list[str], name: str) -> tuple[str, Any, str]:
@@ -115,7 +124,9 @@ def box_plots(groups: list[Group], explainers: list[str]) -> Drawing | None:
         axes.set_xlim(-0.6, len(entries) - 0.4)
         names = [group.explainer for group, _, _ in entries]
         long = len(names) * max(map(len, names)) > 40
-        axes.set_xticks(range(len(entries)), names, rotation=35 if long else 0, ha="right" if long else "center")
+        axes.set_xticks(
+            range(len(entries)), list(map(_plain, names)), rotation=35 if long else 0, ha="right" if long else "center"
+        )
         axes.grid(visible=False, axis="x")
         arrow = "higher" if what.direction == "higher" else "lower"
         axes.set_ylabel(f"{what.axis}\n({arrow} is more robust)")
@@ -146,7 +157,7 @@ def traces(groups: list[Group], explainers: list[str]) -> Drawing | None:
             low, middle, high = np.nanquantile(lines[:, seen], [0.25, 0.5, 0.75], axis=0)
             x = grid[seen]
             every: dict[str, Any] = {"marker": marker, "markersize": 4, "markevery": max(1, len(x) // 6)}
-            axes.plot(x, middle, color=colour, linestyle=dash, label=group.explainer, **every)
+            axes.plot(x, middle, color=colour, linestyle=dash, label=_plain(group.explainer), **every)
             axes.fill_between(x, low, high, color=colour, alpha=0.13, linewidth=0)
         axes.set_xlabel("model evaluations per sample")
         axes.set_ylabel(f"{what.axis}, best so far")
@@ -189,7 +200,7 @@ def curves(groups: list[Group], explainers: list[str], sample: int) -> Drawing |
     for group in groups:
         found = group.shown.get(sample, {})
         for stage in stages if "level_stage" in found else []:
-            here = found["level_stage"] == stage
+            here = _column(group, sample) == stage
             if here.any():
                 x = _threshold_as_read(group, stage, found["level_threshold"][here])
                 parts[stage].append((group, x, found["level_log_probability"][here], found["level_std_error"][here]))
@@ -201,7 +212,9 @@ def curves(groups: list[Group], explainers: list[str], sample: int) -> Drawing |
         for axes, stage in zip(panels, stages, strict=True):
             for group, x, y, error in parts[stage]:
                 colour, dash, marker = _look(explainers, group.explainer)
-                axes.plot(x, y, color=colour, linestyle=dash, marker=marker, markersize=4, label=group.explainer)
+                axes.plot(
+                    x, y, color=colour, linestyle=dash, marker=marker, markersize=4, label=_plain(group.explainer)
+                )
                 band = 1.96 * np.nan_to_num(error)
                 axes.fill_between(x, y - band, np.minimum(y + band, 0.0), color=colour, alpha=0.13, linewidth=0)
             limit = 0.0 if stage == 0 and example.event != "changed_explanation" else threshold(example.options)
@@ -220,6 +233,19 @@ def curves(groups: list[Group], explainers: list[str], sample: int) -> Drawing |
         caption += " The margin does not depend on the explainer, so these curves may cover each other."
     alt = f"ln P against the threshold, sample {sample}, for {', '.join(names)}."
     return Drawing(source, alt, caption)
+
+
+def _column(group: Group, sample: int) -> Array:
+    """Which score column each level belongs to, NaN for padding.
+
+    A level at exactly 0 ends a column; it is stored under the number of the next one, which is where the run goes on.
+    """
+    stage, t = group.shown[sample]["level_stage"].copy(), group.shown[sample]["level_threshold"]
+    stage[(t == 0) & (stage >= 1)] -= 1
+    end = int(np.isfinite(stage).sum()) - 1
+    if end >= 0 and t[end] == 0 and not group.flags("censored")[group.samples.index(sample)]:
+        stage[end] = 0.0 if group.event == "misclassification" else 1.0
+    return stage
 
 
 def _threshold_as_read(group: Group, stage: int, t: Array) -> Array:

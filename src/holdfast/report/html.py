@@ -8,7 +8,7 @@ import numpy as np
 
 from holdfast.report.checks import LISTED, contradictions
 from holdfast.report.citations import BIBTEX
-from holdfast.report.figures import box_plots, curves, traces
+from holdfast.report.figures import ID_MARK, Drawing, box_plots, curves, traces
 from holdfast.report.gallery import gallery
 from holdfast.report.results import Group, Results, read
 from holdfast.report.summary import cell, counted, number, quantity
@@ -53,6 +53,7 @@ def _context(results: Results) -> dict[str, Any]:
         "quantities": quantities,
         "summary": [(name, [_cell(results, name, label) for label in labels]) for name in shown],
         "sections": sections,
+        "inline": _Figures(),
         "uneven": _uneven(results),
         "warnings": warnings[:LISTED],
         "more_warnings": max(0, len(warnings) - LISTED),
@@ -135,6 +136,20 @@ def _uneven(results: Results) -> list[str]:
         if len(taken) > 1:
             uneven.append(label)
     return uneven
+
+
+class _Figures:
+    """Numbers the page's figures, so that their ids differ."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, drawing: Drawing) -> str:
+        """The drawing's SVG, not to be escaped."""
+        import markupsafe
+
+        self.count += 1
+        return markupsafe.Markup(drawing.source.replace(ID_MARK, f"figure{self.count}-"))
 
 
 def _section(results: Results, label: str) -> dict[str, Any]:

@@ -1,0 +1,208 @@
+"""Running a grid: results stored atomically, resumed, failures recorded; the one-liner and the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from conftest import small_net
+from typer.testing import CliRunner
+
+import holdfast as hf
+from holdfast.cli import app
+from holdfast.metrics import LocalLipschitz, MaxSensitivity, WorstCase
+from holdfast.study.run import Progress, named_metrics, run_grid
+from holdfast.study.store import Store, write_atomically
+
+BALL = hf.LinfBall(0.1)
+
+
+@pytest.fixture
+def model() -> hf.Classifier:
+    return hf.Classifier(small_net((1, 8, 8)), (0.0, 1.0), device="cpu", batch_size=64)
+
+
+@pytest.fixture
+def inputs() -> torch.Tensor:
+    return torch.rand(5, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+
+
+METRICS = [WorstCase(BALL, budget=30), MaxSensitivity(BALL, samples=5), LocalLipschitz(BALL, samples=5)]
+
+
+def test_evaluate_gives_a_tidy_frame_and_a_report(
+    model: hf.Classifier, inputs: torch.Tensor, tmp_path: Path
+) -> None:
+    found = hf.evaluate(model, {"a": "saliency", "b": "gradcam"}, inputs, METRICS, progress=False)
+    frame = found.frame()
+    assert frame.height == 2 * 3 * 5
+    assert set(frame["explainer"]) == {"a", "b"}
+    direct = METRICS[0](model, "gradcam", inputs, generator=torch.Generator().manual_seed(0))
+    stored = frame.filter((pl.col("explainer") == "b") & (pl.col("metric") == "worst_case")).sort("sample")
+    assert stored["similarity"].to_list() == pytest.approx(direct.similarity.tolist(), abs=0)
+    report = found.to_html(tmp_path / "report.html")
+    assert report.read_text().rstrip().endswith("<!-- holdfast report: complete -->")
+
+
+def test_results_do_not_depend_on_how_the_work_is_cut(model: hf.Classifier, inputs: torch.Tensor) -> None:
+    frames = [
+        hf.evaluate(model, ["saliency"], inputs, METRICS, progress=False, samples_per_unit=size).frame()
+        for size in (1, 2, 5)
+    ]
+    order = ["label", "sample"]
+    assert all(f.sort(order).equals(frames[0].sort(order)) for f in frames[1:])
+    other = hf.evaluate(model, ["saliency"], inputs, METRICS, progress=False, seed=1).frame()
+    assert not other.sort(order).equals(frames[0].sort(order))
+
+
+def test_a_run_goes_on_where_it_was(model: hf.Classifier, inputs: torch.Tensor, tmp_path: Path) -> None:
+    explainer = hf.explainers.get("saliency")
+    store = Store(tmp_path)
+
+    def stop(progress: Progress) -> None:
+        if progress.done == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_grid(model, {"s": explainer}, inputs, named_metrics(METRICS), store, samples_per_unit=2, progress=stop)
+    done = {f: f.stat().st_mtime_ns for f in (tmp_path / "units").glob("*.json")}
+    assert len(done) == 4
+    run_grid(model, {"s": explainer}, inputs, named_metrics(METRICS), store, samples_per_unit=2)
+    assert all(f.stat().st_mtime_ns == at for f, at in done.items())
+    assert store.frame().height == 15
+    whole = hf.evaluate(model, {"s": explainer}, inputs, METRICS, progress=False).frame()
+    order = ["label", "sample"]
+    assert store.frame().sort(order).equals(whole.sort(order))
+
+
+def test_another_model_or_input_is_another_unit(model: hf.Classifier, inputs: torch.Tensor, tmp_path: Path) -> None:
+    hf.evaluate(model, ["saliency"], inputs, METRICS[:1], progress=False, out=tmp_path)
+    first = set((tmp_path / "units").iterdir())
+    with torch.no_grad():
+        next(model.module.parameters()).mul_(1.5)
+    hf.evaluate(model, ["saliency"], inputs, METRICS[:1], progress=False, out=tmp_path)
+    second = set((tmp_path / "units").iterdir())
+    assert len(second) == 2 * len(first)
+    hf.evaluate(model, ["saliency"], inputs * 0.5, METRICS[:1], progress=False, out=tmp_path)
+    assert len(set((tmp_path / "units").iterdir())) == 3 * len(first)
+
+
+def test_a_failure_is_recorded_and_the_rest_goes_on(
+    model: hf.Classifier, inputs: torch.Tensor, tmp_path: Path
+) -> None:
+    broken = True
+
+    def fragile(module: torch.nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        if broken:
+            raise ZeroDivisionError("no explanation today")
+        return x * 2
+
+    explainers = {"fragile": hf.explainers.from_callable(fragile), "good": hf.explainers.get("saliency")}
+    found = hf.evaluate(model, explainers, inputs, METRICS[1:2], progress=False, out=tmp_path)
+    assert {f["explainer"] for f in found.failures} == {"fragile"}
+    assert set(found.frame()["explainer"]) == {"good"}
+    record = json.loads(next(p for p in (tmp_path / "units").glob("*.json") if "failed" in p.read_text()).read_text())
+    assert "ZeroDivisionError: no explanation today" in record["traceback"]
+    assert "no explanation today" in found.to_html(tmp_path / "r.html").read_text()
+    broken = False
+    again = hf.evaluate(model, explainers, inputs, METRICS[1:2], progress=False, out=tmp_path)
+    assert again.failures == []
+    assert set(again.frame()["explainer"]) == {"good", "fragile"}
+
+
+def test_files_are_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "file"
+    write_atomically(target, b"old")
+    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        write_atomically(target, b"new")
+    assert target.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_names_of_metrics() -> None:
+    assert list(named_metrics([*METRICS, METRICS[0]])) == [
+        "worst_case: changed_explanation",
+        "max_sensitivity",
+        "local_lipschitz",
+        "worst_case: changed_explanation 2",
+    ]
+    assert list(named_metrics({"mine": METRICS[0]})) == ["mine"]
+    with pytest.raises(hf.ArgumentError, match="metrics: expected holdfast metrics, got str"):
+        named_metrics(["worst_case"])  # type: ignore[list-item]
+
+
+def test_command_line_lists_what_can_be_named() -> None:
+    for kind, name in (
+        ("explainers", "integrated_gradients"),
+        ("metrics", "worst_case"),
+        ("similarities", "pearson"),
+        ("searches", "block"),
+        ("neighbourhoods", "linf"),
+        ("datasets", "digits"),
+        ("models", "lenet5-mnist"),
+    ):
+        result = CliRunner().invoke(app, ["list", kind])
+        assert result.exit_code == 0
+        assert name in result.output.split()
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "holdfast.cli", *arguments]
+
+
+def test_command_line_errors_are_one_line_and_exit_code_2(tmp_path: Path) -> None:
+    for arguments, message in (
+        (("list", "explainer"), "did you mean 'explainers'"),
+        (("report", str(tmp_path)), "expected a folder with a manifest.json"),
+    ):
+        done = subprocess.run(command(*arguments), capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        assert done.stderr.startswith("error: ")
+        assert message in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+
+
+TINY = """
+import sys
+from holdfast import demo, LinfBall
+from holdfast.metrics import WorstCase, MaxSensitivity
+demo.EXPLAINERS = {k: demo.EXPLAINERS[k] for k in ("saliency", "Grad-CAM")}
+demo.demo_metrics = lambda: {"worst": WorstCase(LinfBall(0.3), budget=400), "max": MaxSensitivity(LinfBall(0.3), samples=50)}
+from pathlib import Path
+print(demo.run_demo(Path(sys.argv[1]), 0, 12))
+"""
+
+
+def test_a_killed_demo_leaves_whole_files_and_goes_on(tmp_path: Path) -> None:
+    out = tmp_path / "demo"
+    units = out / "results" / "units"
+    process = subprocess.Popen([sys.executable, "-c", TINY, str(out)], stderr=subprocess.DEVNULL)
+    began = time.monotonic()
+    while len(list(units.glob("*.json"))) < 2 and time.monotonic() - began < 90:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    records = list(units.glob("*.json"))
+    assert 2 <= len(records) < 12
+    for record in records:  # each that counts is whole
+        assert json.loads(record.read_text())["status"] == "done"
+        assert pl.read_parquet(record.with_suffix(".parquet")).height > 0
+    before = {r: r.stat().st_mtime_ns for r in records}
+    done = subprocess.run([sys.executable, "-c", TINY, str(out)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert all(r.stat().st_mtime_ns == at for r, at in before.items())
+    assert len(list(units.glob("*.json"))) == 12
+    frame = Store(out / "results").frame()
+    assert frame.height == 2 * 2 * 12
+    assert np.isfinite(frame["similarity"].drop_nulls().to_numpy()).all()
+    assert (out / "report" / "index.html").exists()
