@@ -131,9 +131,16 @@ def test_the_first_stage_is_an_estimate_of_its_own() -> None:
     problem = next(p for p in problems() if p.name.startswith("two stages"))
     for estimate in repeat(problem, 5):
         (levels,) = estimate.levels
-        crossing = ((levels.stage == 1) & (levels.threshold == 0)).nonzero()[0, 0]
+        crossing = ((levels.stage == 0) & (levels.threshold == 0)).nonzero()[0, 0]
         assert abs(levels.log_probability[crossing] - math.log(1e-4)) < 4 * levels.std_error[crossing]
         assert (levels.stage.diff() >= 0).all()
+
+
+@pytest.mark.parametrize("quantile", [0.1, 0.5])
+def test_stages_that_few_pass_are_crossed_without_asking_for_the_next(quantile: float) -> None:
+    score = lambda x: torch.stack([x[:, 0] - 0.8, x[:, 1] - 0.95], dim=1)  # noqa: E731
+    problem = Problem("two stages", score, UnitBox(2), math.log(0.2 * 0.05))
+    check_unbiased_and_covering(problem, repeat(problem, 30, quantile=quantile, moves=10))
 
 
 def test_a_plateau_is_reported_and_does_not_loop() -> None:

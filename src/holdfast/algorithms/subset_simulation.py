@@ -181,7 +181,7 @@ class _Run:
             history = self.histories[place]
             best = _order(stages[row], values[row])[-1]
             self.extreme[place] = self._point(row, int(best))
-            level = _next_level(stages[row], values[row], self.scores.shape[2], self.keep)
+            level = _next_level(stages[row], values[row], self.scores.shape[2], self.keep, not history.stage)
             if level is None or len(history.stage) >= _MOST_LEVELS:
                 self.censored[place] = self.stalled[place] = True
                 if not history.stage:  # nothing was ever reached: P is below 1, and no more is known
@@ -189,7 +189,9 @@ class _Run:
                 continue
             stage, value, log_ratio, above = level
             before = history.log_probability[-1] if history.log_probability else 0.0
-            history.record(stage, value, before + log_ratio, above.cpu())
+            # reaching a stage is crossing the threshold of the column before it
+            column = (stage - 1, 0.0) if stage and value == -math.inf else (stage, value)
+            history.record(*column, before + log_ratio, above.cpu())
             if stage == self.scores.shape[2]:
                 continue
             if before + log_ratio < self.floor:
@@ -287,7 +289,7 @@ def _order(stages: Tensor, values: Tensor) -> Tensor:
 
 
 def _next_level(
-    stages: Tensor, values: Tensor, last: int, keep: int
+    stages: Tensor, values: Tensor, last: int, keep: int, first: bool = True
 ) -> tuple[int, float, float, Tensor] | None:
     """The next level of one problem: `(stage, value, ln of the share kept, who is kept)`; None on a plateau."""
     count = len(stages)
@@ -303,9 +305,10 @@ def _next_level(
             lowest = order[count - int(above.sum())]
             stage, value = int(stages[lowest]), float(values[lowest])
     crossed = stages >= stage
-    # passing a stage is a level of its own (Eq. 13); where nearly all have passed it, it is not worth a round of moves
-    if stage == last or (int(stages.min()) < stage and float(crossed.float().mean()) <= _NEARLY_ALL):
-        return stage, 0.0, math.log(int(crossed.sum()) / count), crossed
+    # reaching a stage is a level of its own (Eq. 13); one that nearly all of the prior is in costs no round of moves
+    cheap = first and float(crossed.float().mean()) > _NEARLY_ALL
+    if stage == last or (int(stages.min()) < stage and not cheap):
+        return stage, -math.inf, math.log(int(crossed.sum()) / count), crossed
     kept = int(above.sum())
     ratio = math.log(kept / count)
     if kept == keep:
