@@ -16,10 +16,12 @@ Where leaving the centre costs value, and in an L2 ball, a move is drawn in prop
 and then it is drawn at random. The share of the features in a block
 falls from `start` to a single feature as `(1 - spent / budget)^power`.
 
+Blocks are put where changes have made a difference and none was tried lately (`_Influence`).
+
 Source: Andriushchenko et al., "Square Attack: a query-efficient black-box adversarial attack via random search" (ECCV
 2020). Where we depart from it: a smooth schedule in place of a table; a block takes the opposite vertex, since a random
-one is half the time what it was; several proposals at once, for larger batches (2 to 8 were as good as 1
-on ten digits, one seed each); the moves besides `vertex`, because the most similar explanation under a changed class
+one is half the time what it was; two proposals at once, for larger batches; learnt places in place of uniform ones
+(`docs/benchmarks.md` has what that brings); the moves besides `vertex`, because the most similar explanation under a changed class
 (SAFARI's second kind) lies on the decision boundary and not in a corner. In an L2 ball a vertex is one of a
 random smaller box, of half width between `radius / sqrt(features)` and `radius`; every proposal is projected.
 
@@ -69,7 +71,7 @@ class BlockSearch(Search):
         memory: by how much a success counts less with each further round.
     """
 
-    proposals: int = 4
+    proposals: int = 2
     starts: int = 100
     start: float = 0.1
     power: float = 3.0
@@ -100,7 +102,7 @@ class BlockSearch(Search):
         tracer.note(spent, best.outcome, last=budget == 1)
         if budget == 1:
             return best.result(tracer.trace())
-        home = best.outcome.value
+        home, centre_key = best.outcome.value, best.key
         x = canvas.patchwork(min(self.starts, max(1, budget // 10)), streams)
         seen = look(objective, x)
         best.offer(x, seen)
@@ -110,8 +112,12 @@ class BlockSearch(Search):
         key, row = seen.key().max(dim=1)
         better = torch.ones_like(key, dtype=torch.bool)
         x, value = take(x, row[:, None]), seen.value.gather(1, row[:, None])[:, 0]
+        broken = value.isnan()
+        x = torch.where(rows_to(broken, x), region.centre[:, None], x)  # unless nothing is to be seen at the vertices
+        value, key = torch.where(broken, home, value), torch.where(broken, centre_key, key)
         corner = torch.eye(_MOVES, dtype=torch.float64, device=region.device)[0]
         credit = torch.ones(len(region), _MOVES, dtype=torch.float64, device=region.device)
+        influence = _Influence(len(region), canvas.size, region.device)
         step = 0
         while spent < budget:
             if step % _AHEAD == 0:
@@ -122,8 +128,11 @@ class BlockSearch(Search):
             wanted = torch.where(inner[:, None], credit / credit.sum(1, keepdim=True), corner)
             chance = self.explore / _MOVES + (1 - self.explore) * wanted
             move = torch.searchsorted(chance.cumsum(1), u[..., 0].double().contiguous()).clamp(max=_MOVES - 1)
-            y = canvas.propose(x, move, self.start * (1 - spent / budget) ** self.power, u[..., 1:])
+            side = canvas.side(self.start * (1 - spent / budget) ** self.power)
+            block, middle = canvas.block(side, influence.draw(u[..., 1]))
+            y = canvas.propose(x, move, block, middle, u[..., 2:])
             seen = look(objective, y)
+            influence.learn(block, seen.value - value[:, None])
             best.offer(y, seen)
             spent += y.shape[1]
             tracer.note(spent, best.outcome, last=spent == budget)
@@ -149,8 +158,8 @@ class _Canvas:
         flat = (len(region), 1, self.channels, self.size)
         self.centre = region.centre.reshape(flat)
         self.lower, self.upper = region.lower.reshape(flat), region.upper.reshape(flat)
-        #: random numbers that one proposal takes: move, box, amount, sign, a place on each axis, channels
-        self.draws = 4 + len(self.extents) + self.channels
+        #: random numbers that one proposal takes: move, place, box, amount, sign, channels
+        self.draws = 5 + self.channels
 
     def patchwork(self, count: int, streams: Streams) -> Tensor:
         """Random vertices `(P, count, *shape)`, constant on patches, `_PATCHES` of them along each axis."""
@@ -162,19 +171,16 @@ class _Canvas:
         lower, upper = self._box(torch.zeros(up.shape[:2], device=up.device))
         return self._back(torch.where(up, upper, lower))
 
-    def propose(self, x: Tensor, move: Tensor, share: float, u: Tensor) -> Tensor:
+    def propose(self, x: Tensor, move: Tensor, block: Tensor, middle: Tensor, u: Tensor) -> Tensor:
         """Changed copies `(P, n, *shape)` of the incumbents `x` `(P, 1, *shape)`; `move` `(P, n)`, `u` uniform."""
         x, kind = x.reshape(self.centre.shape), move[..., None, None]
-        box, amount, sign, places, channels = torch.split(
-            u, [1, 1, 1, len(self.extents), self.channels], dim=2
-        )
-        block, middle = self._block(share, places)
+        box, amount, sign, channels = torch.split(u, [1, 1, 1, self.channels], dim=2)
         taken = channels < 0.5
         inside = block[:, :, None] & (taken | ~taken.any(2, keepdim=True))[..., None]
         inside |= kind == 4
         lower, upper = self._box(box[..., 0])
         at, low, high = (
-            values.expand(*move.shape, *x.shape[2:]).gather(3, middle.expand(-1, -1, self.channels, 1))
+            values.expand(*move.shape, *x.shape[2:]).gather(3, middle[..., None, None].expand(-1, -1, self.channels, 1))
             for values in (x, lower, upper)
         )
         factor = amount[..., None].to(x.dtype)
@@ -187,18 +193,22 @@ class _Canvas:
         y = torch.where(kind == 4, self.centre + offset * (1 + step), y)
         return self._back(torch.where(inside, y, x))
 
-    def _block(self, share: float, places: Tensor) -> tuple[Tensor, Tensor]:
-        """A block of this share of the features at each place: a mask `(P, n, S)`, and its middle `(P, n, 1, 1)`."""
-        side = max(1, round((share * self.size) ** (1 / len(self.extents))))
-        mask = torch.ones((*places.shape[:2], 1), dtype=torch.bool, device=places.device)
-        middle = torch.zeros_like(places[..., 0], dtype=torch.int64)
-        for axis, extent in enumerate(self.extents):
+    def side(self, share: float) -> int:
+        """Side of a block with this share of the features."""
+        return max(1, round(math.pow(share * self.size, 1 / len(self.extents))))
+
+    def block(self, side: int, place: Tensor) -> tuple[Tensor, Tensor]:
+        """The block around each feature `place` `(P, n)`, within the canvas: a mask `(P, n, S)`, and its middle."""
+        mask = torch.ones((*place.shape, 1), dtype=torch.bool, device=place.device)
+        middle, stride = torch.zeros_like(place), self.size
+        for extent in self.extents:
+            stride //= extent
             length = min(side, extent)
-            first = (places[..., axis] * (extent - length + 1)).long().clamp(max=extent - length)
-            line = torch.arange(extent, device=places.device) - first[..., None]
+            first = (place // stride % extent - length // 2).clamp(min=0, max=extent - length)
+            line = torch.arange(extent, device=place.device) - first[..., None]
             mask = (mask[..., None] & ((line >= 0) & (line < length))[:, :, None]).flatten(2)
             middle = middle * extent + first + length // 2
-        return mask, middle[..., None, None]
+        return mask, middle
 
     def _box(self, u: Tensor) -> tuple[Tensor, Tensor]:
         """Ends of the box for each proposal; for an L2 ball those of a smaller box, u `(P, n)` saying how small."""
@@ -210,3 +220,34 @@ class _Canvas:
 
     def _back(self, x: Tensor) -> Tensor:
         return self.region.project(x.reshape(*x.shape[:2], *self.region.shape))
+
+
+class _Influence:
+    """Where a change makes a difference, learnt from the proposals of each problem, and where none was tried lately.
+
+    Most features of a picture hardly matter, and one that was just tried and refused is not worth another try soon:
+    a place is drawn in proportion to its mean change of value per feature, times the rounds since it was last in a
+    block, mixed with a little of the mean.
+    """
+
+    _FADE, _PRIOR, _FLOOR = 0.999, 0.5, 0.1
+
+    def __init__(self, problems: int, size: int, device: torch.device) -> None:
+        self._change = torch.zeros((problems, size), dtype=torch.float64, device=device)
+        self._tries, self._idle = torch.zeros_like(self._change), torch.zeros_like(self._change)
+
+    def draw(self, u: Tensor) -> Tensor:
+        """Features `(P, n)` for uniform numbers of that shape."""
+        mean = self._change.sum(1, keepdim=True) / self._tries.sum(1, keepdim=True).clamp(min=1e-9)
+        influence = (self._change + self._PRIOR * mean) / (self._tries + self._PRIOR) + 1e-12
+        weight = influence * (self._idle + 1)
+        ladder = (weight + self._FLOOR * weight.mean(1, keepdim=True)).cumsum(1)
+        rungs = u.double() * ladder[:, -1:]
+        return torch.searchsorted(ladder, rungs).clamp(max=ladder.shape[1] - 1)
+
+    def learn(self, block: Tensor, change: Tensor) -> None:
+        """What the changes of value `(P, n)` say of the features in the blocks `(P, n, S)`."""
+        each = change.double().abs().nan_to_num(nan=0.0, posinf=0.0)[..., None] / block.sum(2, keepdim=True)
+        self._change = self._FADE * self._change + (block * each).sum(1)
+        self._tries = self._FADE * self._tries + block.double().sum(1)
+        self._idle = torch.where(block.any(1), 0.0, self._idle + 1)
