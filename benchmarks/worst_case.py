@@ -37,9 +37,7 @@ def parse(text: str) -> tuple[str, int, dict[str, Any]]:
 
 def main() -> None:
     """Run, print a table, and write a JSON file if asked to."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--search", action="append", help=f"default: {' '.join(DEFAULTS)}")
     parser.add_argument("--event", choices=EVENTS, default="changed_explanation")
     parser.add_argument("--radius", type=float, default=0.3)
@@ -55,9 +53,7 @@ def main() -> None:
     digits = bundled("digits")[: options.digits]
     classifier = Classifier(load("lenet5-mnist"), bounds=(0.0, 1.0), batch_size=256)
     what = "margin" if options.event == "misclassification" else f"{options.similarity} similarity"
-    print(
-        f"{options.event}, radius {options.radius:g}, {options.explainer}: {what} of each digit; ! = not met"
-    )
+    print(f"{options.event}, radius {options.radius:g}, {options.explainer}: {what} of each digit; ! = not met")
     rows = []
     for text in options.search or DEFAULTS:
         name, budget, settings = parse(text)

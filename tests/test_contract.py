@@ -199,7 +199,12 @@ def test_metric_counts_what_goes_wrong_and_goes_on(name: str) -> None:
     targets[3] = (targets[3] + 1) % 4
     metric = example(name)
     result = metric(model, "saliency", x, targets)
-    expected = ("ok", "ok" if "sensitivity" in name or "lipschitz" in name else "degenerate", "nonfinite", "misclassified")
+    expected = (
+        "ok",
+        "ok" if "sensitivity" in name or "lipschitz" in name else "degenerate",
+        "nonfinite",
+        "misclassified",
+    )
     assert result.status == expected
     alone = metric(model, "saliency", x[:1], targets[:1])
     assert torch.equal(getattr(result, metric.headline)[0], getattr(alone, metric.headline)[0])

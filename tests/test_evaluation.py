@@ -39,9 +39,7 @@ def inputs() -> torch.Tensor:
 METRICS = [WorstCase(BALL, budget=30), MaxSensitivity(BALL, samples=5), LocalLipschitz(BALL, samples=5)]
 
 
-def test_evaluate_gives_a_tidy_frame_and_a_report(
-    model: hf.Classifier, inputs: torch.Tensor, tmp_path: Path
-) -> None:
+def test_evaluate_gives_a_tidy_frame_and_a_report(model: hf.Classifier, inputs: torch.Tensor, tmp_path: Path) -> None:
     found = hf.evaluate(model, {"a": "saliency", "b": "gradcam"}, inputs, METRICS, progress=False)
     frame = found.frame()
     assert frame.height == 2 * 3 * 5
@@ -96,9 +94,7 @@ def test_another_model_or_input_is_another_unit(model: hf.Classifier, inputs: to
     assert len(set((tmp_path / "units").iterdir())) == 3 * len(first)
 
 
-def test_a_failure_is_recorded_and_the_rest_goes_on(
-    model: hf.Classifier, inputs: torch.Tensor, tmp_path: Path
-) -> None:
+def test_a_failure_is_recorded_and_the_rest_goes_on(model: hf.Classifier, inputs: torch.Tensor, tmp_path: Path) -> None:
     broken = True
 
     def fragile(module: torch.nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

@@ -647,9 +647,7 @@ def test_from_captum_equals_captum() -> None:
     close(one(spaced, x, 1), hx.DeepLift()(classifier, x, 1))
     cam = hx.from_captum(ca.LayerGradCam, layer="3", relu_attributions=True)
     close(cam(classifier, x, 1), hx.GradCAM()(classifier, x, 1))
-    ready = hx.from_captum(
-        ca.NoiseTunnel(ca.Saliency(module)), nt_samples=3, nt_type="smoothgrad", stdevs=0.0
-    )
+    ready = hx.from_captum(ca.NoiseTunnel(ca.Saliency(module)), nt_samples=3, nt_type="smoothgrad", stdevs=0.0)
     close(ready(classifier, x, 1), hx.Saliency()(classifier, x, 1))
     assert ready.rows_per_input == 3
     other = make()
@@ -694,9 +692,7 @@ def test_get() -> None:
         assert hx.get(name).label == name
         assert hash(hx.get(name)) == hash(hx.get(name))
     assert hx.get("saliency:absolute=False") == hx.Saliency(absolute=False)
-    assert hx.get("integrated_gradients: steps=64, baseline=0") == hx.IntegratedGradients(
-        steps=64, baseline=0
-    )
+    assert hx.get("integrated_gradients: steps=64, baseline=0") == hx.IntegratedGradients(steps=64, baseline=0)
     assert hx.get("gradcam:layer=features.conv2", relu=False) == hx.GradCAM("features.conv2", relu=False)
     ready = hx.Saliency()
     assert hx.get(ready) is ready
@@ -740,9 +736,7 @@ def test_options_out_of_range(text: str, argument: str) -> None:
 
 def test_errors_name_the_cause() -> None:
     images, flat = make(), make("flat")
-    with pytest.raises(
-        ArgumentError, match="layer: expected the name of a layer, or a module with a convolution"
-    ):
+    with pytest.raises(ArgumentError, match="layer: expected the name of a layer, or a module with a convolution"):
         hx.GradCAM()(flat, batch((7,)))
     with pytest.raises(ArgumentError, match="layer: expected a layer with outputs"):
         hx.GradCAM(layer="0")(flat, batch((7,)))
@@ -750,9 +744,7 @@ def test_errors_name_the_cause() -> None:
         hx.GradCAM(layer="conv9")(images, batch((1, 12, 12)))
     with pytest.raises(ArgumentError, match="baseline: expected one number, or 1"):
         hx.DeepLift(baseline=(0.0, 1.0))(images, batch((1, 12, 12)))
-    squared = Classifier(
-        nn.Sequential(nn.Linear(4, 4), nn.Softmax(1), nn.Linear(4, 2)), (0.0, 1.0), device="cpu"
-    )
+    squared = Classifier(nn.Sequential(nn.Linear(4, 4), nn.Softmax(1), nn.Linear(4, 2)), (0.0, 1.0), device="cpu")
     with pytest.raises(ModelError, match=r"lrp: expected .* got 'softmax'"):
         hx.LRP()(squared, batch((4,)))
     with pytest.raises(ArgumentError, match="bounds"):

@@ -104,7 +104,9 @@ def test_what_a_search_returns_is_scored_anew(lenet: hf.Classifier, digits: hf.d
         assert (worst.model_evaluations <= 152).all()
         assert worst.trace.similarity.shape == worst.trace.margin.shape == (3, len(worst.trace.evaluations))
         last = worst.trace.margin[:, -1] if event == "misclassification" else worst.trace.similarity[:, -1]
-        assert torch.allclose(last.float(), worst.margin if event == "misclassification" else worst.similarity, atol=1e-4)
+        assert torch.allclose(
+            last.float(), worst.margin if event == "misclassification" else worst.similarity, atol=1e-4
+        )
 
 
 def test_a_lying_search_is_caught(digits: hf.data.Dataset, lenet: hf.Classifier) -> None:
@@ -147,9 +149,7 @@ def test_relations_that_hold_whatever_the_model(lenet: hf.Classifier, digits: hf
     assert (stricter.log_probability <= both.log_probability + slack).all()
     changed = probability("changed_explanation", 0.8)
     worst = WorstCase(ball, budget=1500)(lenet, explainer, x)
-    particle = hf.similarity.pearson(
-        *(hf.explainers.get(explainer)(lenet, v).abs() for v in (x, changed.extreme))
-    )
+    particle = hf.similarity.pearson(*(hf.explainers.get(explainer)(lenet, v).abs() for v in (x, changed.extreme)))
     assert (worst.similarity <= particle + 1e-6).all()
     assert (worst.similarity < 0.8).all()
     assert not changed.censored.any()
@@ -226,13 +226,15 @@ def test_sensitivity_of_a_linear_model_is_known() -> None:
     weights = torch.tensor([[1.0, -2.0, 0.5], [-1.0, 1.0, 0.0]])
     model = linear_classifier(weights, torch.tensor([10.0, 0.0]))
     x = torch.tensor([[0.5, 0.4, 0.6]])
-    perturbed = (x[:, None] + torch.tensor([[[0.1, 0.0, 0.0], [0.0, 0.1, 0.0], [0.1, 0.1, 0.1]]]))
+    perturbed = x[:, None] + torch.tensor([[[0.1, 0.0, 0.0], [0.0, 0.1, 0.0], [0.1, 0.1, 0.1]]])
     explainer = hf.explainers.get("input_x_gradient")
     steps = np.array([[0.1, 0, 0], [0, 0.1, 0], [0.1, 0.1, 0.1]])
     distances = np.linalg.norm(steps * [1, -2, 0.5], axis=1)
     assert sensitivity(model, explainer, x, perturbed).item() == pytest.approx(distances.max(), rel=1e-5)
     slopes = distances / np.linalg.norm(steps, axis=1)
-    assert sensitivity(model, explainer, x, perturbed, per_distance=True).item() == pytest.approx(slopes.max(), rel=1e-5)
+    assert sensitivity(model, explainer, x, perturbed, per_distance=True).item() == pytest.approx(
+        slopes.max(), rel=1e-5
+    )
     norm = np.linalg.norm([0.5, -0.8, 0.3])
     assert sensitivity(model, explainer, x, perturbed, normalise=True).item() == pytest.approx(
         distances.max() / norm, rel=1e-5

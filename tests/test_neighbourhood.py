@@ -35,9 +35,7 @@ def test_contract(kind: type[Neighbourhood], distribution: str) -> None:
     assert torch.equal(x, before)
     assert torch.equal(draw(region, 500), samples)
     alone = ball.around(x[1:2], BOUNDS)
-    assert torch.equal(
-        alone.sample(500, Streams([1], torch.device("cpu")))[0], samples[1]
-    )
+    assert torch.equal(alone.sample(500, Streams([1], torch.device("cpu")))[0], samples[1])
     outside = region.project(x[:, None] + 3 * torch.randn(3, 200, 1, 2, 2))
     assert region.contains(outside, slack=1e-6).all()
     assert torch.allclose(region.project(samples), samples, atol=1e-6)

@@ -67,9 +67,7 @@ def check_unbiased_and_covering(problem: Problem, estimates: list[RareEventEstim
     # an unbiased P makes ln P low by half its variance; moves that mix less than perfectly do so here
     allowance = 0.5 * errors.var(ddof=1)
     assert -allowance - 4 * errors.std(ddof=1) / runs**0.5 < errors.mean() < 4 * errors.std(ddof=1) / runs**0.5
-    covered = sum(
-        low <= problem.truth <= high for low, high in (e.interval()[0].tolist() for e in estimates)
-    )
+    covered = sum(low <= problem.truth <= high for low, high in (e.interval()[0].tolist() for e in estimates))
     assert covered >= stats.binom.ppf(1e-3, runs, 0.93)
     # the standard error is the right one: the ratio of variances, with the t distribution's wide margin
     ratio = np.sqrt((reported**2).mean()) / errors.std(ddof=1)
@@ -209,13 +207,17 @@ def test_problems_share_batches_and_nothing_else() -> None:
     options = {"particles": 200, "indexed": True, "floor": -20.0}
     together = subset_simulation(score, prior, **options)  # type: ignore[arg-type]
     for row in (0, 3):
-        alone = subset_simulation(lambda p, _, row=row: score(p, torch.full((len(p),), row)), prior.select([row]), **options)  # type: ignore[arg-type]
+        alone = subset_simulation(
+            lambda p, _, row=row: score(p, torch.full((len(p),), row)), prior.select([row]), **options
+        )  # type: ignore[arg-type]
         assert alone.log_probability[0] == together.log_probability[row]
         assert torch.equal(alone.extreme[0], together.extreme[row])
         assert alone.model_evaluations[0] == together.model_evaluations[row]
     many = monte_carlo(score, prior, samples=3000, indexed=True)
     for row in (1, 2):
-        alone = monte_carlo(lambda p, _, row=row: score(p, torch.full((len(p),), row)), prior.select([row]), samples=3000, indexed=True)
+        alone = monte_carlo(
+            lambda p, _, row=row: score(p, torch.full((len(p),), row)), prior.select([row]), samples=3000, indexed=True
+        )
         assert alone.hits is not None
         assert many.hits is not None
         assert alone.hits[0] == many.hits[row]

@@ -179,9 +179,7 @@ def test_all_points_lie_in_the_region_and_the_answer_is_what_it_says(
     assert torch.equal(again.violation, found.violation)
     start = objective(region.centre, torch.arange(2))
     assert bool((found.trace.value[:, 0] == start.value).all())  # the centre comes first
-    keys = torch.stack(
-        [Outcome(v, j).key() for v, j in zip(found.trace.value.T, found.trace.violation.T, strict=True)]
-    )
+    keys = torch.stack([Outcome(v, j).key() for v, j in zip(found.trace.value.T, found.trace.violation.T, strict=True)])
     assert bool((keys.diff(dim=0) >= 0).all())
 
 
@@ -244,9 +242,7 @@ def test_better_than_random_on_a_rugged_slope(name: str) -> None:
     region = box(4)
     chance = solve("random", Rugged(36, 4), region, budget=3000)
     found = solve(name, Rugged(36, 4), region, budget=3000)
-    assert bool(
-        (Outcome(found.value, found.violation).key() > Outcome(chance.value, chance.violation).key()).all()
-    )
+    assert bool((Outcome(found.value, found.violation).key() > Outcome(chance.value, chance.violation).key()).all())
 
 
 # parts
@@ -257,9 +253,7 @@ def test_a_larger_random_search_contains_the_smaller_one() -> None:
     small, large = (solve("random", Rugged(36, 3), region, budget) for budget in (200, 500))
     assert bool((large.value >= small.value).all())
     steps = int((large.trace.evaluations <= 129).sum())
-    assert torch.equal(
-        large.trace.value[:, steps - 1], small.trace.value[:, small.trace.evaluations <= 129][:, -1]
-    )
+    assert torch.equal(large.trace.value[:, steps - 1], small.trace.value[:, small.trace.evaluations <= 129][:, -1])
 
 
 def test_genetic_returns_its_population_and_stops_on_a_plateau() -> None:

@@ -37,9 +37,7 @@ def _one_thread():
     torch.set_num_threads(threads)
 
 
-def pair(
-    *shape: int, seed: int = 0, dtype: torch.dtype = torch.float64, levels: int = 0
-) -> tuple[Tensor, Tensor]:
+def pair(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64, levels: int = 0) -> tuple[Tensor, Tensor]:
     """Two correlated maps; with `levels`, of so many distinct values."""
     generator = torch.Generator().manual_seed(seed)
     a = torch.randn(shape, generator=generator, dtype=torch.float64)
@@ -50,9 +48,7 @@ def pair(
 
 
 def by_row(function, a: Tensor, b: Tensor) -> Tensor:
-    return torch.tensor(
-        [function(p, q) for p, q in zip(a.numpy(), b.numpy(), strict=True)], dtype=torch.float64
-    )
+    return torch.tensor([function(p, q) for p, q in zip(a.numpy(), b.numpy(), strict=True)], dtype=torch.float64)
 
 
 def close(got: Tensor, expected: Tensor, tolerance: float = 1e-12) -> None:
@@ -457,9 +453,7 @@ def test_get_with_options():
         "topk_intersection:k=100": partial(sim.topk_intersection, k=100),
         "topk_intersection:k=0.3": partial(sim.topk_intersection, k=0.3),
         "ssim:window=5": partial(sim.ssim, window=5),
-        "ssim: window=9, gaussian=true, data_range=3e0": partial(
-            sim.ssim, window=9, gaussian=True, data_range=3.0
-        ),
+        "ssim: window=9, gaussian=true, data_range=3e0": partial(sim.ssim, window=9, gaussian=True, data_range=3.0),
     }
     for text, function in cases.items():
         entry = sim.get(text)

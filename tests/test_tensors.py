@@ -70,9 +70,7 @@ def test_selected_streams_go_on_where_they_were() -> None:
     streams.normal((4,), torch.float32)
     expected = tensors.Streams([3], torch.device("cpu"))
     expected.normal((4,), torch.float32)
-    assert torch.equal(
-        streams.select([2]).normal((4,), torch.float32), expected.normal((4,), torch.float32)
-    )
+    assert torch.equal(streams.select([2]).normal((4,), torch.float32), expected.normal((4,), torch.float32))
 
 
 def test_draw_seed_moves_the_generator_on() -> None:

@@ -30,9 +30,7 @@ def test_lenet_shapes():
     shapes: dict[str, tuple[int, ...]] = {}
     model = zoo.LeNet5()
     for name, part in model.named_modules():
-        part.register_forward_hook(
-            lambda _, __, output, name=name: shapes.update({name: tuple(output.shape)})
-        )
+        part.register_forward_hook(lambda _, __, output, name=name: shapes.update({name: tuple(output.shape)}))
     model(torch.zeros(1, 1, 28, 28))
     assert shapes["features.relu1"] == (1, 6, 28, 28)
     assert shapes["features.pool1"] == (1, 6, 14, 14)

@@ -15,7 +15,7 @@ RADIUS = 0.3  # SAFARI's for MNIST (Sec. 6.1)
 EXPLAINERS = {
     "saliency": "saliency",
     "input x gradient": "input_x_gradient",
-    "integrated gradients": "integrated_gradients:steps=7",
+    "integrated gradients": "integrated_gradients:steps=4",
     "guided backprop": "guided_backprop",
     "DeepLift": "deeplift",
     "Grad-CAM": "gradcam",
@@ -25,15 +25,19 @@ EXPLAINERS = {
 def demo_metrics() -> dict[str, Metric]:
     """Every metric at a budget for a few minutes."""
     ball = LinfBall(RADIUS)
-    probability = {"particles": 100, "moves": 8, "floor": -40.0}
+    probability = {"particles": 50, "moves": 4, "floor": -25.0}
     return {
-        "worst case: changed explanation": WorstCase(ball, "changed_explanation", budget=1000),
-        "worst case: changed class": WorstCase(ball, "changed_class", budget=1000),
+        "worst case: changed explanation": WorstCase(ball, "changed_explanation", budget=600),
+        "worst case: changed class": WorstCase(ball, "changed_class", budget=600),
         "probability: changed explanation": MisinterpretationProbability(
-            ball, "changed_explanation", **probability  # type: ignore[arg-type]
+            ball,
+            "changed_explanation",
+            **probability,  # type: ignore[arg-type]
         ),
         "probability: changed class": MisinterpretationProbability(
-            ball, "changed_class", **probability  # type: ignore[arg-type]
+            ball,
+            "changed_class",
+            **probability,  # type: ignore[arg-type]
         ),
         "max sensitivity": MaxSensitivity(ball, samples=100, normalise=True),
         "local Lipschitz": LocalLipschitz(ball, samples=100),
@@ -52,10 +56,12 @@ def run_demo(out: Path, seed: int, samples: int) -> tuple[Path, int]:
         demo_metrics(),
         seed=seed,
         out=out / "results",
-        samples_per_unit=4,
+        samples_per_unit=5,
         about={
             "title": "How far can these explanations of a digit classifier be trusted?",
-            "model": f"lenet5-mnist, {card['test_accuracy']:.2%} test accuracy" if "test_accuracy" in card else "lenet5-mnist",
+            "model": f"lenet5-mnist, {card['test_accuracy']:.2%} test accuracy"
+            if "test_accuracy" in card
+            else "lenet5-mnist",
             "data": f"{len(digits)} handwritten digits of the MNIST test set",
             "command": f"holdfast demo --seed {seed} --samples {samples}",
         },

@@ -202,9 +202,7 @@ class Neighbourhood(ABC):
         lower, upper = (torch.as_tensor(b, dtype=inputs.dtype, device=inputs.device) for b in bounds)
         inside = bool(((inputs >= lower) & (inputs <= upper)).all())
         check(inside, "inputs", "values within the bounds", "values outside of them")
-        return self._cut(
-            inputs, torch.maximum(inputs - self.radius, lower), torch.minimum(inputs + self.radius, upper)
-        )
+        return self._cut(inputs, torch.maximum(inputs - self.radius, lower), torch.minimum(inputs + self.radius, upper))
 
     @abstractmethod
     def _cut(self, centre: Tensor, lower: Tensor, upper: Tensor) -> Region:

@@ -38,6 +38,7 @@ import torch
 from torch import Tensor
 
 from holdfast.algorithms.search import (
+    NAN_KEY,
     Best,
     GradientObjective,
     Objective,
@@ -112,7 +113,7 @@ class BlockSearch(Search):
         key, row = seen.key().max(dim=1)
         better = torch.ones_like(key, dtype=torch.bool)
         x, value = take(x, row[:, None]), seen.value.gather(1, row[:, None])[:, 0]
-        broken = value.isnan()
+        broken = key == NAN_KEY
         x = torch.where(rows_to(broken, x), region.centre[:, None], x)  # unless nothing is to be seen at the vertices
         value, key = torch.where(broken, home, value), torch.where(broken, centre_key, key)
         corner = torch.eye(_MOVES, dtype=torch.float64, device=region.device)[0]

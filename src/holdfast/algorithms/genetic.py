@@ -114,9 +114,7 @@ class GeneticSearch(Search):
     def _children(self, x: Tensor, region: Region, streams: Streams) -> Tensor:
         """As many children as there are individuals `x` `(P, n, *shape)`, which stand in the order of fitness."""
         pairs = (x.shape[1] + 1) // 2
-        ranks = torch.linspace(
-            self.pressure, 2 - self.pressure, x.shape[1], device=x.device, dtype=torch.float64
-        )
+        ranks = torch.linspace(self.pressure, 2 - self.pressure, x.shape[1], device=x.device, dtype=torch.float64)
         ladder = (ranks / ranks.sum()).cumsum(0)
         draws = streams.uniform((2, pairs), torch.float64)
         parents = torch.searchsorted(ladder, draws).clamp(max=x.shape[1] - 1)

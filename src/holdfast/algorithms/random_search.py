@@ -41,9 +41,7 @@ class RandomSearch(Search):
     name: ClassVar[str] = "random"
 
     def __post_init__(self) -> None:
-        check(
-            type(self.block) is int and self.block >= 1, "block", "a whole number of at least 1", self.block
-        )
+        check(type(self.block) is int and self.block >= 1, "block", "a whole number of at least 1", self.block)
 
     def run(
         self,

@@ -19,6 +19,10 @@ from holdfast.registry import Registry
 from holdfast.tensors import rows_to
 
 
+#: of an outcome with a NaN: below all others
+NAN_KEY = -(1 << 63)
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What the objective says of M points.
@@ -42,7 +46,7 @@ class Outcome:
         """
         value, violation = _ordered(self.value), _ordered(self.violation)
         key = torch.where(self.violation <= 0, value + (1 << 62), -violation)
-        return torch.where(self.value.isnan() | self.violation.isnan(), -(1 << 63), key)
+        return torch.where(self.value.isnan() | self.violation.isnan(), NAN_KEY, key)
 
     def select(self, rows: Tensor) -> Outcome:
         """The outcome of some points."""

@@ -110,9 +110,7 @@ def _load(source: IdxSource, split: str, download: bool) -> Dataset:
     images, labels = read_idx(image_path, dimensions=3), read_idx(label_path, dimensions=1)
     size = tuple(images.shape[1:])
     check(size == (SIDE, SIDE), str(image_path), f"images of {SIDE}x{SIDE} pixels", size)
-    check(
-        len(labels) == len(images), str(label_path), f"{len(images)} labels, as many as images", len(labels)
-    )
+    check(len(labels) == len(images), str(label_path), f"{len(images)} labels, as many as images", len(labels))
     largest = int(labels.max())
     check(largest < len(source.classes), str(label_path), f"labels below {len(source.classes)}", largest)
     inputs = images.unsqueeze(1).to(torch.float32).div_(255)

@@ -82,9 +82,7 @@ def get(explainer: str | Explainer, **options: Any) -> Explainer:
     known = [f.name for f in fields(kind)]  # type: ignore[arg-type]
     for option in options:
         if option not in known:
-            expected = (
-                f"an option of {kind.name}: {', '.join(known)}" if known else f"no options for {kind.name}"
-            )
+            expected = f"an option of {kind.name}: {', '.join(known)}" if known else f"no options for {kind.name}"
             raise ArgumentError(option, expected, f"{option}={options[option]!r}")
     return kind(**options)
 

@@ -60,16 +60,9 @@ class GradCAM(Explainer):
         kept: list[Tensor] = []
 
         def keep(_module: nn.Module, _args: Any, out: Any) -> Tensor:
-            if (
-                not isinstance(out, Tensor)
-                or out.ndim != x.ndim
-                or out.ndim < 3
-                or out.shape[0] != x.shape[0]
-            ):
+            if not isinstance(out, Tensor) or out.ndim != x.ndim or out.ndim < 3 or out.shape[0] != x.shape[0]:
                 got = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
-                expected = (
-                    f"a layer with outputs (N, channels, positions...) for inputs of shape {tuple(x.shape)}"
-                )
+                expected = f"a layer with outputs (N, channels, positions...) for inputs of shape {tuple(x.shape)}"
                 raise ArgumentError("layer", expected, f"{name!r} with output {got}")
             kept.append(out if create_graph else out.detach().requires_grad_(True))
             return kept[-1].clone()  # the next layer may work in place
@@ -79,9 +72,7 @@ class GradCAM(Explainer):
             with torch.enable_grad():
                 logits = classifier.forward(leaf_of(x, True) if create_graph else x.detach().clone())
                 if len(kept) != 1:
-                    raise ModelError(
-                        f"gradcam: expected layer {name!r} to run once a forward pass, ran {len(kept)}x"
-                    )
+                    raise ModelError(f"gradcam: expected layer {name!r} to run once a forward pass, ran {len(kept)}x")
                 gradient = gradient_of(chosen(logits, targets), kept[0], create_graph)
         finally:
             handle.remove()
@@ -94,13 +85,9 @@ class GradCAM(Explainer):
 
 def resize(maps: Tensor, like: Tensor, interpolation: Interpolation) -> Tensor:
     """`maps` `(N, 1 or C, h, w)` or `(N, 1 or C, t)` at the size of `like`, over all its channels."""
-    mode = (
-        "nearest" if interpolation == "nearest" else {3: "linear", 4: "bilinear", 5: "trilinear"}[like.ndim]
-    )
+    mode = "nearest" if interpolation == "nearest" else {3: "linear", 4: "bilinear", 5: "trilinear"}[like.ndim]
     if maps.shape[2:] != like.shape[2:]:
-        maps = F.interpolate(
-            maps, like.shape[2:], mode=mode, align_corners=None if mode == "nearest" else False
-        )
+        maps = F.interpolate(maps, like.shape[2:], mode=mode, align_corners=None if mode == "nearest" else False)
     return maps.expand_as(like).contiguous()
 
 
@@ -110,9 +97,7 @@ def find_layer(module: nn.Module, wanted: str | None) -> tuple[str, nn.Module]:
     if wanted is not None:
         check(wanted in layers, "layer", f"one of {', '.join(repr(n) for n in layers if n)}", repr(wanted))
         return wanted, layers[wanted]
-    convolutions = [
-        name for name, layer in layers.items() if isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d)
-    ]
+    convolutions = [name for name, layer in layers.items() if isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d)]
     if not convolutions:
         got = f"None for a {type(module).__name__} without any"
         raise ArgumentError("layer", "the name of a layer, or a module with a convolution", got)

@@ -83,9 +83,7 @@ def from_callable(
     >>> explainer(Classifier(nn.Linear(2, 2), bounds=(0.0, 1.0), device="cpu"), torch.ones(1, 2))
     tensor([[2., 2.]])
     """
-    check(
-        callable(function), "function", "a callable (module, inputs, targets) -> attributions", repr(function)
-    )
+    check(callable(function), "function", "a callable (module, inputs, targets) -> attributions", repr(function))
     _check_rows(rows_per_input)
     kind = DifferentiableCallable if differentiable else CallableExplainer
     return kind(function, rows_per_input, str(name or getattr(function, "__name__", type(function).__name__)))
@@ -144,9 +142,7 @@ class CaptumExplainer(Explainer):
         own = getattr(self.method, "forward_func", None)
         if classifier.preprocess is not None or (own is not module and own != module.forward):
             got = "another one" if classifier.preprocess is None else "a classifier with preprocessing"
-            raise ArgumentError(
-                "method", f"a {self.label} built on the classifier's own module, or the class", got
-            )
+            raise ArgumentError("method", f"a {self.label} built on the classifier's own module, or the class", got)
         return self.method
 
 
@@ -242,9 +238,7 @@ def _rows_of(parameters: Mapping[str, inspect.Parameter], options: Mapping[str, 
 
     if "perturbations_per_eval" in parameters:
         return value("perturbations_per_eval")
-    both = (
-        2 if "custom_attribution_func" in parameters else 1
-    )  # the DeepLift family forwards its baselines too
+    both = 2 if "custom_attribution_func" in parameters else 1  # the DeepLift family forwards its baselines too
     return both * math.prod(
         value(name) for name in (*_ROW_COUNTS, "n_perturb_samples") if name in {**parameters, **options}
     )
@@ -260,9 +254,7 @@ def like_inputs(out: Any, x: Tensor, label: str, layer: bool = False) -> Tensor:
     if layer and values.ndim == x.ndim >= 3 and len(values) == len(x) and values.shape[1] in (1, x.shape[1]):
         values = resize(values, x, "linear")
     if values.shape != x.shape:
-        raise ModelError(
-            f"{label}: expected attributions of shape {tuple(x.shape)}, got {tuple(values.shape)}"
-        )
+        raise ModelError(f"{label}: expected attributions of shape {tuple(x.shape)}, got {tuple(values.shape)}")
     return values
 
 

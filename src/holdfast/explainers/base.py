@@ -77,9 +77,7 @@ class Explainer(ABC):
 
     def _check_graph(self, create_graph: bool) -> None:
         if create_graph and not self.differentiable:
-            raise ArgumentError(
-                "create_graph", f"False for {self.label}, which has no derivative", create_graph
-            )
+            raise ArgumentError("create_graph", f"False for {self.label}, which has no derivative", create_graph)
 
 
 class PreprocessedModule(nn.Module):
@@ -187,7 +185,5 @@ def baseline_of(baseline: Baseline, x: Tensor) -> Tensor:
     """The baseline, one number or one for each channel, so that it broadcasts against `x`."""
     if isinstance(baseline, int | float):
         return torch.tensor(float(baseline), dtype=x.dtype, device=x.device)
-    check(
-        len(baseline) == x.shape[1], "baseline", f"one number, or {x.shape[1]} (one a channel)", len(baseline)
-    )
+    check(len(baseline) == x.shape[1], "baseline", f"one number, or {x.shape[1]} (one a channel)", len(baseline))
     return torch.tensor(list(baseline), dtype=x.dtype, device=x.device).reshape(-1, *[1] * (x.ndim - 2))

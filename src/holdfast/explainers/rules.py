@@ -275,9 +275,7 @@ class EpsilonRule(_Mode):
             return args[0].copy_(self._share(twin, [args[0].clone(), *args[1:]], kwargs))
         result = func(*args, **kwargs)
         if _carriers([result]):
-            raise ModelError(
-                f"lrp: expected a module made of functions with a rule, got {name!r}, which has none"
-            )
+            raise ModelError(f"lrp: expected a module made of functions with a rule, got {name!r}, which has none")
         return result
 
     def _share(self, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Tensor:

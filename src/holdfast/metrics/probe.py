@@ -18,6 +18,8 @@ from holdfast.model import Classifier
 from holdfast.similarity import Similarity, degenerate
 from holdfast.tensors import rows_to
 
+_MAP_ELEMENTS = 1 << 22  # numbers in the maps that are compared at once: 16 MB
+
 Explain = Literal["predicted", "seed"]
 Margin = Literal["logit", "probability"]
 
@@ -82,7 +84,7 @@ class Probe:
         self.evaluations = torch.ones(seeds, dtype=torch.int64, device=inputs.device)
         self.degenerate = torch.zeros_like(self.evaluations)
         self.nonfinite = torch.zeros_like(self.evaluations)
-        finite = torch.isfinite(logits).all(1) & torch.isfinite(maps).flatten(1).all(1)
+        finite = _finite(logits) & _finite(maps)
         constant = degenerate(self.reference.nan_to_num())
         self.status = tuple(
             "nonfinite" if not f else "misclassified" if j >= 0 else "degenerate" if c else "ok"
@@ -97,38 +99,44 @@ class Probe:
     def _prepare(self, maps: Tensor) -> Tensor:
         return maps.abs() if self.absolute else maps
 
-    def look(
-        self, x: Tensor, seed: Tensor, want_distance: bool = False, keep_maps: bool = False
-    ) -> Measurement:
+    def look(self, x: Tensor, seed: Tensor, want_distance: bool = False, keep_maps: bool = False) -> Measurement:
         """Predict and explain `x` `(M, ...)`, perturbed copies of the seeds numbered `seed` `(M,)`."""
+        size = max(1, _MAP_ELEMENTS // x[0].numel())
+        parts = [
+            self._look(x[start : start + size], seed[start : start + size], want_distance, keep_maps)
+            for start in range(0, len(x), size)
+        ]
+        if len(parts) == 1:
+            return parts[0]
+        columns = zip(*(vars(part).values() for part in parts), strict=True)
+        return Measurement(*(None if c[0] is None else torch.cat(c) for c in columns))  # type: ignore[arg-type]
+
+    def _look(self, x: Tensor, seed: Tensor, want_distance: bool, keep_maps: bool) -> Measurement:
+        """As many rows as their maps may be held at once: compared together, they cost fewer small operations."""
         assert self.similarity is not None
-        similarity = self.similarity
+        targets, reference = self.targets[seed], self.reference[seed]
 
-        def chunk(x: Tensor, seed: Tensor) -> tuple[Tensor, ...]:
-            targets, reference = self.targets[seed], self.reference[seed]
-            wanted = targets if self.explain == "seed" else None
-            signed, logits = self.explainer.attribute(self.classifier, x, wanted)
-            maps = self._prepare(signed)
-            finite = torch.isfinite(logits).all(1) & torch.isfinite(maps).flatten(1).all(1)
-            margin = class_margin(logits, targets, self.margin_kind)
-            alike = similarity(reference, torch.where(rows_to(finite, maps), maps, 0.0))
-            out = [margin, alike, finite, degenerate(maps) & finite]
-            if want_distance:
-                out.append((maps - reference).flatten(1).norm(dim=1))
-            if keep_maps:
-                out += [signed, logits.argmax(1)]
-            return tuple(out)
+        def chunk(x: Tensor, wanted: Tensor | None = None) -> tuple[Tensor, Tensor]:
+            return self.explainer.attribute(self.classifier, x, wanted)
 
-        margin, alike, finite, constant, *more = self.classifier.map_rows(
-            chunk, x, seed, rows_per_input=self.explainer.rows_per_input, kind="backward"
+        columns = [x, targets] if self.explain == "seed" else [x]
+        signed, logits = self.classifier.map_rows(
+            chunk, *columns, rows_per_input=self.explainer.rows_per_input, kind="backward"
         )
-        self._count(seed, constant, ~finite)
-        nan = torch.nan
+        maps = self._prepare(signed)
+        finite = _finite(logits) & _finite(maps)
+        self._count(seed, degenerate(maps) & finite, ~finite)
+        alike = self.similarity(reference, torch.where(rows_to(finite, maps), maps, 0.0))
+        margin = class_margin(logits, targets, self.margin_kind)
+        distance = None
+        if want_distance:
+            distance = torch.where(finite, (maps - reference).flatten(1).norm(dim=1), torch.nan)
         return Measurement(
-            torch.where(finite, margin, nan),
-            torch.where(finite, alike, nan),
-            torch.where(finite, more.pop(0), nan) if want_distance else None,
-            *more,
+            torch.where(finite, margin, torch.nan),
+            torch.where(finite, alike, torch.nan),
+            distance,
+            signed if keep_maps else None,
+            logits.argmax(1) if keep_maps else None,
         )
 
     def look_at_class(self, x: Tensor, seed: Tensor) -> Measurement:
@@ -170,6 +178,12 @@ def class_margin(logits: Tensor, targets: Tensor, kind: Margin = "logit") -> Ten
     own = values.gather(1, targets[:, None])
     others = values.scatter(1, targets[:, None], -torch.inf)
     return others.amax(1) - own[:, 0]
+
+
+def _finite(values: Tensor) -> Tensor:
+    """Whether all of each row is finite; the extremes tell, at less cost than a look at every value."""
+    flat = values.flatten(1)
+    return torch.isfinite(flat.amin(1)) & torch.isfinite(flat.amax(1))
 
 
 def check_probe_options(absolute: bool, explain: str, margin: str) -> None:

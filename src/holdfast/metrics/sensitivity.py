@@ -144,9 +144,7 @@ class _Sensitivity(Metric):
             sensitivity=found,
         )
 
-    def _result(
-        self, probe: Probe, status: tuple[str, ...], best: Tensor, where: Tensor | None
-    ) -> SensitivityResult:
+    def _result(self, probe: Probe, status: tuple[str, ...], best: Tensor, where: Tensor | None) -> SensitivityResult:
         if self.normalise:
             best = best / _norms(probe.reference)
         return SensitivityResult(

@@ -79,9 +79,7 @@ class Similarity:
 
 registry: Registry[Similarity] = Registry("similarity")
 for _function in (pearson, cosine, ssim):
-    registry.add(
-        _function.__name__, Similarity(_function.__name__, _function, low=0.4, high=0.6, differentiable=True)
-    )
+    registry.add(_function.__name__, Similarity(_function.__name__, _function, low=0.4, high=0.6, differentiable=True))
 for _function in (spearman, kendall, topk_intersection):
     registry.add(_function.__name__, Similarity(_function.__name__, _function, low=0.4, high=0.6))
 registry.add("mse", Similarity("mse", mse, larger_is_closer=False, differentiable=True))

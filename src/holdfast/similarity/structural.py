@@ -14,9 +14,7 @@ K1, K2 = 0.01, 0.03  # the published constants
 SIGMA = 1.5
 
 
-def ssim(
-    a: Tensor, b: Tensor, window: int = 7, data_range: float | None = None, gaussian: bool = False
-) -> Tensor:
+def ssim(a: Tensor, b: Tensor, window: int = 7, data_range: float | None = None, gaussian: bool = False) -> Tensor:
     """Mean structural similarity over all windows that lie inside the map, and over channels.
 
     Equals `skimage.metrics.structural_similarity(..., use_sample_covariance=True)`, also with

@@ -185,5 +185,3 @@ def named_metrics(metrics: Mapping[str, Metric] | Sequence[Metric]) -> dict[str,
             unique, number = f"{label} {number}", number + 1
         named[unique] = metric
     return named
-
-

@@ -154,7 +154,5 @@ class Store:
         for unit in self:
             if unit.frame is not None:
                 names = {k: unit.record[k] for k in ("explainer", "metric", "label")}
-                frames.append(
-                    unit.frame.select([*(pl.lit(v).alias(k) for k, v in names.items()), pl.all()])
-                )
+                frames.append(unit.frame.select([*(pl.lit(v).alias(k) for k, v in names.items()), pl.all()]))
         return pl.concat(frames, how="diagonal_relaxed") if frames else pl.DataFrame()
