@@ -2,8 +2,8 @@
 
     python benchmarks/throughput.py [--seeds 1] [--rows 128] [--repeats 5]
 
-Both run in turn, several times, at the same batch size, with input x gradient on the bundled model. Printed is the rate of
-subset simulation (predictions with explanation, similarity, proposals and all) over that of the bare loop.
+Both run in turn, several times, at the same batch size, with input x gradient on the bundled model. Printed is the
+rate of subset simulation (predictions with explanation, similarity, proposals and all) over that of the bare loop.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What everything registered must do, also what comes later, without a line more here.
 
-Every explainer, similarity and metric: the same result whatever the batch size, the order and the company; the same again;
-inputs untouched; a radius of zero is the identity. (Neighbourhoods and searches have theirs in `test_neighbourhood.py`
+Every explainer, similarity and metric: the same result whatever the batch size, the order and the company; the same
+again; inputs untouched; a radius of zero is the identity. (Neighbourhoods and searches have theirs in `test_neighbourhood.py`
 and `test_searches.py`, over their registries as well.)
 """
 
@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import SHAPES, small_net
 from torch import nn
 
 import holdfast as hf
+from conftest import SHAPES, small_net
 from holdfast.metrics import Metric, Result
 from holdfast.metrics.base import metrics
 from holdfast.neighbourhood import neighbourhoods

@@ -14,10 +14,10 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from conftest import small_net
 from typer.testing import CliRunner
 
 import holdfast as hf
+from conftest import small_net
 from holdfast.cli import app
 from holdfast.metrics import LocalLipschitz, MaxSensitivity, WorstCase
 from holdfast.study.run import Progress, named_metrics, run_grid
@@ -173,7 +173,8 @@ import sys
 from holdfast import demo, LinfBall
 from holdfast.metrics import WorstCase, MaxSensitivity
 demo.EXPLAINERS = {k: demo.EXPLAINERS[k] for k in ("saliency", "Grad-CAM")}
-demo.demo_metrics = lambda: {"worst": WorstCase(LinfBall(0.3), budget=400), "max": MaxSensitivity(LinfBall(0.3), samples=50)}
+ball = LinfBall(0.3)
+demo.demo_metrics = lambda: {"worst": WorstCase(ball, budget=400), "max": MaxSensitivity(ball, samples=50)}
 from pathlib import Path
 print(demo.run_demo(Path(sys.argv[1]), 0, 12))
 """

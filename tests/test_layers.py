@@ -69,9 +69,11 @@ def test_layers_import_only_from_above() -> None:
         for layer, file in files()
         for name in imported_layers(file)
         if RANK[name] > RANK[layer]
-        or name in FORBIDDEN.get(layer, set())
-        # the command line lists what there is
-        and layer != "cli"
+        or (
+            name in FORBIDDEN.get(layer, set())
+            # the command line lists what there is
+            and layer != "cli"
+        )
     ]
     assert wrong == []
 

@@ -8,7 +8,6 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from scipy import stats
 from torch import nn
 
 import holdfast as hf

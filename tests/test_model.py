@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from conftest import SHAPES, small_net
 from torch import nn
 
+from conftest import SHAPES, small_net
 from holdfast import Classifier, explainers
 from holdfast.errors import ArgumentError, ModelError
 

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
-from exact import irwin_hall_log_sf, irwin_hall_threshold
 from scipy import stats
 from torch import Tensor
 
+from exact import irwin_hall_log_sf, irwin_hall_threshold
 from holdfast import L2Ball, LinfBall
 from holdfast.algorithms import Prior, RareEventEstimate, StandardNormal, UnitBox, monte_carlo, subset_simulation
 from holdfast.algorithms.genealogy import spared

@@ -36,7 +36,7 @@ class Prior(Protocol):
     def sample(self, count: int, streams: Streams) -> Tensor: ...
 
 
-def UnitBox(dimension: int) -> Region:  # noqa: N802, it reads as the distribution that it returns
+def UnitBox(dimension: int) -> Region:
     """The uniform distribution on `[0, 1]^dimension`, in float64.
 
     >>> UnitBox(3).sample(5, Streams([0], torch.device("cpu"))).shape

@@ -18,7 +18,6 @@ from holdfast.neighbourhood import Region
 from holdfast.registry import Registry
 from holdfast.tensors import rows_to
 
-
 #: of an outcome with a NaN: below all others
 NAN_KEY = -(1 << 63)
 

@@ -34,7 +34,7 @@ from holdfast.algorithms.genealogy import History
 from holdfast.algorithms.priors import Prior
 from holdfast.algorithms.rare_event import RareEventEstimate, Score, as_columns
 from holdfast.errors import check
-from holdfast.tensors import Streams, draw_seed, rows_to
+from holdfast.tensors import draw_seed, rows_to
 
 Proposal = Literal["gaussian", "random_walk"]
 

@@ -10,7 +10,8 @@ estimators, and where they depart from the paper, are in `holdfast.algorithms.su
 estimates the probability of plain misclassification. `changed_explanation` has the class as its first stage as well,
 which costs nothing as long as most of the neighbourhood keeps the class.
 
-Cost: `particles * (1 + moves * levels)` predictions with explanation for each sample, about `ln P / ln quantile` levels.
+Cost: `particles * (1 + moves * levels)` predictions with explanation for each sample; about `ln P / ln quantile`
+levels.
 """
 
 from __future__ import annotations

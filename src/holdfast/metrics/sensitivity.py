@@ -220,8 +220,8 @@ def sensitivity(
 ) -> Tensor:
     """The largest sensitivity over given perturbed inputs `(N, S, ...)` of inputs `(N, ...)`; shape `(N,)`.
 
-    For comparing tools on the same perturbations; the metrics draw their own. Raises ArgumentError where `perturbed` does
-    not fit `inputs`.
+    For comparing tools on the same perturbations; the metrics draw their own. Raises ArgumentError where `perturbed`
+    does not fit `inputs`.
 
     >>> import holdfast as hf
     >>> digits = hf.data.bundled("digits")[:2]

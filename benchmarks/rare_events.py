@@ -1,0 +1,124 @@
+"""Rare-event estimates against exact answers, the paper's random walk, and plain Monte Carlo on the bundled model.
+
+python benchmarks/rare_events.py [--runs 200] [--part exact|walk|model]
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import holdfast as hf
+from holdfast.algorithms import StandardNormal, UnitBox, subset_simulation
+from holdfast.metrics import MisinterpretationProbability
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+from exact import irwin_hall_log_sf, irwin_hall_threshold
+from test_rare_events import problems
+
+
+def exact(runs: int) -> None:
+    """Bias, spread against independent sampling at each level, and coverage of the 95% interval."""
+    settings = [{}, {"quantile": 0.5, "moves": 10}, {"quantile": 0.1, "moves": 12}]
+    for options in settings:
+        quantile = options.get("quantile", 0.5)
+        print(f"\nN = 1000, {options or 'defaults (quantile 0.5, moves 4)'}, {runs} runs")
+        print("| problem | mean error of ln P | sd | sd of independent levels | ratio | mean std_error | covered |")
+        print("| --- | --- | --- | --- | --- | --- | --- |")
+        for problem in problems():
+            generator = torch.Generator().manual_seed(7)
+            found = [
+                subset_simulation(problem.score, problem.prior, generator=generator, **options) for _ in range(runs)
+            ]
+            errors = np.array([e.log_probability.item() for e in found]) - problem.truth
+            reported = np.array([e.std_error.item() for e in found])
+            whole, rest = divmod(problem.truth, math.log(quantile))
+            last = math.exp(rest)
+            ideal = math.sqrt((whole * (1 - quantile) / quantile + (1 - last) / last) / 1000)
+            bounds = np.array([e.interval()[0].tolist() for e in found])
+            covered = ((bounds[:, 0] <= problem.truth) & (problem.truth <= bounds[:, 1])).mean()
+            print(
+                f"| {problem.name} | {errors.mean():+.3f} ± {errors.std() / runs**0.5:.3f} | {errors.std():.3f} |"
+                f" {ideal:.3f} | {errors.std() / ideal:.2f} | {np.sqrt((reported**2).mean()):.3f} | {covered:.1%} |"
+            )
+
+
+def walk() -> None:
+    """The paper's random walk with M = 250 against the Gaussian move, on the same events."""
+    print("\n| event | proposal | runs | mean error of ln P | root mean square error | evaluations per run |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    threshold = irwin_hall_threshold(50, math.log(1e-10))
+    half = -math.log(1e-6)
+    cases = [
+        ("Irwin-Hall, d = 50, 1e-10", lambda x: x.sum(1) - threshold, UnitBox(50), irwin_hall_log_sf(50, threshold)),
+        ("corner, d = 784", lambda x: x[:, :2].prod(1) - 0.9992, UnitBox(784), None),
+        ("half-space, d = 784, 1e-6", lambda x: x.sum(1) / 28 - 4.753424, StandardNormal(784), -half),
+    ]
+    for name, score, prior, truth in cases:
+        if truth is None:  # P(U V > t) = 1 - t + t ln t
+            t = 0.9992
+            truth = math.log(1 - t + t * math.log(t))
+        for proposal, options, runs in (
+            ("gaussian, defaults", {}, 20),
+            ("random walk, M = 250, quantile 0.1", {"proposal": "random_walk", "moves": 250, "quantile": 0.1}, 5),
+        ):
+            generator = torch.Generator().manual_seed(7)
+            found = [subset_simulation(score, prior, generator=generator, **options) for _ in range(runs)]
+            errors = np.array([e.log_probability.item() for e in found]) - truth
+            spent = np.mean([e.model_evaluations.item() for e in found])
+            rms = np.sqrt((errors**2).mean())
+            print(f"| {name} | {proposal} | {runs} | {errors.mean():+.2f} | {rms:.2f} | {spent:,.0f} |")
+
+
+def model(samples: int) -> None:
+    """Events with P between 1e-4 and 1e-2 on the bundled model: subset simulation against plain Monte Carlo."""
+    digits = hf.data.bundled("digits")[:10].inputs
+    classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    ball, agree = hf.LinfBall(0.3), 0
+    print("\n| digit | threshold | ln P, Monte Carlo | ln P, subset simulation | difference in combined errors |")
+    print("| --- | --- | --- | --- | --- |")
+    pilot = MisinterpretationProbability(ball, threshold=-0.9, particles=1000, floor=-9.0)
+    curves = pilot(classifier, "input_x_gradient", digits).levels
+    for digit in range(10):
+        levels = curves[digit]
+        assert levels is not None
+        pick = int((levels.log_probability - math.log(1e-3)).abs().argmin())
+        threshold = -0.9 - levels.threshold[pick].item()
+        x = digits[digit : digit + 1]
+        plain = MisinterpretationProbability(ball, threshold=threshold, method="monte_carlo", samples=samples)
+        subset = MisinterpretationProbability(ball, threshold=threshold)
+        a = plain(classifier, "input_x_gradient", x, generator=torch.Generator().manual_seed(1))
+        b = subset(classifier, "input_x_gradient", x, generator=torch.Generator().manual_seed(2))
+        gap = (b.log_probability - a.log_probability).item()
+        pull = gap / math.hypot(a.std_error.item(), b.std_error.item())
+        agree += abs(pull) <= 3
+        print(
+            f"| {digit} | {threshold:.3f} | {a.log_probability.item():.3f} ± {a.std_error.item():.3f} |"
+            f" {b.log_probability.item():.3f} ± {b.std_error.item():.3f} | {pull:+.1f} |",
+            flush=True,
+        )
+    print(f"\nwithin three combined standard errors: {agree} of 10")
+
+
+def main() -> None:
+    """Run what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument("--samples", type=int, default=1_000_000)
+    parser.add_argument("--part", choices=["exact", "walk", "model"])
+    options = parser.parse_args()
+    if options.part in (None, "exact"):
+        exact(options.runs)
+    if options.part in (None, "walk"):
+        walk()
+    if options.part in (None, "model"):
+        model(options.samples)
+
+
+if __name__ == "__main__":
+    main()
