@@ -1,8 +1,8 @@
 """What everything registered must do, also what comes later, without a line more here.
 
 Every explainer, similarity and metric: the same result whatever the batch size, the order and the company; the same
-again; inputs untouched; a radius of zero is the identity. (Neighbourhoods and searches have theirs in `test_neighbourhood.py`
-and `test_searches.py`, over their registries as well.)
+again; inputs untouched; a radius of zero is the identity. (Neighbourhoods and searches have theirs in
+`test_neighbourhood.py` and `test_searches.py`, over their registries as well.)
 """
 
 from __future__ import annotations

@@ -68,12 +68,7 @@ def test_layers_import_only_from_above() -> None:
         f"{file.relative_to(ROOT)} imports {name}"
         for layer, file in files()
         for name in imported_layers(file)
-        if RANK[name] > RANK[layer]
-        or (
-            name in FORBIDDEN.get(layer, set())
-            # the command line lists what there is
-            and layer != "cli"
-        )
+        if RANK[name] > RANK[layer] or name in FORBIDDEN.get(layer, set())
     ]
     assert wrong == []
 

@@ -23,7 +23,7 @@ Samples = Annotated[int, typer.Option(help="Digits to evaluate, 1 to 300.", min=
 
 
 @app.command()
-def demo(out: Out = Path("demo"), seed: Seed = 0, samples: Samples = 5) -> None:
+def demo(out: Out = Path("demo"), seed: Seed = 0, samples: Samples = 6) -> None:
     """Evaluate six explainers of the bundled digit classifier, a few minutes, and write a report.
 
     Started again with the same options after an interruption, it goes on where it was.

@@ -25,7 +25,7 @@ EXPLAINERS = {
 def demo_metrics() -> dict[str, Metric]:
     """Every metric at a budget for a few minutes."""
     ball = LinfBall(RADIUS)
-    probability = {"particles": 50, "moves": 4, "floor": -25.0}
+    probability = {"particles": 80, "moves": 4, "floor": -30.0}
     return {
         "worst case: changed explanation": WorstCase(ball, "changed_explanation", budget=600),
         "worst case: changed class": WorstCase(ball, "changed_class", budget=600),
@@ -56,7 +56,7 @@ def run_demo(out: Path, seed: int, samples: int) -> tuple[Path, int]:
         demo_metrics(),
         seed=seed,
         out=out / "results",
-        samples_per_unit=5,
+        samples_per_unit=6,
         about={
             "title": "How far can these explanations of a digit classifier be trusted?",
             "model": f"lenet5-mnist, {card['test_accuracy']:.2%} test accuracy"

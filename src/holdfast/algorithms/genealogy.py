@@ -48,8 +48,8 @@ class History:
     def variance(self, count: int) -> list[tuple[float, float]]:
         """Variance of ln P at each level and its degrees of freedom, from the genealogy of the particles.
 
-        Lee and Whiteley, "Variance estimation in the particle filter" (Biometrika 2018): with w_e the share of a level's
-        survivors that descend from first ancestor e, the relative variance of P is estimated by
+        Lee and Whiteley, "Variance estimation in the particle filter" (Biometrika 2018): with w_e the share of a
+        level's survivors that descend from first ancestor e, the relative variance of P is estimated by
         `1 - (N / (N - 1))^levels (1 - sum_e w_e^2)`; for ln P, minus the logarithm of the product,
         and with the constant of our way of resampling (`spared`) in place of the multinomial one. Particles that mix
         slowly stay like their ancestors, so good families grow, and the variance with them. Where few families are

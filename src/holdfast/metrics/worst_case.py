@@ -5,8 +5,8 @@ Problem, for `changed_explanation` (SAFARI, Eq. 5) and `changed_class` (Eq. 6), 
     min s(g(x), g(x'))  subject to  J(x') < 0        max s(g(x), g(x'))  subject to  J(x') >= 0
 
 over x' in the neighbourhood of x; `misclassification` maximises J. Source: Huang et al., "SAFARI: Versatile and
-Efficient Evaluations for Robustness of Interpretability" (ICCV 2023), Sec. 4 and App. 8.3. We depart from it in the default
-search (`block`; the paper's is `genetic`) and in working with s instead of 1/s (see `events`).
+Efficient Evaluations for Robustness of Interpretability" (ICCV 2023), Sec. 4 and App. 8.3. We depart from it in the
+default search (`block`; the paper's is `genetic`) and in working with s instead of 1/s (see `events`).
 
 What a search returns is not trusted: it is projected into the neighbourhood, and predicted and explained anew.
 
