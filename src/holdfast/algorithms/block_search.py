@@ -20,9 +20,9 @@ Blocks are put where changes have made a difference and none was tried lately (`
 
 Source: Andriushchenko et al., "Square Attack: a query-efficient black-box adversarial attack via random search" (ECCV
 2020). Where we depart from it: a smooth schedule in place of a table; a block takes the opposite vertex, since a random
-one is half the time what it was; two proposals at once, for larger batches; learnt places in place of uniform ones
-(`docs/benchmarks.md` has what that brings); the moves besides `vertex`, because the most similar explanation under a
-changed class (SAFARI's second kind) lies on the decision boundary and not in a corner. In an L2 ball a vertex is one of a
+one is half the time what it was; two proposals at once, for larger batches; learnt places in place of uniform ones; the
+moves besides `vertex`, because the most similar explanation under a changed class (SAFARI's second kind) lies on the
+decision boundary and not in a corner. In an L2 ball a vertex is one of a
 random smaller box, of half width between `radius / sqrt(features)` and `radius`; every proposal is projected.
 
 Cost: `budget` evaluations for each problem, the first of them at the centre.
