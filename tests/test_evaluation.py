@@ -176,7 +176,7 @@ demo.EXPLAINERS = {k: demo.EXPLAINERS[k] for k in ("saliency", "Grad-CAM")}
 ball = LinfBall(0.3)
 demo.demo_metrics = lambda: {"worst": WorstCase(ball, budget=400), "max": MaxSensitivity(ball, samples=50)}
 from pathlib import Path
-print(demo.run_demo(Path(sys.argv[1]), 0, 12))
+print(demo.run_demo(Path(sys.argv[1]), 0, 18))
 """
 
 
@@ -200,6 +200,6 @@ def test_a_killed_demo_leaves_whole_files_and_goes_on(tmp_path: Path) -> None:
     assert all(r.stat().st_mtime_ns == at for r, at in before.items())
     assert len(list(units.glob("*.json"))) == 12
     frame = Store(out / "results").frame()
-    assert frame.height == 2 * 2 * 12
+    assert frame.height == 2 * 2 * 18
     assert np.isfinite(frame["similarity"].drop_nulls().to_numpy()).all()
     assert (out / "report" / "index.html").exists()
