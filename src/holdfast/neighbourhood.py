@@ -84,8 +84,11 @@ class Region:
 
     def from_gaussian(self, z: Tensor) -> Tensor:
         """Perturbed inputs `(P, n, *shape)` from standard normal numbers of that shape, feature by feature."""
+        return self._from_uniform(torch.special.ndtr(z))
+
+    def _from_uniform(self, u: Tensor) -> Tensor:
+        """The same from uniform numbers: each feature's quantile function."""
         lower, upper = self.lower[:, None], self.upper[:, None]
-        u = torch.special.ndtr(z)
         if self.sigma is None:
             return torch.lerp(lower.expand_as(u), upper.expand_as(u), u)
         sigma = rows_to(self.sigma, self.centre)
@@ -134,6 +137,8 @@ class Region:
 
     def sample(self, count: int, streams: Streams) -> Tensor:
         """`count` perturbed inputs for each centre, `(P, count, *shape)`."""
+        if self.radius is None:
+            return self._from_uniform(streams.uniform((count, *self.shape), self.dtype))
         return self.from_gaussian(self.sample_gaussian(count, streams))
 
     def sample_gaussian(self, count: int, streams: Streams) -> Tensor:

@@ -49,7 +49,7 @@ class Probe:
         classifier, explainer: what is disturbed.
         inputs: the P seeds, checked.
         targets: classes `(P,)`, or None for the predicted ones.
-        similarity: of two attribution maps.
+        similarity: of two attribution maps; None where only distances are asked for.
         absolute: compare absolute attributions.
         explain: the class explained at a perturbed input: the one predicted there, or the seed's.
         margin: from logits or from probabilities.
@@ -113,7 +113,6 @@ class Probe:
 
     def _look(self, x: Tensor, seed: Tensor, want_distance: bool, keep_maps: bool) -> Measurement:
         """As many rows as their maps may be held at once: compared together, they cost fewer small operations."""
-        assert self.similarity is not None
         targets, reference = self.targets[seed], self.reference[seed]
 
         def chunk(x: Tensor, wanted: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -126,14 +125,17 @@ class Probe:
         maps = self._prepare(signed)
         finite = _finite(logits) & _finite(maps)
         self._count(seed, degenerate(maps) & finite, ~finite)
-        alike = self.similarity(reference, torch.where(rows_to(finite, maps), maps, 0.0))
+        alike = None
+        if self.similarity is not None:
+            alike = self.similarity(reference, torch.where(rows_to(finite, maps), maps, 0.0))
+            alike = torch.where(finite, alike, torch.nan)
         margin = class_margin(logits, targets, self.margin_kind)
         distance = None
         if want_distance:
             distance = torch.where(finite, (maps - reference).flatten(1).norm(dim=1), torch.nan)
         return Measurement(
             torch.where(finite, margin, torch.nan),
-            torch.where(finite, alike, torch.nan),
+            alike,
             distance,
             signed if keep_maps else None,
             logits.argmax(1) if keep_maps else None,

@@ -30,7 +30,6 @@ from holdfast.metrics.result import Result
 from holdfast.metrics.worst_case import WorstCase
 from holdfast.model import Classifier
 from holdfast.neighbourhood import LinfBall, Neighbourhood
-from holdfast.similarity import get as get_similarity
 from holdfast.tensors import draw_seed
 
 
@@ -89,7 +88,7 @@ class _Sensitivity(Metric):
         """See `Metric`."""
         if self.search != "sample":
             return self._from_search(classifier, explainer, inputs, targets, generator)
-        probe = Probe(classifier, explainer, inputs, targets, get_similarity("mse"), self.absolute, self.explain)
+        probe = Probe(classifier, explainer, inputs, targets, None, self.absolute, self.explain)
         # any explanation has a distance, a constant one too; only what is not finite is left out
         rows = torch.tensor(
             [row for row, status in enumerate(probe.status) if status in ("ok", "degenerate")],
@@ -241,7 +240,7 @@ def sensitivity(
     )
     checked = None if targets is None else classifier.check_targets(targets, inputs)
     with classifier.session():
-        probe = Probe(classifier, explainer, inputs, checked, get_similarity("mse"), absolute, explain)
+        probe = Probe(classifier, explainer, inputs, checked, None, absolute, explain)
         rows = torch.arange(len(inputs), device=inputs.device)
         values = _sensitivities(probe, rows, perturbed.to(inputs.device), inputs, per_distance).amax(1)
     return values / _norms(probe.reference) if normalise else values
