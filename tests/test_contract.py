@@ -212,6 +212,17 @@ def test_metric_counts_what_goes_wrong_and_goes_on(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", hf.metrics.names())
+@pytest.mark.parametrize("ball", neighbourhoods.names())
+def test_metric_with_nothing_to_evaluate(name: str, ball: str) -> None:
+    model, x = classifier(), inputs(count=3)
+    wrong = (model.predict(x) + 1) % 4
+    metric = dataclasses.replace(example(name), neighbourhood=neighbourhoods[ball](0.2))  # type: ignore[call-arg]
+    result = metric(model, "saliency", x, wrong)
+    assert result.status == ("misclassified",) * 3
+    assert result.frame().height == 3
+
+
+@pytest.mark.parametrize("name", hf.metrics.names())
 def test_metric_errors_name_the_argument(name: str) -> None:
     metric = example(name)
     with pytest.raises(hf.ArgumentError, match="expected one of .*did you mean 'saliency'"):

@@ -94,6 +94,38 @@ def test_another_model_or_input_is_another_unit(model: hf.Classifier, inputs: to
     assert len(set((tmp_path / "units").iterdir())) == 3 * len(first)
 
 
+def test_a_changed_function_is_another_unit_and_an_equal_one_is_not(
+    model: hf.Classifier, inputs: torch.Tensor, tmp_path: Path
+) -> None:
+    def scaled(factor: float) -> hf.explainers.Explainer:
+        return hf.explainers.from_callable(lambda module, x, targets: factor * x)
+
+    def run(factor: float, shift: float = 0.0) -> list[float]:
+        model.preprocess = lambda x: x + shift
+        found = hf.evaluate(model, {"mine": scaled(factor)}, inputs, METRICS[1:2], progress=False, out=tmp_path)
+        return found.frame()["sensitivity"].to_list()
+
+    units = tmp_path / "units"
+    first = run(1.0)
+    count = len(list(units.iterdir()))
+    assert run(100.0) == pytest.approx([100 * v for v in first], rel=1e-4)
+    assert len(list(units.iterdir())) == 2 * count
+    assert run(1.0) == first  # another lambda with the same code and the same closure
+    assert len(list(units.iterdir())) == 2 * count
+    run(1.0, shift=0.1)
+    assert len(list(units.iterdir())) == 3 * count
+
+
+def test_lists_and_wrong_kinds(model: hf.Classifier, inputs: torch.Tensor) -> None:
+    explainers = [hf.explainers.get("saliency"), "gradcam"]
+    found = hf.evaluate(model, explainers, inputs, METRICS[1:2], progress=False)
+    assert set(found.frame()["explainer"]) == {"saliency", "gradcam"}
+    with pytest.raises(hf.ArgumentError, match="explainers: expected a mapping or a list, got 'saliency'"):
+        hf.evaluate(model, "saliency", inputs, METRICS, progress=False)
+    with pytest.raises(hf.ArgumentError, match="metrics: expected a mapping or a list, got MaxSensitivity"):
+        hf.evaluate(model, ["saliency"], inputs, METRICS[1], progress=False)  # type: ignore[arg-type]
+
+
 def test_a_failure_is_recorded_and_the_rest_goes_on(model: hf.Classifier, inputs: torch.Tensor, tmp_path: Path) -> None:
     broken = True
 

@@ -37,6 +37,29 @@ def test_margin_is_equation_1() -> None:
         assert class_margin(logits, targets, "probability")[row].item() == pytest.approx(expected, abs=1e-6)
 
 
+def test_probability_margin_of_a_confident_model_still_orders() -> None:
+    logits = torch.tensor([[30.0, 0.0, 0.0], [25.0, 0.0, 0.0]])
+    margin = class_margin(logits, torch.tensor([0, 0]), "probability")
+    assert -1 < margin[0] < margin[1]
+
+
+def test_tracked_sensitivity_is_there_for_every_event(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+    for event in ("changed_explanation", "changed_class", "misclassification"):
+        metric = WorstCase(BALL, event, budget=20, track_sensitivity=True)  # type: ignore[arg-type]
+        found = metric(lenet, "saliency", digits[:2].inputs)
+        assert (found.sens_max > 0).all()
+        assert (found.sens_lips > 0).all()
+
+
+def test_a_constant_map_has_a_sensitivity_by_any_search() -> None:
+    model = linear_classifier(torch.tensor([[1.0, 1.0], [0.0, 0.0]]), torch.tensor([1.0, 0.0]))
+    x = torch.tensor([[0.5, 0.5]])
+    for search in ("sample", "block"):
+        result = MaxSensitivity(BALL, samples=50, search=search)(model, "input_x_gradient", x)
+        assert result.status == ("ok",)
+        assert result.sensitivity.item() > 0.1
+
+
 def test_misclassification_of_a_linear_model_is_known() -> None:
     weights = torch.tensor([[1.0, -2.0, 0.5, 0.0], [-1.0, 1.0, 0.0, 2.0]])
     model = linear_classifier(weights, torch.tensor([1.5, 0.0]))

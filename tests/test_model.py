@@ -19,7 +19,7 @@ def linear(features: int = 4, classes: int = 3) -> nn.Module:
 def test_same_bits_whatever_the_batch_size(shape: tuple[int, ...]) -> None:
     x = torch.rand(77, *shape)
     results = []
-    for rows in (8, 16, 24, 100, 500):
+    for rows in (1, 3, 8, 16, 24, 100, 500):
         classifier = Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=rows)
         maps = explainers.get("input_x_gradient")(classifier, x)
         results.append((classifier.logits(x), maps))
@@ -182,6 +182,18 @@ def test_bounds_per_channel_and_preprocess() -> None:
     assert torch.allclose(outside.logits(x), inside.logits((x - mean) / std), atol=1e-5)
     gradients = [explainers.get("saliency")(c, v) for c, v in ((outside, x), (inside, (x - mean) / std))]
     assert torch.allclose(gradients[0], gradients[1] / std, atol=1e-4)
+
+
+def test_bounds_must_not_enlarge_the_input() -> None:
+    classifier = Classifier(linear(), (torch.zeros(3, 1, 1), torch.ones(3, 1, 1)), device="cpu")
+    with pytest.raises(ArgumentError, match=r"a sample shape that bounds of shape \(3, 1, 1\) broadcast to"):
+        classifier.logits(torch.rand(2, 1, 2, 2))
+
+
+def test_half_precision_inputs_are_checked_too() -> None:
+    classifier = Classifier(linear().bfloat16(), (0.0, 1.0), device="cpu")
+    assert classifier.logits(torch.rand(2, 4).bfloat16()).dtype == torch.bfloat16
+    assert Classifier(linear().half(), (0.0, 1.0), device="cpu").check_inputs(torch.rand(2, 4).half()).shape == (2, 4)
 
 
 def test_targets() -> None:

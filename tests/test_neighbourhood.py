@@ -39,6 +39,7 @@ def test_contract(kind: type[Neighbourhood], distribution: str) -> None:
     outside = region.project(x[:, None] + 3 * torch.randn(3, 200, 1, 2, 2))
     assert region.contains(outside, slack=1e-6).all()
     assert torch.allclose(region.project(samples), samples, atol=1e-6)
+    assert torch.equal(region.project(outside), outside)
     density = region.log_density(samples)
     assert torch.isfinite(density).all()
     assert torch.isinf(region.log_density(samples + 2)).all()

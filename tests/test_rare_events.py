@@ -148,6 +148,12 @@ def test_a_plateau_is_reported_and_does_not_loop() -> None:
     assert stuck.log_probability.item() == pytest.approx(math.log(0.5), abs=0.2)
 
 
+def test_the_extreme_point_is_the_deepest() -> None:
+    for method in (subset_simulation, monte_carlo):
+        estimate = method(lambda x: x[:, 0] - 0.5, UnitBox(2))
+        assert estimate.extreme[0, 0] > 0.95
+
+
 def test_ties_do_not_bias_the_estimate() -> None:
     # a score in whole steps: every level is a tie
     estimates = [

@@ -30,7 +30,11 @@ def demo(out: Out = Path("demo"), seed: Seed = 0, samples: Samples = 6) -> None:
     """
     from holdfast.demo import run_demo
 
-    report, failures = run_demo(out, seed, samples)
+    try:
+        report, failures = run_demo(out, seed, samples)
+    except KeyboardInterrupt:
+        typer.echo("interrupted; the same command goes on where it was", err=True)
+        raise typer.Exit(130) from None
     typer.echo(f"report: {report}")
     if failures:
         typer.echo(f"{failures} units failed; the report lists them, and running again tries them again", err=True)
@@ -75,15 +79,12 @@ def list_names(
 
 
 def main() -> None:
-    """Entry point: errors that are ours end with one line and exit code 2, an interruption with 130."""
+    """Entry point: errors that are ours end with one line and exit code 2."""
     try:
         app(standalone_mode=True)
     except HoldfastError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)
-    except KeyboardInterrupt:
-        typer.echo("interrupted; the same command goes on where it was", err=True)
-        sys.exit(130)
 
 
 if __name__ == "__main__":

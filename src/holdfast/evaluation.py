@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 from torch import Tensor
 
+from holdfast.errors import check
 from holdfast.explainers import Explainer
 from holdfast.explainers import get as get_explainer
 from holdfast.metrics import Metric
@@ -46,7 +47,7 @@ class Evaluation:
 
 def evaluate(
     classifier: Classifier,
-    explainers: Mapping[str, Explainer | str] | Sequence[str],
+    explainers: Mapping[str, Explainer | str] | Sequence[Explainer | str],
     inputs: Tensor,
     metrics: Mapping[str, Metric] | Sequence[Metric],
     *,
@@ -82,7 +83,12 @@ def evaluate(
     >>> report.frame().shape[0], report.failures
     (4, [])
     """
-    given = dict(explainers) if isinstance(explainers, Mapping) else {name: name for name in explainers}
+    check(not isinstance(explainers, str | Explainer), "explainers", "a mapping or a list", repr(explainers))
+    check(not isinstance(metrics, Metric), "metrics", "a mapping or a list", repr(metrics))
+    if isinstance(explainers, Mapping):
+        given = dict(explainers)
+    else:
+        given = {e.label if isinstance(e, Explainer) else e: e for e in explainers}
     ready = {name: get_explainer(explainer) for name, explainer in given.items()}
     folder = Path(tempfile.mkdtemp(prefix="holdfast-") if out is None else out)
     with watch(progress) as report_progress:

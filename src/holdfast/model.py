@@ -146,15 +146,15 @@ class Classifier:
         check(inputs.ndim >= 2 and inputs.numel() > 0, name, "a non-empty batch of shape (N, ...)", f"shape {shape}")
         inputs = inputs.detach().to(self.device)
         lower, upper = self.bounds
-        try:
-            (inputs[0] - lower) / (upper - lower)
-        except RuntimeError:
-            raise ArgumentError(
-                name, f"a sample shape that the bounds {tuple(lower.shape)} broadcast to", f"{shape[1:]}"
-            ) from None
+        fits = all(
+            len(b.shape) <= inputs.ndim - 1
+            and all(n in (1, m) for n, m in zip(reversed(b.shape), reversed(shape[1:]), strict=False))
+            for b in (lower, upper)
+        )
+        check(fits, name, f"a sample shape that bounds of shape {tuple(lower.shape)} broadcast to", f"{shape[1:]}")
         check(bool(torch.isfinite(inputs).all()), name, "finite values", "NaN or infinity")
         # a normalisation done in float32 leaves the range by a few units in the last place
-        slack = 1e-5 * (upper - lower).clamp(max=1e30)
+        slack = 1e-5 * (upper - lower).clamp(max=min(1e30, torch.finfo(self.dtype).max))
         if bool(((inputs < lower - slack) | (inputs > upper + slack)).any()):
             low, high = (f"{b.min().item():g}" if b is lower else f"{b.max().item():g}" for b in self.bounds)
             got = f"values in [{inputs.min().item():g}, {inputs.max().item():g}]"
@@ -163,9 +163,10 @@ class Classifier:
 
     def check_targets(self, targets: Tensor | int | None, inputs: Tensor) -> Tensor:
         """Classes `(N,)` on the classifier's device; `None` stands for the predicted ones."""
-        logits = self.logits(inputs[:1] if targets is not None else inputs)
         if targets is None:
-            return logits.argmax(1)
+            return self.predict(inputs)
+        with self.session(), torch.no_grad():  # the number of classes, whatever the values
+            (logits,) = self.map_rows(lambda x: (self.forward(x),), inputs[:1])
         classes, rows = logits.shape[1], inputs.shape[0]
         targets = torch.as_tensor(targets, device=self.device)
         check(
@@ -198,12 +199,13 @@ class Classifier:
         """
         total = tensors[0].shape[0]
         step = self.inputs_per_chunk(tensors[0], rows_per_input, kind)
+        aligned = -(-ROW_ALIGNMENT // rows_per_input)
         pieces: list[tuple[Tensor, ...]] = []
         start = 0
         while start < total:
             chunk = [t[start : start + step].to(self.device) for t in tensors]
             count = chunk[0].shape[0]
-            padding = -count % min(ROW_ALIGNMENT, step)
+            padding = -count % aligned
             if padding:
                 chunk = [torch.cat([t, t[-1:].expand(padding, *t.shape[1:])]) for t in chunk]
             try:
@@ -217,6 +219,7 @@ class Classifier:
                         f" ({rows_per_input} rows forwarded), got: {error}"
                     ) from error
                 step = self._halve(tensors[0], step, rows_per_input, kind)
+                aligned = min(aligned, step)
                 continue
             pieces.append(tuple(t[:count] for t in out))
             start += count
@@ -292,11 +295,13 @@ class Classifier:
 
 
 def _resolve_device(device: str | torch.device, parameter: Tensor | None) -> torch.device:
-    if device != "auto":
-        return torch.device(device)
-    if parameter is not None and parameter.device.type != "cpu":
-        return parameter.device
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if device == "auto":
+        here = parameter.device if parameter is not None else torch.device("cpu")
+        found = here if here.type != "cpu" else torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    else:
+        found = torch.device(device)
+    check(found.type != "mps", "device", "a CPU or a CUDA device (scores are float64)", found)
+    return found
 
 
 def _out_of_memory(error: RuntimeError) -> bool:

@@ -132,7 +132,13 @@ class Region:
         if self.radius is None:
             return x
         # shrinking towards the centre keeps a point inside the box, since the centre lies in it
-        shrink = (self.radius / self._distance(x).clamp(min=1e-30)).clamp(max=1.0)
+        distance = self._distance(x)
+        # what is inside up to rounding stays as it is, so that projecting twice changes nothing
+        outside = distance > self.radius * (1 + 1e-6)
+        shrink = torch.where(outside, self.radius / distance.clamp(min=1e-30), 1.0)
+        return torch.where(rows_to(~outside, x), x, self._towards_centre(x, shrink))
+
+    def _towards_centre(self, x: Tensor, shrink: Tensor) -> Tensor:
         return self.centre[:, None] + rows_to(shrink, x) * (x - self.centre[:, None])
 
     def sample(self, count: int, streams: Streams) -> Tensor:

@@ -278,7 +278,7 @@ class _Run:
 def _keys(scores: Tensor) -> tuple[Tensor, Tensor]:
     """The order of particles: how many stages each has passed, and its value in the next one."""
     passed = (scores >= 0).to(torch.int64).cumprod(-1).sum(-1)
-    padded = torch.cat([scores, torch.zeros_like(scores[..., :1])], dim=-1)
+    padded = torch.cat([scores, scores[..., -1:]], dim=-1)  # past the last stage, deeper is further
     return passed, padded.gather(-1, passed[..., None])[..., 0]
 
 

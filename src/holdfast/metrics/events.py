@@ -41,7 +41,7 @@ class Event:
 
     def look(self, probe: Probe, x: Tensor, seed: Tensor, want_distance: bool = False) -> Measurement:
         """The cheapest look that tells whether the event happened."""
-        if self.needs_explanation:
+        if self.needs_explanation or want_distance:
             return probe.look(x, seed, want_distance)
         return probe.look_at_class(x, seed)
 
@@ -71,12 +71,12 @@ class Event:
         return Outcome(-unlike, -seen.margin)
 
     def happened(self, similarity: Tensor, margin: Tensor) -> Tensor:
-        """Whether the event, threshold included, happened; bool `(M,)`. Without a threshold: the class part alone."""
+        """Whether the event, threshold included, happened; bool `(M,)`. Never without a threshold."""
         if self.name == "misclassification":
             return margin >= 0
         held = margin < 0 if self.name == "changed_explanation" else margin >= 0
-        if self.threshold is None:
-            return held
+        if self.threshold is None:  # nothing says from where on a map counts as changed
+            return torch.zeros_like(held)
         limit = self.unlike(torch.full_like(similarity, self.threshold))
         unlike = self.unlike(similarity)
         return held & (unlike > limit if self.name == "changed_explanation" else unlike < limit)

@@ -85,7 +85,10 @@ class Probe:
         self.degenerate = torch.zeros_like(self.evaluations)
         self.nonfinite = torch.zeros_like(self.evaluations)
         finite = _finite(logits) & _finite(maps)
+        # a correlation with a constant map says nothing; a distance from one does
         constant = degenerate(self.reference.nan_to_num())
+        if similarity is None or not similarity.larger_is_closer:
+            constant = torch.zeros_like(constant)
         self.status = tuple(
             "nonfinite" if not f else "misclassified" if j >= 0 else "degenerate" if c else "ok"
             for f, j, c in zip(finite.tolist(), self.margin.tolist(), constant.tolist(), strict=True)
@@ -101,7 +104,8 @@ class Probe:
 
     def look(self, x: Tensor, seed: Tensor, want_distance: bool = False, keep_maps: bool = False) -> Measurement:
         """Predict and explain `x` `(M, ...)`, perturbed copies of the seeds numbered `seed` `(M,)`."""
-        size = max(1, _MAP_ELEMENTS // x[0].numel())
+        chunk = self.classifier.inputs_per_chunk(x, self.explainer.rows_per_input, "backward")
+        size = max(_MAP_ELEMENTS // x[0].numel() // chunk, 1) * chunk
         parts = [
             self._look(x[start : start + size], seed[start : start + size], want_distance, keep_maps)
             for start in range(0, len(x), size)
@@ -176,7 +180,8 @@ def class_margin(logits: Tensor, targets: Tensor, kind: Margin = "logit") -> Ten
     >>> class_margin(torch.tensor([[3.0, 1.0, 2.0]]), torch.tensor([0]))
     tensor([-1.])
     """
-    values = logits if kind == "logit" else logits.softmax(1)
+    # in float32 a confident model's probability rounds to 1, and J to a plateau at -1
+    values = logits if kind == "logit" else logits.double().softmax(1)
     own = values.gather(1, targets[:, None])
     others = values.scatter(1, targets[:, None], -torch.inf)
     return others.amax(1) - own[:, 0]

@@ -32,6 +32,9 @@ from holdfast.model import Classifier
 from holdfast.neighbourhood import LinfBall, Neighbourhood
 from holdfast.tensors import draw_seed
 
+_BLOCK = 32  # samples drawn at once for each input
+_ELEMENTS = 1 << 26
+
 
 @dataclass(frozen=True)
 class SensitivityResult(Result):
@@ -89,26 +92,22 @@ class _Sensitivity(Metric):
         if self.search != "sample":
             return self._from_search(classifier, explainer, inputs, targets, generator)
         probe = Probe(classifier, explainer, inputs, targets, None, self.absolute, self.explain)
-        # any explanation has a distance, a constant one too; only what is not finite is left out
-        rows = torch.tensor(
-            [row for row, status in enumerate(probe.status) if status in ("ok", "degenerate")],
-            device=inputs.device,
-            dtype=torch.int64,
-        )
-        status = tuple("ok" if s == "degenerate" else s for s in probe.status)
-        region = self.neighbourhood.around(inputs[rows], classifier.bounds)
-        streams = region.streams(draw_seed(generator))
-        size = max(1, (1 << 26) // max(1, inputs[0].numel() * max(1, len(rows))))
+        rows = probe.usable()
+        seed = draw_seed(generator)
         best = torch.full((len(inputs),), -torch.inf, device=inputs.device, dtype=inputs.dtype)
         where = inputs.clone()
-        for start in range(0, self.samples if len(rows) else 0, size):
-            x = region.sample(min(size, self.samples - start), streams)
-            values = _sensitivities(probe, rows, x, inputs, self.per_distance)
-            top, index = values.max(1)
-            better = top > best[rows]
-            best[rows] = torch.maximum(best[rows], top)
-            where[rows[better]] = x[better, index[better]]
-        return self._result(probe, status, best.clamp(min=0), where)
+        # blocks of a fixed size, so that a sample's draws do not depend on its company; few rows at once for memory
+        group = max(1, _ELEMENTS // (_BLOCK * inputs[0].numel()))
+        for part in torch.split(rows, group) if len(rows) else ():
+            region = self.neighbourhood.around(inputs[part], classifier.bounds)
+            streams = region.streams(seed)
+            for start in range(0, self.samples, _BLOCK):
+                x = region.sample(min(_BLOCK, self.samples - start), streams)
+                top, index = _sensitivities(probe, part, x, inputs, self.per_distance).max(1)
+                better = top > best[part]
+                best[part] = torch.maximum(best[part], top)
+                where[part[better]] = x[better, index[better]]
+        return self._result(probe, probe.status, best.clamp(min=0), where)
 
     def _from_search(
         self,
@@ -130,8 +129,7 @@ class _Sensitivity(Metric):
         ).evaluate(classifier, explainer, inputs, targets, generator)
         found = worst.sens_lips if self.per_distance else worst.sens_max
         if self.normalise:
-            maps = explainer(classifier, inputs, worst.targets)
-            found = found / _norms(maps)
+            found = found / _norms(worst.seed_maps.nan_to_num())
         return SensitivityResult(
             metric=self.name,
             options=self.options(),
@@ -145,7 +143,7 @@ class _Sensitivity(Metric):
 
     def _result(self, probe: Probe, status: tuple[str, ...], best: Tensor, where: Tensor | None) -> SensitivityResult:
         if self.normalise:
-            best = best / _norms(probe.reference)
+            best = best / _norms(probe.reference.nan_to_num())
         return SensitivityResult(
             metric=self.name,
             options=self.options(),
@@ -243,6 +241,7 @@ def sensitivity(
         probe = Probe(classifier, explainer, inputs, checked, None, absolute, explain)
         rows = torch.arange(len(inputs), device=inputs.device)
         values = _sensitivities(probe, rows, perturbed.to(inputs.device), inputs, per_distance).amax(1)
+    values = values.clamp(min=0)  # nothing finite was seen
     return values / _norms(probe.reference) if normalise else values
 
 
@@ -259,7 +258,7 @@ def _sensitivities(probe: Probe, rows: Tensor, x: Tensor, inputs: Tensor, per_di
     flat = x.reshape(-1, *x.shape[2:])
     distance = probe.look(flat, seed, want_distance=True).distance
     assert distance is not None
-    distance = distance.nan_to_num(nan=-torch.inf)
+    distance = torch.where(distance.isnan(), -torch.inf, distance)
     if per_distance:
         step = (flat - inputs[seed]).flatten(1).norm(dim=1)
         distance = torch.where(step > 0, distance / step, 0.0)

@@ -228,7 +228,9 @@ class _Watched:
 
     def __init__(self, event: Event, probe: Probe, inputs: Tensor, usable: Tensor, track: bool) -> None:
         self.event, self.probe, self.inputs, self.usable, self.track = event, probe, inputs, usable, track
-        self.sens_max = torch.full((len(inputs),), 0.0 if track else torch.nan, device=inputs.device)
+        self.sens_max = torch.full((len(inputs),), torch.nan, device=inputs.device, dtype=inputs.dtype)
+        if track:
+            self.sens_max[usable] = 0.0
         self.sens_lips = self.sens_max.clone()
 
     def __call__(self, x: Tensor, problem: Tensor) -> Outcome:

@@ -7,6 +7,9 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from types import CodeType, FunctionType
 from typing import Any
 
 import polars as pl
@@ -82,19 +85,19 @@ def run_grid(
             "units": [unit.identity for unit in units],
         }
     )
-    total, done_work = sum(unit.work for unit in units), 0.0
+    pending = [unit for unit in units if store.status(unit.identity) != "done"]
+    total, done_work = sum(unit.work for unit in pending), 0.0
     failures: list[dict[str, Any]] = []
-    for number, unit in enumerate(units):
+    for number, unit in enumerate(pending):
         if progress:
             current = f"{unit.label}: {unit.explainer_name}"
-            progress(Progress(number, len(units), done_work / total, current, len(failures)))
-        if store.status(unit.identity) != "done":
-            failure = _run_unit(classifier, inputs, checked, unit, seed, store)
-            if failure is not None:
-                failures.append(failure)
+            progress(Progress(number, len(pending), done_work / total, current, len(failures)))
+        failure = _run_unit(classifier, inputs, checked, unit, seed, store)
+        if failure is not None:
+            failures.append(failure)
         done_work += unit.work
     if progress:
-        progress(Progress(len(units), len(units), 1.0, "done", len(failures)))
+        progress(Progress(len(pending), len(pending), 1.0, "done", len(failures)))
     return failures
 
 
@@ -111,9 +114,10 @@ def _plan(
     model = [
         repr(classifier.module),
         state,
-        repr(classifier.preprocess),
+        fingerprint(classifier.preprocess),
         [tensor_digest(b) for b in classifier.bounds],
         str(classifier.dtype),
+        [version("holdfast"), torch.__version__],
     ]
     units = []
     for start in range(0, len(inputs), samples_per_unit):
@@ -121,12 +125,41 @@ def _plan(
         data = [tensor_digest(inputs[start:stop]), None if targets is None else tensor_digest(targets[start:stop])]
         for label, metric in metrics.items():
             for name, explainer in explainers.items():
-                # an address in a repr would change from run to run
-                shown = re.sub(r" at 0x[0-9a-f]+", "", repr(explainer))
-                description = [model, data, start, metric.name, metric.options(), shown, name, label, seed]
+                description = [model, data, start, fingerprint(metric), fingerprint(explainer), name, label, seed]
                 work = (stop - start) * metric.expected_evaluations() * explainer.rows_per_input
                 units.append(_Unit(digest(description), name, explainer, label, metric, start, stop, work))
     return units
+
+
+def fingerprint(value: object, depth: int = 6) -> Any:
+    """What a configuration consists of, functions by their code and what they close over; no addresses.
+
+    >>> fingerprint(lambda x: 2 * x) == fingerprint(lambda x: 3 * x)
+    False
+    """
+    if isinstance(value, int | float | str | bool | bytes | None):
+        return repr(value)
+    if isinstance(value, Tensor):
+        return tensor_digest(value)
+    if isinstance(value, type) or depth == 0:
+        return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+    inner = partial(fingerprint, depth=depth - 1)
+    if isinstance(value, CodeType):
+        return [value.co_code.hex(), list(value.co_names), [inner(c) for c in value.co_consts]]
+    if isinstance(value, FunctionType):
+        closed = [inner(cell.cell_contents) for cell in value.__closure__ or ()]
+        return [value.__module__, inner(value.__code__), inner(value.__defaults__), closed]
+    if isinstance(value, torch.nn.Module):
+        return [repr(value), inner(value.state_dict())]
+    if isinstance(value, partial):
+        return [inner(value.func), inner(value.args), inner(value.keywords)]
+    if isinstance(value, Mapping):
+        return {str(key): inner(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [inner(entry) for entry in value]
+    state = {k: inner(v) for k, v in vars(value).items()} if hasattr(value, "__dict__") else None
+    bound = inner(value.__self__) if hasattr(value, "__self__") else None
+    return [type(value).__qualname__, re.sub(r" at 0x[0-9a-f]+", "", repr(value)) if state is None else state, bound]
 
 
 def _run_unit(
