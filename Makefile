@@ -30,7 +30,7 @@ slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow
 
 bench: $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt '.[peers]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,peers]'
 	$(BIN)/python benchmarks/rare_events.py
 	$(BIN)/python benchmarks/throughput.py
 	$(BIN)/python benchmarks/peers.py
