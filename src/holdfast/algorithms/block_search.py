@@ -73,7 +73,7 @@ class BlockSearch(Search):
     """
 
     proposals: int = 2
-    starts: int = 100
+    starts: int = 400
     start: float = 0.1
     power: float = 3.0
     explore: float = 0.02
