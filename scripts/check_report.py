@@ -2,9 +2,37 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
+
+LARGEST = 6_000_000  # bytes, of the demonstration's report
+
+
+def problems(text: str) -> list[str]:
+    """What is wrong with the page."""
+    found = []
+    if not text.rstrip().endswith("<!-- holdfast report: complete -->"):
+        found.append("it does not end with its last line")
+    if 'name="holdfast-report" content="complete"' not in text:
+        found.append("its head is not marked as complete")
+    for needed in ("integrated gradients", "input x gradient", "Grad-CAM", "<svg", "data:image/png", "vegaEmbed"):
+        if needed not in text:
+            found.append(f"it lacks {needed!r}")
+    if len(text.encode()) > LARGEST:
+        found.append(f"it is larger than {LARGEST} bytes")
+    for part in ("evaluated", "overview", "metrics", "reading", "explorer", "methods"):
+        if f'<section id="{part}"' not in text:
+            found.append(f"it lacks the section {part!r}")
+    for content in re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', text, flags=re.DOTALL):
+        try:
+            json.loads(content)
+        except ValueError as error:
+            found.append(f"its data cannot be read: {error}")
+    if re.search(r"""(?:\bsrc|<link[^>]*\bhref)=["']?(?:https?:)?//""", text):
+        found.append("it loads something from outside")
+    return found
 
 
 def main() -> None:
@@ -12,19 +40,8 @@ def main() -> None:
     path = Path(sys.argv[1])
     if not path.exists():
         sys.exit(f"{path}: there is no report")
-    text = path.read_text()
-    problems = []
-    if not text.rstrip().endswith("<!-- holdfast report: complete -->"):
-        problems.append("it does not end with its last line")
-    if 'name="holdfast-report" content="complete"' not in text:
-        problems.append("its head is not marked as complete")
-    for needed in ("integrated gradients", "input x gradient", "Grad-CAM", "<svg", "data:image/png"):
-        if needed not in text:
-            problems.append(f"it lacks {needed!r}")
-    if re.search(r"""(?:src|href)=["']https?://""", text):
-        problems.append("it loads something from outside")
-    if problems:
-        sys.exit(f"{path}: " + "; ".join(problems))
+    if found := problems(path.read_text(encoding="utf-8")):
+        sys.exit(f"{path}: " + "; ".join(found))
 
 
 if __name__ == "__main__":

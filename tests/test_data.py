@@ -322,7 +322,7 @@ def test_taking_samples(small):
     ("change", "complaint"),
     [
         ({"inputs": torch.zeros(2, 1, 1, 1, dtype=torch.float64)}, "inputs: expected float32"),
-        ({"inputs": torch.zeros(2, 1, 1)}, "inputs: expected shape"),
+        ({"inputs": torch.zeros(2)}, "inputs: expected shape"),
         ({"inputs": torch.full((2, 1, 1, 1), 1.5)}, r"inputs: expected values in \[0.0, 1.0\]"),
         ({"inputs": torch.full((2, 1, 1, 1), torch.nan)}, "inputs: expected values"),
         ({"labels": torch.zeros(2)}, "labels: expected int64"),

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 import pytest
 import torch
@@ -20,8 +16,8 @@ import holdfast as hf
 from conftest import small_net
 from holdfast.cli import app
 from holdfast.metrics import LocalLipschitz, MaxSensitivity, WorstCase
-from holdfast.study.run import Progress, named_metrics, run_grid
-from holdfast.study.store import Store, write_atomically
+from holdfast.study.folders import write_atomically
+from holdfast.study.run import named_metrics
 
 BALL = hf.LinfBall(0.1)
 
@@ -53,48 +49,41 @@ def test_evaluate_gives_a_tidy_frame_and_a_report(model: hf.Classifier, inputs: 
 
 def test_results_do_not_depend_on_how_the_work_is_cut(model: hf.Classifier, inputs: torch.Tensor) -> None:
     frames = [
-        hf.evaluate(model, ["saliency"], inputs, METRICS, progress=False, samples_per_unit=size).frame()
+        hf.evaluate(model, ["saliency"], inputs, METRICS, progress=False, samples_per_job=size).frame().drop("job")
         for size in (1, 2, 5)
     ]
     order = ["label", "sample"]
     assert all(f.sort(order).equals(frames[0].sort(order)) for f in frames[1:])
-    other = hf.evaluate(model, ["saliency"], inputs, METRICS, progress=False, seed=1).frame()
+    other = hf.evaluate(model, ["saliency"], inputs, METRICS, progress=False, seed=1).frame().drop("job")
     assert not other.sort(order).equals(frames[0].sort(order))
 
 
-def test_a_run_goes_on_where_it_was(model: hf.Classifier, inputs: torch.Tensor, tmp_path: Path) -> None:
-    explainer = hf.explainers.get("saliency")
-    store = Store(tmp_path)
-
-    def stop(progress: Progress) -> None:
-        if progress.done == 4:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run_grid(model, {"s": explainer}, inputs, named_metrics(METRICS), store, samples_per_unit=2, progress=stop)
-    done = {f: f.stat().st_mtime_ns for f in (tmp_path / "units").glob("*.json")}
-    assert len(done) == 4
-    run_grid(model, {"s": explainer}, inputs, named_metrics(METRICS), store, samples_per_unit=2)
-    assert all(f.stat().st_mtime_ns == at for f, at in done.items())
-    assert store.frame().height == 15
-    whole = hf.evaluate(model, {"s": explainer}, inputs, METRICS, progress=False).frame()
-    order = ["label", "sample"]
-    assert store.frame().sort(order).equals(whole.sort(order))
+def test_repeats_differ_and_the_first_is_the_study_without_them(model: hf.Classifier, inputs: torch.Tensor) -> None:
+    once = hf.evaluate(model, ["saliency"], inputs, METRICS, progress=False).frame()
+    thrice = hf.evaluate(model, ["saliency"], inputs, METRICS, progress=False, repeats=3).frame()
+    columns = [name for name in once.columns if name != "job"]  # a job's identity is its own
+    first = thrice.filter(pl.col("repeat") == 0).select(columns)
+    assert first.equals(once.select(columns))
+    values = [
+        thrice.filter(pl.col("repeat") == r, pl.col("label") == "max_sensitivity")["sensitivity"] for r in range(3)
+    ]
+    assert not values[0].equals(values[1])
+    assert not values[1].equals(values[2])
 
 
-def test_another_model_or_input_is_another_unit(model: hf.Classifier, inputs: torch.Tensor, tmp_path: Path) -> None:
+def test_another_model_or_input_is_another_job(model: hf.Classifier, inputs: torch.Tensor, tmp_path: Path) -> None:
     hf.evaluate(model, ["saliency"], inputs, METRICS[:1], progress=False, out=tmp_path)
-    first = set((tmp_path / "units").iterdir())
+    first = set((tmp_path / "jobs").iterdir())
     with torch.no_grad():
         next(model.module.parameters()).mul_(1.5)
     hf.evaluate(model, ["saliency"], inputs, METRICS[:1], progress=False, out=tmp_path)
-    second = set((tmp_path / "units").iterdir())
+    second = set((tmp_path / "jobs").iterdir())
     assert len(second) == 2 * len(first)
     hf.evaluate(model, ["saliency"], inputs * 0.5, METRICS[:1], progress=False, out=tmp_path)
-    assert len(set((tmp_path / "units").iterdir())) == 3 * len(first)
+    assert len(set((tmp_path / "jobs").iterdir())) == 3 * len(first)
 
 
-def test_a_changed_function_is_another_unit_and_an_equal_one_is_not(
+def test_a_changed_function_is_another_job_and_an_equal_one_is_not(
     model: hf.Classifier, inputs: torch.Tensor, tmp_path: Path
 ) -> None:
     def scaled(factor: float) -> hf.explainers.Explainer:
@@ -105,7 +94,7 @@ def test_a_changed_function_is_another_unit_and_an_equal_one_is_not(
         found = hf.evaluate(model, {"mine": scaled(factor)}, inputs, METRICS[1:2], progress=False, out=tmp_path)
         return found.frame()["sensitivity"].to_list()
 
-    units = tmp_path / "units"
+    units = tmp_path / "jobs"
     first = run(1.0)
     count = len(list(units.iterdir()))
     assert run(100.0) == pytest.approx([100 * v for v in first], rel=1e-4)
@@ -138,8 +127,8 @@ def test_a_failure_is_recorded_and_the_rest_goes_on(model: hf.Classifier, inputs
     found = hf.evaluate(model, explainers, inputs, METRICS[1:2], progress=False, out=tmp_path)
     assert {f["explainer"] for f in found.failures} == {"fragile"}
     assert set(found.frame()["explainer"]) == {"good"}
-    record = json.loads(next(p for p in (tmp_path / "units").glob("*.json") if "failed" in p.read_text()).read_text())
-    assert "ZeroDivisionError: no explanation today" in record["traceback"]
+    assert "ZeroDivisionError: no explanation today" in found.failures[0]["traceback"]
+    assert "fragile" in found.failures[0]["traceback"]
     assert "no explanation today" in found.to_html(tmp_path / "r.html").read_text()
     broken = False
     again = hf.evaluate(model, explainers, inputs, METRICS[1:2], progress=False, out=tmp_path)
@@ -198,40 +187,3 @@ def test_command_line_errors_are_one_line_and_exit_code_2(tmp_path: Path) -> Non
         assert done.stderr.startswith("error: ")
         assert message in done.stderr
         assert len(done.stderr.splitlines()) == 1
-
-
-TINY = """
-import sys
-from holdfast import demo, LinfBall
-from holdfast.metrics import WorstCase, MaxSensitivity
-demo.EXPLAINERS = {k: demo.EXPLAINERS[k] for k in ("saliency", "Grad-CAM")}
-ball = LinfBall(0.3)
-demo.demo_metrics = lambda: {"worst": WorstCase(ball, budget=400), "max": MaxSensitivity(ball, samples=50)}
-from pathlib import Path
-print(demo.run_demo(Path(sys.argv[1]), 0, 18))
-"""
-
-
-def test_a_killed_demo_leaves_whole_files_and_goes_on(tmp_path: Path) -> None:
-    out = tmp_path / "demo"
-    units = out / "results" / "units"
-    process = subprocess.Popen([sys.executable, "-c", TINY, str(out)], stderr=subprocess.DEVNULL)
-    began = time.monotonic()
-    while len(list(units.glob("*.json"))) < 2 and time.monotonic() - began < 90:
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    records = list(units.glob("*.json"))
-    assert 2 <= len(records) < 12
-    for record in records:  # each that counts is whole
-        assert json.loads(record.read_text())["status"] == "done"
-        assert pl.read_parquet(record.with_suffix(".parquet")).height > 0
-    before = {r: r.stat().st_mtime_ns for r in records}
-    done = subprocess.run([sys.executable, "-c", TINY, str(out)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert all(r.stat().st_mtime_ns == at for r, at in before.items())
-    assert len(list(units.glob("*.json"))) == 12
-    frame = Store(out / "results").frame()
-    assert frame.height == 2 * 2 * 18
-    assert np.isfinite(frame["similarity"].drop_nulls().to_numpy()).all()
-    assert (out / "report" / "index.html").exists()

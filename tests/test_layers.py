@@ -20,6 +20,7 @@ LAYERS = (
     ("model",),
     ("explainers",),
     ("algorithms",),
+    ("charts",),
     ("metrics",),
     ("data",),
     ("zoo",),
@@ -27,7 +28,7 @@ LAYERS = (
     ("report",),
     ("progress",),
     ("evaluation",),
-    ("demo",),
+    ("demo", "dry_run"),
     ("cli",),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
@@ -35,7 +36,8 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 # never loads a model
 FORBIDDEN = {
     "algorithms": {"similarity", "model", "explainers"},
-    "report": {"model", "explainers", "algorithms", "metrics", "data", "zoo"},
+    "charts": {"similarity", "model", "explainers", "algorithms"},
+    "report": {"model", "explainers", "algorithms", "data", "zoo"},
     "data": {"model", "explainers", "algorithms", "metrics"},
     "zoo": {"explainers", "algorithms", "metrics"},
     "model": {"similarity"},

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -30,26 +33,123 @@ def demo(out: Out = Path("demo"), seed: Seed = 0, samples: Samples = 6) -> None:
     """
     from holdfast.demo import run_demo
 
-    try:
+    with _goes_on():
         report, failures = run_demo(out, seed, samples)
-    except KeyboardInterrupt:
-        typer.echo("interrupted; the same command goes on where it was", err=True)
-        raise typer.Exit(130) from None
     typer.echo(f"report: {report}")
     if failures:
-        typer.echo(f"{failures} units failed; the report lists them, and running again tries them again", err=True)
+        typer.echo(f"{failures} jobs failed; the report lists them, and running again tries them again", err=True)
         raise typer.Exit(1)
 
 
 @app.command()
+def run(
+    study: Annotated[Path, typer.Argument(help="A study file.", show_default=False)],
+    out: Annotated[
+        str | None, typer.Option(help="Folder or fsspec address of the results; results/<name of the file> by default.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and about how long it takes.")] = (
+        False
+    ),
+    executor: Annotated[str | None, typer.Option(help="local, ray or slurm, instead of what the file says.")] = None,
+    workers: Annotated[str | None, typer.Option(help="How many, or auto, instead of what the file says.")] = None,
+    address: Annotated[str | None, typer.Option(help="Of a Ray cluster, such as auto or host:6379.")] = None,
+    html: Annotated[bool, typer.Option("--report/--no-report", help="Write the report at the end.")] = True,
+) -> None:
+    """Run a study; started again, it goes on where it was, and tries again what had failed.
+
+    Exit codes: 0 all jobs are done, 1 some failed, 2 the study file is wrong, 130 interrupted.
+    """
+    from holdfast.evaluation import default_folder, executor_of, run_study
+    from holdfast.study.file.spec import load_study
+
+    loaded = load_study(study)
+    target = out or str(default_folder(loaded))
+    chosen = executor_of(loaded, executor, _count(workers), address)
+    if dry_run:
+        from holdfast.dry_run import dry_run as describe
+
+        describe(loaded, target)
+        return
+    command = f"holdfast run {study}" + (f" --out {out}" if out else "")
+    with _goes_on():
+        found = run_study(loaded, target, executor=chosen, command=command)
+    summary = found.summary
+    typer.echo(
+        f"{summary.planned} jobs: {summary.earlier} were done before, {summary.done} now, {len(summary.failed)} failed"
+    )
+    typer.echo(f"results: {target}")
+    if html:
+        where = Path(target) / "report" / "index.html" if "://" not in target else Path(f"{study.stem}-report.html")
+        typer.echo(f"report: {found.to_html(where)}")
+    if summary.failed:
+        for line in _failures(found.failures):
+            typer.echo(line, err=True)
+        raise typer.Exit(1)
+
+
+def _count(workers: str | None) -> int | str | None:
+    return int(workers) if workers is not None and workers.lstrip("-").isdigit() else workers
+
+
+def _failures(failures: list[dict[str, Any]], most: int = 5) -> list[str]:
+    """What failed, the same errors together, and how to go on."""
+    kinds: dict[str, list[dict[str, Any]]] = {}
+    for failure in failures:
+        kinds.setdefault(str(failure["error"]).partition("\n")[0][:160], []).append(failure)
+    lines = [f"{len(failures)} jobs failed:"]
+    for error, group in list(kinds.items())[:most]:
+        first = group[0]
+        where = f"{first['label']}, {first['explainer']}, {first['model']} on {first['data']}"
+        lines.append(f"  {len(group)} x {error} (first: {where}, samples {first['start']} to {first['stop'] - 1})")
+    if len(kinds) > most:
+        lines.append(f"  and {len(kinds) - most} other errors")
+    return [*lines, "tracebacks are in the report; the same command tries them again, and nothing else"]
+
+
+@contextlib.contextmanager
+def _goes_on() -> Iterator[None]:
+    """Ctrl-C ends with what to do next."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo("\ninterrupted; what is done is stored, and the same command goes on from there", err=True)
+        raise typer.Exit(130) from None
+
+
+@app.command()
+def schema(
+    out: Annotated[Path | None, typer.Option(help="The file to write; standard output by default.")] = None,
+) -> None:
+    """Print the JSON schema of study files, with which editors complete and check them.
+
+    In VS Code, put `# yaml-language-server: $schema=study.schema.json` on the file's first line.
+    """
+    from holdfast.study.file.schema import json_schema
+    from holdfast.study.folders import write_atomically
+
+    text = json.dumps(json_schema(), indent=1) + "\n"
+    if out is None:
+        typer.echo(text, nl=False)
+    else:
+        write_atomically(out, text.encode())
+        typer.echo(f"schema: {out}")
+
+
+@app.command()
 def report(
-    results: Annotated[Path, typer.Argument(help="A folder of stored results.")],
+    results: Annotated[str, typer.Argument(help="A folder, or an fsspec address, of stored results.")],
     out: Annotated[Path | None, typer.Option(help="The file to write; RESULTS/report/index.html by default.")] = None,
+    figures: Annotated[Path | None, typer.Option(help="Also write every figure here, as SVG and PDF.")] = None,
 ) -> None:
     """Build the report of stored results anew."""
     from holdfast.report import Report
 
-    typer.echo(f"report: {Report(results).to_html(out or results / 'report' / 'index.html')}")
+    built = Report(results)
+    if out is None:
+        out = Path("report.html") if "://" in results else Path(results) / "report" / "index.html"
+    typer.echo(f"report: {built.to_html(out)}")
+    if figures is not None:
+        typer.echo(f"figures: {len(built.figures(figures))} files in {figures}")
 
 
 @app.command("list")

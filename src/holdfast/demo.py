@@ -56,7 +56,7 @@ def run_demo(out: Path, seed: int, samples: int) -> tuple[Path, int]:
         demo_metrics(),
         seed=seed,
         out=out / "results",
-        samples_per_unit=6,
+        samples_per_job=6,
         about={
             "title": "How far can these explanations of a digit classifier be trusted?",
             "model": f"lenet5-mnist, {card['test_accuracy']:.2%} test accuracy"

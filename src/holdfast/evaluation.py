@@ -1,4 +1,4 @@
-"""`hf.evaluate`: explainers and metrics on inputs, in one call."""
+"""The one-liner: `evaluate` runs metrics for explainers on inputs; the result opens as frames or as a report."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from torch import Tensor
@@ -19,30 +19,54 @@ from holdfast.metrics import Metric
 from holdfast.model import Classifier
 from holdfast.progress import watch
 from holdfast.report import Report
-from holdfast.study.run import named_metrics, run_grid
+from holdfast.study.executors import Executor, Ray, Slurm, local
+from holdfast.study.grid import Grid, Ready, Samples
+from holdfast.study.results import Results, load_results
+from holdfast.study.run import Summary, named_metrics, run_grid
 from holdfast.study.store import Store
+
+if TYPE_CHECKING:
+    from holdfast.study.file.spec import Study
 
 
 class Evaluation:
-    """What `evaluate` found: a frame, and the report of it.
+    """Stored results of `evaluate` or of a study, with the report a call away.
 
     Attributes:
-        folder: where the results are stored.
-        failures: records of the units that failed; their tracebacks are in the report.
+        address: where the results are.
+        summary: what this run did.
+        results: everything stored so far, as tidy frames.
     """
 
-    def __init__(self, folder: Path, failures: list[dict[str, Any]], temporary: bool = False) -> None:
-        self.folder, self.failures = folder, failures
+    def __init__(self, address: str | Path, summary: Summary, temporary: bool = False) -> None:
+        self.address, self.summary = address, summary
+        self._results: Results | None = None
         if temporary:  # the folder lives as long as this object
-            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+            weakref.finalize(self, shutil.rmtree, address, ignore_errors=True)
+
+    @property
+    def results(self) -> Results:
+        """All that is stored."""
+        if self._results is None:
+            self._results = load_results(self.address)
+        return self._results
+
+    @property
+    def failures(self) -> list[dict[str, Any]]:
+        """The jobs that failed, with their tracebacks."""
+        return self.results.failures.to_dicts()
 
     def frame(self) -> pl.DataFrame:
         """One row per explainer, metric and sample; columns that a metric does not have are null."""
-        return Store(self.folder).frame()
+        return self.results.samples
 
     def to_html(self, path: str | Path = "report.html") -> Path:
         """Write the report, one self-contained file, and return where."""
-        return Report(self.folder).to_html(path)
+        return Report(self.results).to_html(path)
+
+
+#: what the only data set and model of `evaluate` are called
+DATA, MODEL = "inputs", "model"
 
 
 def evaluate(
@@ -54,7 +78,10 @@ def evaluate(
     targets: Tensor | int | None = None,
     seed: int = 0,
     out: str | Path | None = None,
-    samples_per_unit: int = 4,
+    repeats: int = 1,
+    samples_per_job: int = 4,
+    workers: int | str = 1,
+    executor: Executor | None = None,
     about: Mapping[str, Any] | None = None,
     progress: bool = True,
 ) -> Evaluation:
@@ -67,13 +94,17 @@ def evaluate(
         metrics: configured metrics, or a mapping from labels to them.
         targets: classes `(N,)`, or None for the model's own predictions.
         seed: of every random stream.
-        out: a folder for the results. What it holds already is not computed again: an interrupted evaluation goes
-            on where it was. Without it results live as long as the returned object.
-        samples_per_unit: samples between two writes; results do not depend on it.
+        out: a folder for the results, or an fsspec address. What it holds already is not computed again: an
+            interrupted evaluation goes on where it was. Without it results live as long as the returned object.
+        repeats: how often everything is done, each time with other random numbers.
+        samples_per_job: samples between two writes; results do not depend on it.
+        workers: processes of this computer; `"auto"` for one a GPU, or one a core. A script that asks for more than one
+            needs `if __name__ == "__main__":`, as always with Python's processes.
+        executor: where jobs are done otherwise; see `holdfast.study.executors`.
         about: title, model, data and the like, for the report.
         progress: show a progress bar.
 
-    A unit that fails is recorded with its traceback, and the rest goes on.
+    A job that fails is recorded with its traceback, and the rest goes on.
 
     >>> import holdfast as hf
     >>> digits = hf.data.bundled("digits")[:2]
@@ -90,18 +121,100 @@ def evaluate(
     else:
         given = {e.label if isinstance(e, Explainer) else e: e for e in explainers}
     ready = {name: get_explainer(explainer) for name, explainer in given.items()}
-    folder = Path(tempfile.mkdtemp(prefix="holdfast-") if out is None else out)
+    inputs = classifier.check_inputs(inputs)
+    checked = None if targets is None else classifier.check_targets(targets, inputs).cpu()
+    lower, upper = classifier.bounds
+    grid = Grid(
+        data={DATA: Samples(inputs.cpu(), checked, (lower.cpu(), upper.cpu()))},
+        models={MODEL: Ready(classifier)},
+        explainers=ready,
+        metrics=named_metrics(metrics),
+        seed=seed,
+        repeats=repeats,
+        samples_per_job=samples_per_job,
+        device=classifier.device.type,
+    )
+    address = tempfile.mkdtemp(prefix="holdfast-") if out is None else out
     with watch(progress) as report_progress:
-        failures = run_grid(
-            classifier,
-            ready,
-            inputs,
-            named_metrics(metrics),
-            Store(folder),
-            targets=targets,
-            seed=seed,
-            samples_per_unit=samples_per_unit,
-            about=about,
-            progress=report_progress,
+        summary = run_grid(
+            grid, Store(address), executor=executor or local(workers), about=about, progress=report_progress
         )
-    return Evaluation(folder, failures, temporary=out is None)
+    return Evaluation(address, summary, temporary=out is None)
+
+
+def run_study(
+    study: Study | Mapping[str, Any] | str | Path,
+    out: str | Path | None = None,
+    *,
+    executor: Executor | None = None,
+    command: str | None = None,
+    progress: bool = True,
+) -> Evaluation:
+    """Run a study, and go on where an earlier run of it was.
+
+    Args:
+        study: a study file, its content, or what `load_study` made of it.
+        out: a folder for the results, or an fsspec address; `results/<name of the file>` by default.
+        executor: where jobs are done; None for what the study says.
+        command: what the report shall say reproduces it.
+        progress: show a progress bar.
+
+    Raises:
+        StudyError: something in the file does not fit.
+
+    >>> import holdfast as hf
+    >>> ball = {"linf": 0.1}
+    >>> found = hf.run_study(
+    ...     {
+    ...         "data": {"digits": "digits"},
+    ...         "samples": 2,
+    ...         "models": {"lenet": "lenet5-mnist"},
+    ...         "explainers": ["saliency", "gradcam"],
+    ...         "metrics": [{"max_sensitivity": {"neighbourhood": ball, "samples": 5}}],
+    ...     },
+    ...     out="memory://example",
+    ...     progress=False,
+    ... )
+    >>> found.frame().shape[0], found.failures
+    (4, [])
+    """
+    from holdfast.study.file.spec import Study, load_study, study_from
+
+    if isinstance(study, Mapping):
+        study = study_from(study)
+    elif not isinstance(study, Study):
+        study = load_study(study)
+    grid = study.grid()
+    with watch(progress) as report_progress:
+        summary = run_grid(
+            grid,
+            Store(address := out or default_folder(study)),
+            executor=executor or executor_of(study),
+            about={"title": study.title, "command": command} if command else {"title": study.title},
+            study=study.plain(),
+            progress=report_progress,
+            folder=study.base,
+        )
+    return Evaluation(address, summary)
+
+
+def default_folder(study: Study) -> Path:
+    """Where a study's results go if nobody says otherwise."""
+    return Path("results") / (Path(study.name).stem or "study")
+
+
+def executor_of(
+    study: Study, name: str | None = None, workers: int | str | None = None, address: str | None = None
+) -> Executor:
+    """The executor that a study asks for, with what a command line says instead."""
+    entry = study.executor
+    name, workers = name or entry.name, workers or entry.workers
+    if name == "ray":
+        count = "auto" if workers == 1 and "workers" not in entry.model_fields_set else workers
+        return Ray(
+            address or entry.address or "auto", count, entry.cpus_per_worker, entry.gpus_per_worker, entry.threads
+        )
+    if name == "slurm":
+        return Slurm("auto" if workers == 1 else workers, options=entry.slurm.parameters() if entry.slurm else {})
+    check(name == "local", "executor", "local, ray or slurm", repr(name))
+    return local(workers, entry.threads, study.device)

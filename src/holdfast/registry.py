@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
+from importlib.metadata import EntryPoint, entry_points
 from typing import Generic, TypeVar
 
-from holdfast.errors import ArgumentError, UnknownNameError
+from holdfast.errors import ArgumentError, HoldfastError, UnknownNameError
 
 T = TypeVar("T")
 
 
 class Registry(Generic[T]):
     """Maps names to things of one kind, with an error that suggests the nearest name.
+
+    Other installed packages add theirs through entry points: they are listed at once, and imported when asked for. Our
+    own names cannot be taken.
+
+    Args:
+        kind: what to call one of them in messages.
+        group: the entry points' group, such as `"holdfast.metrics"`; None for a registry without plug-ins.
+        fits: whether a plug-in's object is one of them.
 
     >>> shapes: Registry[type] = Registry("shape")
     >>> shapes.add("list", list)
@@ -23,8 +33,8 @@ class Registry(Generic[T]):
     holdfast.errors.UnknownNameError: shape: expected one of list, got 'lisst' (did you mean 'list'?)
     """
 
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
+    def __init__(self, kind: str, group: str | None = None, fits: Callable[[object], bool] = callable) -> None:
+        self.kind, self.group, self._fits = kind, group, fits
         self._entries: dict[str, T] = {}
 
     def add(self, name: str, entry: T) -> None:
@@ -42,17 +52,38 @@ class Registry(Generic[T]):
 
         return decorate
 
+    @cached_property
+    def plugins(self) -> dict[str, EntryPoint]:
+        """The entry points of other packages, by name."""
+        return {} if self.group is None else {point.name: point for point in entry_points(group=self.group)}
+
     def __getitem__(self, name: str) -> T:
         if name not in self._entries:
-            raise UnknownNameError(self.kind, name, self._entries)
+            if name not in self.plugins:
+                raise UnknownNameError(self.kind, name, self.names())
+            entry = self._load(self.plugins[name])
+            self._entries.setdefault(name, entry)  # loading it may have registered it
         return self._entries[name]
 
+    def _load(self, point: EntryPoint) -> T:
+        origin = f"the plug-in {point.value} of {point.dist.name if point.dist else 'an unknown package'}"
+        try:
+            entry = point.load()
+        except Exception as error:
+            raise HoldfastError(
+                f"{self.kind} {point.name}: {origin} could not be loaded: {type(error).__name__}: {error}"
+            ) from error
+        if not self._fits(entry):
+            raise ArgumentError(f"{self.kind} {point.name}", f"a {self.kind}", f"{entry!r} from {origin}")
+        loaded: T = entry
+        return loaded
+
     def __contains__(self, name: object) -> bool:
-        return name in self._entries
+        return name in self._entries or name in self.plugins
 
     def __iter__(self) -> Iterator[str]:
-        return iter(sorted(self._entries))
+        return iter(self.names())
 
     def names(self) -> list[str]:
         """All names, sorted."""
-        return sorted(self._entries)
+        return sorted(self._entries.keys() | self.plugins.keys())

@@ -23,7 +23,7 @@ __all__ = [
     "names",
 ]
 
-_datasets: Registry[Callable[[bool], Dataset]] = Registry("data set")  # download -> data set
+_datasets: Registry[Callable[[bool], Dataset]] = Registry("data set", "holdfast.data")  # download -> data set
 _datasets.add("digits", lambda download: bundled("digits"))
 _datasets.add("mnist:train", partial(mnist, "train"))
 _datasets.add("mnist:test", partial(mnist, "test"))

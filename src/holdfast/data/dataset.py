@@ -27,14 +27,14 @@ class Dataset:
     """
 
     name: str
-    inputs: Tensor = field(repr=False)  # float32, (N, C, H, W), within the bounds
+    inputs: Tensor = field(repr=False)  # float32, (N, ...), within the bounds; images are (N, C, H, W)
     labels: Tensor = field(repr=False)  # int64, (N,), each in 0 .. len(classes) - 1
     classes: tuple[str, ...]
     bounds: tuple[float, float] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
         check(self.inputs.dtype == torch.float32, "inputs", "float32", self.inputs.dtype)
-        check(self.inputs.ndim == 4, "inputs", "shape (N, C, H, W)", tuple(self.inputs.shape))
+        check(self.inputs.ndim >= 2, "inputs", "shape (N, ...)", tuple(self.inputs.shape))
         check(self.labels.dtype == torch.int64, "labels", "int64", self.labels.dtype)
         count = len(self.inputs)
         check(self.labels.shape == (count,), "labels", f"shape ({count},)", tuple(self.labels.shape))

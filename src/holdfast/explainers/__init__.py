@@ -35,7 +35,9 @@ __all__ = [
     "smooth_relu",
 ]
 
-EXPLAINERS: Registry[type[Explainer]] = Registry("explainer")
+EXPLAINERS: Registry[type[Explainer]] = Registry(
+    "explainer", "holdfast.explainers", lambda kind: isinstance(kind, type) and issubclass(kind, Explainer)
+)
 for _kind in (
     Saliency,
     InputXGradient,

@@ -2,6 +2,7 @@
 
 from holdfast.metrics.base import Metric, metrics
 from holdfast.metrics.misinterpretation_probability import MisinterpretationProbability, ProbabilityResult
+from holdfast.metrics.reading import Reading, View
 from holdfast.metrics.result import Result
 from holdfast.metrics.sensitivity import LocalLipschitz, MaxSensitivity, SensitivityResult, sensitivity
 from holdfast.metrics.worst_case import WorstCase, WorstCaseResult
@@ -12,8 +13,10 @@ __all__ = [
     "Metric",
     "MisinterpretationProbability",
     "ProbabilityResult",
+    "Reading",
     "Result",
     "SensitivityResult",
+    "View",
     "WorstCase",
     "WorstCaseResult",
     "get",

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+import polars as pl
 import torch
 from torch import Tensor
 
+from holdfast.charts import Chart, Gallery, Strip, distribution
 from holdfast.errors import check
 from holdfast.explainers import Explainer
 from holdfast.explainers import get as get_explainer
+from holdfast.metrics.reading import Reading, View
 from holdfast.metrics.result import Result
 from holdfast.model import Classifier
 from holdfast.neighbourhood import Neighbourhood
@@ -33,7 +37,9 @@ class Metric(ABC):
     #: which field of the result says how robust an explainer is, and whether more of it is better
     headline: ClassVar[str]
     direction: ClassVar[Literal["higher", "lower"]]
+    #: the key of the publication, and its BibTeX entry
     citation: ClassVar[str]
+    bibtex: ClassVar[str] = ""
 
     @abstractmethod
     def evaluate(
@@ -90,8 +96,63 @@ class Metric(ABC):
         """The configuration as plain values, for reports and files."""
         return {f.name: plain(getattr(self, f.name)) for f in dataclasses.fields(self)}
 
+    # What follows is for the report. It works on stored results: `options` are those of `options()`.
 
-metrics: Registry[type[Metric]] = Registry("metric")
+    @classmethod
+    def reading(cls, options: Mapping[str, Any]) -> Reading:
+        """How the frame of a metric with these options is read; by default by its headline and direction."""
+        return plain_reading(cls.name, cls.headline, cls.direction)
+
+    @classmethod
+    def figures(cls, view: View) -> list[Chart | Gallery]:
+        """The figures of one data set and model; by default the distribution over samples."""
+        return plain_figures(view)
+
+    @classmethod
+    def remarks(cls, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
+        """Notes under an explainer's entry in the overview; `frame` holds its evaluated samples."""
+        return []
+
+    @classmethod
+    def guide(cls, options: Mapping[str, Any]) -> dict[str, str]:
+        """Terms and what they mean, for "How to read this"; `code` and *emphasis* are marked like that."""
+        return {}
+
+    @classmethod
+    def contradictions(cls, view: View, others: Sequence[View]) -> list[str]:
+        """Sentences, one for each sample whose numbers cannot all be right; `others` are of the same data and model."""
+        return []
+
+
+def plain_reading(metric: str, headline: str, direction: str | None) -> Reading:
+    """A reading for want of a better one.
+
+    >>> plain_reading("new_metric", "score", "higher").title
+    'New metric: score'
+    """
+    title = f"{metric}: {headline}".replace("_", " ")
+    towards: Literal["higher", "lower"] | None = (
+        "higher" if direction == "higher" else "lower" if direction == "lower" else None
+    )
+    return Reading(title[:1].upper() + title[1:], headline.replace("_", " "), headline, towards)
+
+
+def plain_figures(view: View) -> list[Chart | Gallery]:
+    """The distribution over samples, an explainer beneath the other."""
+    strips = []
+    for name in view.present:
+        rows = view.reading.counted(view.of(name))
+        if len(rows):
+            samples = [int(sample) for sample in rows["sample"]]
+            strips.append(Strip(name, samples, view.reading.values(rows), view.reading.bounds(rows)))
+    reading = view.reading
+    chart = distribution(strips, view.explainers, reading.title, reading.axis, reading.direction, reading.censored_side)
+    return [] if chart is None else [chart]
+
+
+metrics: Registry[type[Metric]] = Registry(
+    "metric", "holdfast.metrics", lambda kind: isinstance(kind, type) and issubclass(kind, Metric)
+)
 
 
 def plain(value: object) -> Any:

@@ -25,6 +25,36 @@ from holdfast.similarity import Similarity
 EventName = Literal["changed_explanation", "changed_class", "misclassification"]
 EVENTS = ("changed_explanation", "changed_class", "misclassification")
 
+SAFARI = """@inproceedings{huang2023safari,
+  title     = {{SAFARI}: Versatile and Efficient Evaluations for Robustness of Interpretability},
+  author    = {Huang, Wei and Zhao, Xingyu and Jin, Gaojie and Huang, Xiaowei},
+  booktitle = {Proceedings of the IEEE/CVF International Conference on Computer Vision (ICCV)},
+  pages     = {1988--1998},
+  year      = {2023}
+}"""
+#: what the events mean, for the report
+MEANINGS = {
+    "changed_explanation": (
+        "Changed explanation (`changed_explanation`)",
+        "The class holds and the explanation does not. For a similarity, higher is better for the explainer.",
+    ),
+    "changed_class": (
+        "Changed class (`changed_class`)",
+        "The class flips and the explanation stays, as if nothing had happened. Here a *low* similarity is better for "
+        "the explainer. That the class flips is the model's weakness, not the explainer's.",
+    ),
+    "misclassification": (
+        "Misclassification (`misclassification`)",
+        "The class flips, whatever the explanation does. It says something of the model and nothing of the explainer, "
+        "so explainers are not ranked by it.",
+    ),
+}
+MARGIN = {
+    "Margin J": (
+        "The largest other class's output minus that of the class explained. From zero up, the class has changed."
+    )
+}
+
 
 @dataclass(frozen=True)
 class Event:

@@ -17,20 +17,26 @@ levels.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
+import polars as pl
 import torch
 from torch import Tensor
 
 from holdfast.algorithms.monte_carlo import monte_carlo
 from holdfast.algorithms.rare_event import Levels, RareEventEstimate
 from holdfast.algorithms.subset_simulation import Proposal, subset_simulation
+from holdfast.charts import Chart, Gallery
 from holdfast.errors import check
 from holdfast.explainers import Explainer
+from holdfast.metrics import probability_figures
 from holdfast.metrics.base import Metric, metrics
-from holdfast.metrics.events import Event, EventName, make_event
+from holdfast.metrics.consistency import contradictions
+from holdfast.metrics.events import SAFARI, Event, EventName, make_event
 from holdfast.metrics.probe import Explain, Margin, Probe, check_probe_options
+from holdfast.metrics.reading import Reading, View
 from holdfast.metrics.result import Result
 from holdfast.model import Classifier
 from holdfast.neighbourhood import LinfBall, Neighbourhood
@@ -119,6 +125,7 @@ class MisinterpretationProbability(Metric):
     headline: ClassVar[str] = "log_probability"
     direction: ClassVar[Literal["higher", "lower"]] = "lower"
     citation: ClassVar[str] = "huang2023safari"
+    bibtex: ClassVar[str] = SAFARI
 
     neighbourhood: Neighbourhood
     event: EventName = "changed_explanation"
@@ -160,6 +167,31 @@ class MisinterpretationProbability(Metric):
             return self.samples
         levels = 0.5 * self.floor / math.log(self.quantile)
         return round(self.particles * (1 + self.moves * levels))
+
+    @classmethod
+    def reading(cls, options: Mapping[str, Any]) -> Reading:
+        """ln P; where censored, the probability is at most this."""
+        return probability_figures.reading(options)
+
+    @classmethod
+    def figures(cls, view: View) -> list[Chart | Gallery]:
+        """Distribution, and ln P against the threshold for the first samples."""
+        return probability_figures.figures(view)
+
+    @classmethod
+    def remarks(cls, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
+        """The error of single estimates, and stalled runs."""
+        return probability_figures.remarks(frame)
+
+    @classmethod
+    def guide(cls, options: Mapping[str, Any]) -> dict[str, str]:
+        """See `Metric`."""
+        return probability_figures.guide(options)
+
+    @classmethod
+    def contradictions(cls, view: View, others: Sequence[View]) -> list[str]:
+        """See `holdfast.metrics.consistency`."""
+        return contradictions(view, others)
 
     def _event(self) -> Event:
         return make_event(self.event, get_similarity(self.similarity), self.threshold, needs_threshold=True)
@@ -220,13 +252,7 @@ class MisinterpretationProbability(Metric):
             for place, level in zip(usable.tolist(), estimate.levels, strict=False):
                 levels[place] = level
         return ProbabilityResult(
-            metric=self.name,
-            options=self.options(),
-            status=probe.status,
-            targets=probe.targets,
-            model_evaluations=probe.evaluations,
-            degenerate=probe.degenerate,
-            nonfinite=probe.nonfinite,
+            **probe.shared(self),
             log_probability=spread(None if estimate is None else estimate.log_probability, 0.0),
             std_error=spread(None if estimate is None else estimate.std_error, torch.nan),
             low=spread(None if interval is None else interval[:, 0], -torch.inf),

@@ -7,7 +7,7 @@ the work into chunks, and counts evaluations and what went wrong for each seed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -22,6 +22,25 @@ _MAP_ELEMENTS = 1 << 22  # numbers in the maps that are compared at once: 16 MB
 
 Explain = Literal["predicted", "seed"]
 Margin = Literal["logit", "probability"]
+
+#: what the options mean that all who look have in common, for the report
+COMPARED = {
+    "Signs (`absolute`)": (
+        "With `absolute = True` maps are compared without their signs, as the SAFARI authors do: a map that turns into "
+        "its negative counts as unchanged."
+    ),
+    "Which class is explained (`explain`)": (
+        "`predicted`: at the moved input, the class predicted there, so when the class flips two explanations of "
+        "different classes are compared. `seed`: always the original class."
+    ),
+}
+
+
+class _Configured(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    def options(self) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True)
@@ -98,6 +117,18 @@ class Probe:
         """Numbers of the seeds that can be evaluated, int64."""
         rows = [row for row, status in enumerate(self.status) if status == "ok"]
         return torch.tensor(rows, device=self.targets.device, dtype=torch.int64)
+
+    def shared(self, metric: _Configured) -> dict[str, Any]:
+        """What every `Result` begins with, as its arguments: the metric, and what the probe knows of each seed."""
+        return {
+            "metric": metric.name,
+            "options": metric.options(),
+            "status": self.status,
+            "targets": self.targets,
+            "model_evaluations": self.evaluations,
+            "degenerate": self.degenerate,
+            "nonfinite": self.nonfinite,
+        }
 
     def _prepare(self, maps: Tensor) -> Tensor:
         return maps.abs() if self.absolute else maps

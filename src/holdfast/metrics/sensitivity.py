@@ -15,8 +15,9 @@ Cost: `samples` predictions with explanation for each input, and one for the inp
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -25,7 +26,8 @@ from holdfast.algorithms.search import Search, searches
 from holdfast.errors import check
 from holdfast.explainers import Explainer
 from holdfast.metrics.base import Metric, metrics
-from holdfast.metrics.probe import Explain, Probe, check_probe_options
+from holdfast.metrics.probe import COMPARED, Explain, Probe, check_probe_options
+from holdfast.metrics.reading import Reading
 from holdfast.metrics.result import Result
 from holdfast.metrics.worst_case import WorstCase
 from holdfast.model import Classifier
@@ -54,6 +56,7 @@ class _Sensitivity(Metric):
     headline: ClassVar[str] = "sensitivity"
     direction: ClassVar[Literal["higher", "lower"]] = "lower"
     per_distance: ClassVar[bool]
+    title: ClassVar[str]
 
     neighbourhood: Neighbourhood
     samples: int = 50
@@ -79,6 +82,23 @@ class _Sensitivity(Metric):
     def expected_evaluations(self) -> int:
         """The samples and the seed."""
         return self.samples + 1
+
+    @classmethod
+    def reading(cls, options: Mapping[str, Any]) -> Reading:
+        """Smaller is more robust, if the maps are of one scale."""
+        what = "slope" if cls.per_distance else "distance"
+        caution = "" if options.get("normalise") else "It grows with the scale of an explainer's maps."
+        axis = f"largest {what}" + (", normalised" if options.get("normalise") else "")
+        return Reading(cls.title, axis, cls.headline, "lower", caution=caution)
+
+    @classmethod
+    def guide(cls, options: Mapping[str, Any]) -> dict[str, str]:
+        """See `Metric`."""
+        text = (
+            "Distances between raw maps. They depend on the maps' own scale, so explainers with larger attributions "
+            "look less robust, unless `normalise` is on. Sampled maxima are low: the true maximum is larger."
+        )
+        return {"Max-sensitivity and local Lipschitz": text, **COMPARED}
 
     def evaluate(
         self,
@@ -107,7 +127,7 @@ class _Sensitivity(Metric):
                 better = top > best[part]
                 best[part] = torch.maximum(best[part], top)
                 where[part[better]] = x[better, index[better]]
-        return self._result(probe, probe.status, best.clamp(min=0), where)
+        return self._result(probe, best.clamp(min=0), where)
 
     def _from_search(
         self,
@@ -141,17 +161,11 @@ class _Sensitivity(Metric):
             sensitivity=found,
         )
 
-    def _result(self, probe: Probe, status: tuple[str, ...], best: Tensor, where: Tensor | None) -> SensitivityResult:
+    def _result(self, probe: Probe, best: Tensor, where: Tensor) -> SensitivityResult:
         if self.normalise:
             best = best / _norms(probe.reference.nan_to_num())
         return SensitivityResult(
-            metric=self.name,
-            options=self.options(),
-            status=status,
-            targets=probe.targets,
-            model_evaluations=probe.evaluations,
-            degenerate=probe.degenerate,
-            nonfinite=probe.nonfinite,
+            **probe.shared(self),
             sensitivity=best,
             inputs=where,
         )
@@ -180,7 +194,15 @@ class MaxSensitivity(_Sensitivity):
 
     name: ClassVar[str] = "max_sensitivity"
     citation: ClassVar[str] = "yeh2019infidelity"
+    bibtex: ClassVar[str] = """@inproceedings{yeh2019infidelity,
+  title     = {On the (In)fidelity and Sensitivity of Explanations},
+  author    = {Yeh, Chih-Kuan and Hsieh, Cheng-Yu and Suggala, Arun Sai and Inouye, David I. and Ravikumar, Pradeep},
+  booktitle = {Advances in Neural Information Processing Systems},
+  volume    = {32},
+  year      = {2019}
+}"""
     per_distance: ClassVar[bool] = False
+    title: ClassVar[str] = "Max-sensitivity: largest distance between explanations"
 
 
 @metrics.register("local_lipschitz")
@@ -200,7 +222,15 @@ class LocalLipschitz(_Sensitivity):
 
     name: ClassVar[str] = "local_lipschitz"
     citation: ClassVar[str] = "alvarezmelis2018robustness"
+    bibtex: ClassVar[str] = """@inproceedings{alvarezmelis2018robustness,
+  title     = {On the Robustness of Interpretability Methods},
+  author    = {Alvarez-Melis, David and Jaakkola, Tommi S.},
+  booktitle = {ICML Workshop on Human Interpretability in Machine Learning (WHI)},
+  note      = {arXiv:1806.08049},
+  year      = {2018}
+}"""
     per_distance: ClassVar[bool] = True
+    title: ClassVar[str] = "Local Lipschitz: largest slope between explanations"
 
 
 def sensitivity(

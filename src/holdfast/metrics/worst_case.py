@@ -15,19 +15,24 @@ Cost: at most `budget` predictions with explanation for each sample, and two mor
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
+import polars as pl
 import torch
 from torch import Tensor
 
 from holdfast.algorithms.search import Outcome, Search, Trace, searches
+from holdfast.charts import Chart, Gallery
 from holdfast.errors import ArgumentError, check
 from holdfast.explainers import Explainer
 from holdfast.explainers.surrogates import smooth_relu
+from holdfast.metrics import worst_case_figures
 from holdfast.metrics.base import Metric, metrics
-from holdfast.metrics.events import Event, EventName, make_event
+from holdfast.metrics.events import SAFARI, Event, EventName, make_event
 from holdfast.metrics.probe import Explain, Margin, Probe, check_probe_options
+from holdfast.metrics.reading import Reading, View
 from holdfast.metrics.result import Result
 from holdfast.model import Classifier
 from holdfast.neighbourhood import LinfBall, Neighbourhood
@@ -130,6 +135,7 @@ class WorstCase(Metric):
     headline: ClassVar[str] = "similarity"
     direction: ClassVar[Literal["higher", "lower"]] = "higher"
     citation: ClassVar[str] = "huang2023safari"
+    bibtex: ClassVar[str] = SAFARI
 
     neighbourhood: Neighbourhood
     event: EventName = "changed_explanation"
@@ -159,6 +165,26 @@ class WorstCase(Metric):
     def expected_evaluations(self) -> int:
         """The budget, the seed and the last check."""
         return self.budget + 2
+
+    @classmethod
+    def reading(cls, options: Mapping[str, Any]) -> Reading:
+        """The event decides which direction is the robust one."""
+        return worst_case_figures.reading(options)
+
+    @classmethod
+    def figures(cls, view: View) -> list[Chart | Gallery]:
+        """Distribution, shares, convergence of the search, and the worst inputs."""
+        return worst_case_figures.figures(view)
+
+    @classmethod
+    def remarks(cls, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
+        """How many classes changed and explanations were bent beyond the threshold."""
+        return worst_case_figures.remarks(frame, options)
+
+    @classmethod
+    def guide(cls, options: Mapping[str, Any]) -> dict[str, str]:
+        """See `Metric`."""
+        return worst_case_figures.guide(options)
 
     def _event(self) -> Event:
         return make_event(self.event, get_similarity(self.similarity), self.threshold, needs_threshold=False)
@@ -199,13 +225,7 @@ class WorstCase(Metric):
         usable[watched.usable] = True
         held = margin < 0 if self.event == "changed_explanation" else margin >= 0
         return WorstCaseResult(
-            metric=self.name,
-            options=self.options(),
-            status=probe.status,
-            targets=probe.targets,
-            model_evaluations=probe.evaluations,
-            degenerate=probe.degenerate,
-            nonfinite=probe.nonfinite,
+            **probe.shared(self),
             similarity=similarity,
             margin=margin,
             inputs=worst,

@@ -1,11 +1,11 @@
-"""The report: stored results as one self-contained HTML file. Reads results only, and never loads a model.
+"""The report: stored results as one self-contained HTML file, and its charts as files. Never loads a model.
 
 >>> import tempfile
 >>> from pathlib import Path
 >>> from holdfast.report import Report
 >>> from holdfast.study.store import Store
 >>> with tempfile.TemporaryDirectory() as folder:
-...     Store(folder).write_manifest({"units": [], "explainers": {}, "metrics": {}})
+...     Store(folder).write_manifest({"jobs": []})
 ...     page = Report(folder).to_html(Path(folder) / "report.html").read_text(encoding="utf-8")
 >>> page.rstrip().endswith("<!-- holdfast report: complete -->")
 True
@@ -17,28 +17,57 @@ from pathlib import Path
 
 import polars as pl
 
-from holdfast.report.html import build_html
-from holdfast.study.store import Store, write_atomically
+from holdfast.study.results import Results, load_results
+from holdfast.study.store import Store
 
 __all__ = ["Report", "build_html"]
 
 
+def build_html(results: str | Path | Store | Results) -> str:
+    """The whole report as one HTML document that loads nothing from elsewhere; the same bytes for the same results."""
+    from holdfast.report.html import page
+
+    return page(_opened(results))
+
+
 class Report:
-    """The report of a results folder.
+    """The report of a study's results.
 
     Args:
-        results: the folder, or the store that reads it.
+        results: their folder or address, the store that reads it, or the results themselves.
     """
 
-    def __init__(self, results: str | Path | Store) -> None:
-        self.store = results if isinstance(results, Store) else Store(results)
+    def __init__(self, results: str | Path | Store | Results) -> None:
+        self.source = results
 
     def frame(self) -> pl.DataFrame:
-        """One row per explainer, metric and sample; columns that a metric does not have are null."""
-        return self.store.frame()
+        """One row per data, model, explainer, metric, repeat and sample."""
+        return _opened(self.source).samples
 
     def to_html(self, path: str | Path = "report.html") -> Path:
         """Write the report, one file that needs no other, and return where it is."""
         path = Path(path)
-        write_atomically(path, build_html(self.store).encode())
+        content = build_html(self.source).encode()
+        _write(path, content)
         return path
+
+    def figures(self, folder: str | Path = "figures") -> list[Path]:
+        """Write every chart as SVG and PDF into `folder`, named after section, label, data and model."""
+        from holdfast.report.files import chart_files
+
+        written = []
+        for name, content in chart_files(_opened(self.source)):
+            path = Path(folder) / name
+            _write(path, content)
+            written.append(path)
+        return written
+
+
+def _opened(results: str | Path | Store | Results) -> Results:
+    return results if isinstance(results, Results) else load_results(results)
+
+
+def _write(path: Path, content: bytes) -> None:
+    from holdfast.study.folders import write_atomically
+
+    write_atomically(path, content)

@@ -2,29 +2,85 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
+from holdfast.charts import Chart, Gallery
+from holdfast.metrics import View
+from holdfast.report import methods
+from holdfast.report.critical_difference import critical_difference_diagram, describe
+from holdfast.report.explorer import explorer
+from holdfast.report.overview import agreement_charts, agreement_sentence, matrix, median_charts, worth_drawing
+from holdfast.report.pictures import drawn
+from holdfast.report.render import Drawn, bundle, config, for_page
+from holdfast.report.views import Contents, Label
+from holdfast.study.comparison import Comparison
+from holdfast.study.results import Results
 
-from holdfast.report.checks import LISTED, contradictions
-from holdfast.report.citations import BIBTEX
-from holdfast.report.figures import ID_MARK, Drawing, box_plots, curves, traces
-from holdfast.report.gallery import gallery
-from holdfast.report.results import Group, Results, read
-from holdfast.report.summary import cell, counted, number, quantity
-from holdfast.study.store import Store
-
-#: rows of the per-sample table; the rest is in the results folder
-ROWS = 5000
-#: samples with a curve of ln P
-CURVES_SHOWN = 3
+#: warnings and failures that are spelled out
+LISTED = 50
+#: pairs of data and model that are open from the start; the others unfold
+OPEN = 2
 
 
-def build_html(store: Store) -> str:
-    """The whole report as one HTML document that loads nothing from elsewhere; the same bytes for the same results."""
+@dataclass
+class Part:
+    """What a label got on one data set and model: charts, and galleries as rows of pictures."""
+
+    where: str
+    charts: list[Drawn] = field(default_factory=list)
+    galleries: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Page:
+    """Numbers charts and pictures, so that ids differ, and remembers which rows have pictures."""
+
+    def __init__(self, contents: Contents) -> None:
+        self.contents = contents
+        self.charts = self.diagrams = 0
+        self.links: dict[tuple[str, str, str, str, int], str] = {}
+
+    def chart(self, chart: Chart) -> Drawn:
+        """A chart, drawn."""
+        self.charts += 1
+        return for_page(chart, self.charts)
+
+    def difference(self, comparison: Comparison) -> dict[str, str]:
+        """A critical-difference diagram and the same in words, in the page's own ink."""
+        import markupsafe
+
+        self.diagrams += 1
+        svg = critical_difference_diagram(comparison, f"d{self.diagrams}-")
+        svg = re.sub(r"#000000|#555555|#000(?=[;\"])", "currentColor", svg)
+        return {"svg": markupsafe.Markup(svg), "alt": describe(comparison)}
+
+    def part(self, label: Label, view: View) -> Part:
+        """The metric's own figures for one view."""
+        part = Part(self.contents.where(view.data, view.model))
+        for figure in label.figures(view):
+            if isinstance(figure, Gallery):
+                part.galleries.append(self._gallery(figure, view))
+            else:
+                part.charts.append(self.chart(figure))
+        return part
+
+    def _gallery(self, gallery: Gallery, view: View) -> dict[str, Any]:
+        samples: dict[int, list[dict[str, Any]]] = {}
+        for row in gallery.rows:
+            key = (view.data, view.model, view.label, row.explainer, row.sample)
+            identity = self.links.setdefault(key, f"p{len(self.links) + 1}")
+            pictures = [(picture.title, picture.alt, drawn(picture, view.bounds)) for picture in row.pictures]
+            samples.setdefault(row.sample, []).append(
+                {"id": identity, "explainer": row.explainer, "pictures": pictures, "text": row.text, "found": row.found}
+            )
+        return {"title": gallery.title, "note": gallery.note, "folded": gallery.folded, "samples": samples}
+
+
+def page(results: Results) -> str:
+    """The whole report as one HTML document."""
     import jinja2
 
-    results = read(store)
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("holdfast.report", "templates"),
         autoescape=True,
@@ -33,230 +89,92 @@ def build_html(store: Store) -> str:
         keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
     )
-    return environment.get_template("report.html").render(_context(results))
+    environment.filters["marked"] = marked
+    environment.filters["breakable"] = breakable
+    return environment.get_template("report.html").render(_context(Contents(results)))
 
 
-def _context(results: Results) -> dict[str, Any]:
-    labels = [label for label in results.labels if results.example(label) is not None]
-    quantities = {label: quantity(group) for label in labels if (group := results.example(label)) is not None}
-    sections = [_section(results, label) for label in labels]
-    shown = [name for name in results.explainers if any(name == key[0] for key in results.groups)]
-    warnings = contradictions(results)
-    table, left_out = _table(results)
-    keys = {str(group.record.get("citation")) for group in results.groups.values()}
-    events = {group.event for group in results.groups.values() if group.event}
-    kinds = {what.kind for what in quantities.values()}
+def _context(contents: Contents) -> dict[str, Any]:
+    import markupsafe
+
+    content = Page(contents)
+    overview = []
+    for data, model in contents.pairs:
+        found = matrix(contents, data, model)
+        medians = [(label, content.chart(chart)) for label, chart in median_charts(contents, data, model)]
+        agreement = contents.agreements.get((data, model))
+        compared = ((name, contents.comparisons.get((data, model, name))) for name in contents.labels)
+        overview.append(
+            {
+                "where": contents.where(data, model),
+                "matrix": found,
+                "medians": medians,
+                "demonstrated": any(
+                    found.comparison.significant.any()
+                    for found in contents.rankings
+                    if (found.data, found.model) == (data, model)
+                ),
+                "differences": [(name, content.difference(found)) for name, found in compared if worth_drawing(found)],
+                "agreement": None if agreement is None else agreement_sentence(agreement),
+                "agreement_charts": [content.chart(c) for c in agreement_charts(agreement)] if agreement else [],
+            }
+        )
+    sections = []
+    for number, (name, label) in enumerate(contents.labels.items(), 1):
+        parts = [content.part(label, view) for view in contents.views(name)]
+        sections.append(
+            {"id": f"metric-{number}", "label": label, "parts": [p for p in parts if p.charts or p.galleries]}
+        )
+    rows, count = explorer(contents, content.links)
+    about = contents.manifest.get("about") or {}
+    failures = contents.results.failures.rows(named=True)
+    guide: dict[str, str] = {}
+    for label in contents.labels.values():
+        for term, meaning in ({} if label.kind is None else label.kind.guide(label.options)).items():
+            guide.pop(term, None)  # what many have in common comes last
+            guide[term] = meaning
     return {
-        "title": str(_about(results).get("title") or "How far the explanations hold"),
-        "facts": _facts(results),
-        "labels": labels,
-        "quantities": quantities,
-        "summary": [(name, [_cell(results, name, label) for label in labels]) for name in shown],
+        "title": str(about.get("title") or "How far the explanations hold"),
+        "contents": contents,
+        "labels": contents.labels,
+        "facts": methods.facts(contents),
+        "overview": overview,
         "sections": sections,
-        "inline": _Figures(),
-        "uneven": _uneven(results),
-        "warnings": warnings[:LISTED],
-        "more_warnings": max(0, len(warnings) - LISTED),
-        "failures": results.failures,
-        "missing": results.missing,
-        "oddities": _oddities(results),
-        "table": table,
-        "left_out": left_out,
-        "table_explainers": list(dict.fromkeys(row["explainer"] for row in table)),
-        "methods": [
-            (label, _flat(results.manifest.get("metrics", {}).get(label) or _options(results, label)))
-            for label in labels
-        ],
-        "explainer_methods": [(name, _flat(o)) for name, o in results.manifest.get("explainers", {}).items()],
-        "costs": _costs(results),
-        "bibtex": [BIBTEX[key] for key in sorted(keys) if key in BIBTEX],
-        "command": _about(results).get("command"),
-        "events": events,
-        "kinds": kinds,
-        "all_options": [_options(results, label) for label in labels],
+        "open": OPEN,
+        "warnings": contents.warnings[:LISTED],
+        "more_warnings": max(0, len(contents.warnings) - LISTED),
+        "failures": failures[:LISTED],
+        "failed": len(failures),
+        "missing": contents.results.missing,
+        "tally": methods.tally(contents),
+        "guide": guide,
+        "rows": markupsafe.Markup(rows),
+        "row_count": count,
+        "option_tables": methods.option_tables(contents),
+        "costs": methods.costs(contents),
+        "publications": methods.publications(contents),
+        "command": about.get("command"),
+        "config": markupsafe.Markup(config()),
+        "bundle": markupsafe.Markup(bundle()) if content.charts else "",
+        "raw": markupsafe.Markup,
     }
 
 
-def _about(results: Results) -> dict[str, Any]:
-    return dict(results.manifest.get("about") or {})
+def marked(text: str) -> str:
+    """Text with `code` and *emphasis* marked up, everything else escaped.
+
+    >>> str(marked("`a<b` is *not* less"))
+    '<code>a&lt;b</code> is <em>not</em> less'
+    """
+    import markupsafe
+
+    safe = str(markupsafe.escape(text))
+    safe = re.sub(r"`([^`]+)`", r"<code>\1</code>", safe)
+    return markupsafe.Markup(re.sub(r"\*([^*\s][^*]*)\*", r"<em>\1</em>", safe))
 
 
-def _options(results: Results, label: str) -> dict[str, Any]:
-    group = results.example(label)
-    return {} if group is None else group.options
+def breakable(name: str) -> str:
+    """A name that may be broken after an underscore."""
+    import markupsafe
 
-
-def _cell(results: Results, name: str, label: str) -> Any:
-    group = results.groups.get((name, label))
-    return None if group is None else cell(group)
-
-
-def _facts(results: Results) -> list[tuple[str, str]]:
-    """What was evaluated, in pairs of a word and its meaning."""
-    manifest, about = results.manifest, _about(results)
-    facts = [(key.capitalize(), str(about[key])) for key in ("model", "data", "created") if about.get(key)]
-    shape = manifest.get("input_shape")
-    if manifest.get("samples") is not None:
-        size = "" if not shape else f", each of shape {' × '.join(map(str, shape))}"
-        facts.append(("Samples", f"{manifest['samples']}{size}"))
-    if bounds := manifest.get("bounds"):
-        facts.append(("Values allowed", f"{number(bounds[0][0], None)} to {number(bounds[1][1], None)}"))
-    places = [_neighbourhood(_options(results, label).get("neighbourhood")) for label in results.labels]
-    if any(places):
-        facts.append(("Neighbourhood", "; ".join(dict.fromkeys(p for p in places if p))))
-    facts.append(("Explainers", str(len(results.explainers))))
-    if manifest.get("seed") is not None:
-        facts.append(("Random seed", str(manifest["seed"])))
-    facts += [
-        (key.capitalize(), str(value))
-        for key, value in about.items()
-        if key not in ("title", "model", "data", "created", "command") and value
-    ]
-    environment = dict(manifest.get("environment") or {})
-    versions = [f"{key} {environment[key]}" for key in ("holdfast", "torch", "python") if environment.get(key)]
-    where = environment.get("gpu") or environment.get("machine")
-    facts.append(("Computed with", ", ".join([*versions, *([f"on {where}"] if where else [])])))
-    return facts
-
-
-def _neighbourhood(value: Any) -> str:
-    if not isinstance(value, dict):
-        return "" if value is None else str(value)
-    norm = {"LinfBall": "every feature moves by at most", "L2Ball": "Euclidean distance at most"}
-    start = norm.get(str(value.get("norm")), f"{value.get('norm')}, radius")
-    text = f"{start} {number(float(value.get('radius', float('nan'))), None)}"
-    return f"{text} ({value['distribution']} noise)" if value.get("distribution") else text
-
-
-def _uneven(results: Results) -> list[str]:
-    """Labels whose medians were taken over different samples for different explainers."""
-    uneven = []
-    for label in results.labels:
-        taken = {tuple(np.array(group.samples)[counted(group)].tolist()) for group in results.of(label)}
-        if len(taken) > 1:
-            uneven.append(label)
-    return uneven
-
-
-class _Figures:
-    """Numbers the page's figures, so that their ids differ."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def __call__(self, drawing: Drawing) -> str:
-        """The drawing's SVG, not to be escaped."""
-        import markupsafe
-
-        self.count += 1
-        return markupsafe.Markup(drawing.source.replace(ID_MARK, f"figure{self.count}-"))
-
-
-def _section(results: Results, label: str) -> dict[str, Any]:
-    groups, names = results.of(label), results.explainers
-    what = quantity(groups[0]) if groups else None
-    found: dict[str, Any] = {"label": label, "what": what, "box": None, "trace": None, "curves": [], "gallery": []}
-    if what is None:
-        return found
-    found["box"] = box_plots(groups, names)
-    if what.kind == "worst":
-        found["trace"] = traces(groups, names)
-        found["gallery"] = gallery(results, label)
-    if what.kind == "probability":
-        samples = sorted({sample for group in groups for sample in group.shown})[:CURVES_SHOWN]
-        drawings = [curves(groups, names, sample) for sample in samples]
-        found["curves"] = [drawing for drawing in drawings if drawing is not None]
-    return found
-
-
-def _oddities(results: Results) -> list[tuple[str, str, int, int, int]]:
-    """Explainer, label, evaluations, and how many had a constant explanation, or NaN, where any had."""
-    out = []
-    for group in results.groups.values():
-        if group.frame is None:
-            continue
-        looked, constant, broken = (
-            int(group.column(name)[group.column(name) > 0].sum())
-            for name in ("model_evaluations", "degenerate", "nonfinite")
-        )
-        if constant or broken:
-            out.append((group.explainer, group.label, looked, constant, broken))
-    return out
-
-
-def _costs(results: Results) -> list[tuple[str, list[str]]]:
-    rows = []
-    for name in results.explainers:
-        cells = []
-        for label in results.labels:
-            group = results.groups.get((name, label))
-            if group is None or group.frame is None:
-                cells.append("–")
-                continue
-            looks = group.column("model_evaluations")
-            cells.append(f"{int(looks[looks > 0].sum()):,} / {group.seconds:.1f} s")
-        rows.append((name, cells))
-    return rows
-
-
-def _table(results: Results) -> tuple[list[dict[str, Any]], int]:
-    """One row per explainer, label and sample, as text beside the number to sort by."""
-    rows: list[dict[str, Any]] = []
-    total = 0
-    for label in results.labels:
-        for group in results.of(label):
-            assert group.frame is not None
-            total += len(group.frame)
-            if len(rows) < ROWS:
-                rows += _rows(group)
-    return rows[:ROWS], total - min(total, ROWS)
-
-
-def _rows(group: Group) -> list[dict[str, Any]]:
-    assert group.frame is not None
-    what = quantity(group)
-    columns = ("targets", "predicted", "similarity", "margin", "low", "high", "model_evaluations")
-    values = {name: group.column(name) for name in (*columns, "degenerate", "nonfinite", what.column)}
-    flags = {n: group.flags(n) for n in ("found", "misinterpreted", "censored", "stalled") if n in group.frame.columns}
-    out = []
-    for place, (sample, status) in enumerate(zip(group.samples, group.frame["status"].to_list(), strict=True)):
-        at = {name: float(column[place]) for name, column in values.items()}
-        ok, value = status == "ok", at[what.column]
-        said: list[str] = [str(name) for name, flag in flags.items() if ok and flag[place]]
-        if ok and "found" in flags and not flags["found"][place]:
-            said.append("not found")
-        said += [
-            f"{number(at[n], 0)} {word}" for n, word in (("degenerate", "constant"), ("nonfinite", "NaN")) if at[n] > 0
-        ]
-        interval = ""
-        if what.kind == "probability" and ok:
-            interval = f"[{number(at['low'])}, {number(at['high'])}]"
-        elif what.column == "similarity" and ok:
-            interval = f"J = {number(at['margin'])}"
-        bound = "≤ " if ok and what.kind == "probability" and "censored" in said else ""
-        after = f" → {number(at['predicted'], 0)}" if ok and at["predicted"] == at["predicted"] else ""
-        out.append(
-            {
-                "explainer": group.explainer,
-                "label": group.label,
-                "sample": sample,
-                "status": status,
-                "class": number(at["targets"], 0) + after,
-                "value": bound + number(value, what.decimals) if ok else "–",
-                "key": value if ok and value == value else "",
-                "beside": interval,
-                "said": ", ".join(said),
-                "evaluations": number(at["model_evaluations"], 0),
-            }
-        )
-    return out
-
-
-def _flat(value: Any, prefix: str = "") -> list[tuple[str, str]]:
-    """Nested options as pairs of a dotted name and a text."""
-    if not isinstance(value, dict):
-        return [(prefix, "default" if value is None else str(value))]
-    pairs: list[tuple[str, str]] = []
-    for key, inner in value.items():
-        pairs += _flat(inner, f"{prefix}.{key}" if prefix else str(key))
-    return pairs
+    return markupsafe.Markup("_<wbr>").join(name.split("_"))

@@ -1,61 +1,44 @@
-"""Results on disk: one Parquet file per unit of work, its tensors beside it, and a manifest. Written atomically.
+"""Results in a folder: one Parquet file for each job, its arrays beside it, and a manifest. Written atomically.
 
-    RESULTS/manifest.json                 what was evaluated, with which versions on which machine
-    RESULTS/units/<unit>.parquet          one row per sample
-    RESULTS/units/<unit>.safetensors      pictures, traces and curves
-    RESULTS/units/<unit>.json             the record, written last: a unit without one has not been done
+    RESULTS/manifest.json                what was evaluated, with which versions on which machine
+    RESULTS/jobs/<job>.parquet           a row per sample; the job's record is in the file's metadata
+    RESULTS/jobs/<job>.failed.parquet    one row with the traceback; tried again on the next run
+    RESULTS/artefacts/<job>.safetensors  pictures, traces and curves
+    RESULTS/compact/                     the same rows in few files, so that thousands of jobs open at once
 
-A unit that failed has a record with its traceback and no frame.
+A job counts as done when its Parquet file is there, which is written last. The folder may be any fsspec address.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
-import os
-import platform
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
-import torch
-from safetensors.numpy import load_file, save
+import pyarrow as pa
+import pyarrow.parquet as pq
+from safetensors.numpy import load as load_arrays
+from safetensors.numpy import save as save_arrays
 from torch import Tensor
 
-from holdfast.errors import ArgumentError
+from holdfast.errors import ArgumentError, HoldfastError
+from holdfast.study.folders import Folder, LocalFolder, open_folder
 
-SCHEMA = 1
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file that is there whole or not at all, also after a crash or a kill."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(0o666 & ~_umask())  # a temporary file is private; a result is not
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+SCHEMA = 2
+_KEY = b"holdfast"
+_DONE, _FAILED = ".parquet", ".failed.parquet"
+_JOBS, _SAMPLES = "compact/jobs.parquet", "compact/samples-{}.parquet"
 
 
 def digest(description: object) -> str:
-    """A short name for everything that determines a unit's result."""
+    """A short name for everything that determines a job's result."""
     text = json.dumps(description, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -63,96 +46,180 @@ def digest(description: object) -> str:
 def tensor_digest(tensor: Tensor) -> str:
     """The same for data."""
     array = np.ascontiguousarray(tensor.detach().cpu().numpy())
-    return hashlib.sha256(array.tobytes() + str(array.shape).encode()).hexdigest()[:16]
-
-
-def environment() -> dict[str, Any]:
-    """Versions and hardware, for the manifest."""
-    return {
-        "holdfast": version("holdfast"),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "machine": platform.machine(),
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-    }
+    return hashlib.sha256(array.tobytes() + str((array.shape, array.dtype.str)).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
-class Unit:
-    """One stored unit of work.
+class Packed:
+    """A finished or failed job as the bytes of its files; what a worker elsewhere sends home."""
 
-    Attributes:
-        record: explainer, metric, options, label, status (`"done"` or `"failed"`), seconds, traceback if any.
-        frame: one row per sample; None for a failed unit.
-        tensors: arrays by name, empty for a failed unit.
-    """
+    job: str
+    failed: bool
+    table: bytes
+    arrays: bytes | None = None
 
-    record: dict[str, Any]
-    frame: pl.DataFrame | None
-    tensors: dict[str, np.ndarray]
+
+def pack(record: dict[str, Any], frame: pl.DataFrame, tensors: dict[str, Tensor]) -> Packed:
+    """A finished job; `record["job"]` is its identity."""
+    arrays = {name: np.ascontiguousarray(t.detach().cpu().numpy()) for name, t in tensors.items()}
+    record = {**record, "status": "done", "artefacts": bool(arrays)}
+    return Packed(record["job"], False, _parquet(frame, record), save_arrays(arrays) if arrays else None)
+
+
+def pack_failure(record: dict[str, Any], error: str, traceback: str) -> Packed:
+    """A failed job: one row with its traceback."""
+    record = {**record, "status": "failed", "artefacts": False, "error": error, "traceback": traceback}
+    row = pl.DataFrame([{k: v for k, v in record.items() if isinstance(v, str | int | float)}])
+    return Packed(record["job"], True, _parquet(row, record))
 
 
 class Store:
-    """A folder of results."""
+    """A folder of results.
 
-    def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
-        self.units = self.folder / "units"
+    Args:
+        address: a path, or an fsspec address such as `"s3://bucket/results"`.
+    """
 
-    def status(self, unit: str) -> str | None:
-        """`"done"`, `"failed"`, or None where the unit has no record."""
-        path = self.units / f"{unit}.json"
-        return str(json.loads(path.read_text())["status"]) if path.exists() else None
+    def __init__(self, address: str | Path | Folder) -> None:
+        self.folder = address if isinstance(address, Folder) else open_folder(address)
 
-    def write(self, unit: str, record: dict[str, Any], frame: pl.DataFrame, tensors: dict[str, Tensor]) -> None:
-        """Store a finished unit; the record comes last and makes it count."""
-        arrays = {name: np.ascontiguousarray(t.detach().cpu().numpy()) for name, t in tensors.items()}
-        write_atomically(self.units / f"{unit}.safetensors", save(arrays))
-        with tempfile.TemporaryDirectory() as folder:
-            scratch = Path(folder) / "frame.parquet"
-            frame.write_parquet(scratch)
-            write_atomically(self.units / f"{unit}.parquet", scratch.read_bytes())
-        self._write_record(unit, {**record, "status": "done"})
+    def statuses(self) -> dict[str, str]:
+        """`"done"` or `"failed"` for every job that was tried, by one look into the folder."""
+        found: dict[str, str] = {}
+        for name in self.folder.names("jobs"):
+            if name.endswith(_FAILED):
+                found.setdefault(name.removesuffix(_FAILED), "failed")
+            elif name.endswith(_DONE):
+                found[name.removesuffix(_DONE)] = "done"
+        return found
 
-    def write_failure(self, unit: str, record: dict[str, Any], traceback: str) -> None:
-        """Store that a unit failed, and how; it is tried again on the next run."""
-        self._write_record(unit, {**record, "status": "failed", "traceback": traceback})
+    def put(self, packed: Packed) -> None:
+        """Store a job; its table comes last and makes it count."""
+        if packed.arrays is not None:
+            self.folder.write(f"artefacts/{packed.job}.safetensors", packed.arrays)
+        self.folder.write(f"jobs/{packed.job}{_FAILED if packed.failed else _DONE}", packed.table)
 
-    def _write_record(self, unit: str, record: dict[str, Any]) -> None:
-        write_atomically(self.units / f"{unit}.json", json.dumps({"unit": unit, **record}, indent=1).encode())
+    def forget_failures(self, jobs: Iterable[str]) -> None:
+        """Remove the records of failures that were followed by a success."""
+        for job in jobs:
+            self.folder.delete(f"jobs/{job}{_FAILED}")
 
     def write_manifest(self, manifest: dict[str, Any]) -> None:
-        """Store what the whole evaluation is; the units it consists of are listed under `"units"`."""
-        content = {"schema": SCHEMA, **manifest, "environment": environment()}
-        write_atomically(self.folder / "manifest.json", json.dumps(content, indent=1).encode())
+        """Store what the whole study is; its jobs are listed under `"jobs"`."""
+        content = {"schema": SCHEMA, **manifest}
+        self.folder.write("manifest.json", json.dumps(content, indent=1).encode())
 
     def manifest(self) -> dict[str, Any]:
         """What was stored by `write_manifest`; an ArgumentError where the folder holds no results."""
-        path = self.folder / "manifest.json"
-        if not path.exists():
-            raise ArgumentError("results", "a folder with a manifest.json, as holdfast writes it", str(self.folder))
-        content: dict[str, Any] = json.loads(path.read_text())
+        expected = "a folder with a manifest.json, as holdfast writes it"
+        try:
+            content: dict[str, Any] = json.loads(self.folder.read("manifest.json"))
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise ArgumentError("results", expected, self.folder.address) from error
+        except ValueError as error:
+            raise ArgumentError("results", expected, f"{self.folder.address}, whose manifest is no JSON") from error
+        if content.get("schema") != SCHEMA:
+            raise ArgumentError(
+                "results", f"a manifest of schema {SCHEMA}", f"schema {content.get('schema')} in {self.folder.address}"
+            )
         return content
 
-    def __iter__(self) -> Iterator[Unit]:
-        """The units that the manifest lists and that have a record, in its order."""
-        for unit in self.manifest()["units"]:
-            path = self.units / f"{unit}.json"
-            if not path.exists():
-                continue
-            record = json.loads(path.read_text())
-            if record["status"] != "done":
-                yield Unit(record, None, {})
-                continue
-            tensors = load_file(self.units / f"{unit}.safetensors")
-            yield Unit(record, pl.read_parquet(self.units / f"{unit}.parquet"), tensors)
+    def read(self, job: str, failed: bool = False) -> tuple[dict[str, Any], pl.DataFrame]:
+        """The record and the rows of a job."""
+        name = f"jobs/{job}{_FAILED if failed else _DONE}"
+        try:
+            table = _table(self.folder.read(name))
+            record: dict[str, Any] = json.loads(table.schema.metadata[_KEY])
+        except (pa.ArrowInvalid, KeyError, TypeError) as error:
+            raise HoldfastError(f"{self.folder.address}/{name} is damaged, delete it and run again: {error}") from error
+        frame = pl.from_arrow(table)
+        assert isinstance(frame, pl.DataFrame)
+        return record, frame
 
-    def frame(self) -> pl.DataFrame:
-        """All finished units as one tidy frame; columns that a metric does not have are null."""
-        frames = []
-        for unit in self:
-            if unit.frame is not None:
-                names = {k: unit.record[k] for k in ("explainer", "metric", "label")}
-                frames.append(unit.frame.select([*(pl.lit(v).alias(k) for k, v in names.items()), pl.all()]))
-        return pl.concat(frames, how="diagonal_relaxed") if frames else pl.DataFrame()
+    def read_artefacts(self, job: str) -> dict[str, np.ndarray[Any, Any]]:
+        """A job's arrays by name; none if it has none."""
+        try:
+            return load_arrays(self.folder.read(f"artefacts/{job}.safetensors"))
+        except FileNotFoundError:
+            return {}
+
+    def read_all(self, jobs: Sequence[str]) -> tuple[list[dict[str, Any]], pl.DataFrame]:
+        """Records and sample rows (with the column `job`) of those of `jobs` that were tried, in no order."""
+        statuses = self.statuses()
+        wanted = {job: statuses[job] for job in jobs if job in statuses}
+        records, samples = self._read_compact(wanted)
+        have = {record["job"] for record in records}
+        rest = [job for job in wanted if job not in have]
+        with ThreadPoolExecutor(1 if isinstance(self.folder, LocalFolder) else 16) as pool:
+            fresh = list(pool.map(lambda job: self.read(job, wanted[job] == "failed"), rest))
+        frames: dict[tuple[Any, ...], list[pl.DataFrame]] = {}  # equal columns together: one wide concat is slow
+        for record, frame in fresh:
+            if record["status"] == "done":
+                rows = frame.with_columns(pl.lit(record["job"]).alias("job"))
+                frames.setdefault(tuple(rows.schema.items()), []).append(rows)
+        parts = [samples, *(pl.concat(same) for same in frames.values())]
+        parts = [part for part in parts if part.width]
+        whole = pl.concat(parts, how="diagonal_relaxed") if parts else pl.DataFrame()
+        return records + [record for record, _ in fresh], whole
+
+    def _read_compact(self, wanted: dict[str, str]) -> tuple[list[dict[str, Any]], pl.DataFrame]:
+        try:
+            table = _table(self.folder.read(_JOBS))
+            token = json.loads(table.schema.metadata[_KEY])["samples"]
+            content = self.folder.read(_SAMPLES.format(token))
+        except (FileNotFoundError, pa.ArrowInvalid, KeyError, TypeError):
+            return [], pl.DataFrame()
+        statuses = dict(zip(table["job"].to_pylist(), table["status"].to_pylist(), strict=True))
+        current = {job for job, status in statuses.items() if wanted.get(job) == status}
+        records = [
+            json.loads(text)
+            for job, text in zip(table["job"].to_pylist(), table["record"].to_pylist(), strict=True)
+            if job in current
+        ]
+        samples = pl.read_parquet(io.BytesIO(content))
+        if len(current) < len(statuses) and samples.width:
+            samples = samples.filter(pl.col("job").is_in(list(current)))
+        return records, samples
+
+    def compact(self, jobs: Sequence[str]) -> None:
+        """Copy the rows of `jobs` into two files, from which `read_all` then reads; the jobs' own files stay."""
+        records, samples = self.read_all(jobs)
+        table = _bytes(samples) if samples.width else _bytes(pl.DataFrame({"job": []}, schema={"job": pl.String}))
+        token = hashlib.sha256(table).hexdigest()[:16]
+        self.folder.write(_SAMPLES.format(token), table)
+        index = pl.DataFrame(
+            {
+                "job": [record["job"] for record in records],
+                "status": [record["status"] for record in records],
+                "record": [json.dumps(record) for record in records],
+            },
+            schema={"job": pl.String, "status": pl.String, "record": pl.String},
+        )
+        self.folder.write(_JOBS, _parquet(index, {"samples": token}))
+        for name in self.folder.names("compact"):  # only now does nobody need the ones before
+            if name.startswith("samples-") and name != _SAMPLES.format(token).rpartition("/")[2]:
+                self.folder.delete(f"compact/{name}")
+
+    def sweep(self) -> None:
+        """Remove what killed writers left behind."""
+        if isinstance(self.folder, LocalFolder):
+            for part in ("", "jobs", "artefacts", "compact"):
+                self.folder.sweep(part)
+
+
+def _parquet(frame: pl.DataFrame, record: dict[str, Any]) -> bytes:
+    table = frame.to_arrow().replace_schema_metadata({_KEY: json.dumps(record).encode()})
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, compression="zstd", write_statistics=False)
+    return buffer.getvalue()
+
+
+def _table(content: bytes) -> pa.Table:
+    """One small file; pyarrow's threads would take longer to start than to read it."""
+    return pq.ParquetFile(io.BytesIO(content)).read(use_threads=False)
+
+
+def _bytes(frame: pl.DataFrame) -> bytes:
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer)
+    return buffer.getvalue()

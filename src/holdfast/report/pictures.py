@@ -5,94 +5,34 @@ from __future__ import annotations
 import base64
 import struct
 import zlib
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from holdfast.report.results import SHOWN, SHOWN_SAMPLES, Array, Group, Results
-from holdfast.report.summary import number
+from holdfast.charts import Picture
+
+Array = np.ndarray[Any, Any]
 
 #: pictures are thinned out to this many pixels, lines to this many points
 PIXELS, POINTS = 112, 400
+#: from blue over white to red (ColorBrewer's RdBu), for signed maps
+SIGNED = (
+    *((0x05, 0x30, 0x61), (0x21, 0x66, 0xAC), (0x43, 0x93, 0xC3), (0x92, 0xC5, 0xDE), (0xD1, 0xE5, 0xF0)),
+    (0xF7, 0xF7, 0xF7),
+    *((0xFD, 0xDB, 0xC7), (0xF4, 0xA5, 0x82), (0xD6, 0x60, 0x4D), (0xB2, 0x18, 0x2B), (0x67, 0x00, 0x1F)),
+)
 
 
-@dataclass(frozen=True)
-class Tile:
-    """One picture: what it is, and its data URI."""
-
-    title: str
-    source: str
-    alt: str
-
-
-@dataclass(frozen=True)
-class Row:
-    """One explainer at one sample: its pictures, and what was found in words."""
-
-    explainer: str
-    tiles: tuple[Tile, ...]
-    text: str
-    found: bool
-
-
-@dataclass(frozen=True)
-class Shown:
-    """One sample of one label, the explainers beneath each other."""
-
-    sample: int
-    rows: tuple[Row, ...]
-
-
-def gallery(results: Results, label: str) -> list[Shown]:
-    """The first samples of a worst-case label that any explainer was evaluated on."""
-    groups = [group for group in results.of(label) if group.shown]
-    samples = sorted({sample for group in groups for sample in group.shown})[:SHOWN_SAMPLES]
-    low, high = _bounds(results)
-    out = []
-    for sample in samples:
-        rows = [_row(group, sample, low, high) for group in groups if set(SHOWN) <= set(group.shown.get(sample, {}))]
-        if rows:
-            out.append(Shown(sample, tuple(rows)))
-    return out
-
-
-def _bounds(results: Results) -> tuple[float, float]:
-    """The range of the inputs, over all features."""
-    try:
-        (low, _), (_, high) = results.manifest["bounds"]
-        return float(low), float(high)
-    except (KeyError, TypeError, ValueError):
-        return float("nan"), float("nan")
-
-
-def _row(group: Group, sample: int, low: float, high: float) -> Row:
-    arrays = {name: np.asarray(group.shown[sample][name], dtype=float) for name in SHOWN}
-    at = group.samples.index(sample)
-    similarity, margin = float(group.column("similarity")[at]), float(group.column("margin")[at])
-    before, after = (int(np.nan_to_num(group.column(name)[at], nan=-1)) for name in ("targets", "predicted"))
-    found, bad = bool(group.flags("found")[at]), bool(group.flags("misinterpreted")[at])
-    seed, worst = arrays["seeds"], arrays["inputs"]
+def drawn(shown: Picture, bounds: tuple[float, float]) -> str:
+    """A picture as a data URI, inputs on the scale of the data's `bounds`, or on their own if not known."""
+    array = np.asarray(shown.array, dtype=float)
+    if shown.signed:
+        return signed_picture(array)
+    low, high = bounds
     if not (np.isfinite(low) and np.isfinite(high)):
-        low, high = float(min(seed.min(), worst.min())), float(max(seed.max(), worst.max()))
-    difference = worst - seed
-    largest = float(np.abs(difference).max()) if difference.size else 0.0
-    who = f"{group.explainer}, sample {sample}"
-    tiles = (
-        Tile("input", picture(seed, low, high), f"Input, sample {sample}"),
-        Tile("its map", signed_picture(arrays["seed_maps"]), f"Explanation of the input: {who}"),
-        Tile("worst input", picture(worst, low, high), f"Worst input found: {who}"),
-        Tile("change", signed_picture(difference), f"Change of the input, stretched: {who}"),
-        Tile("map there", signed_picture(arrays["maps"]), f"Explanation of the worst input: {who}"),
-    )
-    classes = f"class {before} → {after}" if before != after else f"class {before}, kept"
-    text = f"similarity {number(similarity, 3)}; {classes}; margin {number(margin)}; change up to {number(largest, 3)}"
-    if np.ptp(arrays["maps"]) == 0:
-        text += "; the map there is constant, its similarity 0 by definition"
-    if not found:
-        text += "; not found: no input met the constraint, this is the nearest"
-    elif bad:
-        text += "; class changed" if group.event == "misclassification" else "; misinterpreted"
-    return Row(group.explainer, tiles, text, found)
+        finite = np.nan_to_num(array)
+        low, high = float(finite.min()), float(finite.max())
+    return picture(array, low, high)
 
 
 def picture(array: Array, low: float, high: float) -> str:
@@ -111,11 +51,11 @@ def signed_picture(array: Array) -> str:
     if array.ndim != 3:
         limit = float(np.abs(array).max()) or 1.0
         return _drawn(array, -limit, limit, signed=True)
-    from matplotlib import colormaps
-
     flat = thin(array.sum(axis=0, keepdims=True))[0]
     limit = float(np.abs(flat).max()) or 1.0
-    return png(np.asarray(colormaps["RdBu_r"](0.5 + 0.5 * flat / limit))[..., :3])
+    stops, at = np.linspace(-1, 1, len(SIGNED)), flat / limit
+    colours = np.asarray(SIGNED, dtype=float).T / 255
+    return png(np.stack([np.interp(at, stops, channel) for channel in colours], axis=-1))
 
 
 def thin(array: Array) -> Array:

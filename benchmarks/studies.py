@@ -1,0 +1,97 @@
+"""What a study costs beside the evaluations themselves, and what a second worker brings.
+
+    python benchmarks/studies.py --part overhead     10,000 tiny jobs: overhead a job, and how long their results open
+    python benchmarks/studies.py --part workers      a compute-bound study with one and with two workers
+
+Overhead is what a job takes beyond the same call of the metric without a study, in the same run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+from torch import nn
+
+import holdfast as hf
+from holdfast.study.executors import Executor, InProcess, Processes
+from holdfast.study.grid import Grid, Ready, Samples
+from holdfast.study.run import run_grid
+from holdfast.study.store import Store
+
+
+def overhead(jobs: int) -> None:
+    torch.manual_seed(0)
+    classifier = hf.Classifier(nn.Sequential(nn.Flatten(), nn.Linear(16, 3)), (0.0, 1.0), device="cpu", batch_size=64)
+    inputs = torch.rand(jobs, 1, 4, 4)
+    metric = hf.metrics.MaxSensitivity(hf.LinfBall(0.1), samples=2)
+    explainer = hf.explainers.get("saliency")
+    metric(classifier, explainer, inputs[:1])
+    began = time.perf_counter()
+    for row in range(jobs):
+        metric(classifier, explainer, inputs[row : row + 1], generator=torch.Generator().manual_seed(0))
+    bare = time.perf_counter() - began
+    grid = Grid({"x": Samples(inputs)}, {"m": Ready(classifier)}, {"s": explainer}, {"m": metric}, samples_per_job=1)
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(Path(folder))
+        began = time.perf_counter()
+        run_grid(grid, store)
+        whole = time.perf_counter() - began
+        began = time.perf_counter()
+        results = hf.load_results(folder)
+        opened = time.perf_counter() - began
+        began = time.perf_counter()
+        run_grid(grid, store)
+        again = time.perf_counter() - began
+    assert results.samples.height == jobs
+    print(
+        f"{jobs} jobs: {whole:.1f} s, of which the metric alone {bare:.1f} s:"
+        f" {(whole - bare) / jobs * 1e3:.2f} ms overhead a job"
+    )
+    print(f"results open in {opened:.2f} s; a second run finds everything done in {again:.2f} s")
+
+
+def workers(samples: int, repeats: int) -> None:
+    digits = hf.data.bundled("digits")[:samples]
+    classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=digits.bounds)
+    metric = hf.metrics.WorstCase(hf.LinfBall(0.3), search="random", budget=2000)
+    explainers = {name: hf.explainers.get(name) for name in ("saliency", "deeplift")}
+    grid = Grid(
+        {"digits": Samples(digits.inputs)},
+        {"lenet": Ready(classifier)},
+        explainers,
+        {"worst": metric},
+        samples_per_job=2,
+    )
+    seconds: dict[str, list[float]] = {}
+    for _ in range(repeats):
+        for name, executor in (
+            ("one worker, one thread", Processes(1, threads=1)),
+            ("one worker, all threads", InProcess()),
+            ("two workers, one thread each", Processes(2, threads=1)),
+        ):
+            seconds.setdefault(name, []).append(_once(grid, executor))
+    base = min(seconds["one worker, one thread"])
+    for name, times in seconds.items():
+        print(f"{name}: {min(times):.1f} s, {base / min(times):.2f} times the rate of one worker with one thread")
+
+
+def _once(grid: Grid, executor: Executor) -> float:
+    with tempfile.TemporaryDirectory() as folder:
+        return run_grid(grid, Store(Path(folder)), executor=executor).seconds
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--part", choices=("overhead", "workers", "all"), default="all")
+    parser.add_argument("--jobs", type=int, default=10_000)
+    parser.add_argument("--samples", type=int, default=40)
+    parser.add_argument("--repeats", type=int, default=3)
+    options = parser.parse_args()
+    if options.part in ("overhead", "all"):
+        overhead(options.jobs)
+    if options.part in ("workers", "all"):
+        workers(options.samples, options.repeats)

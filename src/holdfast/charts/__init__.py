@@ -1,0 +1,28 @@
+"""Charts as Vega-Lite specifications, built from plain numbers, and pictures to be drawn. No rendering here.
+
+A specification carries data and encodings; fonts, theme and size are the renderer's. Every explainer keeps its colour,
+shape and dash through the whole report, and no chart tells explainers apart by colour alone.
+"""
+
+from holdfast.charts.base import COLOURS, HOVER, INK, Chart, Gallery, GalleryRow, Interval, Line, Picture, Strip
+from holdfast.charts.distribution import distribution, intervals
+from holdfast.charts.heatmap import heatmap
+from holdfast.charts.lines import ecdf, lines_with_bands
+
+__all__ = [
+    "COLOURS",
+    "HOVER",
+    "INK",
+    "Chart",
+    "Gallery",
+    "GalleryRow",
+    "Interval",
+    "Line",
+    "Picture",
+    "Strip",
+    "distribution",
+    "ecdf",
+    "heatmap",
+    "intervals",
+    "lines_with_bands",
+]

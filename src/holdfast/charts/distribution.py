@@ -1,0 +1,230 @@
+"""The values of samples: box and points for each explainer, and medians with their intervals."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from holdfast.charts.base import (
+    POINTS,
+    SCALE,
+    Array,
+    Chart,
+    Interval,
+    Strip,
+    look,
+    rounded,
+    rule_at,
+    tooltip,
+    towards,
+    wrapped,
+    zoom,
+)
+
+
+def distribution(
+    strips: Sequence[Strip],
+    explainers: Sequence[str],
+    title: str,
+    axis: str,
+    direction: str | None,
+    side: Literal["upper", "lower"] = "upper",
+    rule: float | None = None,
+) -> Chart | None:
+    """Box, whiskers and a point per sample for each explainer; None of nothing.
+
+    Args:
+        strips: an entry for each explainer.
+        explainers: all of the study's, for the colours.
+        title: of what is drawn.
+        axis: of the values.
+        direction: which way is more robust.
+        side: where the true value of a censored one lies: at or below it (`"upper"`), or at or above.
+        rule: a value to mark, a threshold.
+    """
+    strips = [strip for strip in strips if len(strip.values)]
+    if not strips:
+        return None
+    boxes, points = [], []
+    for place, strip in enumerate(strips):
+        colour, _, _ = look(explainers, strip.name)
+        if len(strip.values) >= 3:
+            boxes.append({"row": place, "colour": colour, **_box(strip.values)})
+        points += _points(strip, place, colour, side)
+    rows = {"field": "row", "type": "quantitative", "scale": _rows(len(strips)), "axis": _names(strips)}
+    reads = towards(axis, direction)
+    x = {"field": "value", "type": "quantitative", "scale": SCALE, "title": reads}
+    colour_field = {"field": "colour", "type": "nominal", "scale": None, "legend": None}
+    layers: list[dict[str, Any]] = []
+    if boxes:
+        over = {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": rows, "color": colour_field}
+        half = {"calculate": "datum.row - 0.3", "as": "above"}, {"calculate": "datum.row + 0.3", "as": "below"}
+        box = {
+            "x": {**x, "field": "q1"},
+            "x2": {"field": "q3"},
+            "y": {**rows, "field": "above"},
+            "y2": {"field": "below"},
+        }
+        layers += [
+            {"data": {"name": "boxes"}, "mark": {"type": "rule", "clip": True, "strokeWidth": 1.5}, "encoding": over},
+            {
+                "data": {"name": "boxes"},
+                "transform": list(half),
+                "mark": {"type": "rect", "clip": True, "fillOpacity": 0.16, "strokeWidth": 1.2, "strokeOpacity": 1},
+                "encoding": {**box, "fill": colour_field, "stroke": colour_field},
+            },
+            {
+                "data": {"name": "boxes"},
+                "transform": list(half),
+                "mark": {"type": "rule", "clip": True, "strokeWidth": 3},
+                "encoding": {
+                    "x": {**x, "field": "median"},
+                    "y": {**rows, "field": "above"},
+                    "y2": {"field": "below"},
+                    "color": colour_field,
+                },
+            },
+        ]
+    if rule is not None:
+        layers.append(rule_at("x", rule))
+    layers.append(
+        {
+            "data": {"name": "points"},
+            "params": [zoom("x")],
+            "mark": {"type": "point", "filled": True, "clip": True, "size": 34, "opacity": 0.85},
+            "encoding": {
+                "x": x,
+                "y": {**rows, "field": "place"},
+                "color": colour_field,
+                "shape": {"field": "shape", "type": "nominal", "scale": None, "legend": None},
+                "tooltip": tooltip("explainer", "sample", "reads:value"),
+            },
+        }
+    )
+    spec = {"datasets": {"boxes": boxes, "points": points}, "height": 42 * len(strips) + 10, "layer": layers}
+    caption = "Box: quartiles and median; whiskers: the last sample within 1.5 box heights; a point per sample."
+    if any(len(strip.values) > POINTS for strip in strips):
+        caption += f" At most {POINTS} points each, evenly over their ranks; boxes are of all."
+    if any(strip.bounds.any() for strip in strips):
+        where = "there or below" if side == "upper" else "there or above"
+        caption += f" Triangles: censored, the value lies {where}, and so does a box that ends on them."
+    numbers = "; ".join(f"{s.name}: median {np.median(s.values):.3g} of {len(s.values)}" for s in strips)
+    return Chart(
+        spec, f"Distribution over samples, {title}. {numbers}.", caption, "distribution", "Distribution over samples"
+    )
+
+
+def _box(values: Array) -> dict[str, Any]:
+    q1, median, q3 = (float(q) for q in np.quantile(values, [0.25, 0.5, 0.75]))
+    reach = 1.5 * (q3 - q1)
+    inside = values[(values >= q1 - reach) & (values <= q3 + reach)]
+    ends = {"low": min(float(inside.min()), q1), "high": max(float(inside.max()), q3)}
+    return {key: rounded(value) for key, value in {**ends, "q1": q1, "q3": q3, "median": median}.items()}
+
+
+def _points(strip: Strip, place: int, colour: str, side: str) -> list[dict[str, Any]]:
+    chosen: Sequence[int] = range(len(strip.values))
+    if len(strip.values) > POINTS:
+        order = np.argsort(strip.values, kind="stable")
+        chosen = sorted(int(i) for i in order[np.linspace(0, len(order) - 1, POINTS).round().astype(int)])
+    bound, shape = ("≤ ", "triangle-left") if side == "upper" else ("≥ ", "triangle-right")
+    return [
+        {
+            "explainer": strip.name,
+            "sample": int(strip.samples[i]),
+            "value": rounded(float(strip.values[i])),
+            "reads": (bound if strip.bounds[i] else "") + f"{strip.values[i]:.4g}".replace("-", "−"),
+            "place": rounded(place + ((i * 0.618 + 0.5) % 1 - 0.5) * 0.4, 4),
+            "colour": colour,
+            "shape": shape if strip.bounds[i] else "circle",
+        }
+        for i in chosen
+    ]
+
+
+def _rows(count: int) -> dict[str, Any]:
+    return {"domain": [-0.5, count - 0.5], "reverse": True, "nice": False, "zero": False}
+
+
+def _names(entries: Sequence[Strip] | Sequence[Interval]) -> dict[str, Any]:
+    """An axis that has names where the numbers of rows would be, over two lines where they are long."""
+    names = json.dumps([wrapped(entry.name) for entry in entries])
+    return {
+        "values": list(range(len(entries))),
+        "tickCount": len(entries) + 1,  # Vega leaves out values beyond the count
+        "labelExpr": f"{names}[datum.value]",
+        "title": None,
+        "grid": False,
+        "domain": False,
+        "ticks": False,
+        "labelLimit": 130,
+        "labelOverlap": False,
+    }
+
+
+def intervals(
+    entries: Sequence[Interval], explainers: Sequence[str], title: str, axis: str, direction: str | None
+) -> Chart | None:
+    """Estimates with their intervals beneath each other; an open end runs on as far as the others reach."""
+    entries = [entry for entry in entries if math.isfinite(entry.value)]
+    if not entries:
+        return None
+    ends = [end for e in entries for end in (e.value, e.low, e.high) if end is not None and math.isfinite(end)]
+    margin = 0.06 * ((max(ends) - min(ends)) or abs(ends[0]) or 1.0)
+    rows = []
+    for place, entry in enumerate(entries):
+        colour, shape, _ = look(explainers, entry.name)
+        low, high = (entry.value if end is None else end for end in (entry.low, entry.high))
+        low = low if math.isfinite(low) else min(ends) - margin
+        high = high if math.isfinite(high) else max(ends) + margin
+        shown = f"{'≤ ' if entry.bound else ''}{entry.value:.4g} [{_end(entry.low)}, {_end(entry.high)}]"
+        rows.append(
+            {
+                "explainer": entry.name,
+                "row": place,
+                "value": rounded(entry.value),
+                "low": rounded(low),
+                "high": rounded(high),
+                "reads": shown.replace("-", "−"),
+                "colour": colour,
+                "shape": "triangle-left" if entry.bound else shape,
+            }
+        )
+    y = {"field": "row", "type": "quantitative", "scale": _rows(len(rows)), "axis": _names(entries)}
+    reads = towards(axis, direction)
+    x = {"field": "value", "type": "quantitative", "scale": SCALE, "title": reads}
+    colour_field = {"field": "colour", "type": "nominal", "scale": None, "legend": None}
+    shape_field = {"field": "shape", "type": "nominal", "scale": None, "legend": None}
+    layers = [
+        {
+            "mark": {"type": "rule", "clip": True, "strokeWidth": 2.5},
+            "encoding": {
+                "x": {**x, "field": "low"},
+                "x2": {"field": "high"},
+                "y": y,
+                "color": colour_field,
+            },
+        },
+        {
+            "params": [zoom("x")],
+            "mark": {"type": "point", "filled": True, "clip": True, "size": 80, "opacity": 1},
+            "encoding": {
+                "x": x,
+                "y": y,
+                "color": colour_field,
+                "shape": shape_field,
+                "tooltip": tooltip("explainer", "reads:median"),
+            },
+        },
+    ]
+    spec = {"data": {"values": rows}, "height": 30 * len(rows) + 8, "layer": layers}
+    numbers = "; ".join(f"{row['explainer']}: {row['reads']}" for row in rows)
+    return Chart(spec, f"Medians and 95% intervals, {title}. {numbers}.", "", "medians")
+
+
+def _end(value: float | None) -> str:
+    return "?" if value is None else "−∞" if value == -math.inf else "∞" if value == math.inf else f"{value:.4g}"

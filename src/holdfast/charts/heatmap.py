@@ -1,0 +1,82 @@
+"""A square of numbers in colours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import numpy as np
+
+from holdfast.charts.base import Array, Chart, rounded, tooltip, wrapped
+
+
+def heatmap(
+    names: Sequence[str],
+    values: Array,
+    title: str,
+    axis: str,
+    *,
+    caption: str = "",
+    name: str = "heatmap",
+    heading: str = "",
+) -> Chart | None:
+    """A square of numbers from -1 to 1, each written in its cell; NaN stays empty. None of nothing."""
+    rows = [
+        {
+            "row": a,
+            "column": b,
+            "value": rounded(float(values[i, j]), 4),
+            "reads": _short(float(values[i, j])),
+        }
+        for i, a in enumerate(names)
+        for j, b in enumerate(names)
+        if np.isfinite(values[i, j])
+    ]
+    if not rows:
+        return None
+    letters = [_letter(place) for place in range(len(names))]
+    wide = json.dumps({name: wrapped(f"{letter} {name}", 20) for letter, name in zip(letters, names, strict=True)})
+    short = json.dumps(dict(zip(names, letters, strict=True)))
+    plain = {"title": None, "grid": False, "domain": False, "ticks": False, "labelOverlap": False}
+    order = list(names)
+    y_axis = {**plain, "labelExpr": f"{wide}[datum.label]", "labelLimit": 150}
+    y = {"field": "row", "type": "nominal", "sort": order, "axis": y_axis}
+    x_axis = {**plain, "labelExpr": f"{short}[datum.label]", "labelAngle": 0, "orient": "top"}
+    x = {"field": "column", "type": "nominal", "sort": order, "axis": x_axis}
+    scale = {"domain": [-1, 0, 1], "range": ["#D55E01", "#f3f3f3", "#0072B3"]}  # not quite the explainers' colours
+    layers = [
+        {
+            "mark": {"type": "rect", "stroke": "#ffffff", "strokeWidth": 1},
+            "encoding": {
+                "color": {"field": "value", "type": "quantitative", "scale": scale, "legend": None},
+                "tooltip": tooltip("row", "column", f"reads:{axis}"),
+            },
+        },
+        {
+            "mark": {"type": "text", "fontSize": {"expr": f"clamp(width / {len(names)} / 2.8, 8, 12)"}},
+            "encoding": {
+                "text": {"field": "reads", "type": "nominal"},
+                "color": {"condition": {"test": "abs(datum.value) > 0.6", "value": "#ffffff"}, "value": "#000000"},
+            },
+        },
+    ]
+    spec = {"data": {"values": rows}, "height": 38 * len(names), "encoding": {"x": x, "y": y}, "layer": layers}
+    numbers = "; ".join(f"{r['row']} and {r['column']}: {r['reads']}" for r in rows if r["row"] != r["column"])
+    return Chart(spec, f"{title}. {numbers}.", caption, name, heading)
+
+
+def _letter(place: int) -> str:
+    """A, B, ... Z, A2, B2, ..."""
+    turn, letter = divmod(place, 26)
+    return chr(ord("A") + letter) + (str(turn + 1) if turn else "")
+
+
+def _short(value: float) -> str:
+    """A number of at most 1 without the zero in front, as correlations are printed.
+
+    >>> _short(-0.8), _short(1.0)
+    ('−.80', '1.0')
+    """
+    text = f"{abs(value):.2f}"
+    text = "1.0" if text == "1.00" else text[1:]
+    return ("−" if value < 0 and text != ".00" else "") + text

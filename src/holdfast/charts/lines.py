@@ -1,0 +1,136 @@
+"""Lines over one axis: convergence, curves, shares of samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from holdfast.charts.base import HOVER, SCALE, STEPS, Chart, Line, Strip, look, rounded, rule_at, tooltip, zoom
+
+
+def lines_with_bands(
+    lines: Sequence[Line],
+    explainers: Sequence[str],
+    title: str,
+    x_axis: str,
+    y_axis: str,
+    *,
+    caption: str = "",
+    name: str = "lines",
+    heading: str = "",
+    rule: float | None = None,
+    steps: bool = False,
+    markers: bool = False,
+) -> Chart | None:
+    """A line for each explainer over one axis; None of nothing.
+
+    Args:
+        lines: finite where there is something to draw.
+        explainers: all of the study's, for colours, dashes and shapes.
+        title, x_axis, y_axis, caption, name, heading: texts.
+        rule: a value of x to mark.
+        steps: the line keeps its value until the next point.
+        markers: mark every point, not about six of them.
+    """
+    rows, marked = [], []
+    drawn: list[str] = []
+    for line in lines:
+        keep = np.flatnonzero(np.isfinite(line.x) & np.isfinite(line.y))
+        if not len(keep):
+            continue
+        drawn.append(line.name)
+        if len(keep) > STEPS:
+            keep = keep[np.unique(np.linspace(0, len(keep) - 1, STEPS).round().astype(int))]
+        shown = range(len(keep)) if markers else set(np.linspace(0, len(keep) - 1, 6).round().astype(int).tolist())
+        for place, i in enumerate(keep):
+            row = {"explainer": line.name, "x": rounded(float(line.x[i])), "y": rounded(float(line.y[i]))}
+            if line.low is not None and line.high is not None:
+                row |= {"low": rounded(float(line.low[i])), "high": rounded(float(line.high[i]))}
+            rows.append(row)
+            if place in shown:
+                marked.append({key: row[key] for key in ("explainer", "x", "y")})
+    if not drawn:
+        return None
+    names = list(dict.fromkeys(drawn))
+    looks = [look(explainers, drawn_name) for drawn_name in names]
+    legend = {"orient": "bottom", "title": None, "columns": 2, "labelLimit": 140, "symbolStrokeWidth": 1}
+    scales: list[list[Any]] = [list(each) for each in zip(*looks, strict=True)]
+    colour, shape, dash = (
+        {"field": "explainer", "type": "nominal", "scale": {"domain": names, "range": each}, "legend": legend}
+        for each in scales
+    )
+    x = {"field": "x", "type": "quantitative", "title": x_axis, "scale": SCALE}
+    y = {"field": "y", "type": "quantitative", "title": y_axis, "scale": SCALE}
+    faint = {"condition": {"param": "pick", "value": 1}, "value": 0.12}
+    interpolate = {"interpolate": "step-after"} if steps else {}
+    pick = {"name": "pick", "select": {"type": "point", "fields": ["explainer"]}, "bind": "legend"}
+    layers: list[dict[str, Any]] = []
+    if any("low" in row for row in rows):
+        layers.append(
+            {
+                "data": {"name": "lines"},
+                "mark": {"type": "area", "clip": True, "fillOpacity": 0.13, "strokeOpacity": 0, **interpolate},
+                "encoding": {
+                    "x": x,
+                    "y": {**y, "field": "low"},
+                    "y2": {"field": "high"},
+                    "color": colour,
+                    "opacity": faint,
+                },
+            }
+        )
+    if rule is not None:
+        layers.append(rule_at("x", rule))
+    layers += [
+        {
+            "data": {"name": "lines"},
+            "params": [zoom("x", "y"), pick],
+            "mark": {"type": "line", "clip": True, "strokeWidth": 2, **interpolate},
+            "encoding": {"x": x, "y": y, "color": colour, "strokeDash": dash, "opacity": faint},
+        },
+        {
+            "data": {"name": "marked"},
+            "mark": {"type": "point", "filled": True, "clip": True, "size": 44},
+            "encoding": {"x": x, "y": y, "color": colour, "shape": shape, "opacity": faint},
+        },
+        {
+            "name": HOVER,
+            "data": {"name": "lines"},
+            "mark": {"type": "point", "filled": True, "clip": True, "size": 160, "opacity": 0},
+            "encoding": {"x": x, "y": y, "tooltip": tooltip("explainer", f"x:{x_axis}", f"y:{y_axis}")},
+        },
+    ]
+    spec = {"datasets": {"lines": rows, "marked": marked}, "height": 240, "layer": layers}
+    return Chart(spec, f"{title}, for {', '.join(names)}.", caption, name, heading)
+
+
+def ecdf(
+    strips: Sequence[Strip],
+    explainers: Sequence[str],
+    title: str,
+    axis: str,
+    *,
+    caption: str = "",
+    rule: float | None = None,
+) -> Chart | None:
+    """The share of samples at or below every value, a step per sample."""
+    lines = []
+    for strip in strips:
+        if len(strip.values):
+            x = np.sort(strip.values)
+            y = np.arange(1, len(x) + 1) / len(x)
+            lines.append(Line(strip.name, np.concatenate([x[:1], x]), np.concatenate([[0.0], y])))
+    return lines_with_bands(
+        lines,
+        explainers,
+        title,
+        axis,
+        "share of samples",
+        caption=caption,
+        name="shares",
+        heading="Share of samples",
+        rule=rule,
+        steps=True,
+    )

@@ -1,0 +1,218 @@
+"""What a metric tells the report: how its numbers are read, and a view of the stored ones to draw figures from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+
+from holdfast import similarity
+from holdfast.errors import HoldfastError
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the frame of a configured metric is read.
+
+    Attributes:
+        title: what is measured, in words.
+        axis: the short form, for an axis.
+        column: of the frame, with the value.
+        direction: whether `"higher"` or `"lower"` is more robust; None where the value does not rank explainers.
+        decimals: to print; None for four digits.
+        censored: a boolean column: where it holds, the value is a bound.
+        censored_side: `"upper"`: the true value lies at or below the bound; `"lower"`: at or above it.
+        only: boolean columns that must all hold for a row to enter medians and ranks.
+        caution: a sentence that belongs beside every ranking by this value, if any.
+    """
+
+    title: str
+    axis: str
+    column: str
+    direction: Literal["higher", "lower"] | None
+    decimals: int | None = None
+    censored: str | None = None
+    censored_side: Literal["upper", "lower"] = "upper"
+    only: tuple[str, ...] = ()
+    caution: str = ""
+
+    def counted(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The rows that enter medians and ranks: evaluated, with a finite value, and all of `only`."""
+        if self.column not in frame.columns or "status" not in frame.columns:
+            return frame.clear()
+        keep = (pl.col("status") == "ok") & pl.col(self.column).cast(pl.Float64).is_finite().fill_null(False)
+        for name in self.only:
+            keep &= pl.col(name).cast(pl.Boolean).fill_null(False) if name in frame.columns else pl.lit(False)
+        return frame.filter(keep)
+
+    def values(self, frame: pl.DataFrame) -> Array:
+        """The value column as float64, NaN where there is none."""
+        return numbers(frame, self.column)
+
+    def bounds(self, frame: pl.DataFrame) -> Array:
+        """Which rows are only bounds."""
+        return flags(frame, self.censored) if self.censored else np.zeros(len(frame), dtype=bool)
+
+
+def numbers(frame: pl.DataFrame, column: str) -> Array:
+    """A column as float64, NaN for null; a column that is not there is all NaN."""
+    if column not in frame.columns:
+        return np.full(len(frame), np.nan)
+    return np.asarray(frame[column].cast(pl.Float64).fill_null(float("nan")).to_numpy(), dtype=float)
+
+
+def flags(frame: pl.DataFrame, column: str) -> Array:
+    """A column as booleans; False for null and where the column is not there."""
+    return np.asarray(numbers(frame, column) == 1.0)
+
+
+@dataclass(frozen=True)
+class View:
+    """What one configured metric got for one data set and model: the rows of all explainers, arrays on demand.
+
+    Attributes:
+        label, metric: the configured metric's name in this study, and its registered one.
+        options: its configuration, as stored.
+        reading: how its frame is read.
+        data, model: names.
+        explainers: all of the study's, in order; an explainer's place decides its colour.
+        frame: the rows, with `explainer`, `repeat` and `sample`, sorted by these.
+        bounds: the smallest and the largest valid value of an input; NaN if not known.
+        jobs: the finished jobs that have arrays.
+        load: reads a job's arrays.
+    """
+
+    label: str
+    metric: str
+    options: Mapping[str, Any]
+    reading: Reading
+    data: str
+    model: str
+    explainers: Sequence[str]
+    frame: pl.DataFrame
+    bounds: tuple[float, float] = (float("nan"), float("nan"))
+    jobs: pl.DataFrame = field(default_factory=pl.DataFrame)
+    load: Callable[[str], Mapping[str, Array]] = lambda job: {}
+
+    @property
+    def present(self) -> list[str]:
+        """The explainers that have rows, in order."""
+        have = set(self.frame["explainer"].unique()) if len(self.frame) else set()
+        return [name for name in self.explainers if name in have]
+
+    def of(self, explainer: str, sample: int | None = None, repeat: int | None = None) -> pl.DataFrame:
+        """The rows of an explainer, or of one sample or repeat of it."""
+        rows = self.frame.filter(pl.col("explainer") == explainer)
+        rows = rows if sample is None else rows.filter(pl.col("sample") == sample)
+        return rows if repeat is None else rows.filter(pl.col("repeat") == repeat)
+
+    def samples(self, count: int) -> list[int]:
+        """The first samples that any explainer was evaluated on in the first repeat."""
+        if not len(self.frame):
+            return []
+        fine = self.frame.filter((pl.col("status") == "ok") & (pl.col("repeat") == self._first))
+        return [int(sample) for sample in fine["sample"].unique().sort().head(count)]
+
+    @property
+    def _first(self) -> int:
+        return int(self.frame["repeat"].min())  # type: ignore[arg-type]
+
+    def shown(
+        self, explainer: str, sample: int, names: Sequence[str]
+    ) -> tuple[dict[str, Any], dict[str, Array]] | None:
+        """The row and the named arrays of a sample in the first repeat; None where it was not evaluated."""
+        rows = self.of(explainer, sample, self._first).filter(pl.col("status") == "ok")
+        if not len(rows):
+            return None
+        arrays = self.arrays(explainer, sample, names)
+        return None if arrays is None else (rows.row(0, named=True), arrays)
+
+    def arrays(
+        self, explainer: str, sample: int, names: Sequence[str], repeat: int | None = None
+    ) -> dict[str, Array] | None:
+        """The named arrays of one sample; None unless all are stored. Only this sample's job is read."""
+        repeat = self._first if repeat is None else repeat
+        for start, _, arrays in self._jobs(explainer, repeat, sample):
+            if set(names) <= set(arrays):
+                return {name: np.array(arrays[name][sample - start]) for name in names}
+        return None
+
+    def lines(
+        self, explainer: str, names: Sequence[str], limit: int
+    ) -> Iterator[tuple[dict[str, Any], dict[str, Array]]]:
+        """Rows and named arrays of the first `limit` evaluated samples (of the first repeat); a job at a time."""
+        rows = {row["sample"]: row for row in self.of(explainer, repeat=self._first).iter_rows(named=True)}
+        given = 0
+        for start, stop, arrays in self._jobs(explainer, self._first):
+            if not set(names) <= set(arrays):
+                continue
+            for sample in range(start, stop):
+                if given < limit and sample in rows and rows[sample]["status"] == "ok":
+                    given += 1
+                    yield rows[sample], {name: np.array(arrays[name][sample - start]) for name in names}
+            if given >= limit:
+                return
+
+    def _jobs(
+        self, explainer: str, repeat: int, sample: int | None = None
+    ) -> Iterator[tuple[int, int, Mapping[str, Array]]]:
+        if not len(self.jobs):
+            return
+        found = self.jobs.filter((pl.col("explainer") == explainer) & (pl.col("repeat") == repeat))
+        if sample is not None:
+            found = found.filter((pl.col("start") <= sample) & (sample < pl.col("stop")))
+        for job, start, stop in found.sort("start").select("job", "start", "stop").iter_rows():
+            yield int(start), int(stop), self.load(str(job))
+
+
+def larger_is_closer(options: Mapping[str, Any]) -> bool:
+    """Whether the options' similarity grows as maps get more alike; assumed of one that is not known here.
+
+    >>> larger_is_closer({"similarity": "pearson"}), larger_is_closer({"similarity": "mse"})
+    (True, False)
+    """
+    known = _known(options)
+    return True if known is None else known.larger_is_closer
+
+
+def threshold(options: Mapping[str, Any]) -> float | None:
+    """The threshold in force: the given one, or the similarity's own for the event.
+
+    >>> threshold({"similarity": "pearson", "event": "changed_class", "threshold": None})
+    0.6
+    """
+    given = options.get("threshold")
+    if given is not None:
+        return float(given)
+    known = _known(options)
+    if known is None or options.get("event") == "misclassification":
+        return None
+    return known.low if options.get("event") == "changed_explanation" else known.high
+
+
+def _known(options: Mapping[str, Any]) -> similarity.Similarity | None:
+    try:
+        return similarity.get(str(options.get("similarity")))
+    except HoldfastError:
+        return None
+
+
+def number(value: float | None, decimals: int | None = 2) -> str:
+    """A number as a report prints it, with a real minus; four digits where `decimals` is None.
+
+    >>> number(-0.5), number(float("-inf")), number(1234.5678, None)
+    ('−0.50', '−∞', '1235')
+    """
+    if value is None or np.isnan(value):
+        return "–"
+    if np.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    text = f"{value:.4g}" if decimals is None else f"{value:.{decimals}f}"
+    if text.startswith("-") and not text.strip("-0."):
+        text = text[1:]
+    return text.replace("-", "−")

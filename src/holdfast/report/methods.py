@@ -1,0 +1,161 @@
+"""What a reader needs to repeat the study: facts, every option, cost, environment, publications."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import polars as pl
+
+from holdfast.metrics.reading import number, numbers
+from holdfast.report.views import Contents
+
+_FACTS = ("title", "model", "data", "created", "command")
+
+
+def facts(contents: Contents) -> list[tuple[str, str]]:
+    """What was evaluated, in pairs of a word and its meaning."""
+    manifest, about = contents.manifest, contents.manifest.get("about") or {}
+    found = [(key.capitalize(), str(about[key])) for key in ("model", "data", "created") if about.get(key)]
+    for what, names, told in (("Data", contents.data, _data), ("Models", contents.models, _model)):
+        entries = manifest.get("data" if what == "Data" else "models") or {}
+        texts = [told(name, dict(entries.get(name) or {})) for name in names]
+        word = what if what == "Data" or len(names) > 1 else "Model"
+        if texts:
+            found.append((f"{word} in detail" if about.get(word.lower()) else word, "; ".join(texts)))
+    places = [_neighbourhood(label.options.get("neighbourhood")) for label in contents.labels.values()]
+    if any(places):
+        found.append(("Neighbourhood", "; ".join(dict.fromkeys(p for p in places if p))))
+    found.append(("Explainers", ", ".join(contents.explainers) or "none"))
+    if contents.repeats > 1:
+        found.append(("Repeats", f"{contents.repeats}, each with other random numbers"))
+    if manifest.get("seed") is not None:
+        found.append(("Random seed", str(manifest["seed"])))
+    found += [(key.capitalize(), str(value)) for key, value in about.items() if key not in _FACTS and value]
+    environment = dict(manifest.get("environment") or {})
+    versions = [f"{key} {environment[key]}" for key in ("holdfast", "torch", "python") if environment.get(key)]
+    where = environment.get("gpu") or environment.get("cpu") or environment.get("machine")
+    if versions:
+        found.append(("Computed with", ", ".join([*versions, *([f"on {where}"] if where else [])])))
+    return found
+
+
+def _data(name: str, stored: dict[str, Any]) -> str:
+    parts = [f"{stored['samples']} samples"] if stored.get("samples") is not None else []
+    if stored.get("input_shape"):
+        parts.append(f"shape {' × '.join(map(str, stored['input_shape']))}")
+    try:
+        (low, _), (_, high) = stored["bounds"]
+        parts.append(f"values {number(float(low), None)} to {number(float(high), None)}")
+    except (KeyError, TypeError, ValueError):
+        pass
+    return f"{name} ({', '.join(parts)})" if parts else name
+
+
+def _model(name: str, stored: dict[str, Any]) -> str:
+    parts = [str(stored["module"])] if stored.get("module") else []
+    if stored.get("parameters") is not None:
+        parts.append(f"{int(stored['parameters']):,} parameters")
+    return f"{name} ({', '.join(parts)})" if parts else name
+
+
+def _neighbourhood(value: Any) -> str:
+    if not isinstance(value, dict):
+        return "" if value is None else str(value)
+    norm = {"LinfBall": "every feature moves by at most", "L2Ball": "Euclidean distance at most"}
+    start = norm.get(str(value.get("norm")), f"{value.get('norm')}, radius")
+    radius = value.get("radius")
+    text = f"{start} {number(float(radius), None) if isinstance(radius, int | float) else radius}"
+    return f"{text} ({value['distribution']} noise)" if value.get("distribution") else text
+
+
+def option_tables(contents: Contents) -> list[tuple[str, list[tuple[str, list[tuple[str, str]]]]]]:
+    """Headings, each with names and their options as pairs of a dotted name and a text."""
+    manifest = contents.manifest
+    metrics = []
+    for name, label in contents.labels.items():
+        stored = {key: value for key, value in label.stored.items() if key not in ("options", "bibtex", "citation")}
+        metrics.append((name, flat({"metric": label.metric, **stored, **label.options})))
+    tables = [("Metrics", metrics)]
+    for heading, key, names in (
+        ("Explainers", "explainers", contents.explainers),
+        ("Models", "models", contents.models),
+        ("Data", "data", contents.data),
+    ):
+        entries = manifest.get(key) or {}
+        tables.append((heading, [(name, flat(entries[name])) for name in names if entries.get(name)]))
+    environment = flat(manifest.get("environment") or {})
+    rest = {key: manifest[key] for key in ("seed", "repeats", "samples_per_job", "device") if key in manifest}
+    tables.append(("Environment and run", [("environment", environment), ("run", flat(rest))]))
+    return [(heading, [(name, pairs) for name, pairs in entries if pairs]) for heading, entries in tables]
+
+
+def flat(value: Any, prefix: str = "") -> list[tuple[str, str]]:
+    """Nested options as pairs of a dotted name and a text.
+
+    >>> flat({"ball": {"radius": 0.1}, "threshold": None, "shape": [1, 8, 8]})
+    [('ball.radius', '0.1'), ('threshold', 'default'), ('shape', '1, 8, 8')]
+    """
+    if isinstance(value, list) and not any(isinstance(entry, dict) for entry in value):
+        return [(prefix, ", ".join(map(str, value)))]
+    if not isinstance(value, dict):
+        return [(prefix, "default" if value is None else str(value))]
+    pairs: list[tuple[str, str]] = []
+    for key, inner in value.items():
+        pairs += flat(inner, f"{prefix}.{key}" if prefix else str(key))
+    return pairs
+
+
+def costs(contents: Contents) -> list[tuple[str, list[str]]]:
+    """For each explainer and label: inputs predicted and explained, and seconds taken."""
+    samples, jobs = contents.results.samples, contents.results.jobs
+    rows = []
+    for name in contents.explainers if samples.width else ():
+        cells = []
+        for label in contents.labels:
+            here = (pl.col("explainer") == name) & (pl.col("label") == label)
+            looks = numbers(samples.filter(here), "model_evaluations")
+            seconds = numbers(jobs.filter(here & (pl.col("status") == "done")), "seconds")
+            text = f"{int(looks[looks > 0].sum()):,} / {seconds[seconds > 0].sum():,.1f} s"
+            cells.append(text if len(looks) else "–")
+        rows.append((name, cells))
+    return rows
+
+
+def publications(contents: Contents) -> list[str]:
+    """BibTeX entries, or keys where the entry is not known, each once."""
+    found = (label.bibtex.strip() for label in contents.labels.values())
+    return list(dict.fromkeys(sorted(entry for entry in found if entry)))
+
+
+def tally(contents: Contents) -> list[tuple[str, str, dict[str, int]]]:
+    """For each label and explainer: rows, evaluated, skipped by status, censored, constant maps, NaN."""
+    return list(_tally(contents))
+
+
+def _tally(contents: Contents) -> Iterator[tuple[str, str, dict[str, int]]]:
+    for name, label in contents.labels.items():
+        frames = [contents.frame(data, model, name) for data, model in contents.pairs]
+        frames = [frame for frame in frames if len(frame)]
+        if not frames:
+            continue
+        whole = pl.concat(frames, how="diagonal_relaxed")
+        for explainer in contents.explainers:
+            rows = whole.filter(pl.col("explainer") == explainer)
+            if not len(rows):
+                continue
+            status = dict(rows["status"].value_counts().iter_rows())
+            counted = label.reading.counted(rows)
+            looks = {key: numbers(rows, key) for key in ("degenerate", "nonfinite")}
+            yield (
+                explainer,
+                name,
+                {
+                    "rows": len(rows),
+                    "evaluated": int(status.get("ok", 0)),
+                    **{key: int(status.get(key, 0)) for key in ("misclassified", "degenerate", "nonfinite")},
+                    "in medians": len(counted),
+                    "censored": int(label.reading.bounds(counted).sum()),
+                    **{f"maps {key}": int(values[values > 0].sum()) for key, values in looks.items()},
+                },
+            )

@@ -1,0 +1,152 @@
+"""Who is best by what: medians and intervals, ranks and who may share the first place. Never a single grand score."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TypeGuard
+
+import polars as pl
+
+from holdfast.charts import Chart, heatmap, intervals
+from holdfast.charts import Interval as Drawn
+from holdfast.metrics.reading import number
+from holdfast.report.summary import Cell, cell, estimate
+from holdfast.report.views import Contents, Label
+from holdfast.study.comparison import Comparison
+from holdfast.study.ranking import Agreement
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A cell of the matrix, with the place of its explainer among the others.
+
+    Attributes:
+        cell: the numbers; None where nothing was tried.
+        rank: mean rank over samples, 1 is best; None where the label does not rank.
+        first: best, or not demonstrably worse than the best.
+    """
+
+    cell: Cell | None
+    rank: float | None = None
+    first: bool = False
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """The overview of one data set and model.
+
+    Attributes:
+        data, model: names.
+        rows: an explainer and its entries, one for each label.
+        sentences: label and what the comparison found.
+        uneven: labels whose medians were taken over different samples for different explainers.
+    """
+
+    data: str
+    model: str
+    rows: list[tuple[str, list[Entry]]]
+    sentences: list[tuple[str, str]]
+    uneven: list[str] = field(default_factory=list)
+
+
+def matrix(contents: Contents, data: str, model: str) -> Matrix:
+    """The overview of one data set and model."""
+    failures, comparisons = contents.results.failures, contents.comparisons
+    here = (pl.col("data") == data) & (pl.col("model") == model)
+    failed: dict[tuple[str, str], int] = {}
+    if len(failures):
+        counted = failures.filter(here).group_by("explainer", "label").len()
+        failed = {(explainer, label): int(count) for explainer, label, count in counted.iter_rows()}
+    rows: list[tuple[str, list[Entry]]] = []
+    for name in contents.explainers:
+        entries = []
+        for label in contents.labels.values():
+            frame = contents.frame(data, model, label.name)
+            mine = frame.filter(pl.col("explainer") == name) if len(frame) else frame
+            found = cell(label, mine, failed.get((name, label.name), 0))
+            entries.append(_placed(found, name, comparisons.get((data, model, label.name))))
+        if any(entry.cell is not None for entry in entries):
+            rows.append((name, entries))
+    sentences = []
+    for label in contents.labels.values():
+        comparison = comparisons.get((data, model, label.name))
+        if comparison is not None:
+            sentences.append((label.name, " ".join(filter(None, [comparison.sentence(), label.reading.caution]))))
+    uneven = [label.name for label in contents.labels.values() if _uneven(contents, label, data, model)]
+    return Matrix(data, model, rows, sentences, uneven)
+
+
+def _placed(found: Cell | None, name: str, comparison: Comparison | None) -> Entry:
+    if comparison is None or name not in comparison.names or comparison.count == 0:
+        return Entry(found)
+    place = comparison.names.index(name)
+    told_apart = comparison.significant.any()
+    return Entry(found, float(comparison.mean_ranks[place]), bool(told_apart and place in comparison.winner_set))
+
+
+def _uneven(contents: Contents, label: Label, data: str, model: str) -> bool:
+    frame = contents.frame(data, model, label.name)
+    if not len(frame):
+        return False
+    rows = label.reading.counted(frame)
+    taken = {
+        tuple(rows.filter(pl.col("explainer") == name).select("repeat", "sample").sort("repeat", "sample").rows())
+        for name in frame["explainer"].unique()
+    }
+    return len(taken) > 1
+
+
+def median_charts(contents: Contents, data: str, model: str) -> list[tuple[str, Chart]]:
+    """Label and chart: medians with their intervals."""
+    charts = []
+    for label in contents.labels.values():
+        frame = contents.frame(data, model, label.name)
+        entries = []
+        for name in contents.explainers if len(frame) else ():
+            middle = estimate(label.reading, frame.filter(pl.col("explainer") == name))
+            if middle is not None:
+                entries.append(Drawn(name, middle.value, middle.low, middle.high, middle.bound is not None))
+        reading = label.reading
+        chart = intervals(entries, contents.explainers, reading.title, reading.axis, reading.direction)
+        if chart is not None:
+            charts.append((label.name, chart))
+    return charts
+
+
+def worth_drawing(comparison: Comparison | None) -> TypeGuard[Comparison]:
+    """Whether a critical-difference diagram says anything: three explainers or more, two samples or more."""
+    return comparison is not None and len(comparison.names) >= 3 and comparison.count >= 2
+
+
+def agreement_charts(agreement: Agreement) -> list[Chart]:
+    """Rank correlations of the metrics' orders of explainers."""
+    chart = heatmap(
+        agreement.names,
+        agreement.correlations,
+        "Rank correlations of the metrics",
+        "Spearman's ρ",
+        caption="Spearman's ρ of the explainers' mean ranks by two metrics: 1 the same order, −1 the opposite one.",
+        name="agreement",
+        heading="Rank correlations",
+    )
+    return [] if chart is None else [chart]
+
+
+def agreement_sentence(agreement: Agreement) -> str:
+    """How far the metrics agree, in words."""
+    if math.isnan(agreement.kendalls_w):
+        return "The metrics' orders of explainers cannot be compared: too few explainers are ranked by all of them."
+    count, shared = len(agreement.names), int(agreement.used.sum())
+    text = f"Kendall's W = {number(agreement.kendalls_w)}"
+    if agreement.interval is not None and agreement.interval.low is not None and agreement.interval.high is not None:
+        text += f" [{number(agreement.interval.low)}, {number(agreement.interval.high)}] over samples"
+    p = "p < 0.001" if agreement.p_value < 0.001 else f"p = {agreement.p_value:.2g}"
+    text += f", {p}, for {count} metrics and {shared} explainers."
+    if count == 2:
+        text += " For two metrics 0.5 is no agreement and 0 are opposite orders."
+    elif agreement.p_value > 0.05:
+        text += " The orders are not demonstrably related: which explainer is best depends on the metric."
+    else:
+        text += " The orders are related; 1 would be the same order by every metric."
+    return text

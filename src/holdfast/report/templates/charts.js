@@ -1,0 +1,70 @@
+// Replaces every static drawing by the interactive one once it comes into sight. Colours are CSS variables, so light
+// and dark need nothing done here.
+const config = JSON.parse(document.getElementById("chart-config").textContent);
+const touch = matchMedia("(pointer: coarse)").matches;
+
+function still(spec) {
+  // a finger that drags is to scroll the page: no panning on touch screens
+  for (const layer of spec.layer || [spec]) {
+    if (layer.params) layer.params = layer.params.filter((param) => param.bind !== "scales");
+  }
+  return spec;
+}
+
+function narrow(spec) {
+  for (const layer of spec.layer || [spec]) {
+    for (const channel of Object.values(layer.encoding || {})) if (channel.legend) channel.legend.columns = 1;
+  }
+  return spec;
+}
+
+async function draw(figure) {
+  const place = figure.querySelector(".chart"), drawn = place.innerHTML, words = place.getAttribute("aria-label");
+  try {
+    const spec = JSON.parse(figure.querySelector("script.spec").textContent);
+    if (touch) still(spec);
+    if (place.clientWidth < 340) narrow(spec);
+    const found = await window.vegaEmbed(place, spec, {
+      actions: false, renderer: "svg", mode: "vega-lite", config, tooltip: { theme: "custom" },
+      loader: { load: () => Promise.reject(new Error("charts load nothing")) },
+    });
+    place.setAttribute("role", "img");  // Vega puts its own in their place
+    place.setAttribute("aria-label", words);
+    figure.dataset.drawn = "interactive";
+    if (!touch) tools(figure, place);
+    return found.view;
+  } catch (error) {
+    place.innerHTML = drawn;
+    figure.dataset.drawn = "static";
+    console.error("a chart stays static:", error);
+    return null;
+  }
+}
+
+function tools(figure, place) {
+  const bar = document.createElement("div"), save = document.createElement("button");
+  bar.className = "tools";
+  save.type = "button"; save.textContent = "SVG"; save.title = "Save this figure (drag moves, Ctrl + wheel zooms, double click resets)";
+  save.addEventListener("click", () => {
+    const copy = place.querySelector("svg").cloneNode(true), style = getComputedStyle(document.documentElement);
+    copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+    const text = new XMLSerializer().serializeToString(copy)
+      .replace(/var\((--s\d)\)/g, (all, name) => style.getPropertyValue(name).trim())
+      .replace(/currentColor/g, style.getPropertyValue("--ink").trim());
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([text], { type: "image/svg+xml" }));
+    link.download = "figure.svg"; link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  });
+  bar.append(save); figure.append(bar);
+}
+
+const figures = [...document.querySelectorAll("figure.plot")];
+const waiting = new Map(figures.map((figure) => [figure, null]));
+const seen = new IntersectionObserver((entries) => {
+  for (const { isIntersecting, target } of entries) {
+    if (isIntersecting) { seen.unobserve(target); waiting.set(target, draw(target)); }
+  }
+}, { rootMargin: "300px" });
+figures.forEach((figure) => seen.observe(figure));
+document.documentElement.dataset.charts = String(figures.length);

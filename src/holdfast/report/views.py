@@ -1,0 +1,179 @@
+"""What there is to show: a study's explainers, configured metrics and readings, and a view for each data and model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import polars as pl
+
+from holdfast.metrics import Metric, Reading, View
+from holdfast.metrics import get as get_metric
+from holdfast.metrics import names as metric_names
+from holdfast.metrics.base import plain_figures, plain_reading
+from holdfast.study.comparison import Comparison
+from holdfast.study.ranking import Agreement, Ranking, agreements, rankings
+from holdfast.study.results import Results
+
+
+@dataclass(frozen=True)
+class Label:
+    """A configured metric of the study.
+
+    Attributes:
+        name: the label.
+        metric: the registered name.
+        options: its configuration, as stored.
+        reading: how its frame is read.
+        kind: the metric's class; None where no such metric is registered here.
+        stored: the manifest's entry.
+    """
+
+    name: str
+    metric: str
+    options: dict[str, Any]
+    reading: Reading
+    kind: type[Metric] | None
+    stored: dict[str, Any]
+
+    def figures(self, view: View) -> list[Any]:
+        """The metric's own figures."""
+        return plain_figures(view) if self.kind is None else self.kind.figures(view)
+
+    def remarks(self, frame: pl.DataFrame) -> list[str]:
+        """The metric's own notes."""
+        return [] if self.kind is None else self.kind.remarks(frame, self.options)
+
+    @property
+    def bibtex(self) -> str:
+        """The publication's BibTeX entry, or what is known of it."""
+        stored = str(self.stored.get("bibtex") or self.stored.get("citation") or "")
+        own = "" if self.kind is None else self.kind.bibtex
+        return own or stored
+
+
+class Contents:
+    """A study's results as the report's parts need them, names in the manifest's order."""
+
+    def __init__(self, results: Results) -> None:
+        self.results, self.manifest = results, results.manifest
+        samples = results.samples
+        self.repeats = int(self.manifest.get("repeats") or 1)
+        self.explainers = self._names("explainers", "explainer")
+        self.data, self.models = self._names("data", "data"), self._names("models", "model")
+        self.labels = {name: self._label(name) for name in self._names("metrics", "label")}
+        self._frames: dict[tuple[Any, ...], pl.DataFrame] = {}
+        if samples.width and len(samples):
+            place = pl.col("explainer").replace_strict(self.explainers, range(len(self.explainers)))
+            parts = samples.sort(place, "repeat", "sample", maintain_order=True)
+            self._frames = parts.partition_by("data", "model", "label", as_dict=True)
+
+    def _names(self, key: str, column: str) -> list[str]:
+        names = list(self.manifest.get(key) or {})
+        for frame in (self.results.jobs, self.results.samples):
+            if column in frame.columns:
+                names += [n for n in frame[column].unique(maintain_order=True).sort() if n not in names]
+        return names
+
+    def _label(self, name: str) -> Label:
+        stored = dict((self.manifest.get("metrics") or {}).get(name) or {})
+        metric = str(stored.get("metric") or self._of_rows(name) or name)
+        options = dict(stored.get("options") or {})
+        kind = get_metric(metric) if metric in metric_names() else None
+        if kind is not None:
+            return Label(name, metric, options, kind.reading(options), kind, stored)
+        reading = plain_reading(metric, str(stored.get("headline") or "value"), stored.get("direction"))
+        return Label(name, metric, options, reading, None, stored)
+
+    def _of_rows(self, label: str) -> str | None:
+        for frame in (self.results.jobs, self.results.samples):
+            if {"label", "metric"} <= set(frame.columns):
+                found = frame.filter(pl.col("label") == label)["metric"].head(1).to_list()
+                if found:
+                    return str(found[0])
+        return None
+
+    @cached_property
+    def pairs(self) -> list[tuple[str, str]]:
+        """The data and models that met, in the manifest's order."""
+        have = {(data, model) for data, model, _ in self._frames}
+        if {"data", "model"} <= set(self.results.jobs.columns):
+            have |= set(self.results.jobs.select("data", "model").unique().iter_rows())
+        return [(data, model) for data in self.data for model in self.models if (data, model) in have]
+
+    def where(self, data: str, model: str) -> str:
+        """What the page calls a pair; nothing where there is only one."""
+        parts = [data] if len(self.data) > 1 else []
+        parts += [model] if len(self.models) > 1 else []
+        return " · ".join(parts) if len(self.pairs) > 1 else ""
+
+    def frame(self, data: str, model: str, label: str) -> pl.DataFrame:
+        """The rows of a configured metric for one data set and model."""
+        return self._frames.get((data, model, label), self.results.samples.clear())
+
+    def view(self, data: str, model: str, label: str) -> View:
+        """The same with everything that figures are drawn from."""
+        known, jobs = self.labels[label], self.results.jobs
+        if {"data", "model", "label", "artefacts", "status"} <= set(jobs.columns):
+            mine = (pl.col("data") == data) & (pl.col("model") == model) & (pl.col("label") == label)
+            jobs = jobs.filter(mine & (pl.col("status") == "done") & pl.col("artefacts"))
+        else:
+            jobs = jobs.clear()
+        return View(
+            label,
+            known.metric,
+            known.options,
+            known.reading,
+            data,
+            model,
+            self.explainers,
+            self.frame(data, model, label),
+            self._bounds(data),
+            jobs,
+            self.results.artefacts,
+        )
+
+    def _bounds(self, data: str) -> tuple[float, float]:
+        """The range of the inputs, over all features."""
+        try:
+            (low, _), (_, high) = self.manifest["data"][data]["bounds"]
+            return float(low), float(high)
+        except (KeyError, TypeError, ValueError):
+            return float("nan"), float("nan")
+
+    def views(self, label: str) -> Iterator[View]:
+        """The views of a label that have rows."""
+        for data, model in self.pairs:
+            if len(self.frame(data, model, label)):
+                yield self.view(data, model, label)
+
+    @cached_property
+    def rankings(self) -> list[Ranking]:
+        """The explainers compared, for each data set, model and label that ranks."""
+        if not self._frames:
+            return []
+        return rankings(self.results, {name: label.reading for name, label in self.labels.items()})
+
+    @cached_property
+    def comparisons(self) -> dict[tuple[str, str, str], Comparison]:
+        """The same by data, model and label."""
+        return {(found.data, found.model, found.label): found.comparison for found in self.rankings}
+
+    @cached_property
+    def agreements(self) -> dict[tuple[str, str], Agreement]:
+        """How far the labels agree, by data and model, where at least three explainers are ranked."""
+        return {(a.data, a.model): a for a in agreements(self.rankings) if len(a.explainers) >= 3}
+
+    @cached_property
+    def warnings(self) -> list[str]:
+        """Where results contradict each other, by the metrics' own accounts."""
+        found: list[str] = []
+        for data, model in self.pairs:
+            views = [self.view(data, model, label) for label in self.labels if len(self.frame(data, model, label))]
+            for view in views:
+                kind = self.labels[view.label].kind
+                if kind is not None:
+                    found += kind.contradictions(view, [other for other in views if other is not view])
+        return found

@@ -1,0 +1,221 @@
+"""On this computer: in this process, or in several that each do one job at a time."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import traceback
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+import torch
+
+from holdfast.errors import HoldfastError, check
+from holdfast.study.executors.base import Executor, Outcome, store_result
+from holdfast.study.grid import Grid
+from holdfast.study.plan import Job
+from holdfast.study.store import Store, pack_failure
+from holdfast.study.worker import Worker, record_of
+from holdfast.tensors import available_cpus, thread_budget
+
+#: workers that one job may take down with it before it counts as failed
+_LIVES = 2
+
+
+class InProcess(Executor):
+    """One job after another, here."""
+
+    name = "local"
+
+    def run(self, grid: Grid, store: Store, jobs: Sequence[Job]) -> Iterator[Outcome]:
+        """See `Executor`."""
+        worker = Worker(grid)
+        for job in jobs:
+            yield store_result(store, job, worker.run(job))
+
+
+class Processes(Executor):
+    """Several processes of this computer; each gets the models and data once, and then pulls jobs.
+
+    A worker that dies (say, killed for its memory) is replaced and its job done again; a job that takes two workers
+    down is recorded as failed. Workers end when this process does, however it ends.
+
+    Args:
+        workers: how many.
+        threads: of each worker; None shares this process's budget among them.
+    """
+
+    name = "local"
+
+    def __init__(self, workers: int, threads: int | None = None) -> None:
+        check(type(workers) is int and workers >= 1, "workers", "a whole number of at least 1", workers)
+        check(threads is None or (type(threads) is int and threads >= 1), "threads", "at least 1", threads)
+        self.workers = workers
+        self.threads = threads or max(1, thread_budget() // workers)
+
+    def run(self, grid: Grid, store: Store, jobs: Sequence[Job]) -> Iterator[Outcome]:
+        """See `Executor`."""
+        queue, deaths = deque(jobs), dict.fromkeys((job.identity for job in jobs), 0)
+        count = min(self.workers, len(jobs))
+        pool: list[_Process] = []
+        try:
+            pool = [_Process.start(grid, store, self.threads, number) for number in range(count)]
+            for process in pool:
+                process.give(queue)
+            while pool:
+                ready = wait([end for p in pool for end in (p.connection, p.process.sentinel)])
+                for process in [p for p in pool if p.connection in ready or p.process.sentinel in ready]:
+                    outcome = process.take()
+                    if outcome is not None:
+                        yield outcome
+                        process.give(queue)
+                    elif process.job is not None:  # it died at its job
+                        lost = process.job
+                        deaths[lost.identity] += 1
+                        if deaths[lost.identity] < _LIVES:
+                            queue.appendleft(lost)
+                        else:
+                            yield _died(grid, store, lost, process.process.exitcode)
+                        pool[pool.index(process)] = fresh = _Process.start(grid, store, self.threads, process.number)
+                        fresh.give(queue)
+                idle = [p for p in pool if p.job is None]
+                for process in idle:
+                    if queue:  # a dead worker's job came back after this one had found nothing to do
+                        process.give(queue)
+                    else:
+                        process.dismiss()
+                        pool.remove(process)
+        finally:
+            for process in pool:
+                process.process.kill()
+            for process in pool:
+                process.process.join()
+                process.connection.close()
+
+
+def _died(grid: Grid, store: Store, job: Job, code: int | None) -> Outcome:
+    how = f"signal {-code} ({signal.Signals(-code).name})" if code is not None and code < 0 else f"exit code {code}"
+    error = f"WorkerDied: {_LIVES} worker processes ended with {how} while at this job"
+    hint = "; SIGKILL is what the system sends when memory runs out" if code == -signal.SIGKILL else ""
+    return store_result(store, job, pack_failure(record_of(grid, job), error, error + hint))
+
+
+@dataclass
+class _Process:
+    """A worker process, the line to it, and the job it is at."""
+
+    process: BaseProcess
+    connection: Connection
+    number: int
+    job: Job | None = None
+
+    @classmethod
+    def start(cls, grid: Grid, store: Store, threads: int, number: int) -> _Process:
+        context: Any = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        arguments = (theirs, grid, store, threads, _device(grid.device, number))
+        process = context.Process(target=_work, args=arguments, name=f"holdfast-{number}")
+        with _threads_inherited(threads):
+            try:
+                process.start()
+            except (AttributeError, TypeError, RuntimeError) as error:  # what pickling raises
+                raise HoldfastError(
+                    f"workers: expected models, explainers and metrics that can be sent to another process, got"
+                    f" {type(error).__name__}: {error}. Functions must be importable (no lambdas); or use one worker."
+                ) from error
+        theirs.close()
+        return cls(process, ours, number)
+
+    def give(self, queue: deque[Job]) -> None:
+        """The next job, if there is one."""
+        self.job = queue.popleft() if queue else None
+        if self.job is not None:
+            try:
+                self.connection.send(self.job)
+            except OSError:  # it is dead, which `take` will find
+                return
+
+    def take(self) -> Outcome | None:
+        """What it has done; None if it died."""
+        try:
+            sent = self.connection.recv() if self.connection.poll() else None
+        except (EOFError, OSError):
+            sent = None
+        if isinstance(sent, str):
+            raise HoldfastError(f"a worker process could not start or store its results:\n{sent}")
+        if sent is None:
+            self.process.join()
+            return None
+        assert self.job is not None
+        job, self.job = self.job, None
+        return Outcome(job, bool(sent))
+
+    def dismiss(self) -> None:
+        """Nothing is left to do for it."""
+        self.connection.close()
+        self.process.join()
+
+
+def _device(device: str, number: int) -> str:
+    """One GPU for each worker, as far as they go."""
+    cards = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    return f"cuda:{number % cards}" if cards and device in ("auto", "cuda") else device
+
+
+@contextmanager
+def _threads_inherited(threads: int) -> Iterator[None]:
+    """What a child process shall find in its environment before it loads any library."""
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS", "HOLDFAST_THREADS")
+    before = {name: os.environ.get(name) for name in names}
+    os.environ.update(dict.fromkeys(names, str(threads)))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _work(connection: Connection, grid: Grid, store: Store, threads: int, device: str) -> None:
+    """The life of a worker process: jobs until the line is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the coordinator, which ends us
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    torch.set_num_threads(threads)
+    try:
+        worker = Worker(replace(grid, device=device))
+        while True:
+            try:
+                job = connection.recv()
+            except EOFError:
+                return
+            packed = worker.run(job)
+            store.put(packed)
+            connection.send(packed.failed)
+    except Exception:
+        connection.send(traceback.format_exc())
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    wait([parent.sentinel])
+    os._exit(1)
+
+
+def local(workers: int | str = 1, threads: int | None = None, device: str = "auto") -> Executor:
+    """In this process for one worker; `"auto"` means one for each GPU, or for each core where there is none."""
+    if workers == "auto":
+        cards = torch.cuda.device_count() if torch.cuda.is_available() and device != "cpu" else 0
+        workers = cards or available_cpus()
+    check(type(workers) is int and workers >= 1, "workers", "a whole number of at least 1, or 'auto'", repr(workers))
+    assert isinstance(workers, int)
+    return InProcess() if workers == 1 and threads is None else Processes(workers, threads)

@@ -1,0 +1,153 @@
+"""On a Ray cluster: an existing engine for many machines. Results come home, and this process stores them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from holdfast.errors import HoldfastError, MissingExtraError, check
+from holdfast.study.executors.base import Executor, Outcome, store_result, travelling
+from holdfast.study.grid import Grid
+from holdfast.study.plan import Job
+from holdfast.study.store import Packed, Store, pack_failure
+from holdfast.study.worker import Worker, record_of
+
+#: workers that may be lost at one job before it counts as failed; a lost node takes all of its workers
+_LIVES = 4
+
+
+class Ray(Executor):
+    """Workers on a Ray cluster, each with its share of CPUs and GPUs; models and data go through the object store.
+
+    Jobs are pulled: a free worker gets the next one. A lost worker's job is done again, by another worker.
+
+    Args:
+        address: of the cluster: `"auto"` for the running one, `"host:port"`, `"ray://host:port"`; None starts one on
+            this computer and stops it afterwards.
+        workers: how many; `"auto"` for as many as the cluster's CPUs (or GPUs, if workers want some) allow.
+        cpus_per_worker: CPUs, and threads, of each.
+        gpus_per_worker: GPUs of each; a fraction lets several share one.
+        threads: of each worker, if not one for each CPU.
+    """
+
+    name = "ray"
+
+    def __init__(
+        self,
+        address: str | None = "auto",
+        workers: int | str = "auto",
+        cpus_per_worker: float = 1.0,
+        gpus_per_worker: float = 0.0,
+        threads: int | None = None,
+    ) -> None:
+        fits = workers == "auto" or (type(workers) is int and workers >= 1)
+        check(fits, "workers", "a whole number of at least 1, or 'auto'", repr(workers))
+        check(cpus_per_worker > 0, "cpus_per_worker", "a number above 0", cpus_per_worker)
+        check(gpus_per_worker >= 0, "gpus_per_worker", "a number of at least 0", gpus_per_worker)
+        self.address, self.workers = address, workers
+        self.cpus_per_worker, self.gpus_per_worker = cpus_per_worker, gpus_per_worker
+        self.threads = threads or max(1, int(cpus_per_worker))
+
+    def run(self, grid: Grid, store: Store, jobs: Sequence[Job]) -> Iterator[Outcome]:
+        """See `Executor`."""
+        ray = _ray()
+        ours = not ray.is_initialized()
+        if ours:
+            self._connect(ray)
+        crew: list[Any] = []
+        try:
+            device = grid.device
+            if device == "auto":
+                device = "cuda" if self.gpus_per_worker else "cpu"  # a worker sees just the GPUs it was given
+            with travelling(grid, ray.cloudpickle):
+                shared = ray.put(replace(grid, device=device))
+            kind = ray.remote(num_cpus=self.cpus_per_worker, num_gpus=self.gpus_per_worker)(_Remote)
+
+            def hire() -> Any:
+                crew.append(kind.remote(shared, self.threads))
+                return crew[-1]
+
+            yield from self._pull(ray, hire, grid, store, jobs)
+        finally:
+            for actor in crew:
+                ray.kill(actor)
+            if ours:
+                ray.shutdown()
+
+    def _connect(self, ray: Any) -> None:
+        try:
+            ray.init(address=self.address, log_to_driver=False, include_dashboard=False, configure_logging=False)
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            raise HoldfastError(
+                f"ray: expected a cluster at {self.address!r}, got {type(error).__name__}: {error}"
+                " (start one with `ray start --head`)"
+            ) from error
+
+    def _pull(self, ray: Any, hire: Any, grid: Grid, store: Store, jobs: Sequence[Job]) -> Iterator[Outcome]:
+        queue, losses = deque(jobs), dict.fromkeys((job.identity for job in jobs), 0)
+        # what a worker will send -> worker and job; a new one first says that it is there, for it may have to wait for
+        # room in the cluster, and must not keep a job waiting with it
+        awaited: dict[Any, tuple[Any, Job | None]] = {}
+
+        def engage() -> None:
+            worker = hire()
+            awaited[worker.ready.remote()] = (worker, None)
+
+        for _ in range(min(self._count(ray), len(jobs))):
+            engage()
+        while queue or any(job is not None for _, job in awaited.values()):
+            (sent,), _ = ray.wait(list(awaited), num_returns=1)
+            worker, job = awaited.pop(sent)
+            try:
+                packed: Packed | None = ray.get(sent)
+            except ray.exceptions.RayActorError as error:
+                if "creation task" in str(error):
+                    raise HoldfastError(f"ray: a worker could not start: {error}") from error
+                if job is not None:
+                    losses[job.identity] += 1
+                    if losses[job.identity] < _LIVES:
+                        queue.appendleft(job)
+                    else:
+                        text = f"WorkerDied: {_LIVES} Ray workers were lost while at this job"
+                        yield store_result(store, job, pack_failure(record_of(grid, job), text, f"{text}\n{error}"))
+                engage()
+                continue
+            if job is not None and packed is not None:
+                yield store_result(store, job, packed)
+            if queue:
+                job = queue.popleft()
+                awaited[worker.run.remote(job)] = (worker, job)
+
+    def _count(self, ray: Any) -> int:
+        if isinstance(self.workers, int):
+            return self.workers
+        there = ray.cluster_resources()
+        by_cpu = there.get("CPU", 1.0) / self.cpus_per_worker
+        by_gpu = there.get("GPU", 0.0) / self.gpus_per_worker if self.gpus_per_worker else by_cpu
+        return max(1, int(min(by_cpu, by_gpu)))
+
+
+class _Remote:
+    """A worker process of the cluster."""
+
+    def __init__(self, grid: Grid, threads: int) -> None:
+        import torch
+
+        torch.set_num_threads(threads)
+        self.worker = Worker(grid)
+
+    def ready(self) -> None:
+        return None
+
+    def run(self, job: Job) -> Packed:
+        return self.worker.run(job)
+
+
+def _ray() -> Any:
+    try:
+        import ray
+    except ImportError as error:
+        raise MissingExtraError("the executor ray", "ray") from error
+    return ray

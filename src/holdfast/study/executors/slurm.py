@@ -1,0 +1,136 @@
+"""On a Slurm cluster, through submitit: one job array, whose tasks share the jobs among them and the store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from holdfast.errors import ArgumentError, MissingExtraError, check
+from holdfast.study.executors.base import Executor, Outcome, store_result, travelling
+from holdfast.study.grid import Grid
+from holdfast.study.plan import Job
+from holdfast.study.store import Store, pack_failure
+from holdfast.study.worker import Worker, record_of
+
+_SECONDS_BETWEEN_LOOKS = 2.0
+
+
+class Slurm(Executor):
+    """Tasks of a Slurm job array, each with every n-th job; results go to the store, which all tasks must reach.
+
+    A task that is preempted or out of time is requeued and goes on: it looks into the store for what is done. Stopping
+    this process cancels the tasks; `wait=False` leaves them, and a later run collects.
+
+    Args:
+        tasks: of the array, or `"auto"` for one for each eight jobs, at most 64.
+        folder: for submitit's files and logs, on a file system that all machines share.
+        cluster: submitit's: `"slurm"`, or `"local"` for tasks on this computer.
+        options: for submitit's executor, such as `timeout_min`, `slurm_partition`, `cpus_per_task`, `gpus_per_node`,
+            `mem_gb`, `slurm_array_parallelism`.
+        wait: stay until everything is done.
+    """
+
+    name = "slurm"
+
+    def __init__(
+        self,
+        tasks: int | str = "auto",
+        folder: str | Path = "slurm",
+        cluster: str = "slurm",
+        options: Mapping[str, Any] | None = None,
+        wait: bool = True,
+    ) -> None:
+        fits = tasks == "auto" or (type(tasks) is int and tasks >= 1)
+        check(fits, "tasks", "a whole number of at least 1, or 'auto'", repr(tasks))
+        check(cluster in ("slurm", "local"), "cluster", "slurm or local", repr(cluster))
+        self.tasks, self.folder, self.cluster, self.wait = tasks, Path(folder), cluster, wait
+        self.options = dict(options or {})
+
+    def run(self, grid: Grid, store: Store, jobs: Sequence[Job]) -> Iterator[Outcome]:
+        """See `Executor`."""
+        submitit = _submitit()
+        if store.folder.address.startswith("memory://"):
+            raise ArgumentError("out", "a place that all machines reach", store.folder.address)
+        tasks = min(len(jobs), self.tasks if isinstance(self.tasks, int) else max(1, min(64, len(jobs) // 8)))
+        executor = submitit.AutoExecutor(folder=self.folder, cluster=self.cluster)
+        try:
+            executor.update_parameters(name="holdfast", **self.options)
+        except (NameError, TypeError, ValueError) as error:
+            raise ArgumentError("slurm", "options that submitit knows", str(error).split("\n")[0]) from error
+        # every n-th job: neighbours cost about the same, so the tasks end at about the same time
+        parts = [Task(grid, store, tuple(jobs[number::tasks])) for number in range(tasks)]
+        with travelling(grid, _cloudpickle()):
+            submitted = executor.map_array(Task.__call__, parts)
+        if not self.wait:
+            return
+        try:
+            yield from self._collect(submitted, parts, grid, store, jobs)
+        except BaseException:
+            for task in submitted:
+                task.cancel()
+            raise
+
+    def _collect(
+        self, submitted: Sequence[Any], parts: Sequence[Task], grid: Grid, store: Store, jobs: Sequence[Job]
+    ) -> Iterator[Outcome]:
+        retried = {job for job, status in store.statuses().items() if status == "failed"}
+        left = {job.identity: job for job in jobs}
+        running = True
+        while running and left:
+            running = not all(task.done() for task in submitted)
+            for identity, status in store.statuses().items():
+                # a failure from an earlier run stays in the store until its job succeeds
+                if identity in left and (status == "done" or (identity not in retried)):
+                    yield Outcome(left.pop(identity), status == "failed")
+            if running and left:
+                time.sleep(_SECONDS_BETWEEN_LOOKS if self.cluster == "slurm" else 0.1)
+        for task, part in zip(submitted, parts, strict=True):
+            error = task.exception()
+            for job in part.jobs:
+                if job.identity not in left:
+                    continue
+                if job.identity in retried and error is None:
+                    yield Outcome(job, failed=True)  # tried again, and it failed again
+                    continue
+                text = f"TaskDied: {type(error).__name__ if error else 'no result'} in Slurm task {task.job_id}"
+                trace = f"{text}\n{error}\nlogs: {task.paths.stderr}"
+                yield store_result(store, job, pack_failure(record_of(grid, job), text, trace))
+
+
+@dataclass
+class Task:
+    """One task of the array: does its jobs, but for those that the store has."""
+
+    grid: Grid
+    store: Store
+    jobs: tuple[Job, ...]
+
+    def __call__(self) -> int:
+        """Do them; returns how many were left to do."""
+        statuses = self.store.statuses()
+        left = [job for job in self.jobs if statuses.get(job.identity) != "done"]
+        worker = Worker(self.grid)
+        for job in left:
+            self.store.put(worker.run(job))
+        return len(left)
+
+    def checkpoint(self, *_: Any) -> Any:
+        """What submitit puts into the queue when the task is preempted: the same, the store knows the rest."""
+        return _submitit().helpers.DelayedSubmission(self)
+
+
+def _submitit() -> Any:
+    try:
+        import submitit
+    except ImportError as error:
+        raise MissingExtraError("the executor slurm", "slurm") from error
+    return submitit
+
+
+def _cloudpickle() -> Any:
+    import cloudpickle  # comes with submitit
+
+    return cloudpickle

@@ -1,0 +1,1 @@
+"""The study file: read, checked with errors that name the place, and turned into a grid."""

@@ -1,0 +1,133 @@
+"""A study file as it was written: plain values, and the line of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from holdfast.study.file.problems import Keys, Problem, StudyError, raised
+
+_DEEP, _MANY = 40, 20_000  # no study is deeper or larger; aliases can make a short file endless
+
+
+@dataclass(frozen=True)
+class Document:
+    """The content of a study file.
+
+    Attributes:
+        name: of the file, for messages.
+        base: the folder that paths in it are relative to.
+        content: plain values.
+        lines: of every key and every list item, counted from 1.
+    """
+
+    name: str
+    base: Path
+    content: Any
+    lines: dict[Keys, int] = field(default_factory=dict)
+
+    def locate(self, problem: Problem) -> Problem:
+        """The problem with the part of its path that is in the file, and the line of that.
+
+        >>> document = Document("study.yaml", Path(), {"data": {"a": "digits"}}, {("data",): 1, ("data", "a"): 2})
+        >>> document.locate(Problem(("data", "a", "name"), "a name", "'x'")).path
+        ('data', 'a')
+        """
+        path: Keys = ()
+        here = self.content
+        for key in problem.path:
+            if isinstance(here, dict):
+                path = (*path, key)
+                if key not in here:  # a key that is missing is named, what would be beneath it is not
+                    break
+            elif isinstance(here, list) and isinstance(key, int) and key < len(here):
+                path = (*path, key)
+            else:
+                break
+            here = here[key]
+        line = next((self.lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self.lines), None)
+        return Problem(path, problem.expected, problem.got, problem.near, problem.note, line)
+
+    def error(self, problems: list[Problem] | tuple[Problem, ...]) -> StudyError:
+        """What to raise for these problems."""
+        located = [self.locate(problem) for problem in problems]
+        return StudyError(self.name, sorted(located, key=lambda problem: problem.line or 0))
+
+
+def read_document(path: str | Path) -> Document:
+    """The study file at `path`, YAML 1.2 (JSON is YAML, too).
+
+    Raises:
+        StudyError: there is no such file, or it is not YAML: duplicate keys, tabs, tags and aliases without an end
+            included.
+    """
+    path = Path(path)
+    name = str(path)
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        got = f"bytes that are not UTF-8 at position {error.start}"
+        raise StudyError(name, [Problem((), "a text in UTF-8", got)]) from error
+    except OSError as error:
+        got = "a folder" if path.is_dir() else (error.strerror or str(error)).lower()
+        raise StudyError(name, [Problem((), "a study file that can be read", got)]) from error
+    lines: dict[Keys, int] = {}
+    try:
+        node = _parser().compose(text)
+        if node is not None:
+            _number(node, (), lines)
+        content = _parser().load(text)
+    except StudyError as error:
+        raise StudyError(name, error.problems) from error
+    except (YAMLError, ValueError, TypeError, RecursionError) as error:
+        raise StudyError(name, [_syntax(error)]) from error
+    if content is None:
+        expected = "a study: data, models, explainers and metrics"
+        raise StudyError(name, [Problem((), expected, "an empty file")])
+    return Document(name, path.resolve().parent, content, lines)
+
+
+def _parser() -> YAML:
+    parser = YAML(typ="safe", pure=True)
+    parser.allow_duplicate_keys = False
+    return parser
+
+
+def _number(node: Node, path: Keys, lines: dict[Keys, int]) -> None:
+    """Note the lines of all keys and items below a node."""
+    if len(path) > _DEEP or len(lines) > _MANY:
+        expected = "a file without an alias (*name) that leads to itself or to thousands of copies"
+        raise StudyError("", [Problem(path[:3], expected, "such a file", line=node.start_mark.line + 1)])
+    if isinstance(node, MappingNode):
+        for key, value in node.value:
+            tag = str(key.tag)
+            if isinstance(key, ScalarNode) and tag.endswith((":str", ":merge")):
+                inner = path if tag.endswith(":merge") else (*path, key.value)
+                lines.setdefault(inner, key.start_mark.line + 1)
+                _number(value, inner, lines)
+    elif isinstance(node, SequenceNode):
+        for index, item in enumerate(node.value):
+            lines.setdefault((*path, index), item.start_mark.line + 1)
+            _number(item, (*path, index), lines)
+
+
+def _syntax(error: Exception) -> Problem:
+    """What the YAML parser stumbled over."""
+    if not isinstance(error, MarkedYAMLError):
+        got = "brackets within brackets without end" if isinstance(error, RecursionError) else raised(error)
+        return Problem((), "YAML", got)
+    mark = error.problem_mark or error.context_mark
+    line = None if mark is None else mark.line + 1
+    said = str(error.problem or error.context)
+    if said.startswith("found duplicate key"):
+        key = said.split('"')[1]
+        return Problem((), "every key once", f"the key {key!r} twice", line=line)
+    if r"'\t'" in said:
+        return Problem((), "spaces", "a tab", line=line)
+    column = "" if mark is None else f" (column {mark.column + 1})"
+    return Problem((), "YAML", f"{said}{column}", line=line)

@@ -1,0 +1,229 @@
+"""Inputs and labels from files: NumPy arrays, safetensors, folders of images. Nothing in them is ever executed."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as load_safetensors
+from torch import Tensor
+
+from holdfast.errors import ArgumentError, check
+
+INPUTS, LABELS = ("inputs", "x"), ("labels", "y")
+IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
+_KINDS = "a .npz, .npy or .safetensors file, or a folder of images"
+
+
+@dataclass(frozen=True, eq=False)
+class Content:
+    """What a file holds.
+
+    Attributes:
+        inputs: `(N, ...)`, floats.
+        labels: int64 `(N,)`, if there are any.
+        about: plain values: the file, its checksum or the number of images, names of classes.
+    """
+
+    inputs: Tensor
+    labels: Tensor | None
+    about: Mapping[str, Any]
+
+
+def read_data(
+    path: Path,
+    count: int | None = None,
+    size: tuple[int, int] | None = None,
+    grayscale: bool | None = None,
+) -> Content:
+    """The data in a file or a folder of images.
+
+    Args:
+        path: a `.npz` (arrays `inputs` or `x`, and `labels` or `y`), `.npy` or `.safetensors` file, or a folder.
+        count: read no more images than that.
+        size: resize images to `(height, width)`.
+        grayscale: one channel; by default where all images have one.
+
+    uint8 values are divided by 255; floats are taken as they are, in single precision (NumPy's default, double, is
+    rarely what a model was trained with).
+
+    Raises:
+        ArgumentError: the file is missing, of another kind, broken, or holds something else; its argument is `path`,
+            or the option that is at fault.
+    """
+    check(path.exists(), "path", "a file or a folder that exists", repr(str(path)))
+    if path.is_dir():
+        return read_images(path, count, size, grayscale)
+    for option, value in (("size", size), ("grayscale", grayscale)):
+        check(value is None, option, f"no {option}, which goes with a folder of images", f"one for {path.name}")
+    readers = {".npz": _npz, ".npy": _npy, ".safetensors": _safetensors}
+    check(path.suffix.lower() in readers, "path", _KINDS, repr(path.name))
+    try:
+        content = path.read_bytes()
+        arrays = readers[path.suffix.lower()](content)
+    except (OSError, ValueError, EOFError, KeyError, BadZipFile, SafetensorError, TypeError) as error:
+        if isinstance(error, ArgumentError):
+            raise
+        reason = " ".join(str(error).split())
+        if "allow_pickle" in reason or "pickled" in reason:
+            reason = "Python objects, which are not read since that could run code"
+        raise ArgumentError("path", f"a {path.suffix} file of numbers", f"{path.name}: {reason}") from error
+    inputs, labels = _pick(arrays, INPUTS), _pick(arrays, LABELS)
+    if inputs is None:
+        raise ArgumentError("path", "an array called inputs or x", f"{path.name} with {', '.join(arrays) or 'none'}")
+    about = {"path": path.name, "sha256": hashlib.sha256(content).hexdigest()}
+    return Content(as_inputs(inputs), None if labels is None else as_labels(labels), about)
+
+
+def _npz(content: bytes) -> dict[str, Any]:
+    with np.load(io.BytesIO(content), allow_pickle=False) as stored:
+        check(hasattr(stored, "files"), "path", "a .npz file", "another kind of file")
+        return {name: stored[name] for name in stored.files if name in (*INPUTS, *LABELS)} or dict.fromkeys(
+            stored.files
+        )
+
+
+def _npy(content: bytes) -> dict[str, Any]:
+    array = np.load(io.BytesIO(content), allow_pickle=False)
+    check(isinstance(array, np.ndarray), "path", "a .npy file", "another kind of file")
+    return {"inputs": array}
+
+
+def _safetensors(content: bytes) -> dict[str, Any]:
+    return dict(load_safetensors(content))
+
+
+def _pick(arrays: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+    return next((arrays[name] for name in names if arrays.get(name) is not None), None)
+
+
+def as_inputs(values: Any, argument: str = "path") -> Tensor:
+    """Arrays as inputs: uint8 scaled to [0, 1], double precision of NumPy arrays made single, floats as they are.
+
+    Raises:
+        ArgumentError: other types of numbers, fewer than two dimensions, nothing in it, NaN or infinity.
+
+    >>> as_inputs(np.array([[0, 255]], dtype=np.uint8))
+    tensor([[0., 1.]])
+    """
+    if isinstance(values, np.ndarray):
+        check(values.dtype.kind in "fu", argument, "inputs as floats or uint8", f"values of type {values.dtype}")
+        values = values.astype(np.float32) if values.dtype.kind == "f" else values
+        values = torch.from_numpy(np.ascontiguousarray(values))
+    check(isinstance(values, Tensor), argument, "inputs as a tensor or an array", type(values).__name__)
+    inputs: Tensor = values.detach().cpu()
+    if inputs.dtype == torch.uint8:
+        inputs = inputs.to(torch.float32).div_(255)
+    check(inputs.is_floating_point(), argument, "inputs as floats or uint8", f"values of type {inputs.dtype}")
+    if inputs.dtype in (torch.float16, torch.bfloat16):
+        inputs = inputs.float()
+    shape = tuple(inputs.shape)
+    check(inputs.ndim >= 2 and inputs.numel() > 0, argument, "inputs of shape (N, ...)", f"shape {shape}")
+    check(bool(torch.isfinite(inputs).all()), argument, "finite inputs", "NaN or infinity among them")
+    return inputs.contiguous()
+
+
+def as_labels(values: Any, argument: str = "path") -> Tensor:
+    """Arrays as labels, int64 `(N,)`.
+
+    Raises:
+        ArgumentError: they are no whole numbers of at least 0 in one dimension.
+
+    >>> as_labels(np.array([1, 0], dtype=np.uint8))
+    tensor([1, 0])
+    """
+    labels = torch.as_tensor(np.asarray(values) if not isinstance(values, Tensor) else values.detach().cpu())
+    whole = not labels.is_floating_point() and not labels.is_complex() and labels.dtype != torch.bool
+    got = f"{labels.dtype} of shape {tuple(labels.shape)}"
+    check(whole and labels.ndim == 1, argument, "labels as whole numbers of shape (N,)", got)
+    labels = labels.to(torch.int64)
+    check(
+        not len(labels) or int(labels.min()) >= 0,
+        argument,
+        "labels of at least 0",
+        int(min(labels.tolist(), default=0)),
+    )
+    return labels
+
+
+def read_images(
+    folder: Path, count: int | None = None, size: tuple[int, int] | None = None, grayscale: bool | None = None
+) -> Content:
+    """Images in a folder, `(N, channels, height, width)` in [0, 1], in the order of their names.
+
+    Subfolders are classes, in the order of their names, and give labels; the samples then go round the classes, so
+    that a few from the start have something of each. One channel where all images are gray, else three (a transparency
+    is ignored).
+
+    Raises:
+        ArgumentError: no images, images beside subfolders with images, a file that is no image, several sizes.
+    """
+    classes = sorted(p.name for p in folder.iterdir() if p.is_dir() and _images_in(p))
+    flat = _images_in(folder)
+    check(not (classes and flat), "path", "images in the folder or in its subfolders", f"both in {folder.name}")
+    rounds = itertools.zip_longest(*([(f, n) for f in _images_in(folder / c)] for n, c in enumerate(classes)))
+    found: list[tuple[Path, int | None]] = [(file, None) for file in flat] or [
+        pair for turn in rounds for pair in turn if pair is not None
+    ]
+    check(len(found) > 0, "path", f"images ({', '.join(IMAGES)})", f"none in {folder.name}")
+    chosen = found if count is None else found[:count]
+    pictures = [_picture(file, folder) for file, _ in chosen]
+    gray = all(len(p) == 1 for p in pictures) if grayscale is None else grayscale
+    pictures = [_channels(p, gray) for p in pictures]
+    if size is not None:
+        pictures = [_resized(p, size) for p in pictures]
+    for (file, _), picture in zip(chosen, pictures, strict=True):
+        if picture.shape != pictures[0].shape:
+            first, other = (f"{p.shape[1]} x {p.shape[2]}" for p in (pictures[0], picture))
+            got = f"{first} ({chosen[0][0].name}) and {other} ({file.name})"
+            raise ArgumentError("path", "images of one size, or size: [height, width] to resize them", got)
+    labels = torch.tensor([label for _, label in chosen if label is not None]) if classes else None
+    about: dict[str, Any] = {"path": folder.name, "images": len(found)}
+    return Content(torch.stack(pictures), labels, about | ({"classes": classes} if classes else {}))
+
+
+def _images_in(folder: Path) -> list[Path]:
+    files = (p for p in folder.iterdir() if p.suffix.lower() in IMAGES and not p.name.startswith(".") and p.is_file())
+    return sorted(files, key=lambda file: file.name)
+
+
+def _picture(file: Path, folder: Path) -> Tensor:
+    """One image `(1 or 3, height, width)` in [0, 1]."""
+    from PIL import Image
+
+    try:
+        with Image.open(file) as image:
+            if image.mode.startswith("I"):  # 16 bits of gray
+                return torch.from_numpy(np.asarray(image).astype(np.float32))[None].div_(65535).clamp_(0, 1)
+            mode = "L" if image.mode in ("1", "L", "LA") else "RGB"
+            array = np.asarray(image.convert(mode))
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        got = f"{file.relative_to(folder)}: {' '.join(str(error).split())}".replace(str(file), file.name)
+        raise ArgumentError("path", "images that Pillow can read", got) from error
+    picture = torch.from_numpy(array.copy()).to(torch.float32).div_(255)
+    return picture[None] if picture.ndim == 2 else picture.permute(2, 0, 1).contiguous()
+
+
+def _channels(picture: Tensor, gray: bool) -> Tensor:
+    if gray == (len(picture) == 1):
+        return picture
+    if not gray:
+        return picture.expand(3, -1, -1).contiguous()
+    weights = torch.tensor([0.299, 0.587, 0.114])  # ITU-R BT.601, as Pillow's
+    return (picture * weights[:, None, None]).sum(0, keepdim=True).clamp_(0, 1)
+
+
+def _resized(picture: Tensor, size: tuple[int, int]) -> Tensor:
+    if tuple(picture.shape[1:]) == size:
+        return picture
+    resized = torch.nn.functional.interpolate(picture[None], size, mode="bilinear", antialias=True)
+    return resized[0].clamp_(0, 1)

@@ -1,0 +1,175 @@
+"""Where results lie: a local folder, or anything that fsspec reaches. Files appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import time
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any
+
+from holdfast.errors import ArgumentError, MissingExtraError
+
+_STALE_SECONDS = 3600.0
+
+
+class Folder(ABC):
+    """A flat view of a folder: names are relative, with `/` between their parts."""
+
+    address: str
+
+    @abstractmethod
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file that is there whole or not at all, also after a crash or a kill."""
+
+    @abstractmethod
+    def read(self, name: str) -> bytes:
+        """The content of a file; FileNotFoundError if it is not there."""
+
+    @abstractmethod
+    def names(self, part: str) -> list[str]:
+        """Names of the files directly in the subfolder `part`, without it, in no order; none if it is not there."""
+
+    @abstractmethod
+    def delete(self, name: str) -> None:
+        """Remove a file; nothing happens if it is not there."""
+
+    def exists(self, name: str) -> bool:
+        """Whether a file is there."""
+        part, _, last = name.rpartition("/")
+        return last in self.names(part)
+
+
+class LocalFolder(Folder):
+    """A folder on this computer."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.address = str(path)
+
+    def write(self, name: str, content: bytes) -> None:
+        """See `Folder`."""
+        write_atomically(self.path / name, content)
+
+    def read(self, name: str) -> bytes:
+        """See `Folder`."""
+        return (self.path / name).read_bytes()
+
+    def names(self, part: str) -> list[str]:
+        """See `Folder`; leaves out files that are being written."""
+        try:
+            with os.scandir(self.path / part) as entries:
+                return [entry.name for entry in entries if not entry.name.startswith(".")]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def delete(self, name: str) -> None:
+        """See `Folder`."""
+        (self.path / name).unlink(missing_ok=True)
+
+    def exists(self, name: str) -> bool:
+        """See `Folder`."""
+        return (self.path / name).exists()
+
+    def sweep(self, part: str) -> None:
+        """Remove what killed writers left behind in `part`, if it is an hour old."""
+        for leftover in (self.path / part).glob(".*.part"):
+            if time.time() - leftover.stat().st_mtime > _STALE_SECONDS:
+                leftover.unlink(missing_ok=True)
+
+
+class RemoteFolder(Folder):
+    """A folder of an fsspec file system, such as `s3://bucket/results` or `memory://results`.
+
+    A single object is put in one piece there; where the file system is one of files, it is written beside and moved.
+    """
+
+    def __init__(self, address: str) -> None:
+        import fsspec
+
+        self.address = address
+        try:
+            self.system, self.root = fsspec.core.url_to_fs(address)
+        except (ImportError, ValueError) as error:
+            scheme = address.split("://")[0]
+            if isinstance(error, ImportError):
+                raise MissingExtraError(f"the address {address} ({error})", "remote") from error
+            raise ArgumentError("address", "a folder, or an address that fsspec knows", f"{scheme}://") from error
+
+    def _path(self, name: str) -> str:
+        return f"{self.root.rstrip('/')}/{name}"
+
+    def write(self, name: str, content: bytes) -> None:
+        """See `Folder`."""
+        path = self._path(name)
+        self.system.makedirs(path.rpartition("/")[0], exist_ok=True)
+        if self.system.protocol in ("file", "sftp", "ssh", "smb", ("file", "local"), ("sftp", "ssh")):
+            beside = f"{path}.{os.getpid()}-{threading.get_ident()}.part"
+            self.system.pipe_file(beside, content)
+            self.system.mv(beside, path)
+        else:
+            self.system.pipe_file(path, content)
+
+    def read(self, name: str) -> bytes:
+        """See `Folder`."""
+        content: bytes = self.system.cat_file(self._path(name))
+        return content
+
+    def names(self, part: str) -> list[str]:
+        """See `Folder`."""
+        self.system.invalidate_cache()  # others write here, too
+        try:
+            found: list[str] = self.system.ls(self._path(part), detail=False)
+        except FileNotFoundError:
+            return []
+        names = (entry.rstrip("/").rpartition("/")[2] for entry in found)
+        return [name for name in names if not name.endswith(".part")]
+
+    def delete(self, name: str) -> None:
+        """See `Folder`."""
+        try:
+            self.system.rm_file(self._path(name))
+        except FileNotFoundError:
+            return
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"address": self.address}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["address"])  # type: ignore[misc]
+
+
+def open_folder(address: str | Path) -> Folder:
+    """A folder by its path, or by an address with a scheme.
+
+    >>> type(open_folder("results")).__name__, type(open_folder("memory://results")).__name__
+    ('LocalFolder', 'RemoteFolder')
+    """
+    text = str(address)
+    if text.startswith("file://"):
+        return LocalFolder(text.removeprefix("file://"))
+    return RemoteFolder(text) if "://" in text and not isinstance(address, Path) else LocalFolder(text)
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file that is there whole or not at all, also after a crash or a kill."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(0o666 & ~_umask())  # a temporary file is private; a result is not
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

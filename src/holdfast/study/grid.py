@@ -1,0 +1,115 @@
+"""What a study is made of: samples, models, explainers and metrics under names, and which of them meet."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from holdfast.errors import check
+from holdfast.explainers import Explainer
+from holdfast.metrics import Metric
+from holdfast.model import Bound, Classifier
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Inputs to evaluate on, in memory.
+
+    Attributes:
+        inputs: `(N, ...)`, floating point, on the CPU.
+        targets: classes to explain, int64 `(N,)`; None for the model's own predictions.
+        bounds: the valid values of an input, `(lower, upper)`: numbers, or tensors that broadcast against a sample.
+        about: plain values for the manifest and the report: where they come from, names of classes.
+    """
+
+    inputs: Tensor
+    targets: Tensor | None = None
+    bounds: tuple[Bound, Bound] = (0.0, 1.0)
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        shape = tuple(self.inputs.shape)
+        check(self.inputs.ndim >= 2 and self.inputs.numel() > 0, "inputs", "a non-empty batch (N, ...)", shape)
+        if self.targets is not None:
+            fits = self.targets.shape == shape[:1] and self.targets.dtype == torch.int64
+            got = f"{self.targets.dtype} of shape {tuple(self.targets.shape)}"
+            check(fits, "targets", f"int64 classes, one for each of the {shape[0]} inputs", got)
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+
+class ModelSource(ABC):
+    """How to come by a model, wherever a job runs: small, picklable, and the same on every machine.
+
+    Attributes:
+        about: plain values for the manifest and the report.
+    """
+
+    about: Mapping[str, Any]
+
+    @abstractmethod
+    def classifier(self, samples: Samples, device: str) -> Classifier:
+        """The model, ready for these samples (their bounds) on `device` (`"auto"`, `"cpu"`, `"cuda:1"`)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ready(ModelSource):
+    """A classifier that is in memory already, its own bounds and device included."""
+
+    ready: Classifier
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    def classifier(self, samples: Samples, device: str) -> Classifier:
+        """See `ModelSource`. It moves only where a device is numbered: to a worker's own GPU."""
+        ready = self.ready
+        if ":" not in device or torch.device(device) == ready.device:
+            return ready
+        lower, upper = ready.bounds
+        return Classifier(ready.module, (lower, upper), ready.preprocess, device, ready.batch_size)
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Everything that a study evaluates: data x models x explainers x metrics x repeats.
+
+    Attributes:
+        data, models, explainers, metrics: by the names that tables and figures use.
+        pairs: which model meets which data, `(data, model)`; None for all.
+        seed: of every random stream.
+        repeats: how often everything is done, each time with other random numbers.
+        samples_per_job: samples between two writes; results do not depend on it.
+        device: where models run.
+        paths: folders that `module:function` names were imported from, for workers elsewhere.
+    """
+
+    data: Mapping[str, Samples]
+    models: Mapping[str, ModelSource]
+    explainers: Mapping[str, Explainer]
+    metrics: Mapping[str, Metric]
+    pairs: Sequence[tuple[str, str]] | None = None
+    seed: int = 0
+    repeats: int = 1
+    samples_per_job: int = 4
+    device: str = "auto"
+    paths: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for what in ("data", "models", "explainers", "metrics"):
+            check(len(getattr(self, what)) > 0, what, "at least one", "none")
+        for what in ("repeats", "samples_per_job"):
+            value = getattr(self, what)
+            check(type(value) is int and value >= 1, what, "a whole number of at least 1", value)
+        for data, model in self.pairs or ():
+            check(data in self.data and model in self.models, "pairs", "names of data and models", (data, model))
+
+    def meetings(self) -> list[tuple[str, str]]:
+        """The `(data, model)` pairs that are evaluated."""
+        if self.pairs is not None:
+            return list(self.pairs)
+        return [(data, model) for data in self.data for model in self.models]

@@ -1,0 +1,163 @@
+"""From a grid to jobs. A job is (data, model, explainer, metric, chunk of samples, repeat).
+
+Its identity is a hash of everything that determines its result, so a store knows what it has already. Its random
+numbers come from the study's seed, the repeat, and each sample's content: not from the explainer or the chunk, so that
+explainers meet the same noise, and results do not depend on how samples are cut into jobs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from holdfast.metrics.base import plain
+from holdfast.model import Classifier
+from holdfast.study.fingerprint import classifier_fingerprint, fingerprint
+from holdfast.study.grid import Grid, Samples
+from holdfast.study.store import digest, tensor_digest
+
+
+@dataclass(frozen=True)
+class Job:
+    """One unit of work: a few samples of one data set, for one model, explainer, metric and repeat.
+
+    Attributes:
+        identity: the hash that the store knows it by.
+        label: the configured metric.
+        start, stop: the samples.
+        work: about how many rows the model forwards for it.
+    """
+
+    identity: str
+    data: str
+    model: str
+    explainer: str
+    label: str
+    repeat: int
+    start: int
+    stop: int
+    work: float
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A grid's jobs, in the order in which they are best done, and what the manifest says of the grid."""
+
+    grid: Grid
+    jobs: list[Job]
+    manifest: dict[str, Any] = field(repr=False)
+
+
+def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
+    """All jobs of a grid. Every model is built once, and meets its data sets' inputs for a first check.
+
+    Raises:
+        ArgumentError: inputs or targets that do not fit a model.
+    """
+    explainers = {name: fingerprint(explainer) for name, explainer in grid.explainers.items()}
+    metrics = {label: fingerprint(metric) for label, metric in grid.metrics.items()}
+    costs = {
+        (label, name): metric.expected_evaluations() * explainer.rows_per_input
+        for label, metric in grid.metrics.items()
+        for name, explainer in grid.explainers.items()
+    }
+    chunks = {name: _chunks(samples, grid.samples_per_job) for name, samples in grid.data.items()}
+    jobs: list[Job] = []
+    models: dict[str, dict[str, Any]] = {}
+    for data, model in grid.meetings():
+        samples, source = grid.data[data], grid.models[model]
+        classifier = source.classifier(samples, "cpu")
+        inputs_for(classifier, samples)
+        # of the device only the kind: which numbers come out depends on it; "auto" leaves even that to the worker
+        described = [classifier_fingerprint(classifier), grid.device.partition(":")[0]]
+        models.setdefault(model, _about_model(classifier, source.about, digest(described[0])))
+        meeting = digest(described)
+        for repeat in range(grid.repeats):
+            for start, stop, content in chunks[data]:
+                for label in grid.metrics:
+                    for name in grid.explainers:
+                        parts = [meeting, content, data, model, start, repeat, grid.seed]
+                        identity = digest([*parts, label, metrics[label], name, explainers[name]])
+                        work = (stop - start) * costs[label, name]
+                        jobs.append(Job(identity, data, model, name, label, repeat, start, stop, work))
+    return Plan(grid, jobs, _manifest(grid, models, jobs, about))
+
+
+def inputs_for(classifier: Classifier, samples: Samples) -> tuple[Tensor, Tensor | None]:
+    """Inputs and targets as the classifier wants them; an ArgumentError where they do not fit it."""
+    inputs = classifier.check_inputs(samples.inputs.to(classifier.dtype))
+    return inputs, None if samples.targets is None else classifier.check_targets(samples.targets, inputs)
+
+
+def job_seed(seed: int, repeat: int) -> int:
+    """The seed of a repeat; the study's own for the first.
+
+    >>> job_seed(7, 0), job_seed(7, 1) != job_seed(7, 2)
+    (7, True)
+    """
+    if repeat == 0:
+        return seed
+    return int.from_bytes(hashlib.sha256(f"{seed}/{repeat}".encode()).digest()[:7], "big")
+
+
+def _chunks(samples: Samples, size: int) -> list[tuple[int, int, list[str | None]]]:
+    found: list[tuple[int, int, list[str | None]]] = []
+    for start in range(0, len(samples), size):
+        stop = min(start + size, len(samples))
+        targets = None if samples.targets is None else tensor_digest(samples.targets[start:stop])
+        found.append((start, stop, [tensor_digest(samples.inputs[start:stop]), targets]))
+    return found
+
+
+def _about_model(classifier: Classifier, about: Mapping[str, Any], content: str) -> dict[str, Any]:
+    module = classifier.module
+    return {
+        "module": type(module).__name__,
+        "parameters": sum(p.numel() for p in module.parameters()),
+        "digest": content,
+        **about,
+    }
+
+
+def _manifest(
+    grid: Grid, models: Mapping[str, Any], jobs: list[Job], about: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    data = {}
+    for name, samples in grid.data.items():
+        lower, upper = (torch.as_tensor(bound) for bound in samples.bounds)
+        data[name] = {
+            "samples": len(samples),
+            "input_shape": list(samples.inputs.shape[1:]),
+            "bounds": [[float(lower.min()), float(lower.max())], [float(upper.min()), float(upper.max())]],
+            "targets": "predicted" if samples.targets is None else "given",
+            "digest": tensor_digest(samples.inputs),
+            **samples.about,
+        }
+    metrics = {
+        label: {
+            "metric": metric.name,
+            "headline": metric.headline,
+            "direction": metric.direction,
+            "citation": metric.bibtex or metric.citation,
+            "options": metric.options(),
+        }
+        for label, metric in grid.metrics.items()
+    }
+    return {
+        "seed": grid.seed,
+        "repeats": grid.repeats,
+        "samples_per_job": grid.samples_per_job,
+        "device": grid.device,
+        "data": data,
+        "models": dict(models),
+        "pairs": [list(pair) for pair in grid.meetings()],
+        "explainers": {name: plain(explainer) for name, explainer in grid.explainers.items()},
+        "metrics": metrics,
+        "about": dict(about or {}),
+        "jobs": [job.identity for job in jobs],
+    }

@@ -1,0 +1,100 @@
+"""Stored results, opened: tidy polars frames of a whole study.
+
+>>> import tempfile
+>>> from holdfast.study.store import Store
+>>> with tempfile.TemporaryDirectory() as folder:
+...     Store(folder).write_manifest({"jobs": []})
+...     load_results(folder).samples.height
+0
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from holdfast.study.store import Store
+
+#: what every row of `Results.samples` and `Results.jobs` begins with
+COORDINATES = ("data", "model", "explainer", "label", "metric", "repeat")
+_TYPES: dict[str, Any] = {name: pl.Int64 if name == "repeat" else pl.String for name in COORDINATES}
+SAMPLE_COLUMNS: dict[str, Any] = {**_TYPES, "sample": pl.Int64, "status": pl.String, "job": pl.String}
+JOB_COLUMNS: dict[str, Any] = {
+    "job": pl.String,
+    **_TYPES,
+    "start": pl.Int64,
+    "stop": pl.Int64,
+    "status": pl.String,
+    "seconds": pl.Float64,
+    "device": pl.String,
+    "artefacts": pl.Boolean,
+    "error": pl.String,
+    "traceback": pl.String,
+}
+
+
+@dataclass(frozen=True)
+class Results:
+    """All that a study has so far.
+
+    Attributes:
+        store: where it lies.
+        manifest: what was asked for: `"data"`, `"models"`, `"explainers"`, `"metrics"` by name, `"seed"`,
+            `"repeats"`, `"about"`, `"environment"`.
+        samples: one row per data, model, explainer, label (a configured metric), repeat and sample: `COORDINATES`,
+            `sample`, `status`, the metrics' own columns, null where a metric does not have them, and `job`.
+        jobs: one row per job that was tried: `job` (its identity), `COORDINATES`, `start`, `stop` (samples),
+            `status` (`"done"` or `"failed"`), `seconds`, `device`, `artefacts` (whether it has any), `error`,
+            `traceback`.
+        planned: how many jobs the study has.
+    """
+
+    store: Store
+    manifest: dict[str, Any]
+    samples: pl.DataFrame
+    jobs: pl.DataFrame
+    planned: int
+
+    @property
+    def failures(self) -> pl.DataFrame:
+        """The rows of `jobs` that failed, with their tracebacks."""
+        return self.jobs.filter(pl.col("status") == "failed")
+
+    @property
+    def missing(self) -> int:
+        """How many jobs were not tried yet."""
+        return self.planned - self.jobs.height
+
+    def artefacts(self, job: str) -> dict[str, np.ndarray[Any, Any]]:
+        """Arrays of a job by name (inputs, maps, curves), each with the job's samples first; empty if it has none."""
+        return self.store.read_artefacts(job)
+
+
+def load_results(results: str | Path | Store) -> Results:
+    """Open the results in a folder or at an fsspec address.
+
+    Raises:
+        ArgumentError: there are none.
+    """
+    store = results if isinstance(results, Store) else Store(results)
+    manifest = store.manifest()
+    planned = [str(job) for job in manifest.get("jobs", [])]
+    records, samples = store.read_all(planned)
+    place = {job: index for index, job in enumerate(planned)}
+    records.sort(key=lambda record: place[record["job"]])
+    jobs = pl.DataFrame(
+        [[record.get(name) for name in JOB_COLUMNS] for record in records], schema=JOB_COLUMNS, orient="row"
+    )
+    if samples.width:
+        order = pl.DataFrame({"job": planned}).with_row_index("__place")
+        samples = samples.join(order, on="job", how="left").sort("__place", "sample", maintain_order=True)
+        samples = samples.select(
+            *COORDINATES, "sample", "status", pl.exclude(*COORDINATES, "sample", "status", "__place")
+        )
+    else:
+        samples = pl.DataFrame(schema=SAMPLE_COLUMNS)
+    return Results(store, manifest, samples, jobs, len(planned))

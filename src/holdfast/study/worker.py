@@ -1,0 +1,80 @@
+"""`Worker`: does one job after another, and turns each into what the store keeps, also when it fails."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections import OrderedDict
+from typing import Any
+
+import polars as pl
+import torch
+from torch import Tensor
+
+from holdfast.model import Classifier
+from holdfast.study.grid import Grid
+from holdfast.study.plan import Job, inputs_for, job_seed
+from holdfast.study.store import Packed, pack, pack_failure
+
+#: models that a worker keeps on its device; jobs come ordered by model
+_KEPT = 2
+
+
+def record_of(grid: Grid, job: Job) -> dict[str, Any]:
+    """What a job's record begins with: its identity and coordinates."""
+    return {"job": job.identity, **_coordinates(grid, job), "start": job.start, "stop": job.stop, "seconds": 0.0}
+
+
+def _coordinates(grid: Grid, job: Job) -> dict[str, Any]:
+    names = {"data": job.data, "model": job.model, "explainer": job.explainer, "label": job.label}
+    return {**names, "metric": grid.metrics[job.label].name, "repeat": job.repeat}
+
+
+class Worker:
+    """Does jobs of a grid in this process.
+
+    Args:
+        grid: what the jobs are about.
+        device: where models run instead of where the grid says.
+    """
+
+    def __init__(self, grid: Grid, device: str | None = None) -> None:
+        self.grid, self.device = grid, device or grid.device
+        self._ready: OrderedDict[tuple[str, str], tuple[Classifier, Tensor, Tensor | None]] = OrderedDict()
+
+    def run(self, job: Job) -> Packed:
+        """Evaluate a job's samples; an exception becomes a failure with its traceback."""
+        metric, explainer = self.grid.metrics[job.label], self.grid.explainers[job.explainer]
+        record = record_of(self.grid, job)
+        began = time.perf_counter()
+        try:
+            classifier, inputs, targets = self._meeting(job)
+            record["device"] = str(classifier.device)
+            rows = slice(job.start, job.stop)
+            result = metric(
+                classifier,
+                explainer,
+                inputs[rows],
+                None if targets is None else targets[rows],
+                generator=torch.Generator().manual_seed(job_seed(self.grid.seed, job.repeat)),
+            )
+            frame = result.frame()
+            where = [pl.lit(value).alias(name) for name, value in _coordinates(self.grid, job).items()]
+            frame = frame.select(*where, pl.col("sample") + job.start, pl.exclude("sample"))
+            record["seconds"] = time.perf_counter() - began
+            return pack(record, frame, result.tensors())
+        except Exception as error:
+            record["seconds"] = time.perf_counter() - began
+            return pack_failure(record, f"{type(error).__name__}: {error}", traceback.format_exc())
+
+    def _meeting(self, job: Job) -> tuple[Classifier, Tensor, Tensor | None]:
+        """The job's model, ready for its data, and the data on the model's device."""
+        key = (job.data, job.model)
+        if key not in self._ready:
+            while len(self._ready) >= _KEPT:
+                self._ready.popitem(last=False)
+            samples = self.grid.data[job.data]
+            classifier = self.grid.models[job.model].classifier(samples, self.device)
+            self._ready[key] = (classifier, *inputs_for(classifier, samples))
+        self._ready.move_to_end(key)
+        return self._ready[key]

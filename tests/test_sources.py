@@ -1,0 +1,359 @@
+"""Where data and models of a study come from: every kind of file and function, and what is refused."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import warnings
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+from torch import nn
+
+import holdfast as hf
+from holdfast.study.file.entries import DataEntry, ModelEntry
+from holdfast.study.file.files import as_inputs, read_images
+from holdfast.study.file.problems import Wrong
+from holdfast.study.file.programs import read_weights
+from holdfast.study.file.sources import ModelSource, load_data, model_source, try_out
+from holdfast.study.grid import Samples
+from malformed_studies import Evil
+
+MODULE = """
+import numpy as np
+import torch
+from torch import nn
+import holdfast as hf
+from holdfast.study.grid import Samples
+
+def tensor(): return torch.full((3, 5), 0.5)
+def array(): return np.full((3, 5), 0.5)
+def pair(): return np.full((3, 5), 0.5), [0, 1, 2]
+def dataset(): return hf.data.bundled("digits")[:3]
+def samples(): return Samples(torch.full((3, 5), 2.0), torch.tensor([1, 0, 1]), (0.0, 4.0))
+def noise(): return torch.rand(3, 5)
+def net(width=6): return nn.Sequential(nn.Linear(5, width), nn.ReLU(), nn.Linear(width, 4))
+def shift(x): return x - 0.5
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = net()
+    def forward(self, x): return self.inner(x)
+ready = net()
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "module_of_sources.py").write_text(MODULE)
+    return tmp_path
+
+
+def data(folder: Path, samples: int | None = None, **entry: Any) -> Samples:
+    return load_data(DataEntry.model_validate(entry), folder, samples)
+
+
+def source(folder: Path, **entry: Any) -> ModelSource:
+    return model_source(ModelEntry.model_validate(entry), folder)
+
+
+def net(seed: int = 0) -> nn.Module:
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return nn.Sequential(nn.Linear(5, 6), nn.ReLU(), nn.Linear(6, 4))
+
+
+def exported(module: nn.Module, dynamic: bool = True) -> bytes:
+    shapes = ({0: torch.export.Dim("batch")},) if dynamic else None
+    program = torch.export.export(module.eval(), (torch.rand(3, 5),), dynamic_shapes=shapes)
+    buffer = io.BytesIO()
+    torch.export.save(program, buffer)
+    return buffer.getvalue()
+
+
+def scripted(module: nn.Module) -> bytes:
+    buffer = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        torch.jit.save(torch.jit.script(module), buffer)
+    return buffer.getvalue()
+
+
+X = torch.linspace(0, 1, 50).reshape(10, 5)
+SAMPLES = Samples(X)
+
+
+# data
+
+
+@pytest.mark.parametrize(("inputs", "labels"), [("inputs", "labels"), ("x", "y")])
+def test_arrays(folder: Path, inputs: str, labels: str) -> None:
+    x, y = X.numpy(), np.arange(10, dtype=np.int32)
+    np.savez(folder / "a.npz", **{inputs: x, labels: y, "other": np.array(["a"])})
+    save_file({inputs: X, labels: torch.from_numpy(y)}, folder / "a.safetensors")
+    for name in ("a.npz", "a.safetensors"):
+        found = data(folder, path=name)
+        assert torch.equal(found.inputs, X)
+        assert (found.targets, found.bounds) == (None, (0.0, 1.0))
+        found = data(folder, path=name, targets="labels", samples=4)
+        assert found.targets.tolist() == [0, 1, 2, 3]
+        assert found.targets.dtype == torch.int64
+        assert len(found.about["sha256"]) == 64
+
+
+def test_types_of_numbers(folder: Path) -> None:
+    np.save(folder / "bytes.npy", np.array([[0, 51, 255]], dtype=np.uint8))
+    assert torch.equal(data(folder, path="bytes.npy").inputs, torch.tensor([[0, 0.2, 1.0]]))
+    np.save(folder / "double.npy", X.double().numpy())
+    assert torch.equal(data(folder, path="double.npy").inputs, X)
+    save_file({"x": X.bfloat16()}, folder / "half.safetensors")
+    assert data(folder, path="half.safetensors").inputs.dtype == torch.float32
+    assert as_inputs(X.double()).dtype == torch.float64  # a tensor of the user's own is in the precision they chose
+    for wrong in (np.ones((2, 2), dtype=bool), np.ones((2, 2), dtype=complex), np.ones(3), np.ones((0, 3)), "x"):
+        with pytest.raises(hf.ArgumentError):
+            as_inputs(wrong)
+
+
+def test_shapes_that_are_no_images(folder: Path) -> None:
+    for shape in ((4, 7), (4, 2, 16), (4, 3, 8, 8), (4, 1, 2, 3, 4)):
+        np.save(folder / "a.npy", np.full(shape, 0.5))
+        assert data(folder, path="a.npy").inputs.shape == shape
+
+
+def test_bounds(folder: Path) -> None:
+    np.save(folder / "a.npy", 4 * np.ones((2, 3, 4, 4)) - 6)
+    found = data(folder, path="a.npy", bounds=[[-3, -2.5, -2], [2, 2, 2]])
+    assert found.bounds[0].shape == (3, 1, 1)
+    hf.Classifier(nn.Sequential(nn.Flatten(), nn.Linear(48, 2)), found.bounds, device="cpu").logits(found.inputs)
+    assert data(folder, path="a.npy", bounds=[-2, 2]).bounds == (-2.0, 2.0)
+    for bounds in (None, [-1, 1], [[-3, -2.5, -1], [2, 2, 2]], [[-3, -3], [2, 2]]):
+        with pytest.raises(Wrong) as caught:
+            data(folder, path="a.npy", bounds=bounds)
+        assert caught.value.problems[0].path == ("bounds",)
+
+
+def test_data_from_functions(folder: Path) -> None:
+    def found(name: str, **options: Any) -> Samples:
+        return data(folder, function=f"module_of_sources:{name}", **options)
+
+    assert found("tensor").inputs.shape == found("array").inputs.shape == (3, 5)
+    assert found("array").inputs.dtype == torch.float32
+    assert found("pair").targets is None
+    assert found("pair", targets="labels").targets.tolist() == [0, 1, 2]
+    assert found("dataset", targets="labels", samples=2).targets.tolist() == [0, 1]
+    assert (found("samples").targets.tolist(), found("samples").bounds) == ([1, 0, 1], (0.0, 4.0))
+    assert found("samples", targets="predicted").targets is None
+    assert found("samples", bounds=[0, 8]).bounds == (0.0, 8.0)
+    before = torch.get_rng_state()
+    assert torch.equal(found("noise").inputs, found("noise").inputs)  # a study that goes on meets the same data
+    assert torch.equal(before, torch.get_rng_state())
+    with pytest.raises(Wrong):
+        found("tensor", targets="labels")
+
+
+def test_images_in_a_folder(folder: Path) -> None:
+    for name, value in (("b.png", 255), ("a.png", 0), ("c.bmp", 51), (".hidden.png", 7)):
+        Image.new("L", (4, 3), value).save(folder / name)
+    (folder / "notes.txt").write_text("no image")
+    found = data(folder, path=".")
+    assert found.inputs.shape == (3, 1, 3, 4)
+    assert found.inputs[:, 0, 0, 0].tolist() == pytest.approx([0.0, 1.0, 0.2])
+    assert data(folder, path=".", grayscale=False).inputs.shape == (3, 3, 3, 4)
+    assert data(folder, path=".", samples=2).inputs.shape[0] == 2
+    with pytest.raises(Wrong, match=r"at most the 3 samples"):
+        data(folder, path=".", samples=4)
+    with pytest.raises(Wrong, match="no labels"):
+        data(folder, path=".", targets="labels")
+
+
+def test_images_of_classes_take_turns(folder: Path) -> None:
+    for label, count in (("cat", 1), ("ant", 3)):
+        (folder / "images" / label).mkdir(parents=True)
+        for number in range(count):
+            Image.new("RGB", (2, 2), (number, 0, len(label))).save(folder / "images" / label / f"{number}.png")
+    (folder / "images" / "empty").mkdir()
+    found = data(folder, path="images", targets="labels")
+    assert found.about["classes"] == ["ant", "cat"]
+    assert found.targets.tolist() == [0, 1, 0, 0]
+    assert (255 * found.inputs[:, 0, 0, 0]).round().tolist() == [0, 0, 1, 2]
+    Image.new("L", (2, 2)).save(folder / "images" / "stray.png")
+    with pytest.raises(Wrong, match="both in images"):
+        data(folder, path="images")
+
+
+def test_kinds_of_images(folder: Path) -> None:
+    red = Image.new("RGB", (6, 6), (255, 0, 0))
+    for number, image in enumerate((red, red.convert("P"), red.convert("RGBA"), Image.new("L", (6, 6), 76))):
+        image.save(folder / f"{number}.png")
+    found = read_images(folder).inputs
+    assert found.shape == (4, 3, 6, 6)
+    assert found[:3, :, 0, 0].tolist() == [[1.0, 0.0, 0.0]] * 3
+    gray = read_images(folder, grayscale=True).inputs
+    assert gray[:, 0, 0, 0].tolist() == pytest.approx([0.299, 0.299, 0.299, 76 / 255], abs=1e-3)
+    (folder / "deep").mkdir()
+    Image.fromarray(np.full((3, 3), 13107, dtype=np.uint16)).save(folder / "deep" / "16.png")
+    assert read_images(folder / "deep").inputs.flatten().tolist() == pytest.approx([0.2] * 9)
+
+
+def test_images_are_resized_smoothly(folder: Path) -> None:
+    checks = (np.indices((8, 8)).sum(0) % 2 * 255).astype(np.uint8)
+    Image.fromarray(checks).save(folder / "a.png")
+    Image.new("L", (5, 9)).save(folder / "b.png")
+    found = data(folder, path=".", size=[4, 2]).inputs
+    assert found.shape == (2, 1, 4, 2)
+    # without antialiasing a pixel would be 0 or 1
+    assert 0.4 < float(found[0].min()) <= float(found[0].max()) < 0.6
+
+
+# models
+
+
+def sources(folder: Path) -> dict[str, ModelSource]:
+    module = net()
+    save_file(module.state_dict(), folder / "w.safetensors")
+    torch.save({"state_dict": module.state_dict(), "epoch": 3}, folder / "w.pt")
+    (folder / "scripted.pt").write_bytes(scripted(module))
+    (folder / "exported.pt2").write_bytes(exported(module))
+    function = "module_of_sources:net"
+    entries: dict[str, dict[str, Any]] = {
+        "safetensors": {"function": function, "weights": "w.safetensors"},
+        "torch": {"function": function, "weights": "w.pt"},
+        "scripted": {"path": "scripted.pt"},
+        "exported": {"path": "exported.pt2"},
+        "class": {"function": "module_of_sources:Net"},
+        "ready": {"function": "module_of_sources:ready"},
+        "seeded": {"function": function, "options": {"width": 3}},
+        "shifted": {"path": "scripted.pt", "preprocess": "module_of_sources:shift"},
+        "scaled": {"path": "exported.pt2", "preprocess": {"mean": 0.5, "std": [1, 1, 1, 1, 2]}},
+    }
+    return {name: source(folder, **entry) for name, entry in entries.items()}
+
+
+def test_every_source_gives_the_same_model_anywhere(folder: Path) -> None:
+    found = sources(folder)
+    expected = hf.Classifier(net(), (0.0, 1.0), device="cpu").logits(X)
+    copies = {name: pickle.dumps(kind) for name, kind in found.items()}
+    for file in folder.glob("*.p*t*"):  # a worker elsewhere has no files
+        file.unlink()
+    (folder / "w.safetensors").unlink()
+    for name, kind in found.items():
+        classifier = kind.classifier(SAMPLES, "cpu")
+        logits = classifier.logits(X)
+        assert torch.equal(logits, pickle.loads(copies[name]).classifier(SAMPLES, "cpu").logits(X)), name
+        assert torch.equal(logits, kind.classifier(SAMPLES, "cpu").logits(X)), name
+        if name in ("safetensors", "torch", "scripted", "exported"):
+            assert torch.allclose(logits, expected, atol=1e-6), name
+        if name == "shifted":
+            assert torch.allclose(logits, net()(X - 0.5), atol=1e-6)
+        if name == "scaled":
+            assert torch.allclose(logits, net()((X - 0.5) / torch.tensor([1.0, 1, 1, 1, 2])), atol=1e-6)
+        json.dumps(kind.about)
+        try_out(kind, SAMPLES)
+
+
+@pytest.mark.parametrize("name", ["scripted", "exported", "scaled"])
+def test_gradients_flow_through_programs(folder: Path, name: str) -> None:
+    classifier = sources(folder)[name].classifier(SAMPLES, "cpu")
+    expected = hf.Classifier(net(), (0.0, 1.0), classifier.preprocess, device="cpu")
+    for explainer in ("saliency", "integrated_gradients:steps=3"):
+        found = hf.explainers.get(explainer)(classifier, X, 1)
+        assert torch.allclose(found, hf.explainers.get(explainer)(expected, X, 1), atol=1e-6)
+    was = classifier.module.training
+    with classifier.session():
+        assert not classifier.module.training
+    assert classifier.module.training == was
+
+
+def test_the_zoo(folder: Path) -> None:
+    digits = hf.data.bundled("digits")[:2].inputs
+    classifier = source(folder, name="lenet5-mnist").classifier(Samples(digits), "cpu")
+    assert torch.equal(classifier.module(digits), hf.zoo.load("lenet5-mnist")(digits))
+
+
+def test_batch_size_is_handed_on(folder: Path) -> None:
+    kind = source(folder, function="module_of_sources:net", batch_size=16)
+    assert kind.classifier(SAMPLES, "cpu").batch_size == 16
+
+
+def test_a_fixed_batch_is_refused(folder: Path) -> None:
+    (folder / "fixed.pt2").write_bytes(exported(net(), dynamic=False))
+    with pytest.raises(Wrong, match="dynamic batch"):
+        try_out(source(folder, path="fixed.pt2"), SAMPLES)
+
+
+def test_weights_with_code_are_refused_and_not_run(folder: Path) -> None:
+    evil = Evil(folder / "executed")
+    buffer = io.BytesIO()
+    torch.save({"state_dict": {"a": evil}}, buffer)
+    for content in (buffer.getvalue(), pickle.dumps(evil, protocol=2), pickle.dumps(evil, protocol=4)):
+        with pytest.raises(Wrong):
+            read_weights(content)
+    torch.save(net(), buffer := io.BytesIO())  # a whole module is code, too
+    with pytest.raises(Wrong, match="could run code"):
+        read_weights(buffer.getvalue())
+    torch.save([1, 2], buffer := io.BytesIO())
+    with pytest.raises(Wrong, match="a list of other things"):
+        read_weights(buffer.getvalue())
+    assert not (folder / "executed").exists()
+
+
+def test_exported_programs_with_code_are_refused_and_not_run(folder: Path) -> None:
+    def rewritten(change: Any) -> bytes:
+        before, after = zipfile.ZipFile(io.BytesIO(exported(net()))), io.BytesIO()
+        with zipfile.ZipFile(after, "w") as archive:
+            for name in before.namelist():
+                archive.writestr(name, change(name, before.read(name)))
+        return after.getvalue()
+
+    torch.save(Evil(folder / "executed"), buffer := io.BytesIO())
+    evil = buffer.getvalue()
+
+    def weights(name: str, content: bytes) -> bytes:
+        if name.endswith("weights_config.json"):
+            return content.replace(b'"use_pickle": false', b'"use_pickle": true').replace(
+                b'"use_pickle":false', b'"use_pickle":true'
+            )
+        return evil if "/weights/weight" in name else content
+
+    def inputs(name: str, content: bytes) -> bytes:
+        return evil if "sample_inputs" in name and name.endswith(".pt") else content
+
+    for change in (weights, inputs):
+        content = rewritten(change)
+        (folder / "evil.pt2").write_bytes(content)
+        with pytest.raises(Wrong, match="torch can load"):
+            try_out(source(folder, path="evil.pt2"), SAMPLES)
+        assert not (folder / "executed").exists()
+    with warnings.catch_warnings():  # what would have happened
+        warnings.simplefilter("ignore")
+        with pytest.raises(Exception):  # noqa: B017
+            torch.export.load(io.BytesIO(rewritten(weights)))
+    assert (folder / "executed").exists()
+
+
+def test_messages_of_programs_are_short(folder: Path) -> None:
+    found = sources(folder)
+    for name in ("scripted", "exported"):
+        with pytest.raises(Wrong) as caught:
+            try_out(found[name], Samples(torch.rand(3, 7)))
+        said = str(caught.value)
+        assert "traceback" not in said.lower()
+        assert "7" in said
+
+
+def test_files_of_the_wrong_kind(folder: Path) -> None:
+    save_file(net().state_dict(), folder / "w.safetensors")
+    torch.save(net().state_dict(), folder / "w.pt")
+    for name in ("w.safetensors", "w.pt"):
+        with pytest.raises(Wrong, match="looks like weights"):
+            source(folder, path=name)
+    (folder / "cut.pt2").write_bytes(exported(net())[:-100])
+    with pytest.raises(Wrong, match="a TorchScript or torch.export file"):
+        source(folder, path="cut.pt2")
