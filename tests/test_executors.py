@@ -163,7 +163,11 @@ def cluster() -> Iterator[Any]:
         import ray
         from ray.cluster_utils import Cluster
 
-        quick = {"health_check_period_ms": 500, "health_check_failure_threshold": 3, "health_check_initial_delay_ms": 0}
+        quick = {
+            "health_check_period_ms": 1000,
+            "health_check_failure_threshold": 8,
+            "health_check_initial_delay_ms": 0,
+        }
         head = {"num_cpus": 1, "include_dashboard": False, "_system_config": quick}
         found = Cluster(initialize_head=True, head_node_args=head)
         found.add_node(num_cpus=1)
@@ -253,3 +257,20 @@ def test_only_the_studys_own_modules_travel(tmp_path: Path) -> None:
     assert "conftest" in {module.__name__ for module in _modules_in([str(here)])}
     # an environment beneath the study's folder is not the study's
     assert not {module.__name__ for module in _modules_in([str(here.parent), "/"])} & {"torch", "holdfast", "pytest"}
+
+
+def test_what_the_command_line_says_of_workers_counts(tmp_path: Path) -> None:
+    from holdfast.evaluation import executor_of
+    from holdfast.study.file.spec import study_from
+
+    metric = {"max_sensitivity": {"neighbourhood": {"linf": 0.1}, "samples": 2}}
+    parts = {"data": {"d": "digits"}, "models": {"m": "lenet5-mnist"}, "explainers": ["saliency"], "metrics": [metric]}
+    study = study_from({**parts, "samples": 1})
+    ray, slurm = executor_of(study, "ray", 1), executor_of(study, "slurm", 1)
+    assert isinstance(ray, Ray)
+    assert isinstance(slurm, Slurm)
+    assert (ray.workers, slurm.tasks) == (1, 1)
+    with pytest.raises(hf.ArgumentError, match="workers"):
+        executor_of(study, None, 0)
+    with pytest.raises(hf.ArgumentError, match="executor"):
+        executor_of(study, "")

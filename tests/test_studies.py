@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import random
@@ -12,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 import torch
@@ -212,6 +214,117 @@ def test_what_a_function_uses_of_its_module_is_part_of_the_identity(monkeypatch:
     assert fingerprint(explain) == before
 
 
+class Sharpened(nn.Module):
+    def __init__(self, sharpness: float) -> None:
+        super().__init__()
+        self.sharpness = sharpness
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(self.sharpness * x)
+
+
+class Shifted(nn.Module):
+    def __init__(self, shift: float) -> None:
+        super().__init__()
+        self.register_buffer("shift", torch.full((3,), shift), persistent=False)
+
+
+class Maps:
+    def one(self, module: nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return x
+
+    def other(self, module: nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return -x
+
+
+def test_what_neither_repr_nor_the_state_tells_is_part_of_the_identity() -> None:
+    from holdfast.study.fingerprint import fingerprint
+
+    def heads(count: int) -> nn.Module:
+        torch.manual_seed(0)
+        return nn.TransformerEncoderLayer(8, count, 16)
+
+    def scaled(maps: torch.Tensor, *, by: float = 1.0) -> torch.Tensor:
+        return maps * by
+
+    assert fingerprint(heads(2)) == fingerprint(heads(2)) != fingerprint(heads(4))
+    assert fingerprint(Sharpened(1.0)) == fingerprint(Sharpened(1.0)) != fingerprint(Sharpened(2.0))
+    assert fingerprint(Shifted(1.0)) != fingerprint(Shifted(2.0))
+    assert fingerprint(Maps().one) == fingerprint(Maps().one) != fingerprint(Maps().other)
+    table = np.zeros(5000)
+    before = fingerprint(table), fingerprint(scaled)
+    table[2500] = 1.0
+    scaled.__kwdefaults__ = {"by": 2.0}
+    assert fingerprint(table) != before[0]
+    assert fingerprint(scaled) != before[1]
+
+
+def test_a_function_is_the_same_in_every_process() -> None:
+    code = """
+from holdfast.study.fingerprint import fingerprint
+def explain(module, x, targets):
+    return x if module in {"a", "b", "c", "d", "e"} else -x
+print(fingerprint(explain))
+"""
+    found = set()
+    for seed in "123":
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        found.add(subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True).stdout)
+    assert len(found) == 1
+
+
+def test_modules_beside_a_users_module_are_part_of_the_identity(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from holdfast.study.fingerprint import fingerprint
+
+    monkeypatch.syspath_prepend(tmp_path)
+    for how, use in (("from {} import scale", "scale()"), ("import {}", "{}.scale()")):
+        found = []
+        for number, factor in enumerate((1, 1, 2)):
+            name = f"beside_{len(how)}_{number}"
+            (tmp_path / f"{name}.py").write_text(f"def scale():\n    return {factor}\n")
+            importlib.invalidate_caches()
+            helpers = importlib.import_module(name)
+            helpers.__name__ = helpers.scale.__module__ = "beside"
+            scope: dict[str, Any] = {"__name__": "mine", "beside": helpers, "scale": helpers.scale}
+            exec(f"def explain(m, x, t):\n    return x * {use.format('beside')}", scope)
+            found.append(fingerprint(scope["explain"]))
+        assert found[0] == found[1] != found[2]
+
+
+def test_functions_that_all_call_each_other_are_followed_once() -> None:
+    from holdfast.study.fingerprint import fingerprint
+
+    scope: dict[str, Any] = {"__name__": "mine"}
+    names = [f"f{i}" for i in range(12)]
+    for name in names:
+        exec(f"def {name}(x):\n    return " + " + ".join(f"{other}(x)" for other in names), scope)
+    began = time.monotonic()
+    fingerprint(scope["f0"])
+    assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_failures_that_fail_otherwise_are_not_read_from_the_compacted_rows(tmp_path: Path, mixed: bool) -> None:
+    store = Store(tmp_path)
+    jobs = [job.identity for job in make_plan(tiny_grid(60)).jobs]
+    if mixed:
+        run_grid(tiny_grid(60), store)
+        failed = jobs[:1]
+        (tmp_path / "jobs" / f"{jobs[0]}.parquet").unlink()
+    else:
+        store.write_manifest({"jobs": jobs})
+        failed = jobs
+    for error in ("Error: first", "Error: second"):
+        for job in failed:
+            store.put(pack_failure({"job": job, "seconds": 1.0}, error, "where"))
+        store.compact(jobs)
+        found = load_results(store)
+        assert found.failures["error"].unique().to_list() == [error]
+        assert found.samples.height == len(set(found.samples["job"])) == len(jobs) - len(failed)
+
+
 def test_compaction_changes_nothing_but_the_time(tmp_path: Path) -> None:
     store = Store(tmp_path)
     run_grid(tiny_grid(60), store)
@@ -367,6 +480,73 @@ def test_ctrl_c_ends_cleanly_and_says_how_to_go_on(tmp_path: Path) -> None:
     assert "interrupted; what is done is stored, and the same command goes on from there" in said
     assert "Traceback" not in said
     load_results(tmp_path / "r")
+
+
+def refused(*arguments: object, cwd: Path | None = None) -> str:
+    """What is said by a command that ends with exit code 2."""
+    done = subprocess.run(command(*arguments), capture_output=True, text=True, check=False, cwd=cwd)
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_two_studies_of_one_name_do_not_take_each_others_place(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        write_study(tmp_path / folder, samples=1)
+    subprocess.run(command("run", "a/digits.yaml", "--no-report"), cwd=tmp_path, check=True, capture_output=True)
+    said = refused("run", "b/digits.yaml", "--no-report", cwd=tmp_path)
+    assert "out: expected a folder of its own" in said
+    assert str(tmp_path / "a" / "digits.yaml") in said
+    again = subprocess.run(command("run", "a/digits.yaml"), cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert "4 were done before" in again.stdout
+
+
+def test_plausible_mistakes_end_in_words(tmp_path: Path) -> None:
+    study = write_study(tmp_path, samples=1)
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "manifest.json").write_text('{"schema": 1, "units": []}')
+    (tmp_path / "file").write_text("")
+    assert "schema 1" in refused("run", study, "--out", tmp_path / "old")
+    assert (tmp_path / "old" / "manifest.json").read_text() == '{"schema": 1, "units": []}'
+    assert str(tmp_path / "file") in refused("run", study, "--out", tmp_path / "file")
+    assert "--address: expected none" in refused("run", study, "--address", "auto")
+    assert "workers: expected" in refused("run", study, "--workers", "0")
+    assert "executor: expected local, ray or slurm" in refused("run", study, "--executor", "slrm")
+
+
+UNGUARDED = """
+import holdfast as hf
+digits = hf.data.bundled("digits")[:2]
+classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+metric = hf.metrics.MaxSensitivity(hf.LinfBall(0.1), samples=2)
+hf.evaluate(classifier, ["saliency"], digits.inputs, [metric], samples_per_job=1, workers=2, progress=False)
+"""
+
+
+def test_a_script_without_a_guard_is_told_so(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(UNGUARDED)
+    done = subprocess.run(
+        [sys.executable, "script.py"], capture_output=True, text=True, check=False, cwd=tmp_path, timeout=120
+    )
+    assert done.returncode == 1
+    assert "a worker process ended before it could start" in done.stderr
+    assert '`if __name__ == "__main__":`' in done.stderr
+
+
+def test_a_dry_run_survives_an_explainer_that_fails_and_odd_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    study = write_study(tmp_path, samples=2)
+    (tmp_path / "breaking_explainer.py").write_text("def explain(module, x, targets):\n    raise ValueError('no')\n")
+    odd = "{'[/] odd [bold]': saliency, mine: {function: 'breaking_explainer:explain'}}"
+    study.write_text(study.read_text().replace("[saliency, gradcam]", odd))
+    result = CliRunner().invoke(app, ["run", str(study), "--dry-run"])
+    assert result.exit_code == 0, result.output
+    assert "[/] odd [bold]" in result.output
+    assert "explaining failed for mine" in result.output
 
 
 @pytest.mark.parametrize("name", MALFORMED)

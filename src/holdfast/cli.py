@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.errors import HoldfastError, UnknownNameError
+from holdfast.errors import ArgumentError, HoldfastError, UnknownNameError
 
 app = typer.Typer(
     help="How far can the explanations of a trained classifier be trusted to hold fast?",
@@ -64,6 +65,8 @@ def run(
 
     loaded = load_study(study)
     target = out or str(default_folder(loaded))
+    if address is not None and (executor or loaded.executor.name) != "ray":
+        raise ArgumentError("--address", "none, but for the executor ray", address)
     chosen = executor_of(loaded, executor, _count(workers), address)
     if dry_run:
         from holdfast.dry_run import dry_run as describe
@@ -72,14 +75,15 @@ def run(
         return
     command = f"holdfast run {study}" + (f" --out {out}" if out else "")
     with _goes_on():
-        found = run_study(loaded, target, executor=chosen, command=command)
+        found = run_study(loaded, out, executor=chosen, command=command)
     summary = found.summary
     typer.echo(
         f"{summary.planned} jobs: {summary.earlier} were done before, {summary.done} now, {len(summary.failed)} failed"
     )
     typer.echo(f"results: {target}")
     if html:
-        where = Path(target) / "report" / "index.html" if "://" not in target else Path(f"{study.stem}-report.html")
+        local = target.removeprefix("file://")
+        where = Path(local) / "report" / "index.html" if "://" not in local else Path(f"{study.stem}-report.html")
         typer.echo(f"report: {found.to_html(where)}")
     if summary.failed:
         for line in _failures(found.failures):
@@ -88,7 +92,7 @@ def run(
 
 
 def _count(workers: str | None) -> int | str | None:
-    return int(workers) if workers is not None and workers.lstrip("-").isdigit() else workers
+    return int(workers) if workers is not None and re.fullmatch(r"-?[0-9]+", workers) else workers
 
 
 def _failures(failures: list[dict[str, Any]], most: int = 5) -> list[str]:
@@ -155,7 +159,8 @@ def report(
 @app.command("list")
 def list_names(
     kind: Annotated[
-        str, typer.Argument(help="explainers, metrics, similarities, neighbourhoods, searches, datasets or models")
+        str,
+        typer.Argument(help="explainers, metrics, similarities, neighbourhoods, searches, datasets or models"),
     ],
 ) -> None:
     """List what can be named."""
@@ -183,6 +188,9 @@ def main() -> None:
     try:
         app(standalone_mode=True)
     except HoldfastError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(2)
+    except OSError as error:  # a folder that cannot be written, a full disk, an address that does not answer
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)
 

@@ -137,7 +137,11 @@ def evaluate(
     address = tempfile.mkdtemp(prefix="holdfast-") if out is None else out
     with watch(progress) as report_progress:
         summary = run_grid(
-            grid, Store(address), executor=executor or local(workers), about=about, progress=report_progress
+            grid,
+            Store(address),
+            executor=executor or local(workers, device=grid.device),
+            about=about,
+            progress=report_progress,
         )
     return Evaluation(address, summary, temporary=out is None)
 
@@ -184,6 +188,8 @@ def run_study(
         study = study_from(study)
     elif not isinstance(study, Study):
         study = load_study(study)
+    if out is None:
+        _check_own(default_folder(study), study)
     grid = study.grid()
     with watch(progress) as report_progress:
         summary = run_grid(
@@ -191,11 +197,21 @@ def run_study(
             Store(address := out or default_folder(study)),
             executor=executor or executor_of(study),
             about={"title": study.title, "command": command} if command else {"title": study.title},
+            origin=str(Path(study.name).resolve()),
             study=study.plain(),
             progress=report_progress,
             folder=study.base,
         )
     return Evaluation(address, summary)
+
+
+def _check_own(folder: Path, study: Study) -> None:
+    """Two study files of one name must not take each other's place where nobody said where results go."""
+    store = Store(folder)
+    if store.folder.exists("manifest.json"):
+        origin = store.manifest().get("origin")
+        own = str(Path(study.name).resolve())
+        check(origin in (None, own), "out", f"a folder of its own, since {folder} has results of {origin}", "none")
 
 
 def default_folder(study: Study) -> Path:
@@ -208,13 +224,15 @@ def executor_of(
 ) -> Executor:
     """The executor that a study asks for, with what a command line says instead."""
     entry = study.executor
-    name, workers = name or entry.name, workers or entry.workers
+    said = workers is not None or "workers" in entry.model_fields_set
+    name = entry.name if name is None else name
+    workers = entry.workers if workers is None else workers
     if name == "ray":
-        count = "auto" if workers == 1 and "workers" not in entry.model_fields_set else workers
+        count = workers if said else "auto"
         return Ray(
             address or entry.address or "auto", count, entry.cpus_per_worker, entry.gpus_per_worker, entry.threads
         )
     if name == "slurm":
-        return Slurm("auto" if workers == 1 else workers, options=entry.slurm.parameters() if entry.slurm else {})
+        return Slurm(workers if said else "auto", options=entry.slurm.parameters() if entry.slurm else {})
     check(name == "local", "executor", "local, ray or slurm", repr(name))
     return local(workers, entry.threads, study.device)

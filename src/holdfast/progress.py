@@ -36,7 +36,7 @@ def watch(show: bool = True) -> Iterator[Callable[[Progress], None] | None]:
         TimeRemainingColumn(),
         TextColumn("left"),
         # the one that gives way on a narrow terminal
-        TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)),
+        TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)),
     )
     with Bar(*columns, console=console, expand=True, speed_estimate_period=300) as bar:
         task = bar.add_task("starting", total=1.0, count="")

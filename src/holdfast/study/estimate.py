@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ class Line:
     Attributes:
         jobs, done: jobs planned, and how many of them the store has.
         evaluations: inputs predicted and explained in the jobs that are left, about.
-        seconds: one worker will take for them, about.
+        seconds: one worker will take for them, about; NaN where explaining failed.
     """
 
     data: str
@@ -61,7 +62,10 @@ def estimate(plan: Plan, done: set[str], progress: Callable[[str], None] | None 
             if progress:
                 progress(f"timing {name} of {model} on {data}")
             few = None if targets is None else targets[:4]
-            rates[data, model, name] = evaluation_rate(classifier, explainer, inputs[:4], few)
+            try:
+                rates[data, model, name] = evaluation_rate(classifier, explainer, inputs[:4], few)
+            except Exception:  # the run will record why; the rest of the estimate stands
+                rates[data, model, name] = math.nan
     lines: dict[tuple[str, str, str, str], Line] = {}
     for job in plan.jobs:
         key = (job.data, job.model, job.explainer, job.label)
@@ -78,7 +82,7 @@ def estimate(plan: Plan, done: set[str], progress: Callable[[str], None] | None 
 def evaluation_rate(
     classifier: Classifier, explainer: Explainer, inputs: torch.Tensor, targets: torch.Tensor | None = None
 ) -> float:
-    """Inputs a second that are predicted, explained and compared; 0 if that fails, and its jobs will."""
+    """Inputs a second that are predicted, explained and compared."""
     rows = torch.arange(len(inputs), device=inputs.device).repeat_interleave(max(1, _ROWS // len(inputs)))
     generator = torch.Generator(device=inputs.device).manual_seed(0)
     lower, upper = classifier.bounds

@@ -2,46 +2,71 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+import sys
+import sysconfig
 from collections.abc import Mapping
-from functools import partial
-from importlib.metadata import version
-from types import CodeType, FunctionType
+from functools import cache, partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from holdfast.model import Classifier
-from holdfast.study.store import tensor_digest
+from holdfast.study.store import digest, tensor_digest
 
 #: packages whose code is told by their version
 _VERSIONED = ("holdfast", "torch", "captum", "builtins")
 
 
-def fingerprint(value: object, depth: int = 6) -> Any:
+def fingerprint(value: object, depth: int = 6, known: dict[tuple[int, int], Any] | None = None) -> Any:
     """What a configuration consists of, functions by their code and what they close over; no addresses.
+
+    Args:
+        value: of any kind.
+        depth: how far to follow what it refers to.
+        known: functions that were met on the way, which may all call each other.
 
     >>> fingerprint(lambda x: 2 * x) == fingerprint(lambda x: 3 * x)
     False
     """
+    known = {} if known is None else known
     if isinstance(value, int | float | str | bool | bytes | None):
         return repr(value)
     if isinstance(value, Tensor):
         return tensor_digest(value)
     if isinstance(value, type):
-        return [value.__module__, value.__qualname__, _code(value, depth - 1)]
+        return [value.__module__, value.__qualname__, _code(value, depth - 1, known)]
     if depth <= 0:
         return _nameless(value)
-    inner = partial(fingerprint, depth=depth - 1)
+    inner = partial(fingerprint, depth=depth - 1, known=known)
     if isinstance(value, CodeType):
         return [value.co_code.hex(), list(value.co_names), [inner(c) for c in value.co_consts]]
     if isinstance(value, FunctionType):
-        closed = [inner(cell.cell_contents) for cell in value.__closure__ or ()]
-        used = {name: inner(entry) for name, entry in _globals(value).items()}
-        return [value.__module__, inner(value.__code__), inner(value.__defaults__), closed, used]
+        # a digest, not the parts: functions that call each other would be told again and again
+        if (id(value), depth) not in known:
+            closed = [inner(cell.cell_contents) for cell in value.__closure__ or ()]
+            used = {name: inner(entry) for name, entry in _globals(value).items()}
+            defaults = [inner(value.__defaults__), inner(value.__kwdefaults__)]
+            known[id(value), depth] = digest([value.__module__, inner(value.__code__), *defaults, closed, used])
+        return known[id(value), depth]
+    if isinstance(value, MethodType):
+        return [inner(value.__func__), inner(value.__self__)]
+    if isinstance(value, ModuleType):
+        return value.__name__
     if isinstance(value, nn.Module):
-        return [repr(value), {n: tensor_digest(t) for n, t in value.state_dict().items()}, _classes(value)]
+        tensors = {n: tensor_digest(t) for n, t in (*value.state_dict().items(), *value.named_buffers())}
+        return [repr(value), tensors, _classes(value), _settings(value)]
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        content = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()[:16]
+        return [str(value.dtype), list(value.shape), content]
+    if isinstance(value, set | frozenset):  # their order is another one in every process
+        return sorted((inner(entry) for entry in value), key=repr)
     if isinstance(value, partial):
         return [inner(value.func), inner(value.args), inner(value.keywords)]
     if isinstance(value, Mapping):
@@ -51,7 +76,7 @@ def fingerprint(value: object, depth: int = 6) -> Any:
     state = {k: inner(v) for k, v in vars(value).items()} if hasattr(value, "__dict__") else None
     bound = inner(value.__self__) if hasattr(value, "__self__") else None
     kind = type(value)
-    return [kind.__qualname__, _code(kind, depth - 1), _nameless(value) if state is None else state, bound]
+    return [kind.__qualname__, _code(kind, depth - 1, known), _nameless(value) if state is None else state, bound]
 
 
 def classifier_fingerprint(classifier: Classifier) -> list[Any]:
@@ -69,24 +94,45 @@ def _nameless(value: object) -> str:
     return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
 
 
-def _code(kind: type, depth: int) -> dict[str, Any]:
+def _code(kind: type, depth: int, known: dict[tuple[int, int], Any]) -> dict[str, Any]:
     """The functions of a class that is not from a package whose version we record; a class may close over itself."""
-    if depth <= 0 or kind.__module__.partition(".")[0] in _VERSIONED:
-        return {}
+    package = kind.__module__.partition(".")[0]
+    if depth <= 0 or package in _VERSIONED:
+        return _version(package)
     found: dict[str, Any] = {}
     for base in reversed(kind.__mro__):
         if base.__module__.partition(".")[0] not in _VERSIONED:
             found |= {name: getattr(f, "__func__", getattr(f, "fget", f)) for name, f in vars(base).items()}
-    return {name: fingerprint(f, depth) for name, f in found.items() if isinstance(f, FunctionType)}
+    functions = {name: fingerprint(f, depth, known) for name, f in found.items() if isinstance(f, FunctionType)}
+    return functions | _version(package)
+
+
+@cache
+def _version(package: str) -> dict[str, Any]:
+    """The version of another package, on which its classes' results depend; those of our own are recorded elsewhere."""
+    if package in ("holdfast", "torch", "builtins"):
+        return {}
+    try:
+        return {"version": version(package)}
+    except PackageNotFoundError:
+        return {}
 
 
 def _globals(function: FunctionType) -> dict[str, Any]:
-    """What a function finds in its own module: helpers, constants and classes of the same package."""
+    """What a function finds in its own module: constants, and helpers of the same package or of the user's others."""
     package = (function.__module__ or "").partition(".")[0]
     if package in _VERSIONED:
         return {}
-    found = {name: function.__globals__[name] for name in _names(function.__code__) if name in function.__globals__}
-    return {name: entry for name, entry in found.items() if _belongs(entry, package)}
+    found: dict[str, Any] = {}
+    names = _names(function.__code__)
+    for name in sorted(names & function.__globals__.keys()):
+        entry = function.__globals__[name]
+        if isinstance(entry, ModuleType) and _own(entry):  # `import helpers`, then `helpers.scale()`
+            inside = {n: vars(entry)[n] for n in sorted(names & vars(entry).keys())}
+            found |= {f"{name}.{n}": e for n, e in inside.items() if _belongs(e, package)}
+        elif _belongs(entry, package):
+            found[name] = entry
+    return found
 
 
 def _names(code: CodeType) -> set[str]:
@@ -94,9 +140,41 @@ def _names(code: CodeType) -> set[str]:
 
 
 def _belongs(entry: object, package: str) -> bool:
-    if isinstance(entry, int | float | str | bool | bytes | tuple | list | dict | Tensor):
+    if isinstance(
+        entry,
+        int | float | str | bool | bytes | tuple | list | dict | set | frozenset | Tensor | np.ndarray | nn.Module,
+    ):
         return True
-    return isinstance(entry, FunctionType | type) and (entry.__module__ or "").partition(".")[0] == package
+    if not isinstance(entry, FunctionType | type):
+        return False
+    return (entry.__module__ or "").partition(".")[0] == package or _own(entry)
+
+
+def _own(entry: ModuleType | FunctionType | type) -> bool:
+    """Whether something is the user's: neither from an installed package nor from Python itself."""
+    if isinstance(entry, FunctionType):
+        name, file = entry.__module__, entry.__code__.co_filename
+    else:
+        name = entry.__name__ if isinstance(entry, ModuleType) else entry.__module__
+        module = entry if isinstance(entry, ModuleType) else sys.modules.get(name)
+        file = getattr(module, "__file__", None) or ""
+    if not file or (name or "").partition(".")[0] in _VERSIONED:
+        return False
+    path = Path(file)
+    library = {"site-packages", "dist-packages"} & set(path.parts)
+    return path.is_absolute() and not library and not path.is_relative_to(sysconfig.get_paths()["stdlib"])
+
+
+def _settings(module: nn.Module) -> dict[str, Any]:
+    """What parts keep as plain attributes, for neither `repr` nor the state need tell: heads, scales, functions."""
+    found: dict[str, Any] = {}
+    for name, part in module.named_modules():
+        if isinstance(part, torch.jit.ScriptModule | torch.fx.GraphModule):  # these carry their constants in their code
+            continue
+        plain = {k: v for k, v in vars(part).items() if not k.startswith("_") and k != "training"}
+        if plain:
+            found[name] = fingerprint(plain, 4)
+    return found
 
 
 def _classes(module: nn.Module) -> dict[str, Any]:
@@ -108,6 +186,6 @@ def _classes(module: nn.Module) -> dict[str, Any]:
             found[f"script {part.original_name}"] = str(part.code) if hasattr(part, "forward") else ""
         elif isinstance(part, torch.fx.GraphModule):
             found[f"graph {len(found)}"] = str(part.code)
-        elif code := _code(kind, 3):
+        elif code := _code(kind, 3, {}):
             found[f"{kind.__module__}.{kind.__qualname__}"] = code
     return found

@@ -76,7 +76,11 @@ class LocalFolder(Folder):
     def sweep(self, part: str) -> None:
         """Remove what killed writers left behind in `part`, if it is an hour old."""
         for leftover in (self.path / part).glob(".*.part"):
-            if time.time() - leftover.stat().st_mtime > _STALE_SECONDS:
+            try:
+                stale = time.time() - leftover.stat().st_mtime > _STALE_SECONDS
+            except FileNotFoundError:  # another writer has just finished it
+                continue
+            if stale:
                 leftover.unlink(missing_ok=True)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from holdfast.errors import HoldfastError, check
+from holdfast.errors import check
 from holdfast.metrics import Metric
 from holdfast.study.environment import environment
 from holdfast.study.executors import Executor, InProcess
@@ -61,6 +61,7 @@ def run_grid(
     study: Mapping[str, Any] | None = None,
     progress: Callable[[Progress], None] | None = None,
     folder: Path | None = None,
+    origin: str | None = None,
 ) -> Summary:
     """Evaluate a grid, and store each job as it ends.
 
@@ -74,6 +75,7 @@ def run_grid(
         about, study: title and the like, and the study file, for the manifest.
         progress: called before the first job and after each.
         folder: the one whose git revision the manifest records; the current one by default.
+        origin: the study file, for the manifest.
     """
     plan = make_plan(grid, about)
     store.sweep()
@@ -82,6 +84,7 @@ def run_grid(
         {
             **plan.manifest,
             "study": dict(study or {}),
+            "origin": origin,
             "environment": here,
             "earlier_environments": _earlier(store, here),
         }
@@ -103,7 +106,8 @@ def run_grid(
                     failed.append(job)
                 if progress:
                     current = f"{job.label}: {job.explainer}"
-                    progress(Progress(number, len(pending), done_work / total, current, len(failed), earlier))
+                    share = done_work / total if total else number / len(pending)
+                    progress(Progress(number, len(pending), share, current, len(failed), earlier))
     finally:
         after = store.statuses()
         store.forget_failures(job for job in retried if after.get(job) == "done")
@@ -120,10 +124,9 @@ def _outcomes(executor: Executor, grid: Grid, store: Store, pending: Sequence[Jo
 
 def _earlier(store: Store, here: Mapping[str, Any]) -> list[Any]:
     """Environments in which parts of these results were made before, where they differ from this one."""
-    try:
-        before = store.manifest()
-    except HoldfastError:
+    if not store.folder.exists("manifest.json"):
         return []
+    before = store.manifest()  # of another schema, or damaged: better an error than to write over it
     found = [*before.get("earlier_environments", []), before.get("environment")]
     return [entry for place, entry in enumerate(found) if entry and entry != here and entry not in found[:place]]
 

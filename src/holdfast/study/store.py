@@ -114,10 +114,12 @@ class Store:
         expected = "a folder with a manifest.json, as holdfast writes it"
         try:
             content: dict[str, Any] = json.loads(self.folder.read("manifest.json"))
-        except (FileNotFoundError, NotADirectoryError) as error:
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
             raise ArgumentError("results", expected, self.folder.address) from error
         except ValueError as error:
             raise ArgumentError("results", expected, f"{self.folder.address}, whose manifest is no JSON") from error
+        if not isinstance(content, dict):
+            raise ArgumentError("results", expected, f"{self.folder.address}, whose manifest is something else")
         if content.get("schema") != SCHEMA:
             raise ArgumentError(
                 "results", f"a manifest of schema {SCHEMA}", f"schema {content.get('schema')} in {self.folder.address}"
@@ -151,7 +153,7 @@ class Store:
         have = {record["job"] for record in records}
         rest = [job for job in wanted if job not in have]
         with ThreadPoolExecutor(1 if isinstance(self.folder, LocalFolder) else 16) as pool:
-            fresh = list(pool.map(lambda job: self.read(job, wanted[job] == "failed"), rest))
+            fresh = list(pool.map(lambda job: self._read_now(job, wanted[job] == "failed"), rest))
         frames: dict[tuple[Any, ...], list[pl.DataFrame]] = {}  # equal columns together: one wide concat is slow
         for record, frame in fresh:
             if record["status"] == "done":
@@ -162,6 +164,14 @@ class Store:
         whole = pl.concat(parts, how="diagonal_relaxed") if parts else pl.DataFrame()
         return records + [record for record, _ in fresh], whole
 
+    def _read_now(self, job: str, failed: bool) -> tuple[dict[str, Any], pl.DataFrame]:
+        try:
+            return self.read(job, failed)
+        except FileNotFoundError:
+            if not failed:
+                raise
+            return self.read(job)  # it was tried again meanwhile, by a run that goes on
+
     def _read_compact(self, wanted: dict[str, str]) -> tuple[list[dict[str, Any]], pl.DataFrame]:
         try:
             table = _table(self.folder.read(_JOBS))
@@ -170,7 +180,8 @@ class Store:
         except (FileNotFoundError, pa.ArrowInvalid, KeyError, TypeError):
             return [], pl.DataFrame()
         statuses = dict(zip(table["job"].to_pylist(), table["status"].to_pylist(), strict=True))
-        current = {job for job, status in statuses.items() if wanted.get(job) == status}
+        # a failure is read from its own file: it may have been tried again since, and failed otherwise
+        current = {job for job, status in statuses.items() if status == "done" == wanted.get(job)}
         records = [
             json.loads(text)
             for job, text in zip(table["job"].to_pylist(), table["record"].to_pylist(), strict=True)
@@ -179,7 +190,7 @@ class Store:
         samples = pl.read_parquet(io.BytesIO(content))
         if len(current) < len(statuses) and samples.width:
             samples = samples.filter(pl.col("job").is_in(list(current)))
-        return records, samples
+        return records, samples if len(samples) else pl.DataFrame()  # nothing but failures has no columns
 
     def compact(self, jobs: Sequence[str]) -> None:
         """Copy the rows of `jobs` into two files, from which `read_all` then reads; the jobs' own files stay."""

@@ -27,6 +27,12 @@ from holdfast.tensors import available_cpus, thread_budget
 
 #: workers that one job may take down with it before it counts as failed
 _LIVES = 2
+#: what a worker sends first, so that one that cannot start is told from one that a job took down
+_STARTED = ("started",)
+
+
+class _DiedError(Exception):
+    """A worker process ended while it was at a job."""
 
 
 class InProcess(Executor):
@@ -72,7 +78,13 @@ class Processes(Executor):
             while pool:
                 ready = wait([end for p in pool for end in (p.connection, p.process.sentinel)])
                 for process in [p for p in pool if p.connection in ready or p.process.sentinel in ready]:
-                    outcome = process.take()
+                    try:
+                        outcome = process.take()
+                    except _DiedError:
+                        outcome = None
+                    else:
+                        if outcome is None:  # it has only said that it is there
+                            continue
                     if outcome is not None:
                         yield outcome
                         process.give(queue)
@@ -115,6 +127,7 @@ class _Process:
     connection: Connection
     number: int
     job: Job | None = None
+    started: bool = False
 
     @classmethod
     def start(cls, grid: Grid, store: Store, threads: int, number: int) -> _Process:
@@ -143,7 +156,7 @@ class _Process:
                 return
 
     def take(self) -> Outcome | None:
-        """What it has done; None if it died."""
+        """What it has done; None if it has only started. `_DiedError` if it died at a job."""
         try:
             sent = self.connection.recv() if self.connection.poll() else None
         except (EOFError, OSError):
@@ -152,6 +165,14 @@ class _Process:
             raise HoldfastError(f"a worker process could not start or store its results:\n{sent}")
         if sent is None:
             self.process.join()
+            if not self.started:
+                raise HoldfastError(
+                    f"workers: a worker process ended before it could start (exit code {self.process.exitcode}). A"
+                    ' script that asks for workers needs `if __name__ == "__main__":` around what it does.'
+                )
+            raise _DiedError
+        self.started = True
+        if sent == _STARTED:
             return None
         assert self.job is not None
         job, self.job = self.job, None
@@ -192,6 +213,7 @@ def _work(connection: Connection, grid: Grid, store: Store, threads: int, device
     torch.set_num_threads(threads)
     try:
         worker = Worker(replace(grid, device=device))
+        connection.send(_STARTED)
         while True:
             try:
                 job = connection.recv()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -16,6 +17,8 @@ from holdfast.study.worker import Worker, record_of
 
 #: workers that may be lost at one job before it counts as failed; a lost node takes all of its workers
 _LIVES = 4
+_SECONDS_OF_SILENCE = 30.0
+_log = logging.getLogger(__name__)
 
 
 class Ray(Executor):
@@ -98,13 +101,16 @@ class Ray(Executor):
         for _ in range(min(self._count(ray), len(jobs))):
             engage()
         while queue or any(job is not None for _, job in awaited.values()):
-            (sent,), _ = ray.wait(list(awaited), num_returns=1)
+            sent = self._next(ray, awaited)
             worker, job = awaited.pop(sent)
             try:
                 packed: Packed | None = ray.get(sent)
-            except ray.exceptions.RayActorError as error:
+            except ray.exceptions.RayTaskError:
+                raise
+            except ray.exceptions.RayError as error:  # the worker is gone, or its result with the node that held it
                 if "creation task" in str(error):
                     raise HoldfastError(f"ray: a worker could not start: {error}") from error
+                ray.kill(worker)
                 if job is not None:
                     losses[job.identity] += 1
                     if losses[job.identity] < _LIVES:
@@ -119,6 +125,17 @@ class Ray(Executor):
             if queue:
                 job = queue.popleft()
                 awaited[worker.run.remote(job)] = (worker, job)
+
+    def _next(self, ray: Any, awaited: dict[Any, tuple[Any, Job | None]]) -> Any:
+        """The first to be done of what is awaited; says so where no worker finds room in the cluster."""
+        while True:
+            done, _ = ray.wait(list(awaited), num_returns=1, timeout=_SECONDS_OF_SILENCE)
+            if done:
+                return done[0]
+            if all(job is None for _, job in awaited.values()):
+                there = {name: there for name, there in ray.cluster_resources().items() if name in ("CPU", "GPU")}
+                wanted = f"{self.cpus_per_worker:g} CPUs and {self.gpus_per_worker:g} GPUs"
+                _log.warning("ray: no worker has started yet; each wants %s, the cluster has %s", wanted, there)
 
     def _count(self, ray: Any) -> int:
         if isinstance(self.workers, int):
