@@ -93,10 +93,16 @@ class Ray(Executor):
         # what a worker will send -> worker and job; a new one first says that it is there, for it may have to wait for
         # room in the cluster, and must not keep a job waiting with it
         awaited: dict[Any, tuple[Any, Job | None]] = {}
+        idle: list[Any] = []  # a lost worker's job may come back when the others have run out of jobs
 
         def engage() -> None:
             worker = hire()
             awaited[worker.ready.remote()] = (worker, None)
+
+        def give() -> None:
+            while queue and idle:
+                worker, job = idle.pop(), queue.popleft()
+                awaited[worker.run.remote(job)] = (worker, job)
 
         for _ in range(min(self._count(ray), len(jobs))):
             engage()
@@ -118,13 +124,13 @@ class Ray(Executor):
                     else:
                         text = f"WorkerDied: {_LIVES} Ray workers were lost while at this job"
                         yield store_result(store, job, pack_failure(record_of(grid, job), text, f"{text}\n{error}"))
+                give()
                 engage()
                 continue
+            idle.append(worker)
+            give()
             if job is not None and packed is not None:
                 yield store_result(store, job, packed)
-            if queue:
-                job = queue.popleft()
-                awaited[worker.run.remote(job)] = (worker, job)
 
     def _next(self, ray: Any, awaited: dict[Any, tuple[Any, Job | None]]) -> Any:
         """The first to be done of what is awaited; says so where no worker finds room in the cluster."""
