@@ -159,7 +159,7 @@ MALFORMED: dict[str, tuple[str, str]] = {
     # data
     "no data": (study(data="{}"), "data (line 1): expected at least one data set, got an empty mapping"),
     "data as list": (study(data="[digits]"), "data (line 1): expected a mapping from names to entries"),
-    "unknown data": (study(data="{d: digit}"), "data.d (line 1): expected a data set (digits, "),
+    "unknown data": (study(data="{d: digit}"), "data.d (line 1): expected a data set (cifar10:test, "),
     "unknown data, near": (study(data="{d: minst:test}"), "(did you mean 'mnist:test'?)"),
     "file as name": (study(data="{d: good.npz}"), "files stand under path:"),
     "two sources": (_data("{path: good.npz, name: digits}"), "data.mine (line 1): expected data with exactly one of"),
@@ -207,7 +207,7 @@ MALFORMED: dict[str, tuple[str, str]] = {
     "null models": (study(models="null"), "models (line 2): expected at least one model, got nothing"),
     "unknown model": (
         study(models="{m: lenet5_mnist}"),
-        "models.m (line 2): expected a model of the zoo (lenet5-mnist",
+        "models.m (line 2): expected a model of the zoo (cnn-gtsrb",
     ),
     "unknown model, near": (study(models="{m: lenet-mnist}"), "(did you mean 'lenet5-mnist'?)"),
     "data of model": (_model("{name: lenet5-mnist, data: [digit]}"), "models.mine.data[0] (line 4): expected the name"),
@@ -286,7 +286,10 @@ MALFORMED: dict[str, tuple[str, str]] = {
     "function of explainer": (study(explainers=f"[function: '{_M}:explian']"), "(did you mean 'explain'?)"),
     # metrics
     "empty metrics": (study(metrics="{}"), "metrics (line 6): expected at least one metric, got an empty mapping"),
-    "unknown metric": (study(metrics="[worst_cas]"), "metrics[0] (line 6): expected a metric (local_lipschitz, "),
+    "unknown metric": (
+        study(metrics="[worst_cas]"),
+        "metrics[0] (line 6): expected a metric (data_sensitivity_consistency, ",
+    ),
     "unknown metric, near": (study(metrics="{a: {metric: max_sensitivty}}"), "(did you mean 'max_sensitivity'?)"),
     "range of metric's option": (
         _metric("{budget: -3}"),

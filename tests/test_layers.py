@@ -18,9 +18,10 @@ LAYERS = (
     ("neighbourhood",),
     ("similarity",),
     ("model",),
+    ("gating",),
     ("explainers",),
     ("algorithms",),
-    ("charts",),
+    ("charts", "segments"),
     ("metrics",),
     ("data",),
     ("zoo",),
@@ -28,6 +29,7 @@ LAYERS = (
     ("report",),
     ("progress",),
     ("evaluation",),
+    ("reproduce",),
     ("demo", "dry_run"),
     ("cli",),
 )
@@ -37,6 +39,7 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 FORBIDDEN = {
     "algorithms": {"similarity", "model", "explainers"},
     "charts": {"similarity", "model", "explainers", "algorithms"},
+    "segments": {"similarity", "model", "explainers", "algorithms", "charts"},
     "report": {"model", "explainers", "algorithms", "data", "zoo"},
     "data": {"model", "explainers", "algorithms", "metrics"},
     "zoo": {"explainers", "algorithms", "metrics"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import json
 import re
 import sys
@@ -20,6 +21,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+
+
+class Scale(enum.Enum):
+    """How much of a paper's table to run."""
+
+    small = "small"
+    full = "full"
+
 
 Out = Annotated[Path, typer.Option(help="Folder for the results and the report.")]
 Seed = Annotated[int, typer.Option(help="Of every random stream.")]
@@ -156,11 +165,38 @@ def report(
         typer.echo(f"figures: {len(built.figures(figures))} files in {figures}")
 
 
+@app.command("reproduce")
+def reproduce_table(
+    name: Annotated[str, typer.Argument(help="Which table or figure; `holdfast list reproductions` shows them.")],
+    scale: Annotated[Scale, typer.Option(help="A laptop's, or a GPU's.")] = Scale.small,
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("results/reproduce"),
+    workers: Annotated[str | None, typer.Option(help="How many, or auto.")] = None,
+    study: Annotated[Path | None, typer.Option(help="Write the study files into this folder, and run nothing.")] = None,
+) -> None:
+    """Run a published table or figure as a study, and print our numbers beside the paper's."""
+    from holdfast.reproduce import print_table, reproduce, reproductions, write_studies
+
+    if study is not None:
+        for file in write_studies(name, scale.value, study):
+            typer.echo(f"study: {file}")
+        return
+    with _goes_on():
+        tables = reproduce(name, scale.value, out, workers=_count(workers))
+    typer.echo(reproductions[name].title)
+    for table in tables:
+        print_table(table, scale.value)
+    typer.echo(f"results: {out}")
+    if any(table.failures for table in tables):
+        raise typer.Exit(1)
+
+
 @app.command("list")
 def list_names(
     kind: Annotated[
         str,
-        typer.Argument(help="explainers, metrics, similarities, neighbourhoods, searches, datasets or models"),
+        typer.Argument(
+            help="explainers, metrics, similarities, neighbourhoods, searches, datasets, models or reproductions"
+        ),
     ],
 ) -> None:
     """List what can be named."""
@@ -176,11 +212,18 @@ def list_names(
         "searches": searches.names,
         "datasets": hf.data.names,
         "models": hf.zoo.names,
+        "reproductions": _reproductions,
     }
     if kind not in kinds:
         raise UnknownNameError("kind", kind, kinds)
     for name in kinds[kind]():
         typer.echo(name)
+
+
+def _reproductions() -> list[str]:
+    from holdfast.reproduce import reproductions
+
+    return reproductions.names()
 
 
 def main() -> None:

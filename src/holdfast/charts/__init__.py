@@ -6,7 +6,7 @@ shape and dash through the whole report, and no chart tells explainers apart by 
 
 from holdfast.charts.base import COLOURS, HOVER, INK, Chart, Gallery, GalleryRow, Interval, Line, Picture, Strip
 from holdfast.charts.distribution import distribution, intervals
-from holdfast.charts.heatmap import heatmap
+from holdfast.charts.heatmap import heat_table, heatmap
 from holdfast.charts.lines import ecdf, lines_with_bands
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Strip",
     "distribution",
     "ecdf",
+    "heat_table",
     "heatmap",
     "intervals",
     "lines_with_bands",

@@ -1,9 +1,10 @@
-"""A square of numbers in colours."""
+"""A square or a table of numbers in colours."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -62,6 +63,52 @@ def heatmap(
     ]
     spec = {"data": {"values": rows}, "height": 38 * len(names), "encoding": {"x": x, "y": y}, "layer": layers}
     numbers = "; ".join(f"{r['row']} and {r['column']}: {r['reads']}" for r in rows if r["row"] != r["column"])
+    return Chart(spec, f"{title}. {numbers}.", caption, name, heading)
+
+
+def heat_table(
+    rows: Sequence[str],
+    columns: Sequence[str],
+    values: Array,
+    title: str,
+    axis: str,
+    *,
+    caption: str = "",
+    name: str = "table",
+    heading: str = "",
+) -> Chart | None:
+    """Numbers from -1 to 1 `(rows, columns)`, each written in its cell if there are few; NaN stays empty."""
+    cells = [
+        {"row": a, "column": b, "value": rounded(float(values[i, j]), 4), "reads": _short(float(values[i, j]))}
+        for i, a in enumerate(rows)
+        for j, b in enumerate(columns)
+        if np.isfinite(values[i, j])
+    ]
+    if not cells:
+        return None
+    wide = json.dumps({name: wrapped(name, 20) for name in rows})
+    plain = {"title": None, "grid": False, "domain": False, "ticks": False, "labelOverlap": False}
+    y_axis = {**plain, "labelExpr": f"{wide}[datum.label]", "labelLimit": 150}
+    x_axis = {**plain, "labelAngle": -40, "orient": "top", "labelAlign": "left", "labelLimit": 110}
+    y = {"field": "row", "type": "nominal", "sort": list(rows), "axis": y_axis}
+    x = {"field": "column", "type": "nominal", "sort": list(columns), "axis": x_axis}
+    scale = {"domain": [-1, 0, 1], "range": ["#D55E01", "#f3f3f3", "#0072B3"]}  # as above
+    layers: list[dict[str, Any]] = [
+        {
+            "mark": {"type": "rect", "stroke": "#ffffff", "strokeWidth": 1},
+            "encoding": {
+                "color": {"field": "value", "type": "quantitative", "scale": scale, "legend": None},
+                "tooltip": tooltip("row", "column", f"reads:{axis}"),
+            },
+        }
+    ]
+    if len(columns) <= 16:
+        text = {"field": "reads", "type": "nominal"}
+        colour = {"condition": {"test": "abs(datum.value) > 0.6", "value": "#ffffff"}, "value": "#000000"}
+        size = {"expr": f"clamp(width / {len(columns)} / 2.8, 8, 12)"}
+        layers.append({"mark": {"type": "text", "fontSize": size}, "encoding": {"text": text, "color": colour}})
+    spec = {"data": {"values": cells}, "height": 34 * len(rows), "encoding": {"x": x, "y": y}, "layer": layers}
+    numbers = "; ".join(f"{cell['row']}, {cell['column']}: {cell['reads']}" for cell in cells)
     return Chart(spec, f"{title}. {numbers}.", caption, name, heading)
 
 

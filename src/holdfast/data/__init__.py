@@ -6,7 +6,9 @@ from collections.abc import Callable
 from functools import partial
 
 from holdfast.data.bundled import bundled, bundled_names
+from holdfast.data.cifar import cifar10
 from holdfast.data.dataset import Dataset
+from holdfast.data.gtsrb import gtsrb
 from holdfast.data.mnist import fashion_mnist, mnist
 from holdfast.data.root import MissingDataError, data_root
 from holdfast.registry import Registry
@@ -16,8 +18,10 @@ __all__ = [
     "MissingDataError",
     "bundled",
     "bundled_names",
+    "cifar10",
     "data_root",
     "fashion_mnist",
+    "gtsrb",
     "load",
     "mnist",
     "names",
@@ -29,13 +33,17 @@ _datasets.add("mnist:train", partial(mnist, "train"))
 _datasets.add("mnist:test", partial(mnist, "test"))
 _datasets.add("fashion_mnist:train", partial(fashion_mnist, "train"))
 _datasets.add("fashion_mnist:test", partial(fashion_mnist, "test"))
+_datasets.add("cifar10:train", partial(cifar10, "train"))
+_datasets.add("cifar10:test", partial(cifar10, "test"))
+_datasets.add("gtsrb:train", partial(gtsrb, "train"))
+_datasets.add("gtsrb:test", partial(gtsrb, "test"))
 
 
 def names() -> list[str]:
     """The names that `load` knows, sorted.
 
     >>> names()
-    ['digits', 'fashion_mnist:test', 'fashion_mnist:train', 'mnist:test', 'mnist:train']
+    ['cifar10:test', 'cifar10:train', 'digits', 'fashion_mnist:test', 'fashion_mnist:train', 'gtsrb:test', ...]
     """
     return _datasets.names()
 

@@ -43,6 +43,7 @@ class GradCAM(Explainer):
     interpolation: Interpolation = "linear"
     name: ClassVar[str] = "gradcam"
     differentiable: ClassVar[bool] = True
+    gateable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         modes = get_args(Interpolation)

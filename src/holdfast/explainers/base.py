@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.errors import ArgumentError, ModelError, check
+from holdfast.gating import rows_of
 from holdfast.model import ROW_ALIGNMENT, Classifier
 
 
@@ -23,6 +24,9 @@ class Explainer(ABC):
 
     name: ClassVar[str]
     differentiable: ClassVar[bool]  # attributions can be differentiated with respect to the inputs
+    #: all that it does with the module is run it forward and backward, each row on its own, on the rows of its chunk or
+    #: on others within `holdfast.gating.rows_of`; so weights may be masked by gates (see `holdfast.gating`)
+    gateable: ClassVar[bool] = False
 
     @property
     def rows_per_input(self) -> int:
@@ -159,12 +163,14 @@ def path_gradients(
             if padding:
                 rows = torch.cat([rows, rows[-1:].expand(padding, *rows.shape[1:])])
             rows = leaf_of(rows, create_graph)
-            logits = classifier.forward(rows.clone())
-            if start < count:
-                at_x.append(logits[: min(used, count - start)])
-            classes = targets if targets is not None else torch.cat(at_x).detach().argmax(1)
-            scores = chosen(logits[:used], classes[owners[start : start + used]])
-            gradients.append(gradient_of(scores, rows, create_graph)[:used])
+            whose = owners[start : start + used]
+            with rows_of(torch.cat([whose, whose[-1:].expand(padding)])):
+                logits = classifier.forward(rows.clone())
+                if start < count:
+                    at_x.append(logits[: min(used, count - start)])
+                classes = targets if targets is not None else torch.cat(at_x).detach().argmax(1)
+                scores = chosen(logits[:used], classes[whose])
+                gradients.append(gradient_of(scores, rows, create_graph)[:used])
     gradient = gradients[0] if len(gradients) == 1 else torch.cat(gradients)
     logits = at_x[0] if len(at_x) == 1 else torch.cat(at_x)
     return gradient[count:].reshape(points.shape), logits if create_graph else logits.detach()

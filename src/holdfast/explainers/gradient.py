@@ -50,6 +50,7 @@ class Saliency(Explainer):
     absolute: bool = True
     name: ClassVar[str] = "saliency"
     differentiable: ClassVar[bool] = True
+    gateable: ClassVar[bool] = True
 
     def attribute(
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
@@ -76,6 +77,7 @@ class InputXGradient(Explainer):
 
     name: ClassVar[str] = "input_x_gradient"
     differentiable: ClassVar[bool] = True
+    gateable: ClassVar[bool] = True
 
     def attribute(
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
@@ -112,6 +114,7 @@ class IntegratedGradients(Explainer):
     method: Quadrature = "gausslegendre"
     name: ClassVar[str] = "integrated_gradients"
     differentiable: ClassVar[bool] = True
+    gateable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check(
@@ -195,6 +198,7 @@ class SmoothGrad(Explainer):
     seed: int = 0
     name: ClassVar[str] = "smoothgrad"
     differentiable: ClassVar[bool] = True
+    gateable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         fine = type(self.samples) is int and self.samples >= 1

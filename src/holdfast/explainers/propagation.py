@@ -62,6 +62,7 @@ class _RectifiedGradient(Explainer):
     """The gradient with another backward rule at every ReLU."""
 
     differentiable: ClassVar[bool] = False
+    gateable: ClassVar[bool] = True
     rectifier: ClassVar[type[Function]]
 
     def attribute(

@@ -11,7 +11,7 @@ from torch import Tensor
 from holdfast.errors import check
 from holdfast.explainers.base import Explainer
 from holdfast.model import Classifier
-from holdfast.tensors import content_keys, hashed_uniform
+from holdfast.tensors import content_keys, hashed_uniform, mix64
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class RandomExplainer(Explainer):
     seed: int = 0
     name: ClassVar[str] = "random"
     differentiable: ClassVar[bool] = False
+    gateable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check(type(self.seed) is int, "seed", "a whole number", repr(self.seed))
@@ -43,7 +44,18 @@ class RandomExplainer(Explainer):
     ) -> tuple[Tensor, Tensor]:
         self._check_graph(create_graph)
         with torch.no_grad():
-            uniform = hashed_uniform(content_keys(x, self.seed), x[0].numel()).double()
-            # float32 rounds the largest numbers up to 1, whose normal quantile is infinite
-            normal = torch.special.ndtri(uniform.clamp(max=1 - 2.0**-25))
-            return normal.to(x.dtype).reshape(x.shape), classifier.forward(x.detach().clone())
+            return self.noise(x), classifier.forward(x.detach().clone())
+
+    def noise(self, x: Tensor, calls: Tensor | None = None) -> Tensor:
+        """The maps of `x` `(N, ...)`; unrelated ones at calls of different numbers `(N,)`, also of equal inputs.
+
+        For whoever must look at the same input more than once and means fresh noise each time (SenC does).
+        """
+        keys = content_keys(x, self.seed)
+        if calls is not None:
+            keys = mix64(keys ^ mix64(calls))
+        uniform = hashed_uniform(keys, x[0].numel()).double()
+        # float32 rounds the largest numbers up to 1, whose normal quantile is infinite
+        normal = torch.special.ndtri(uniform.clamp(max=1 - 2.0**-25))
+        maps: Tensor = normal.to(x.dtype).reshape(x.shape)
+        return maps

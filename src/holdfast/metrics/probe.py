@@ -97,7 +97,7 @@ class Probe:
             explain_seeds, *columns, rows_per_input=explainer.rows_per_input, kind="backward"
         )
         self.targets = logits.argmax(1) if targets is None else targets
-        self.maps = maps
+        self.maps, self.logits = maps, logits
         self.reference = self._prepare(maps)
         self.margin = class_margin(logits, self.targets, margin)
         self.evaluations = torch.ones(seeds, dtype=torch.int64, device=inputs.device)

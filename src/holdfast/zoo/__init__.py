@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any
@@ -19,12 +20,17 @@ from torch import nn
 
 from holdfast.errors import HoldfastError
 from holdfast.registry import Registry
+from holdfast.zoo.hub import HUBS, from_hub
 from holdfast.zoo.lenet import LeNet5
+from holdfast.zoo.resnet import ResNet18
+from holdfast.zoo.small_cnn import SmallCNN
 
-__all__ = ["LeNet5", "MissingWeightsError", "card", "load", "names"]
+__all__ = ["LeNet5", "MissingWeightsError", "ResNet18", "SmallCNN", "card", "is_of_hub", "load", "names"]
 
 _models: Registry[Callable[[], nn.Module]] = Registry("model")
 _models.add("lenet5-mnist", LeNet5)
+_models.add("resnet18w16-cifar10", partial(ResNet18, width=16))
+_models.add("cnn-gtsrb", SmallCNN)
 
 
 class MissingWeightsError(HoldfastError, FileNotFoundError):
@@ -35,13 +41,24 @@ def names() -> list[str]:
     """The names of all models, sorted.
 
     >>> names()
-    ['lenet5-mnist']
+    ['cnn-gtsrb', 'lenet5-mnist', 'resnet18w16-cifar10']
     """
     return _models.names()
 
 
+def is_of_hub(name: str) -> bool:
+    """Whether a name is of a hub's model rather than of a bundled one.
+
+    >>> is_of_hub("timm:resnet18"), is_of_hub("lenet5-mnist")
+    (True, False)
+    """
+    return name.partition(":")[0] in HUBS and ":" in name
+
+
 def load(name: str) -> nn.Module:
     """A trained model in eval mode, on the CPU; its inputs and its accuracy are on its `card`.
+
+    A name such as `"timm:vit_base_patch16_224"` or `"torchvision:resnet50"` is of a hub (see `holdfast.zoo.hub`).
 
     Raises `UnknownNameError` for a name that is not in `names()`, `MissingWeightsError` when the weights are
     missing or do not fit. The global random state is left alone.
@@ -50,13 +67,15 @@ def load(name: str) -> nn.Module:
     >>> model(torch.zeros(1, 1, 28, 28)).shape
     torch.Size([1, 10])
     """
+    if is_of_hub(name):
+        return from_hub(name)
     architecture = _models[name]
     content = _read(name, "safetensors")
     # the initial weights, soon replaced, are drawn from the global state
     with torch.random.fork_rng(devices=[]):
         module = architecture()
     try:
-        module.load_state_dict(load_safetensors(content))
+        module.load_state_dict(load_safetensors(content))  # float16 in the file becomes the float32 of the module
     except (SafetensorError, RuntimeError) as error:
         raise MissingWeightsError(f"model {name}: {name}.safetensors does not fit: {error}") from error
     return module.eval()

@@ -173,6 +173,19 @@ def random_shift(inputs: Tensor, generator: torch.Generator, *, pixels: int = 2)
     return moved.movedim(-1, 1).contiguous()
 
 
+def random_flip(inputs: Tensor, generator: torch.Generator) -> Tensor:
+    """Mirror each image of `inputs` (N, C, H, W) left to right, or leave it, with equal probability.
+
+    Raises `ArgumentError` unless `inputs` has four dimensions.
+
+    >>> random_flip(torch.ones(2, 1, 5, 5), torch.Generator().manual_seed(0)).shape
+    torch.Size([2, 1, 5, 5])
+    """
+    check(inputs.ndim == 4, "inputs", "images (N, C, H, W)", tuple(inputs.shape))
+    mirrored = torch.randint(2, (len(inputs), 1, 1, 1), generator=generator, device=generator.device)
+    return torch.where(mirrored.to(inputs.device) == 1, inputs.flip(3), inputs)
+
+
 def _learning_rate_factor(step: int, steps: int) -> float:
     """Linear from near 0 to 1 over the first tenth of the steps, then a half cosine to 0."""
     warm_up = max(1, steps // 10)

@@ -1,0 +1,110 @@
+"""Parameter SenC: gates against a loop that swaps weights and calls Captum, and against the bare model.
+
+    python benchmarks/senc_parameters.py [--part parameters] [--masks 1000] [--rows 128] [--repeats 5]
+
+For each layer of LeNet-5, one sample, input x gradient, in turn in one process:
+
+- loop: for every mask set the masked weight, predict, and let Captum explain. Ranks and sums are left out.
+- bare: forward-backward passes of as many inputs, in batches of `--rows`, and nothing else.
+- ours: the metric itself at the same batch size, with ranks, sums and counts; `looks` without the null and the interval
+  (one permutation, one resample), `all` with 999 and 500.
+
+Repeated masks are looked at anew here, so that all three do the same number of passes; `distinct` is how many the
+metric looks at otherwise. Ratios are medians of those of single rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from captum.attr import InputXGradient
+from torch import Tensor, nn
+
+import holdfast as hf
+from holdfast.gating import group_count, masked_weight, masked_weights, weight_layers
+from holdfast.metrics import ParameterSensitivityConsistency, masked_layers
+
+
+def bare(module: nn.Module, x: Tensor, rows: int, count: int) -> None:
+    """Forward-backward passes of `count` copies of `x`."""
+    batch = x.expand(rows, *x.shape[1:]).contiguous()
+    for start in range(0, count, rows):
+        leaf = batch[: min(rows, count - start)].detach().requires_grad_(True)
+        logits = module(leaf)
+        torch.autograd.grad(logits.amax(1).sum(), leaf)
+
+
+def loop(module: nn.Module, layer: nn.Module, x: Tensor, target: int, masks: Tensor) -> None:
+    """Every mask on its own: weights, prediction, Captum."""
+    explainer, x = InputXGradient(module), x.clone().requires_grad_(True)
+    with masked_weights(layer):  # puts the weights back at the end
+        original = layer.weight.data
+        for mask in masks:
+            layer.weight.data = original
+            layer.weight.data = masked_weight(layer, mask)
+            with torch.no_grad():
+                _ = module(x).softmax(1)[0, target]
+            explainer.attribute(x, target=target)
+
+
+def timed(function: Callable[[], object]) -> float:
+    """Seconds."""
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def parameters(masks: int, rows: int, repeats: int) -> None:
+    """A table of the layers."""
+    digits = hf.data.bundled("digits")
+    classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), digits.bounds, device="cpu", batch_size=rows)
+    module, x = classifier.module.eval(), digits.inputs[:1]
+    for parameter in module.parameters():
+        parameter.requires_grad_(False)
+    target = int(classifier.predict(x))
+    print(f"\n{masks} masks, {rows} rows at once, {torch.get_num_threads()} threads; seconds\n")
+    columns = ["layer", "groups", "distinct", "loop", "bare", "looks", "all"]
+    columns += ["loop/looks", "loop/all", "looks/bare", "all/bare"]
+    print(f"| {' | '.join(columns)} |")
+    print("| --- " * len(columns) + "|")
+    repeating = masked_layers._REPEATING
+    for name, layer in weight_layers(module).items():
+        quick = ParameterSensitivityConsistency(layers=(name,), masks=masks, permutations=1, resamples=1)
+        whole = ParameterSensitivityConsistency(layers=(name,), masks=masks)
+        distinct = int(quick(classifier, "input_x_gradient", x).model_evaluations) - 1
+        masked_layers._REPEATING = 0
+        drawn = torch.rand(masks, group_count(layer)) < 0.8
+        contenders: list[Callable[[], object]] = [
+            partial(loop, module, layer, x, target, drawn),
+            partial(bare, module, x, rows, masks),
+            partial(quick, classifier, "input_x_gradient", x),
+            partial(whole, classifier, "input_x_gradient", x),
+        ]
+        contenders[2]()  # the first call pays for imports and allocation
+        rounds = [[timed(contender) for contender in contenders] for _ in range(repeats)]
+        masked_layers._REPEATING = repeating
+        times = [statistics.median(column) for column in zip(*rounds, strict=True)]
+        pairs = ((0, 2), (0, 3), (2, 1), (3, 1))
+        ratios = [statistics.median(row[a] / row[b] for row in rounds) for a, b in pairs]
+        shown = [f"{value:.2f}" for value in (*times, *ratios)]
+        print(f"| {name} | {group_count(layer)} | {distinct} | {' | '.join(shown)} |", flush=True)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--part", choices=["parameters"], default="parameters")
+    parser.add_argument("--masks", type=int, default=1000)
+    parser.add_argument("--rows", type=int, default=128)
+    parser.add_argument("--repeats", type=int, default=5)
+    options = parser.parse_args()
+    parameters(options.masks, options.rows, options.repeats)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""Rank correlation of two sensitivities, and how far chance moves it: permutations and resamples of the masks.
+
+What `random_masks.consistency` is made of, for one problem at a time: K masks over m features and two weights for
+each mask. A permutation of the explanation weights, or a resample of the masks, changes the sensitivities by one
+matrix product, so a thousand of them cost about as much as a thousand weighted sums; nothing of size (resamples, K, m)
+is ever made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Estimator = Literal["centred", "paper"]
+
+CHUNK_ELEMENTS = 1 << 21  # resamples x masks worked on at a time; about 40 bytes of working memory each
+_GRID = 2.0**-44  # sensitivities closer than this share of the summed weights are a tie: rounding, not order
+_RELIABLE = 0.02  # below this reliability nothing is known of the order of the features
+_LEVELS = (0.025, 0.975)
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """Masks `(K, m)` in float64 and the two weights `(K,)` of each, centred if the estimator centres.
+
+    `grid` holds, for prediction and explanation, the difference of sensitivities that is rounding.
+    """
+
+    masks: Tensor
+    prediction: Tensor
+    explanation: Tensor
+    estimator: Estimator
+    grid: tuple[float, float]
+
+    @classmethod
+    def of(cls, masks: Tensor, prediction: Tensor, explanation: Tensor, estimator: Estimator) -> Weighted:
+        """The problem of finite weights `(K,)` as they come."""
+        weights = [w.to(torch.float64) for w in (prediction, explanation)]
+        grid = [_GRID * float(w.abs().sum()) for w in weights]
+        if estimator == "centred" and len(masks):
+            weights = [w - w.mean() for w in weights]
+        return cls(masks.to(torch.float64), weights[0], weights[1], estimator, (grid[0], grid[1]))
+
+    def reordered(self, order: Tensor) -> Weighted:
+        """The same masks with their weights in another order."""
+        return Weighted(self.masks[order], self.prediction[order], self.explanation[order], self.estimator, self.grid)
+
+    def sensitivities(self) -> tuple[Tensor, Tensor]:
+        """Of the prediction and of the explanation, `(m,)` each. Centring the weights is enough:
+        `sum_i (w_i - mean w) mean M` is 0."""
+        return self.prediction @ self.masks, self.explanation @ self.masks
+
+    def ranks(self) -> tuple[Tensor, Tensor]:
+        """Doubled centred ranks of both, `(1, m)` each."""
+        prediction, explanation = self.sensitivities()
+        return doubled_ranks(prediction[None], self.grid[0]), doubled_ranks(explanation[None], self.grid[1])
+
+
+def doubled_ranks(values: Tensor, grid: float) -> Tensor:
+    """Twice the centred average rank of each value in its row; `(N, m)` in float64, whole numbers that sum to 0.
+
+    Values that agree after rounding to multiples of `grid` share their average rank. O(m log m) a row.
+
+    >>> doubled_ranks(torch.tensor([[0.3, 0.1, 0.1 + 1e-9]]), grid=1e-6)
+    tensor([[ 2., -1., -1.]], dtype=torch.float64)
+    """
+    values = (values / grid).round() + 0.0 if grid > 0 else torch.zeros_like(values)  # -0.0 and 0.0 are a tie
+    ordered, order = values.sort(dim=1)
+    count = values.shape[1]
+    place = torch.arange(count, device=values.device).expand_as(order)
+    starts, ends = torch.ones_like(ordered, dtype=torch.bool), torch.ones_like(ordered, dtype=torch.bool)
+    starts[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    ends[:, :-1] = starts[:, 1:]
+    first = torch.where(starts, place, 0).cummax(1).values
+    last = torch.where(ends, place, count).flip(1).cummin(1).values.flip(1)
+    ranks = (first + last - (count - 1)).to(torch.float64)
+    return torch.empty_like(ranks).scatter_(1, order, ranks)
+
+
+def rank_correlation(p: Tensor, q: Tensor) -> Tensor:
+    """Spearman's rho `(N,)` of rows of doubled ranks; 0 where a row is constant. Sums of whole numbers, so exact up
+    to the last division."""
+    norm = (p.square().sum(1) * q.square().sum(1)).sqrt()
+    return torch.where(norm > 0, (p * q).sum(1) / norm.clamp(min=1.0), 0.0).clamp(-1.0, 1.0)
+
+
+def top_agreement(p: Tensor, q: Tensor, k: int) -> Tensor:
+    """Share `(N,)` of the k highest ranks of `p` that are among those of `q`; of ties the lower index is first."""
+    k = min(k, p.shape[1])
+    chosen = []
+    for ranks in (p, q):
+        order = ranks.sort(dim=1, descending=True, stable=True).indices[:, :k]
+        chosen.append(torch.zeros_like(ranks, dtype=torch.bool).scatter_(1, order, True))
+    return (chosen[0] & chosen[1]).sum(1).to(torch.float64) / k
+
+
+def permutations(count: int, masks: int, device: torch.device) -> Iterator[Tensor]:
+    """Random permutations of the masks, `(chunk, K)` at a time: always the same ones, whatever the chunk."""
+    generator = torch.Generator().manual_seed(0x5E2C)
+    for size in _chunks(count, masks):
+        yield torch.stack([torch.randperm(masks, generator=generator) for _ in range(size)]).to(device)
+
+
+def resamples(count: int, masks: int, device: torch.device) -> Iterator[Tensor]:
+    """How often each mask occurs in K draws with replacement, `(chunk, K)` at a time; otherwise as `permutations`."""
+    generator = torch.Generator().manual_seed(0xB005)
+    for size in _chunks(count, masks):
+        drawn = torch.randint(masks, (size, masks), generator=generator)
+        counts = torch.zeros((size, masks), dtype=torch.float64)
+        yield counts.scatter_add_(1, drawn, torch.ones_like(counts)).to(device)
+
+
+def _chunks(count: int, masks: int) -> Iterator[int]:
+    size = max(1, CHUNK_ELEMENTS // masks)
+    for start in range(0, count, size):
+        yield min(size, count - start)
+
+
+def permuted_rho(problem: Weighted, orders: Tensor) -> Tensor:
+    """Rho `(B,)` with the explanation weights dealt out to the masks anew, in each of the orders `(B, K)`."""
+    moved = problem.explanation[orders] @ problem.masks
+    return rank_correlation(problem.ranks()[0], doubled_ranks(moved, problem.grid[1]))
+
+
+def resampled_rho(problem: Weighted, counts: Tensor) -> Tensor:
+    """What resampling the masks does, mask i taken `counts[b, i]` times; counts `(B, K)`.
+
+    Returns:
+        `(B, 3)`: rho of the resample; rank correlation of its prediction sensitivity with that of all masks; the same
+        for the explanation.
+    """
+    drawn, kept = counts.sum(1, keepdim=True), counts @ problem.masks
+    ranks = []
+    for weight, grid in zip((problem.prediction, problem.explanation), problem.grid, strict=True):
+        sums = counts @ (weight[:, None] * problem.masks)
+        if problem.estimator == "centred":
+            sums -= (counts @ weight)[:, None] * kept / drawn
+        ranks.append(doubled_ranks(sums, grid))
+    whole = problem.ranks()
+    columns = [rank_correlation(*ranks), *(rank_correlation(r, w) for r, w in zip(ranks, whole, strict=True))]
+    return torch.stack(columns, dim=1)
+
+
+def population_interval(rho: Tensor, resampled: Tensor) -> Tensor:
+    """95% interval `(R, 2)` for the rho of infinitely many masks, from rho `(R,)` and resamples `(R, B, 3)`.
+
+    Noise in a sensitivity shuffles its ranks, so rho of few masks is too close to 0, and rho of a resample, which has
+    the noise twice, closer still: the percentile interval lies too low and need not even contain rho. Undone as
+    Spearman did it: rho divided by the root of both reliabilities. The reliability of a sensitivity, the share of its
+    variance over features that is not noise, follows from the resamples: if their ranks correlate with those of the
+    whole by a, the noise is `1 / a^2 - 1` of the variance, and the reliability `2 - 1 / a^2`. The percentile interval,
+    widened and moved likewise, has its middle at the corrected rho. What is returned spans this one and the percentile
+    interval: the correction is noisy itself, and noise that both weights share through the masks works against it.
+
+    Where the masks do not tell the features apart, the reliability is about 0 and the interval [-1, 1].
+
+    Sources: Efron and Tibshirani, "An introduction to the bootstrap" (1993), ch. 13; Spearman, "The proof and
+    measurement of association between two things" (1904). Coverage: docs/senc-bias.md.
+    """
+    ends = quantiles(resampled[..., 0])
+    agreement = resampled[..., 1:].mean(1).clamp(min=0.1)
+    reliability = 2 - 1 / agreement.square()
+    shrinkage = reliability.clamp(min=_RELIABLE).prod(1).sqrt()[:, None]
+    half = (ends[:, 1:] - ends[:, :1]) / 2
+    corrected = torch.cat([rho[:, None] - half, rho[:, None] + half], dim=1) / shrinkage
+    unknown = torch.tensor([-1.0, 1.0], dtype=ends.dtype, device=ends.device)
+    corrected = torch.where((reliability.amin(1) < _RELIABLE)[:, None], unknown, corrected)
+    low, high = torch.minimum(ends[:, 0], corrected[:, 0]), torch.maximum(ends[:, 1], corrected[:, 1])
+    return torch.stack([torch.minimum(low, rho), torch.maximum(high, rho)], dim=1).clamp(-1.0, 1.0)
+
+
+def quantiles(values: Tensor) -> Tensor:
+    """The central 95% `(R, 2)` of each row `(R, B)`, interpolated."""
+    ordered = values.sort(dim=1).values
+    ends = []
+    for level in _LEVELS:
+        place = level * (values.shape[1] - 1)
+        below = int(place)
+        above = min(below + 1, values.shape[1] - 1)
+        ends.append(torch.lerp(ordered[:, below], ordered[:, above], place - below))
+    return torch.stack(ends, dim=1)

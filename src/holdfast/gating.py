@@ -1,0 +1,275 @@
+"""Layers with a part of their weights masked: another mask for every row of a batch, without another model.
+
+Masking an output channel of a convolution is the same as replacing that channel of its output by the bias; masking an
+input feature of a linear layer is the same as multiplying that input by zero. So one hook on the layer evaluates as
+many masked models as there are rows in the batch, and whatever only runs the module forward and backward (a prediction,
+a gradient) sees exactly the masked weights. What reads the weights needs them masked in truth: `masked_weights`.
+
+The two agree to rounding; `gateable` finds out where they do not, and must not be exchanged: a layer whose weight is
+used past its own call (attention does that), or whose first axis is not the batch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from holdfast.errors import ArgumentError, ModelError, UnknownNameError, check
+from holdfast.model import ROW_ALIGNMENT, Classifier
+
+_TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, *_TRANSPOSED)
+
+_OWNERS: ContextVar[Tensor | None] = ContextVar("owners", default=None)
+
+
+def weight_layers(module: nn.Module) -> dict[str, nn.Module]:
+    """Convolutions (transposed ones too) and linear layers by name, in the order of `named_modules`.
+
+    >>> list(weight_layers(nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4, 2))))
+    ['0', '3']
+    """
+    return {
+        name or "module": layer
+        for name, layer in module.named_modules()
+        if isinstance(layer, (*CONVOLUTIONS, nn.Linear))
+    }
+
+
+def group_count(layer: nn.Module) -> int:
+    """Groups of weights that are masked together: output channels of a convolution, inputs of a linear layer."""
+    return int(layer.out_channels if isinstance(layer, CONVOLUTIONS) else layer.in_features)  # type: ignore[arg-type]
+
+
+def select_layers(module: nn.Module, wanted: str | tuple[str, ...]) -> dict[str, nn.Module]:
+    """The layers that `wanted` means, by name, in the module's order (or in that of the names).
+
+    >>> list(select_layers(nn.Sequential(nn.Conv1d(1, 4, 3), nn.Flatten(), nn.Linear(8, 2)), "conv"))
+    ['0']
+
+    Raises:
+        ArgumentError: there is none of that kind or name.
+    """
+    every = weight_layers(module)
+    if wanted in ("all", "conv"):
+        kinds = CONVOLUTIONS if wanted == "conv" else (*CONVOLUTIONS, nn.Linear)
+        chosen: dict[str, nn.Module] = {
+            n: layer for n, layer in every.items() if isinstance(layer, kinds) and group_count(layer) > 1
+        }
+        if not chosen:
+            what = "a convolution" if wanted == "conv" else "a convolution or a linear layer"
+            there = ", ".join(f"{n} ({type(layer).__name__}, {group_count(layer)})" for n, layer in every.items())
+            got = f"{wanted!r} for a {type(module).__name__} with {there or 'neither convolutions nor linear layers'}"
+            raise ArgumentError("layers", f"{wanted!r} only for a module with {what} of at least two channels", got)
+        return chosen
+    names = (wanted,) if isinstance(wanted, str) else wanted
+    for name in names:
+        if name not in every:
+            raise UnknownNameError("layers", name, [*every, "all", "conv"] if isinstance(wanted, str) else every)
+        channels = group_count(every[name])
+        check(channels > 1, "layers", "layers of at least two channels", f"{name!r}, which has {channels}")
+    return {name: every[name] for name in names}
+
+
+def masked_weight(layer: nn.Module, mask: Tensor) -> Tensor:
+    """The layer's weight with the groups that `mask` `(m,)` drops set to zero.
+
+    >>> layer = nn.Linear(2, 1)
+    >>> _ = layer.weight.data.copy_(torch.tensor([[3.0, 5.0]]))
+    >>> masked_weight(layer, torch.tensor([True, False]))
+    tensor([[3., 0.]])
+    """
+    weight = layer.weight
+    assert isinstance(weight, Tensor)
+    keep = mask.to(weight.device)
+    if isinstance(layer, _TRANSPOSED):  # (in, out / groups, ...), the inputs ordered by group
+        per_group = weight.shape[0] // layer.groups
+        keep = keep.reshape(layer.groups, -1).repeat_interleave(per_group, 0)
+    elif isinstance(layer, CONVOLUTIONS):
+        keep = keep[:, None]
+    keep = keep.reshape(*keep.shape, *[1] * (weight.ndim - 2)) if isinstance(layer, CONVOLUTIONS) else keep
+    return torch.where(keep, weight.detach(), 0.0)
+
+
+@contextlib.contextmanager
+def masked_weights(layer: nn.Module) -> Iterator[Callable[[Tensor], None]]:
+    """Inside, the function that this gives masks the layer's weight; afterwards it is the very same tensor again.
+
+    The parameter stays the object that it is, so layers that share it are masked with it; only its values are
+    exchanged for others, and put back whatever happens.
+
+    Raises:
+        ArgumentError: the weight is computed from others at every call (a weight normalisation), not stored.
+
+    >>> layer = nn.Linear(2, 1, bias=False)
+    >>> before = layer.weight.clone()
+    >>> with masked_weights(layer) as use:
+    ...     use(torch.tensor([False, False]))
+    ...     layer(torch.ones(1, 2))
+    tensor([[0.]], grad_fn=<MmBackward0>)
+    >>> bool((layer.weight == before).all())
+    True
+    """
+    if not isinstance(layer._parameters.get("weight"), nn.Parameter):
+        expected = "a layer that stores its weight as a parameter (this one computes it, and can only be gated)"
+        raise ArgumentError("layer", expected, type(layer).__name__)
+    parameter = layer._parameters["weight"]
+    assert parameter is not None
+    original = parameter.data
+
+    def use(mask: Tensor) -> None:
+        # from the original, whatever mask was there before
+        parameter.data = original
+        parameter.data = masked_weight(layer, mask)
+
+    try:
+        yield use
+    finally:
+        try:
+            parameter.data = original
+        finally:  # a Ctrl-C in the line above
+            parameter.data = original
+
+
+@contextlib.contextmanager
+def rows_of(owners: Tensor) -> Iterator[None]:
+    """Inside, row i of what the module forwards stands for row `owners[i]` of the chunk that is explained.
+
+    For explainers that forward other rows than those of their chunk, in its order: points on a path, noisy copies.
+    """
+    token = _OWNERS.set(owners)
+    try:
+        yield
+    finally:
+        _OWNERS.reset(token)
+
+
+@contextlib.contextmanager
+def gated(layer: nn.Module, masks: Tensor) -> Iterator[None]:
+    """Inside, row i of every batch meets the layer with the weights that `masks[i]` leaves it.
+
+    Args:
+        layer: one of `weight_layers`, whose first axis is the batch (see `gateable`).
+        masks: bool `(N, m)`, m groups of weights; True is kept. The module must forward N rows, or others within
+            `rows_of`, which tells whose they are.
+
+    Raises:
+        ArgumentError: masks that do not fit the layer.
+        ModelError: in the forward pass, if another number of rows arrives.
+
+    >>> layer = nn.Linear(2, 1, bias=False)
+    >>> _ = layer.weight.data.copy_(torch.tensor([[3.0, 5.0]]))
+    >>> with gated(layer, torch.tensor([[True, False], [False, True]])):
+    ...     layer(torch.ones(2, 2)).detach()
+    tensor([[3.],
+            [5.]])
+    """
+    groups = group_count(layer)
+    fits = masks.ndim == 2 and masks.shape[1] == groups and masks.dtype == torch.bool
+    check(fits, "masks", f"bool of shape (N, {groups})", f"{masks.dtype} of shape {tuple(masks.shape)}")
+
+    def keep(like: Tensor, axis: int) -> Tensor:
+        owners = _OWNERS.get()
+        rows = masks if owners is None else masks[owners]
+        if like.shape[0] != len(rows) or like.ndim < 2 or like.shape[axis] != groups:
+            raise ModelError(
+                f"gating: expected {len(rows)} rows with {groups} channels at the masked {type(layer).__name__}, got"
+                f" shape {tuple(like.shape)}; an explainer that forwards rows of its own must name their owners"
+                " (holdfast.gating.rows_of)"
+            )
+        shape = [len(rows)] + [1] * (like.ndim - 1)
+        shape[axis] = groups
+        return rows.reshape(shape)
+
+    def after(_layer: nn.Module, _args: Any, out: Tensor) -> Tensor:
+        rest = torch.zeros((), dtype=out.dtype, device=out.device)
+        if isinstance(layer.bias, Tensor):
+            rest = layer.bias.reshape(-1, *[1] * (out.ndim - 2))
+        return torch.where(keep(out, 1), out, rest)
+
+    def before(_layer: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        x = args[0] if args else kwargs["input"]
+        x = torch.where(keep(x, x.ndim - 1), x, torch.zeros((), dtype=x.dtype, device=x.device))
+        return ((x, *args[1:]), kwargs) if args else (args, {**kwargs, "input": x})
+
+    handle = None
+    try:
+        if isinstance(layer, CONVOLUTIONS):  # before other hooks, which are to see what masked weights would give
+            handle = layer.register_forward_hook(after, prepend=True)
+        else:
+            handle = layer.register_forward_pre_hook(before, with_kwargs=True)
+        yield
+    finally:
+        if handle is not None:
+            handle.remove()
+
+
+@torch.no_grad()
+def gateable(classifier: Classifier, like: Tensor, layers: Mapping[str, nn.Module]) -> set[str]:
+    """Names of the layers for which `gated` does what `masked_weights` does. For use inside `classifier.session()`.
+
+    Asked is the module itself, by a handful of random inputs of the shape of `like` `(N, ...)`: whether the layer is
+    called with a row for each input, and whether the logits under a few masks are those of masked weights.
+    """
+    x = _random_inputs(classifier, like)
+    reference = classifier.forward(x.clone())
+    shapes = [_row_counts(classifier, rows, layers) for rows in (x, torch.cat([x, x]))]
+    found = set()
+    for name, layer in layers.items():
+        few, many = (seen[name] for seen in shapes)
+        called = len(few) == len(many) > 0 and set(few) == {len(x)} and set(many) == {2 * len(x)}
+        if called and _agrees(classifier, x, layer, reference):
+            found.add(name)
+    return found
+
+
+def _random_inputs(classifier: Classifier, like: Tensor) -> Tensor:
+    lower, upper = (b.clamp(-1e3, 1e3) for b in classifier.bounds)
+    generator = torch.Generator().manual_seed(0)
+    uniform = torch.rand((ROW_ALIGNMENT, *like.shape[1:]), generator=generator, dtype=torch.float64)
+    return lower + (upper - lower) * uniform.to(like.device, like.dtype)
+
+
+def _row_counts(classifier: Classifier, x: Tensor, layers: Mapping[str, nn.Module]) -> dict[str, list[int]]:
+    """The first axis of what each layer got, or gave, at each of its calls."""
+    seen: dict[str, list[int]] = {name: [] for name in layers}
+    handles = []
+
+    def watch(name: str) -> None:
+        def note(_layer: nn.Module, _args: Any, out: Tensor) -> None:
+            seen[name].append(out.shape[0] if out.ndim >= 2 else -1)
+
+        handles.append(layers[name].register_forward_hook(note))
+
+    try:
+        for name in layers:
+            watch(name)
+        classifier.forward(x.clone())
+    finally:
+        for handle in handles:
+            handle.remove()
+    return seen
+
+
+def _agrees(classifier: Classifier, x: Tensor, layer: nn.Module, reference: Tensor) -> bool:
+    generator = torch.Generator().manual_seed(1)
+    masks = (torch.rand((len(x), group_count(layer)), generator=generator) < 0.5).to(x.device)
+    try:
+        with gated(layer, masks):
+            seen = classifier.forward(x.clone())
+    except ModelError:
+        return False
+    if not isinstance(layer._parameters.get("weight"), nn.Parameter):
+        return True  # nothing to compare with: a weight that is computed at every call
+    close = 4 * torch.finfo(x.dtype).eps ** 0.5 * reference.abs().amax().clamp(min=1e-30)
+    with masked_weights(layer) as use:
+        for row in (0, len(x) - 1):
+            use(masks[row])
+            if not bool(((classifier.forward(x.clone())[row] - seen[row]).abs() <= close).all()):
+                return False
+    return True

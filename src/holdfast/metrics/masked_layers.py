@@ -1,0 +1,193 @@
+"""Looks at samples through a layer under masks: do prediction and explanation survive? And what was found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from holdfast.algorithms.random_masks import Consistency
+from holdfast.explainers.random import RandomExplainer
+from holdfast.gating import gated, masked_weights
+from holdfast.metrics.probe import Probe
+from holdfast.similarity.ranked import RankedReference
+
+_MAP_ELEMENTS = 1 << 22  # numbers in the inputs and in their maps that are held at once: 16 MB
+_REPEATING = 24  # up to so many groups, masks are looked up for those that occur more than once
+
+
+class MaskedLooks:
+    """Prediction and explanation weights under masks, counted in the probe. For use inside `classifier.session()`.
+
+    The weights are `1 - |P(x) - P_i(x)|`, P the probability of the probe's target, and `Spearman(e(x), e_i(x))`; NaN
+    where logits or explanation are not finite.
+    """
+
+    def __init__(self, probe: Probe, inputs: Tensor) -> None:
+        self.probe, self.inputs = probe, inputs
+        self._ranked = RankedReference(probe.reference)
+        self._probability = _probability(probe.logits, probe.targets)
+        # a fresh map at each mask, though the inputs are the same
+        self._noise = probe.explainer if isinstance(probe.explainer, RandomExplainer) else None
+
+    def gated(self, layer: nn.Module, number: int, rows: Tensor, masks: Tensor, first: int) -> Tensor:
+        """Weights `(2, R, K)` of the samples `rows` `(R,)` under their own masks `(R, K, m)`, numbered from `first`.
+
+        The masks are rows of one batch; `number` is the layer's.
+        """
+        sample, place, back = self._distinct(masks)
+        classifier, explainer = self.probe.classifier, self.probe.explainer
+        pretended = self.inputs[:1].expand(len(sample), *self.inputs.shape[1:])
+        chunk = classifier.inputs_per_chunk(pretended, explainer.rows_per_input, "backward")
+        size = max(_MAP_ELEMENTS // self.inputs[0].numel() // chunk, 1) * chunk
+
+        def look(x: Tensor, classes: Tensor, mask: Tensor, call: Tensor) -> tuple[Tensor, Tensor]:
+            with gated(layer, mask):
+                return self._attribute(x, classes, call)
+
+        parts = []
+        for which, mask in zip(torch.split(sample, size), torch.split(place, size), strict=True):
+            seeds = rows[which]
+            maps, logits = classifier.map_rows(
+                look,
+                self.inputs[seeds],
+                self.probe.targets[seeds],
+                masks[which, mask],
+                _call(number, first + mask),
+                rows_per_input=explainer.rows_per_input,
+                kind="backward",
+            )
+            parts.append(self._weigh(seeds, maps, logits))
+        return torch.cat(parts, 1)[:, back]
+
+    def swapped(self, layer: nn.Module, number: int, rows: Tensor, masks: Tensor, first: int) -> Tensor:
+        """Weights `(2, R, K)` of the samples `rows` under common masks `(K, m)`, by masking the weights in truth.
+
+        One mask after the other, for all samples at once; the layer is afterwards as it was.
+        """
+        _, places, back = self._distinct(masks[None])
+        inputs, targets = self.inputs[rows], self.probe.targets[rows]
+        parts = []
+        with masked_weights(layer) as use:
+            for place in places.tolist():
+                use(masks[place])
+                maps, logits = self.probe.classifier.map_rows(
+                    self._attribute,
+                    inputs,
+                    targets,
+                    _call(number, torch.full_like(rows, first + place)),
+                    rows_per_input=self.probe.explainer.rows_per_input,
+                    kind="backward",
+                )
+                parts.append(self._weigh(rows, maps, logits))
+        return torch.stack(parts, 2)[:, :, back[0]]
+
+    def _attribute(self, x: Tensor, classes: Tensor, call: Tensor) -> tuple[Tensor, Tensor]:
+        probe = self.probe
+        maps, logits = probe.explainer.attribute(probe.classifier, x, classes if probe.explain == "seed" else None)
+        return (maps if self._noise is None else self._noise.noise(x, call)), logits
+
+    def _distinct(self, masks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Which of the masks `(R, K, m)` to look at, rows and places `(M,)`, and for all `(R, K)` which of these."""
+        samples, count, groups = masks.shape
+        whole = torch.arange(samples * count, device=masks.device)
+        if groups > _REPEATING or self._noise is not None:
+            return whole // count, whole % count, whole.reshape(samples, count)
+        bits = 1 << torch.arange(groups, device=masks.device)
+        codes = (masks * bits).sum(2) + (torch.arange(samples, device=masks.device) << groups)[:, None]
+        found, back = torch.unique(codes, return_inverse=True)
+        chosen = torch.full_like(found, len(whole)).scatter_reduce_(0, back.reshape(-1), whole, "amin")
+        return chosen // count, chosen % count, back
+
+    def _weigh(self, rows: Tensor, maps: Tensor, logits: Tensor) -> Tensor:
+        probe = self.probe
+        alike, constant = self._ranked.compare(maps.abs() if probe.absolute else maps, rows)
+        finite = torch.isfinite(logits).all(1) & torch.isfinite(alike)
+        for counter, happened in (
+            (probe.evaluations, torch.ones_like(finite)),
+            (probe.degenerate, constant & finite),
+            (probe.nonfinite, ~finite),
+        ):
+            counter.index_add_(0, rows, happened.to(torch.int64))
+        survived = 1 - (self._probability[rows] - _probability(logits, probe.targets[rows])).abs()
+        return torch.where(finite, torch.stack((survived, alike.double())), torch.nan)
+
+
+def _probability(logits: Tensor, targets: Tensor) -> Tensor:
+    return logits.double().softmax(1).gather(1, targets[:, None])[:, 0]
+
+
+def _call(layer: int, masks: Tensor) -> Tensor:
+    """A number for every mask of every layer, above 0."""
+    return ((layer + 1) << 32) + masks + 1
+
+
+@dataclass
+class LayerTable:
+    """What was found for each sample and layer, while it is filled; NaN (0 of counts) for what was skipped."""
+
+    values: dict[str, Tensor]
+    used: Tensor
+    interval: Tensor
+    band: Tensor
+    flat: Tensor
+    prediction: Tensor
+    explanation: Tensor
+
+    @classmethod
+    def of(cls, samples: int, groups: list[int], device: torch.device) -> LayerTable:
+        nan = torch.full((samples, len(groups), max(groups)), torch.nan, dtype=torch.float64, device=device)
+        pair = torch.full((samples, len(groups), 2), torch.nan, dtype=torch.float64, device=device)
+        names = ("rho", "p_value", "rho_paper", "top1", "top3")
+        values = {name: nan[:, :, 0].clone() for name in names}
+        used = torch.zeros((samples, len(groups)), dtype=torch.int64, device=device)
+        return cls(values, used, pair, pair.clone(), used.bool(), nan, nan.clone())
+
+    def fill(self, place: int, rows: Tensor, seen: Consistency, published: Tensor, still: Tensor) -> None:
+        found = {**{name: getattr(seen, name) for name in self.values if name != "rho_paper"}, "rho_paper": published}
+        for name, values in found.items():
+            self.values[name][rows, place] = torch.where(still, torch.nan, values.double())
+        self.used[rows, place], self.flat[rows, place] = seen.masks_used, seen.degenerate
+        self.interval[rows, place], self.band[rows, place] = seen.interval, seen.null_band
+        groups = seen.prediction_sensitivity.shape[1]
+        self.prediction[rows, place, :groups] = seen.prediction_sensitivity
+        self.explanation[rows, place, :groups] = seen.explanation_sensitivity
+
+    def summary(self, permutations: int) -> dict[str, Tensor]:
+        """Columns of the result: layers and their means, over those that have a rho."""
+        rho, p = self.values["rho"], self.values["p_value"]
+        counted = torch.isfinite(rho)
+        layers = counted.sum(1)
+        some = torch.where(layers > 0, layers.double(), torch.nan)
+
+        def total(values: Tensor) -> Tensor:
+            return torch.where(counted, values, 0.0).sum(1)
+
+        def reach(ends: Tensor, centre: Tensor, side: int) -> Tensor:
+            """Half-widths of the layers in quadrature, as that of their mean; none where a layer has no interval."""
+            width = (ends[:, :, side] - centre).nan_to_num()
+            return (-1.0, 1.0)[side] * total(width.square()).sqrt() / some
+
+        means = {name: total(values) / some for name, values in self.values.items() if name != "p_value"}
+        middle = self.band.mean(2)
+        null = total(middle) / some
+        telling = counted & ~self.flat  # a constant explanation says nothing about chance
+        z = torch.special.ndtri(1 - p.clamp(max=1 - 0.5 / (permutations + 1)))
+        together = torch.where(telling, z, 0.0).sum(1) / telling.sum(1).clamp(min=1).sqrt()
+        alone = torch.where(telling, p, 0.0).sum(1)
+        combined = torch.where(telling.sum(1) == 1, alone, torch.special.ndtr(-together))
+        combined = torch.where(telling.any(1), combined, torch.where(layers > 0, 1.0, torch.nan))
+        return {
+            **means,
+            "p_value": combined,
+            "low": (means["rho"] + reach(self.interval, rho, 0)).clamp(min=-1),
+            "high": (means["rho"] + reach(self.interval, rho, 1)).clamp(max=1),
+            "null_low": null + reach(self.band, middle, 0),
+            "null_high": null + reach(self.band, middle, 1),
+            "masks_used": torch.where(counted, self.used, torch.iinfo(torch.int64).max).amin(1) * (layers > 0),
+            **{f"layer_{name}": values for name, values in self.values.items()},
+            "layer_masks_used": self.used,
+            "layer_interval": self.interval,
+            "layer_null_band": self.band,
+        }

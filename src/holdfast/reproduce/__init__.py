@@ -1,0 +1,14 @@
+"""Tables and figures of papers, run as studies: `holdfast reproduce senc-mnist --scale small`."""
+
+from holdfast.reproduce import senc
+from holdfast.reproduce.base import (
+    Reproduction,
+    Table,
+    print_table,
+    read_table,
+    reproduce,
+    reproductions,
+    write_studies,
+)
+
+__all__ = ["Reproduction", "Table", "print_table", "read_table", "reproduce", "reproductions", "senc", "write_studies"]

@@ -1,0 +1,68 @@
+"""Reproductions: their studies are valid, and their tables read results as the paper's sentences ask."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+import holdfast as hf
+from holdfast.cli import app
+from holdfast.reproduce import print_table, read_table, reproductions, write_studies
+from holdfast.reproduce.base import SCALES, Scale
+from holdfast.study.file.spec import load_study
+
+
+@pytest.mark.parametrize("name", reproductions.names())
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_study_is_valid_as_a_file(name: str, scale: Scale, tmp_path: Path) -> None:
+    files = write_studies(name, scale, tmp_path)
+    assert len(files) == len(reproductions[name].parts)
+    for file in files:
+        study = load_study(file)
+        assert "random" in study.explainers
+
+
+def test_a_tiny_run_reads_as_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    part = reproductions["senc-mnist"].parts[0]
+    study = part.study("small")
+    metrics = {"data SenC": {**study["metrics"]["data SenC"], "masks": 60, "permutations": 99}}
+    explainers = {name: study["explainers"][name] for name in ("saliency", "Grad-CAM", "random")}
+    tiny = {**study, "data": {"MNIST": "digits"}, "samples": 3, "metrics": metrics, "explainers": explainers}
+    found = hf.run_study(tiny, tmp_path, progress=False)
+    table = read_table(part, found.results)
+    assert table.failures == 0
+    assert table.rows["explainer"].to_list() == ["saliency", "Grad-CAM", "random"]
+    frame = found.frame().filter(pl.col("explainer") == "saliency", pl.col("status") == "ok")
+    assert table.rows["rho"][0] == pytest.approx(frame["rho"].mean())
+    assert table.rows["rho_paper"][0] == pytest.approx(frame["rho_paper"].mean())
+    assert table.rows["samples"][0] == len(frame)
+    print_table(table, "small")
+    said = capsys.readouterr().out
+    for words in ("paper's estimator", "> 0.6", "null band", "Not as in the paper", "random at the level of random"):
+        assert words in said
+    assert found.to_html(tmp_path / "r.html").exists()
+
+
+def test_claims_are_judged_by_the_numbers() -> None:
+    part = reproductions["senc-mnist"].parts[0]
+    above = part.claims[0]
+    means = dict.fromkeys(("saliency", "guided backprop", "integrated gradients", "DeepLift", "LRP"), 0.7)
+    assert above.holds({**means, "Grad-CAM": 0.3, "random": 0.0}) is True
+    assert above.holds({**means, "LRP": 0.5, "Grad-CAM": 0.3}) is False
+    assert above.holds({**means, "Grad-CAM": 0.9}) is False
+    first = reproductions["senc-cifar10"].parts[0].claims[0]
+    assert first.holds({"DeepLift": 0.3, "LRP": 0.1}) is True
+    assert first.holds({"DeepLift": 0.1, "LRP": 0.3}) is False
+    assert first.holds({"LRP": 0.3}) is None
+
+
+def test_the_command_writes_studies_and_lists_names(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["reproduce", "senc-gtsrb", "--study", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert len(list(tmp_path.glob("*.yaml"))) == 2
+    assert "senc-figure5" in CliRunner().invoke(app, ["list", "reproductions"]).output.split()
+    with pytest.raises(hf.ArgumentError, match="did you mean 'senc-mnist'"):
+        reproductions["senc-minst"]
