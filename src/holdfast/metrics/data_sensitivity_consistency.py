@@ -47,9 +47,10 @@ from holdfast.explainers.base import Baseline, baseline_of, check_baseline
 from holdfast.explainers.random import RandomExplainer
 from holdfast.metrics import senc_figures
 from holdfast.metrics.base import Metric, metrics
-from holdfast.metrics.probe import Explain, Probe, check_probe_options
+from holdfast.metrics.probe import Explain, Probe
 from holdfast.metrics.reading import Reading, View
 from holdfast.metrics.result import Result
+from holdfast.metrics.senc_options import check_senc_options
 from holdfast.model import Classifier
 from holdfast.segments import Method, Segments, check_segments, segment
 from holdfast.similarity import get as get_similarity
@@ -157,16 +158,8 @@ class DataSensitivityConsistency(Metric):
     def __post_init__(self) -> None:
         # a tensor of labels becomes a value that can be compared, hashed and written down
         object.__setattr__(self, "segments", check_segments(self.segments))
-        for name, least in (("masks", 10), ("permutations", 1), ("resamples", 1)):
-            value = getattr(self, name)
-            check(type(value) is int and value >= least, name, f"a whole number of at least {least}", repr(value))
-        fine = isinstance(self.keep, int | float) and 0 < self.keep < 1
-        check(fine, "keep", "a probability between 0 and 1, exclusive", repr(self.keep))
-        check(self.estimator in ("centred", "paper"), "estimator", "'centred' or 'paper'", repr(self.estimator))
+        check_senc_options(self)
         check_baseline(self.baseline)
-        check_probe_options(self.absolute, self.explain, "logit")
-        fine = self.tolerance is None or (isinstance(self.tolerance, int | float) and self.tolerance > 0)
-        check(fine, "tolerance", "a number above 0, or None", repr(self.tolerance))
 
     @classmethod
     def example(cls) -> DataSensitivityConsistency:

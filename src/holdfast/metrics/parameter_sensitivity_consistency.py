@@ -49,9 +49,10 @@ from holdfast.gating import gateable, group_count, select_layers, weight_layers
 from holdfast.metrics import parameter_senc_figures, senc_figures
 from holdfast.metrics.base import Metric, metrics
 from holdfast.metrics.masked_layers import LayerTable, MaskedLooks
-from holdfast.metrics.probe import Explain, Probe, check_probe_options
+from holdfast.metrics.probe import Explain, Probe
 from holdfast.metrics.reading import Reading, View
 from holdfast.metrics.result import Result
+from holdfast.metrics.senc_options import check_senc_options
 from holdfast.model import Classifier
 from holdfast.similarity import get as get_similarity
 from holdfast.similarity import spearman
@@ -188,15 +189,7 @@ class ParameterSensitivityConsistency(Metric):
         )
         check(fine, "layers", "'all', 'conv' or names of layers, each once", repr(layers))
         object.__setattr__(self, "layers", layers)
-        for name, least in (("masks", 10), ("permutations", 1), ("resamples", 1)):
-            value = getattr(self, name)
-            check(type(value) is int and value >= least, name, f"a whole number of at least {least}", repr(value))
-        fine = isinstance(self.keep, int | float) and 0 < self.keep < 1
-        check(fine, "keep", "a probability between 0 and 1, exclusive", repr(self.keep))
-        check(self.estimator in ("centred", "paper"), "estimator", "'centred' or 'paper'", repr(self.estimator))
-        check_probe_options(self.absolute, self.explain, "logit")
-        fine = self.tolerance is None or (isinstance(self.tolerance, int | float) and self.tolerance > 0)
-        check(fine, "tolerance", "a number above 0, or None", repr(self.tolerance))
+        check_senc_options(self)
 
     @classmethod
     def example(cls) -> ParameterSensitivityConsistency:
