@@ -264,7 +264,7 @@ def study_from(content: Mapping[str, Any], base: str | Path = ".") -> Study:
     holdfast.study.file.problems.StudyError: study: 4 problems
       data: expected at least one data set, got an empty mapping
       models: expected at least one model, got an empty mapping
-      metrics[0]: expected a metric (...), got 'worst_cas' (did you mean 'worst_case'?)
+      metrics[0]: expected a metric (...'worst_cas' (did you mean 'worst_case'?)
       sede: expected a known key (title, seed, ...), got 'sede' (did you mean 'seed'?)
     """
     return _checked(Document("study", Path(base).resolve(), dict(content)))
