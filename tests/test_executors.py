@@ -220,6 +220,20 @@ def test_slurm_tasks_share_the_jobs(expected: Results, tmp_path: Path) -> None:
     assert_same(results, expected)
 
 
+class Nobody(Executor):
+    """Leaves the jobs to others, as `Slurm(wait=False)` does."""
+
+    name = "nobody"
+
+    def run(self, grid: Grid, store: Store, jobs: Any) -> Iterator[Any]:
+        return iter(())
+
+
+def test_what_was_left_to_others_does_not_count_as_done(tmp_path: Path) -> None:
+    summary, results = run(tmp_path, Nobody())
+    assert (summary.planned, summary.done, summary.failed, results.missing) == (36, 0, [], 36)
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_a_preempted_slurm_task_is_requeued_as_it_is(tmp_path: Path) -> None:
     submitit = pytest.importorskip("submitit", reason="needs submitit")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from holdfast.charts.base import Array, Chart, rounded, tooltip, wrapped
+
+#: columns up to which numbers are written into their cells
+_WRITTEN = 16
 
 
 def heatmap(
@@ -21,48 +24,16 @@ def heatmap(
     name: str = "heatmap",
     heading: str = "",
 ) -> Chart | None:
-    """A square of numbers from -1 to 1, each written in its cell; NaN stays empty. None of nothing."""
-    rows = [
-        {
-            "row": a,
-            "column": b,
-            "value": rounded(float(values[i, j]), 4),
-            "reads": _short(float(values[i, j])),
-        }
-        for i, a in enumerate(names)
-        for j, b in enumerate(names)
-        if np.isfinite(values[i, j])
-    ]
-    if not rows:
-        return None
+    """A square of numbers from -1 to 1, each written in its cell if there are few; NaN stays empty. None of nothing."""
     letters = [_letter(place) for place in range(len(names))]
-    wide = json.dumps({name: wrapped(f"{letter} {name}", 20) for letter, name in zip(letters, names, strict=True)})
+    wide = {name: wrapped(f"{letter} {name}", 20) for letter, name in zip(letters, names, strict=True)}
     short = json.dumps(dict(zip(names, letters, strict=True)))
-    plain = {"title": None, "grid": False, "domain": False, "ticks": False, "labelOverlap": False}
-    order = list(names)
-    y_axis = {**plain, "labelExpr": f"{wide}[datum.label]", "labelLimit": 150}
-    y = {"field": "row", "type": "nominal", "sort": order, "axis": y_axis}
-    x_axis = {**plain, "labelExpr": f"{short}[datum.label]", "labelAngle": 0, "orient": "top"}
-    x = {"field": "column", "type": "nominal", "sort": order, "axis": x_axis}
-    scale = {"domain": [-1, 0, 1], "range": ["#D55E01", "#f3f3f3", "#0072B3"]}  # not quite the explainers' colours
-    layers = [
-        {
-            "mark": {"type": "rect", "stroke": "#ffffff", "strokeWidth": 1},
-            "encoding": {
-                "color": {"field": "value", "type": "quantitative", "scale": scale, "legend": None},
-                "tooltip": tooltip("row", "column", f"reads:{axis}"),
-            },
-        },
-        {
-            "mark": {"type": "text", "fontSize": {"expr": f"clamp(width / {len(names)} / 2.8, 8, 12)"}},
-            "encoding": {
-                "text": {"field": "reads", "type": "nominal"},
-                "color": {"condition": {"test": "abs(datum.value) > 0.6", "value": "#ffffff"}, "value": "#000000"},
-            },
-        },
-    ]
-    spec = {"data": {"values": rows}, "height": 38 * len(names), "encoding": {"x": x, "y": y}, "layer": layers}
-    numbers = "; ".join(f"{r['row']} and {r['column']}: {r['reads']}" for r in rows if r["row"] != r["column"])
+    x_axis = {"labelExpr": f"{short}[datum.label]", "labelAngle": 0}
+    cells = _cells(names, names, values)
+    if not cells:
+        return None
+    numbers = "; ".join(f"{c['row']} and {c['column']}: {c['reads']}" for c in cells if c["row"] != c["column"])
+    spec = _spec(cells, wide, names, x_axis, axis, 38)
     return Chart(spec, f"{title}. {numbers}.", caption, name, heading)
 
 
@@ -78,21 +49,38 @@ def heat_table(
     heading: str = "",
 ) -> Chart | None:
     """Numbers from -1 to 1 `(rows, columns)`, each written in its cell if there are few; NaN stays empty."""
-    cells = [
+    cells = _cells(rows, columns, values)
+    if not cells:
+        return None
+    x_axis = {"labelAngle": -40, "labelAlign": "left", "labelLimit": 110}
+    numbers = "; ".join(f"{cell['row']}, {cell['column']}: {cell['reads']}" for cell in cells)
+    spec = _spec(cells, {name: wrapped(name, 20) for name in rows}, columns, x_axis, axis, 34)
+    return Chart(spec, f"{title}. {numbers}.", caption, name, heading)
+
+
+def _cells(rows: Sequence[str], columns: Sequence[str], values: Array) -> list[dict[str, Any]]:
+    return [
         {"row": a, "column": b, "value": rounded(float(values[i, j]), 4), "reads": _short(float(values[i, j]))}
         for i, a in enumerate(rows)
         for j, b in enumerate(columns)
         if np.isfinite(values[i, j])
     ]
-    if not cells:
-        return None
-    wide = json.dumps({name: wrapped(name, 20) for name in rows})
+
+
+def _spec(
+    cells: list[dict[str, Any]],
+    rows: Mapping[str, Any],
+    columns: Sequence[str],
+    x_axis: Mapping[str, Any],
+    axis: str,
+    height: int,
+) -> dict[str, Any]:
+    """Coloured cells, with their numbers where there is room; `rows` maps names to how they are written."""
     plain = {"title": None, "grid": False, "domain": False, "ticks": False, "labelOverlap": False}
-    y_axis = {**plain, "labelExpr": f"{wide}[datum.label]", "labelLimit": 150}
-    x_axis = {**plain, "labelAngle": -40, "orient": "top", "labelAlign": "left", "labelLimit": 110}
+    y_axis = {**plain, "labelExpr": f"{json.dumps(rows)}[datum.label]", "labelLimit": 150}
     y = {"field": "row", "type": "nominal", "sort": list(rows), "axis": y_axis}
-    x = {"field": "column", "type": "nominal", "sort": list(columns), "axis": x_axis}
-    scale = {"domain": [-1, 0, 1], "range": ["#D55E01", "#f3f3f3", "#0072B3"]}  # as above
+    x = {"field": "column", "type": "nominal", "sort": list(columns), "axis": {**plain, **x_axis, "orient": "top"}}
+    scale = {"domain": [-1, 0, 1], "range": ["#D55E01", "#f3f3f3", "#0072B3"]}  # not quite the explainers' colours
     layers: list[dict[str, Any]] = [
         {
             "mark": {"type": "rect", "stroke": "#ffffff", "strokeWidth": 1},
@@ -102,14 +90,12 @@ def heat_table(
             },
         }
     ]
-    if len(columns) <= 16:
+    if len(columns) <= _WRITTEN:
         text = {"field": "reads", "type": "nominal"}
         colour = {"condition": {"test": "abs(datum.value) > 0.6", "value": "#ffffff"}, "value": "#000000"}
         size = {"expr": f"clamp(width / {len(columns)} / 2.8, 8, 12)"}
         layers.append({"mark": {"type": "text", "fontSize": size}, "encoding": {"text": text, "color": colour}})
-    spec = {"data": {"values": cells}, "height": 34 * len(rows), "encoding": {"x": x, "y": y}, "layer": layers}
-    numbers = "; ".join(f"{cell['row']}, {cell['column']}: {cell['reads']}" for cell in cells)
-    return Chart(spec, f"{title}. {numbers}.", caption, name, heading)
+    return {"data": {"values": cells}, "height": height * len(rows), "encoding": {"x": x, "y": y}, "layer": layers}
 
 
 def _letter(place: int) -> str:

@@ -44,18 +44,17 @@ from holdfast.charts import Chart, Gallery
 from holdfast.errors import check
 from holdfast.explainers import Explainer
 from holdfast.explainers.base import Baseline, baseline_of, check_baseline
-from holdfast.explainers.random import RandomExplainer
 from holdfast.metrics import senc_figures
 from holdfast.metrics.base import Metric, metrics
 from holdfast.metrics.probe import Explain, Probe
 from holdfast.metrics.reading import Reading, View
 from holdfast.metrics.result import Result
 from holdfast.metrics.senc_options import check_senc_options
+from holdfast.metrics.survival import Survival
 from holdfast.model import Classifier
 from holdfast.segments import Method, Segments, check_segments, segment
 from holdfast.similarity import get as get_similarity
 from holdfast.similarity import spearman
-from holdfast.similarity.ranked import RankedReference
 from holdfast.tensors import Streams, content_keys, draw_seed
 
 _MASK_BITS = 1 << 24  # masks of a group of samples held at once: 16 MB, and four times that while they are drawn
@@ -285,8 +284,7 @@ class _Masked:
 
     def __init__(self, probe: Probe, inputs: Tensor, cut: Segments, baseline: Tensor) -> None:
         self.probe, self.inputs, self.cut, self.baseline = probe, inputs, cut, baseline
-        self.ranked = RankedReference(probe.reference)
-        self.probability = _probability(probe.logits, probe.targets)
+        self.survival = Survival(probe)
 
     def weights(self, rows: Tensor, masks: Tensor, first: int) -> Tensor:
         """Prediction and explanation weights `(2, n, K)` of the samples `rows` `(n,)` under their masks `(n, K, m)`.
@@ -310,14 +308,11 @@ class _Masked:
         return self.inputs[:1].expand(rows, *self.inputs.shape[1:])
 
     def _look(self, rows: Tensor, masks: Tensor, number: Tensor) -> Tensor:
-        probe, explainer = self.probe, self.probe.explainer
+        probe = self.probe
 
         def look(_: Tensor, rows: Tensor, masks: Tensor, number: Tensor) -> tuple[Tensor, Tensor]:
             x = self._inputs(rows, masks)  # made here, while they are small enough for a cache
-            maps, logits = explainer.attribute(
-                probe.classifier, x, probe.targets[rows] if probe.explain == "seed" else None
-            )
-            return (explainer.noise(x, number + 1) if isinstance(explainer, RandomExplainer) else maps), logits
+            return self.survival.explain(x, probe.targets[rows], number + 1)
 
         maps, logits = probe.classifier.map_rows(
             look,
@@ -325,19 +320,10 @@ class _Masked:
             rows,
             masks,
             number,
-            rows_per_input=explainer.rows_per_input,
+            rows_per_input=probe.explainer.rows_per_input,
             kind="backward",
         )
-        alike, constant = self.ranked.compare(maps.abs() if probe.absolute else maps, rows)
-        finite = torch.isfinite(logits).all(1) & torch.isfinite(alike)
-        for counter, happened in (
-            (probe.evaluations, torch.ones_like(finite)),
-            (probe.degenerate, constant & finite),
-            (probe.nonfinite, ~finite),
-        ):
-            counter.index_add_(0, rows, happened.to(torch.int64))
-        survived = 1 - (self.probability[rows] - _probability(logits, probe.targets[rows])).abs()
-        return torch.where(finite, torch.stack((survived, alike.double())), torch.nan)
+        return self.survival.weigh(rows, maps, logits)
 
     def _inputs(self, rows: Tensor, masks: Tensor) -> Tensor:
         """The samples with the segments that `masks` `(M, m)` drop replaced by the baseline."""
@@ -391,10 +377,6 @@ class _Table:
         width = seen.prediction_sensitivity.shape[1]
         self.prediction_sensitivity[rows, :width] = seen.prediction_sensitivity
         self.explanation_sensitivity[rows, :width] = seen.explanation_sensitivity
-
-
-def _probability(logits: Tensor, targets: Tensor) -> Tensor:
-    return logits.double().softmax(1).gather(1, targets[:, None])[:, 0]
 
 
 def _published(weights: Tensor, masks: Tensor, features: Tensor) -> Tensor:

@@ -8,28 +8,20 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.algorithms.random_masks import Consistency
-from holdfast.explainers.random import RandomExplainer
 from holdfast.gating import gated, masked_weights
 from holdfast.metrics.probe import Probe
-from holdfast.similarity.ranked import RankedReference
+from holdfast.metrics.survival import Survival
 
 _MAP_ELEMENTS = 1 << 22  # numbers in the inputs and in their maps that are held at once: 16 MB
 _REPEATING = 24  # up to so many groups, masks are looked up for those that occur more than once
 
 
 class MaskedLooks:
-    """Prediction and explanation weights under masks, counted in the probe. For use inside `classifier.session()`.
-
-    The weights are `1 - |P(x) - P_i(x)|`, P the probability of the probe's target, and `Spearman(e(x), e_i(x))`; NaN
-    where logits or explanation are not finite.
-    """
+    """The weights of `Survival` under masks of a layer. For use inside `classifier.session()`."""
 
     def __init__(self, probe: Probe, inputs: Tensor) -> None:
         self.probe, self.inputs = probe, inputs
-        self._ranked = RankedReference(probe.reference)
-        self._probability = _probability(probe.logits, probe.targets)
-        # a fresh map at each mask, though the inputs are the same
-        self._noise = probe.explainer if isinstance(probe.explainer, RandomExplainer) else None
+        self._survival = Survival(probe)
 
     def gated(self, layer: nn.Module, number: int, rows: Tensor, masks: Tensor, first: int) -> Tensor:
         """Weights `(2, R, K)` of the samples `rows` `(R,)` under their own masks `(R, K, m)`, numbered from `first`.
@@ -44,7 +36,7 @@ class MaskedLooks:
 
         def look(x: Tensor, classes: Tensor, mask: Tensor, call: Tensor) -> tuple[Tensor, Tensor]:
             with gated(layer, mask):
-                return self._attribute(x, classes, call)
+                return self._survival.explain(x, classes, call)
 
         parts = []
         for which, mask in zip(torch.split(sample, size), torch.split(place, size), strict=True):
@@ -58,7 +50,7 @@ class MaskedLooks:
                 rows_per_input=explainer.rows_per_input,
                 kind="backward",
             )
-            parts.append(self._weigh(seeds, maps, logits))
+            parts.append(self._survival.weigh(seeds, maps, logits))
         return torch.cat(parts, 1)[:, back]
 
     def swapped(self, layer: nn.Module, number: int, rows: Tensor, masks: Tensor, first: int) -> Tensor:
@@ -73,49 +65,27 @@ class MaskedLooks:
             for place in places.tolist():
                 use(masks[place])
                 maps, logits = self.probe.classifier.map_rows(
-                    self._attribute,
+                    self._survival.explain,
                     inputs,
                     targets,
                     _call(number, torch.full_like(rows, first + place)),
                     rows_per_input=self.probe.explainer.rows_per_input,
                     kind="backward",
                 )
-                parts.append(self._weigh(rows, maps, logits))
+                parts.append(self._survival.weigh(rows, maps, logits))
         return torch.stack(parts, 2)[:, :, back[0]]
-
-    def _attribute(self, x: Tensor, classes: Tensor, call: Tensor) -> tuple[Tensor, Tensor]:
-        probe = self.probe
-        maps, logits = probe.explainer.attribute(probe.classifier, x, classes if probe.explain == "seed" else None)
-        return (maps if self._noise is None else self._noise.noise(x, call)), logits
 
     def _distinct(self, masks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Which of the masks `(R, K, m)` to look at, rows and places `(M,)`, and for all `(R, K)` which of these."""
         samples, count, groups = masks.shape
         whole = torch.arange(samples * count, device=masks.device)
-        if groups > _REPEATING or self._noise is not None:
+        if groups > _REPEATING or self._survival.noise is not None:
             return whole // count, whole % count, whole.reshape(samples, count)
         bits = 1 << torch.arange(groups, device=masks.device)
         codes = (masks * bits).sum(2) + (torch.arange(samples, device=masks.device) << groups)[:, None]
         found, back = torch.unique(codes, return_inverse=True)
         chosen = torch.full_like(found, len(whole)).scatter_reduce_(0, back.reshape(-1), whole, "amin")
         return chosen // count, chosen % count, back
-
-    def _weigh(self, rows: Tensor, maps: Tensor, logits: Tensor) -> Tensor:
-        probe = self.probe
-        alike, constant = self._ranked.compare(maps.abs() if probe.absolute else maps, rows)
-        finite = torch.isfinite(logits).all(1) & torch.isfinite(alike)
-        for counter, happened in (
-            (probe.evaluations, torch.ones_like(finite)),
-            (probe.degenerate, constant & finite),
-            (probe.nonfinite, ~finite),
-        ):
-            counter.index_add_(0, rows, happened.to(torch.int64))
-        survived = 1 - (self._probability[rows] - _probability(logits, probe.targets[rows])).abs()
-        return torch.where(finite, torch.stack((survived, alike.double())), torch.nan)
-
-
-def _probability(logits: Tensor, targets: Tensor) -> Tensor:
-    return logits.double().softmax(1).gather(1, targets[:, None])[:, 0]
 
 
 def _call(layer: int, masks: Tensor) -> Tensor:

@@ -159,7 +159,7 @@ class Probe:
         )
         maps = self._prepare(signed)
         finite = _finite(logits) & _finite(maps)
-        self._count(seed, degenerate(maps) & finite, ~finite)
+        self.count(seed, degenerate(maps) & finite, ~finite)
         alike = None
         if self.similarity is not None:
             alike = self.similarity(reference, torch.where(rows_to(finite, maps), maps, 0.0))
@@ -185,7 +185,7 @@ class Probe:
 
         with torch.no_grad():
             margin, finite = self.classifier.map_rows(chunk, x, seed)
-        self._count(seed, torch.zeros_like(finite), ~finite)
+        self.count(seed, torch.zeros_like(finite), ~finite)
         return Measurement(torch.where(finite, margin, torch.nan))
 
     def look_with_gradient(self, x: Tensor, seed: Tensor) -> tuple[Tensor, Tensor]:
@@ -199,7 +199,8 @@ class Probe:
         self.evaluations.index_add_(0, seed, torch.ones_like(seed))
         return alike, class_margin(logits, targets, self.margin_kind)
 
-    def _count(self, seed: Tensor, constant: Tensor, nonfinite: Tensor) -> None:
+    def count(self, seed: Tensor, constant: Tensor, nonfinite: Tensor) -> None:
+        """Note a look at each of the seeds numbered `seed` `(M,)`, and what came of it, bool `(M,)`."""
         self.evaluations.index_add_(0, seed, torch.ones_like(seed))
         self.degenerate.index_add_(0, seed, constant.to(torch.int64))
         self.nonfinite.index_add_(0, seed, nonfinite.to(torch.int64))

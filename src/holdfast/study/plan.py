@@ -59,8 +59,8 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
     Raises:
         ArgumentError: inputs or targets that do not fit a model.
     """
-    explainers = {name: fingerprint(explainer) for name, explainer in grid.explainers.items()}
-    metrics = {label: fingerprint(metric) for label, metric in grid.metrics.items()}
+    explainers = {name: digest(fingerprint(explainer)) for name, explainer in grid.explainers.items()}
+    metrics = {label: digest(fingerprint(metric)) for label, metric in grid.metrics.items()}
     costs = {
         (label, name): metric.expected_evaluations() * explainer.rows_per_input
         for label, metric in grid.metrics.items()

@@ -93,7 +93,7 @@ def run_grid(
     pending = [job for job in plan.jobs if statuses.get(job.identity) != "done"]
     retried = [job.identity for job in pending if job.identity in statuses]
     earlier, total = len(plan.jobs) - len(pending), sum(job.work for job in pending)
-    done_work, failed = 0.0, []
+    done_work, number, failed = 0.0, 0, []
     began = time.monotonic()
     if progress:
         progress(Progress(0, len(pending), 0.0, "starting", 0, earlier))
@@ -113,7 +113,7 @@ def run_grid(
         store.forget_failures(job for job in retried if after.get(job) == "done")
     if len(plan.jobs) >= _COMPACT_FROM and pending:
         store.compact([job.identity for job in plan.jobs])
-    return Summary(len(plan.jobs), earlier, len(pending) - len(failed), failed, time.monotonic() - began)
+    return Summary(len(plan.jobs), earlier, number - len(failed), failed, time.monotonic() - began)
 
 
 def _outcomes(executor: Executor, grid: Grid, store: Store, pending: Sequence[Job]) -> Any:

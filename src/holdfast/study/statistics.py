@@ -314,6 +314,10 @@ def _median_of_some(values: Array) -> Array:
 
 
 def median_interval(low: Array, high: Array, level: float, side: Side = "upper") -> Interval:
+    """The median of values known to lie between `low` and `high` `(n,)`, and its binomial interval.
+
+    See `bootstrap_interval`, which checks the arguments; `side` is what a bound is called where both would do.
+    """
     count, low, high = len(low), np.sort(low), np.sort(high)
     least, most = _middle(low), _middle(high)
     bound: Literal["upper", "lower", "unknown"] | None = None

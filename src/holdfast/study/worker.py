@@ -14,6 +14,7 @@ from torch import Tensor
 from holdfast.model import Classifier
 from holdfast.study.grid import Grid
 from holdfast.study.plan import Job, inputs_for, job_seed
+from holdfast.study.results import COORDINATES
 from holdfast.study.store import Packed, pack, pack_failure
 
 #: models that a worker keeps on its device; jobs come ordered by model
@@ -22,24 +23,20 @@ _KEPT = 2
 
 def record_of(grid: Grid, job: Job) -> dict[str, Any]:
     """What a job's record begins with: its identity and coordinates."""
-    return {"job": job.identity, **_coordinates(grid, job), "start": job.start, "stop": job.stop, "seconds": 0.0}
-
-
-def _coordinates(grid: Grid, job: Job) -> dict[str, Any]:
-    names = {"data": job.data, "model": job.model, "explainer": job.explainer, "label": job.label}
-    return {**names, "metric": grid.metrics[job.label].name, "repeat": job.repeat}
+    metric = grid.metrics[job.label].name
+    own = {name: getattr(job, name) for name in (*COORDINATES, "start", "stop") if name != "metric"}
+    return {"job": job.identity, **own, "metric": metric, "seconds": 0.0}
 
 
 class Worker:
     """Does jobs of a grid in this process.
 
     Args:
-        grid: what the jobs are about.
-        device: where models run instead of where the grid says.
+        grid: what the jobs are about, and where models run.
     """
 
-    def __init__(self, grid: Grid, device: str | None = None) -> None:
-        self.grid, self.device = grid, device or grid.device
+    def __init__(self, grid: Grid) -> None:
+        self.grid = grid
         self._ready: OrderedDict[tuple[str, str], tuple[Classifier, Tensor, Tensor | None]] = OrderedDict()
 
     def run(self, job: Job) -> Packed:
@@ -59,7 +56,7 @@ class Worker:
                 generator=torch.Generator().manual_seed(job_seed(self.grid.seed, job.repeat)),
             )
             frame = result.frame()
-            where = [pl.lit(value).alias(name) for name, value in _coordinates(self.grid, job).items()]
+            where = [pl.lit(record[name]).alias(name) for name in COORDINATES]
             frame = frame.select(*where, pl.col("sample") + job.start, pl.exclude("sample"))
             record["seconds"] = time.perf_counter() - began
             return pack(record, frame, result.tensors())
@@ -74,7 +71,7 @@ class Worker:
             while len(self._ready) >= _KEPT:
                 self._ready.popitem(last=False)
             samples = self.grid.data[job.data]
-            classifier = self.grid.models[job.model].classifier(samples, self.device)
+            classifier = self.grid.models[job.model].classifier(samples, self.grid.device)
             self._ready[key] = (classifier, *inputs_for(classifier, samples))
         self._ready.move_to_end(key)
         return self._ready[key]

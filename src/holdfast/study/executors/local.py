@@ -81,15 +81,8 @@ class Processes(Executor):
                     try:
                         outcome = process.take()
                     except _DiedError:
-                        outcome = None
-                    else:
-                        if outcome is None:  # it has only said that it is there
-                            continue
-                    if outcome is not None:
-                        yield outcome
-                        process.give(queue)
-                    elif process.job is not None:  # it died at its job
                         lost = process.job
+                        assert lost is not None
                         deaths[lost.identity] += 1
                         if deaths[lost.identity] < _LIVES:
                             queue.appendleft(lost)
@@ -97,6 +90,10 @@ class Processes(Executor):
                             yield _died(grid, store, lost, process.process.exitcode)
                         pool[pool.index(process)] = fresh = _Process.start(grid, store, self.threads, process.number)
                         fresh.give(queue)
+                    else:
+                        if outcome is not None:  # else it has only said that it is there
+                            yield outcome
+                            process.give(queue)
                 idle = [p for p in pool if p.job is None]
                 for process in idle:
                     if queue:  # a dead worker's job came back after this one had found nothing to do
