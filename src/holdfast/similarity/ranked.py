@@ -19,8 +19,8 @@ class RankedReference:
     """Reference maps `(N, ...)`, ranked once; `spearman(maps, rows)` compares others with them.
 
     The same bits as `holdfast.similarity.spearman` at a fraction of its time. On a CPU a float32 map is ranked by one
-    sort of whole numbers, the value in their upper half and the place in the lower, which numpy does several times as
-    fast as a sort that returns indices.
+    sort of whole numbers, the value in their upper half and the reference's rank in the lower, which numpy does several
+    times as fast as a sort that returns indices.
 
     Args:
         reference: floating maps `(N, ...)`.
@@ -78,22 +78,22 @@ def _sorted(x: Tensor, references: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
 def _packed(x: Tensor, references: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
     """As `_sorted`, for float32 on the CPU; in numpy, whose small operations do not wait for threads."""
     count, features = x.shape
-    keys = _ordered(x.contiguous().numpy().view(np.int32)).astype(np.int64) << 32
-    keys |= np.arange(features)
+    keys = _ordered(x.contiguous().numpy().view(np.int32)).astype(np.int64)
+    keys <<= 32
+    keys |= references.numpy()[rows.numpy()] + features  # above 0, and sorted along
     keys.sort(axis=1)
-    values = keys >> 32
-    places = (keys & 0xFFFFFFFF) + (rows.numpy() * features)[:, None]
-    others = references.numpy().reshape(-1).take(places.reshape(-1))
+    others = (keys & 0xFFFFFFFF).reshape(-1)
+    keys >>= 32
     starts = np.ones((count, features), dtype=bool)
-    np.not_equal(values[:, 1:], values[:, :-1], out=starts[:, 1:])
+    np.not_equal(keys[:, 1:], keys[:, :-1], out=starts[:, 1:])
     first = np.flatnonzero(starts)  # of every run of ties, in the flattened rows
     length = np.diff(first, append=count * features)
     place = first % features
     ranks = 2 * place + length - features  # twice the mean place of the run, centred
     begin = np.flatnonzero(place == 0)
-    covariance = np.add.reduceat(np.add.reduceat(others, first) * ranks, begin)
+    covariance = np.add.reduceat(np.add.reduceat(others, first) * ranks, begin)  # ranks sum to 0, so no centring here
     variance = np.add.reduceat(ranks * ranks * length, begin)
-    ends = _ordered(values[:, [0, -1]].astype(np.int32)).view(np.float32)
+    ends = _ordered(keys[:, [0, -1]].astype(np.int32)).view(np.float32)
     low, high = (torch.from_numpy(np.ascontiguousarray(ends[:, side])) for side in (0, 1))
     return torch.from_numpy(covariance), torch.from_numpy(variance), low, high
 
