@@ -18,7 +18,9 @@ from holdfast.algorithms.random_masks import draw_masks
 from holdfast.explainers.random import RandomExplainer
 from holdfast.metrics import DataSencResult, DataSensitivityConsistency
 from holdfast.metrics.senc_figures import spread
-from holdfast.segments import segment
+from holdfast.segments import LabelMap, segment
+from holdfast.study.grid import Grid, Ready, Samples
+from holdfast.study.plan import make_plan
 from holdfast.tensors import Streams, content_keys
 
 QUICK: dict[str, Any] = {"masks": 60, "permutations": 99, "resamples": 50}
@@ -238,10 +240,80 @@ def test_masked_parts_take_the_baseline() -> None:
 
 def test_absolute_and_predicted() -> None:
     model, x = classifier((12,)), rand(4, 12)
-    plain = DataSensitivityConsistency(**QUICK)(model, "input_x_gradient", x)
-    absolute = DataSensitivityConsistency(absolute=True, **QUICK)(model, "input_x_gradient", x)
-    assert torch.equal(plain.prediction_sensitivity, absolute.prediction_sensitivity)
-    assert not torch.equal(plain.explanation_sensitivity, absolute.explanation_sensitivity)
+    options = {"keep": 0.6, **QUICK}  # other classes are predicted at many of the masked inputs
+    plain = DataSensitivityConsistency(**options)(model, "input_x_gradient", x)
+    absolute = DataSensitivityConsistency(absolute=True, **options)(model, "input_x_gradient", x)
+    predicted = DataSensitivityConsistency(explain="predicted", **options)(model, "input_x_gradient", x)
+    for other in (absolute, predicted):
+        assert torch.equal(plain.prediction_sensitivity, other.prediction_sensitivity)
+        assert not torch.equal(plain.explanation_sensitivity, other.explanation_sensitivity)
+    metric = DataSensitivityConsistency(explain="predicted", **options)
+    for row, slow in enumerate(slowly(metric, model, x, "predicted")[1]):
+        assert np.allclose(predicted.explanation_sensitivity[row], slow, atol=1e-4)
+
+
+# label maps of each sample, in studies
+
+
+def maps_of(count: int) -> Tensor:
+    return torch.stack([torch.arange(64).reshape(8, 8) // (8 + i) for i in range(count)])
+
+
+@pytest.mark.parametrize("per_job", [1, 3, 4, 8])
+def test_a_study_cuts_label_maps_with_the_samples(per_job: int) -> None:
+    model, x = classifier((1, 8, 8)), rand(8, 1, 8, 8)
+    metric = DataSensitivityConsistency(maps_of(8), **QUICK)
+    direct = metric(model, "saliency", x, generator=torch.Generator().manual_seed(0)).frame()
+    assert direct["features"].to_list() == [8, 8, 7, 6, 6, 5, 5, 5]
+    found = hf.evaluate(model, ["saliency"], x, [metric], progress=False, samples_per_job=per_job)
+    assert found.failures == []
+    assert found.frame().sort("sample").select(direct.columns).equals(direct)
+
+
+def test_label_maps_for_another_number_of_samples_are_refused() -> None:
+    model, x = classifier((1, 8, 8)), rand(8, 1, 8, 8)
+    metric = DataSensitivityConsistency(maps_of(4), **QUICK)  # as many as a job has samples
+    with pytest.raises(hf.ArgumentError, match=r"\(8, 8, 8\), one for each sample, got \(4, 8, 8\)"):
+        hf.evaluate(model, ["saliency"], x, [metric], progress=False)
+
+
+def test_label_maps_are_part_of_the_identity_of_the_jobs_they_are_used_in() -> None:
+    x, maps = rand(8, 1, 8, 8), maps_of(8)
+    other = maps.clone()
+    other[6] = maps[0]
+
+    def jobs(labels: Tensor) -> list[str]:
+        grid = Grid(
+            {"data": Samples(x)},
+            {"model": Ready(classifier((1, 8, 8)))},
+            {"saliency": hf.explainers.get("saliency")},
+            {"senc": DataSensitivityConsistency(labels, **QUICK)},
+        )
+        return [job.identity for job in make_plan(grid).jobs]
+
+    first, second = jobs(maps), jobs(other)
+    assert first[0] == second[0]
+    assert first[1] != second[1]
+    assert jobs(maps[0]) != jobs(maps[1])
+
+
+def test_an_explainer_holds_no_label_maps_of_samples() -> None:
+    """It would take them for those of the masked copies."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Segmented(hf.explainers.Saliency):
+        segments: Any = None
+
+    model, x = classifier((1, 8, 8)), rand(8, 1, 8, 8)
+    metric = DataSensitivityConsistency("grid", **QUICK)
+    one, each = (Segmented(segments=LabelMap.of(labels)) for labels in (maps_of(1)[0], maps_of(8)))
+    assert metric(model, one, x).status == ("ok",) * 8
+    for call in (
+        lambda: metric(model, each, x),
+        lambda: hf.evaluate(model, {"each": each}, x, [metric], progress=False),
+    ):
+        with pytest.raises(hf.ArgumentError, match=r"segments: expected one map of shape \(8, 8\) for all samples"):
+            call()
 
 
 def test_what_cannot_be_compared_is_said() -> None:

@@ -16,8 +16,14 @@ from torch import Tensor, nn
 import holdfast as hf
 from conftest import small_net
 from holdfast.charts import Chart, Gallery
-from holdfast.gating import group_count, masked_weight, weight_layers
-from holdfast.metrics import ParameterSencResult, ParameterSensitivityConsistency, View, masked_layers
+from holdfast.gating import group_count, weight_layers
+from holdfast.metrics import (
+    DataSensitivityConsistency,
+    ParameterSencResult,
+    ParameterSensitivityConsistency,
+    View,
+    masked_layers,
+)
 from holdfast.metrics import parameter_sensitivity_consistency as senc
 from holdfast.metrics.parameter_senc_figures import squares
 from holdfast.similarity.ranked import RankedReference
@@ -47,9 +53,10 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
 
 
 def algorithm_2(
-    model: hf.Classifier, explainer: str, x: Tensor, layer: str, masks: Tensor, estimator: str
-) -> tuple[Tensor, Tensor]:
-    """One sample, one layer, mask after mask, in copies of the model: sensitivities of prediction and explanation."""
+    model: hf.Classifier, explainer: str, x: Tensor, layer: str, masks: Tensor
+) -> dict[str, tuple[Tensor, Tensor]]:
+    """One sample, one layer, mask after mask, in copies of the model: sensitivities of prediction and explanation, by
+    each estimator."""
     explain = hf.explainers.get(explainer)
     target = model.predict(x)
     probability = model.logits(x).double().softmax(1)[0, target]
@@ -58,7 +65,12 @@ def algorithm_2(
     for mask in masks:
         copied = copy.deepcopy(model.module)
         at = weight_layers(copied)[layer]
-        at.weight.data = masked_weight(at, mask)
+        weight = at.weight.data.clone()
+        if isinstance(at, nn.Linear):
+            weight[:, ~mask] = 0  # of input features
+        else:
+            weight[~mask] = 0  # of output channels
+        at.weight.data = weight
         other = hf.Classifier(copied, model.bounds, device="cpu")
         e_masked = explain(other, x, target).flatten().numpy()
         alike = scipy.stats.spearmanr(e, e_masked).statistic if np.ptp(e_masked) else 0.0
@@ -66,9 +78,9 @@ def algorithm_2(
         weights.append([float(1 - (probability - p_masked).abs()), float(alike)])
     w = torch.tensor(weights, dtype=torch.float64)
     m = masks.double()
-    if estimator == "centred":
-        w, m = w - w.mean(0), m - m.mean(0)
-    return w[:, 0] @ m, w[:, 1] @ m
+    found = {"paper": (w[:, 0] @ m, w[:, 1] @ m)}
+    w, m = w - w.mean(0), m - m.mean(0)
+    return {**found, "centred": (w[:, 0] @ m, w[:, 1] @ m)}
 
 
 @pytest.mark.parametrize("estimator", ["centred", "paper"])
@@ -82,20 +94,25 @@ def test_equals_algorithm_2(explainer: str, estimator: str, drawn: list[Tensor])
     assert result.method == ("masked weights" if explainer in ("lrp", "deeplift") else "gated")
     assert len(drawn) == 3
     for i in range(2):
-        rhos = []
+        rhos, published = [], []
         for place, (layer, masks) in enumerate(zip(result.layers, drawn, strict=True)):
             own = masks[i if len(masks) > 1 else 0]
+            slow = algorithm_2(model, explainer, x[i : i + 1], layer, own)
             found = [
                 s[i, place, : own.shape[1]] for s in (result.prediction_sensitivity, result.explanation_sensitivity)
             ]
-            for ours, theirs in zip(
-                found, algorithm_2(model, explainer, x[i : i + 1], layer, own, estimator), strict=True
-            ):
+            for ours, theirs in zip(found, slow[estimator], strict=True):
                 assert torch.allclose(ours, theirs, atol=2e-4)
-            rhos.append(scipy.stats.spearmanr(*(s.numpy() for s in found)).statistic)
+            # of a group that no mask drops, or none keeps, only the published sum says something
+            varies = own.any(0) & ~own.all(0) if estimator == "centred" else torch.ones_like(own[0])
+            rhos.append(scipy.stats.spearmanr(*(s[varies].numpy() for s in found)).statistic)
+            # equal sums are a tie whatever their order of summation
+            published.append(scipy.stats.spearmanr(*(s.numpy().round(10) for s in slow["paper"])).statistic)
             assert torch.isnan(result.prediction_sensitivity[i, place, own.shape[1] :]).all()
         assert result.layer_rho[i].tolist() == pytest.approx(rhos, abs=1e-9)
         assert result.rho[i].item() == pytest.approx(np.mean(rhos), abs=1e-9)
+        assert result.layer_rho_paper[i].tolist() == pytest.approx(published, abs=1e-6)
+        assert result.rho_paper[i].item() == pytest.approx(np.mean(published), abs=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -275,10 +292,76 @@ def test_layers_of_both_kinds_and_one_that_does_not_matter() -> None:
 
 
 def test_what_an_explanation_that_never_changes_gets() -> None:
-    result = metric()(classifier(), hf.explainers.from_callable(lambda module, x, y: x), inputs())
-    assert result.status == ("ok",) * 3
-    assert (result.rho == 0).all()
-    assert (result.p_value == 1).all()
+    """By both metrics: it is degenerate, and has no interval."""
+    model, x, constant = classifier(), inputs(), torch.arange(64.0).reshape(SHAPE)
+    explainer = hf.explainers.from_callable(lambda module, x, y: constant.expand_as(x))
+    data = DataSensitivityConsistency("grid", masks=40, permutations=9, resamples=9)
+    for kind in (metric(), data):
+        for estimator in ("centred", "paper"):
+            result = dataclasses.replace(kind, estimator=estimator)(model, explainer, x)
+            assert result.status == ("degenerate",) * 3
+            assert torch.isnan(result.interval).all()
+            if estimator == "centred":
+                assert (result.rho == 0).all()
+                assert (result.p_value == 1).all()
+                assert torch.isnan(torch.stack([result.top1, result.null_low, result.null_high])).all()
+
+
+class Deaf(nn.Module):
+    """Always the same logits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(9, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 0 * self.layer(x) + torch.arange(3.0)
+
+
+@pytest.mark.parametrize("estimator", ["centred", "paper"])
+def test_what_a_prediction_that_never_changes_gets(estimator: str) -> None:
+    model, x = hf.Classifier(Deaf(), (0.0, 1.0), device="cpu"), torch.rand(3, 9)
+    explainer = hf.explainers.from_callable(lambda module, x, y: x * module.layer.weight.sum(0))
+    for result in (
+        metric(estimator=estimator)(model, explainer, x),
+        DataSensitivityConsistency(estimator=estimator, masks=40, permutations=9, resamples=9)(model, explainer, x),
+    ):
+        assert result.status == ("degenerate",) * 3
+        assert torch.isnan(result.interval).all()
+
+
+class Branches(nn.Module):
+    """Two layers that see the input, and a third that moves the prediction, but no gradient by the input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.beside = nn.Linear(6, 5), nn.Linear(5, 3), nn.Linear(5, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(torch.tanh(self.first(x))) + self.beside(torch.linspace(0.2, 1, 5).expand(len(x), 5))
+
+
+def test_a_layer_where_the_explanation_never_changes_does_not_hide_the_others() -> None:
+    torch.manual_seed(0)
+    model, x = hf.Classifier(Branches(), (0.0, 1.0), device="cpu"), torch.rand(4, 6)
+
+    def explain(module: nn.Module, x: Tensor, _targets: Tensor) -> Tensor:
+        return x * (module.second.weight @ module.first.weight)[0].detach()
+
+    explainer = hf.explainers.from_callable(explain)
+    result = metric(masks=200)(model, explainer, x)
+    telling = metric(masks=200, layers=("first", "second"))(model, explainer, x)
+    assert result.layers == ("first", "second", "beside")
+    assert result.status == telling.status == ("ok",) * 4
+    assert (result.layer_rho[:, 2] == 0).all()
+    assert (result.layer_p_value[:, 2] == 1).all()
+    assert torch.isnan(result.layer_top1[:, 2]).all()
+    # it has no top-1 and says nothing about chance; its rho and null are 0, without any width
+    for name in ("top1", "top3", "p_value"):
+        assert torch.equal(getattr(result, name), getattr(telling, name)), name
+    for name in ("rho", "low", "high", "null_low", "null_high"):
+        assert torch.allclose(getattr(result, name), getattr(telling, name) * 2 / 3), name
+    assert torch.isfinite(telling.null_low).all()
 
 
 def test_frame_and_arrays() -> None:

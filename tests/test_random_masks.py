@@ -429,6 +429,27 @@ def test_constant_weights_have_no_centred_sensitivity(value: float) -> None:
     assert_degenerate(consistency(constant, p, masks, permutations=9, resamples=9))
 
 
+def test_features_that_never_vary_are_left_out_of_the_order() -> None:
+    """One that every mask keeps, one that every valid mask keeps, and one that every mask drops."""
+    p, e, masks, _ = linear(6, 400, 8, 0.9)
+    masks[:, :, 2], masks[:, :, 7] = True, False
+    valid = masks[:, :, 4]
+    found = consistency(p, e, masks, weights_valid=valid, permutations=99, resamples=60)
+    told = [0, 1, 3, 5, 6]
+    without = consistency(p, e, masks[:, :, told], weights_valid=valid, permutations=99, resamples=60)
+    for name in ("rho", "interval", "p_value", "null_band", "top1", "top3"):
+        assert torch.equal(getattr(found, name), getattr(without, name)), name
+    assert (found.rho.abs() > 0.1).any()
+    for ours, theirs in (
+        (found.prediction_sensitivity, without.prediction_sensitivity),
+        (found.explanation_sensitivity, without.explanation_sensitivity),
+    ):
+        assert torch.equal(ours[:, told], theirs)
+        assert (ours[:, [2, 4, 7]] == 0).all()
+    nothing = consistency(p, e, torch.ones_like(masks), permutations=9, resamples=9)
+    assert_degenerate(nothing)
+
+
 def test_published_sum_of_constant_weights_counts_the_masks() -> None:
     # nothing reacts to anything, and the published rho is 1; its own null says so
     _, _, masks = independent(4, 333, 7)

@@ -20,6 +20,7 @@ from torch import Tensor
 from holdfast import similarity as sim
 from holdfast.errors import ArgumentError, UnknownNameError
 from holdfast.similarity import rank, rows
+from holdfast.similarity.ranked import RankedReference
 
 NAMES = sim.names()
 CORRELATIONS = ["pearson", "cosine", "spearman", "kendall"]
@@ -82,6 +83,31 @@ def test_rank_references_on_many_features():
     a, b = pair(1, 50_000, levels=2000)
     close(sim.spearman(a, b), by_row(lambda p, q: scipy.stats.spearmanr(p, q).statistic, a, b))
     close(sim.kendall(a, b), by_row(lambda p, q: scipy.stats.kendalltau(p, q).statistic, a, b))
+
+
+def test_ranks_of_more_features_than_63_bits_can_sum():
+    """Products of doubled ranks sum to F^3 / 3, which is 2^63 at 3.02 million."""
+    a = torch.randint(0, 400_000, (1, 3 * 2**20), generator=torch.Generator().manual_seed(0)).float()
+    b = a + torch.randint(0, 400_000, a.shape, generator=torch.Generator().manual_seed(1))
+    reference, row = RankedReference(a), torch.tensor([0])
+    expected = scipy.stats.spearmanr(a[0], b[0]).statistic
+    assert 0.5 < expected < 0.9
+    rho = sim.spearman(a, b)
+    assert rho.item() == pytest.approx(expected, abs=1e-6)
+    assert torch.equal(reference.spearman(b, row), rho)
+    assert sim.spearman(a, a).item() == pytest.approx(1, abs=1e-6)
+    assert reference.spearman(-a, row).item() == pytest.approx(-1, abs=1e-6)
+
+
+def test_sums_of_rank_products_in_halves(monkeypatch):
+    """Against Python's integers, with ranks as large as those of 2^30 features."""
+    p, q = (torch.randint(-(2**30), 2**30, (5, 1001), generator=torch.Generator().manual_seed(s)) for s in (0, 1))
+    monkeypatch.setattr(rank, "SUMMABLE", 1000)
+    exact = [sum(x * y for x, y in zip(*rows, strict=True)) for rows in zip(p.tolist(), q.tolist(), strict=True)]
+    assert rank._rank_products(p, q).tolist() == pytest.approx(exact, rel=1e-15)
+    squares = [sum(x * x for x in row) for row in p.tolist()]
+    assert max(squares) > 2**63
+    assert rank._rank_products(p, p).tolist() == pytest.approx(squares, rel=1e-15)
 
 
 def test_kendall_by_hand():

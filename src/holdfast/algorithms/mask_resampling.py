@@ -87,7 +87,7 @@ def doubled_ranks(values: Tensor, grid: float) -> Tensor:
 
 def rank_correlation(p: Tensor, q: Tensor) -> Tensor:
     """Spearman's rho `(N,)` of rows of doubled ranks; 0 where a row is constant. Sums of whole numbers, so exact up
-    to the last division."""
+    to the last division (of fewer than 300 000 features)."""
     norm = (p.square().sum(1) * q.square().sum(1)).sqrt()
     return torch.where(norm > 0, (p * q).sum(1) / norm.clamp(min=1.0), 0.0).clamp(-1.0, 1.0)
 

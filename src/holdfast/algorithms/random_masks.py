@@ -115,7 +115,8 @@ class Consistency:
 
     Attributes:
         rho: Spearman's rank correlation of the two sensitivities over a problem's features, `(R,)`; tied features
-            share their average rank.
+            share their average rank. Features that all valid masks kept, or all dropped, cannot be told: the centred
+            estimator leaves them out of the order, and their sensitivity is 0.
         interval: 95% interval `(R, 2)` for the rho of infinitely many masks. Where no true sensitivity differs from
             another there is no such rho; the interval then only says how much would be needed, and is mostly [-1, 1].
         p_value: `(R,)`, one-sided: of the `permutations` and the truth, the share with a rho at least as high.
@@ -235,17 +236,24 @@ class _Run:
     def _full(self, value: float, *shape: int) -> Tensor:
         return torch.full((len(self.valid), *shape), value, dtype=torch.float64, device=self.device)
 
-    def _problem(self, row: int) -> Weighted:
+    def _problem(self, row: int) -> tuple[Weighted, Tensor]:
+        """The problem of a row, and which of its features are in it."""
         valid, masks = self.valid[row], self.masks if self.masks.ndim == 2 else self.masks[row]
-        own = masks[valid][:, : self.sizes[row]]
-        return Weighted.of(own, self.prediction[row][valid], self.explanation[row][valid], self.estimator)
+        own = masks[valid][:, : self.sizes[row]].to(torch.bool)
+        told = own.any(0) & ~own.all(0)
+        if self.estimator == "paper" or bool(told.all()):
+            told = torch.ones_like(told)
+        else:
+            own = own[:, told]
+        return Weighted.of(own, self.prediction[row][valid], self.explanation[row][valid], self.estimator), told
 
     def describe(self) -> None:
         """Sensitivities, rho and agreement."""
         for row, size in enumerate(self.sizes):
-            problem = self._problem(row)
+            problem, told = self._problem(row)
             for whole, own in zip(self.sensitivity, problem.sensitivities(), strict=True):
-                whole[row, :size] = own
+                whole[row, :size] = 0.0
+                whole[row, :size][told] = own
             p, q = problem.ranks()
             if p.any() and q.any():
                 self.degenerate[row] = False
@@ -259,7 +267,7 @@ class _Run:
             chance = streams.select([row]).uniform((used,), torch.float64)[0]
             orders[row] = chance.argsort(stable=True).to(self.device)
         for rows, masks in self._groups():
-            problems = [self._problem(row) for row in rows]
+            problems = [self._problem(row)[0] for row in rows]
             shuffled = [orders[row] for row in rows]
             null = [
                 torch.stack([permuted_rho(p, order[chunk]) for p, order in zip(problems, shuffled, strict=True)])

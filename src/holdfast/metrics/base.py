@@ -21,6 +21,7 @@ from holdfast.metrics.result import Result
 from holdfast.model import Classifier
 from holdfast.neighbourhood import Neighbourhood
 from holdfast.registry import Registry
+from holdfast.segments import check_one_for_all
 from holdfast.similarity import Similarity
 
 
@@ -79,6 +80,7 @@ class Metric(ABC):
         explainer = get_explainer(explainer)
         with torch.inference_mode(False):
             inputs = classifier.check_inputs(inputs)
+            check_one_for_all(explainer, inputs)
             checked = None if targets is None else classifier.check_targets(targets, inputs)
             with classifier.session():
                 return self.evaluate(classifier, explainer, inputs, checked, generator)
@@ -87,6 +89,16 @@ class Metric(ABC):
     @abstractmethod
     def example(cls) -> Metric:
         """A configuration that takes seconds, for trying it out and for the tests that every metric must pass."""
+
+    def for_samples(self, inputs: Tensor, rows: slice) -> Metric:
+        """What a study evaluates the samples `rows` of `inputs` `(N, ...)` with, where it cuts a data set into jobs.
+
+        The metric itself, unless it holds something for each sample, of which these rows are then taken.
+
+        Raises:
+            ArgumentError: what it holds is for another number of samples.
+        """
+        return self
 
     def expected_evaluations(self) -> int:
         """About how many inputs this predicts and explains for each sample, for progress bars and estimates."""

@@ -12,8 +12,9 @@ of the most sensitive one and three segments. Source: Tan, "Evaluating Sensitivi
 
 We depart from it in the estimator: the published sum is biased towards agreement (docs/senc-bias.md), so the default
 is `"centred"`, and `rho_paper` says what the published one gives of the same masks. We add a null, an interval, and an
-early stop. The paper's masking rate of 0.8 is read as 0.8 kept (`keep`). As in the paper, maps are compared with their
-signs (`absolute=False`) over all entries, and the explanation at `x_i` is of the original class (`explain="seed"`).
+early stop. The paper's masking rate of 0.8 is read as 0.8 kept (`keep`). It says neither whether maps are compared with
+their signs nor which class is explained at `x_i`; our reading is with signs (`absolute=False`), over all entries, and
+the original class (`explain="seed"`).
 
 `RandomExplainer` gives fresh noise for every mask, as the paper's baseline does, also where masks leave the same input.
 
@@ -37,7 +38,6 @@ from holdfast.algorithms.random_masks import (
     consistency,
     draw_masks,
     look_schedule,
-    mask_sensitivity,
     settled,
 )
 from holdfast.charts import Chart, Gallery
@@ -50,11 +50,10 @@ from holdfast.metrics.probe import Explain, Probe
 from holdfast.metrics.reading import Reading, View
 from holdfast.metrics.result import Result
 from holdfast.metrics.senc_options import check_senc_options
-from holdfast.metrics.survival import Survival
+from holdfast.metrics.survival import Survival, published, told
 from holdfast.model import Classifier
-from holdfast.segments import Method, Segments, check_segments, segment
+from holdfast.segments import LabelMap, Method, Segments, check_segments, segment
 from holdfast.similarity import get as get_similarity
-from holdfast.similarity import spearman
 from holdfast.tensors import Streams, content_keys, draw_seed
 
 _MASK_BITS = 1 << 24  # masks of a group of samples held at once: 16 MB, and four times that while they are drawn
@@ -64,7 +63,10 @@ _CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class DataSencResult(Result):
-    """Sensitivity consistency of each sample. A sample with a constant sensitivity is `"degenerate"` as well.
+    """Sensitivity consistency of each sample; `"degenerate"` too if prediction or explanation feels all segments alike.
+
+    That includes weights that no mask changes, where the published sums still have an order, of chance. Such a sample
+    has no interval, and by the centred estimator rho 0.
 
     Attributes:
         rho: Spearman's correlation of the two sensitivities over segments; NaN for skipped samples. `(N,)`
@@ -118,13 +120,14 @@ class DataSensitivityConsistency(Metric):
     Args:
         segments: `"auto"` (superpixels of images, windows of series, columns of flat features), `"slic"`, `"grid"`,
             `"windows"`, `"columns"`, about how many segments, or a tensor of labels; see `holdfast.segments.segment`.
+            Labels for each sample are in the order of the samples; a study cuts them into jobs with the samples.
         masks: for each sample; with a `tolerance` the most.
         keep: probability that a mask keeps a segment.
         baseline: what stands where a segment is off: a number, or one for each channel; within the bounds.
         estimator: `"centred"`, or `"paper"`, whose sum is biased: it comes out high whatever the explanation, as it
             mostly counts how often a segment was kept (docs/senc-bias.md).
         explain: at a masked input, explain the `"seed"`'s class or the one `"predicted"` there.
-        absolute: compare absolute attributions; the paper compares signed ones.
+        absolute: compare absolute attributions; the paper does not say, signed ones are our reading.
         tolerance: stop drawing masks for a sample once its 95% interval reaches no further than this from rho.
         permutations: of the null.
         resamples: of the interval's bootstrap.
@@ -164,6 +167,13 @@ class DataSensitivityConsistency(Metric):
     def example(cls) -> DataSensitivityConsistency:
         """See `Metric`."""
         return cls(masks=60, permutations=99, resamples=50)
+
+    def for_samples(self, inputs: Tensor, rows: slice) -> DataSensitivityConsistency:
+        """See `Metric`: label maps of these samples, if every sample has its own."""
+        if not isinstance(self.segments, LabelMap):
+            return self
+        own = self.segments.of_samples(inputs, rows)
+        return self if own is self.segments else dataclasses.replace(self, segments=own)
 
     def expected_evaluations(self) -> int:
         """The masks and the sample itself."""
@@ -249,8 +259,8 @@ class DataSensitivityConsistency(Metric):
             ready = active[done]
             if len(ready):
                 seen = self._compare(weights, masks, features, inputs, seed, ready, stop, self.permutations)
-                published = _published(weights[:, ready, :stop], masks[ready, :stop], features[ready.cpu()])
-                found.fill(rows[ready], seen, published)
+                paper = published(weights[:, ready, :stop], masks[ready, :stop], features[ready.cpu()])
+                found.fill(rows[ready], seen, paper)
             active = active[~done]
             if not len(active):
                 return
@@ -267,9 +277,10 @@ class DataSensitivityConsistency(Metric):
         permutations: int,
     ) -> Consistency:
         """The first `stop` masks of `rows`; always with the same random numbers."""
-        return consistency(
-            weights[0, rows, :stop],
-            weights[1, rows, :stop],
+        own = weights[:, rows, :stop]
+        seen = consistency(
+            own[0],
+            own[1],
             masks[rows, :stop],
             features=features[rows.cpu()],
             estimator=self.estimator,
@@ -277,6 +288,7 @@ class DataSensitivityConsistency(Metric):
             resamples=self.resamples,
             streams=Streams(content_keys(inputs[rows], seed ^ 0x5E2C).tolist(), _CPU),
         )
+        return told(seen, own)
 
 
 class _Masked:
@@ -360,7 +372,7 @@ class _Table:
         count = torch.zeros(samples, dtype=torch.int64, device=device)
         return cls(**{**columns, "masks_used": count, "flat": count.bool()})
 
-    def fill(self, rows: Tensor, seen: Consistency, published: Tensor) -> None:
+    def fill(self, rows: Tensor, seen: Consistency, paper: Tensor) -> None:
         (low, high), (null_low, null_high) = seen.interval.unbind(1), seen.null_band.unbind(1)
         columns = {
             **{name: getattr(seen, name) for name in ("rho", "p_value", "top1", "top3", "masks_used")},
@@ -368,7 +380,7 @@ class _Table:
             "high": high,
             "null_low": null_low,
             "null_high": null_high,
-            "rho_paper": published,
+            "rho_paper": paper,
             "flat": seen.degenerate,
         }
         for name, values in columns.items():
@@ -377,11 +389,3 @@ class _Table:
         width = seen.prediction_sensitivity.shape[1]
         self.prediction_sensitivity[rows, :width] = seen.prediction_sensitivity
         self.explanation_sensitivity[rows, :width] = seen.explanation_sensitivity
-
-
-def _published(weights: Tensor, masks: Tensor, features: Tensor) -> Tensor:
-    """Rho of the published sums, `(R,)`."""
-    valid = weights.isfinite().all(0)
-    sums = [mask_sensitivity(w.where(valid, 0.0), masks & valid[:, :, None], "paper") for w in weights]
-    pairs = [(a[None, :m], b[None, :m]) for a, b, m in zip(*sums, features.tolist(), strict=True)]
-    return torch.cat([spearman(a, b) for a, b in pairs])

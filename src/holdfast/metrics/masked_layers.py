@@ -124,6 +124,14 @@ class LayerTable:
         self.prediction[rows, place, :groups] = seen.prediction_sensitivity
         self.explanation[rows, place, :groups] = seen.explanation_sensitivity
 
+    def _telling(self) -> Tensor:
+        """Layers that say whether prediction and explanation agree; a flat explanation says nothing about chance."""
+        return torch.isfinite(self.values["rho"]) & ~self.flat
+
+    def nothing_told(self) -> Tensor:
+        """Samples without a layer that says anything, `(N,)`."""
+        return ~self._telling().any(1)
+
     def summary(self, permutations: int) -> dict[str, Tensor]:
         """Columns of the result: layers and their means, over those that have a rho."""
         rho, p = self.values["rho"], self.values["p_value"]
@@ -131,18 +139,27 @@ class LayerTable:
         layers = counted.sum(1)
         some = torch.where(layers > 0, layers.double(), torch.nan)
 
-        def total(values: Tensor) -> Tensor:
-            return torch.where(counted, values, 0.0).sum(1)
+        def mean(values: Tensor) -> Tensor:
+            """Over the counted layers that have a value."""
+            has = counted & torch.isfinite(values)
+            return torch.where(has, values, 0.0).sum(1) / torch.where(has.any(1), has.sum(1).double(), torch.nan)
+
+        def centre(ends: Tensor) -> Tensor:
+            """The mean of the layers' middles. A flat layer's rho is 0 for all masks and all orders of them."""
+            has = counted & torch.isfinite(ends).all(2)
+            return torch.where(has.any(1), torch.where(has, ends.mean(2), 0.0).sum(1) / some, torch.nan)
 
         def reach(ends: Tensor, centre: Tensor, side: int) -> Tensor:
-            """Half-widths of the layers in quadrature, as that of their mean; none where a layer has no interval."""
-            width = (ends[:, :, side] - centre).nan_to_num()
-            return (-1.0, 1.0)[side] * total(width.square()).sqrt() / some
+            """Half-widths of the layers in quadrature, as that of their mean; 0 of a flat one, NaN if all are."""
+            width = ends[:, :, side] - centre
+            has = counted & torch.isfinite(width)
+            squares = torch.where(has, width.square(), 0.0).sum(1)
+            return torch.where(has.any(1), (-1.0, 1.0)[side] * squares.sqrt() / some, torch.nan)
 
-        means = {name: total(values) / some for name, values in self.values.items() if name != "p_value"}
+        means = {name: mean(values) for name, values in self.values.items() if name != "p_value"}
         middle = self.band.mean(2)
-        null = total(middle) / some
-        telling = counted & ~self.flat  # a constant explanation says nothing about chance
+        null = centre(self.band)
+        telling = self._telling()
         z = torch.special.ndtri(1 - p.clamp(max=1 - 0.5 / (permutations + 1)))
         together = torch.where(telling, z, 0.0).sum(1) / telling.sum(1).clamp(min=1).sqrt()
         alone = torch.where(telling, p, 0.0).sum(1)

@@ -18,7 +18,9 @@ so share their masks. The result says which. In layers of few channels masks rep
 `RandomExplainer`, which gives fresh noise for every mask).
 
 Intervals and nulls of the mean take the layers as independent, as their masks are: half-widths add in quadrature, and
-the p-value is Stouffer's, of the layers'. A layer whose masks leave the prediction as it is has NaN and is left out.
+the p-value is Stouffer's, of the layers'. A layer whose masks leave the prediction as it is has NaN and is left out;
+one whose masks leave only the explanation as it is has a rho of 0, which counts: the explanation does not feel what
+the prediction does.
 
 Cost: at most `masks` x layers predictions with explanation for each sample, and one for the sample itself.
 """
@@ -39,7 +41,6 @@ from holdfast.algorithms.random_masks import (
     consistency,
     draw_masks,
     look_schedule,
-    mask_sensitivity,
     settled,
 )
 from holdfast.charts import Chart, Gallery
@@ -53,9 +54,9 @@ from holdfast.metrics.probe import Explain, Probe
 from holdfast.metrics.reading import Reading, View
 from holdfast.metrics.result import Result
 from holdfast.metrics.senc_options import check_senc_options
+from holdfast.metrics.survival import published, told, unmoved
 from holdfast.model import Classifier
 from holdfast.similarity import get as get_similarity
-from holdfast.similarity import spearman
 from holdfast.tensors import Streams, content_keys, draw_seed, mix64
 
 _MASK_BITS = 1 << 24  # masks of a group of samples held at once: 16 MB, and eight times that while they are compared
@@ -65,7 +66,11 @@ _CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class ParameterSencResult(Result):
-    """Sensitivity consistency of each sample over L layers; `"degenerate"` too if no layer's masks move the prediction.
+    """Sensitivity consistency of each sample over L layers; `"degenerate"` too if no layer says anything.
+
+    A layer whose masks do not move the prediction is left out, NaN. In one where they move it and not the explanation,
+    or where either feels all groups alike, rho is 0 and counts, so does a null of 0, and there is no top-1 or top-3
+    agreement. Where there is no other, rho has no interval.
 
     Attributes:
         rho: mean over layers of Spearman's correlation of the two sensitivities; NaN for skipped samples. `(N,)`
@@ -73,7 +78,7 @@ class ParameterSencResult(Result):
         p_value: one-sided, Stouffer's combination of the layers'. `(N,)`
         null_low, null_high: between which 95% of the mean lie when explanations have nothing to do with masks. `(N,)`
         rho_paper: the mean that the published estimator gives with the same masks. `(N,)`
-        top1, top3: agreement of the one and three most sensitive groups (Eq. 5), means over layers. `(N,)`
+        top1, top3: agreement of the one and three most sensitive groups (Eq. 5), means over layers that have it. `(N,)`
         masks_used: masks with finite logits and explanation, in the layer that has the fewest. `(N,)`
         layers: their names.
         methods: for each layer `"gated"` or `"masked weights"`.
@@ -152,7 +157,7 @@ class ParameterSensitivityConsistency(Metric):
         explain: under a mask, explain the `"seed"`'s class or the one `"predicted"` there.
         tolerance: stop drawing masks for a sample and layer once its 95% interval reaches no further from rho.
         permutations: of the null.
-        absolute: compare absolute attributions; the paper compares signed ones.
+        absolute: compare absolute attributions; the paper does not say, signed ones are our reading.
         resamples: of the interval's bootstrap.
 
     >>> import holdfast as hf
@@ -249,7 +254,7 @@ class ParameterSensitivityConsistency(Metric):
                 self._evaluate_layer(looks, task, found)
         shared = probe.shared(self)
         columns: dict[str, Any] = found.summary(self.permutations)
-        flat = torch.isnan(columns["rho"]).tolist()
+        flat = found.nothing_told().tolist()
         shared["status"] = tuple(
             "degenerate" if s == "ok" and f else s for f, s in zip(flat, probe.status, strict=True)
         )
@@ -315,11 +320,9 @@ class ParameterSensitivityConsistency(Metric):
             resamples=self.resamples,
             streams=Streams(keys, _CPU),
         )
+        seen = told(seen, own)
         if found is not None:
-            valid = own.isfinite().all(0)
-            sums = [mask_sensitivity(w.where(valid, 0.0), masks & valid[:, :, None], "paper") for w in own]
-            still = own[0].where(valid, torch.inf).amin(1) >= own[0].where(valid, -torch.inf).amax(1)
-            found.fill(task.place, task.rows[rows], seen, spearman(*sums), still)
+            found.fill(task.place, task.rows[rows], seen, published(own, masks), unmoved(own[0]))
         return seen
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import torch
 from torch import Tensor
 
+from holdfast.algorithms.random_masks import Consistency, consistency
 from holdfast.explainers.random import RandomExplainer
 from holdfast.metrics.probe import Probe
 from holdfast.similarity.ranked import RankedReference
@@ -38,6 +41,31 @@ class Survival:
         probe.count(rows, constant & finite, ~finite)
         survived = 1 - (self._probability[rows] - _probability(logits, probe.targets[rows])).abs()
         return torch.where(finite, torch.stack((survived, alike.double())), torch.nan)
+
+
+def unmoved(weights: Tensor) -> Tensor:
+    """Which of the weights `(..., K)` of `weigh` are the same at all masks where they are finite; bool `(...)`."""
+    seen = weights.isfinite()
+    return weights.where(seen, torch.inf).amin(-1) >= weights.where(seen, -torch.inf).amax(-1)
+
+
+def told(seen: Consistency, weights: Tensor) -> Consistency:
+    """What was found, degenerate and without an interval where one of the weights `(2, R, K)` never changes.
+
+    Published sums rank features even then, by how often each was kept: that is their order, but says nothing.
+    """
+    nothing = unmoved(weights).any(0)
+    interval = torch.where(nothing[:, None], torch.nan, seen.interval)
+    return dataclasses.replace(seen, degenerate=seen.degenerate | nothing, interval=interval)
+
+
+def published(weights: Tensor, masks: Tensor, features: Tensor | None = None) -> Tensor:
+    """Rho `(R,)` of the published sums of weights `(2, R, K)`; masks and features as in `consistency`."""
+    prediction, explanation = weights
+    seen = consistency(
+        prediction, explanation, masks, features=features, estimator="paper", permutations=0, resamples=0
+    )
+    return seen.rho
 
 
 def _probability(logits: Tensor, targets: Tensor) -> Tensor:

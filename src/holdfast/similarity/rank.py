@@ -14,6 +14,8 @@ from holdfast.errors import check
 from holdfast.similarity.rows import check_pair, degenerate, working_dtype
 
 CHUNK_ELEMENTS = 2**20  # features worked on at a time; about 100 bytes of working memory each
+#: so many doubled ranks have sums of products, F (F^2 - 1) / 3 at most, that fit into 63 bits
+SUMMABLE = 3_000_000
 
 
 def spearman(a: Tensor, b: Tensor) -> Tensor:
@@ -132,7 +134,7 @@ def _by_chunks(function: Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Tenso
 
 
 def _correlation(covariance: Tensor, x_variance: Tensor, y_variance: Tensor, dtype: torch.dtype) -> Tensor:
-    """Ratio of exact integers; the variances are 0 only in rows that the caller replaces."""
+    """Ratio of whole numbers; the variances are 0 only in rows that the caller replaces."""
     norms = x_variance.clamp(min=1).to(dtype).sqrt() * y_variance.clamp(min=1).to(dtype).sqrt()
     return (covariance.to(dtype) / norms).clamp(-1, 1)
 
@@ -171,10 +173,20 @@ def _centred_ranks(x: Tensor) -> Tensor:
     return torch.empty_like(doubled).scatter_(1, order, doubled)
 
 
+def _rank_products(p: Tensor, q: Tensor) -> Tensor:
+    """Sums `(N,)` over features of products of doubled ranks: int64, or float64 where that could overflow.
+
+    There the halves of the products are summed apart, as whole numbers, so that the order of features does not matter.
+    """
+    products = p * q  # below F^2, and so are Kendall's counts of pairs: enough up to F = 2^31
+    if p.shape[1] <= SUMMABLE:
+        return products.sum(1)
+    return (products >> 32).sum(1).double() * 2.0**32 + (products & 0xFFFFFFFF).sum(1).double()
+
+
 def _spearman_rows(x: Tensor, y: Tensor) -> Tensor:
-    # Sums of F integers below F squared fit into 63 bits up to F = 2 million.
     p, q = _centred_ranks(x), _centred_ranks(y)
-    return _correlation((p * q).sum(1), (p * p).sum(1), (q * q).sum(1), working_dtype(x, y))
+    return _correlation(_rank_products(p, q), _rank_products(p, p), _rank_products(q, q), working_dtype(x, y))
 
 
 def _kendall_rows(x: Tensor, y: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import check
-from holdfast.similarity.rank import CHUNK_ELEMENTS, _centred_ranks, _correlation
+from holdfast.similarity.rank import CHUNK_ELEMENTS, SUMMABLE, _centred_ranks, _correlation, _rank_products
 from holdfast.similarity.rows import check_map, degenerate, extremes, is_constant, working_dtype
 
 _PACKED = 1 << 17  # features packed and sorted at a time: what fits into a cache
@@ -37,7 +37,7 @@ class RankedReference:
         self._constant = degenerate(flat)
         self._finite = torch.isfinite(flat).all(1)
         self._ranks = torch.cat([_centred_ranks(rows) for rows in _chunks(flat + 0.0)])
-        self._variance = (self._ranks * self._ranks).sum(1)
+        self._variance = torch.cat([_rank_products(rows, rows) for rows in _chunks(self._ranks)])
 
     def spearman(self, maps: Tensor, rows: Tensor) -> Tensor:
         """Rank correlation `(M,)` of `maps` `(M, ...)` with the references numbered `rows` `(M,)`.
@@ -51,7 +51,8 @@ class RankedReference:
         check(maps.shape[1:] == self.shape, "maps", f"shape (M, {', '.join(map(str, self.shape))})", tuple(maps.shape))
         check(maps.dtype == self.dtype, "maps", f"{self.dtype}, as the references", maps.dtype)
         flat = maps.detach().flatten(1)
-        moments = _packed if flat.device.type == "cpu" and flat.dtype == torch.float32 else _sorted
+        packs = flat.device.type == "cpu" and flat.dtype == torch.float32 and flat.shape[1] <= SUMMABLE
+        moments = _packed if packs else _sorted
         pieces = _chunks(flat, _PACKED if moments is _packed else CHUNK_ELEMENTS)
         parts = [
             moments(part + 0.0, self._ranks, which)  # + 0.0: the two zeros are a tie
@@ -72,11 +73,15 @@ def _chunks(flat: Tensor, elements: int = CHUNK_ELEMENTS) -> tuple[Tensor, ...]:
 def _sorted(x: Tensor, references: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
     """Sums over features `(n,)` of ranks x reference ranks, and of ranks squared; the extremes of `x` `(n, F)`."""
     ranks = _centred_ranks(x)
-    return (ranks * references[rows]).sum(1), (ranks * ranks).sum(1), *extremes(x.to(working_dtype(x)))
+    covariance, variance = _rank_products(ranks, references[rows]), _rank_products(ranks, ranks)
+    return covariance, variance, *extremes(x.to(working_dtype(x)))
 
 
 def _packed(x: Tensor, references: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
-    """As `_sorted`, for float32 on the CPU; in numpy, whose small operations do not wait for threads."""
+    """As `_sorted`, for float32 on the CPU; in numpy, whose small operations do not wait for threads.
+
+    Parts of the sums may wrap around int64; their total, which fits, is then right again.
+    """
     count, features = x.shape
     keys = _ordered(x.contiguous().numpy().view(np.int32)).astype(np.int64)
     keys <<= 32

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from holdfast.metrics.base import plain
 from holdfast.model import Classifier
+from holdfast.segments import check_one_for_all
 from holdfast.study.fingerprint import classifier_fingerprint, fingerprint
 from holdfast.study.grid import Grid, Samples
 from holdfast.study.store import digest, tensor_digest
@@ -57,7 +58,8 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
     """All jobs of a grid. Every model is built once, and meets its data sets' inputs for a first check.
 
     Raises:
-        ArgumentError: inputs or targets that do not fit a model.
+        ArgumentError: inputs or targets that do not fit a model; what a metric holds for each sample is for another
+            number of them; an explainer holds label maps for each sample.
     """
     explainers = {name: digest(fingerprint(explainer)) for name, explainer in grid.explainers.items()}
     metrics = {label: digest(fingerprint(metric)) for label, metric in grid.metrics.items()}
@@ -72,17 +74,21 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
     for data, model in grid.meetings():
         samples, source = grid.data[data], grid.models[model]
         classifier = source.classifier(samples, "cpu")
-        inputs_for(classifier, samples)
+        inputs, _ = inputs_for(classifier, samples)
+        for explainer in grid.explainers.values():
+            check_one_for_all(explainer, inputs)
         # of the device only the kind: which numbers come out depends on it; "auto" leaves even that to the worker
         described = [classifier_fingerprint(classifier), grid.device.partition(":")[0]]
         models.setdefault(model, _about_model(classifier, source.about, digest(described[0])))
         meeting = digest(described)
         for repeat in range(grid.repeats):
             for start, stop, content in chunks[data]:
-                for label in grid.metrics:
+                for label, metric in grid.metrics.items():
+                    own = metric.for_samples(inputs, slice(start, stop))
+                    configured = metrics[label] if own is metric else digest(fingerprint(own))
                     for name in grid.explainers:
                         parts = [meeting, content, data, model, start, repeat, grid.seed]
-                        identity = digest([*parts, label, metrics[label], name, explainers[name]])
+                        identity = digest([*parts, label, configured, name, explainers[name]])
                         work = (stop - start) * costs[label, name]
                         jobs.append(Job(identity, data, model, name, label, repeat, start, stop, work))
     return Plan(grid, jobs, _manifest(grid, models, jobs, about))

@@ -48,7 +48,7 @@ class Worker:
             classifier, inputs, targets = self._meeting(job)
             record["device"] = str(classifier.device)
             rows = slice(job.start, job.stop)
-            result = metric(
+            result = metric.for_samples(inputs, rows)(
                 classifier,
                 explainer,
                 inputs[rows],
