@@ -260,7 +260,7 @@ MALFORMED: dict[str, tuple[str, str]] = {
     "explainer as text": (study(explainers="saliency"), "expected a list of explainers"),
     "unknown explainer": (
         study(explainers="[lrp, salience]"),
-        "explainers[1] (line 5): expected an explainer (deconvolution, deeplift, ",
+        "explainers[1] (line 5): expected an explainer (centre, deconvolution, ",
     ),
     "unknown explainer, near": (study(explainers="[salience]"), "got 'salience' (did you mean 'saliency'?)"),
     "unknown option": (
@@ -288,7 +288,7 @@ MALFORMED: dict[str, tuple[str, str]] = {
     "empty metrics": (study(metrics="{}"), "metrics (line 6): expected at least one metric, got an empty mapping"),
     "unknown metric": (
         study(metrics="[worst_cas]"),
-        "metrics[0] (line 6): expected a metric (data_sensitivity_consistency, ",
+        "metrics[0] (line 6): expected a metric (aopc, ",
     ),
     "unknown metric, near": (study(metrics="{a: {metric: max_sensitivty}}"), "(did you mean 'max_sensitivity'?)"),
     "range of metric's option": (

@@ -22,6 +22,7 @@ from holdfast.model import Classifier
 
 CONSTANT = ["saliency", "smoothgrad", "integrated_gradients", "guided_backprop", "deeplift", "lrp"]
 GRADIENT_FAMILY = ["saliency", "input_x_gradient", "guided_backprop", "deconvolution", "lrp", "gradcam"]
+NO_BACKWARD = ["random", "gradcam", "callable", "lime", "kernel_shap"]  # through all of the module
 ALL = {
     "saliency": hx.Saliency(),
     "saliency_signed": hx.Saliency(absolute=False),
@@ -35,6 +36,8 @@ ALL = {
     "deeplift": hx.DeepLift(),
     "lrp": hx.LRP(),
     "gradcam": hx.GradCAM(),
+    "lime": hx.LIME(samples=40, ridge=0.01),
+    "kernel_shap": hx.KernelSHAP(samples=30),
     "random": hx.RandomExplainer(),
     "callable": hx.from_callable(lambda m, x, t: m(x).sum() * 0 + x * t.reshape(-1, *[1] * (x.ndim - 1))),
     "captum": hx.from_captum(ca.Saliency, abs=False),
@@ -340,7 +343,7 @@ def test_steps_are_cut_inside_with_predicted_targets(name: str) -> None:
     classifier = make(batch_size=8)
     with counted(classifier.module, largest):
         ALL[name](classifier, x)
-    assert max(largest) == 8
+    assert max(largest) == 16
     points = batch((3, 1, 12, 12), 20)
     few, many = make(batch_size=16), make(batch_size=512)
     x = batch((1, 12, 12), 20, seed=1)  # more inputs than fit into one piece
@@ -384,7 +387,7 @@ def test_attribute_forwards_each_row_once(name: str) -> None:
         assert rows == [16 * explainer.rows_per_input]
         assert len(backward) == 1
     elif name == "deeplift":
-        assert rows == [8, 16]
+        assert rows == [16, 16]
         assert len(backward) == 1
 
 
@@ -431,7 +434,7 @@ def test_nothing_is_left_behind(name: str) -> None:
         before = state(classifier.module)
         with classifier.session():
             inside = state(classifier.module)
-            if register == "register_forward_hook" or name not in ("random", "gradcam", "callable"):
+            if register == "register_forward_hook" or name not in NO_BACKWARD:
                 with pytest.raises(ZeroDivisionError):
                     ALL[name].attribute(classifier, x, t)
             assert state(classifier.module) == inside
@@ -611,7 +614,7 @@ def test_gradients_through_smooth_relu(inplace: bool) -> None:
 def test_from_callable_checks_what_comes_back() -> None:
     classifier, x = make(), batch((1, 12, 12), 6)
     for bad, message in (
-        (lambda m, x, t: x.sum(1), r"expected attributions of shape \(8, 1, 12, 12\), got \(8, 12, 12\)"),
+        (lambda m, x, t: x.sum(1), r"expected attributions of shape \(16, 1, 12, 12\), got \(16, 12, 12\)"),
         (lambda m, x, t: None, "got NoneType"),
         (lambda m, x, t: x / 0, "finite attributions, got NaN or infinity for 6 of 6"),
     ):

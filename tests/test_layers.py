@@ -14,14 +14,14 @@ ROOT = Path(holdfast.__file__).parent
 # from the top: a layer may import from itself and from those before it
 LAYERS = (
     ("errors", "registry"),
-    ("tensors",),
+    ("tensors", "segments"),
     ("neighbourhood",),
     ("similarity",),
     ("model",),
     ("gating",),
     ("explainers",),
     ("algorithms",),
-    ("charts", "segments"),
+    ("charts",),
     ("metrics",),
     ("data",),
     ("zoo",),

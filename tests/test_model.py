@@ -40,7 +40,7 @@ def test_work_is_cut_by_forwarded_rows() -> None:
 
     classifier = Classifier(Counting(4, 3), (0.0, 1.0), batch_size=64, device="cpu")
     classifier.logits(torch.rand(200, 4))
-    assert sizes == [64, 64, 64, 8]
+    assert sizes == [64, 64, 64, 16]
     sizes.clear()
     explainers.get("integrated_gradients", steps=15)(classifier, torch.rand(20, 4))
     assert max(sizes) <= 64
@@ -120,8 +120,8 @@ def test_rows_are_halved_when_memory_runs_out(batch_size: int | str) -> None:
     ("output", "message"),
     [
         (lambda x: (x,), "got a tuple"),
-        (lambda x: x[:, 0], "got a tensor of shape \\(8,\\)"),
-        (lambda x: x[:, :1], "got a tensor of shape \\(8, 1\\)"),
+        (lambda x: x[:, 0], "got a tensor of shape \\(16,\\)"),
+        (lambda x: x[:, :1], "got a tensor of shape \\(16, 1\\)"),
         (lambda x: x[:3], "got a tensor of shape \\(3, 4\\)"),
         (lambda x: x * float("nan"), "expected finite logits, got NaN or infinity for 5 of 5 inputs"),
     ],

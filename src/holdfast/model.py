@@ -16,8 +16,9 @@ from holdfast.tensors import limited_threads
 Bound = float | Tensor
 Kind = Literal["forward", "backward"]
 
-# Fewer rows than this go through other kernels, whose last bits differ; so every forwarded batch is padded to a
-# multiple of it. That, and nothing else, makes results bit-identical whatever the batch size.
+# Few rows, or an odd number of them, go through other kernels, whose last bits differ; so every forwarded batch is
+# padded to a multiple of this, and to twice as many at least. That, and nothing else, makes results bit-identical
+# whatever the batch size.
 ROW_ALIGNMENT = 8
 _SMALLEST_ROWS, _LARGEST_ROWS = 16, 8192
 
@@ -194,18 +195,19 @@ class Classifier:
         """`function` over the rows of `tensors`, in chunks that fit the row budget; outputs concatenated.
 
         `rows_per_input` is how many rows one input makes the module forward (an explainer's steps). Chunks are
-        padded to a multiple of `ROW_ALIGNMENT` rows by repeating the last one, and trimmed afterwards. Halves the
-        budget and tries again where memory runs out.
+        padded to a multiple of `ROW_ALIGNMENT` rows, at least twice that, by repeating the last one, and trimmed.
+        Halves the budget and tries again where memory runs out.
         """
         total = tensors[0].shape[0]
         step = self.inputs_per_chunk(tensors[0], rows_per_input, kind)
         aligned = -(-ROW_ALIGNMENT // rows_per_input)
+        least = -(-2 * ROW_ALIGNMENT // rows_per_input)
         pieces: list[tuple[Tensor, ...]] = []
         start = 0
         while start < total:
             chunk = [t[start : start + step].to(self.device) for t in tensors]
             count = chunk[0].shape[0]
-            padding = -count % aligned
+            padding = max(-count % aligned, least - count)
             if padding:
                 chunk = [torch.cat([t, t[-1:].expand(padding, *t.shape[1:])]) for t in chunk]
             try:
@@ -219,7 +221,7 @@ class Classifier:
                         f" ({rows_per_input} rows forwarded), got: {error}"
                     ) from error
                 step = self._halve(tensors[0], step, rows_per_input, kind)
-                aligned = min(aligned, step)
+                aligned, least = min(aligned, step), min(least, step)
                 continue
             pieces.append(tuple(t[:count] for t in out))
             start += count
@@ -313,3 +315,14 @@ def _explain(error: RuntimeError, inputs: Tensor) -> Exception:
     if isinstance(error, ModelError):
         return error
     return ModelError(f"module: failed on inputs of shape {tuple(inputs.shape)}, dtype {inputs.dtype}: {error}")
+
+
+def padding_of(count: int, most: int) -> int:
+    """How many rows to add to `count` of them before they are forwarded, in chunks of `most`.
+
+    >>> padding_of(3, 100), padding_of(17, 100), padding_of(24, 100), padding_of(3, 4)
+    (13, 7, 0, 1)
+    """
+    if most < ROW_ALIGNMENT:
+        return most - count  # memory is short
+    return max(-count % ROW_ALIGNMENT, 2 * ROW_ALIGNMENT - count)

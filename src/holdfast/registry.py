@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import ast
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from holdfast.errors import ArgumentError, HoldfastError, UnknownNameError
+from holdfast.errors import ArgumentError, HoldfastError, UnknownNameError, check
 
 T = TypeVar("T")
 
@@ -87,3 +89,35 @@ class Registry(Generic[T]):
     def names(self) -> list[str]:
         """All names, sorted."""
         return sorted(self._entries.keys() | self.plugins.keys())
+
+
+def build(kinds: Registry[type[T]], text: str, options: Mapping[str, Any] | None = None) -> T:
+    """One of the registered dataclasses from `"name"` or `"name:option=value,option=value"`, and further options.
+
+    Raises:
+        UnknownNameError: no such name.
+        ArgumentError: a malformed or unknown option; a value that the dataclass refuses.
+    """
+    name, _, rest = text.partition(":")
+    kind = kinds[name.strip()]
+    options = {**_parse(rest, kinds.kind), **(options or {})}
+    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    for option in options:
+        if option not in known:
+            own = getattr(kind, "name", name)
+            expected = f"an option of {own}: {', '.join(known)}" if known else f"no options for {own}"
+            raise ArgumentError(option, expected, f"{option}={options[option]!r}")
+    return kind(**options)
+
+
+def _parse(text: str, what: str) -> dict[str, Any]:
+    """`"steps=64,baseline=0"` as options; values are Python literals, or else strings."""
+    options: dict[str, Any] = {}
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        key, separator, value = (piece.strip() for piece in part.partition("="))
+        check(bool(key and separator and value), what, "name:option=value,option=value", repr(part))
+        try:
+            options[key] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            options[key] = value
+    return options

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import ast
-from dataclasses import fields
 from typing import Any
 
-from holdfast.errors import ArgumentError, check
+from holdfast.errors import check
 from holdfast.explainers.activation import GradCAM
 from holdfast.explainers.adapters import from_callable, from_captum
 from holdfast.explainers.base import Explainer
+from holdfast.explainers.centre import CentreExplainer
 from holdfast.explainers.gradient import InputXGradient, IntegratedGradients, Saliency, SmoothGrad
+from holdfast.explainers.kernel_shap import KernelSHAP
+from holdfast.explainers.lime import LIME
 from holdfast.explainers.propagation import LRP, Deconvolution, DeepLift, GuidedBackprop
 from holdfast.explainers.random import RandomExplainer
 from holdfast.explainers.surrogates import smooth_relu
-from holdfast.registry import Registry
+from holdfast.registry import Registry, build
 
 __all__ = [
+    "LIME",
     "LRP",
+    "CentreExplainer",
     "Deconvolution",
     "DeepLift",
     "Explainer",
@@ -25,6 +28,7 @@ __all__ = [
     "GuidedBackprop",
     "InputXGradient",
     "IntegratedGradients",
+    "KernelSHAP",
     "RandomExplainer",
     "Saliency",
     "SmoothGrad",
@@ -48,7 +52,10 @@ for _kind in (
     DeepLift,
     LRP,
     GradCAM,
+    LIME,
+    KernelSHAP,
     RandomExplainer,
+    CentreExplainer,
 ):
     EXPLAINERS.add(_kind.name, _kind)
 
@@ -78,25 +85,4 @@ def get(explainer: str | Explainer, **options: Any) -> Explainer:
         check(not options, "options", f"none for the ready explainer {explainer.label}", ", ".join(options))
         return explainer
     check(isinstance(explainer, str), "explainer", "a name or an Explainer", repr(explainer))
-    name, _, text = explainer.partition(":")
-    kind = EXPLAINERS[name.strip()]
-    options = {**_parse(text), **options}
-    known = [f.name for f in fields(kind)]  # type: ignore[arg-type]
-    for option in options:
-        if option not in known:
-            expected = f"an option of {kind.name}: {', '.join(known)}" if known else f"no options for {kind.name}"
-            raise ArgumentError(option, expected, f"{option}={options[option]!r}")
-    return kind(**options)
-
-
-def _parse(text: str) -> dict[str, Any]:
-    """`"steps=64,baseline=0"` as options; values are Python literals, or else strings."""
-    options: dict[str, Any] = {}
-    for part in filter(None, (p.strip() for p in text.split(","))):
-        key, separator, value = (piece.strip() for piece in part.partition("="))
-        check(bool(key and separator and value), "explainer", "name:option=value,option=value", repr(part))
-        try:
-            options[key] = ast.literal_eval(value)
-        except (ValueError, SyntaxError):
-            options[key] = value
-    return options
+    return build(EXPLAINERS, explainer, options)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from holdfast.errors import ArgumentError, ModelError, check
 from holdfast.gating import rows_of
-from holdfast.model import ROW_ALIGNMENT, Classifier
+from holdfast.model import ROW_ALIGNMENT, Classifier, padding_of
 
 
 class Explainer(ABC):
@@ -159,7 +159,7 @@ def path_gradients(
         for start in range(0, len(flat), size):
             rows = flat[start : start + size]
             used = len(rows)
-            padding = -used % min(ROW_ALIGNMENT, size)
+            padding = padding_of(used, size)
             if padding:
                 rows = torch.cat([rows, rows[-1:].expand(padding, *rows.shape[1:])])
             rows = leaf_of(rows, create_graph)

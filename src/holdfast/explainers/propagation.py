@@ -159,7 +159,7 @@ class DeepLift(Explainer):
         baseline = baseline_of(self.baseline, x)
         rule = DifferenceRule(self.epsilon)
         with torch.no_grad(), rule.recording():
-            classifier.forward(baseline.expand(ROW_ALIGNMENT, *x.shape[1:]).contiguous())
+            classifier.forward(baseline.expand(2 * ROW_ALIGNMENT, *x.shape[1:]).contiguous())
         with rule.replaying():
             slopes, logits = input_gradient(classifier, x, targets, create_graph=False)
         return slopes * (x.detach() - baseline) if self.times_input else slopes, logits

@@ -1,0 +1,149 @@
+"""How near to the bare model's speed are LIME and KernelSHAP, and how far from Captum's? Ratios, measured in turn.
+
+    python benchmarks/surrogates.py [--part bare] [--maps 20] [--samples 200] [--rows 128] [--repeats 5] [--device auto]
+
+`bare`: rows that the explainer makes the module forward per second, with superpixels, masked copies, fit and all, over
+the rate of a bare loop that forwards as many rows in batches of the same size.
+`captum`: our maps per second over those of Captum's `Lime` and `KernelShap`, on the same maps with as many samples, the
+same superpixels (given to Captum; ours finds them within the time) and batches of the same size; Captum's one input
+after the other, as it fits them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+import warnings
+from collections.abc import Callable
+
+import captum.attr as ca
+import torch
+
+import holdfast as hf
+from holdfast.explainers import LIME, KernelSHAP
+from holdfast.explainers.coalitions import CoalitionExplainer
+from holdfast.segments import segment
+
+
+class Setting:
+    """The bundled model and digits, and what there is to time."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        digits = hf.data.bundled("digits")[: options.maps]
+        module = hf.zoo.load("lenet5-mnist")
+        self.classifier = hf.Classifier(module, digits.bounds, device=options.device, batch_size=options.rows)
+        self.module = module.eval().requires_grad_(False)
+        self.x = digits.inputs.to(self.classifier.device)
+        self.targets = self.classifier.predict(self.x)
+        self.labels = segment(self.x).labels
+        self.samples, self.rows = options.samples, options.rows
+        self.explainers: dict[CoalitionExplainer, type] = {
+            LIME(samples=self.samples): ca.Lime,
+            KernelSHAP(samples=self.samples): ca.KernelShap,
+        }
+
+    def ours(self, explainer: CoalitionExplainer) -> float:
+        """Maps per second."""
+        return len(self.x) / self._seconds(lambda: explainer(self.classifier, self.x, self.targets))
+
+    def rows_of(self, explainer: CoalitionExplainer) -> float:
+        """Different masked copies of a map, on average; equal ones are forwarded once."""
+        counts = (self.labels.flatten(1).amax(1) + 1).tolist()
+        return statistics.mean(len(explainer.coalitions(m, self.x.device).masks) for m in counts)
+
+    def bare(self, rows: float) -> float:
+        """Maps per second, if a map were `rows` forward passes and nothing else."""
+        total = round(rows * len(self.x))
+        batches = self.x.repeat(-(-total // len(self.x)), 1, 1, 1)[:total].split(self.rows)
+
+        def forward() -> None:
+            with torch.no_grad():
+                for batch in batches:
+                    self.module(batch)
+
+        return len(self.x) / self._seconds(forward)
+
+    def captum(self, kind: type) -> float:
+        """Maps per second of a Captum method."""
+        method = kind(self.module)
+
+        def explain() -> None:
+            for i in range(len(self.x)):
+                method.attribute(
+                    self.x[i : i + 1],
+                    target=self.targets[i : i + 1],
+                    feature_mask=self.labels[i][None, None],
+                    n_samples=self.samples,
+                    perturbations_per_eval=min(self.rows, self.samples),
+                )
+
+        return len(self.x) / self._seconds(explain)
+
+    def _seconds(self, work: Callable[[], object]) -> float:
+        start = time.perf_counter()
+        work()
+        if self.x.device.type == "cuda":
+            torch.cuda.synchronize(self.x.device)
+        return time.perf_counter() - start
+
+
+def ratios(ours: Callable[[], float], other: Callable[[], float], repeats: int) -> list[float]:
+    """Our rate over the mean of the others just before and after."""
+    ours(), other()
+    found = []
+    for _ in range(repeats):
+        before = other()
+        rate = ours()
+        found.append(rate / ((before + other()) / 2))
+    return found
+
+
+def bare(setting: Setting, repeats: int) -> None:
+    """Against forward passes alone."""
+    for explainer in setting.explainers:
+        rows = setting.rows_of(explainer)
+        found = ratios(lambda e=explainer: setting.ours(e), lambda r=rows: setting.bare(r), repeats)
+        print(
+            f"{explainer.name}, {rows:.0f} rows a map: {statistics.median(found):.0%} of the bare rate"
+            f" (from {min(found):.0%} to {max(found):.0%})",
+            flush=True,
+        )
+
+
+def captum(setting: Setting, repeats: int) -> None:
+    """Against Captum."""
+    for explainer, kind in setting.explainers.items():
+        found = ratios(lambda e=explainer: setting.ours(e), lambda k=kind: setting.captum(k), repeats)
+        print(
+            f"{explainer.name}: {statistics.median(found):.1f} times the rate of Captum's {kind.__name__}"
+            f" (from {min(found):.1f} to {max(found):.1f})",
+            flush=True,
+        )
+
+
+PARTS = {"bare": bare, "captum": captum}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--part", choices=[*PARTS, "all"], default="all")
+    parser.add_argument("--maps", type=int, default=20)
+    parser.add_argument("--samples", type=int, default=200)
+    parser.add_argument("--rows", type=int, default=128)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--device", default="auto")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    setting = Setting(options)
+    print(
+        f"{options.maps} maps, {options.samples} samples, batches of {options.rows} rows, {setting.x.device},"
+        f" {torch.get_num_threads()} threads"
+    )
+    for part in PARTS if options.part == "all" else [options.part]:
+        PARTS[part](setting, options.repeats)
+
+
+if __name__ == "__main__":
+    main()

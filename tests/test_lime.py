@@ -1,0 +1,176 @@
+"""LIME against scikit-learn's ridge and Captum's Lime on the same masks, and on models that it must recover."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import captum.attr as ca
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import holdfast as hf
+from conftest import SHAPES, small_net
+from holdfast.errors import ArgumentError
+from holdfast.explainers import LIME
+from holdfast.segments import segment
+
+CPU = torch.device("cpu")
+
+
+def rand(*shape: int, seed: int = 0) -> Tensor:
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def drawn(explainer: LIME, features: int) -> Tensor:
+    """The samples with their duplicates, drawn again."""
+    generator = torch.Generator().manual_seed(explainer.seed)
+    masks = torch.randint(2, (explainer.samples, features), generator=generator, dtype=torch.uint8).bool()
+    masks[0] = True
+    return masks
+
+
+def sklearn_ridge(explainer: LIME, module: nn.Module, x: Tensor, labels: Tensor, target: int) -> Tensor:
+    """One input's map, as the authors' package would fit it."""
+    from sklearn.linear_model import Ridge
+    from sklearn.metrics import pairwise_distances
+
+    masks = drawn(explainer, int(labels.max()) + 1)
+    copies = []
+    for mask in masks:
+        copy = x.clone()
+        for k, there in enumerate(mask.tolist()):
+            if not there:
+                copy[..., labels == k] = explainer.baseline
+        copies.append(copy)
+    with torch.no_grad():
+        logits = module(torch.stack(copies))
+    scores = (logits.softmax(1) if explainer.output == "probability" else logits)[:, target].numpy()
+    design = masks.double().numpy()
+    distances = pairwise_distances(design, np.ones((1, design.shape[1])), metric="cosine")[:, 0]
+    weights = np.sqrt(np.exp(-(distances**2) / explainer.kernel_width**2))
+    fit = Ridge(alpha=explainer.ridge, fit_intercept=True, solver="cholesky").fit(design, scores, weights)
+    return torch.as_tensor(fit.coef_)[labels].expand_as(x)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"samples": 60, "kernel_width": 0.5, "ridge": 0.01, "output": "logit", "baseline": 0.4, "seed": 5},
+        {"samples": 12, "ridge": 3.0},
+        {"samples": 100, "segments": 3, "kernel_width": 0.1},
+    ],
+)
+@pytest.mark.parametrize("shape", [*SHAPES.values(), (3, 10, 10)], ids=[*SHAPES, "colour"])
+def test_equals_the_weighted_ridge_of_sklearn(shape: tuple[int, ...], options: dict[str, Any]) -> None:
+    module, x = small_net(shape).double().eval(), rand(4, *shape)
+    explainer = LIME(**options)
+    ours = explainer(hf.Classifier(module, (0.0, 1.0), device="cpu"), x, 2)
+    labels = segment(x, explainer.segments).labels
+    for row, mine, cut in zip(x, ours, labels, strict=True):
+        expected = sklearn_ridge(explainer, module, row, cut, 2)
+        assert float(expected.abs().max()) > 1e-5
+        torch.testing.assert_close(mine, expected, rtol=1e-6, atol=1e-12)
+
+
+def test_segments_that_differ_between_inputs(digits: hf.data.Dataset) -> None:
+    x = digits.inputs[:12].double()
+    cut = segment(x)
+    assert len(cut.count.unique()) > 2
+    module = hf.zoo.load("lenet5-mnist").double().eval()
+    ours = LIME(samples=50)(hf.Classifier(module, (0.0, 1.0), device="cpu", batch_size=128), x, 3)
+    for row, mine, labels in zip(x, ours, cut.labels, strict=True):
+        expected = sklearn_ridge(LIME(samples=50), module, row, labels, 3)
+        torch.testing.assert_close(mine, expected, rtol=1e-6, atol=1e-12)
+
+
+def test_recovers_a_linear_model() -> None:
+    torch.manual_seed(0)
+    module, x = nn.Linear(12, 3).double(), rand(5, 12)
+    classifier = hf.Classifier(module, (0.0, 1.0), device="cpu")
+    maps = LIME(output="logit", ridge=0.0, baseline=0.25)(classifier, x, 1)
+    torch.testing.assert_close(maps, (module.weight[1] * (x - 0.25)).detach())
+    shrunk = LIME(output="logit", ridge=50.0, baseline=0.25)(classifier, x, 1)
+    assert float(shrunk.norm() / maps.norm()) < 0.7
+
+
+def test_more_pixels_than_samples() -> None:
+    """The smaller side of the normal equations is solved; ours is the ridge's, and at 0 the smallest solution."""
+    module, x = small_net((1, 8, 8)).double().eval(), rand(2, 1, 8, 8)
+    classifier = hf.Classifier(module, (0.0, 1.0), device="cpu")
+    labels = torch.arange(64).reshape(8, 8)
+    few = LIME(samples=20, segments="pixels")
+    torch.testing.assert_close(
+        few(classifier, x, 1)[0], sklearn_ridge(few, module, x[0], labels, 1), rtol=1e-6, atol=1e-12
+    )
+    tiny = LIME(samples=20, segments="pixels", ridge=1e-9, kernel_width=1.0)(classifier, x, 1)
+    none = LIME(samples=20, segments="pixels", ridge=0.0, kernel_width=1.0)(classifier, x, 1)
+    torch.testing.assert_close(none, tiny, rtol=1e-5, atol=1e-9)
+
+
+def test_samples_are_coin_flips_and_the_input_itself() -> None:
+    found = LIME(samples=2000).coalitions(20, CPU)
+    assert bool(found.masks[0].all())
+    assert len(found.masks) == len(found.masks.unique(dim=0)) <= 2000
+    assert abs(float(found.masks.double().mean()) - 0.5) < 5 * 0.5 / found.masks.numel() ** 0.5 + 5e-4
+    few = LIME(samples=500).coalitions(3, CPU)
+    assert len(few.masks) == 8
+    torch.testing.assert_close(found.fit.sum(1), torch.zeros(20, dtype=torch.float64), rtol=0, atol=1e-12)  # intercept
+
+
+def test_equals_captum_on_the_same_masks() -> None:
+    from captum._utils.models.linear_model import SkLearnRidge
+
+    shape = (1, 8, 8)
+    module, x = small_net(shape).double().eval(), rand(2, *shape)
+    labels = (torch.arange(64) // 6).reshape(8, 8)
+    ours = LIME(samples=80, segments=labels, output="logit")
+    masks = drawn(ours, 11)
+    rows = iter(masks.double())
+
+    def weight(_original: Tensor, _copy: Tensor, mask: Tensor, **_: Any) -> Tensor:
+        distance = 1 - (mask.sum() / mask.numel()).sqrt()
+        return (-(distance**2) / 0.25**2).exp().sqrt()
+
+    captum = ca.Lime(
+        module,
+        interpretable_model=SkLearnRidge(alpha=1.0),
+        similarity_func=weight,
+        perturb_func=lambda *_, **__: next(rows)[None],
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = captum.attribute(x[:1], target=1, feature_mask=labels[None, None], n_samples=80)
+    mine = ours(hf.Classifier(module, (0.0, 1.0), device="cpu"), x[:1], 1)
+    torch.testing.assert_close(mine, theirs.double(), rtol=1e-4, atol=1e-6)
+
+
+def test_agrees_with_the_authors_package() -> None:
+    lime_base = pytest.importorskip("lime.lime_base")
+    explainer = LIME(samples=100)
+    module, x = small_net((12,)).double().eval(), rand(1, 12)
+    masks = drawn(explainer, 12).double()
+    with torch.no_grad():
+        scores = module(masks * x).softmax(1).numpy()
+    distances = 1 - (masks.mean(1)).sqrt().numpy()
+    base = lime_base.LimeBase(lambda d: np.sqrt(np.exp(-(d**2) / 0.25**2)))
+    found = base.explain_instance_with_data(masks.numpy(), scores, distances, 1, 100, feature_selection="none")[1]
+    ours = explainer(hf.Classifier(module, (0.0, 1.0), device="cpu"), x, 1)[0]
+    torch.testing.assert_close(ours, torch.tensor([v for _, v in sorted(found)], dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"kernel_width": 0}, "kernel_width: expected a finite number above 0, got 0"),
+        ({"kernel_width": float("inf")}, "kernel_width"),
+        ({"ridge": -1.0}, "ridge: expected a finite number of at least 0, got -1.0"),
+        ({"ridge": "1"}, "ridge"),
+    ],
+)
+def test_options_out_of_range(options: dict[str, Any], match: str) -> None:
+    with pytest.raises(ArgumentError, match=match):
+        LIME(**options)
