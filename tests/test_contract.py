@@ -24,6 +24,9 @@ from holdfast.neighbourhood import neighbourhoods
 EXPLAINERS = hf.explainers.names()
 SIMILARITIES = hf.similarity.names()
 
+#: metrics whose examples draw nothing
+DETERMINISTIC = ("c_eval", "c_eval_plot", "log_odds", "near_affinity")
+
 
 def classifier(shape: tuple[int, ...] = (1, 8, 8), batch_size: int = 16, seed: int = 0) -> hf.Classifier:
     return hf.Classifier(small_net(shape, seed=seed), (0.0, 1.0), device="cpu", batch_size=batch_size)
@@ -164,7 +167,8 @@ def test_metric_obeys_its_generator_and_leaves_all_else_alone(name: str) -> None
     other = metric(model, "saliency", x, generator=torch.Generator().manual_seed(4))
     order = list(range(5))
     assert_same(per_sample(first), per_sample(again), order)
-    assert not torch.equal(getattr(first, metric.headline), getattr(other, metric.headline))
+    if name not in DETERMINISTIC:
+        assert not torch.equal(getattr(first, metric.headline), getattr(other, metric.headline))
     assert torch.equal(x, before)
     assert torch.equal(torch.random.get_rng_state(), state)
     assert model.module.training
@@ -220,7 +224,8 @@ def test_metric_counts_what_goes_wrong_and_goes_on(name: str) -> None:
     )
     assert result.status == expected
     alone = metric(model, "saliency", x[:1], targets[:1])
-    assert torch.equal(getattr(result, metric.headline)[0], getattr(alone, metric.headline)[0])
+    found, expected_value = (getattr(each, metric.headline)[:1] for each in (result, alone))
+    assert torch.allclose(found, expected_value, rtol=0, atol=0, equal_nan=True)
     assert result.frame()["status"].to_list() == list(expected)
 
 

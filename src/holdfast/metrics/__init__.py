@@ -1,8 +1,13 @@
 """One file per published evaluation, named after it."""
 
+from holdfast.metrics.aopc import AOPC, AOPCResult
 from holdfast.metrics.base import Metric, metrics
+from holdfast.metrics.c_eval import CEval, CEvalResult
+from holdfast.metrics.c_eval_plot import CEvalPlot, CEvalPlotResult
 from holdfast.metrics.data_sensitivity_consistency import DataSencResult, DataSensitivityConsistency
+from holdfast.metrics.log_odds import LogOdds, LogOddsResult
 from holdfast.metrics.misinterpretation_probability import MisinterpretationProbability, ProbabilityResult
+from holdfast.metrics.near_affinity import NearAffinity, NearAffinityResult
 from holdfast.metrics.parameter_sensitivity_consistency import ParameterSencResult, ParameterSensitivityConsistency
 from holdfast.metrics.reading import Reading, View
 from holdfast.metrics.result import Result
@@ -10,12 +15,22 @@ from holdfast.metrics.sensitivity import LocalLipschitz, MaxSensitivity, Sensiti
 from holdfast.metrics.worst_case import WorstCase, WorstCaseResult
 
 __all__ = [
+    "AOPC",
+    "AOPCResult",
+    "CEval",
+    "CEvalPlot",
+    "CEvalPlotResult",
+    "CEvalResult",
     "DataSencResult",
     "DataSensitivityConsistency",
     "LocalLipschitz",
+    "LogOdds",
+    "LogOddsResult",
     "MaxSensitivity",
     "Metric",
     "MisinterpretationProbability",
+    "NearAffinity",
+    "NearAffinityResult",
     "ParameterSencResult",
     "ParameterSensitivityConsistency",
     "ProbabilityResult",

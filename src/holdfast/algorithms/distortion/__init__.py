@@ -1,0 +1,18 @@
+"""The least change of the free features that changes a prediction: attacks, all behind `minimal_distortion`."""
+
+from holdfast.algorithms.distortion.base import Attack, attacks
+from holdfast.algorithms.distortion.carlini_wagner import CarliniWagner
+from holdfast.algorithms.distortion.fast_minimum_norm import FastMinimumNorm
+from holdfast.algorithms.distortion.gradient_sign import GradientSign, IteratedGradient
+from holdfast.algorithms.distortion.minimal import MinimalDistortion, minimal_distortion
+
+__all__ = [
+    "Attack",
+    "CarliniWagner",
+    "FastMinimumNorm",
+    "GradientSign",
+    "IteratedGradient",
+    "MinimalDistortion",
+    "attacks",
+    "minimal_distortion",
+]

@@ -1,0 +1,50 @@
+"""What an attack is: a search for the nearest point at which the prediction has changed."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from holdfast.algorithms.distortion.space import FreeSpace, Nearest
+from holdfast.errors import ArgumentError
+from holdfast.registry import Registry, build
+from holdfast.tensors import Streams
+
+
+class Attack(ABC):
+    """A search for the least change of the free features that changes the prediction, for all inputs at once.
+
+    Concrete attacks are frozen dataclasses with their options.
+    """
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def run(self, space: FreeSpace, nearest: Nearest, streams: Streams, start: Tensor | None) -> None:
+        """Look at points of `space` and offer them to `nearest`.
+
+        `streams` has a random stream for each input. `start`, flat points `(N, d)`, is where the search may begin, such
+        as a solution for other held features.
+        """
+
+    @abstractmethod
+    def expected_evaluations(self) -> int:
+        """How many inputs this predicts for each input, for progress bars and estimates."""
+
+
+attacks: Registry[type[Attack]] = Registry("attack")
+
+
+def get(attack: str | Attack, **options: Any) -> Attack:
+    """An attack by its name and options, by `"name:option=value,..."`, or one that is there already.
+
+    Raises:
+        ArgumentError: an unknown name or option, a value out of range.
+    """
+    if isinstance(attack, Attack):
+        return attack
+    if not isinstance(attack, str):
+        raise ArgumentError("attack", "a name or an Attack", repr(attack))
+    return build(attacks, attack, options)

@@ -1,0 +1,157 @@
+"""The fast minimum-norm attack, from the feet of the nearest linearised boundaries, and a polish at the boundary.
+
+Three stages, all batched over inputs:
+
+1. *Feet.* The margins of the likeliest other classes are linearised at the input, and the nearest point within the
+   bounds is found at which each of them would flip: exact for an affine classifier, whose nearest face need not be the
+   one that the steepest descent from the input runs into. (DeepFool of Moosavi-Dezfooli et al., CVPR 2016, with the
+   bounds inside of the projection as in Croce and Hein, "Minimally distorted adversarial examples with a fast adaptive
+   boundary attack", ICML 2020.)
+2. *Fast minimum norm.* Pintor et al., "Fast minimum-norm adversarial attacks through adaptive norm constraints"
+   (NeurIPS 2021), Algorithm 1: a step along the normalised gradient of the margin, a projection onto the ball of the
+   current radius and into the bounds; the radius shrinks by a share gamma where the point flips and grows where it does
+   not. Step and gamma fall like a cosine. It runs towards the few classes whose feet are nearest, side by side. We
+   depart from it in scale: the step is a share of the radius, so that inputs in any unit are treated alike; and until a
+   point has flipped the radius grows beyond the linear estimate of the distance, which alone may approach the boundary
+   and never reach it.
+3. *Polish.* At the nearest point found, z, the margin is linearised once more: the foot of that plane is where the
+   boundary would be nearest if it were flat. Points between the foot and z are looked at together, and the nearest that
+   flips is the next z.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from holdfast.algorithms.distortion.base import Attack, attacks
+from holdfast.algorithms.distortion.geometry import dual_norm_of, nearest_on_plane, norm_of, shrink
+from holdfast.algorithms.distortion.space import FreeSpace, Nearest
+from holdfast.errors import check
+from holdfast.tensors import Streams
+
+_BETWEEN = 8  # points looked at together on a segment
+_OVERSHOOT = 1e-4  # how far beyond a flat boundary its foot is put, as a share of the distance
+
+
+@attacks.register("fmn")
+@dataclass(frozen=True)
+class FastMinimumNorm(Attack):
+    """Fast minimum norm between a start at the linearised boundary and a polish.
+
+    Args:
+        steps: of stage 2, a gradient each for each rival.
+        rivals: classes that stage 2 goes for.
+        candidates: classes among which these are chosen, a gradient each.
+        polish: rounds of stage 3, a gradient and 16 evaluations each.
+        step: the first one, as a share of the radius; it falls to a hundredth of that.
+        gamma: the first relative change of the radius; it falls to a fiftieth of that.
+        restarts: further runs of stage 2, each from a random direction and towards any class.
+    """
+
+    steps: int = 40
+    rivals: int = 3
+    candidates: int = 9
+    polish: int = 10
+    step: float = 1.0
+    gamma: float = 0.05
+    restarts: int = 0
+    name: ClassVar[str] = "fmn"
+
+    def __post_init__(self) -> None:
+        for what, least in (("steps", 0), ("rivals", 1), ("candidates", 1), ("polish", 0), ("restarts", 0)):
+            value = getattr(self, what)
+            check(type(value) is int and value >= least, what, f"a whole number of at least {least}", repr(value))
+        check(self.step > 0, "step", "a number above 0", self.step)
+        check(0 < self.gamma < 1, "gamma", "a number between 0 and 1", self.gamma)
+
+    def expected_evaluations(self) -> int:
+        """See `Attack`."""
+        descents = self.rivals + self.restarts
+        return 2 * self.candidates + (self.steps + 1) * descents + (2 * _BETWEEN + 1) * self.polish
+
+    def run(self, space: FreeSpace, nearest: Nearest, streams: Streams, start: Tensor | None) -> None:
+        """See `Attack`."""
+        points, rivals = self._feet(space, nearest)
+        self._descend(space, nearest, points, rivals)
+        if start is not None:
+            self._descend(space, nearest, self._along(space, nearest, start)[:, None])
+        for _ in range(self.restarts):
+            direction = streams.normal((space.x.shape[1],), space.x.dtype) * space.free
+            radius = torch.where(nearest.found, nearest.distortion, nearest.searched)
+            scale = radius / norm_of(direction, space.norm).clamp(min=1e-30)
+            self._descend(space, nearest, space.clip(space.x + direction * scale[:, None], space.rows)[:, None])
+        for _ in range(self.polish):
+            self._polish(space, nearest)
+
+    def _feet(self, space: FreeSpace, nearest: Nearest) -> tuple[Tensor, Tensor]:
+        """Where the nearest linearised boundaries are, `(N, k, d)`, and of which classes `(N, k)`."""
+        rivals = space.rivals(self.candidates)
+        count = rivals.shape[1]
+        rows = space.rows
+        owner = rows.repeat_interleave(count)
+        margin, gradient = space.margin_gradient(space.x[owner], owner, rivals.flatten())
+        x, low, high = space.x[owner], space.lower[owner], space.upper[owner]
+        foot, reached = nearest_on_plane(x, gradient, -margin * (1 + _OVERSHOOT), low, high, space.norm)
+        distance = torch.where(reached, space.size(foot, owner), torch.inf).reshape(-1, count)
+        foot = foot.reshape(-1, count, space.x.shape[1])
+        nearest.look(foot, rows)
+        order = distance.argsort(dim=1, stable=True)[:, : self.rivals]
+        return foot[rows[:, None], order], rivals.gather(1, order)
+
+    def _along(self, space: FreeSpace, nearest: Nearest, start: Tensor) -> Tensor:
+        """Where the ray from the input through `start` `(N, d)` first flips among some points, or `start` itself."""
+        delta = torch.where(space.free, start - space.x, 0.0)
+        scale = torch.linspace(1.0, 2.0, _BETWEEN, dtype=delta.dtype, device=delta.device)
+        points = torch.stack([space.clip(space.x + s * delta, space.rows) for s in scale], dim=1)
+        known = nearest.distortion.clone()
+        nearest.look(points, space.rows)
+        return torch.where((nearest.distortion < known)[:, None], nearest.points, points[:, 0])
+
+    def _descend(self, space: FreeSpace, nearest: Nearest, starts: Tensor, rivals: Tensor | None = None) -> None:
+        """Stage 2, from the points `(N, k, d)`, each towards its class of `rivals` `(N, k)` if they are given."""
+        owner = space.rows.repeat_interleave(starts.shape[1])
+        towards = None if rivals is None else rivals.flatten()
+        points, x = starts.flatten(0, 1), space.x[owner]
+        radius = space.size(points, owner)
+        best, seen = torch.full_like(radius, torch.inf), torch.zeros_like(radius, dtype=torch.bool)
+        for number in range(self.steps):
+            fade = (1 + math.cos(math.pi * number / self.steps)) / 2
+            step, gamma = self.step * (0.01 + 0.99 * fade), self.gamma * (0.02 + 0.98 * fade)
+            margin, gradient = space.margin_gradient(points, owner, towards)
+            size, flips = nearest.offer(points, margin, owner)
+            best = torch.where(flips, torch.minimum(best, size), best)
+            estimate = size - margin / dual_norm_of(gradient, space.norm).clamp(min=1e-30)
+            grown = torch.where(seen, radius, torch.maximum(radius, estimate)) * (1 + gamma)
+            radius = torch.where(flips, torch.minimum(radius * (1 - gamma), best), grown)
+            seen = seen | flips
+            if space.norm == 2:
+                direction = gradient / norm_of(gradient, 2).clamp(min=1e-30)[:, None]
+            else:
+                direction = gradient.sign()
+            moved = points - x + (step * radius)[:, None] * direction
+            points = space.clip(x + shrink(moved, radius, space.norm), owner)
+        if self.steps:
+            nearest.offer(points, space.margin(points, owner), owner)
+
+    def _polish(self, space: FreeSpace, nearest: Nearest) -> None:
+        """Stage 3, one round, for the inputs that have a point."""
+        rows = nearest.found.nonzero().flatten()
+        if not len(rows):
+            return
+        z, x = nearest.points[rows], space.x[rows]
+        margin, gradient = space.margin_gradient(z, rows)
+        rise = (gradient * (z - x)).sum(1) - margin
+        foot, _ = nearest_on_plane(x, gradient, rise, space.lower[rows], space.upper[rows], space.norm)
+        far, near = z, foot
+        for _ in range(2):
+            share = torch.arange(_BETWEEN, dtype=z.dtype, device=z.device) / _BETWEEN
+            points = near[:, None] + share[:, None] * (far - near)[:, None]
+            last = nearest.distortion[rows]
+            nearest.look(points, rows)
+            far = nearest.points[rows]
+            near = torch.where((nearest.distortion[rows] < last)[:, None], far + (near - far) / _BETWEEN, near)

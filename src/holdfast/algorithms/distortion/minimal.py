@@ -1,0 +1,151 @@
+"""The least change of the free features of an input that changes its prediction."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from holdfast.algorithms.distortion.base import Attack, get
+from holdfast.algorithms.distortion.geometry import check_norm
+from holdfast.algorithms.distortion.space import FreeSpace, Nearest
+from holdfast.algorithms.subject import Subject
+from holdfast.errors import ArgumentError, check
+from holdfast.tensors import Streams, draw_seed
+
+_ELEMENTS = 1 << 23  # numbers in the points of a group of inputs: 32 MB, of which an attack holds a handful
+
+
+@dataclass(frozen=True)
+class MinimalDistortion:
+    """The nearest points found at which predictions have changed.
+
+    Attributes:
+        distortion: `||inputs' - inputs||`, an upper bound of the least one, `(N,)`. Where none was found, a lower end:
+            the largest distortion that was tried, or infinity where no feature is free.
+        inputs: the points, `(N, ...)`; the inputs themselves where none was found.
+        found: bool `(N,)`.
+        model_evaluations: inputs predicted for each, int `(N,)`.
+        gradient_evaluations: of these, how many with a gradient, int `(N,)`.
+    """
+
+    distortion: Tensor
+    inputs: Tensor
+    found: Tensor
+    model_evaluations: Tensor
+    gradient_evaluations: Tensor
+
+
+def minimal_distortion(
+    classifier: Subject,
+    inputs: Tensor,
+    targets: Tensor | int | None,
+    free: Tensor | None,
+    norm: float | str = 2,
+    attack: str | Attack = "fmn",
+    steps: int | None = None,
+    generator: torch.Generator | None = None,
+    start: Tensor | None = None,
+) -> MinimalDistortion:
+    """`min ||delta||` such that `argmax f(x + delta) != y`, delta is 0 on held features, x + delta within the bounds.
+
+    What an attack finds is an upper bound of the minimum; for an affine classifier `"fmn"` finds the minimum itself.
+
+    Source: c-Eval (Vu et al. 2021), Eq. 3 and 4.
+
+    Args:
+        classifier: the model.
+        inputs: `(N, ...)` within the bounds.
+        targets: classes y `(N,)`, or None for the predicted ones. Where the model does not predict y at an input, its
+            distortion is 0.
+        free: bool, True where a feature may change: `(N, ...)`, or with one channel for all of an image's. None: all.
+        norm: 2 or `"inf"`.
+        attack: `"fmn"`, `"cw"` (2-norm only), `"iga"`, `"gsa"`, with options such as `"fmn:steps=200"`, or an `Attack`.
+        steps: the attack's option of that name.
+        generator: for attacks that draw; each input draws from a stream of its own, by content.
+        start: points `(N, ...)` near which a solution may be, such as that for other held features.
+
+    Raises:
+        ArgumentError: arguments that do not fit.
+
+    >>> from holdfast.model import Classifier
+    >>> classifier = Classifier(torch.nn.Linear(3, 2), bounds=(-9.0, 9.0), device="cpu")
+    >>> with torch.no_grad():
+    ...     _ = classifier.module.weight.copy_(torch.tensor([[3.0, 4.0, 9.0], [0.0, 0.0, 0.0]]))
+    ...     _ = classifier.module.bias.zero_()
+    >>> x, free = torch.tensor([[1.0, 1.0, 0.0]]), torch.tensor([[True, True, False]])
+    >>> minimal_distortion(classifier, x, None, free).distortion  # 7 / |(3, 4)|
+    tensor([1.40])
+    """
+    attack = get(attack)
+    if steps is not None:
+        fits = any(field.name == "steps" for field in dataclasses.fields(attack))  # type: ignore[arg-type]
+        check(fits, "steps", f"None for the attack {attack.name!r}, which has none", steps)
+        attack = dataclasses.replace(attack, steps=steps)  # type: ignore[type-var]
+    norm = check_norm(norm)
+    with torch.inference_mode(False):
+        inputs = classifier.check_inputs(inputs)
+        targets = classifier.check_targets(targets, inputs)
+        free = _check_free(free, inputs)
+        if start is not None:
+            fits = isinstance(start, Tensor) and start.shape == inputs.shape
+            check(fits, "start", f"points of shape {tuple(inputs.shape)}", getattr(start, "shape", start))
+            start = start.detach().to(inputs)
+        seed = draw_seed(generator)
+        size = max(1, _ELEMENTS // inputs[0].numel())
+        with classifier.session():
+            parts = [
+                _minimise(classifier, attack, norm, seed, *columns)
+                for columns in zip(
+                    torch.split(inputs, size),
+                    torch.split(targets, size),
+                    torch.split(free, size),
+                    [None] * -(-len(inputs) // size) if start is None else torch.split(start, size),
+                    strict=True,
+                )
+            ]
+    fields = [field.name for field in dataclasses.fields(MinimalDistortion)]
+    return MinimalDistortion(**{name: torch.cat([getattr(part, name) for part in parts]) for name in fields})
+
+
+def _minimise(
+    classifier: Subject,
+    attack: Attack,
+    norm: object,
+    seed: int,
+    inputs: Tensor,
+    targets: Tensor,
+    free: Tensor,
+    start: Tensor | None,
+) -> MinimalDistortion:
+    """One group; inputs that have nothing to be found are left out of the attack."""
+    space = FreeSpace(classifier, inputs, targets, free, check_norm(norm))  # type: ignore[arg-type]
+    flips = space.margin(space.x, space.rows) > 0
+    distortion = torch.where(flips, 0.0, torch.inf).to(inputs.dtype)
+    points, found = inputs.clone(), flips.clone()
+    gradients = torch.zeros_like(space.evaluations)
+    rows = (~flips & space.free.any(1)).nonzero().flatten()
+    if len(rows):
+        part = FreeSpace(classifier, inputs[rows], targets[rows], free[rows], space.norm)
+        nearest = Nearest(part)
+        begin = None if start is None else start[rows].flatten(1)
+        attack.run(part, nearest, Streams.for_rows(inputs[rows], seed), begin)
+        distortion[rows] = torch.where(nearest.found, nearest.distortion, nearest.searched)
+        points[rows], found[rows] = nearest.points.reshape(-1, *inputs.shape[1:]), nearest.found
+        space.evaluations[rows] += part.evaluations
+        gradients[rows] = part.gradients
+    return MinimalDistortion(distortion, points, found, space.evaluations, gradients)
+
+
+def _check_free(free: Tensor | None, inputs: Tensor) -> Tensor:
+    """The mask, in full."""
+    if free is None:
+        return torch.ones_like(inputs, dtype=torch.bool)
+    one = (len(inputs), 1, *inputs.shape[2:])
+    fits = isinstance(free, Tensor) and free.dtype == torch.bool and tuple(free.shape) in (tuple(inputs.shape), one)
+    got = f"{free.dtype} of shape {tuple(free.shape)}" if isinstance(free, Tensor) else type(free).__name__
+    if not fits:
+        raise ArgumentError("free", f"a bool tensor of shape {tuple(inputs.shape)} or {one}", got)
+    return free.to(inputs.device).expand(inputs.shape)

@@ -1,0 +1,148 @@
+"""Inputs of which some features may change, as flat vectors: looks at points, and what was found so far."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from holdfast.algorithms.distortion.geometry import Norm, norm_of
+from holdfast.algorithms.subject import Subject
+
+
+class FreeSpace:
+    """N inputs `(N, ...)` and the features `free` `(N, ...)` of each that may change, within the bounds.
+
+    The variables are the free features alone: held ones have no room to move and no gradient, so that norms, steps and
+    moments are those of the smaller space (c-Eval, Sec. III: a gradient that is blocked only after a step was made from
+    it converges badly).
+
+    For use inside `classifier.session()`. Points are flat, `(M, d)`; `rows` `(M,)` says whose each is.
+    """
+
+    def __init__(self, classifier: Subject, inputs: Tensor, targets: Tensor, free: Tensor, norm: Norm) -> None:
+        self.classifier, self.targets, self.norm = classifier, targets, norm
+        self.shape = inputs.shape[1:]
+        self.x, self.free = inputs.flatten(1), free.flatten(1)
+        lower, upper = (bound.expand(inputs.shape).flatten(1) for bound in classifier.bounds)
+        self.lower, self.upper = torch.where(self.free, lower, self.x), torch.where(self.free, upper, self.x)
+        self.rows = torch.arange(len(inputs), device=inputs.device)
+        self.evaluations = torch.zeros(len(inputs), dtype=torch.int64, device=inputs.device)
+        self.gradients = torch.zeros_like(self.evaluations)
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def rivals(self, count: int) -> Tensor:
+        """The likeliest classes at each input but the target's, `(N, count)` or as many as there are."""
+
+        def look(x: Tensor, classes: Tensor) -> tuple[Tensor]:
+            logits = self.classifier.forward(x.reshape(-1, *self.shape))
+            others = logits.scatter(1, classes[:, None], -torch.inf)
+            return (others.topk(min(count, logits.shape[1] - 1), dim=1).indices,)
+
+        with torch.no_grad():
+            (found,) = self.classifier.map_rows(look, self.x, self.targets)
+        self.evaluations += 1
+        return found
+
+    def margin(self, points: Tensor, rows: Tensor) -> Tensor:
+        """`max_{j != y} f_j - f_y` `(M,)`: above 0 the prediction has changed. NaN counts as unchanged."""
+
+        def look(x: Tensor, classes: Tensor) -> tuple[Tensor]:
+            return (_margins(self.classifier.forward(x.reshape(-1, *self.shape)), classes),)
+
+        with torch.no_grad():
+            (margin,) = self.classifier.map_rows(look, points, self.targets[rows])
+        self.evaluations.index_add_(0, rows, torch.ones_like(rows))
+        return margin.nan_to_num(nan=-torch.inf)
+
+    def margin_gradient(self, points: Tensor, rows: Tensor, rival: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The margin `(M,)`, of the class `rival` `(M,)` alone if given, and its gradient by free features `(M, d)`."""
+
+        def look(x: Tensor, classes: Tensor, *rivals: Tensor) -> tuple[Tensor, Tensor]:
+            with torch.enable_grad():
+                leaf = x.detach().requires_grad_(True)
+                logits = self.classifier.forward(leaf.reshape(-1, *self.shape).clone())
+                margin = _margins(logits, classes, *rivals)
+                (gradient,) = torch.autograd.grad(margin.sum(), leaf)
+            return margin.detach(), gradient
+
+        columns = [points, self.targets[rows], *([] if rival is None else [rival])]
+        margin, gradient = self.classifier.map_rows(look, *columns, kind="backward")
+        return self._counted(margin, gradient, rows)
+
+    def loss_gradient(self, points: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The margin `(M,)`, and the gradient `(M, d)` of the cross-entropy of the target by the free features."""
+
+        def look(x: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
+            with torch.enable_grad():
+                leaf = x.detach().requires_grad_(True)
+                logits = self.classifier.forward(leaf.reshape(-1, *self.shape).clone())
+                loss = torch.nn.functional.cross_entropy(logits, classes, reduction="sum")
+                (gradient,) = torch.autograd.grad(loss, leaf)
+            return _margins(logits.detach(), classes), gradient
+
+        margin, gradient = self.classifier.map_rows(look, points, self.targets[rows], kind="backward")
+        return self._counted(margin, gradient, rows)
+
+    def _counted(self, margin: Tensor, gradient: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        for counter in (self.evaluations, self.gradients):
+            counter.index_add_(0, rows, torch.ones_like(rows))
+        gradient = torch.where(self.free[rows], gradient, 0.0).nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+        return margin.nan_to_num(nan=-torch.inf), gradient
+
+    def clip(self, points: Tensor, rows: Tensor) -> Tensor:
+        """Points `(M, d)` put within the bounds, held features as they were."""
+        return torch.minimum(torch.maximum(points, self.lower[rows]), self.upper[rows])
+
+    def size(self, points: Tensor, rows: Tensor) -> Tensor:
+        """The distortions `(M,)` of points `(M, d)`."""
+        return norm_of(points - self.x[rows], self.norm)
+
+
+class Nearest:
+    """The nearest point found so far at which each prediction has changed."""
+
+    def __init__(self, space: FreeSpace) -> None:
+        self.space = space
+        self.points = space.x.clone()
+        self.distortion = torch.full((len(space),), torch.inf, dtype=space.x.dtype, device=space.x.device)
+        #: the largest distortion at which a point did not change the prediction, and no nearer one was found
+        self.searched = torch.zeros_like(self.distortion)
+
+    @property
+    def found(self) -> Tensor:
+        """Bool `(N,)`."""
+        return self.distortion.isfinite()
+
+    def offer(self, points: Tensor, margin: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Note points `(M, d)` with their margins `(M,)`; several may be of one input.
+
+        Returns:
+            The points' distortions and whether they flip, both `(M,)`.
+        """
+        size, flips = self.space.size(points, rows), margin > 0
+        self.searched.scatter_reduce_(0, rows, torch.where(flips, 0.0, size), "amax")
+        worth = torch.where(flips, size, torch.inf)
+        least = torch.full_like(self.distortion, torch.inf).scatter_reduce_(0, rows, worth, "amin")
+        chosen = flips & (worth == least[rows]) & (worth < self.distortion[rows])
+        place = torch.arange(len(rows), device=rows.device)
+        first = torch.full_like(self.space.rows, len(rows)).scatter_reduce_(
+            0, rows, torch.where(chosen, place, len(rows)), "amin"
+        )
+        better = (first < len(rows)).nonzero().flatten()
+        self.points[better], self.distortion[better] = points[first[better]], size[first[better]]
+        return size, flips
+
+    def look(self, points: Tensor, rows: Tensor) -> None:
+        """Look at points `(n, S, d)` of the inputs `rows` `(n,)` at once, and note what flips."""
+        owner = rows.repeat_interleave(points.shape[1])
+        flat = points.flatten(0, 1)
+        self.offer(flat, self.space.margin(flat, owner), owner)
+
+
+def _margins(logits: Tensor, classes: Tensor, rival: Tensor | None = None) -> Tensor:
+    own = logits.gather(1, classes[:, None])[:, 0]
+    if rival is not None:
+        return logits.gather(1, rival[:, None])[:, 0] - own
+    return logits.scatter(1, classes[:, None], -torch.inf).amax(1) - own

@@ -1,0 +1,290 @@
+"""What a traced network is made of: for each kind of layer its values, intervals, linear bounds and rounding errors.
+
+Everything is float64 and batched: values `(N, *shape)`, coefficients of linear functions `(rows, *shape)`. `Affine`
+rules are exact. `Rectifier` and `MaxPool` come with lines below and above them that hold on an interval of inputs; the
+lines of one rectifier are those of Zhang, Weng, Chen, Hsieh and Daniel, "Efficient neural network robustness
+certification with general activation functions" (NeurIPS 2018), Table 1 and Section 3.2.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn import grad as convolution_gradients
+
+CONVOLUTIONS: dict[int, Callable[..., Tensor]] = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
+_ADJOINTS: dict[int, Callable[..., Tensor]] = {
+    1: convolution_gradients.conv1d_input,
+    2: convolution_gradients.conv2d_input,
+    3: convolution_gradients.conv3d_input,
+}
+
+
+def dot(a: Tensor, values: Tensor) -> Tensor:
+    """`sum(a * values)` of each row `(rows,)`; `values` has as many rows as `a`, or one."""
+    if len(values) == 1:
+        return a.flatten(1) @ values.flatten()
+    return (a * values).flatten(1).sum(1)
+
+
+class Rule(ABC):
+    """One step of a network."""
+
+    @abstractmethod
+    def apply(self, *values: Tensor) -> Tensor:
+        """Its values `(N, *shape)`."""
+
+    @abstractmethod
+    def interval(self, lower: list[Tensor], upper: list[Tensor]) -> tuple[Tensor, Tensor]:
+        """Bounds of its values, from bounds of its inputs."""
+
+    def rounding(self, sizes: list[Tensor], unit: float, product: float) -> Tensor | None:
+        """How far floating point may put its values off, inputs of these largest absolute values given.
+
+        `unit` is the unit roundoff, `product` a relative error of each product beyond it (TF32 rounds the factors).
+        None where nothing is rounded.
+        """
+        return None
+
+
+class Affine(Rule):
+    """`x -> L x + b`; `terms` bounds how many numbers are added up for an output."""
+
+    terms: int = 0
+    offset: Tensor | None = None  # b, (*shape)
+    offset_size: Tensor | None = None  # |b|, or the larger sum of absolute values that b is computed from
+
+    @abstractmethod
+    def spread(self, radius: Tensor) -> Tensor:
+        """`|L| radius`, L's entries in absolute value."""
+
+    @abstractmethod
+    def adjoint(self, a: Tensor, shape: torch.Size) -> Tensor:
+        """`L^T a` for rows of coefficients, `shape` that of an input."""
+
+    def interval(self, lower: list[Tensor], upper: list[Tensor]) -> tuple[Tensor, Tensor]:
+        middle, half = self.apply((lower[0] + upper[0]) / 2), self.spread((upper[0] - lower[0]) / 2)
+        return middle - half, middle + half
+
+    def rounding(self, sizes: list[Tensor], unit: float, product: float) -> Tensor | None:
+        if not self.terms:
+            return None  # only moves values
+        # a sum of n products, in whichever order: Higham, Accuracy and stability of numerical algorithms (2002), (3.5)
+        steps = (self.terms + 2) * unit
+        gamma = steps / (1 - steps) + 1.01 * product
+        size = self.spread(sizes[0])
+        return gamma * (size if self.offset_size is None else size + self.offset_size)
+
+
+class Linear(Affine):
+    """A weight matrix on the last axis."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, shape: torch.Size) -> None:
+        self.weight, self.bias, self.terms = weight, bias, weight.shape[1]
+        if bias is not None:
+            self.offset = bias.expand(shape)
+            self.offset_size = self.offset.abs()
+
+    def apply(self, *values: Tensor) -> Tensor:
+        return F.linear(values[0], self.weight, self.bias)
+
+    def spread(self, radius: Tensor) -> Tensor:
+        return F.linear(radius, self.weight.abs())
+
+    def adjoint(self, a: Tensor, shape: torch.Size) -> Tensor:
+        return a @ self.weight
+
+
+class Convolution(Affine):
+    """Cross-correlation with zeros around, in one to three dimensions."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, shape: torch.Size, geometry: Sequence[object]) -> None:
+        self.weight, self.bias, self.geometry = weight, bias, tuple(geometry)  # stride, padding, dilation, groups
+        self.dimensions = weight.ndim - 2
+        self.terms = weight[0].numel()
+        if bias is not None:
+            self.offset = bias.reshape(-1, *[1] * self.dimensions).expand(shape)
+            self.offset_size = self.offset.abs()
+
+    def apply(self, *values: Tensor) -> Tensor:
+        return CONVOLUTIONS[self.dimensions](values[0], self.weight, self.bias, *self.geometry)
+
+    def spread(self, radius: Tensor) -> Tensor:
+        return CONVOLUTIONS[self.dimensions](radius, self.weight.abs(), None, *self.geometry)
+
+    def adjoint(self, a: Tensor, shape: torch.Size) -> Tensor:
+        return _ADJOINTS[self.dimensions]((len(a), *shape), self.weight, a, *self.geometry)
+
+
+class Scale(Affine):
+    """`factor x + offset`, unit by unit; `size` bounds the parts that the offset is computed from."""
+
+    terms = 8
+
+    def __init__(self, factor: Tensor, offset: Tensor, size: Tensor, shape: torch.Size) -> None:
+        self.factor, self.shift = factor, offset.expand(shape)
+        self.offset, self.offset_size = self.shift, size.expand(shape)
+
+    def apply(self, *values: Tensor) -> Tensor:
+        return torch.addcmul(self.shift, values[0], self.factor)
+
+    def spread(self, radius: Tensor) -> Tensor:
+        return radius * self.factor.abs()
+
+    def adjoint(self, a: Tensor, shape: torch.Size) -> Tensor:
+        return a * self.factor
+
+
+class Positive(Affine):
+    """A linear function without offset or negative weights: an average, a rearrangement."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor], terms: int) -> None:
+        self.function, self.terms = function, terms
+
+    def apply(self, *values: Tensor) -> Tensor:
+        return self.function(values[0])
+
+    def spread(self, radius: Tensor) -> Tensor:
+        return self.function(radius)
+
+    def adjoint(self, a: Tensor, shape: torch.Size) -> Tensor:
+        with torch.enable_grad():
+            x = a.new_zeros((len(a), *shape)).requires_grad_(True)
+            (out,) = torch.autograd.grad(self.function(x), x, a)
+        return out
+
+
+class Reshape(Positive):
+    """The same numbers in another shape."""
+
+    def __init__(self, shape: torch.Size) -> None:
+        super().__init__(lambda x: x.reshape(-1, *shape), 0)
+
+    def adjoint(self, a: Tensor, shape: torch.Size) -> Tensor:
+        return a.reshape(-1, *shape)
+
+
+@dataclass(frozen=True)
+class Sum(Rule):
+    """`first + sign * second`."""
+
+    sign: float
+
+    def apply(self, *values: Tensor) -> Tensor:
+        return values[0] + self.sign * values[1]
+
+    def interval(self, lower: list[Tensor], upper: list[Tensor]) -> tuple[Tensor, Tensor]:
+        if self.sign > 0:
+            return lower[0] + lower[1], upper[0] + upper[1]
+        return lower[0] - upper[1], upper[0] - lower[1]
+
+    def rounding(self, sizes: list[Tensor], unit: float, product: float) -> Tensor | None:
+        return 2 * unit * (sizes[0] + sizes[1])
+
+
+class Bent(Rule):
+    """A monotone convex function with lines that bound it from both sides."""
+
+    @abstractmethod
+    def lines(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, ...]:
+        """What `backward` needs, each `(N, ...)`, for inputs within the bounds `(N, *shape)`."""
+
+    @abstractmethod
+    def backward(self, a: Tensor, lines: tuple[Tensor, ...], shape: torch.Size) -> tuple[Tensor, Tensor]:
+        """Coefficients on the inputs and constants `(rows,)` of a linear function below `sum(a * values)`."""
+
+    def interval(self, lower: list[Tensor], upper: list[Tensor]) -> tuple[Tensor, Tensor]:
+        return self.apply(lower[0]), self.apply(upper[0])
+
+
+@dataclass(frozen=True)
+class Rectifier(Bent):
+    """`max(z, slope z)`, `slope` from 0 (ReLU) to below 1."""
+
+    slope: float
+
+    def apply(self, *values: Tensor) -> Tensor:
+        return torch.maximum(values[0], self.slope * values[0])
+
+    def rounding(self, sizes: list[Tensor], unit: float, product: float) -> Tensor | None:
+        return 2 * unit * self.slope * sizes[0] if self.slope else None
+
+    def lines(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, ...]:
+        bent = (lower < 0) & (upper > 0)
+        flat, steep = torch.full_like(lower, self.slope), torch.ones_like(lower)
+        straight = torch.where(lower >= 0, steep, flat)
+        chord = (upper - self.slope * lower) / torch.where(bent, upper - lower, steep)
+        above = torch.where(bent, chord, straight)
+        below = torch.where(bent, torch.where(upper > -lower, steep, flat), straight)
+        return below, above, torch.where(bent, upper * (1 - above), 0.0)
+
+    def backward(self, a: Tensor, lines: tuple[Tensor, ...], shape: torch.Size) -> tuple[Tensor, Tensor]:
+        below, above, constant = lines
+        return a * torch.where(a > 0, below, above), dot(a.clamp(max=0), constant)
+
+
+class MaxPool(Bent):
+    """The maximum over windows of the trailing axes.
+
+    With l and u the candidates' bounds, u_1 the largest upper one and u_2 the second: for `t = max(max_i l_i, u_2)` the
+    maximum is at most `max(z_1, t)`, which lies below its chord on `[l_1, u_1]`. Below lies the candidate whose
+    interval has the highest middle. Both are exact where one candidate beats all others.
+    """
+
+    def __init__(self, windows: Tensor, space: torch.Size, out: torch.Size) -> None:
+        self.windows = windows  # (places, candidates), flat places in `space`, its size for none
+        self.space, self.out = space, out
+
+    def _candidates(self, values: Tensor, filler: Tensor | float) -> Tensor:
+        """`(N, ..., places, candidates)`."""
+        flat = values.flatten(-len(self.space))
+        padding = torch.as_tensor(filler, dtype=values.dtype, device=values.device).expand(*flat.shape[:-1], 1)
+        return torch.cat([flat, padding], -1)[..., self.windows]
+
+    def apply(self, *values: Tensor) -> Tensor:
+        return self._candidates(values[0], -math.inf).amax(-1).reshape(*values[0].shape[: -len(self.space)], *self.out)
+
+    def lines(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, ...]:
+        nowhere = lower.min() - 1  # padding: below every candidate
+        low, high = self._candidates(lower, nowhere), self._candidates(upper, nowhere)
+        top = high.argmax(-1, keepdim=True)
+        others = high.scatter(-1, top, -torch.inf).amax(-1, keepdim=True)
+        threshold = torch.maximum(low.amax(-1, keepdim=True), others)
+        low_top, high_top = low.gather(-1, top), high.gather(-1, top)
+        open_ = high_top > threshold
+        slope = torch.where(open_, (high_top - threshold) / torch.where(open_, high_top - low_top, 1.0), 0.0)
+        choice = (low + high).argmax(-1, keepdim=True)
+        places = self.windows.expand_as(low)
+        return places.gather(-1, choice), places.gather(-1, top), slope, threshold - slope * low_top
+
+    def backward(self, a: Tensor, lines: tuple[Tensor, ...], shape: torch.Size) -> tuple[Tensor, Tensor]:
+        flat = a.flatten(-len(self.space))
+        choice, top, slope = (line.squeeze(-1).expand_as(flat) for line in lines[:3])
+        constant = lines[3].squeeze(-1)
+        down = flat.clamp(max=0)
+        out = flat.new_zeros((*flat.shape[:-1], math.prod(self.space) + 1))
+        out.scatter_add_(-1, choice, flat.clamp(min=0)).scatter_add_(-1, top, down * slope)
+        return out[..., :-1].reshape(-1, *shape), dot(down, constant)
+
+
+def pool_windows(
+    space: torch.Size, out: torch.Size, kernel: list[int], stride: list[int], padding: list[int], dilation: list[int]
+) -> Tensor:
+    """Flat places `(windows, candidates)` of each window in `space`, `prod(space)` for those outside of it.
+
+    >>> pool_windows(torch.Size([4]), torch.Size([2]), [3], [2], [1], [1]).tolist()
+    [[4, 0, 1], [1, 2, 3]]
+    """
+    places, inside = torch.zeros(1, 1, dtype=torch.int64), torch.ones(1, 1, dtype=torch.bool)
+    for n, m, k, s, p, d in zip(space, out, kernel, stride, padding, dilation, strict=True):
+        axis = torch.arange(m)[:, None] * s - p + torch.arange(k) * d
+        fits = (axis >= 0) & (axis < n)
+        places = (places[:, None, :, None] * n + axis[None, :, None, :]).reshape(len(places) * m, -1)
+        inside = (inside[:, None, :, None] & fits[None, :, None, :]).reshape(len(places), -1)
+    return torch.where(inside, places, math.prod(space))

@@ -1,0 +1,32 @@
+"""What algorithms that need a network, and not just a score, ask of a classifier."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor, nn
+
+
+class Subject(Protocol):
+    """What is asked of a `holdfast.Classifier`."""
+
+    module: nn.Module
+    bounds: tuple[Tensor, Tensor]
+    dtype: torch.dtype
+    device: torch.device
+
+    def forward(self, x: Tensor) -> Tensor: ...
+    def logits(self, inputs: Tensor) -> Tensor: ...
+    def check_inputs(self, inputs: Tensor, name: str = "inputs") -> Tensor: ...
+    def check_targets(self, targets: Tensor | int | None, inputs: Tensor) -> Tensor: ...
+    def session(self) -> contextlib.AbstractContextManager[None]: ...
+    def map_rows(
+        self,
+        function: Callable[..., tuple[Tensor, ...]],
+        *tensors: Tensor,
+        rows_per_input: int = 1,
+        kind: Literal["forward", "backward"] = "forward",
+    ) -> tuple[Tensor, ...]: ...

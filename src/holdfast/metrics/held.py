@@ -1,0 +1,72 @@
+"""From attribution maps to the features that are held: the top share of pixels or of segments (c-Eval, Sec. VI)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from holdfast.segments import How, segment
+
+Unit = Literal["pixel", "segment"]
+
+
+def pixel_scores(maps: Tensor, absolute: bool = False) -> Tensor:
+    """One number for each place `(N, *spatial)` of maps `(N, C, *spatial)` or `(N, F)`: the channels' sum.
+
+    >>> pixel_scores(torch.tensor([[[1.0, 2.0], [-3.0, 4.0]]]))
+    tensor([[-2.,  6.]])
+    """
+    maps = maps.abs() if absolute else maps
+    return maps if maps.ndim == 2 else maps.sum(1)
+
+
+def held_pixels(scores: Tensor, fraction: float) -> Tensor:
+    """The top share of the places of `scores` `(N, *spatial)`, bool of that shape; of ties the first places.
+
+    At least one place is held, and exactly as many of each sample.
+
+    >>> held_pixels(torch.tensor([[0.1, 0.5, 0.5, 0.2]]), 0.25)
+    tensor([[False,  True, False, False]])
+    """
+    flat = scores.flatten(1)
+    count = max(1, round(fraction * flat.shape[1]))
+    order = flat.sort(dim=1, descending=True, stable=True).indices[:, :count]
+    return torch.zeros_like(flat, dtype=torch.bool).scatter_(1, order, True).reshape(scores.shape)
+
+
+def held_segments(scores: Tensor, labels: Tensor, fraction: float) -> Tensor:
+    """The segments with the largest sums of `scores` `(N, *spatial)`, as many as cover about `fraction` of the places.
+
+    `labels` `(N, *spatial)` are segments, from 0. At least one is held; of two counts whose areas are as near to the
+    fraction, the smaller.
+
+    >>> scores, labels = torch.tensor([[3.0, 0.0, 2.0, 2.0]]), torch.tensor([[0, 1, 2, 2]])
+    >>> held_segments(scores, labels, 0.5)
+    tensor([[False, False,  True,  True]])
+    """
+    flat, label = scores.flatten(1), labels.flatten(1)
+    width = int(label.max()) + 1
+    empty = torch.zeros((len(flat), width), dtype=torch.float64, device=flat.device)
+    sums = empty.scatter_add(1, label, flat.double())
+    area = empty.scatter_add(1, label, torch.ones_like(flat, dtype=torch.float64))
+    sums = torch.where(area > 0, sums, -torch.inf)
+    order = sums.sort(dim=1, descending=True, stable=True).indices
+    covered = area.gather(1, order).cumsum(1)
+    count = (covered - fraction * flat.shape[1]).abs().argmin(1) + 1
+    place = torch.arange(width, device=flat.device).expand_as(order)
+    chosen = torch.zeros_like(order, dtype=torch.bool).scatter_(1, order, place < count[:, None])
+    return chosen.gather(1, label).reshape(scores.shape)
+
+
+def held(inputs: Tensor, scores: Tensor, fraction: float, unit: Unit, segments: How) -> Tensor:
+    """What is held of `inputs` `(N, ...)`, bool `(N, *spatial)`."""
+    if unit == "pixel":
+        return held_pixels(scores, fraction)
+    return held_segments(scores, segment(inputs, segments).labels, fraction)
+
+
+def free_of(mask: Tensor, inputs: Tensor) -> Tensor:
+    """Which entries of `inputs` `(N, ...)` may change where the places `mask` `(N, *spatial)` are held."""
+    return ~(mask if inputs.ndim == 2 else mask[:, None].expand(inputs.shape))

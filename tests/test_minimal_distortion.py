@@ -1,0 +1,265 @@
+"""Least distortions: exact for affine classifiers, with and without bounds; elsewhere near longer searches."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import scipy.optimize
+import torch
+from torch import Tensor, nn
+
+import holdfast as hf
+from holdfast.algorithms import attacks, minimal_distortion
+from holdfast.algorithms.distortion import FastMinimumNorm
+from holdfast.algorithms.distortion.geometry import nearest_on_plane
+from holdfast.errors import ArgumentError
+
+FEATURES, CLASSES = 20, 6
+
+
+def affine(generator: torch.Generator, features: int = FEATURES, classes: int = CLASSES) -> nn.Linear:
+    layer = nn.Linear(features, classes).double()
+    with torch.no_grad():
+        layer.weight.copy_(torch.randn(classes, features, generator=generator, dtype=torch.float64))
+        layer.bias.copy_(torch.randn(classes, generator=generator, dtype=torch.float64))
+    return layer
+
+
+def cases(count: int, features: int = FEATURES) -> tuple[Tensor, Tensor]:
+    """Inputs in [0, 1] and free features; from none to nine tenths of them are held."""
+    generator = torch.Generator().manual_seed(1)
+    inputs = torch.rand(count, features, generator=generator, dtype=torch.float64)
+    share = 0.9 * torch.rand(count, 1, generator=generator, dtype=torch.float64)
+    return inputs, torch.rand(count, features, generator=generator, dtype=torch.float64) >= share
+
+
+def exact(layer: nn.Linear, x: Tensor, free: Tensor, norm: float) -> float:
+    """`min_j margin_j / ||(w_j - w_y) on the free features||`, in the dual norm; there are no bounds."""
+    logits = layer(x[None])[0].detach().numpy()
+    weight, y = layer.weight.detach().numpy(), int(logits.argmax())
+    best = math.inf
+    for j in range(len(logits)):
+        if j != y:
+            slope = np.linalg.norm((weight[j] - weight[y])[free.numpy()], ord=2 if norm == 2 else 1)
+            if slope > 0:
+                best = min(best, (logits[y] - logits[j]) / slope)
+    return best
+
+
+def exact_in_bounds(layer: nn.Linear, x: Tensor, free: Tensor, norm: float) -> float:
+    """The same within [0, 1]: for each class a linear programme, or the dual of a quadratic one in one variable."""
+    logits = layer(x[None])[0].detach().numpy()
+    weight, y, at, may = layer.weight.detach().numpy(), int(logits.argmax()), x.numpy(), free.numpy()
+    best = math.inf
+    for j in range(len(logits)):
+        if j == y:
+            continue
+        w, rise = (weight[j] - weight[y])[may], logits[y] - logits[j]
+        low, high = -at[may], 1 - at[may]
+        if np.maximum(w * low, w * high).sum() < rise:
+            continue
+        if norm == 2:  # the solution is clip(t w), with the t that just suffices
+            t = scipy.optimize.brentq(
+                lambda t, w=w, low=low, high=high, rise=rise: w @ np.clip(t * w, low, high) - rise, 0, 1e9
+            )
+            best = min(best, float(np.linalg.norm(np.clip(t * w, low, high))))
+        else:  # variables (delta, radius)
+            n = len(w)
+            above = np.block([[np.eye(n), -np.ones((n, 1))], [-np.eye(n), -np.ones((n, 1))]])
+            found = scipy.optimize.linprog(
+                np.r_[np.zeros(n), 1.0],
+                A_ub=np.vstack([above, np.r_[-w, 0.0]]),
+                b_ub=np.r_[np.zeros(2 * n), -rise],
+                bounds=[*zip(low, high, strict=True), (0, None)],
+            )
+            assert found.status == 0
+            best = min(best, float(found.fun))
+    return best
+
+
+@pytest.mark.parametrize("norm", [2, "inf"])
+def test_affine_without_bounds(norm: float | str) -> None:
+    inputs, free = cases(1000)
+    layer = affine(torch.Generator().manual_seed(0))
+    found = minimal_distortion(hf.Classifier(layer, (-1e6, 1e6), device="cpu"), inputs, None, free, norm=norm)
+    expected = torch.tensor(
+        [exact(layer, x, f, 2 if norm == 2 else math.inf) for x, f in zip(inputs, free, strict=True)]
+    )
+    some = free.any(1)
+    assert found.found[some].all()
+    assert (found.distortion / expected)[some].tolist() == pytest.approx([1.0] * int(some.sum()), abs=0.01)
+
+
+@pytest.mark.parametrize(("norm", "count"), [(2, 1000), ("inf", 150)])
+def test_affine_within_bounds(norm: float | str, count: int) -> None:
+    inputs, free = cases(count)
+    layer = affine(torch.Generator().manual_seed(0))
+    found = minimal_distortion(hf.Classifier(layer, (0.0, 1.0), device="cpu"), inputs, None, free, norm=norm)
+    power = 2 if norm == 2 else math.inf
+    expected = torch.tensor([exact_in_bounds(layer, x, f, power) for x, f in zip(inputs, free, strict=True)])
+    possible = expected.isfinite()
+    assert 0.5 < float(possible.double().mean()) < 1
+    assert found.found.tolist() == possible.tolist()
+    ratio = (found.distortion / expected)[possible]
+    assert ratio.tolist() == pytest.approx([1.0] * len(ratio), abs=0.01)
+    moved = (found.inputs - inputs).abs()
+    assert not moved[~free].any()
+    assert bool(((found.inputs >= 0) & (found.inputs <= 1)).all())
+
+
+@pytest.mark.parametrize("norm", [2, "inf"])
+def test_the_foot_of_a_plane_within_bounds(norm: float | str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(50, 6, generator=generator, dtype=torch.float64)
+    normal = torch.randn(50, 6, generator=generator, dtype=torch.float64)
+    normal[::3, :2] = 0
+    most = torch.where(normal > 0, normal * (1 - x), -normal * x).sum(1)
+    rise = most * torch.rand(50, generator=generator, dtype=torch.float64)
+    foot, reached = nearest_on_plane(x, normal, rise, torch.zeros_like(x), torch.ones_like(x), norm)  # type: ignore[arg-type]
+    assert reached.all()
+    assert (normal * (foot - x)).sum(1).tolist() == pytest.approx(rise.tolist(), abs=1e-9)
+    for row in range(50):  # no step of the same or a smaller size within the bounds rises more
+        size = float(torch.linalg.vector_norm(foot[row] - x[row], ord=2 if norm == 2 else torch.inf))
+        tries = torch.randn(2000, 6, generator=generator, dtype=torch.float64)
+        length = torch.linalg.vector_norm(tries, ord=2 if norm == 2 else torch.inf, dim=1, keepdim=True)
+        points = (x[row] + tries / length * size).clamp(0, 1)
+        assert float(((points - x[row]) @ normal[row]).max()) <= float(rise[row]) + 1e-9
+    _, reached = nearest_on_plane(x, normal, 1.01 * most, torch.zeros_like(x), torch.ones_like(x), norm)  # type: ignore[arg-type]
+    assert not reached.any()
+
+
+@pytest.fixture(scope="module")
+def digits() -> Tensor:
+    return hf.data.bundled("digits").inputs[:24]
+
+
+@pytest.fixture(scope="module")
+def lenet() -> hf.Classifier:
+    return hf.Classifier(hf.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu", batch_size=128)
+
+
+@pytest.mark.parametrize("name", ["fmn", "cw:steps=60,searches=4,learning_rate=0.05", "iga", "gsa"])
+@pytest.mark.parametrize("norm", [2, "inf"])
+def test_what_is_found_flips_and_keeps_what_is_held(
+    name: str, norm: float | str, lenet: hf.Classifier, digits: Tensor
+) -> None:
+    if name.startswith("cw") and norm == "inf":
+        with pytest.raises(ArgumentError, match="norm: expected 2 for the attack 'cw'"):
+            minimal_distortion(lenet, digits, None, None, norm=norm, attack=name)
+        return
+    free = torch.rand(len(digits), 1, 28, 28, generator=torch.Generator().manual_seed(0)) < 0.7
+    found = minimal_distortion(lenet, digits, None, free, norm=norm, attack=name)
+    before, after = lenet.predict(digits), lenet.predict(found.inputs)
+    assert found.found.any()
+    assert bool((before != after)[found.found].all())
+    delta = found.inputs - digits
+    assert not delta[~free].any()
+    assert bool(((found.inputs >= 0) & (found.inputs <= 1)).all())
+    size = torch.linalg.vector_norm(delta.flatten(1), ord=2 if norm == 2 else torch.inf, dim=1)
+    assert found.distortion[found.found].tolist() == pytest.approx(size[found.found].tolist(), rel=1e-5)
+
+
+def test_fmn_is_below_the_others(lenet: hf.Classifier, digits: Tensor) -> None:
+    """The papers' attacks, and ours with a longer search: what the default leaves is little."""
+    found = {name: minimal_distortion(lenet, digits, None, None, attack=name) for name in ("fmn", "iga", "gsa")}
+    assert found["fmn"].found.all()
+    for other in ("iga", "gsa"):
+        assert bool((found["fmn"].distortion < found[other].distortion).all())
+    long = minimal_distortion(lenet, digits, None, None, attack="fmn:steps=300,rivals=9")
+    assert float((found["fmn"].distortion / long.distortion).median()) < 1.02
+    assert float(long.gradient_evaluations.min()) > 10 * float(found["fmn"].gradient_evaluations.max())
+
+
+def test_the_sign_attack_is_the_least_step_that_flips(lenet: hf.Classifier, digits: Tensor) -> None:
+    """Against a fine scan of step sizes."""
+    x = digits[:4]
+    found = minimal_distortion(lenet, x, None, None, norm="inf", attack="gsa")
+    y = lenet.predict(x)
+    leaf = x.clone().requires_grad_(True)
+    nn.functional.cross_entropy(lenet.module.eval()(leaf), y).backward()
+    assert leaf.grad is not None
+    for row in range(4):
+        steps = torch.linspace(0, 1, 4001)
+        points = (x[row] + steps[:, None, None, None] * leaf.grad[row].sign()).clamp(0, 1)
+        flips = (lenet.predict(points) != y[row]).nonzero()
+        if len(flips):
+            assert float(found.distortion[row]) == pytest.approx(float(steps[flips[0]]), abs=1e-3)
+        else:
+            assert not found.found[row]
+
+
+def test_results_do_not_depend_on_company_or_batch_size(digits: Tensor) -> None:
+    free = torch.rand(len(digits), 1, 28, 28, generator=torch.Generator().manual_seed(0)) < 0.7
+    module = hf.zoo.load("lenet5-mnist")
+    attack = FastMinimumNorm(steps=8, rivals=1, candidates=1, polish=2, restarts=3)
+    runs = []
+    for size in (24, 200):
+        classifier = hf.Classifier(module, (0.0, 1.0), device="cpu", batch_size=size)
+        runs.append(minimal_distortion(classifier, digits, None, free, attack=attack))
+    turned = minimal_distortion(classifier, digits.flip(0), None, free.flip(0), attack=attack)
+    alone = minimal_distortion(classifier, digits[3:4], None, free[3:4], attack=attack)
+    assert torch.equal(runs[0].inputs, runs[1].inputs)
+    assert torch.equal(runs[0].inputs, turned.inputs.flip(0))
+    assert torch.equal(runs[0].inputs[3:4], alone.inputs)
+    other = minimal_distortion(
+        classifier, digits, None, free, attack=attack, generator=torch.Generator().manual_seed(9)
+    )
+    assert not torch.equal(runs[0].inputs, other.inputs)
+
+
+def test_nothing_free_already_flipped_and_never_flipping(lenet: hf.Classifier, digits: Tensor) -> None:
+    free = torch.ones(3, 1, 28, 28, dtype=torch.bool)
+    free[0] = False
+    targets = lenet.predict(digits[:3])
+    targets[1] = (targets[1] + 1) % 10
+    found = minimal_distortion(lenet, digits[:3], targets, free)
+    assert found.found.tolist() == [False, True, True]
+    assert (math.isinf(float(found.distortion[0])), float(found.distortion[1])) == (True, 0.0)
+    constant = nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
+    with torch.no_grad():
+        constant[1].weight.zero_()  # type: ignore[union-attr]
+        constant[1].bias.copy_(torch.arange(10.0))  # type: ignore[union-attr]
+    never = minimal_distortion(hf.Classifier(constant, (0.0, 1.0), device="cpu"), digits[:2], None, None)
+    assert not never.found.any()
+    assert torch.equal(never.inputs, digits[:2])
+    assert bool(never.distortion.isfinite().all())
+
+
+def test_a_start_helps_where_the_search_is_short(lenet: hf.Classifier, digits: Tensor) -> None:
+    good = minimal_distortion(lenet, digits, None, None, attack="fmn:steps=150")
+    short = FastMinimumNorm(steps=1, rivals=1, candidates=1, polish=0)
+    alone = minimal_distortion(lenet, digits, None, None, attack=short)
+    helped = minimal_distortion(lenet, digits, None, None, attack=short, start=good.inputs)
+    assert helped.found.all()
+    assert (helped.distortion / good.distortion).tolist() == pytest.approx([1.0] * len(digits), abs=0.15)
+    assert bool((~alone.found | (alone.distortion > 1.05 * helped.distortion)).double().mean() > 0.5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"norm": 1}, "norm: expected 2 or 'inf', got 1"),
+        ({"attack": "fmm"}, "attack: expected one of cw, fmn, gsa, iga, got 'fmm' .did you mean 'fmn'"),
+        ({"attack": "fmn:step=-1"}, "step: expected a number above 0, got -1"),
+        ({"attack": "fmn:stepps=3"}, "stepps: expected an option of fmn"),
+        ({"attack": 3}, "attack: expected a name or an Attack, got 3"),
+        ({"attack": "gsa", "steps": 5}, "steps: expected None for the attack 'gsa'"),
+        ({"free": torch.ones(2, 3)}, "free: expected a bool tensor of shape"),
+        ({"start": torch.ones(2, 3)}, "start: expected points of shape"),
+    ],
+)
+def test_bad_arguments_are_named(
+    arguments: dict[str, object], message: str, lenet: hf.Classifier, digits: Tensor
+) -> None:
+    given = {"free": None, **arguments}
+    with pytest.raises(ArgumentError, match=message):
+        minimal_distortion(lenet, digits[:2], None, **given)  # type: ignore[arg-type]
+
+
+def test_attacks_have_names_and_estimates() -> None:
+    for name in attacks.names():
+        kind = attacks[name]
+        assert kind.name == name
+        assert kind().expected_evaluations() > 0
