@@ -2,9 +2,24 @@
 
     HOLDFAST_DATA=<folder with mnist/, ...> python scripts/train_bundled.py lenet5-mnist
 
-All are trained naturally: plain cross-entropy on inputs in [0, 1], with random shifts of up to two pixels, random
+Most are trained naturally: plain cross-entropy on inputs in [0, 1], with random shifts of up to two pixels, random
 flips where a mirror image is as good, and for traffic signs random views and light. The same seed gives the same
 weights on one machine with one version of torch and as many threads.
+
+`lenet5-mnist-pgd045` and `-pgd075` are trained adversarially: half the loss is that of images perturbed by projected
+gradient ascent (`holdfast.zoo.adversarial`). They stand for the two robust LeNets of Vu, Nguyen, Phan, Gera and Thai,
+"c-Eval: a unified metric to evaluate feature-based explanations via perturbation", Sec. V-B: trained "alternatively"
+on clean and adversarial images whose "normalized L2-norm distortion" is at most 0.3 and 0.5, above 95% on clean and
+above 94% on adversarial images. The paper does not say by what it normalises.
+
+- Relative to the norm of the image (8.8 in the median), or per pixel (times 28), 0.5 is a ball of at least 4.4: larger
+  than half the way to an image of another digit for nearly all images (3.3 in the median, among 2,000), so that no
+  network can be right 94% of the time against a good attack.
+- As the 2-norm itself, of images in [0, 1]: possible, but the natural network is at 98% and 95% there, untrained.
+
+So ours are balls in the 2-norm of images in [0, 1], in the paper's proportion of 3 to 5 and half as large again: 0.45
+and 0.75. On the first 1,000 test images, 20 steps of the ascent leave the natural network 88% at 0.75 and 33% at 1.5,
+the two 94% and 95%, 65% and 73%.
 """
 
 from __future__ import annotations
@@ -13,7 +28,7 @@ import argparse
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -26,6 +41,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from holdfast import data
+from holdfast.neighbourhood import L2Ball
+from holdfast.zoo.adversarial import Pgd, robust_accuracy
 from holdfast.zoo.lenet import LeNet5
 from holdfast.zoo.resnet import ResNet18
 from holdfast.zoo.small_cnn import SmallCNN
@@ -53,13 +70,43 @@ class Recipe:
     licence: str
     required_accuracy: float
     epochs: int
-    augment: Augmentation = random_shift
+    augment: Augmentation | None = random_shift
     augmentation: str = "random shifts of up to 2 pixels"
+    perturb: Pgd | None = None  # adversarial training: half the loss is that of perturbed images
+    required_robust_accuracy: float = 0.0  # in the ball of `perturb`, with as many steps as `MEASURE_STEPS`
     batch_size: int = 128
     learning_rate: float = 4e-3
     weight_decay: float = 0.01
     channels_last: bool = False  # the memory format in training: faster for some networks, other last bits
     half: bool = False  # keep matrices and kernels as float16; vectors and batch statistics stay as they are
+
+
+NATURAL_LENET = Recipe(
+    build=LeNet5,
+    architecture="LeNet5",
+    data="mnist",
+    about="MNIST, {train:,} training and {test:,} test images, inputs in [0, 1]",
+    licence="weights Apache-2.0; MNIST is by Y. LeCun and C. Cortes, CC BY-SA 3.0",
+    required_accuracy=0.985,
+    epochs=12,
+)
+MEASURE_STEPS = 20
+
+
+def in_l2_ball(radius: float) -> Recipe:
+    """LeNet-5 for MNIST, trained adversarially."""
+    return replace(
+        NATURAL_LENET,
+        required_accuracy=0.97,
+        required_robust_accuracy=0.94,
+        epochs=7,
+        augment=None,
+        augmentation="no augmentation",
+        perturb=Pgd(L2Ball(radius), steps=3, step=0.6 * radius, bounds=(0.0, 1.0)),
+        batch_size=64,
+        learning_rate=3e-3,
+        channels_last=True,
+    )
 
 
 def shift_and_flip(inputs: Tensor, generator: torch.Generator) -> Tensor:
@@ -74,20 +121,14 @@ def distort(inputs: Tensor, generator: torch.Generator) -> Tensor:
     second = torch.stack([scale * angle.sin(), scale * angle.cos(), 0.15 * down], dim=1)
     grid = F.affine_grid(torch.stack([first, second], dim=1), list(inputs.shape), align_corners=False)
     moved = F.grid_sample(inputs, grid, padding_mode="border", align_corners=False).clamp(0, 1)
-    gamma, gain = (base ** each[:, None, None, None] for base, each in ((2, dark), (3, bright)))
+    gamma, gain = (base ** each[:, None, None, None] for base, each in ((2, dark), (2, bright)))
     return (gain * moved**gamma).clamp(0, 1)
 
 
 RECIPES = {
-    "lenet5-mnist": Recipe(
-        build=LeNet5,
-        architecture="LeNet5",
-        data="mnist",
-        about="MNIST, {train:,} training and {test:,} test images, inputs in [0, 1]",
-        licence="weights Apache-2.0; MNIST is by Y. LeCun and C. Cortes, CC BY-SA 3.0",
-        required_accuracy=0.985,
-        epochs=12,
-    ),
+    "lenet5-mnist": NATURAL_LENET,
+    "lenet5-mnist-pgd045": in_l2_ball(0.45),
+    "lenet5-mnist-pgd075": in_l2_ball(0.75),
     "resnet18w16-cifar10": Recipe(
         build=partial(ResNet18, width=16),
         architecture="ResNet18(width=16)",
@@ -110,13 +151,13 @@ RECIPES = {
         data="gtsrb",
         about="GTSRB, {train:,} training and {test:,} test images at 32x32 pixels, inputs in [0, 1]",
         licence="weights Apache-2.0; GTSRB is by J. Stallkamp, M. Schlipsing, J. Salmen and C. Igel, free for research",
-        required_accuracy=0.80,
-        epochs=42,
+        required_accuracy=0.82,
+        epochs=60,
         augment=distort,
-        augmentation="random shifts (2.4 pixels), turns (11 degrees), zoom (15 %), gamma (1/2 to 2), gain (1/3 to 3)",
+        augmentation="random shifts (2.4 pixels), turns (11 degrees), zoom (15 %), gamma (1/2 to 2), gain (1/2 to 2)",
         batch_size=64,
-        learning_rate=2.5e-3,
-        weight_decay=0.3,
+        learning_rate=2e-3,
+        weight_decay=0.05,
         channels_last=True,
         half=True,
     ),
@@ -147,6 +188,7 @@ def train(name: str, epochs: int | None, seed: int, folder: Path) -> None:
             epochs=epochs,
             generator=generator,
             augment=recipe.augment,
+            perturb=recipe.perturb,
             progress=show,
             batch_size=recipe.batch_size,
             learning_rate=recipe.learning_rate,
@@ -160,12 +202,15 @@ def train(name: str, epochs: int | None, seed: int, folder: Path) -> None:
     console.print(f"test accuracy {reached:.4f} (before storing {trained:.4f})")
     if reached < recipe.required_accuracy:
         raise SystemExit(f"nothing written: test accuracy {reached:.4f} is below {recipe.required_accuracy}")
+    robustness = {} if recipe.perturb is None else measure(module, test, recipe.perturb, console)
+    if robustness and robustness["test_accuracy"] < recipe.required_robust_accuracy:
+        raise SystemExit(f"nothing written: that is below {recipe.required_robust_accuracy}")
     weights = save(state)
     card = {
         "name": name,
         "architecture": recipe.architecture,
         "data": recipe.about.format(train=len(training), test=len(test)),
-        "scheme": f"natural: cross-entropy, AdamW, linear warm-up and cosine, {recipe.augmentation}",
+        "scheme": scheme(recipe),
         "epochs": epochs,
         "batch_size": recipe.batch_size,
         "learning_rate": recipe.learning_rate,
@@ -178,10 +223,35 @@ def train(name: str, epochs: int | None, seed: int, folder: Path) -> None:
         "script": "scripts/train_bundled.py",
         "licence": recipe.licence,
     }
+    if robustness:
+        card["under_attack"] = robustness
     if recipe.half:
         card["storage"] = "matrices and kernels float16, the rest float32; a loaded model is float32"
     write(folder / f"{name}.safetensors", weights)
     write(folder / f"{name}.json", (json.dumps(card, indent=2) + "\n").encode())
+
+
+def scheme(recipe: Recipe) -> str:
+    usual = f"cross-entropy, AdamW, linear warm-up and cosine, {recipe.augmentation}"
+    if recipe.perturb is None:
+        return f"natural: {usual}"
+    return f"adversarial: {usual}; half the loss on clean images, half on images after {described(recipe.perturb)}"
+
+
+def described(attack: Pgd) -> str:
+    norm = "L2" if isinstance(attack.ball, L2Ball) else "Linf"
+    return (
+        f"{attack.steps} steps of {attack.step:.3g} of projected gradient ascent from a random point"
+        f" in the {norm} ball of radius {attack.ball.radius:.3g}"
+    )
+
+
+def measure(module: nn.Module, test: data.Dataset, trained_on: Pgd, console: Console) -> dict[str, object]:
+    """The accuracy on perturbed test images, in the ball of the training, for the card."""
+    attack = replace(trained_on, steps=MEASURE_STEPS, step=0.15 * trained_on.ball.radius)
+    reached = robust_accuracy(module, test.inputs, test.labels, attack, generator=torch.Generator().manual_seed(0))
+    console.print(f"test accuracy after {described(attack)}: {reached:.4f}")
+    return {"attack": described(attack), "radius": attack.ball.radius, "seed": 0, "test_accuracy": reached}
 
 
 def stored(tensor: Tensor, recipe: Recipe) -> Tensor:

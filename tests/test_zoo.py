@@ -89,7 +89,8 @@ def test_loading_gives_independent_models_and_leaves_the_random_state():
 
 
 def test_every_model_has_weights_and_a_card():
-    assert zoo.names() == ["cnn-gtsrb", "lenet5-mnist", "resnet18w16-cifar10"]
+    lenets = ["lenet5-mnist", "lenet5-mnist-pgd045", "lenet5-mnist-pgd075"]
+    assert zoo.names() == ["cnn-gtsrb", *lenets, "resnet18w16-cifar10"]
     for name in zoo.names():
         assert sum(p.numel() for p in zoo.load(name).parameters()) == zoo.card(name)["parameters"]
 

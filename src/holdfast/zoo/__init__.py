@@ -29,6 +29,8 @@ __all__ = ["LeNet5", "MissingWeightsError", "ResNet18", "SmallCNN", "card", "is_
 
 _models: Registry[Callable[[], nn.Module]] = Registry("model")
 _models.add("lenet5-mnist", LeNet5)
+_models.add("lenet5-mnist-pgd045", LeNet5)
+_models.add("lenet5-mnist-pgd075", LeNet5)
 _models.add("resnet18w16-cifar10", partial(ResNet18, width=16))
 _models.add("cnn-gtsrb", SmallCNN)
 
@@ -41,7 +43,7 @@ def names() -> list[str]:
     """The names of all models, sorted.
 
     >>> names()
-    ['cnn-gtsrb', 'lenet5-mnist', 'resnet18w16-cifar10']
+    ['cnn-gtsrb', 'lenet5-mnist', 'lenet5-mnist-pgd045', 'lenet5-mnist-pgd075', 'resnet18w16-cifar10']
     """
     return _models.names()
 

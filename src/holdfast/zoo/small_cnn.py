@@ -36,7 +36,6 @@ class SmallCNN(nn.Module):
         self.classifier = nn.Sequential(
             OrderedDict(
                 flatten=nn.Flatten(),
-                dropout=nn.Dropout(0.4),  # in training only
                 fc=nn.Linear(in_channels * 4 * 4, num_classes),
             )
         )

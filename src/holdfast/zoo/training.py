@@ -16,11 +16,15 @@ from holdfast.errors import ModelError, check
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 Augmentation = Callable[[Tensor, torch.Generator], Tensor]
+Perturbation = Callable[[nn.Module, Tensor, Tensor, torch.Generator], Tensor]
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """What `progress` is told after each epoch: averages over the training batches as they were seen."""
+    """What `progress` is told after each epoch: averages over the training batches as they were seen.
+
+    With perturbed inputs, the same mix of clean and perturbed as in the loss.
+    """
 
     number: int  # 1 .. epochs
     epochs: int
@@ -39,7 +43,7 @@ def initialize(module: ModuleT, generator: torch.Generator) -> ModuleT:
     >>> torch.equal(a.weight, b.weight)
     True
     """
-    with _seeded_from(generator, _device_of(module)):
+    with _seeded_from(generator, device_of(module)):
         for submodule in module.modules():
             reset = getattr(submodule, "reset_parameters", None)
             if callable(reset):
@@ -58,6 +62,8 @@ def train_classifier(
     learning_rate: float = 2e-3,
     weight_decay: float = 0.0,
     augment: Augmentation | None = None,
+    perturb: Perturbation | None = None,
+    clean_share: float = 0.5,
     progress: Callable[[Epoch], None] | None = None,
 ) -> ModuleT:
     """Train `module` in place on `inputs` (N, ...) and `labels` (N,), classes as integers; returns `module`.
@@ -78,6 +84,10 @@ def train_classifier(
         learning_rate: its peak, above 0.
         weight_decay: decoupled from the gradient, at least 0.
         augment: `(batch, generator) -> batch`, applied to every batch on the device of `inputs`.
+        perturb: `(module, batch, labels, generator) -> batch`, after `augment`, on the device of the module: inputs
+            to train on beside the batch, such as those of `holdfast.zoo.adversarial.Pgd`.
+        clean_share: of the loss, in [0, 1], for the batch as it was; the rest is for the perturbed one. It has no
+            effect without `perturb`.
         progress: called after each epoch.
 
     The train/eval mode of every submodule is restored; gradients are cleared.
@@ -94,18 +104,19 @@ def train_classifier(
     >>> accuracy(module, inputs, labels) > 0.95
     True
     """
-    _check_data(inputs, labels)
+    check_data(inputs, labels)
     check(epochs >= 1, "epochs", "at least 1", epochs)
     check(batch_size >= 1, "batch_size", "at least 1", batch_size)
     check(0 < learning_rate < math.inf, "learning_rate", "a finite number above 0", learning_rate)
     check(0 <= weight_decay < math.inf, "weight_decay", "a finite number of at least 0", weight_decay)
-    device = _device_of(module)
+    check(0 <= clean_share <= 1, "clean_share", "a share in [0, 1]", clean_share)
+    device = device_of(module)
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
     check(len(parameters) > 0, "module", "a module with parameters that require a gradient", "none")
     optimizer = torch.optim.AdamW(parameters, lr=learning_rate, weight_decay=weight_decay)
     steps = epochs * math.ceil(len(inputs) / batch_size)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _learning_rate_factor(step, steps))
-    with _mode(module, training=True), _seeded_from(generator, device), torch.enable_grad():
+    with mode(module, training=True), _seeded_from(generator, device), torch.enable_grad():
         for number in range(1, epochs + 1):
             loss_sum, correct = torch.zeros((), device=device), torch.zeros((), device=device)
             order = torch.randperm(len(inputs), generator=generator, device=generator.device)
@@ -114,14 +125,20 @@ def train_classifier(
                 if augment is not None:
                     batch = augment(batch, generator)
                 target = labels[chosen.to(labels.device)].to(device)
+                batch = batch.to(device)
+                seen = [(1.0, batch)]
+                if perturb is not None:
+                    seen = [(clean_share, batch), (1 - clean_share, perturb(module, batch, target, generator))]
                 optimizer.zero_grad()
-                logits = module(batch.to(device))
-                loss = F.cross_entropy(logits, target)
-                torch.autograd.backward(loss)
+                for share, part in seen:
+                    if share > 0:
+                        logits = module(part)
+                        loss = share * F.cross_entropy(logits, target)
+                        torch.autograd.backward(loss)
+                        loss_sum += loss.detach() * len(target)
+                        correct += share * (logits.detach().argmax(dim=1) == target).sum()
                 optimizer.step()
                 schedule.step()
-                loss_sum += loss.detach() * len(target)
-                correct += (logits.detach().argmax(dim=1) == target).sum()
             mean_loss = float(loss_sum) / len(inputs)
             if not math.isfinite(mean_loss):
                 raise ModelError(f"training diverged: the loss of epoch {number} is {mean_loss}")
@@ -140,11 +157,11 @@ def accuracy(module: nn.Module, inputs: Tensor, labels: Tensor, *, batch_size: i
     >>> accuracy(nn.Identity(), torch.eye(4), torch.tensor([0, 1, 2, 0]))
     0.75
     """
-    _check_data(inputs, labels)
+    check_data(inputs, labels)
     check(batch_size >= 1, "batch_size", "at least 1", batch_size)
-    device = _device_of(module)
+    device = device_of(module)
     correct = 0
-    with _mode(module, training=False), torch.no_grad():
+    with mode(module, training=False), torch.no_grad():
         batches = zip(torch.split(inputs, batch_size), torch.split(labels, batch_size), strict=True)
         for batch, target in batches:
             correct += int((module(batch.to(device)).argmax(dim=1) == target.to(device)).sum())
@@ -194,7 +211,8 @@ def _learning_rate_factor(step: int, steps: int) -> float:
     return 0.5 * (1 + math.cos(math.pi * (step - warm_up) / max(1, steps - warm_up)))
 
 
-def _check_data(inputs: Tensor, labels: Tensor) -> None:
+def check_data(inputs: Tensor, labels: Tensor) -> None:
+    """Raise `ArgumentError` unless `inputs` are floats (N, ...), N >= 1, and `labels` int64 (N,)."""
     check(inputs.ndim >= 2 and len(inputs) >= 1, "inputs", "a batch (N, ...), N >= 1", tuple(inputs.shape))
     check(inputs.is_floating_point(), "inputs", "floating point numbers", inputs.dtype)
     check(labels.dtype == torch.int64, "labels", "int64", labels.dtype)
@@ -206,12 +224,13 @@ def _check_data(inputs: Tensor, labels: Tensor) -> None:
     )
 
 
-def _device_of(module: nn.Module) -> torch.device:
+def device_of(module: nn.Module) -> torch.device:
+    """That of the first parameter; the CPU where there is none."""
     return next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
 
 
 @contextmanager
-def _mode(module: nn.Module, *, training: bool) -> Iterator[None]:
+def mode(module: nn.Module, *, training: bool) -> Iterator[None]:
     """Train or eval mode for all of `module`; each submodule has its own mode back afterwards."""
     before = [(submodule, submodule.training) for submodule in module.modules()]
     module.train(training)
