@@ -313,7 +313,7 @@ def test_permuted_and_resampled_rho_are_the_slow_ones(estimator: str) -> None:
 def test_permutations_and_resamples_are_what_they_are_called() -> None:
     orders = torch.cat(list(permutations(2000, 5, CPU)))
     assert torch.equal(orders.sort(dim=1).values, torch.arange(5).expand(2000, -1))
-    seen = torch.nn.functional.one_hot(orders, 5).double().mean(0)
+    seen = torch.nn.functional.one_hot(orders.long(), 5).double().mean(0)
     assert (seen - 0.2).abs().max() < 5 * math.sqrt(0.16 / 2000)  # fails once in 70,000
     counts = torch.cat(list(resamples(2000, 5, CPU)))
     assert (counts.sum(1) == 5).all()

@@ -270,7 +270,7 @@ class _Run:
             problems = [self._problem(row)[0] for row in rows]
             shuffled = [orders[row] for row in rows]
             null = [
-                torch.stack([permuted_rho(p, order[chunk]) for p, order in zip(problems, shuffled, strict=True)])
+                torch.stack([permuted_rho(p.dealt(o), chunk) for p, o in zip(problems, shuffled, strict=True)])
                 for chunk in permutation_orders(permuted, masks, self.device)
             ]
             spread = [
