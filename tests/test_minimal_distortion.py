@@ -209,6 +209,82 @@ def test_results_do_not_depend_on_company_or_batch_size(digits: Tensor) -> None:
     assert not torch.equal(runs[0].inputs, other.inputs)
 
 
+@pytest.mark.parametrize("name", ["fmn:steps=3,polish=1", "iga:steps=2", "gsa"])
+def test_any_batch_size_is_calibrated_on_inputs_as_they_are(name: str, digits: Tensor) -> None:
+    classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu")
+    found = minimal_distortion(classifier, digits, None, None, attack=name)
+    assert found.found.any()
+
+
+@pytest.mark.parametrize("name", ["fmn", "iga", "gsa"])
+@pytest.mark.parametrize("bound", [1e4, 1e30, 3e38, math.inf])
+def test_wide_and_missing_bounds(name: str, bound: float) -> None:
+    """The sign attacks take the step that a linear classifier needs; `fmn` the least one."""
+    inputs, free = cases(12)
+    layer = affine(torch.Generator().manual_seed(0)).float()
+    inputs = inputs.float()
+    found = minimal_distortion(hf.Classifier(layer, (-bound, bound), device="cpu"), inputs, None, free, 2, name)
+    some = free.any(1)
+    assert found.found[some].all()
+    for x, f, c in zip(inputs[some], free[some], found.distortion[some], strict=True):
+        least = exact(layer.double(), x.double(), f, 2)
+        layer.float()
+        if name == "fmn":
+            assert float(c) == pytest.approx(least, rel=0.01)
+        else:
+            assert least * 0.999 < float(c) < 4 * least
+
+
+def test_two_dimensions_against_a_grid() -> None:
+    """Small ReLU networks whose exact minimum a fine grid shows, features of different scale, inputs in corners too."""
+    generator = torch.Generator().manual_seed(0)
+    found_at_all, ratios = [], []
+    for scale in (1.0, 100.0):
+        for _ in range(6):
+            module = nn.Sequential(nn.Linear(2, 24), nn.ReLU(), nn.Linear(24, 24), nn.ReLU(), nn.Linear(24, 3)).double()
+            with torch.no_grad():
+                for parameter in module.parameters():
+                    parameter.copy_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
+                module[0].weight[:, 0] /= scale  # type: ignore[index, operator]
+            upper = torch.tensor([scale, 1.0], dtype=torch.float64)
+            classifier = hf.Classifier(module, (torch.zeros(2), upper), device="cpu")
+            steps = torch.linspace(0, 1, 401, dtype=torch.float64)
+            grid = torch.cartesian_prod(steps, steps) * upper
+            classes = classifier.predict(grid)
+            x = torch.rand(10, 2, generator=generator, dtype=torch.float64)
+            x[:3] = x[:3].round()
+            x = x * upper
+            found = minimal_distortion(classifier, x, None, None)
+            for point, y, c, there in zip(x, classifier.predict(x), found.distortion, found.found, strict=True):
+                others = grid[classes != y]
+                if len(others):
+                    least = float((others - point).norm(dim=1).min())
+                    found_at_all.append(bool(there))
+                    if there and least > 0.02:
+                        ratios.append(float(c) / least)
+    assert np.mean(found_at_all) > 0.98
+    assert np.quantile(ratios, 0.5) < 1.001
+    assert np.quantile(ratios, 0.9) < 1.1
+
+
+def test_a_network_that_breaks_beyond_the_input_does_no_harm() -> None:
+    class Breaks(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(3, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            out: Tensor = self.layer(x)
+            return torch.where(x.sum(1, keepdim=True) > 1.6, torch.nan, out)
+
+    torch.manual_seed(0)
+    classifier = hf.Classifier(Breaks(), (0.0, 1.0), device="cpu")
+    for name in ("fmn", "iga", "gsa"):
+        found = minimal_distortion(classifier, torch.full((4, 3), 0.5), None, None, attack=name)
+        assert bool(found.distortion.isfinite().all())
+        assert bool(found.inputs.isfinite().all())
+
+
 def test_nothing_free_already_flipped_and_never_flipping(lenet: hf.Classifier, digits: Tensor) -> None:
     free = torch.ones(3, 1, 28, 28, dtype=torch.bool)
     free[0] = False
@@ -263,3 +339,27 @@ def test_attacks_have_names_and_estimates() -> None:
         kind = attacks[name]
         assert kind.name == name
         assert kind().expected_evaluations() > 0
+
+
+def test_fmn_against_foolbox(lenet: hf.Classifier, digits: Tensor) -> None:
+    """With nothing held, within 2% of the better of two peers with seven times as many gradients."""
+    foolbox = pytest.importorskip("foolbox", reason="needs foolbox (extra peers)")
+    model = foolbox.PyTorchModel(lenet.module.eval(), bounds=(0, 1), device="cpu")
+    y = lenet.predict(digits)
+    best = torch.full((len(digits),), torch.inf)
+    for attack in (foolbox.attacks.DDNAttack(steps=1000), foolbox.attacks.L2FMNAttack(steps=1000)):
+        points = attack(model, digits, y, epsilons=None)[1]
+        size = (points - digits).flatten(1).norm(dim=1)
+        best = torch.minimum(best, torch.where(lenet.predict(points.clamp(0, 1)) != y, size, torch.inf))
+    found = minimal_distortion(lenet, digits, None, None)
+    assert float((found.distortion / best).mean()) < 1.02
+    assert float(found.gradient_evaluations.max()) * 7 < 1000
+
+
+@pytest.mark.slow
+def test_fmn_is_no_worse_than_cw(lenet: hf.Classifier) -> None:
+    """On 100 digits its median c is no larger, with a tenth of the gradients at most; 9 times 1000 in all."""
+    x = hf.data.bundled("digits").inputs[:100]
+    ours, cw = (minimal_distortion(lenet, x, None, None, attack=name) for name in ("fmn", "cw"))
+    assert float(ours.distortion.median()) <= float(cw.distortion.median())
+    assert float(ours.gradient_evaluations.max()) * 10 <= float(cw.gradient_evaluations.min())

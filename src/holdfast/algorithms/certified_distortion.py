@@ -22,7 +22,8 @@ from holdfast.errors import ModelError, check
 
 Norm = float | Literal["inf"]
 _NUMBERS = 1 << 25  # float64 numbers for the values of all steps at once
-_SMALLEST = 1e-7  # of the largest possible change: a bound below this is 0
+_SMALLEST = 1e-7  # of the largest change, or of what an affine function would need: a bound below this is 0
+_LOOKS = 200  # without bounds to stop it, a search for a radius that never gives out would go on
 
 
 @dataclass(frozen=True)
@@ -105,10 +106,11 @@ def certified_distortion(
     network = _traced(classifier, inputs)
     low, high = (b.to(torch.float64).expand(inputs.shape[1:]).flatten() for b in classifier.bounds)
     centre = inputs.double().flatten(1)
+    below, above = (torch.where(mask > 0, bound - centre, 0.0) for bound in (low, high))
     problem = _Problem(
         network=network,
         targets=targets,
-        box=Permitted(centre, (low - centre) * mask, (high - centre) * mask, None),
+        box=Permitted(centre, below, above, None),
         order=order,
         method=method,
         unit=torch.finfo(classifier.dtype).eps / 2,
@@ -174,18 +176,19 @@ def _search(problem: _Problem, ceiling: Tensor, tolerance: float) -> Tensor:
     low, high = torch.zeros_like(limit), torch.full_like(limit, torch.inf)
     margin_low, margin_high = margin.clone(), torch.full_like(limit, -torch.inf)
     # a relaxed network gives out well before an affine one would
+    smallest = _SMALLEST * torch.minimum(limit, radius)
     radius = torch.minimum(radius / 8, limit)
     settled = margin <= 0
     held = (reach == 0) & ~settled  # nothing may change; a tie in floating point needs no look
     low, settled = torch.where(held, torch.inf, low), settled | held | (limit == 0)
     step = 0
-    while not bool(settled.all()):
+    while step < _LOOKS and not bool(settled.all()):
         rows = (~settled).nonzero().squeeze(1)
         proved = problem.select(rows).margin(radius[rows])
         good, bad = rows[proved > 0], rows[~(proved > 0)]
         low[good], margin_low[good] = radius[good], proved[proved > 0]
         high[bad], margin_high[bad] = radius[bad], proved[~(proved > 0)]
-        settled = settled | (low >= limit) | (high <= low * (1 + tolerance)) | (high < _SMALLEST * limit)
+        settled = settled | (low >= limit) | (high <= low * (1 + tolerance)) | (high < smallest)
         radius = _next(low, high, margin_low, margin_high, limit, tolerance, halve=step % 3 == 2)
         step += 1
     return torch.where((low >= reach) & (reach <= ceiling) & (margin > 0), torch.inf, low)

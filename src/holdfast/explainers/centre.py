@@ -40,5 +40,16 @@ class CentreExplainer(Explainer):
             middle = (length - 1) / 2
             along = (torch.arange(length, dtype=x.dtype, device=x.device) - middle).abs() / length
             distance = torch.maximum(distance, along.reshape([-1 if a == axis else 1 for a in range(len(spatial))]))
+        # a ring of the square goes on from the places next to its centre: their other coordinates are smaller
+        distance = distance + 1e-4 * self._round(spatial, x)
         with torch.no_grad():
             return (-distance).expand(x.shape).clone(), classifier.forward(x.detach().clone())
+
+    @staticmethod
+    def _round(spatial: torch.Size, x: Tensor) -> Tensor:
+        """Distances from the centre, as shares of the sides."""
+        total = torch.zeros(spatial, dtype=x.dtype, device=x.device)
+        for axis, length in enumerate(spatial):
+            along = (torch.arange(length, dtype=x.dtype, device=x.device) - (length - 1) / 2) / length
+            total = total + along.square().reshape([-1 if a == axis else 1 for a in range(len(spatial))])
+        return total.sqrt()

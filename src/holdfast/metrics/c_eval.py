@@ -10,7 +10,7 @@ held, is what is averaged (Sec. II, "Normalize").
 An attack finds an upper bound of the minimum; see `holdfast.algorithms.minimal_distortion` for how near it comes, and
 `certified_distortion` for a bound from below. Whatever flips with e held flips with nothing held, so c(empty) is at
 most c(e): where an attack did worse, its c(empty) is repaired, and a ratio is never below 1. Where no flip was found, c
-is only a lower end: it says up to where the attack looked. Such samples count as larger than all others in a median.
+is only a lower end: it says up to where the attack looked, and medians allow for anything from there up.
 
 Source: Vu, Nguyen, Phan, Gera and Thai, "c-Eval: A unified metric to evaluate feature-based explanations via
 perturbation" (IEEE Big Data 2021).
@@ -56,8 +56,8 @@ class CEvalResult(Result):
 
     Attributes:
         c: the least distortion found that changes the prediction while the explanation's features are held; NaN for
-            skipped samples, infinity where everything is held. `(N,)`
-        c_empty: the same with nothing held, `(N,)`.
+            skipped samples. `(N,)`
+        c_empty: the same with nothing held, `(N,)`; the least that the attack or this explainer's c have shown.
         ratio: `c / c_empty`, at least 1, `(N,)`; NaN where with nothing held no change was found either.
         found: whether a change of the prediction was found; where not, `c` and `ratio` are lower ends. bool `(N,)`
         lower: a certified lower bound of the true minimum, so that `lower <= true c(e) <= c`; NaN without one. `(N,)`
@@ -110,8 +110,8 @@ class CEval(Metric):
         attack: how it is looked for: `"fmn"`, `"cw"`, `"iga"` or `"gsa"`, with options as in `"fmn:steps=100"`, or an
             `Attack`. The paper uses the last three.
         fraction: of the places (pixels with all their channels, times, columns) that is held.
-        unit: `"pixel"`, or whole segments, `"segment"`, so that maps of segments and of pixels compare; as many of
-            them as come nearest to the fraction.
+        unit: `"pixel"`, or whole segments, `"segment"`, so that maps of segments and of pixels compare; the last of
+            them in part, so that all explanations are of one size.
         segments: how inputs are cut, see `holdfast.segments.segment`; for `unit="segment"`.
         norm: of the distortion, 2 or `"inf"`.
         absolute: rank places by absolute attributions. Not by default: what speaks against the class is not what
@@ -148,8 +148,8 @@ class CEval(Metric):
             self, "segments", check_options(self.attack, self.unit, self.segments, self.norm, self.absolute)
         )
         check(self.certify in (None, "crown", "interval"), "certify", "'crown', 'interval' or None", repr(self.certify))
-        within = isinstance(self.fraction, int | float) and 0 < self.fraction <= 1
-        check(within, "fraction", "a number above 0, at most 1", self.fraction)
+        within = isinstance(self.fraction, int | float) and 0 < self.fraction < 1
+        check(within, "fraction", "a number between 0 and 1 (all held never flips)", self.fraction)
         object.__setattr__(self, "fractions", check_fractions(self.fractions) if len(self.fractions) else ())
 
     @classmethod

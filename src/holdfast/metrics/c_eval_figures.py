@@ -17,7 +17,6 @@ from holdfast.metrics.reading import Array, Reading, View, flags, number, number
 
 SHOWN = 4
 _PICTURES = ("seeds", "seed_maps", "mask", "inputs")
-_UNEQUAL = 1.25  # explanations whose sizes differ by more than this factor are not compared
 _GAINED = 0.01  # an increase of the mean ratio by less than this share is nothing
 _TINT = np.array([0.90, 0.45, 0.0])
 
@@ -42,17 +41,16 @@ def remarks(frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
     """Sizes, and how many were not found."""
     c, empty, found = numbers(frame, "c"), numbers(frame, "c_empty"), flags(frame, "found")
     notes = []
-    if np.isfinite(c).any():
-        notes.append(f"median c {number(float(np.median(c)), 3)}, c(empty) {number(float(np.median(empty)), 3)}")
+    if found.any():
+        middle = number(float(np.median(np.where(found, c, np.inf))), 3)  # what was not found counts as more
+        notes.append(f"median c {middle}, c(empty) {number(float(np.nanmedian(empty)), 3)}")
     if not found.all():
         notes.append(f"no change found: {int((~found).sum())} of {len(frame)}")
     lower = numbers(frame, "lower")
-    if np.isfinite(lower).any():
-        width = float(np.median((c / lower)[np.isfinite(lower) & (lower > 0)]))
+    proved = found & np.isfinite(lower) & (lower > 0)
+    if proved.any():
+        width = float(np.median((c / np.where(proved, lower, 1.0))[proved]))
         notes.append(f"certified: c is at most {number(width, 3)} times the true minimum (median)")
-    held = numbers(frame, "held_share")
-    if len(held) and str(options.get("unit")) == "segment":
-        notes.append(f"held: {float(held.mean()):.0%} of the places")
     return notes
 
 
@@ -67,7 +65,7 @@ def guide(options: Mapping[str, Any]) -> dict[str, str]:
         ),
         "Upper bound": (
             "What an attack finds, any other may better. Where it finds nothing, the value is a lower end, marked as "
-            "such, and counts as larger than all others in medians."
+            "such: the true one may be anything from there up, and medians and their intervals allow for it."
         ),
         "Certified (`certify`)": (
             "A lower bound that holds for every change there is: the true minimum lies between it and c. The gap is "
@@ -80,11 +78,8 @@ def guide(options: Mapping[str, Any]) -> dict[str, str]:
 
 
 def figures(view: View) -> list[Chart | Gallery]:
-    """Distributions if sizes are equal, the sweep, and the pictures."""
-    shares = {name: numbers(view.of(name), "held_share") for name in view.present}
-    means = [float(np.nanmean(held)) for held in shares.values() if np.isfinite(held).any()]
-    equal = not means or max(means) <= _UNEQUAL * min(means)
-    found: list[Chart | Gallery] = plain_figures(view) if equal else []
+    """Distributions, the sweep, and the pictures."""
+    found: list[Chart | Gallery] = plain_figures(view)
     swept = sweep(view)
     found += [] if swept is None else [swept]
     gallery = _gallery(view)
@@ -102,7 +97,7 @@ def sweep(view: View) -> Chart | None:
         place = knee(sizes.tolist(), middle.tolist())
         if place is not None:
             knees.append(f"{name} {sizes[place]:.0%}")
-    caption = "Line: median over samples; band: their quartiles."
+    caption = "Line: median over samples; band: their quartiles. Where no change was found, as far as was looked."
     if knees:
         caption += f" Knee, past which more features gain little: {', '.join(knees)}."
     caption += "".join(f" {sentence}" for sentence in settings(curves))

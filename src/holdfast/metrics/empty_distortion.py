@@ -24,13 +24,14 @@ def empty_distortion(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """`minimal_distortion` of `inputs` `(N, ...)` with all features free; remembered by content.
 
-    What is remembered depends on nothing but the key (a distortion does not depend on who else is in a batch), so no
-    result does on what was computed before. The key holds a checksum of the weights: training on is noticed.
+    A distortion does not depend on who else is in a batch, so no result depends on what was computed before. The key
+    holds a digest of the weights, so that training on is noticed; of the bounds; not of what else a module may have:
+    who changes an attribute that is no tensor, or the preprocessing, needs a new `Classifier`.
 
     Returns:
         Distortions, whether they were found, and evaluations, each `(N,)`; the points `(N, ...)`.
     """
-    common = (norm, attack, seed, _checksum(classifier))
+    common = (norm, attack, seed, _digest(classifier))
     keys = [
         (*common, int(target), hashlib.sha256(x.numpy().tobytes()).digest())
         for x, target in zip(inputs.detach().cpu(), targets.tolist(), strict=True)
@@ -53,8 +54,8 @@ def empty_distortion(
     return distortion, flips, evaluations, points
 
 
-def _checksum(classifier: Classifier) -> Key:
-    tensors = [*classifier.module.parameters(), *classifier.module.buffers()]
-    with torch.no_grad():
-        sums = [torch.stack([t.double().sum(), t.double().square().sum()]) for t in tensors if t.numel()]
-        return tuple(torch.stack(sums).flatten().tolist()) if sums else ()
+def _digest(classifier: Classifier) -> bytes:
+    digest = hashlib.sha256()
+    for tensor in (*classifier.module.parameters(), *classifier.module.buffers(), *classifier.bounds):
+        digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+    return digest.digest()

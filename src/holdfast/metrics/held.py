@@ -37,27 +37,25 @@ def held_pixels(scores: Tensor, fraction: float) -> Tensor:
 
 
 def held_segments(scores: Tensor, labels: Tensor, fraction: float) -> Tensor:
-    """The segments with the largest sums of `scores` `(N, *spatial)`, as many as cover about `fraction` of the places.
+    """The segments with the largest sums of `scores` `(N, *spatial)`, filled up to exactly as many places as pixels.
 
-    `labels` `(N, *spatial)` are segments, from 0. At least one is held; of two counts whose areas are as near to the
-    fraction, the smaller.
+    Segments differ in size, and c-Eval compares at equal size only; so of the first segment that does not fit, the
+    places with the largest scores are held. `labels` `(N, *spatial)` are segments, from 0; of ties the first ones.
 
     >>> scores, labels = torch.tensor([[3.0, 0.0, 2.0, 2.0]]), torch.tensor([[0, 1, 2, 2]])
-    >>> held_segments(scores, labels, 0.5)
-    tensor([[False, False,  True,  True]])
+    >>> held_segments(scores, labels, 0.5), held_segments(scores, labels, 0.75)
+    (tensor([[False, False,  True,  True]]), tensor([[ True, False,  True,  True]]))
     """
     flat, label = scores.flatten(1), labels.flatten(1)
-    width = int(label.max()) + 1
-    empty = torch.zeros((len(flat), width), dtype=torch.float64, device=flat.device)
-    sums = empty.scatter_add(1, label, flat.double())
-    area = empty.scatter_add(1, label, torch.ones_like(flat, dtype=torch.float64))
-    sums = torch.where(area > 0, sums, -torch.inf)
-    order = sums.sort(dim=1, descending=True, stable=True).indices
-    covered = area.gather(1, order).cumsum(1)
-    count = (covered - fraction * flat.shape[1]).abs().argmin(1) + 1
-    place = torch.arange(width, device=flat.device).expand_as(order)
-    chosen = torch.zeros_like(order, dtype=torch.bool).scatter_(1, order, place < count[:, None])
-    return chosen.gather(1, label).reshape(scores.shape)
+    count = max(1, round(fraction * flat.shape[1]))
+    sums = torch.zeros((len(flat), int(label.max()) + 1), dtype=torch.float64, device=flat.device)
+    sums.scatter_add_(1, label, flat.double())
+    by_score = flat.sort(dim=1, descending=True, stable=True).indices
+    best = sums.sort(dim=1, descending=True, stable=True).indices
+    rank = torch.empty_like(best).scatter_(1, best, torch.arange(best.shape[1], device=flat.device).expand_as(best))
+    of_place = rank.gather(1, label).gather(1, by_score)
+    order = by_score.gather(1, of_place.sort(dim=1, stable=True).indices)[:, :count]
+    return torch.zeros_like(flat, dtype=torch.bool).scatter_(1, order, True).reshape(scores.shape)
 
 
 def held(inputs: Tensor, scores: Tensor, fraction: float, unit: Unit, segments: How) -> Tensor:

@@ -24,7 +24,7 @@ from holdfast.similarity import degenerate
 from holdfast.tensors import draw_seed
 
 M = TypeVar("M", bound=Metric)
-_EXPECTED = "numbers between 0 and 1, rising"
+_EXPECTED = "numbers between 0 and 1 (all held never flips), rising"
 
 
 def check_options(attack: str | Attack, unit: Unit, segments: How | Tensor, norm: float | str, absolute: bool) -> How:
@@ -39,7 +39,7 @@ def check_options(attack: str | Attack, unit: Unit, segments: How | Tensor, norm
 def check_fractions(fractions: tuple[float, ...] | list[float]) -> tuple[float, ...]:
     """As a tuple; raises ArgumentError unless they are shares in rising order."""
     fine = isinstance(fractions, tuple | list) and len(fractions) > 0
-    fine = fine and all(isinstance(f, int | float) and 0 < f <= 1 for f in fractions)
+    fine = fine and all(isinstance(f, int | float) and 0 < f < 1 for f in fractions)
     check(fine and list(fractions) == sorted(set(fractions)), "fractions", _EXPECTED, fractions)
     return tuple(float(fraction) for fraction in fractions)
 
@@ -131,10 +131,15 @@ class Holder:
         evaluations = torch.stack([p.model_evaluations for p in parts], 1).sum(1)
         for place in reversed(range(len(masks) - 1)):
             _improve(c, flips, points, place, place + 1)
+        # with more held no less is needed, so an end of a search is no lower than what came before
+        c = torch.where(flips, c, c.cummax(1).values)
         return Distortions(c, flips, points, evaluations)
 
     def repaired(self, empty: Distortions, least: Distortions) -> Distortions:
-        """`empty`, where needed with what was found while something was held: that flips with nothing held, too."""
+        """`empty`, where needed with what was found while something was held: that flips with nothing held, too.
+
+        So explainers may differ in c(empty), where one of them has shown that the attack had not found the least.
+        """
         c, found = torch.cat([empty.c, least.c[:, :1]], 1), torch.cat([empty.found, least.found[:, :1]], 1)
         points = torch.cat([empty.points, least.points[:, :1]], 1)
         _improve(c, found, points, 0, 1)

@@ -123,7 +123,10 @@ class NearAffinity(Metric):
                 sizes = np.asarray(arrays["fractions"], dtype=float)
                 shares.append(np.asarray(arrays["estimate"], dtype=float) / float(row["c_empty"]))
             if shares:
-                low, middle, high = np.quantile(np.array(shares), [0.25, 0.5, 0.75], axis=0)
+                known = np.where(np.isfinite(shares), shares, np.nan)
+                some = np.isfinite(known).any(axis=0)
+                low, middle, high = np.nanquantile(known[:, some], [0.25, 0.5, 0.75], axis=0)
+                sizes = sizes[some]
                 lines.append(Line(name, sizes, middle, low, high))
         chart = lines_with_bands(
             lines,

@@ -20,6 +20,8 @@ class Attack(ABC):
     """
 
     name: ClassVar[str]
+    #: points of each input that it holds at once, and a few times over, for the size of groups
+    held_points: ClassVar[int] = 4
 
     @abstractmethod
     def run(self, space: FreeSpace, nearest: Nearest, streams: Streams, start: Tensor | None) -> None:

@@ -14,6 +14,8 @@ Three stages, all batched over inputs:
    depart from it in scale: the step is a share of the radius, so that inputs in any unit are treated alike; and until a
    point has flipped the radius grows beyond the linear estimate of the distance, which alone may approach the boundary
    and never reach it.
+   Where nothing is found, as happens where features differ much in scale or an input sits in a corner of the box, it
+   starts once more from the nearest of some random points that flips.
 3. *Polish.* At the nearest point found, z, the margin is linearised once more: the foot of that plane is where the
    boundary would be nearest if it were flat. Points between the foot and z are looked at together, and the nearest that
    flips is the next z.
@@ -29,7 +31,7 @@ import torch
 from torch import Tensor
 
 from holdfast.algorithms.distortion.base import Attack, attacks
-from holdfast.algorithms.distortion.geometry import dual_norm_of, nearest_on_plane, norm_of, shrink
+from holdfast.algorithms.distortion.geometry import dual_norm_of, nearest_on_plane, norm_of, row_sums, shrink
 from holdfast.algorithms.distortion.space import FreeSpace, Nearest
 from holdfast.errors import check
 from holdfast.tensors import Streams
@@ -51,6 +53,7 @@ class FastMinimumNorm(Attack):
         step: the first one, as a share of the radius; it falls to a hundredth of that.
         gamma: the first relative change of the radius; it falls to a fiftieth of that.
         restarts: further runs of stage 2, each from a random direction and towards any class.
+        scatter: random points of the box, half of them corners, that are looked at where nothing was found.
     """
 
     steps: int = 40
@@ -60,10 +63,19 @@ class FastMinimumNorm(Attack):
     step: float = 1.0
     gamma: float = 0.05
     restarts: int = 0
+    scatter: int = 64
     name: ClassVar[str] = "fmn"
+    held_points: ClassVar[int] = 9
 
     def __post_init__(self) -> None:
-        for what, least in (("steps", 0), ("rivals", 1), ("candidates", 1), ("polish", 0), ("restarts", 0)):
+        for what, least in (
+            ("steps", 0),
+            ("rivals", 1),
+            ("candidates", 1),
+            ("polish", 0),
+            ("restarts", 0),
+            ("scatter", 0),
+        ):
             value = getattr(self, what)
             check(type(value) is int and value >= least, what, f"a whole number of at least {least}", repr(value))
         check(self.step > 0, "step", "a number above 0", self.step)
@@ -85,6 +97,7 @@ class FastMinimumNorm(Attack):
             radius = torch.where(nearest.found, nearest.distortion, nearest.searched)
             scale = radius / norm_of(direction, space.norm).clamp(min=1e-30)
             self._descend(space, nearest, space.clip(space.x + direction * scale[:, None], space.rows)[:, None])
+        self._scatter(space, nearest, streams)
         for _ in range(self.polish):
             self._polish(space, nearest)
 
@@ -112,9 +125,39 @@ class FastMinimumNorm(Attack):
         nearest.look(points, space.rows)
         return torch.where((nearest.distortion < known)[:, None], nearest.points, points[:, 0])
 
-    def _descend(self, space: FreeSpace, nearest: Nearest, starts: Tensor, rivals: Tensor | None = None) -> None:
-        """Stage 2, from the points `(N, k, d)`, each towards its class of `rivals` `(N, k)` if they are given."""
-        owner = space.rows.repeat_interleave(starts.shape[1])
+    def _scatter(self, space: FreeSpace, nearest: Nearest, streams: Streams) -> None:
+        """Where nothing was found: stage 2 again, from the nearest of some points all over the box that flips."""
+        rows = (~nearest.found).nonzero().flatten()
+        if not self.scatter or not len(rows):
+            return
+        x, wide = space.x[rows], (10 * nearest.searched[rows].clamp(min=1.0))[:, None]
+        low, high = torch.maximum(space.lower[rows], x - wide), torch.minimum(space.upper[rows], x + wide)
+        own = streams.select(rows.tolist())
+        for number in range(self.scatter):
+            share = own.uniform((x.shape[1],), x.dtype)
+            share = share if number % 2 else share.round()  # within the box, and in its corners
+            nearest.look((low + share * (high - low))[:, None], rows)
+        rows = rows[nearest.found[rows]]
+        if not len(rows):
+            return
+        near = space.x[rows]
+        for _ in range(3):
+            far = nearest.points[rows]
+            part = torch.arange(1, _BETWEEN, dtype=far.dtype, device=far.device) / _BETWEEN
+            nearest.look(near[:, None] + part[:, None] * (far - near)[:, None], rows)
+            near = nearest.points[rows] + (near - far) / _BETWEEN
+        self._descend(space, nearest, nearest.points[rows][:, None], rows=rows)
+
+    def _descend(
+        self,
+        space: FreeSpace,
+        nearest: Nearest,
+        starts: Tensor,
+        rivals: Tensor | None = None,
+        rows: Tensor | None = None,
+    ) -> None:
+        """Stage 2, from points `(n, k, d)` of `rows` `(n,)`, each towards its class of `rivals` `(n, k)` if given."""
+        owner = (space.rows if rows is None else rows).repeat_interleave(starts.shape[1])
         towards = None if rivals is None else rivals.flatten()
         points, x = starts.flatten(0, 1), space.x[owner]
         radius = space.size(points, owner)
@@ -126,6 +169,7 @@ class FastMinimumNorm(Attack):
             size, flips = nearest.offer(points, margin, owner)
             best = torch.where(flips, torch.minimum(best, size), best)
             estimate = size - margin / dual_norm_of(gradient, space.norm).clamp(min=1e-30)
+            estimate = torch.where(margin.isfinite(), estimate, radius)  # nothing can be said of a NaN
             grown = torch.where(seen, radius, torch.maximum(radius, estimate)) * (1 + gamma)
             radius = torch.where(flips, torch.minimum(radius * (1 - gamma), best), grown)
             seen = seen | flips
@@ -145,7 +189,7 @@ class FastMinimumNorm(Attack):
             return
         z, x = nearest.points[rows], space.x[rows]
         margin, gradient = space.margin_gradient(z, rows)
-        rise = (gradient * (z - x)).sum(1) - margin
+        rise = row_sums(gradient * (z - x)) - margin
         foot, _ = nearest_on_plane(x, gradient, rise, space.lower[rows], space.upper[rows], space.norm)
         far, near = z, foot
         for _ in range(2):

@@ -11,6 +11,11 @@ from holdfast.errors import ArgumentError
 
 Norm = Literal[2, "inf"]
 
+_FAR, _TINY = (
+    1e18,
+    1e-30,
+)  # further than this is as far as can be; float32 can still square the one and divide by the other
+
 
 def check_norm(norm: float | str) -> Norm:
     """2 or `"inf"`, from 2, 2.0, `"inf"` or `math.inf`; raises `ArgumentError` for anything else.
@@ -33,8 +38,15 @@ def norm_of(delta: Tensor, norm: Norm) -> Tensor:
 
 def dual_norm_of(gradient: Tensor, norm: Norm) -> Tensor:
     """By how much a unit step in the norm can raise a linear function: the 2-norm, or the 1-norm for `"inf"`."""
-    size: Tensor = torch.linalg.vector_norm(gradient, ord=2 if norm == 2 else 1, dim=1)
-    return size
+    return norm_of(gradient, 2) if norm == 2 else row_sums(gradient.abs())
+
+
+def row_sums(x: Tensor) -> Tensor:
+    """The sums `(M,)` of the rows of `x` `(M, d)`, one entry after the other.
+
+    `sum` cuts a long row between threads if it is alone, and not if there are others: its last bits depend on them.
+    """
+    return x.double().cumsum(1)[:, -1].to(x.dtype)
 
 
 def shrink(delta: Tensor, radius: Tensor, norm: Norm) -> Tensor:
@@ -67,11 +79,11 @@ def nearest_on_plane(
     >>> nearest_on_plane(x, torch.tensor([[3.0, 4.0]]), torch.tensor([11.0]), x, high, 2)[0]
     tensor([[1., 2.]])
     """
-    room = torch.where(normal > 0, upper - x, x - lower)
+    room = torch.where(normal > 0, upper - x, x - lower).clamp(max=_FAR)
     weight = normal.abs()
     speed = weight if norm == 2 else (weight > 0).to(weight.dtype)
     moving = (speed > 0) & (room > 0)
-    end = torch.where(moving, room / speed.clamp(min=1e-38), 0.0)  # where an entry meets its bound
+    end = torch.where(moving, room / speed.clamp(min=_TINY), 0.0).clamp(max=_FAR)  # where an entry meets its bound
     ends, order = end.sort(dim=1)
     slope = torch.where(moving, weight * speed, 0.0).gather(1, order)
     left = slope.flip(1).cumsum(1).flip(1)  # of the entries that still move just before each end
@@ -80,7 +92,7 @@ def nearest_on_plane(
     reached = gained[:, -1] >= rise
     before = torch.where(place > 0, gained.gather(1, (place - 1).clamp(min=0)), 0.0)
     start = torch.where(place > 0, ends.gather(1, (place - 1).clamp(min=0)), 0.0)
-    t = start + (rise[:, None] - before) / left.gather(1, place).clamp(min=1e-38)
+    t = start + (rise[:, None] - before) / left.gather(1, place).clamp(min=_TINY)
     t = torch.where(reached[:, None], t, ends[:, -1:]).clamp(min=0.0)
     step = torch.minimum(t * speed, room)
     return x + normal.sign() * torch.where(moving, step, 0.0), reached

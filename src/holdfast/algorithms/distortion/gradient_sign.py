@@ -5,7 +5,9 @@
 
 on the free features, L the cross-entropy of the predicted class. The paper writes a minus before a gradient of "the l
 component of the loss": whatever its sign, the step has to *raise* the loss of the predicted class, or it would never
-flip. The least epsilon is looked for on a grid, finer and finer, whose points are looked at together.
+flip. The least epsilon is bracketed by doubling, from an eighth of what a linear classifier would need, and then looked
+for on finer and finer grids, whose points are looked at together; where flips come and go along the way, it is the
+first that these grids meet.
 
 Sources: Goodfellow, Shlens and Szegedy, "Explaining and harnessing adversarial examples" (ICLR 2015); Kurakin,
 Goodfellow and Bengio, "Adversarial examples in the physical world" (ICLR 2017, workshop).
@@ -13,6 +15,7 @@ Goodfellow and Bengio, "Adversarial examples in the physical world" (ICLR 2017, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -20,12 +23,14 @@ import torch
 from torch import Tensor
 
 from holdfast.algorithms.distortion.base import Attack, attacks
+from holdfast.algorithms.distortion.geometry import dual_norm_of
 from holdfast.algorithms.distortion.space import FreeSpace, Nearest
 from holdfast.errors import check
 from holdfast.tensors import Streams
 
 _GRID = 10  # sizes looked at together
-_UNBOUNDED = 1e6  # a range above this has no useful largest step
+_DOUBLINGS = 40  # sizes tried before an input without bounds is given up
+_FIRST = 1 / 8  # the first size, as a share of what a linear classifier would need
 
 
 @attacks.register("gsa")
@@ -34,29 +39,29 @@ class GradientSign(Attack):
     """One step along the gradient's sign, of the least size that flips.
 
     Args:
-        rounds: the size is found to a share `10^-rounds` of the largest that makes sense, by 10 evaluations a round.
+        rounds: the size is found to a share `10^-rounds` of itself, by 10 evaluations a round.
     """
 
-    rounds: int = 4
+    rounds: int = 3
     name: ClassVar[str] = "gsa"
+    held_points: ClassVar[int] = _GRID
 
     def __post_init__(self) -> None:
         check(type(self.rounds) is int and self.rounds >= 1, "rounds", "a whole number of at least 1", self.rounds)
 
     def expected_evaluations(self) -> int:
         """See `Attack`."""
-        return 1 + _GRID * self.rounds
+        return 2 + _GRID * (self.rounds + 1)
 
     def run(self, space: FreeSpace, nearest: Nearest, streams: Streams, start: Tensor | None) -> None:
         """See `Attack`; `start` is ignored, since the step begins at the input."""
         _, gradient = space.loss_gradient(space.x, space.rows)
         direction = gradient.sign()
 
-        def look(sizes: Tensor) -> Tensor:
-            points = [space.clip(space.x + size[:, None] * direction, space.rows) for size in sizes.unbind(1)]
-            owner = space.rows.repeat_interleave(sizes.shape[1])
-            flat = torch.stack(points, dim=1).flatten(0, 1)
-            return nearest.offer(flat, space.margin(flat, owner), owner)[1].reshape(sizes.shape)
+        def look(rows: Tensor, sizes: Tensor) -> Tensor:
+            owner = rows.repeat_interleave(sizes.shape[1])
+            points = space.clip(space.x[owner] + sizes.flatten()[:, None] * direction[owner], owner)
+            return nearest.offer(points, space.margin(points, owner), owner)[1].reshape(sizes.shape)
 
         _least_size(space, look, self.rounds)
 
@@ -68,12 +73,13 @@ class IteratedGradient(Attack):
 
     Args:
         steps: within each box, a gradient each for each of 10 boxes a round.
-        rounds: the box is found to a share `10^-rounds` of the largest that makes sense.
+        rounds: the box is found to a share `10^-rounds` of itself.
     """
 
     steps: int = 10
-    rounds: int = 3
+    rounds: int = 2
     name: ClassVar[str] = "iga"
+    held_points: ClassVar[int] = _GRID
 
     def __post_init__(self) -> None:
         for what in ("steps", "rounds"):
@@ -82,13 +88,13 @@ class IteratedGradient(Attack):
 
     def expected_evaluations(self) -> int:
         """See `Attack`."""
-        return (self.steps + 1) * _GRID * self.rounds
+        return 1 + (self.steps + 1) * _GRID * (self.rounds + 1)
 
     def run(self, space: FreeSpace, nearest: Nearest, streams: Streams, start: Tensor | None) -> None:
         """See `Attack`; `start` is ignored, since the steps begin at the input."""
 
-        def look(sizes: Tensor) -> Tensor:
-            owner = space.rows.repeat_interleave(sizes.shape[1])
+        def look(rows: Tensor, sizes: Tensor) -> Tensor:
+            owner = rows.repeat_interleave(sizes.shape[1])
             radius = sizes.flatten()[:, None]
             x = space.x[owner]
             points, flipped = x, torch.zeros(len(owner), dtype=torch.bool, device=x.device)
@@ -103,16 +109,34 @@ class IteratedGradient(Attack):
         _least_size(space, look, self.rounds)
 
 
-def _least_size(space: FreeSpace, look: object, rounds: int) -> None:
-    """Grids of sizes, each between the last that did not flip and the first that did."""
-    assert callable(look)
-    width = torch.where(space.free, space.upper - space.lower, 0.0).amax(1)
-    largest = torch.where(width < _UNBOUNDED, width, space.x.abs().amax(1).clamp(min=1.0) * 10)
-    low, high = torch.zeros_like(largest), largest
-    share = torch.arange(1, _GRID + 1, dtype=largest.dtype, device=largest.device) / _GRID
-    for _ in range(rounds):
-        sizes = low[:, None] + share * (high - low)[:, None]
-        flips = look(sizes)
-        first = torch.where(flips.any(1), flips.to(torch.int64).argmax(1), _GRID - 1)[:, None]
-        high = sizes.gather(1, first)[:, 0]
-        low = torch.where(first > 0, sizes.gather(1, (first - 1).clamp(min=0)), low[:, None])[:, 0]
+def _least_size(space: FreeSpace, look: Callable[[Tensor, Tensor], Tensor], rounds: int) -> None:
+    """Sizes by doubling until one flips, then grids, each between the last that did not flip and the first that did.
+
+    `look(rows, sizes)` says which of `sizes` `(n, 10)` flip the inputs `rows` `(n,)`.
+    """
+    margin, gradient = space.margin_gradient(space.x, space.rows)
+    room = torch.maximum(space.upper - space.x, space.x - space.lower).amax(1)  # a larger step changes nothing more
+    first = (-margin / dual_norm_of(gradient, "inf").clamp(min=1e-30)).clamp(min=1e-12) * _FIRST
+    first = torch.where(first.isfinite(), torch.minimum(first, room), room.clamp(max=1.0))
+    low, high = torch.zeros_like(first), torch.full_like(first, torch.inf)
+    powers = 2.0 ** torch.arange(_GRID, dtype=first.dtype, device=first.device)
+    rows, begin = space.rows, first
+    for _ in range(_DOUBLINGS // _GRID):
+        sizes = torch.minimum(begin[:, None] * powers, room[rows, None])
+        low[rows], high[rows] = _bracket(look(rows, sizes), sizes, low[rows])
+        go_on = high[rows].isinf() & (sizes[:, -1] < room[rows])
+        rows, begin = rows[go_on], 2 * sizes[go_on, -1]
+        if not len(rows):
+            break
+    rows = high.isfinite().nonzero().flatten()
+    share = torch.arange(1, _GRID + 1, dtype=first.dtype, device=first.device) / _GRID
+    for _ in range(rounds if len(rows) else 0):
+        sizes = low[rows, None] + share * (high - low)[rows, None]
+        low[rows], high[rows] = _bracket(look(rows, sizes), sizes, low[rows])
+
+
+def _bracket(flips: Tensor, sizes: Tensor, low: Tensor) -> tuple[Tensor, Tensor]:
+    """The last size before the first that flips, and that one (infinite for none), `(n,)` each."""
+    some, first = flips.any(1), flips.to(torch.int64).argmax(1)[:, None]
+    before = torch.where(first > 0, sizes.gather(1, (first - 1).clamp(min=0)), low[:, None])[:, 0]
+    return torch.where(some, before, sizes[:, -1]), torch.where(some, sizes.gather(1, first)[:, 0], torch.inf)

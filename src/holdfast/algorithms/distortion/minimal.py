@@ -15,7 +15,7 @@ from holdfast.algorithms.subject import Subject
 from holdfast.errors import ArgumentError, check
 from holdfast.tensors import Streams, draw_seed
 
-_ELEMENTS = 1 << 23  # numbers in the points of a group of inputs: 32 MB, of which an attack holds a handful
+_ELEMENTS = 1 << 23  # numbers in the points of a group of inputs that an attack holds: 32 MB, and some ten times that
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def minimal_distortion(
             check(fits, "start", f"points of shape {tuple(inputs.shape)}", getattr(start, "shape", start))
             start = start.detach().to(inputs)
         seed = draw_seed(generator)
-        size = max(1, _ELEMENTS // inputs[0].numel())
+        size = max(1, _ELEMENTS // (inputs[0].numel() * attack.held_points))
         with classifier.session():
             parts = [
                 _minimise(classifier, attack, norm, seed, *columns)

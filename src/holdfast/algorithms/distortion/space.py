@@ -36,12 +36,12 @@ class FreeSpace:
         """The likeliest classes at each input but the target's, `(N, count)` or as many as there are."""
 
         def look(x: Tensor, classes: Tensor) -> tuple[Tensor]:
-            logits = self.classifier.forward(x.reshape(-1, *self.shape))
+            logits = self.classifier.forward(x)
             others = logits.scatter(1, classes[:, None], -torch.inf)
             return (others.topk(min(count, logits.shape[1] - 1), dim=1).indices,)
 
         with torch.no_grad():
-            (found,) = self.classifier.map_rows(look, self.x, self.targets)
+            (found,) = self.classifier.map_rows(look, self._whole(self.x), self.targets)
         self.evaluations += 1
         return found
 
@@ -49,10 +49,10 @@ class FreeSpace:
         """`max_{j != y} f_j - f_y` `(M,)`: above 0 the prediction has changed. NaN counts as unchanged."""
 
         def look(x: Tensor, classes: Tensor) -> tuple[Tensor]:
-            return (_margins(self.classifier.forward(x.reshape(-1, *self.shape)), classes),)
+            return (_margins(self.classifier.forward(x), classes),)
 
         with torch.no_grad():
-            (margin,) = self.classifier.map_rows(look, points, self.targets[rows])
+            (margin,) = self.classifier.map_rows(look, self._whole(points), self.targets[rows])
         self.evaluations.index_add_(0, rows, torch.ones_like(rows))
         return margin.nan_to_num(nan=-torch.inf)
 
@@ -62,12 +62,12 @@ class FreeSpace:
         def look(x: Tensor, classes: Tensor, *rivals: Tensor) -> tuple[Tensor, Tensor]:
             with torch.enable_grad():
                 leaf = x.detach().requires_grad_(True)
-                logits = self.classifier.forward(leaf.reshape(-1, *self.shape).clone())
+                logits = self.classifier.forward(leaf.clone())  # a module that starts in place must not write into it
                 margin = _margins(logits, classes, *rivals)
                 (gradient,) = torch.autograd.grad(margin.sum(), leaf)
             return margin.detach(), gradient
 
-        columns = [points, self.targets[rows], *([] if rival is None else [rival])]
+        columns = [self._whole(points), self.targets[rows], *([] if rival is None else [rival])]
         margin, gradient = self.classifier.map_rows(look, *columns, kind="backward")
         return self._counted(margin, gradient, rows)
 
@@ -77,19 +77,22 @@ class FreeSpace:
         def look(x: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
             with torch.enable_grad():
                 leaf = x.detach().requires_grad_(True)
-                logits = self.classifier.forward(leaf.reshape(-1, *self.shape).clone())
+                logits = self.classifier.forward(leaf.clone())  # a module that starts in place must not write into it
                 loss = torch.nn.functional.cross_entropy(logits, classes, reduction="sum")
                 (gradient,) = torch.autograd.grad(loss, leaf)
             return _margins(logits.detach(), classes), gradient
 
-        margin, gradient = self.classifier.map_rows(look, points, self.targets[rows], kind="backward")
+        margin, gradient = self.classifier.map_rows(look, self._whole(points), self.targets[rows], kind="backward")
         return self._counted(margin, gradient, rows)
 
     def _counted(self, margin: Tensor, gradient: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         for counter in (self.evaluations, self.gradients):
             counter.index_add_(0, rows, torch.ones_like(rows))
-        gradient = torch.where(self.free[rows], gradient, 0.0).nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+        gradient = torch.where(self.free[rows], gradient.flatten(1), 0.0).nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
         return margin.nan_to_num(nan=-torch.inf), gradient
+
+    def _whole(self, points: Tensor) -> Tensor:
+        return points.reshape(-1, *self.shape)
 
     def clip(self, points: Tensor, rows: Tensor) -> Tensor:
         """Points `(M, d)` put within the bounds, held features as they were."""
@@ -122,7 +125,7 @@ class Nearest:
             The points' distortions and whether they flip, both `(M,)`.
         """
         size, flips = self.space.size(points, rows), margin > 0
-        self.searched.scatter_reduce_(0, rows, torch.where(flips, 0.0, size), "amax")
+        self.searched.scatter_reduce_(0, rows, torch.where(flips, 0.0, size).nan_to_num(nan=0.0), "amax")
         worth = torch.where(flips, size, torch.inf)
         least = torch.full_like(self.distortion, torch.inf).scatter_reduce_(0, rows, worth, "amin")
         chosen = flips & (worth == least[rows]) & (worth < self.distortion[rows])
