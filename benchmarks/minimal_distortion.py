@@ -2,7 +2,7 @@
 
     python benchmarks/minimal_distortion.py [--samples 100] [--held 0.0] [--cw] [--peers]
 
-MNIST test digits (from HOLDFAST_DATA), the bundled LeNet-5, 2-norm. `--cw` adds Carlini and Wagner's attack with 9 times
+MNIST test digits (from HOLDFAST_DATA), the bundled LeNet-5, 2-norm. `--cw` adds Carlini and Wagner's with 9 times
 1000 gradients; `--peers` the peers that are installed (`pip install --no-deps foolbox eagerpy GitPython gitdb smmap
 adv-lib`), which know of no held features. Ratios are to the least distortion that any of them found, digit by digit.
 """

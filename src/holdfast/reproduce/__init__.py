@@ -1,6 +1,6 @@
 """Tables and figures of papers, run as studies: `holdfast reproduce senc-mnist --scale small`."""
 
-from holdfast.reproduce import senc
+from holdfast.reproduce import c_eval, senc
 from holdfast.reproduce.base import (
     Reproduction,
     Table,
@@ -11,4 +11,14 @@ from holdfast.reproduce.base import (
     write_studies,
 )
 
-__all__ = ["Reproduction", "Table", "print_table", "read_table", "reproduce", "reproductions", "senc", "write_studies"]
+__all__ = [
+    "Reproduction",
+    "Table",
+    "c_eval",
+    "print_table",
+    "read_table",
+    "reproduce",
+    "reproductions",
+    "senc",
+    "write_studies",
+]

@@ -42,17 +42,40 @@ class Claim:
 
 @dataclass(frozen=True)
 class Column:
-    """One of our numbers for each row: the mean over samples of a column of the results.
+    """One of our numbers for each row: the mean, or the median, over samples of a column of the results.
 
     Attributes:
         heading: what it is called.
         column: of `Results.samples`.
         judged: whether the paper's claims are looked at in this column.
+        model, metric: of a study with several, the name of the model and of the configured metric.
+        statistic: where values may be lower ends (`bound` in the results), a mean is that of the others alone; a median
+            counts them as larger than all others.
     """
 
     heading: str
     column: str
     judged: bool = True
+    model: str | None = None
+    metric: str | None = None
+    statistic: Literal["mean", "median"] = "mean"
+
+    @property
+    def key(self) -> str:
+        """What its numbers are called among a table's: the column's name, after the model's and the metric's."""
+        parts = (self.model, self.metric, self.column, None if self.statistic == "mean" else self.statistic)
+        return " ".join(part for part in parts if part is not None)
+
+    def values(self, frame: pl.DataFrame) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """Its finite values in rows of `Results.samples` that the statistic is taken over, and which are bounds."""
+        for name, wanted in (("model", self.model), ("label", self.metric)):
+            frame = frame if wanted is None else frame.filter(pl.col(name) == wanted)
+        if self.column not in frame.columns:
+            return np.empty(0), np.empty(0, dtype=bool)
+        frame = frame.filter(pl.col(self.column).cast(pl.Float64).is_finite().fill_null(False))
+        bound = frame["bound"].fill_null(False).to_numpy() if "bound" in frame.columns else np.zeros(len(frame), bool)
+        kept = ~bound if self.statistic == "mean" else np.ones(len(frame), dtype=bool)
+        return frame[self.column].to_numpy()[kept], bound[kept]
 
 
 @dataclass(frozen=True)
@@ -68,6 +91,8 @@ class Part:
         claims: the paper's sentences.
         differs: what is not as in the paper, for a scale.
         notes: more lines from the results, such as a share of small p-values.
+        verdicts: the paper's sentences that means by row cannot tell: (sentence, where it is looked at, whether it
+            holds), from the results.
     """
 
     name: str
@@ -78,6 +103,7 @@ class Part:
     claims: tuple[Claim, ...] = ()
     differs: Callable[[Scale], str] = lambda scale: ""
     notes: Callable[[pl.DataFrame], Sequence[str]] = lambda frame: ()
+    verdicts: Callable[[pl.DataFrame], Sequence[tuple[str, str, bool | None]]] = lambda frame: ()
 
 
 @dataclass(frozen=True)
@@ -102,7 +128,8 @@ class Table:
 
     Attributes:
         part: which.
-        rows: `explainer`, `paper`, and for each column its mean, interval and number of samples.
+        rows: `explainer`, `paper`, for each column (by its `key`) its mean and interval; and the number of samples, the
+            most of any column.
         verdicts: (claim, column heading, whether it holds).
         notes: further lines.
         failures: jobs that failed.
@@ -154,27 +181,28 @@ def read_table(part: Part, results: Results) -> Table:
     """A part's table from its results: means over the evaluated samples, with 95% BCa intervals."""
     frame = results.samples.filter(pl.col("status") == "ok")
     rows: list[dict[str, Any]] = []
-    means: dict[str, dict[str, float]] = {column.column: {} for column in part.columns}
+    means: dict[str, dict[str, float]] = {column.key: {} for column in part.columns}
     for explainer in results.manifest["explainers"]:
         own = frame.filter(pl.col("explainer") == explainer)
         row: dict[str, Any] = {"explainer": explainer, "paper": _paper(part.paper.get(explainer))}
         for column in part.columns:
-            values = own[column.column].drop_nulls().to_numpy() if column.column in own.columns else np.empty(0)
-            values = values[np.isfinite(values)]
-            interval = bootstrap_interval(values, "mean") if len(values) else None
+            values, bounds = column.values(own)
+            interval = bootstrap_interval(values, column.statistic, bounds, "lower") if len(values) else None
             mean = float("nan") if interval is None else interval.value
-            means[column.column][explainer] = mean
-            row[column.column] = mean
-            row[f"{column.column}_low"] = None if interval is None else interval.low
-            row[f"{column.column}_high"] = None if interval is None else interval.high
-            row["samples"] = len(values)
+            means[column.key][explainer] = mean
+            row[column.key] = mean
+            row[f"{column.key}_low"] = None if interval is None else interval.low
+            row[f"{column.key}_high"] = None if interval is None else interval.high
+            row[f"{column.key}_bound"] = interval is not None and not interval.exact
+            row["samples"] = max(row.get("samples", 0), len(values))
         rows.append(row)
     verdicts = [
-        (claim.text, column.heading, claim.holds(means[column.column]))
+        (claim.text, column.heading, claim.holds(means[column.key]))
         for claim in part.claims
         for column in part.columns
         if column.judged
     ]
+    verdicts += part.verdicts(frame)
     return Table(part, pl.DataFrame(rows), verdicts, list(part.notes(frame)), results.failures.height)
 
 
@@ -195,7 +223,7 @@ def print_table(table: Table, scale: Scale) -> None:
     for heading in ("paper", *(column.heading for column in part.columns), "n"):
         drawn.add_column(heading, justify="right")
     for row in table.rows.iter_rows(named=True):
-        cells = [_cell(row, column.column) for column in part.columns]
+        cells = [_cell(row, column.key) for column in part.columns]
         drawn.add_row(*map(Text, [row["explainer"], row["paper"], *cells, str(row["samples"])]))
     console.print(drawn)
 
@@ -216,6 +244,5 @@ def _cell(row: Mapping[str, Any], column: str) -> str:
     value, low, high = row[column], row[f"{column}_low"], row[f"{column}_high"]
     if value != value:
         return "–"
-    if low is None or high is None:
-        return number(value, 3)
-    return f"{number(value, 3)} [{number(low)}, {number(high)}]"
+    said = f"{'≥ ' if row[f'{column}_bound'] else ''}{number(value, 3)}"
+    return said if low is None or high is None else f"{said} [{number(low)}, {number(high)}]"
