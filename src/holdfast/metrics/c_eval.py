@@ -194,9 +194,7 @@ class CEval(Metric):
         generator: torch.Generator | None,
     ) -> CEvalResult:
         """See `Metric`."""
-        names = ("attack", "unit", "segments", "norm", "absolute")
-        options = {name: getattr(self, name) for name in names}
-        holder = Holder(classifier, explainer, inputs, targets, generator, **options)
+        holder = Holder(self, classifier, explainer, inputs, targets, generator)
         sizes = sorted({self.fraction, *self.fractions})
         masks = [holder.held(size) for size in sizes]
         found = holder.distortions(masks, empty := holder.empty())
@@ -218,8 +216,6 @@ class CEval(Metric):
             lower = certified_distortion(
                 classifier, inputs[rows], probe.targets[rows], free, norm=holder.norm, method=self.certify
             ).lower
-        spent = torch.zeros_like(probe.evaluations)
-        spent[rows] = empty.evaluations
         nan = torch.nan
         return CEvalResult(
             **probe.shared(self),
@@ -229,7 +225,7 @@ class CEval(Metric):
             found=holder.spread(found.found[:, at], nan),
             lower=holder.spread(lower, nan),
             held_share=holder.spread(masks[at].flatten(1).double().mean(1), nan),
-            empty_evaluations=spent,
+            empty_evaluations=holder.counts(empty.evaluations),
             predicted=predicted,
             mask=mask,
             inputs=points,

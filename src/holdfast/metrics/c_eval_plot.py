@@ -147,15 +147,11 @@ class CEvalPlot(Metric):
         generator: torch.Generator | None,
     ) -> CEvalPlotResult:
         """See `Metric`."""
-        names = ("attack", "unit", "segments", "norm", "absolute")
-        options = {name: getattr(self, name) for name in names}
-        holder = Holder(classifier, explainer, inputs, targets, generator, **options)
+        holder = Holder(self, classifier, explainer, inputs, targets, generator)
         found = holder.distortions([holder.held(size) for size in self.fractions], empty := holder.empty())
         empty = holder.repaired(empty, found)
         probe, rows = holder.probe, holder.rows
         probe.evaluations[rows] += found.evaluations
-        spent = torch.zeros_like(probe.evaluations)
-        spent[rows] = empty.evaluations
         sizes = torch.tensor(self.fractions, dtype=torch.float64, device=inputs.device)
         places = [knee(self.fractions, curve) for curve in found.c.double().tolist()]
         knees = torch.tensor([torch.nan if p is None else self.fractions[p] for p in places], dtype=torch.float64)
@@ -166,7 +162,7 @@ class CEvalPlot(Metric):
             c_empty=holder.spread(empty.c[:, 0], nan),
             knee=holder.spread(knees.to(inputs.device), nan),
             found=holder.spread(found.found.all(1), nan),
-            empty_evaluations=spent,
+            empty_evaluations=holder.counts(empty.evaluations),
             fractions=sizes.expand(len(inputs), -1),
             curve=holder.spread(found.c, nan),
             curve_found=holder.spread(found.found, nan),

@@ -339,8 +339,8 @@ class _Masked:
 
     def _inputs(self, rows: Tensor, masks: Tensor) -> Tensor:
         """The samples with the segments that `masks` `(M, m)` drop replaced by the baseline."""
-        x = self.inputs[rows]
-        labels = self.cut.labels[rows]
+        x = self.inputs.index_select(0, rows)  # copies whole rows, in less time than an index
+        labels = self.cut.labels.index_select(0, rows)
         kept = masks.gather(1, labels.flatten(1)).reshape(labels.shape)
         return torch.where(kept if x.ndim == kept.ndim else kept[:, None], x, self.baseline)
 

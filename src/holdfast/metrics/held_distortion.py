@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -61,6 +61,19 @@ class Distortions:
     evaluations: Tensor
 
 
+class _Options(Protocol):
+    """The options that all of these metrics have."""
+
+    @property
+    def attack(self) -> str | Attack: ...
+    @property
+    def unit(self) -> Unit: ...
+    @property
+    def segments(self) -> How | Tensor: ...
+    @property
+    def absolute(self) -> bool: ...
+
+
 class Holder:
     """The samples of one explainer: scores of their places, what is held, and the distortions that are left.
 
@@ -69,27 +82,23 @@ class Holder:
 
     def __init__(
         self,
+        metric: _Options,
         classifier: Classifier,
         explainer: Explainer,
         inputs: Tensor,
         targets: Tensor | None,
         generator: torch.Generator | None,
-        *,
-        attack: str | Attack,
-        unit: Unit,
-        segments: How,
-        norm: float | str,
-        absolute: bool,
     ) -> None:
-        self.classifier, self.inputs, self.norm = classifier, inputs, check_norm(norm)
-        self.attack, self.seed = get_attack(attack), draw_seed(generator)
+        self.classifier, self.inputs = classifier, inputs
+        self.norm = check_norm(getattr(metric, "norm", 2))
+        self.attack, self.seed = get_attack(metric.attack), draw_seed(generator)
         self.probe = Probe(classifier, explainer, inputs, targets, None)
-        self.scores = pixel_scores(self.probe.maps, absolute)
+        self.scores = pixel_scores(self.probe.maps, metric.absolute)
         flat = degenerate(self.scores.nan_to_num())
         pairs = zip(self.probe.status, flat.tolist(), strict=True)
         self.probe.status = tuple("degenerate" if status == "ok" and constant else status for status, constant in pairs)
         self.rows = self.probe.usable()
-        self.labels = segment(inputs, segments).labels if unit == "segment" else None
+        self.labels = segment(inputs, metric.segments).labels if metric.unit == "segment" else None
 
     def held(self, fraction: float) -> Tensor:
         """The places of the usable samples that are held, bool `(n, *spatial)`."""
@@ -153,6 +162,12 @@ class Holder:
             shape = (len(self.inputs), *values.shape[1:])
             whole = torch.full(shape, fill, dtype=torch.float64, device=values.device)
         whole[self.rows] = values.to(whole.dtype)
+        return whole
+
+    def counts(self, values: Tensor) -> Tensor:
+        """Whole numbers of the usable samples `(n,)` among all, `(N,)`; 0 for the others."""
+        whole = torch.zeros_like(self.probe.evaluations)
+        whole[self.rows] = values
         return whole
 
     def _none(self, count: int) -> Distortions:

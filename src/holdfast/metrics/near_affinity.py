@@ -160,8 +160,7 @@ class NearAffinity(Metric):
         generator: torch.Generator | None,
     ) -> NearAffinityResult:
         """See `Metric`."""
-        options = {name: getattr(self, name) for name in ("attack", "unit", "segments", "absolute")}
-        holder = Holder(classifier, explainer, inputs, targets, generator, norm=2, **options)
+        holder = Holder(self, classifier, explainer, inputs, targets, generator)
         masks = [holder.held(size) for size in self.fractions]
         empty = holder.empty()
         held = holder.distortions(masks, empty)
