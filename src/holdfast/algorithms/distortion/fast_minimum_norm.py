@@ -36,7 +36,7 @@ from holdfast.algorithms.distortion.space import FreeSpace, Nearest
 from holdfast.errors import check
 from holdfast.tensors import Streams
 
-_BETWEEN = 8  # points looked at together on a segment
+_BETWEEN = 8  # points of an input looked at together
 _OVERSHOOT = 1e-4  # how far beyond a flat boundary its foot is put, as a share of the distance
 
 
@@ -68,15 +68,8 @@ class FastMinimumNorm(Attack):
     held_points: ClassVar[int] = 9
 
     def __post_init__(self) -> None:
-        for what, least in (
-            ("steps", 0),
-            ("rivals", 1),
-            ("candidates", 1),
-            ("polish", 0),
-            ("restarts", 0),
-            ("scatter", 0),
-        ):
-            value = getattr(self, what)
+        for what in ("steps", "rivals", "candidates", "polish", "restarts", "scatter"):
+            value, least = getattr(self, what), int(what in ("rivals", "candidates"))
             check(type(value) is int and value >= least, what, f"a whole number of at least {least}", repr(value))
         check(self.step > 0, "step", "a number above 0", self.step)
         check(0 < self.gamma < 1, "gamma", "a number between 0 and 1", self.gamma)
@@ -133,10 +126,10 @@ class FastMinimumNorm(Attack):
         x, wide = space.x[rows], (10 * nearest.searched[rows].clamp(min=1.0))[:, None]
         low, high = torch.maximum(space.lower[rows], x - wide), torch.minimum(space.upper[rows], x + wide)
         own = streams.select(rows.tolist())
-        for number in range(self.scatter):
-            share = own.uniform((x.shape[1],), x.dtype)
-            share = share if number % 2 else share.round()  # within the box, and in its corners
-            nearest.look((low + share * (high - low))[:, None], rows)
+        for done in range(0, self.scatter, _BETWEEN):
+            share = own.uniform((min(_BETWEEN, self.scatter - done), x.shape[1]), x.dtype)
+            share[:, ::2] = share[:, ::2].round()  # corners
+            nearest.look(low[:, None] + share * (high - low)[:, None], rows)
         rows = rows[nearest.found[rows]]
         if not len(rows):
             return

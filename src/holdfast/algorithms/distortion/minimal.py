@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from holdfast.algorithms.distortion.base import Attack, get
-from holdfast.algorithms.distortion.geometry import check_norm
+from holdfast.algorithms.distortion.geometry import Norm, check_norm
 from holdfast.algorithms.distortion.space import FreeSpace, Nearest
 from holdfast.algorithms.subject import Subject
 from holdfast.errors import ArgumentError, check
@@ -84,7 +84,7 @@ def minimal_distortion(
         fits = any(field.name == "steps" for field in dataclasses.fields(attack))  # type: ignore[arg-type]
         check(fits, "steps", f"None for the attack {attack.name!r}, which has none", steps)
         attack = dataclasses.replace(attack, steps=steps)  # type: ignore[type-var]
-    norm = check_norm(norm)
+    order = check_norm(norm)
     with torch.inference_mode(False):
         inputs = classifier.check_inputs(inputs)
         targets = classifier.check_targets(targets, inputs)
@@ -97,14 +97,17 @@ def minimal_distortion(
         size = max(1, _ELEMENTS // (inputs[0].numel() * attack.held_points))
         with classifier.session():
             parts = [
-                _minimise(classifier, attack, norm, seed, *columns)
-                for columns in zip(
-                    torch.split(inputs, size),
-                    torch.split(targets, size),
-                    torch.split(free, size),
-                    [None] * -(-len(inputs) // size) if start is None else torch.split(start, size),
-                    strict=True,
+                _minimise(
+                    classifier,
+                    attack,
+                    order,
+                    seed,
+                    inputs[at],
+                    targets[at],
+                    free[at],
+                    None if start is None else start[at],
                 )
+                for at in (slice(first, first + size) for first in range(0, len(inputs), size))
             ]
     fields = [field.name for field in dataclasses.fields(MinimalDistortion)]
     return MinimalDistortion(**{name: torch.cat([getattr(part, name) for part in parts]) for name in fields})
@@ -113,7 +116,7 @@ def minimal_distortion(
 def _minimise(
     classifier: Subject,
     attack: Attack,
-    norm: object,
+    norm: Norm,
     seed: int,
     inputs: Tensor,
     targets: Tensor,
@@ -121,7 +124,7 @@ def _minimise(
     start: Tensor | None,
 ) -> MinimalDistortion:
     """One group; inputs that have nothing to be found are left out of the attack."""
-    space = FreeSpace(classifier, inputs, targets, free, check_norm(norm))  # type: ignore[arg-type]
+    space = FreeSpace(classifier, inputs, targets, free, norm)
     flips = space.margin(space.x, space.rows) > 0
     distortion = torch.where(flips, 0.0, torch.inf).to(inputs.dtype)
     points, found = inputs.clone(), flips.clone()
