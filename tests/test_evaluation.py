@@ -164,6 +164,7 @@ def test_command_line_lists_what_can_be_named() -> None:
         ("metrics", "worst_case"),
         ("similarities", "pearson"),
         ("searches", "block"),
+        ("attacks", "fmn"),
         ("neighbourhoods", "linf"),
         ("datasets", "digits"),
         ("models", "lenet5-mnist"),

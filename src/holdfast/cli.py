@@ -195,7 +195,7 @@ def list_names(
     kind: Annotated[
         str,
         typer.Argument(
-            help="explainers, metrics, similarities, neighbourhoods, searches, datasets, models or reproductions"
+            help="explainers, metrics, similarities, neighbourhoods, searches, attacks, datasets, models, reproductions"
         ),
     ],
 ) -> None:
@@ -210,6 +210,7 @@ def list_names(
         "similarities": hf.similarity.names,
         "neighbourhoods": neighbourhoods.names,
         "searches": searches.names,
+        "attacks": hf.algorithms.attacks.names,
         "datasets": hf.data.names,
         "models": hf.zoo.names,
         "reproductions": _reproductions,
