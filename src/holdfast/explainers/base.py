@@ -193,3 +193,13 @@ def baseline_of(baseline: Baseline, x: Tensor) -> Tensor:
         return torch.tensor(float(baseline), dtype=x.dtype, device=x.device)
     check(len(baseline) == x.shape[1], "baseline", f"one number, or {x.shape[1]} (one a channel)", len(baseline))
     return torch.tensor(list(baseline), dtype=x.dtype, device=x.device).reshape(-1, *[1] * (x.ndim - 2))
+
+
+def baseline_within(classifier: Classifier, inputs: Tensor, baseline: Baseline) -> Tensor:
+    """The baseline, which broadcasts against the inputs and lies within the bounds; else an `ArgumentError`."""
+    value, (lower, upper) = baseline_of(baseline, inputs), classifier.bounds
+    slack = 1e-5 * (upper - lower).clamp(max=1e30)
+    fits = bool(((value >= lower - slack) & (value <= upper + slack)).all())
+    within = f"values within the bounds [{lower.min().item():g}, {upper.max().item():g}]"
+    check(fits, "baseline", within, baseline)
+    return value.clamp(lower, upper)

@@ -22,7 +22,6 @@ Cost: `draws * steps` predictions for each sample, and one with explanation.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, get_args
@@ -35,12 +34,11 @@ from torch import Tensor
 from holdfast.charts import Chart, Gallery, Line, lines_with_bands
 from holdfast.errors import ArgumentError, check
 from holdfast.explainers import Explainer
-from holdfast.explainers.base import Baseline, check_baseline
-from holdfast.metrics.base import Metric, metrics, plain_figures
+from holdfast.explainers.base import Baseline, baseline_within, check_baseline
+from holdfast.metrics.base import Metric, metrics, of_samples, plain_figures
 from holdfast.metrics.perturbation_curves import (
     PerturbationCurve,
     Score,
-    baseline_within,
     ranks,
     region_scores,
     regions_of,
@@ -51,7 +49,7 @@ from holdfast.metrics.probe import Probe
 from holdfast.metrics.reading import Reading, View, flags, number, numbers
 from holdfast.metrics.result import Result
 from holdfast.model import Classifier
-from holdfast.segments import LabelMap, Method, check_segments
+from holdfast.segments import Method, check_segments
 from holdfast.similarity import degenerate
 from holdfast.tensors import draw_seed
 
@@ -171,10 +169,7 @@ class AOPC(Metric):
 
     def for_samples(self, inputs: Tensor, rows: slice) -> AOPC:
         """See `Metric`: label maps of these samples, if every sample has its own."""
-        if not isinstance(self.segments, LabelMap):
-            return self
-        own = self.segments.of_samples(inputs, rows)
-        return self if own is self.segments else dataclasses.replace(self, segments=own)
+        return of_samples(self, inputs, rows)
 
     def expected_evaluations(self) -> int:
         """The copies and the sample itself; fewer where there are fewer regions than steps."""

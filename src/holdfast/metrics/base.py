@@ -6,7 +6,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 import polars as pl
 import torch
@@ -21,8 +21,10 @@ from holdfast.metrics.result import Result
 from holdfast.model import Classifier
 from holdfast.neighbourhood import Neighbourhood
 from holdfast.registry import Registry
-from holdfast.segments import check_one_for_all
+from holdfast.segments import LabelMap, check_one_for_all
 from holdfast.similarity import Similarity
+
+M = TypeVar("M", bound="Metric")
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,15 @@ class Metric(ABC):
     def contradictions(cls, view: View, others: Sequence[View]) -> list[str]:
         """Sentences, one for each sample whose numbers cannot all be right; `others` are of the same data and model."""
         return []
+
+
+def of_samples(metric: M, inputs: Tensor, rows: slice) -> M:
+    """A metric whose option `segments` may be label maps of each sample, with those of some: `Metric.for_samples`."""
+    segments = metric.segments  # type: ignore[attr-defined]
+    if not isinstance(segments, LabelMap):
+        return metric
+    own = segments.of_samples(inputs, rows)
+    return metric if own is segments else dataclasses.replace(metric, segments=own)  # type: ignore[call-arg]
 
 
 def plain_reading(metric: str, headline: str, direction: str | None) -> Reading:

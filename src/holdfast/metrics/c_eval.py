@@ -33,9 +33,9 @@ from holdfast.charts import Chart, Gallery
 from holdfast.errors import check
 from holdfast.explainers import Explainer
 from holdfast.metrics import c_eval_figures
-from holdfast.metrics.base import Metric, metrics
+from holdfast.metrics.base import Metric, metrics, of_samples
 from holdfast.metrics.held import Unit, free_of
-from holdfast.metrics.held_distortion import Holder, check_fractions, check_options, of_samples, ratio
+from holdfast.metrics.held_distortion import Holder, check_fractions, check_options, ratio
 from holdfast.metrics.reading import Reading, View
 from holdfast.metrics.result import Result
 from holdfast.model import Classifier

@@ -16,10 +16,10 @@ from holdfast.algorithms.knee import knee
 from holdfast.charts import Chart, Gallery
 from holdfast.explainers import Explainer
 from holdfast.metrics import c_eval_figures
-from holdfast.metrics.base import Metric, metrics, plain_figures
+from holdfast.metrics.base import Metric, metrics, of_samples, plain_figures
 from holdfast.metrics.c_eval import BIBTEX
 from holdfast.metrics.held import Unit
-from holdfast.metrics.held_distortion import Holder, check_fractions, check_options, of_samples, ratio
+from holdfast.metrics.held_distortion import Holder, check_fractions, check_options, ratio
 from holdfast.metrics.reading import Reading, View
 from holdfast.metrics.result import Result
 from holdfast.model import Classifier

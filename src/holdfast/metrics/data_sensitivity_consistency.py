@@ -41,18 +41,17 @@ from holdfast.algorithms.random_masks import (
     settled,
 )
 from holdfast.charts import Chart, Gallery
-from holdfast.errors import check
 from holdfast.explainers import Explainer
-from holdfast.explainers.base import Baseline, baseline_of, check_baseline
+from holdfast.explainers.base import Baseline, baseline_within, check_baseline
 from holdfast.metrics import senc_figures
-from holdfast.metrics.base import Metric, metrics
+from holdfast.metrics.base import Metric, metrics, of_samples
 from holdfast.metrics.probe import Explain, Probe
 from holdfast.metrics.reading import Reading, View
 from holdfast.metrics.result import Result
 from holdfast.metrics.senc_options import check_senc_options
 from holdfast.metrics.survival import Survival, published, told
 from holdfast.model import Classifier
-from holdfast.segments import LabelMap, Method, Segments, check_segments, segment
+from holdfast.segments import Method, Segments, check_segments, segment
 from holdfast.similarity import get as get_similarity
 from holdfast.tensors import Streams, content_keys, draw_seed
 
@@ -170,10 +169,7 @@ class DataSensitivityConsistency(Metric):
 
     def for_samples(self, inputs: Tensor, rows: slice) -> DataSensitivityConsistency:
         """See `Metric`: label maps of these samples, if every sample has its own."""
-        if not isinstance(self.segments, LabelMap):
-            return self
-        own = self.segments.of_samples(inputs, rows)
-        return self if own is self.segments else dataclasses.replace(self, segments=own)
+        return of_samples(self, inputs, rows)
 
     def expected_evaluations(self) -> int:
         """The masks and the sample itself."""
@@ -208,7 +204,7 @@ class DataSensitivityConsistency(Metric):
         generator: torch.Generator | None,
     ) -> DataSencResult:
         """See `Metric`."""
-        baseline = self._baseline(classifier, inputs)
+        baseline = baseline_within(classifier, inputs, self.baseline)
         cut = segment(inputs, self.segments)
         probe = Probe(classifier, explainer, inputs, targets, get_similarity("spearman"), self.absolute, self.explain)
         masked = _Masked(probe, inputs, cut, baseline)
@@ -230,15 +226,6 @@ class DataSensitivityConsistency(Metric):
             seeds=inputs,
             seed_maps=probe.maps,
         )
-
-    def _baseline(self, classifier: Classifier, inputs: Tensor) -> Tensor:
-        """The baseline, which broadcasts against the inputs and lies within the bounds."""
-        baseline, (lower, upper) = baseline_of(self.baseline, inputs), classifier.bounds
-        slack = 1e-5 * (upper - lower).clamp(max=1e30)
-        fits = bool(((baseline >= lower - slack) & (baseline <= upper + slack)).all())
-        within = f"values within the bounds [{lower.min().item():g}, {upper.max().item():g}]"
-        check(fits, "baseline", within, self.baseline)
-        return baseline.clamp(lower, upper)
 
     def _group(self, masked: _Masked, rows: Tensor, seed: int, found: _Table) -> None:
         """Evaluate the samples `rows`; each stops on its own, and draws from streams of its own."""

@@ -7,8 +7,6 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from holdfast.segments import How, segment
-
 Unit = Literal["pixel", "segment"]
 
 
@@ -56,13 +54,6 @@ def held_segments(scores: Tensor, labels: Tensor, fraction: float) -> Tensor:
     of_place = rank.gather(1, label).gather(1, by_score)
     order = by_score.gather(1, of_place.sort(dim=1, stable=True).indices)[:, :count]
     return torch.zeros_like(flat, dtype=torch.bool).scatter_(1, order, True).reshape(scores.shape)
-
-
-def held(inputs: Tensor, scores: Tensor, fraction: float, unit: Unit, segments: How) -> Tensor:
-    """What is held of `inputs` `(N, ...)`, bool `(N, *spatial)`."""
-    if unit == "pixel":
-        return held_pixels(scores, fraction)
-    return held_segments(scores, segment(inputs, segments).labels, fraction)
 
 
 def free_of(mask: Tensor, inputs: Tensor) -> Tensor:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -14,16 +13,14 @@ from holdfast.algorithms.distortion.base import get as get_attack
 from holdfast.algorithms.distortion.geometry import check_norm
 from holdfast.errors import check
 from holdfast.explainers import Explainer
-from holdfast.metrics.base import Metric
 from holdfast.metrics.empty_distortion import empty_distortion
 from holdfast.metrics.held import Unit, free_of, held_pixels, held_segments, pixel_scores
 from holdfast.metrics.probe import Probe
 from holdfast.model import Classifier
-from holdfast.segments import How, LabelMap, check_segments, segment
+from holdfast.segments import How, check_segments, segment
 from holdfast.similarity import degenerate
 from holdfast.tensors import draw_seed
 
-M = TypeVar("M", bound=Metric)
 _EXPECTED = "numbers between 0 and 1 (all held never flips), rising"
 
 
@@ -180,15 +177,6 @@ def ratio(c: Tensor, empty: Distortions) -> Tensor:
     """`c / c(empty)` of c `(n, K)`, at least 1; NaN where there is no c(empty)."""
     shares = (c.double() / empty.c.double().clamp(min=1e-300)).clamp(min=1.0)
     return torch.where(empty.found, shares, torch.nan)
-
-
-def of_samples(metric: M, inputs: Tensor, rows: slice) -> M:
-    """A metric with the label maps of some samples alone, if every sample has its own; for `Metric.for_samples`."""
-    segments = metric.segments  # type: ignore[attr-defined]
-    if not isinstance(segments, LabelMap):
-        return metric
-    own = segments.of_samples(inputs, rows)
-    return metric if own is segments else dataclasses.replace(metric, segments=own)  # type: ignore[call-arg]
 
 
 def _improve(c: Tensor, found: Tensor, points: Tensor, less: int, more: int) -> None:

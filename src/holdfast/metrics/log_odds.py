@@ -33,9 +33,9 @@ from torch import Tensor
 from holdfast.charts import Chart, Gallery
 from holdfast.errors import check
 from holdfast.explainers import CentreExplainer, Explainer, RandomExplainer
-from holdfast.explainers.base import Baseline, check_baseline
+from holdfast.explainers.base import Baseline, baseline_within, check_baseline
 from holdfast.metrics.base import Metric, metrics, plain_figures
-from holdfast.metrics.perturbation_curves import baseline_within, by_place, ranks, sample_keys
+from holdfast.metrics.perturbation_curves import by_place, ranks, sample_keys
 from holdfast.metrics.probe import Probe
 from holdfast.metrics.reading import Reading, View, number, numbers
 from holdfast.metrics.result import Result

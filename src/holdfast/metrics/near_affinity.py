@@ -24,10 +24,10 @@ from holdfast.algorithms.distortion import Attack
 from holdfast.algorithms.distortion.base import get as get_attack
 from holdfast.charts import Chart, Gallery, Line, lines_with_bands
 from holdfast.explainers import Explainer
-from holdfast.metrics.base import Metric, metrics, plain_figures
+from holdfast.metrics.base import Metric, metrics, of_samples, plain_figures
 from holdfast.metrics.c_eval import BIBTEX
 from holdfast.metrics.held import Unit
-from holdfast.metrics.held_distortion import Holder, check_fractions, check_options, of_samples
+from holdfast.metrics.held_distortion import Holder, check_fractions, check_options
 from holdfast.metrics.reading import Reading, View
 from holdfast.metrics.result import Result
 from holdfast.model import Classifier

@@ -15,9 +15,7 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import check
-from holdfast.explainers.base import Baseline, baseline_of
 from holdfast.metrics.probe import Probe
-from holdfast.model import Classifier
 from holdfast.segments import How, Segments, segment, spatial_shape
 from holdfast.tensors import content_keys, hashed_uniform, mix64
 
@@ -118,16 +116,6 @@ def uniform_noise(inputs: Tensor, keys: Tensor, first: int, draws: int, bounds: 
     lower, upper = bounds
     noise = hashed_uniform(each.flatten(), inputs[0].numel()).to(inputs.dtype)
     return lower + (upper - lower) * noise.reshape(len(inputs), draws, *inputs.shape[1:])
-
-
-def baseline_within(classifier: Classifier, inputs: Tensor, baseline: Baseline) -> Tensor:
-    """The baseline, which broadcasts against the inputs and lies within the bounds; else an `ArgumentError`."""
-    value, (lower, upper) = baseline_of(baseline, inputs), classifier.bounds
-    slack = 1e-5 * (upper - lower).clamp(max=1e30)
-    fits = bool(((value >= lower - slack) & (value <= upper + slack)).all())
-    within = f"values within the bounds [{lower.min().item():g}, {upper.max().item():g}]"
-    check(fits, "baseline", within, baseline)
-    return value.clamp(lower, upper)
 
 
 def scores_of(logits: Tensor, classes: Tensor, score: Score) -> Tensor:

@@ -50,7 +50,7 @@ class Column:
         judged: whether the paper's claims are looked at in this column.
         model, metric: of a study with several, the name of the model and of the configured metric.
         statistic: where values may be lower ends (`bound` in the results), a mean is that of the others alone; a median
-            counts them as larger than all others.
+            allows for anything from there up.
     """
 
     heading: str
