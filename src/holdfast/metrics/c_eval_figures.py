@@ -160,12 +160,7 @@ def _lower_end(differences: Array) -> float:
 
 
 def _gallery(view: View) -> Gallery:
-    rows = []
-    for sample in view.samples(SHOWN):
-        for name in view.present:
-            shown = view.shown(name, sample, _PICTURES)
-            if shown is not None:
-                rows.append(_row(view, name, sample, *shown))
+    rows = [_row(view, *shown) for shown in view.gallery(SHOWN, _PICTURES)]
     note = (
         "Each row is an explainer, for the same input. Held features are tinted. The change is stretched to full "
         "colour, and often far fainter in truth. Pale pictures: no change of the class was found."

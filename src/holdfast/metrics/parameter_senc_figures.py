@@ -80,12 +80,7 @@ def _by_layer(view: View) -> Chart | None:
 
 def _channels(view: View) -> Gallery:
     layers = layers_of(view.frame)
-    rows = []
-    for sample in view.samples(senc_figures.SHOWN) if layers else []:
-        for name in view.present:
-            shown = view.shown(name, sample, _PICTURES)
-            if shown is not None:
-                rows.append(_row(view, name, sample, *shown))
+    rows = [_row(view, *shown) for shown in view.gallery(senc_figures.SHOWN if layers else 0, _PICTURES)]
     note = (
         "A square for each channel of the first layer evaluated, row by row. Red: the class's probability, or the "
         "order of the attributions, survives better where this channel is kept, so it is sensitive; blue: it survives "

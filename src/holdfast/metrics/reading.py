@@ -132,6 +132,14 @@ class View:
         arrays = self.arrays(explainer, sample, names)
         return None if arrays is None else (rows.row(0, named=True), arrays)
 
+    def gallery(self, count: int, names: Sequence[str]) -> Iterator[tuple[str, int, dict[str, Any], dict[str, Array]]]:
+        """Explainer, sample, row and named arrays of the first `count` samples, explainers beneath each other."""
+        for sample in self.samples(count):
+            for explainer in self.present:
+                shown = self.shown(explainer, sample, names)
+                if shown is not None:
+                    yield explainer, sample, *shown
+
     def arrays(
         self, explainer: str, sample: int, names: Sequence[str], repeat: int | None = None
     ) -> dict[str, Array] | None:

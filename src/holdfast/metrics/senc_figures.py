@@ -116,12 +116,7 @@ def with_band(chart: Chart, low: float, high: float) -> Chart:
 
 def data_figures(view: View) -> list[Chart | Gallery]:
     """See `DataSensitivityConsistency.figures`."""
-    rows = []
-    for sample in view.samples(SHOWN):
-        for name in view.present:
-            shown = view.shown(name, sample, _PICTURES)
-            if shown is not None:
-                rows.append(_row(view, name, sample, *shown))
+    rows = [_row(view, *shown) for shown in view.gallery(SHOWN, _PICTURES)]
     if not rows:
         return distribution_figures(view)
     note = (

@@ -134,12 +134,7 @@ def _on_one_grid(view: View, explainer: str) -> tuple[Array, Array]:
 
 
 def _gallery(view: View) -> Gallery:
-    rows = []
-    for sample in view.samples(SHOWN):
-        for name in view.present:
-            shown = view.shown(name, sample, _PICTURES)
-            if shown is not None:
-                rows.append(_row(view, name, sample, *shown))
+    rows = [_row(view, *shown) for shown in view.gallery(SHOWN, _PICTURES)]
     note = (
         "Each row is an explainer, for the same input. Maps are signed: red speaks for the class, blue against it, "
         "each on its own scale{}. The change is stretched to full colour, and often far fainter in truth. Pale "
