@@ -79,6 +79,19 @@ class Explainer(ABC):
         can be differentiated with respect to it; otherwise they are detached.
         """
 
+    def fixed_part(self, inputs: Tensor) -> Tensor | None:
+        """What explanations of disturbed copies take over from the undisturbed `inputs` `(N, ...)`, a row for each.
+
+        None, as for nearly all explainers, where an explanation depends on the copy alone.
+        """
+        return None
+
+    def attribute_copies(
+        self, classifier: Classifier, x: Tensor, targets: Tensor | None, fixed: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """`attribute` for disturbed copies, with the rows of `fixed_part` that belong to them."""
+        raise NotImplementedError(f"{self.label} takes over nothing from undisturbed inputs")
+
     def _check_graph(self, create_graph: bool) -> None:
         if create_graph and not self.differentiable:
             raise ArgumentError("create_graph", f"False for {self.label}, which has no derivative", create_graph)

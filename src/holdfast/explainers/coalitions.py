@@ -26,6 +26,7 @@ from holdfast.segments import How, LabelMap, Method, check_segments, segment, sp
 
 Features = Method | Literal["pixels"] | int | Tensor
 Output = Literal["probability", "logit"]
+Segmentation = Literal["each", "fixed"]
 
 # eigenvalues below this share of the largest are rounding: directions that no coalition tells anything about
 _RANK_TOLERANCE = 1e-10
@@ -59,6 +60,7 @@ class CoalitionExplainer(Explainer):
     baseline: Baseline = 0.0
     output: Output = "logit"
     seed: int = 0
+    segmentation: Segmentation = "each"
     differentiable: ClassVar[bool] = False
     gateable: ClassVar[bool] = True
 
@@ -69,6 +71,8 @@ class CoalitionExplainer(Explainer):
         check_baseline(self.baseline)
         check(self.output in get_args(Output), "output", f"one of {', '.join(get_args(Output))}", repr(self.output))
         check(type(self.seed) is int, "seed", "a whole number", repr(self.seed))
+        ways = get_args(Segmentation)
+        check(self.segmentation in ways, "segmentation", f"one of {', '.join(ways)}", repr(self.segmentation))
 
     @abstractmethod
     def coalitions(self, features: int, device: torch.device) -> Coalitions:
@@ -80,6 +84,21 @@ class CoalitionExplainer(Explainer):
         self._check_graph(create_graph)
         with torch.no_grad():
             labels, counts = features_of(x.detach(), self.segments)
+        return self._attribute(classifier, x, targets, labels, counts)
+
+    def fixed_part(self, inputs: Tensor) -> Tensor | None:
+        """The undisturbed inputs' segments, int64 `(N, places)`, with `segmentation="fixed"`."""
+        return features_of(inputs, self.segments)[0] if self.segmentation == "fixed" else None
+
+    def attribute_copies(
+        self, classifier: Classifier, x: Tensor, targets: Tensor | None, fixed: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        return self._attribute(classifier, x, targets, fixed, (fixed.amax(1) + 1).tolist())
+
+    def _attribute(
+        self, classifier: Classifier, x: Tensor, targets: Tensor | None, labels: Tensor, counts: list[int]
+    ) -> tuple[Tensor, Tensor]:
+        with torch.no_grad():
             groups = {m: self.coalitions(m, x.device) for m in sorted(set(counts))}
             logits, owners, starts = _masked_logits(classifier, x.detach(), labels, counts, groups, self.baseline)
             at_x = logits[starts]

@@ -43,6 +43,8 @@ class KernelSHAP(CoalitionExplainer):
         baseline: what masked segments show: a number, or one for each channel.
         output: the score: `"logit"`, which integrated gradients and DeepLift share out too, or `"probability"`.
         seed: of the samples.
+        segmentation: of a disturbed copy in a metric: `"each"` copy is cut anew, or `"fixed"`, with the segments of the
+            undisturbed input.
 
     Raises:
         ArgumentError: an option out of range; in the call, segments that do not fit the inputs.

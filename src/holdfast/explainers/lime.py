@@ -37,6 +37,8 @@ class LIME(CoalitionExplainer):
         output: `"probability"`, as in the paper and in its package, or `"logit"`, which does not saturate where the
             model is sure, and is what Captum takes from a module that returns logits.
         seed: of the samples.
+        segmentation: of a disturbed copy in a metric: `"each"` copy is cut anew, or `"fixed"`, with the segments of the
+            undisturbed input.
         kernel_width: above 0; small values trust only samples near to the input.
         ridge: the penalty, at least 0. At 0 the smallest of the best coefficients are taken.
 

@@ -98,6 +98,7 @@ class Probe:
         )
         self.targets = logits.argmax(1) if targets is None else targets
         self.maps, self.logits = maps, logits
+        self.fixed = explainer.fixed_part(inputs)
         self.reference = self._prepare(maps)
         self.margin = class_margin(logits, self.targets, margin)
         self.evaluations = torch.ones(seeds, dtype=torch.int64, device=inputs.device)
@@ -150,10 +151,16 @@ class Probe:
         """As many rows as their maps may be held at once: compared together, they cost fewer small operations."""
         targets, reference = self.targets[seed], self.reference[seed]
 
-        def chunk(x: Tensor, wanted: Tensor | None = None) -> tuple[Tensor, Tensor]:
-            return self.explainer.attribute(self.classifier, x, wanted)
+        explained = self.explain == "seed"
 
-        columns = [x, targets] if self.explain == "seed" else [x]
+        def chunk(x: Tensor, *more: Tensor) -> tuple[Tensor, Tensor]:
+            wanted = more[0] if explained else None
+            if self.fixed is None:
+                return self.explainer.attribute(self.classifier, x, wanted)
+            return self.explainer.attribute_copies(self.classifier, x, wanted, more[-1])
+
+        columns = [x, targets] if explained else [x]
+        columns += [] if self.fixed is None else [self.fixed[seed]]
         signed, logits = self.classifier.map_rows(
             chunk, *columns, rows_per_input=self.explainer.rows_per_input, kind="backward"
         )

@@ -1,0 +1,65 @@
+"""`segmentation`: whose segments the disturbed copies of an input are explained with."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import holdfast as hf
+from holdfast.errors import ArgumentError
+from holdfast.metrics.probe import Probe
+from holdfast.segments import segment
+
+
+def disturbed(inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Copies of the seeds in mixed order, and whose they are."""
+    seed = torch.tensor([2, 0, 1, 1, 2, 0, 0])
+    noise = torch.rand(len(seed), *inputs.shape[1:], generator=torch.Generator().manual_seed(0))
+    return (inputs[seed] + 0.3 * (2 * noise - 1)).clamp(0, 1), seed
+
+
+@pytest.mark.parametrize("name", ["lime", "kernel_shap"])
+@pytest.mark.parametrize("explain", ["predicted", "seed"])
+@pytest.mark.parametrize("rows", [7, 100_000])
+def test_fixed_segments_are_those_of_the_seed(
+    name: str, explain: str, rows: int, digits: hf.data.Dataset, lenet: hf.Classifier
+) -> None:
+    inputs = digits.inputs[:3]
+    classifier = hf.Classifier(lenet.module, bounds=(0.0, 1.0), device="cpu", batch_size=rows)
+    maps = {}
+    for segmentation in ("each", "fixed"):
+        explainer = hf.explainers.get(name, samples=40, segments="quickshift", segmentation=segmentation)
+        with classifier.session():
+            probe = Probe(classifier, explainer, inputs, None, hf.similarity.get("pearson"), explain=explain)
+            x, seed = disturbed(inputs)
+            maps[segmentation] = probe.look(x, seed, keep_maps=True).maps
+            targets = probe.targets
+    given = segment(inputs, "quickshift").labels
+    anew = 0
+    for row, whose in enumerate(seed.tolist()):
+        target = int(targets[whose]) if explain == "seed" else None
+        for segmentation, segments in (("fixed", given[whose]), ("each", "quickshift")):
+            own = hf.explainers.get(name, samples=40, segments=segments)
+            expected = own(classifier, x[row : row + 1], target)[0]
+            assert torch.allclose(maps[segmentation][row], expected, atol=1e-6), (segmentation, row)
+        anew += not torch.equal(segment(x[row : row + 1], "quickshift").labels[0], given[whose])
+    assert anew == len(seed), "noise this strong should have cut every copy otherwise"
+
+
+def test_the_input_itself_is_explained_alike_by_both(digits: hf.data.Dataset, lenet: hf.Classifier) -> None:
+    fixed, each = (hf.explainers.LIME(samples=40, segmentation=how) for how in ("fixed", "each"))
+    assert torch.equal(fixed(lenet, digits.inputs[:2]), each(lenet, digits.inputs[:2]))
+
+
+def test_a_fixed_segmentation_moves_less(digits: hf.data.Dataset, lenet: hf.Classifier) -> None:
+    metric = hf.metrics.WorstCase(hf.LinfBall(0.1), budget=60, search="random")
+    worst = {
+        how: metric(lenet, f"lime:samples=50,segments=quickshift,segmentation={how}", digits.inputs[:4]).similarity
+        for how in ("fixed", "each")
+    }
+    assert (worst["fixed"] > worst["each"] + 0.1).all()
+
+
+def test_other_words_are_refused() -> None:
+    with pytest.raises(ArgumentError, match=r"segmentation: expected one of each, fixed, got 'seed'"):
+        hf.explainers.get("lime", segmentation="seed")
