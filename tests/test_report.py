@@ -304,8 +304,9 @@ def test_a_whole_study_is_shown(whole: tuple[Builder, str]) -> None:
     for where in ("digits · lenet", "digits · wide net", "series · lenet"):
         assert page.count(where) >= 5
     charts = len(re.findall('<figure class="plot">', page))
-    # for each pair and label: medians, distribution; worst cases also shares and lines; three curves; one agreement
-    assert charts == 3 * (4 * 2 + 2 * 2 + 3 + 1)
+    # for each pair and label: medians, distribution; worst cases also shares and lines; three curves; one agreement;
+    # and each label by model for the data that two models met
+    assert charts == 3 * (4 * 2 + 2 * 2 + 3 + 1) + 4
     assert "best or not demonstrably worse" in page
     assert "Kendall" in page
     assert "grand" not in page

@@ -742,6 +742,15 @@ def test_agreement_p_under_unrelated_rankings() -> None:
     assert np.mean(np.array(small) <= 0.05) <= 0.088
 
 
+def test_agreement_of_ties_alone_is_none_without_a_warning() -> None:
+    assert agreement_interval(np.full((2, 6, 3), 2.0)) is None
+    one_tells = np.full((2, 2, 2), 1.5)
+    one_tells[:, 0] = [1.0, 2.0]
+    found = agreement_interval(one_tells)
+    assert found is not None
+    assert found.low == found.high == found.value == 1.0
+
+
 def test_agreement_interval_by_a_loop() -> None:
     ranks = stats.rankdata(rng(0).normal(size=(3, 15, 4)) + np.array([0, 0.3, 0.6, 0.9]), axis=2)
     ranks[1, 4] = ranks[2, 5] = np.nan

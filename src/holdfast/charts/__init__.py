@@ -8,6 +8,7 @@ from holdfast.charts.base import COLOURS, HOVER, INK, Chart, Gallery, GalleryRow
 from holdfast.charts.distribution import distribution, intervals
 from holdfast.charts.heatmap import heat_table, heatmap
 from holdfast.charts.lines import ecdf, lines_with_bands
+from holdfast.charts.sweep import Track, looks_of_explainers, looks_of_values, sweep
 
 __all__ = [
     "COLOURS",
@@ -20,10 +21,14 @@ __all__ = [
     "Line",
     "Picture",
     "Strip",
+    "Track",
     "distribution",
     "ecdf",
     "heat_table",
     "heatmap",
     "intervals",
     "lines_with_bands",
+    "looks_of_explainers",
+    "looks_of_values",
+    "sweep",
 ]

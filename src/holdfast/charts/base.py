@@ -61,13 +61,17 @@ class Picture:
 
 @dataclass(frozen=True)
 class GalleryRow:
-    """One explainer at one sample: pictures, what was found in words, and whether anything was."""
+    """One explainer at one sample: pictures, what was found in words, and whether anything was.
+
+    `setting` says what it was computed with, where rows differ in that.
+    """
 
     explainer: str
     sample: int
     pictures: tuple[Picture, ...]
     text: str
     found: bool = True
+    setting: str = ""
 
 
 @dataclass(frozen=True)
@@ -89,12 +93,16 @@ class Gallery:
 
 @dataclass(frozen=True)
 class Strip:
-    """The values of one explainer; `bounds` marks those that are only bounds."""
+    """The values of one explainer; `bounds` marks those that are only bounds.
+
+    `part` tells the strips of an explainer apart where it has several; they stand together.
+    """
 
     name: str
     samples: Sequence[int]
     values: Array
     bounds: Array
+    part: str = ""
 
 
 @dataclass(frozen=True)

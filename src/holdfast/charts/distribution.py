@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -49,13 +50,13 @@ def distribution(
     strips = [strip for strip in strips if len(strip.values)]
     if not strips:
         return None
-    boxes, points = [], []
-    for place, strip in enumerate(strips):
+    boxes, points, places = [], [], _places(strips)
+    for place, strip in zip(places, strips, strict=True):
         colour, _, _ = look(explainers, strip.name)
         if len(strip.values) >= 3:
             boxes.append({"row": place, "colour": colour, **_box(strip.values)})
         points += _points(strip, place, colour, side)
-    rows = {"field": "row", "type": "quantitative", "scale": _rows(len(strips)), "axis": _names(strips)}
+    rows = {"field": "row", "type": "quantitative", "scale": _rows(places[-1] + 1), "axis": _names(strips, places)}
     reads = towards(axis, direction)
     x = {"field": "value", "type": "quantitative", "scale": SCALE, "title": reads}
     colour_field = {"field": "colour", "type": "nominal", "scale": None, "legend": None}
@@ -101,18 +102,19 @@ def distribution(
                 "y": {**rows, "field": "place"},
                 "color": colour_field,
                 "shape": {"field": "shape", "type": "nominal", "scale": None, "legend": None},
-                "tooltip": tooltip("explainer", "sample", "reads:value"),
+                "tooltip": tooltip("explainer", *(["part:with"] if strips[0].part else []), "sample", "reads:value"),
             },
         }
     )
-    spec = {"datasets": {"boxes": boxes, "points": points}, "height": 42 * len(strips) + 10, "layer": layers}
+    height = round(42 * (places[-1] + 1) + 10)
+    spec = {"datasets": {"boxes": boxes, "points": points}, "height": height, "layer": layers}
     caption = "Box: quartiles and median; whiskers: the last sample within 1.5 box heights; a point per sample."
     if any(len(strip.values) > POINTS for strip in strips):
         caption += f" At most {POINTS} points each, evenly over their ranks; boxes are of all."
     if any(strip.bounds.any() for strip in strips):
         where = "there or below" if side == "upper" else "there or above"
         caption += f" Triangles: censored, the value lies {where}, and so does a box that ends on them."
-    numbers = "; ".join(f"{s.name}: median {np.median(s.values):.3g} of {len(s.values)}" for s in strips)
+    numbers = "; ".join(f"{_called(s)}: median {np.median(s.values):.3g} of {len(s.values)}" for s in strips)
     return Chart(
         spec, f"Distribution over samples, {title}. {numbers}.", caption, "distribution", "Distribution over samples"
     )
@@ -126,7 +128,17 @@ def _box(values: Array) -> dict[str, Any]:
     return {key: rounded(value) for key, value in {**ends, "q1": q1, "q3": q3, "median": median}.items()}
 
 
-def _points(strip: Strip, place: int, colour: str, side: str) -> list[dict[str, Any]]:
+def _places(strips: Sequence[Strip]) -> list[float]:
+    """Rows beneath each other, with a gap between explainers where they have several."""
+    gaps = [0.0, *(0.4 * (a.name != b.name and bool(b.part)) for a, b in pairwise(strips))]
+    return [round(place + float(gap), 6) for place, gap in enumerate(np.cumsum(gaps))]
+
+
+def _called(strip: Strip) -> str:
+    return f"{strip.name}, {strip.part}" if strip.part else strip.name
+
+
+def _points(strip: Strip, place: float, colour: str, side: str) -> list[dict[str, Any]]:
     chosen: Sequence[int] = range(len(strip.values))
     if len(strip.values) > POINTS:
         order = np.argsort(strip.values, kind="stable")
@@ -135,6 +147,7 @@ def _points(strip: Strip, place: int, colour: str, side: str) -> list[dict[str, 
     return [
         {
             "explainer": strip.name,
+            **({"part": strip.part} if strip.part else {}),
             "sample": int(strip.samples[i]),
             "value": rounded(float(strip.values[i])),
             "reads": (bound if strip.bounds[i] else "") + f"{strip.values[i]:.4g}".replace("-", "−"),
@@ -146,23 +159,25 @@ def _points(strip: Strip, place: int, colour: str, side: str) -> list[dict[str, 
     ]
 
 
-def _rows(count: int) -> dict[str, Any]:
+def _rows(count: float) -> dict[str, Any]:
     return {"domain": [-0.5, count - 0.5], "reverse": True, "nice": False, "zero": False}
 
 
-def _names(entries: Sequence[Strip] | Sequence[Interval]) -> dict[str, Any]:
-    """An axis that has names where the numbers of rows would be, over two lines where they are long."""
-    names = json.dumps([wrapped(entry.name) for entry in entries])
+def _names(entries: Sequence[Strip] | Sequence[Interval], places: Sequence[float]) -> dict[str, Any]:
+    """An axis that has names where the numbers of rows would be, over two lines where they are long or of two parts."""
+    names = json.dumps([[e.name, e.part] if isinstance(e, Strip) and e.part else wrapped(e.name) for e in entries])
+    whole = all(place == row for row, place in enumerate(places))
     return {
-        "values": list(range(len(entries))),
-        "tickCount": len(entries) + 1,  # Vega leaves out values beyond the count
-        "labelExpr": f"{names}[datum.value]",
+        "values": list(places),
+        "tickCount": round(places[-1]) + 2,  # Vega leaves out values beyond the count
+        "labelExpr": f"{names}[datum.value]" if whole else f"{names}[indexof({json.dumps(list(places))}, datum.value)]",
         "title": None,
         "grid": False,
         "domain": False,
         "ticks": False,
         "labelLimit": 130,
         "labelOverlap": False,
+        **({"labelOffset": -7} if all(isinstance(e, Strip) and e.part for e in entries) else {}),  # two lines each
     }
 
 
@@ -194,7 +209,7 @@ def intervals(
                 "shape": "triangle-left" if entry.bound else shape,
             }
         )
-    y = {"field": "row", "type": "quantitative", "scale": _rows(len(rows)), "axis": _names(entries)}
+    y = {"field": "row", "type": "quantitative", "scale": _rows(len(rows)), "axis": _names(entries, range(len(rows)))}
     reads = towards(axis, direction)
     x = {"field": "value", "type": "quantitative", "scale": SCALE, "title": reads}
     colour_field = {"field": "colour", "type": "nominal", "scale": None, "legend": None}

@@ -133,6 +133,19 @@ class Metric(ABC):
         return {}
 
     @classmethod
+    def idle(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """Options that leave the headline as it is, given the others: not what two configurations are compared by."""
+        return ()
+
+    @classmethod
+    def compared(cls, views: Sequence[View], option: str) -> list[Chart | Gallery]:
+        """Figures of views of one data set and model that differ in one option (a dotted path) and nothing else.
+
+        The report draws numbers on a common axis where the readings agree; this is for all that has none.
+        """
+        return []
+
+    @classmethod
     def contradictions(cls, view: View, others: Sequence[View]) -> list[str]:
         """Sentences, one for each sample whose numbers cannot all be right; `others` are of the same data and model."""
         return []

@@ -193,6 +193,11 @@ class MisinterpretationProbability(Metric):
         """See `holdfast.metrics.consistency`."""
         return contradictions(view, others)
 
+    @classmethod
+    def idle(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """Each method has options of its own, and leaves the other's alone."""
+        return probability_figures.idle(options)
+
     def _event(self) -> Event:
         return make_event(self.event, get_similarity(self.similarity), self.threshold, needs_threshold=True)
 

@@ -32,6 +32,12 @@ def reading(options: Mapping[str, Any]) -> Reading:
     return Reading(title, "ln P", "log_probability", direction, 2, "censored", "upper")  # type: ignore[arg-type]
 
 
+def idle(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """See `MisinterpretationProbability.idle`."""
+    plain = options.get("method") == "monte_carlo"
+    return ("particles", "moves", "quantile", "proposal", "floor") if plain else ("samples",)
+
+
 def remarks(frame: pl.DataFrame) -> list[str]:
     """See `MisinterpretationProbability.remarks`."""
     width = (numbers(frame, "high") - numbers(frame, "low"))[~flags(frame, "censored")]

@@ -15,7 +15,7 @@ Cost: at most `budget` predictions with explanation for each sample, and two mor
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -185,6 +185,16 @@ class WorstCase(Metric):
     def guide(cls, options: Mapping[str, Any]) -> dict[str, str]:
         """See `Metric`."""
         return worst_case_figures.guide(options)
+
+    @classmethod
+    def idle(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The threshold and what is kept do not move the search."""
+        return ("threshold", "track_sensitivity", "keep_population")
+
+    @classmethod
+    def compared(cls, views: Sequence[View], option: str) -> list[Chart | Gallery]:
+        """Of several similarities, the worst inputs that each of them finds."""
+        return worst_case_figures.compared(views, option)
 
     def _event(self) -> Event:
         return make_event(self.event, get_similarity(self.similarity), self.threshold, needs_threshold=False)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from holdfast.metrics.reading import Array, Reading, View, flags, larger_is_clos
 
 #: samples in a gallery, and samples behind a line
 SHOWN, TRACED = 4, 100
+#: samples in a gallery over several similarities
+COMPARED_SAMPLES = 3
 _PICTURES = ("seeds", "inputs", "seed_maps", "maps")
 
 
@@ -150,6 +153,30 @@ def _gallery(view: View) -> Gallery:
         note.format(signs if view.options.get("absolute") else ""),
         folded=misclassified,
     )
+
+
+def compared(views: Sequence[View], option: str) -> list[Chart | Gallery]:
+    """See `WorstCase.compared`: for each explainer, a row for each similarity (SAFARI, Fig. 6)."""
+    if option.partition(".")[0] != "similarity":
+        return []
+    note = (
+        "Each row is the worst input by another similarity, for the same input and explainer; a small number is unlike "
+        "for some, a large one for others, so look at the maps. They are signed, red speaks for the class and blue "
+        "against it, each on its own scale. The change is stretched to full colour."
+    )
+    explainers = [name for name in views[0].explainers if sum(name in view.present for view in views) > 1]
+    galleries: list[Chart | Gallery] = []
+    for explainer in explainers:
+        rows = []
+        for sample in views[0].samples(COMPARED_SAMPLES):
+            for view in views:
+                shown = view.shown(explainer, sample, _PICTURES)
+                if shown is not None:
+                    setting = str(view.options.get("similarity"))
+                    rows.append(dataclasses.replace(_row(view, explainer, sample, *shown), setting=setting))
+        title = f"{explainer}: worst cases by similarity"
+        galleries += [Gallery(title, tuple(rows), note, folded=bool(galleries))] if rows else []
+    return galleries
 
 
 def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: dict[str, Array]) -> GalleryRow:

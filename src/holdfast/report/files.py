@@ -11,6 +11,7 @@ from holdfast.charts import Chart
 from holdfast.report.critical_difference import save_critical_difference
 from holdfast.report.overview import agreement_charts, median_charts, worth_drawing
 from holdfast.report.render import to_files
+from holdfast.report.sweeps import models_compared, options_compared
 from holdfast.report.views import Contents
 from holdfast.study.results import Results
 
@@ -47,6 +48,11 @@ def _charts(contents: Contents) -> Iterator[tuple[tuple[str, ...], Chart]]:
     for (data, model), agreement in contents.agreements.items():
         for chart in agreement_charts(agreement):
             yield ("overview", data, model), chart
+    for place, compared in (("options", options_compared(contents)), ("models", models_compared(contents))):
+        for section in compared.sections:
+            for part in section.parts:
+                for chart in part.charts:
+                    yield tuple(filter(None, (place, section.title, part.data, part.model))), chart
     for known in contents.labels.values():
         for view in contents.views(known.name):
             for figure in known.figures(view):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from holdfast.charts import Chart, Gallery
+from holdfast.charts import Chart, Gallery, GalleryRow
 from holdfast.metrics import View
 from holdfast.report import methods
 from holdfast.report.critical_difference import critical_difference_diagram, describe
@@ -14,6 +16,7 @@ from holdfast.report.explorer import explorer
 from holdfast.report.overview import agreement_charts, agreement_sentence, matrix, median_charts, worth_drawing
 from holdfast.report.pictures import drawn
 from holdfast.report.render import Drawn, bundle, config, for_page
+from holdfast.report.sweeps import Compared, models_compared, options_compared
 from holdfast.report.views import Contents, Label
 from holdfast.study.comparison import Comparison
 from holdfast.study.results import Results
@@ -38,7 +41,7 @@ class Page:
 
     def __init__(self, contents: Contents) -> None:
         self.contents = contents
-        self.charts = self.diagrams = 0
+        self.charts = self.diagrams = self.compared = 0
         self.links: dict[tuple[str, str, str, str, int], str] = {}
 
     def chart(self, chart: Chart) -> Drawn:
@@ -60,19 +63,45 @@ class Page:
         part = Part(self.contents.where(view.data, view.model))
         for figure in label.figures(view):
             if isinstance(figure, Gallery):
-                part.galleries.append(self._gallery(figure, view))
+                part.galleries.append(self._gallery(figure, view.bounds, partial(self._linked, view)))
             else:
                 part.charts.append(self.chart(figure))
         return part
 
-    def _gallery(self, gallery: Gallery, view: View) -> dict[str, Any]:
+    def sections(self, compared: Compared, start: str) -> dict[str, Any]:
+        """What is compared across configurations, as the template takes it; ids begin with `start`."""
+        sections = []
+        for number, section in enumerate(compared.sections, 1):
+            parts = []
+            for found in section.parts:
+                part = Part(self.contents.where(found.data, found.model) if found.model else "")
+                part.charts = [self.chart(chart) for chart in found.charts]
+                part.galleries = [self._gallery(gallery, found.bounds, self._numbered) for gallery in found.galleries]
+                parts.append(part)
+            identity = f"{start}-{number}"
+            sections.append(
+                {"id": identity, "title": section.title, "text": section.text, "same": section.same, "parts": parts}
+            )
+        return {"sections": sections, "left_out": compared.left_out}
+
+    def _linked(self, view: View, row: GalleryRow) -> str:
+        """The id of a row of pictures, to which the row in the table of all samples leads."""
+        key = (view.data, view.model, view.label, row.explainer, row.sample)
+        return self.links.setdefault(key, f"p{len(self.links) + 1}")
+
+    def _numbered(self, row: GalleryRow) -> str:
+        self.compared += 1
+        return f"q{self.compared}"
+
+    def _gallery(
+        self, gallery: Gallery, bounds: tuple[float, float], identity: Callable[[GalleryRow], str]
+    ) -> dict[str, Any]:
         samples: dict[int, list[dict[str, Any]]] = {}
         for row in gallery.rows:
-            key = (view.data, view.model, view.label, row.explainer, row.sample)
-            identity = self.links.setdefault(key, f"p{len(self.links) + 1}")
-            pictures = [(picture.title, picture.alt, drawn(picture, view.bounds)) for picture in row.pictures]
+            pictures = [(picture.title, picture.alt, drawn(picture, bounds)) for picture in row.pictures]
+            who = f"{row.explainer}, {row.setting}" if row.setting else row.explainer
             samples.setdefault(row.sample, []).append(
-                {"id": identity, "explainer": row.explainer, "pictures": pictures, "text": row.text, "found": row.found}
+                {"id": identity(row), "explainer": who, "pictures": pictures, "text": row.text, "found": row.found}
             )
         return {"title": gallery.title, "note": gallery.note, "folded": gallery.folded, "samples": samples}
 
@@ -119,6 +148,8 @@ def _context(contents: Contents) -> dict[str, Any]:
                 "agreement_charts": [content.chart(c) for c in agreement_charts(agreement)] if agreement else [],
             }
         )
+    options = content.sections(options_compared(contents), "options")
+    models = content.sections(models_compared(contents), "models")
     sections = []
     for number, (name, label) in enumerate(contents.labels.items(), 1):
         parts = [content.part(label, view) for view in contents.views(name)]
@@ -139,6 +170,8 @@ def _context(contents: Contents) -> dict[str, Any]:
         "labels": contents.labels,
         "facts": methods.facts(contents),
         "overview": overview,
+        "options_compared": options,
+        "models_compared": models,
         "sections": sections,
         "open": OPEN,
         "warnings": contents.warnings[:LISTED],

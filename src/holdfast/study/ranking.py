@@ -131,9 +131,11 @@ def agreement_interval(ranks: Array, level: float = 0.95, resamples: int = 2000,
     complete = (drawn > 0).all(axis=1)
     values = _kendalls_w(midranks(sums[complete] / drawn[complete][..., None]))
     value = float(values[0])
-    ends = (None, None) if n < 2 else np.nanquantile(values[1:], [(1 - level) / 2, (1 + level) / 2])
     if math.isnan(value):
         return None
+    # all explainers tied in what was drawn: W is undefined there
+    others = values[1:][~np.isnan(values[1:])]
+    ends = (None, None) if n < 2 or not len(others) else np.quantile(others, [(1 - level) / 2, (1 + level) / 2])
     low, high = (None if end is None else float(end) for end in ends)
     return Interval(value, low, high, n, level if n > 1 else 0.0, None, (value, value))
 
