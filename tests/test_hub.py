@@ -13,8 +13,9 @@ from torch import nn
 
 import holdfast as hf
 from holdfast import zoo
-from holdfast.errors import HoldfastError, MissingExtraError, UnknownNameError
+from holdfast.errors import ArgumentError, HoldfastError, MissingExtraError, ModelError, UnknownNameError
 from holdfast.study.file.spec import study_from
+from holdfast.zoo.hub import Normalised
 
 
 def net(name: str = "tiny", **options: Any) -> nn.Module:
@@ -47,15 +48,96 @@ def test_a_timm_model_has_its_normalisation_in_front(timm: SimpleNamespace) -> N
 
 
 def test_a_torchvision_model_has_its_normalisation_in_front(monkeypatch: pytest.MonkeyPatch) -> None:
-    scaling = SimpleNamespace(mean=[0.5, 0.5, 0.5], std=[0.25, 0.25, 0.25])
+    scaling = SimpleNamespace(mean=[0.5, 0.5, 0.5], std=[0.25, 0.25, 0.25], crop_size=[2])
     weights = SimpleNamespace(DEFAULT=SimpleNamespace(transforms=lambda: scaling))
     models = SimpleNamespace(
         list_models=lambda: ["tiny"], get_model=lambda name, weights: net(), get_model_weights=lambda name: weights
     )
     monkeypatch.setitem(sys.modules, "torchvision", SimpleNamespace(models=models))
     x = torch.rand(2, 3, 2, 2)
+    module = zoo.load("torchvision:tiny")
+    assert module.input_size == (3, 2, 2)
     with torch.random.fork_rng():
-        assert torch.allclose(zoo.load("torchvision:tiny")(x), net().eval()((x - 0.5) / 0.25))
+        assert torch.allclose(module(x), net().eval()((x - 0.5) / 0.25))
+
+
+IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225), "input_size": (3, 224, 224)}
+
+
+class WideStandIn(nn.Module):
+    """Takes what a Wide ResNet-50-2 does, images of the size in its configuration or another; notes what it sees."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, kernel_size=7, stride=16)
+        self.fc = nn.Linear(8, 1000)
+        self.seen: list[torch.Tensor] = []
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.seen.append(x.detach())
+        logits: torch.Tensor = self.fc(torch.relu(self.conv(x)).mean((2, 3)))
+        return logits
+
+
+@pytest.fixture
+def wide_resnet(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
+    """What timm is asked to create."""
+    asked: list[tuple[str, bool]] = []
+
+    def create_model(name: str, pretrained: bool = False) -> nn.Module:
+        asked.append((name, pretrained))
+        return WideStandIn()
+
+    timm = SimpleNamespace(
+        is_model=lambda name: name == "wide_resnet50_2",
+        list_models=lambda pretrained=False: ["wide_resnet50_2"],
+        create_model=create_model,
+        data=SimpleNamespace(resolve_data_config=lambda arguments, model: IMAGENET | {"crop_pct": 0.875}),
+    )
+    monkeypatch.setitem(sys.modules, "timm", timm)
+    return asked
+
+
+def test_a_wide_resnet_of_timm_takes_images_in_0_1(wide_resnet: list[tuple[str, bool]]) -> None:
+    """From its name to attributions: trained weights, bounds of images, the normalisation inside the gradient."""
+    module = zoo.load("timm:wide_resnet50_2")
+    assert wide_resnet == [("wide_resnet50_2", True)]
+    assert isinstance(module, Normalised)
+    assert not any(part.training for part in module.modules())
+    assert module.input_size == (3, 224, 224)
+    classifier = hf.Classifier(module, bounds=(0.0, 1.0), device="cpu", batch_size=8)
+    assert classifier.preprocess is None
+    images = torch.rand(2, *module.input_size, generator=torch.Generator().manual_seed(0))
+    logits = classifier.logits(images)
+    assert logits.shape == (2, 1000)
+    inner = module.module
+    assert isinstance(inner, WideStandIn)
+    mean, std = (torch.tensor(IMAGENET[key]).reshape(3, 1, 1) for key in ("mean", "std"))
+    torch.testing.assert_close(inner.seen[-1][:2], (images - mean) / std)
+    leaf = ((images - mean) / std).requires_grad_(True)
+    (outside,) = torch.autograd.grad(inner(leaf)[:, 5].sum(), leaf)
+    found = hf.explainers.get("saliency", absolute=False)(classifier, images, 5)
+    torch.testing.assert_close(found, outside / std, rtol=1e-3, atol=1e-6)
+    with pytest.raises(ArgumentError, match="within the bounds .0, 1., got values in .2, 2"):
+        classifier.logits(torch.full_like(images, 2.0))
+    assert {key for key in module.state_dict() if "mean" in key or "std" in key} == set()  # no part of the weights
+
+
+def test_images_of_another_kind_are_refused(wide_resnet: list[tuple[str, bool]]) -> None:
+    module = zoo.load("timm:wide_resnet50_2")
+    assert module(torch.rand(1, 3, 64, 64)).shape == (1, 1000)  # a convolutional network takes other sizes
+    for shape in ((2, 1, 224, 224), (3, 224, 224), (2, 4, 224, 224)):
+        with pytest.raises(ModelError, match=r"expected images of shape \(N, 3, 224, 224\), got \("):
+            module(torch.rand(shape))
+
+    class Transformer(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            assert x.shape[-1] == 224, "Input height (32) doesn't match model (224)."
+            return x.mean((2, 3))
+
+    fixed = Normalised(Transformer(), (0.5,) * 3, (0.5,) * 3, (3, 224, 224))
+    with pytest.raises(ModelError, match=r"images of shape \(N, 3, 224, 224\), got \(1, 3, 32, 32\): Input height"):
+        fixed(torch.rand(1, 3, 32, 32))
 
 
 def test_what_is_missing_is_said(timm: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:

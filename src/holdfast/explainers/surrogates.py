@@ -16,12 +16,16 @@ from holdfast.errors import check
 class ReluReplacement(TorchFunctionMode):
     """`replacement(z)` runs for `nn.ReLU`, `F.relu`, `torch.relu`, `Tensor.relu` and their in-place forms.
 
-    Not seen: `clamp(min=0)` and the like, and modules compiled to TorchScript.
+    For ReLU6, and a hard tanh from 0, `capped(z, 6.0)` runs; by default the replacement, cut off above. Not seen:
+    `clamp(min=0)` and the like, and modules compiled to TorchScript.
     """
 
-    def __init__(self, replacement: Callable[[Tensor], Tensor]) -> None:
+    def __init__(
+        self, replacement: Callable[[Tensor], Tensor], capped: Callable[[Tensor, float], Tensor] | None = None
+    ) -> None:
         super().__init__()
         self.replacement = replacement
+        self.capped = capped or (lambda z, cap: replacement(z).clamp(max=cap))
 
     def __torch_function__(
         self,
@@ -32,17 +36,31 @@ class ReluReplacement(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
-        if name not in ("relu", "relu_"):
+        given = dict(zip(_PARAMETERS.get(name, ()), args, strict=False)) | kwargs
+        if name not in _PARAMETERS or given.get("min_val", -1.0 if name.startswith("hardtanh") else 0.0) != 0:
             return func(*args, **kwargs)
-        z = args[0] if args else kwargs["input"]
-        if name == "relu_" or kwargs.get("inplace") or (len(args) > 1 and args[1]):
-            return z.copy_(self.replacement(z.clone()))
-        return self.replacement(z)
+        z = given["input"]
+
+        def replaced(z: Tensor) -> Tensor:
+            if name.startswith("relu") and name != "relu6":
+                return self.replacement(z)
+            return self.capped(z, 6.0 if name == "relu6" else float(given.get("max_val", 1.0)))
+
+        return z.copy_(replaced(z.clone())) if name.endswith("_") or given.get("inplace") else replaced(z)
+
+
+_HARDTANH = ("input", "min_val", "max_val", "inplace")
+_PARAMETERS = {
+    **dict.fromkeys(("relu", "relu_", "relu6"), ("input", "inplace")),
+    **dict.fromkeys(("hardtanh", "hardtanh_"), _HARDTANH),
+}
 
 
 @contextlib.contextmanager
 def smooth_relu(beta: float = 10.0) -> Iterator[None]:
     """Inside, every ReLU is the softplus `log(1 + exp(beta z)) / beta`, which has second derivatives.
+
+    A ReLU6 is the difference of two, at `z` and at `z - 6`.
 
     Attributions of a rectifier network are piecewise constant; this makes them differentiable in the input,
     as in Dombrowski et al., Explanations can be manipulated and geometry is to blame, NeurIPS 2019. The
@@ -61,5 +79,9 @@ def smooth_relu(beta: float = 10.0) -> Iterator[None]:
     """
     fine = isinstance(beta, int | float) and 0 < beta < float("inf")
     check(fine, "beta", "a finite number above 0", repr(beta))
-    with ReluReplacement(lambda z: F.softplus(z, beta=beta, threshold=20.0)):
+
+    def softplus(z: Tensor) -> Tensor:
+        return F.softplus(z, beta=beta, threshold=20.0)
+
+    with ReluReplacement(softplus, lambda z, cap: softplus(z) - softplus(z - cap)):
         yield

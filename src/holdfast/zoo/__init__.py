@@ -20,12 +20,33 @@ from torch import nn
 
 from holdfast.errors import HoldfastError
 from holdfast.registry import Registry
+from holdfast.zoo.architectures import architectures
+from holdfast.zoo.dla import DLA34
 from holdfast.zoo.hub import HUBS, from_hub
 from holdfast.zoo.lenet import LeNet5
+from holdfast.zoo.mobilenet_v1 import MobileNetV1
+from holdfast.zoo.mobilenet_v2 import MobileNetV2
 from holdfast.zoo.resnet import ResNet18
+from holdfast.zoo.resnet20 import ResNet20
 from holdfast.zoo.small_cnn import SmallCNN
+from holdfast.zoo.vgg import VGG16
 
-__all__ = ["LeNet5", "MissingWeightsError", "ResNet18", "SmallCNN", "card", "is_of_hub", "load", "names"]
+__all__ = [
+    "DLA34",
+    "VGG16",
+    "LeNet5",
+    "MissingWeightsError",
+    "MobileNetV1",
+    "MobileNetV2",
+    "ResNet18",
+    "ResNet20",
+    "SmallCNN",
+    "architectures",
+    "card",
+    "is_of_hub",
+    "load",
+    "names",
+]
 
 _models: Registry[Callable[[], nn.Module]] = Registry("model")
 _models.add("lenet5-mnist", LeNet5)
