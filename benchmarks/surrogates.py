@@ -1,12 +1,17 @@
-"""How near to the bare model's speed are LIME and KernelSHAP, and how far from Captum's? Ratios, measured in turn.
+"""How near to the bare model's speed are the explainers that look at perturbed copies, and how far from Captum's?
 
-    python benchmarks/surrogates.py [--part bare] [--maps 20] [--samples 200] [--rows 128] [--repeats 5] [--device auto]
+    python benchmarks/surrogates.py [--part bare] [--only rise] [--maps 20] [--samples 200] [--rows 128] [--repeats 5]
+                                    [--device auto]
 
-`bare`: rows that the explainer makes the module forward per second, with superpixels, masked copies, fit and all, over
-the rate of a bare loop that forwards as many rows in batches of the same size.
-`captum`: our maps per second over those of Captum's `Lime` and `KernelShap`, on the same maps with as many samples, the
-same superpixels (given to Captum; ours finds them within the time) and batches of the same size; Captum's one input
-after the other, as it fits them.
+LIME, KernelSHAP, Shapley sampling (over superpixels, 10 orders), occlusion and RISE; ratios, measured in turn.
+
+`bare`: rows that the explainer makes the module forward per second, with superpixels, perturbed copies, fit and all,
+over the rate of a bare loop that forwards as many rows in batches of the same size.
+`captum`: our maps per second over those of Captum's `Lime`, `KernelShap`, `ShapleyValueSampling` and `Occlusion` (it
+has no RISE), on the same maps with as many samples, orders or windows, the same superpixels (given to Captum; ours
+finds them within the time) and batches of the same size. Captum's surrogates one input after the other, as it fits
+them, and so its Shapley sampling, whose superpixels must be as many in all inputs of a batch; its occlusion all inputs
+at once.
 """
 
 from __future__ import annotations
@@ -21,9 +26,11 @@ import captum.attr as ca
 import torch
 
 import holdfast as hf
-from holdfast.explainers import LIME, KernelSHAP
-from holdfast.explainers.coalitions import CoalitionExplainer
+from holdfast.explainers import LIME, RISE, Explainer, KernelSHAP, Occlusion, ShapleySampling
 from holdfast.segments import segment
+
+#: orders of Shapley sampling
+ORDERS = 10
 
 
 class Setting:
@@ -38,19 +45,27 @@ class Setting:
         self.targets = self.classifier.predict(self.x)
         self.labels = segment(self.x).labels
         self.samples, self.rows = options.samples, options.rows
-        self.explainers: dict[CoalitionExplainer, type] = {
+        every: dict[Explainer, type | None] = {
             LIME(samples=self.samples): ca.Lime,
             KernelSHAP(samples=self.samples): ca.KernelShap,
+            ShapleySampling(permutations=ORDERS): ca.ShapleyValueSampling,
+            Occlusion(output="logit"): ca.Occlusion,
+            RISE(samples=self.samples): None,
         }
+        self.explainers = {e: kind for e, kind in every.items() if options.only in (None, e.name)}
 
-    def ours(self, explainer: CoalitionExplainer) -> float:
+    def ours(self, explainer: Explainer) -> float:
         """Maps per second."""
         return len(self.x) / self._seconds(lambda: explainer(self.classifier, self.x, self.targets))
 
-    def rows_of(self, explainer: CoalitionExplainer) -> float:
-        """Different masked copies of a map, on average; equal ones are forwarded once."""
+    def rows_of(self, explainer: Explainer) -> float:
+        """Different perturbed copies of a map, on average; equal ones are forwarded once. With the map itself."""
         counts = (self.labels.flatten(1).amax(1) + 1).tolist()
-        return statistics.mean(len(explainer.coalitions(m, self.x.device).masks) for m in counts)
+        if isinstance(explainer, LIME | KernelSHAP):
+            return statistics.mean(len(explainer.coalitions(m, self.x.device).masks) for m in counts)
+        if isinstance(explainer, ShapleySampling):
+            return statistics.mean(1 + len(explainer.walks(m, self.x.device).size) for m in counts)
+        return explainer.rows_per_input
 
     def bare(self, rows: float) -> float:
         """Maps per second, if a map were `rows` forward passes and nothing else."""
@@ -67,15 +82,27 @@ class Setting:
     def captum(self, kind: type) -> float:
         """Maps per second of a Captum method."""
         method = kind(self.module)
+        at_once = {"perturbations_per_eval": min(self.rows, self.samples)}
 
         def explain() -> None:
+            if kind is ca.Occlusion:
+                sides, strides, _ = zip(*Occlusion().windows(tuple(self.x.shape[2:])), strict=True)
+                at_once["perturbations_per_eval"] = max(1, self.rows // len(self.x))
+                method.attribute(
+                    self.x,
+                    sliding_window_shapes=(self.x.shape[1], *sides),
+                    strides=(self.x.shape[1], *strides),
+                    target=self.targets,
+                    **at_once,
+                )
+                return
             for i in range(len(self.x)):
                 method.attribute(
                     self.x[i : i + 1],
                     target=self.targets[i : i + 1],
                     feature_mask=self.labels[i][None, None],
-                    n_samples=self.samples,
-                    perturbations_per_eval=min(self.rows, self.samples),
+                    n_samples=ORDERS if kind is ca.ShapleyValueSampling else self.samples,
+                    **at_once,
                 )
 
         return len(self.x) / self._seconds(explain)
@@ -114,6 +141,8 @@ def bare(setting: Setting, repeats: int) -> None:
 def captum(setting: Setting, repeats: int) -> None:
     """Against Captum."""
     for explainer, kind in setting.explainers.items():
+        if kind is None:
+            continue
         found = ratios(lambda e=explainer: setting.ours(e), lambda k=kind: setting.captum(k), repeats)
         print(
             f"{explainer.name}: {statistics.median(found):.1f} times the rate of Captum's {kind.__name__}"
@@ -129,6 +158,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--part", choices=[*PARTS, "all"], default="all")
+    parser.add_argument("--only", choices=["lime", "kernel_shap", "shapley_sampling", "occlusion", "rise"])
     parser.add_argument("--maps", type=int, default=20)
     parser.add_argument("--samples", type=int, default=200)
     parser.add_argument("--rows", type=int, default=128)

@@ -24,6 +24,9 @@ from holdfast.neighbourhood import neighbourhoods
 EXPLAINERS = hf.explainers.names()
 SIMILARITIES = hf.similarity.names()
 
+#: explainers that take long by default, with less of what takes it
+QUICK: dict[str, dict[str, Any]] = {"extremal_perturbations": {"steps": 4}, "rise": {"samples": 60}}
+
 #: metrics whose examples draw nothing
 DETERMINISTIC = ("c_eval", "c_eval_plot", "log_odds", "near_affinity")
 
@@ -79,8 +82,8 @@ def assert_same(a: dict[str, Any], b: dict[str, Any], order: list[int]) -> None:
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize("name", EXPLAINERS)
 def test_explainer(name: str, shape: tuple[int, ...]) -> None:
-    explainer, x = hf.explainers.get(name), inputs(shape, 19)
-    if name == "gradcam" and len(shape) == 1:
+    explainer, x = hf.explainers.get(name, **QUICK.get(name, {})), inputs(shape, 19)
+    if name in ("gradcam", "guided_gradcam") and len(shape) == 1:
         with pytest.raises(hf.HoldfastError, match="layer"):
             explainer(classifier(shape), x)
         return

@@ -17,12 +17,15 @@ from holdfast import explainers as hx
 from holdfast.errors import ArgumentError, ModelError, UnknownNameError
 from holdfast.explainers.adapters import CaptumExplainer
 from holdfast.explainers.base import path_gradients
-from holdfast.explainers.gradient import _noise
+from holdfast.explainers.gradient import shared_noise
 from holdfast.model import Classifier
 
 CONSTANT = ["saliency", "smoothgrad", "integrated_gradients", "guided_backprop", "deeplift", "lrp"]
+CONSTANT += ["smoothgrad_variance", "gradient_shap", "deep_shap", "fullgrad"]
 GRADIENT_FAMILY = ["saliency", "input_x_gradient", "guided_backprop", "deconvolution", "lrp", "gradcam"]
+GRADIENT_FAMILY += ["guided_gradcam", "fullgrad"]
 NO_BACKWARD = ["random", "gradcam", "callable", "lime", "kernel_shap"]  # through all of the module
+NO_BACKWARD += ["shapley_sampling", "occlusion", "rise"]
 ALL = {
     "saliency": hx.Saliency(),
     "saliency_signed": hx.Saliency(absolute=False),
@@ -31,13 +34,24 @@ ALL = {
     "ig_trapezoid": hx.IntegratedGradients(steps=4, baseline=0.3, method="riemann_trapezoid"),
     "smoothgrad": hx.SmoothGrad(samples=5),
     "smoothgrad_times": hx.SmoothGrad(samples=3, absolute=True, times_input=True),
+    "smoothgrad_squared": hx.SmoothGrad(samples=4, statistic="mean_square"),
+    "smoothgrad_variance": hx.SmoothGrad(samples=4, times_input=True, statistic="variance"),
+    "gradient_shap": hx.GradientSHAP(background=0.2, samples=6),
     "guided_backprop": hx.GuidedBackprop(),
     "deconvolution": hx.Deconvolution(),
     "deeplift": hx.DeepLift(),
+    "deep_shap": hx.DeepSHAP(),
     "lrp": hx.LRP(),
     "gradcam": hx.GradCAM(),
+    "guided_gradcam": hx.GuidedGradCAM(),
+    "fullgrad": hx.FullGrad(),
+    "fullgrad_layer": hx.FullGrad(rescale="layer"),
     "lime": hx.LIME(samples=40, ridge=0.01),
     "kernel_shap": hx.KernelSHAP(samples=30),
+    "shapley_sampling": hx.ShapleySampling(permutations=5),
+    "occlusion": hx.Occlusion(window=4, stride=3),
+    "rise": hx.RISE(samples=40),
+    "extremal_perturbations": hx.ExtremalPerturbations(steps=10),
     "random": hx.RandomExplainer(),
     "callable": hx.from_callable(lambda m, x, t: m(x).sum() * 0 + x * t.reshape(-1, *[1] * (x.ndim - 1))),
     "captum": hx.from_captum(ca.Saliency, abs=False),
@@ -279,7 +293,7 @@ def test_lrp_conserves_relevance_through_residual_sums() -> None:
 
 def test_smoothgrad_is_the_mean_over_its_noise() -> None:
     classifier, x = make(), batch((1, 12, 12), 4)
-    noise = _noise(7, (6, 1, 12, 12), torch.float32, torch.device("cpu"))
+    noise = shared_noise(7, (6, 1, 12, 12), torch.float32, torch.device("cpu"))
     assert 0.9 < float(noise.std()) < 1.1
     saliency = ca.Saliency(classifier.module.eval())
     for absolute in (True, False):
@@ -383,10 +397,10 @@ def test_attribute_forwards_each_row_once(name: str) -> None:
     if name in GRADIENT_FAMILY:
         assert rows == [16]
         assert len(backward) == (name != "gradcam")  # which stops at its layer
-    elif "ig" in name or name.startswith(("integrated", "smooth")):
+    elif "ig" in name or name.startswith(("integrated", "smooth", "gradient_shap")):
         assert rows == [16 * explainer.rows_per_input]
         assert len(backward) == 1
-    elif name == "deeplift":
+    elif name in ("deeplift", "deep_shap"):
         assert rows == [16, 16]
         assert len(backward) == 1
 
@@ -452,11 +466,15 @@ def test_preprocess_is_applied(name: str) -> None:
         pytest.skip("its noise is on the scale of the inputs")
     if name == "ig_trapezoid":
         explainer, twin = hx.IntegratedGradients(4, 0.6), hx.IntegratedGradients(4, 0.3)
+    elif name == "gradient_shap":
+        explainer, twin = hx.GradientSHAP(0.6, samples=6), hx.GradientSHAP(0.3, samples=6)
     else:
         twin = explainer
     ours, theirs = explainer(scaled, 2 * x), twin(plain, x)
     if name in ("saliency", "saliency_signed", "smoothgrad", "guided_backprop", "deconvolution", "captum"):
         ours = ours * 2
+    if name in ("smoothgrad_squared", "guided_gradcam"):
+        ours = ours * (4 if name == "smoothgrad_squared" else 2)
     if name == "callable":
         ours = ours / 2
     if name == "random":
@@ -465,7 +483,7 @@ def test_preprocess_is_applied(name: str) -> None:
         close(ours, theirs)
 
 
-@pytest.mark.parametrize("name", [n for n in ALL if n not in ("gradcam", "captum", "captum_samples")])
+@pytest.mark.parametrize("name", [n for n in ALL if n not in ("gradcam", "guided_gradcam", "captum", "captum_samples")])
 def test_functional_networks(name: str) -> None:
     classifier, x = make(), batch((1, 12, 12))
     functional = Classifier(Functional(cnn()), bounds=(0.0, 1.0), device="cpu")
@@ -606,6 +624,33 @@ def test_gradients_through_smooth_relu(inplace: bool) -> None:
     with hx.smooth_relu(beta=4.0):
         ours = hx.Saliency()(Classifier(net, (0.0, 1.0), device="cpu"), x, 1)
     torch.testing.assert_close(ours, hx.Saliency()(Classifier(smooth, (0.0, 1.0), device="cpu"), x, 1))
+
+
+@pytest.mark.parametrize("rectify", [nn.ReLU6(), nn.ReLU6(inplace=True), F.relu6, lambda z: F.hardtanh(z, 0.0, 6.0)])
+def test_a_relu6_is_a_rectifier_with_a_cap(rectify: Callable[[Tensor], Tensor]) -> None:
+    z = torch.linspace(-2, 8, 11, dtype=torch.float64)
+    with hx.smooth_relu(beta=3.0):
+        close(rectify(z.clone()), (torch.log1p(torch.exp(3 * z)) - torch.log1p(torch.exp(3 * (z - 6)))) / 3)
+    close(rectify(z.clone()), z.clamp(0, 6))
+
+    class Net(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            left = rectify(10 * x - 2)  # from -2 to 8
+            return torch.stack([left @ torch.arange(-3.0, 4.0, dtype=x.dtype), x.sum(1)], 1)
+
+    x = torch.rand(5, 7, generator=torch.Generator().manual_seed(0))
+    coming = torch.arange(-3.0, 4.0).expand(5, 7)
+    active = (10 * x > 2) & (10 * x < 8)
+    classifier = Classifier(Net(), (0.0, 1.0), device="cpu")
+    close(hx.GuidedBackprop()(classifier, x, 0), 10 * coming.clamp(min=0) * active)
+    close(hx.Deconvolution()(classifier, x, 0), 10 * coming.clamp(min=0) * (10 * x < 8))
+
+
+def test_a_hard_tanh_is_none() -> None:
+    z = torch.linspace(-2, 2, 9)
+    with hx.smooth_relu(beta=3.0):
+        assert torch.equal(F.hardtanh(z), z.clamp(-1, 1))
+        assert torch.equal(F.hardtanh_(z.clone(), -0.5, 0.5), z.clamp(-0.5, 0.5))
 
 
 # ---------------------------------------------------------------- adapters

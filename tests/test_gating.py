@@ -79,7 +79,8 @@ def test_all_of_the_net_is_seen() -> None:
 def test_gates_give_what_masked_weights_give(model: hf.Classifier, name: str, target: bool) -> None:
     """Also for rows that an explainer makes of its own, cut by a budget that fits no whole number of inputs."""
     explainer = hf.explainers.get(name)
-    steps = {"integrated_gradients": "steps", "smoothgrad": "samples"}.get(name)
+    steps = {"integrated_gradients": "steps", "smoothgrad": "samples", "gradient_shap": "samples"}.get(name)
+    steps = {"rise": "samples", "extremal_perturbations": "steps"}.get(name, steps)
     if steps:
         explainer = dataclasses.replace(explainer, **{steps: 5})
     x = torch.rand(11, 2, 8, 8, generator=torch.Generator().manual_seed(1))
@@ -109,7 +110,7 @@ def test_gates_give_what_masked_weights_give(model: hf.Classifier, name: str, ta
 
 def test_the_explainers_that_read_weights_or_are_not_known_are_not_gated() -> None:
     assert {"lrp", "deeplift"}.isdisjoint(GATEABLE)
-    assert len(GATEABLE) == 11
+    assert len(GATEABLE) == 18
     assert not hf.explainers.from_callable(lambda module, x, y: x).gateable
 
 

@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 
 import holdfast as hf
 from holdfast.data.root import data_root
-from holdfast.explainers.coalitions import features_of
+from holdfast.explainers.segmented import features_of
 from holdfast.reproduce import print_table, read_table, reproductions
 from holdfast.reproduce.base import Column, Part, Table
 from holdfast.reproduce.c_eval import digits_predicted, expected_gradients, rank_agreement

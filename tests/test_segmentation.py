@@ -10,6 +10,8 @@ from holdfast.errors import ArgumentError
 from holdfast.metrics.probe import Probe
 from holdfast.segments import segment
 
+SIZE = {"lime": {"samples": 40}, "kernel_shap": {"samples": 40}, "shapley_sampling": {"permutations": 2}}
+
 
 def disturbed(inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Copies of the seeds in mixed order, and whose they are."""
@@ -18,7 +20,7 @@ def disturbed(inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return (inputs[seed] + 0.3 * (2 * noise - 1)).clamp(0, 1), seed
 
 
-@pytest.mark.parametrize("name", ["lime", "kernel_shap"])
+@pytest.mark.parametrize("name", ["lime", "kernel_shap", "shapley_sampling"])
 @pytest.mark.parametrize("explain", ["predicted", "seed"])
 @pytest.mark.parametrize("rows", [7, 100_000])
 def test_fixed_segments_are_those_of_the_seed(
@@ -28,7 +30,7 @@ def test_fixed_segments_are_those_of_the_seed(
     classifier = hf.Classifier(lenet.module, bounds=(0.0, 1.0), device="cpu", batch_size=rows)
     maps = {}
     for segmentation in ("each", "fixed"):
-        explainer = hf.explainers.get(name, samples=40, segments="quickshift", segmentation=segmentation)
+        explainer = hf.explainers.get(name, **SIZE[name], segments="quickshift", segmentation=segmentation)
         with classifier.session():
             probe = Probe(classifier, explainer, inputs, None, hf.similarity.get("pearson"), explain=explain)
             x, seed = disturbed(inputs)
@@ -39,7 +41,7 @@ def test_fixed_segments_are_those_of_the_seed(
     for row, whose in enumerate(seed.tolist()):
         target = int(targets[whose]) if explain == "seed" else None
         for segmentation, segments in (("fixed", given[whose]), ("each", "quickshift")):
-            own = hf.explainers.get(name, samples=40, segments=segments)
+            own = hf.explainers.get(name, **SIZE[name], segments=segments)
             expected = own(classifier, x[row : row + 1], target)[0]
             assert torch.allclose(maps[segmentation][row], expected, atol=1e-6), (segmentation, row)
         anew += not torch.equal(segment(x[row : row + 1], "quickshift").labels[0], given[whose])

@@ -7,30 +7,49 @@ from typing import Any
 from holdfast.errors import check
 from holdfast.explainers.activation import GradCAM
 from holdfast.explainers.adapters import from_callable, from_captum
+from holdfast.explainers.background import Background
 from holdfast.explainers.base import Explainer
 from holdfast.explainers.centre import CentreExplainer
+from holdfast.explainers.deep_shap import DeepSHAP
+from holdfast.explainers.extremal_perturbations import ExtremalPerturbations
+from holdfast.explainers.full_grad import FullGrad, FullGradient
 from holdfast.explainers.gradient import InputXGradient, IntegratedGradients, Saliency, SmoothGrad
+from holdfast.explainers.gradient_shap import GradientSHAP
+from holdfast.explainers.guided_gradcam import GuidedGradCAM
 from holdfast.explainers.kernel_shap import KernelSHAP
 from holdfast.explainers.lime import LIME
+from holdfast.explainers.occlusion import Occlusion
 from holdfast.explainers.propagation import LRP, Deconvolution, DeepLift, GuidedBackprop
 from holdfast.explainers.random import RandomExplainer
+from holdfast.explainers.rise import RISE
+from holdfast.explainers.shapley_sampling import ShapleySampling
 from holdfast.explainers.surrogates import smooth_relu
 from holdfast.registry import Registry, build
 
 __all__ = [
     "LIME",
     "LRP",
+    "RISE",
+    "Background",
     "CentreExplainer",
     "Deconvolution",
     "DeepLift",
+    "DeepSHAP",
     "Explainer",
+    "ExtremalPerturbations",
+    "FullGrad",
+    "FullGradient",
     "GradCAM",
+    "GradientSHAP",
     "GuidedBackprop",
+    "GuidedGradCAM",
     "InputXGradient",
     "IntegratedGradients",
     "KernelSHAP",
+    "Occlusion",
     "RandomExplainer",
     "Saliency",
+    "ShapleySampling",
     "SmoothGrad",
     "from_callable",
     "from_captum",
@@ -47,13 +66,21 @@ for _kind in (
     InputXGradient,
     IntegratedGradients,
     SmoothGrad,
+    GradientSHAP,
     GuidedBackprop,
     Deconvolution,
     DeepLift,
+    DeepSHAP,
     LRP,
     GradCAM,
+    GuidedGradCAM,
+    FullGrad,
     LIME,
     KernelSHAP,
+    ShapleySampling,
+    Occlusion,
+    RISE,
+    ExtremalPerturbations,
     RandomExplainer,
     CentreExplainer,
 ):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
@@ -46,42 +48,74 @@ class GradCAM(Explainer):
     gateable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        modes = get_args(Interpolation)
-        check(
-            self.interpolation in modes,
-            "interpolation",
-            f"one of {', '.join(modes)}",
-            repr(self.interpolation),
-        )
+        check_interpolation(self.interpolation)
 
     def attribute(
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
     ) -> tuple[Tensor, Tensor]:
-        name, layer = find_layer(classifier.module, self.layer)
-        kept: list[Tensor] = []
-
-        def keep(_module: nn.Module, _args: Any, out: Any) -> Tensor:
-            if not isinstance(out, Tensor) or out.ndim != x.ndim or out.ndim < 3 or out.shape[0] != x.shape[0]:
-                got = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
-                expected = f"a layer with outputs (N, channels, positions...) for inputs of shape {tuple(x.shape)}"
-                raise ArgumentError("layer", expected, f"{name!r} with output {got}")
-            kept.append(out if create_graph else out.detach().requires_grad_(True))
-            return kept[-1].clone()  # the next layer may work in place
-
-        handle = layer.register_forward_hook(keep)
-        try:
-            with torch.enable_grad():
-                logits = classifier.forward(leaf_of(x, True) if create_graph else x.detach().clone())
-                if len(kept) != 1:
-                    raise ModelError(f"gradcam: expected layer {name!r} to run once a forward pass, ran {len(kept)}x")
-                gradient = gradient_of(chosen(logits, targets), kept[0], create_graph)
-        finally:
-            handle.remove()
+        with (
+            output_of(classifier.module, self.layer, x, self.label, detached=not create_graph) as kept,
+            torch.enable_grad(),
+        ):
+            logits = classifier.forward(leaf_of(x, True) if create_graph else x.detach().clone())
+            gradient = gradient_of(chosen(logits, targets), kept(), create_graph)
         with torch.set_grad_enabled(create_graph):
-            weights = gradient.mean(tuple(range(2, gradient.ndim)), keepdim=True)
-            maps = (weights * kept[0]).sum(1, keepdim=True)
-            maps = resize(F.relu(maps) if self.relu else maps, x, self.interpolation)
+            maps = class_activation(gradient, kept(), self.relu)
+            maps = resize(maps, x, self.interpolation)
         return (maps, logits) if create_graph else (maps.detach(), logits.detach())
+
+
+@contextlib.contextmanager
+def output_of(
+    module: nn.Module, wanted: str | None, x: Tensor, who: str, *, detached: bool
+) -> Iterator[Callable[[], Tensor]]:
+    """Inside, a forward pass of `module` keeps the output `(N, K, positions...)` of one layer, to differentiate by.
+
+    Args:
+        module: that is run, once.
+        wanted: the layer's name, or `None` for the last convolution.
+        x: the inputs of that forward pass.
+        who: runs it, for messages.
+        detached: cut what comes before the layer off the graph.
+
+    Raises:
+        ArgumentError: no such layer; on the forward pass, one whose outputs have no positions.
+        ModelError: from the function that this gives, if the layer did not run exactly once.
+    """
+    name, layer = find_layer(module, wanted)
+    found: list[Tensor] = []
+
+    def keep(_module: nn.Module, _args: Any, out: Any) -> Tensor:
+        if not isinstance(out, Tensor) or out.ndim != x.ndim or out.ndim < 3 or out.shape[0] != x.shape[0]:
+            got = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
+            expected = f"a layer with outputs (N, channels, positions...) for inputs of shape {tuple(x.shape)}"
+            raise ArgumentError("layer", expected, f"{name!r} with output {got}")
+        found.append(out.detach().requires_grad_(True) if detached else out)
+        return found[-1].clone()  # the next layer may work in place
+
+    def kept() -> Tensor:
+        if len(found) != 1:
+            raise ModelError(f"{who}: expected layer {name!r} to run once a forward pass, ran {len(found)}x")
+        return found[0]
+
+    handle = layer.register_forward_hook(keep)
+    try:
+        yield kept
+    finally:
+        handle.remove()
+
+
+def class_activation(gradient: Tensor, activation: Tensor, relu: bool) -> Tensor:
+    """Grad-CAM's map `(N, 1, positions...)` of a layer's activation and the target's gradient by it."""
+    weights = gradient.mean(tuple(range(2, gradient.ndim)), keepdim=True)
+    maps = (weights * activation).sum(1, keepdim=True)
+    return F.relu(maps) if relu else maps
+
+
+def check_interpolation(interpolation: Interpolation) -> None:
+    """One of the two, or an `ArgumentError`."""
+    modes = get_args(Interpolation)
+    check(interpolation in modes, "interpolation", f"one of {', '.join(modes)}", repr(interpolation))
 
 
 def resize(maps: Tensor, like: Tensor, interpolation: Interpolation) -> Tensor:

@@ -27,6 +27,7 @@ from holdfast.explainers.base import (
 from holdfast.model import Classifier
 
 Quadrature = Literal["gausslegendre", "riemann_left", "riemann_middle", "riemann_right", "riemann_trapezoid"]
+Statistic = Literal["mean", "mean_square", "variance"]
 
 
 @dataclass(frozen=True)
@@ -169,12 +170,17 @@ def _quadrature(method: Quadrature, steps: int) -> tuple[tuple[float, ...], tupl
 
 @dataclass(frozen=True)
 class SmoothGrad(Explainer):
-    """The mean gradient at noisy copies: `mean over k of M(x + e_k)`, `e_k ~ N(0, (noise * range)^2)`.
+    """A statistic of the gradient at noisy copies: `mean over k of M(x + e_k)`, `e_k ~ N(0, (noise * range)^2)`.
 
     Smilkov, Thorat, Kim, Viégas and Wattenberg, SmoothGrad: removing noise by adding noise, 2017
-    (arXiv:1706.03825). The noise is drawn once, from `seed`, and shared by all inputs: the explanation is a
-    deterministic function of the input, and differentiable. Noisy copies are not clipped to the bounds; the
-    target is the class predicted at `x` itself. `samples + 1` rows for each input.
+    (arXiv:1706.03825): the mean. Instead of it also SmoothGrad-squared, `mean over k of M(x + e_k)^2` (Hooker, Erhan,
+    Kindermans and Kim, A benchmark for interpretability methods in deep neural networks, NeurIPS 2019), and VarGrad,
+    `mean over k of (M(x + e_k) - mean over j of M(x + e_j))^2` (Adebayo, Gilmer, Goodfellow and Kim, Local explanation
+    methods for deep neural networks lack sensitivity to parameter values, ICLR workshop 2018).
+
+    The noise is drawn once, from `seed`, and shared by all inputs: the explanation is a deterministic function of the
+    input, and differentiable. Noisy copies are not clipped to the bounds; the target is the class predicted at `x`
+    itself. `samples + 1` rows for each input.
 
     Args:
         samples: noisy copies, at least 1.
@@ -182,6 +188,8 @@ class SmoothGrad(Explainer):
         absolute: average absolute values instead of signed ones (of what is averaged).
         times_input: average `M(z) = z * d f_t(z) / d z` instead of the gradient.
         seed: of the noise.
+        statistic: `"mean"` (SmoothGrad), `"mean_square"` (SmoothGrad-squared) or `"variance"` (VarGrad; of the copies,
+            divided by their number, of which there must be at least 2).
 
     >>> from holdfast.model import Classifier
     >>> module = torch.nn.Linear(2, 2, bias=False)
@@ -189,6 +197,8 @@ class SmoothGrad(Explainer):
     >>> classifier = Classifier(module, bounds=(0.0, 1.0), device="cpu")
     >>> SmoothGrad(samples=4)(classifier, torch.tensor([[1.0, 1.0]]), 0)
     tensor([[ 1., -2.]])
+    >>> SmoothGrad(samples=4, statistic="mean_square")(classifier, torch.tensor([[1.0, 1.0]]), 0)
+    tensor([[1., 4.]])
     """
 
     samples: int = 16
@@ -196,6 +206,7 @@ class SmoothGrad(Explainer):
     absolute: bool = False
     times_input: bool = False
     seed: int = 0
+    statistic: Statistic = "mean"
     name: ClassVar[str] = "smoothgrad"
     differentiable: ClassVar[bool] = True
     gateable: ClassVar[bool] = True
@@ -206,6 +217,10 @@ class SmoothGrad(Explainer):
         fine = isinstance(self.noise, int | float) and 0 <= self.noise < float("inf")
         check(fine, "noise", "a finite number of at least 0", repr(self.noise))
         check(type(self.seed) is int, "seed", "a whole number", repr(self.seed))
+        known = get_args(Statistic)
+        check(self.statistic in known, "statistic", f"one of {', '.join(known)}", repr(self.statistic))
+        fine = self.statistic != "variance" or self.samples >= 2
+        check(fine, "samples", "at least 2 for a variance", repr(self.samples))
 
     @property
     def rows_per_input(self) -> int:
@@ -214,25 +229,35 @@ class SmoothGrad(Explainer):
     def attribute(
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
     ) -> tuple[Tensor, Tensor]:
-        lower, upper = classifier.bounds
-        width = upper - lower
-        check(
-            bool(torch.isfinite(width).all()),
-            "bounds",
-            "finite bounds (noise is a share of them)",
-            "infinite ones",
-        )
-        noise = _noise(self.seed, (self.samples, *x.shape[1:]), x.dtype, x.device)
+        width = noise_width(classifier)
+        noise = shared_noise(self.seed, (self.samples, *x.shape[1:]), x.dtype, x.device)
         with torch.set_grad_enabled(create_graph):
             points = x[:, None] + self.noise * width * noise
             values, logits = path_gradients(classifier, x, points, targets, create_graph)
             if self.times_input:
                 values = values * points
-            return (values.abs() if self.absolute else values).mean(1), logits
+            return self._summary(values.abs() if self.absolute else values), logits
+
+    def _summary(self, values: Tensor) -> Tensor:
+        """The statistic of `values` `(N, samples, ...)` over the noisy copies."""
+        if self.statistic == "mean":
+            return values.mean(1)
+        if self.statistic == "variance":  # in two passes: the difference of two means would lose its digits
+            values = values - values.mean(1, keepdim=True)
+        return values.square().mean(1)
+
+
+def noise_width(classifier: Classifier) -> Tensor:
+    """The range of the bounds, of which noise is a share; raises `ArgumentError` where it is infinite."""
+    lower, upper = classifier.bounds
+    width = upper - lower
+    fine = bool(torch.isfinite(width).all())
+    check(fine, "bounds", "finite bounds (noise is a share of them)", "infinite ones")
+    return width
 
 
 @lru_cache(maxsize=8)
-def _noise(seed: int, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+def shared_noise(seed: int, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
     """Standard normal noise, drawn on the CPU so that it is the same on every device; never written to."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import check
-from holdfast.explainers.coalitions import CoalitionExplainer, Coalitions, Output, least_squares
+from holdfast.explainers.coalitions import CoalitionExplainer, Coalitions, least_squares
+from holdfast.explainers.perturbed import Output
 
 
 @dataclass(frozen=True)

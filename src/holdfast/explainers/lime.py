@@ -9,7 +9,8 @@ from typing import ClassVar
 import torch
 
 from holdfast.errors import check
-from holdfast.explainers.coalitions import CoalitionExplainer, Coalitions, Output, least_squares
+from holdfast.explainers.coalitions import CoalitionExplainer, Coalitions, least_squares
+from holdfast.explainers.perturbed import Output
 
 
 @dataclass(frozen=True)

@@ -81,17 +81,60 @@ class _PoolSlope(Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        change, out, out_b, places, places_b = ctx.saved_tensors
-        (g,) = gradients
+        return _pool_slope(gradients[0], ctx.saved_tensors, ctx.epsilon), None, None, None, None
 
-        def to_places(values: Tensor, where: Tensor) -> Tensor:
-            flat = values.new_zeros((*change.shape[:2], change[0, 0].numel()))
-            return flat.scatter_add_(2, where.expand_as(values).flatten(2), values.flatten(2)).view_as(change)
 
-        top = torch.maximum(out, out_b)
-        shared = to_places(g * (top - out_b), places) + to_places(g * (out - top), places_b)
-        still = change.abs() < ctx.epsilon
-        return torch.where(still, to_places(g, places), shared / change), None, None, None, None
+def _pool_slope(g: Tensor, saved: Sequence[Tensor], epsilon: float) -> Tensor:
+    change, out, out_b, places, places_b = saved
+
+    def to_places(values: Tensor, where: Tensor) -> Tensor:
+        flat = values.new_zeros((*change.shape[:2], change[0, 0].numel()))
+        return flat.scatter_add(2, where.expand_as(values).flatten(2), values.flatten(2)).view_as(change)
+
+    top = torch.maximum(out, out_b)
+    shared = to_places(g * (top - out_b), places) + to_places(g * (out - top), places_b)
+    return torch.where(change.abs() < epsilon, to_places(g, places), shared / change)
+
+
+class _PairedSlope(Function):
+    """`out`, with the slope from the references that the rule names when the backward pass runs."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, z: Tensor, out: Tensor, local: Tensor, z_b: Tensor, out_b: Tensor, rule: PairedRule
+    ) -> Tensor:
+        # copies: the module may work in place on what it gave and on what it gets
+        ctx.save_for_backward(z.clone(), out, local, z_b, out_b)
+        ctx.rule = rule
+        return out.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        z, out, local, z_b, out_b = ctx.saved_tensors
+        which = ctx.rule.which
+        slope = _slope(z - z_b.index_select(0, which), out - out_b.index_select(0, which), local, ctx.rule.epsilon)
+        return gradients[0] * slope, None, None, None, None, None
+
+
+class _PairedPoolSlope(Function):
+    """Max-pooling, likewise."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, z_b: Tensor, pooled: Any, pooled_b: Any, rule: PairedRule) -> Tensor:
+        ctx.save_for_backward(z.clone(), z_b, *pooled, *pooled_b)
+        ctx.rule = rule
+        return pooled[0].clone()  # type: ignore[no-any-return]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        z, z_b, out, places, out_b, places_b = ctx.saved_tensors
+        z_b, out_b, places_b = (part.index_select(0, ctx.rule.which) for part in (z_b, out_b, places_b))
+        saved = (z - z_b, out, out_b, places, places_b)
+        return _pool_slope(gradients[0], saved, ctx.rule.epsilon), None, None, None, None
+
+
+def _slope(change: Tensor, difference: Tensor, local: Tensor, epsilon: float) -> Tensor:
+    return torch.where(change.abs() < epsilon, local, difference / change)
 
 
 class _Mode(TorchFunctionMode):
@@ -113,12 +156,13 @@ class _Mode(TorchFunctionMode):
 class DifferenceRule(_Mode):
     """DeepLift's Rescale rule: slopes from a baseline's units to the input's.
 
-    First `recording()` around a forward pass of (equal) baseline rows, then `replaying()` around the input's.
+    First `recording()` around a forward pass of (equal) baseline rows, of which the first `rows` are kept, then
+    `replaying()` around the inputs'.
     """
 
-    def __init__(self, epsilon: float) -> None:
+    def __init__(self, epsilon: float, rows: int = 1) -> None:
         super().__init__()
-        self.epsilon = epsilon
+        self.epsilon, self.rows = epsilon, rows
         self._units: list[tuple[str, Tensor, Any]] = []
         self._next: int | None = None
 
@@ -166,23 +210,54 @@ class DifferenceRule(_Mode):
         with torch.no_grad():
             out = function(z.detach().clone())
         if self._next is None:
-            self._units.append((name, z.detach()[:1].clone(), out[:1].clone()))
+            self._units.append((name, z.detach()[: self.rows].clone(), out[: self.rows].clone()))
             return out
         z_b, out_b = self._unit(name, z)
         local = (z.detach() > 0).to(z.dtype) if name in _RECTIFIERS else _derivative(function, z.detach())
+        return self._sloped(z, out, local, z_b, out_b)
+
+    def _sloped(self, z: Tensor, out: Tensor, local: Tensor, z_b: Tensor, out_b: Tensor) -> Tensor:
         with torch.no_grad():
-            change = z - z_b
-            slope = torch.where(change.abs() < self.epsilon, local, (out - out_b) / change)
+            slope = _slope(z - z_b, out - out_b, local, self.epsilon)
         return _Slope.apply(z, out, slope)  # type: ignore[no-untyped-call,no-any-return]
 
     def _pool(self, name: str, z: Tensor, function: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Tensor:
         with torch.no_grad():
             pooled = function(z.detach())
         if self._next is None:
-            self._units.append((name, z.detach()[:1].clone(), tuple(part[:1].clone() for part in pooled)))
+            self._units.append((name, z.detach()[: self.rows].clone(), tuple(p[: self.rows].clone() for p in pooled)))
             return pooled[0]
         z_b, pooled_b = self._unit(name, z)
+        return self._pooled(z, z_b, pooled, pooled_b)
+
+    def _pooled(self, z: Tensor, z_b: Tensor, pooled: Any, pooled_b: Any) -> Tensor:
         return _PoolSlope.apply(z, z_b, pooled, pooled_b, self.epsilon)  # type: ignore[no-untyped-call,no-any-return]
+
+
+class PairedRule(DifferenceRule):
+    """The same with many references, chosen anew for every backward pass: the inputs are forwarded once for all.
+
+    First `recording()` around the references, `rows` of them, then `replaying()` around the inputs; before a backward
+    pass, `which` says for every row of the inputs which reference it meets, int64 `(rows of inputs,)`.
+    """
+
+    which: Tensor
+
+    def _unit(self, name: str, z: Tensor) -> tuple[Tensor, Any]:
+        z_b, out_b = super()._unit(name, z)
+        if len(z) != len(self.which) or len(z_b) != self.rows:
+            raise ModelError(
+                f"deep_shap: expected activations with a row for each input as first axis, got {name} of"
+                f" {tuple(z.shape)} for {len(self.which)} inputs"
+            )
+        return z_b, out_b
+
+    def _sloped(self, z: Tensor, out: Tensor, local: Tensor, z_b: Tensor, out_b: Tensor) -> Tensor:
+        return _PairedSlope.apply(z, out, local, z_b, out_b, self)  # type: ignore[no-untyped-call,no-any-return]
+
+    def _pooled(self, z: Tensor, z_b: Tensor, pooled: Any, pooled_b: Any) -> Tensor:
+        # tensors within tuples are not seen as inputs, which they need not be
+        return _PairedPoolSlope.apply(z, z_b, pooled, pooled_b, self)  # type: ignore[no-untyped-call,no-any-return]
 
 
 def _derivative(function: Callable[[Tensor], Tensor], z: Tensor) -> Tensor:

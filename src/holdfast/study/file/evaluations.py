@@ -11,6 +11,7 @@ from holdfast.errors import ArgumentError
 from holdfast.explainers import EXPLAINERS, Explainer, from_callable
 from holdfast.metrics.base import Metric, metrics
 from holdfast.neighbourhood import LinfBall, Neighbourhood
+from holdfast.study.file.backgrounds import with_backgrounds
 from holdfast.study.file.imports import is_reference, resolve
 from holdfast.study.file.options import configure, explainer_from, hints, members, named, spelled_options
 from holdfast.study.file.problems import Collector, Keys, Problem, Wrong, from_argument, nearest, shown, typed
@@ -27,11 +28,13 @@ class Configured(Generic[T]):
         value: it, configured; None where it is the user's function, which is imported when the grid is built.
         plain: the entry in the form `{metric: name, option: value}`, defaults included.
         path: where it stands in the file.
+        options: where its options stand beneath that.
     """
 
     value: T | None
     plain: Mapping[str, Any] = field(default_factory=dict)
     path: Keys = ()
+    options: Keys = ()
 
 
 def explainers_from(raw: object) -> dict[str, Configured[Explainer]]:
@@ -135,7 +138,8 @@ def _explainer(raw: object, label: str | None) -> Configured[Explainer]:
     if isinstance(raw, Mapping) and "function" in raw:
         return _function(raw)
     value = explainer_from(raw)
-    return Configured(value, {"explainer": value.name, **spelled_options(value)})
+    at = named(raw, "explainer", "an explainer", EXPLAINERS.names()).at_options if isinstance(raw, Mapping) else ()
+    return Configured(value, {"explainer": value.name, **spelled_options(value)}, options=at)
 
 
 def _function(raw: Mapping[Any, Any]) -> Configured[Explainer]:
@@ -163,18 +167,20 @@ def _is_count(value: object) -> bool:
 
 
 def imported(entry: Configured[Explainer], label: str, base: Path) -> Explainer:
-    """The explainer itself; the user's function is imported here.
+    """The explainer itself; the user's function is imported and reference inputs are read here.
 
     A function `(module, inputs, targets) -> attributions` becomes an explainer; a class of explainers is configured
     with the entry's options, and an Explainer is taken as it is.
 
     Raises:
-        Wrong: the module or the name is not there, or it is nothing of the kind.
+        Wrong: the module or the name is not there, or it is nothing of the kind; reference inputs cannot be read.
     """
-    if entry.value is not None:
-        return entry.value
-    raw = entry.plain
     problems = Collector()
+    if entry.value is not None:
+        with problems.at(*entry.options):
+            return with_backgrounds(entry.value, base)
+        problems.finish()
+    raw = entry.plain
     found: Any = None
     with problems.at("function"):
         found = resolve(raw["function"], [str(base)])
@@ -185,7 +191,7 @@ def imported(entry: Configured[Explainer], label: str, base: Path) -> Explainer:
     given = {key: raw[key] for key in ("differentiable", "rows_per_input") if key in raw}
     if isinstance(found, type) and issubclass(found, Explainer):
         with problems.at("options"):
-            return configure(found, label, options)
+            return with_backgrounds(configure(found, label, options), base)
         problems.finish()
     if isinstance(found, Explainer) and not options and not given:
         return found

@@ -20,10 +20,12 @@ from pydantic.errors import PydanticInvalidForJsonSchema
 from holdfast import similarity
 from holdfast.algorithms.search import Search, searches
 from holdfast.errors import ArgumentError
-from holdfast.explainers import EXPLAINERS, Explainer
+from holdfast.explainers import EXPLAINERS, Background, Explainer
 from holdfast.explainers import get as get_explainer
+from holdfast.explainers.base import Baseline
 from holdfast.neighbourhood import Neighbourhood, neighbourhoods
 from holdfast.similarity import Similarity
+from holdfast.study.file.backgrounds import WORDS, StoredBackground, stored_background
 from holdfast.study.file.problems import (
     Collector,
     Keys,
@@ -243,6 +245,7 @@ def _word(kind: Any) -> str:
             Search: f"a search ({listed(searches)})",
             Similarity: f"a similarity ({listed(similarity.names())})",
             Explainer: f"an explainer ({listed(EXPLAINERS)})",
+            Background: WORDS,
         }
         return next((text for parent, text in special.items() if issubclass(kind, parent)), f"a {kind.__name__}")
     origin, inner = get_origin(kind), get_args(kind)
@@ -338,6 +341,26 @@ def explainer_from(raw: object, default: object = None) -> Explainer:
         return configure(EXPLAINERS[found.name], found.name, found.options)
 
 
+def background_from(raw: object, default: object = None) -> Background | Baseline:
+    """A number, one for each channel, or what names reference inputs: a path, `{data: NAME, samples: N}`.
+
+    Raises:
+        Wrong: it is none of them.
+
+    >>> background_from([0, 1]), background_from("references.npy").written
+    ((0.0, 1.0), {'path': 'references.npy'})
+    """
+    if isinstance(raw, Background):
+        return raw
+    if isinstance(raw, str | Mapping):
+        return stored_background(raw)
+    try:
+        baseline: Baseline = convert(Baseline, raw)
+    except Wrong as wrong:
+        raise Wrong(Problem((), WORDS, shown(raw))) from wrong
+    return baseline
+
+
 @contextlib.contextmanager
 def _under(path: Keys) -> Iterator[None]:
     """Problems inside are at this path."""
@@ -352,6 +375,7 @@ _CONVERTERS: tuple[tuple[type, Callable[[object, object], Any]], ...] = (
     (Search, search_from),
     (Similarity, similarity_from),
     (Explainer, explainer_from),
+    (Background, background_from),
 )
 
 
@@ -367,6 +391,8 @@ def spelled(value: object) -> Any:
     if isinstance(value, Neighbourhood):
         norm = next((n for n in neighbourhoods if neighbourhoods[n] is type(value)), type(value).__name__)
         return {"name": norm, **spelled_options(value)}
+    if isinstance(value, StoredBackground):
+        return value.written
     if isinstance(value, Explainer):
         return {"explainer": value.name, **spelled_options(value)}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

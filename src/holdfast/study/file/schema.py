@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from holdfast import data, similarity, zoo
 from holdfast.algorithms.search import Search, searches
-from holdfast.explainers import EXPLAINERS, Explainer
+from holdfast.explainers import EXPLAINERS, Background, Explainer
 from holdfast.metrics.base import metrics
 from holdfast.neighbourhood import Neighbourhood, neighbourhoods
 from holdfast.similarity import Similarity
@@ -25,6 +25,7 @@ _SPECIAL: tuple[tuple[type, str], ...] = (
     (Search, "search"),
     (Similarity, "similarity"),
     (Explainer, "explainer"),
+    (Background, "background"),
 )
 
 
@@ -44,6 +45,7 @@ def json_schema() -> Schema:
         "neighbourhood": _neighbourhood(definitions),
         "similarity": _similarity(),
         "search": _named(definitions, "search", "name", {name: searches[name] for name in searches}),
+        "background": _background(),
         "explainer": _named(definitions, "explainer", "explainer", explainers),
         "explainers": _section("explainer", explainers),
         "metric": _named(definitions, "metric", "metric", {name: metrics[name] for name in metrics}),
@@ -95,6 +97,16 @@ def _similarity() -> Schema:
     forms = [_single(name, {"type": "object"}) for name in names]
     options = {"type": "string", "pattern": rf"^({'|'.join(map(re.escape, names))}):.+$"}
     return {"description": "A similarity of explanations.", "anyOf": [{"enum": names}, options, *forms]}
+
+
+def _background() -> Schema:
+    count = {"type": "integer", "minimum": 1, "description": "Take this many from the start."}
+    path = {"type": "string", "description": "As of data, relative to the study file."}
+    named = {"properties": {"data": {"enum": data.names()}, "samples": count}, "required": ["data", "samples"]}
+    stored = {"properties": {"path": path, "samples": count}, "required": ["path"]}
+    forms = [{"type": "object", **form, "additionalProperties": False} for form in (stored, named)]
+    numbers = [{"type": "number"}, {"type": "array", "minItems": 1, "items": {"type": "number"}}]
+    return {"description": "Reference inputs of an explainer.", "anyOf": [*numbers, {"type": "string"}, *forms]}
 
 
 def _named(definitions: Schema, what: str, key: str, kinds: Mapping[str, type], scalar: Schema | None = None) -> Schema:

@@ -1,0 +1,195 @@
+"""DeepSHAP against its completeness, DeepLift over single baselines, and Captum."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import captum.attr as ca
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import holdfast as hf
+from conftest import SHAPES, small_net
+from holdfast.explainers import DeepLift, DeepSHAP
+
+
+def batch(shape: tuple[int, ...], count: int, seed: int = 0) -> Tensor:
+    return torch.rand(count, *shape, generator=torch.Generator().manual_seed(seed))
+
+
+def mixed_net() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        *(nn.Conv2d(1, 4, 3), nn.Tanh(), nn.MaxPool2d(3, stride=1, padding=1), nn.Conv2d(4, 4, 3), nn.GELU()),
+        *(nn.AdaptiveMaxPool2d(3), nn.Flatten(), nn.Linear(36, 8), nn.ELU(inplace=True), nn.Linear(8, 3)),
+    )
+
+
+class Functional(nn.Module):
+    """ReLUs and pooling by functions, some in place, one layer twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.first, self.twice, self.last = nn.Conv2d(1, 4, 3, padding=1), nn.Conv2d(4, 4, 1), nn.Linear(64, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        a = F.max_pool2d(F.relu(self.first(x)), 2)
+        a = torch.relu_(self.twice(a)) + a
+        return self.last(torch.relu(self.twice(a)).flatten(1))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("size", [8, 24, 512])
+@pytest.mark.parametrize("net", ["mixed", "functional", *SHAPES])
+def test_completeness(net: str, size: int) -> None:
+    shape = SHAPES.get(net, (1, 8, 8))
+    module = {"mixed": mixed_net, "functional": Functional}.get(net, lambda: small_net(shape))().double()
+    classifier = hf.Classifier(module, (0.0, 1.0), device="cpu", batch_size=size)
+    x, references = batch(shape, 5).double(), batch(shape, 11, seed=1).double()
+    change = classifier.logits(x)[:, 1] - classifier.logits(references)[:, 1].mean()
+    maps = DeepSHAP(references)(classifier, x, 1)
+    torch.testing.assert_close(maps.flatten(1).sum(1), change)
+    assert float(change.abs().min()) > 1e-4
+
+
+@pytest.mark.parametrize("net", ["mixed", "functional"])
+def test_is_the_mean_of_deeplift_over_single_baselines(net: str) -> None:
+    module = {"mixed": mixed_net, "functional": Functional}[net]().double()
+    classifier, x = hf.Classifier(module, (0.0, 1.0), device="cpu"), batch((1, 8, 8), 6).double()
+    levels = (0.0, 0.3, 0.4, 1.0)
+    references = torch.tensor(levels).reshape(4, 1, 1, 1).expand(4, 1, 8, 8)
+    expected = torch.stack([DeepLift(level)(classifier, x, 2) for level in levels]).mean(0)
+    torch.testing.assert_close(DeepSHAP(references)(classifier, x, 2), expected)
+    torch.testing.assert_close(DeepSHAP(0.3)(classifier, x, 2), DeepLift(0.3)(classifier, x, 2))
+
+
+def test_is_the_mean_of_deeplift_over_any_references_of_flat_inputs() -> None:
+    classifier = hf.Classifier(small_net((12,)).double(), (0.0, 1.0), device="cpu")
+    x, references = batch((12,), 7).double(), batch((12,), 9, seed=1).double()
+    expected = torch.stack([DeepLift(tuple(b.tolist()))(classifier, x) for b in references]).mean(0)
+    torch.testing.assert_close(DeepSHAP(references)(classifier, x), expected)
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 8), (2, 16), (12,)], ids=["image", "series", "flat"])
+def test_equals_captum_without_pooling(shape: tuple[int, ...]) -> None:
+    torch.manual_seed(2)
+    if len(shape) == 1:
+        module: nn.Module = nn.Sequential(nn.Linear(12, 9), nn.ReLU(), nn.Linear(9, 7), nn.Tanh(), nn.Linear(7, 3))
+    else:
+        kind = {2: nn.Conv1d, 3: nn.Conv2d}[len(shape)]
+        layers = [kind(shape[0], 6, 3), nn.ReLU(), kind(6, 5, 3, stride=2), nn.Tanh(), nn.Flatten()]
+        features = nn.Sequential(*layers)(torch.zeros(1, *shape)).shape[1]
+        module = nn.Sequential(*layers, nn.Linear(features, 3))
+    classifier = hf.Classifier(module.eval(), (0.0, 1.0), device="cpu")
+    x, references, t = batch(shape, 6), batch(shape, 10, seed=1), torch.tensor([0, 1, 2, 0, 1, 2])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = ca.DeepLiftShap(module).attribute(x, baselines=references, target=t).detach()
+    ours = DeepSHAP(references)(classifier, x, t)
+    assert float(theirs.abs().max()) > 1e-3
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+def test_references_and_inputs_are_forwarded_once_for_a_chunk_and_the_pairs_go_back_in_large_batches() -> None:
+    classifier = hf.Classifier(small_net((1, 8, 8)), (0.0, 1.0), device="cpu", batch_size=128)
+    x, references = batch((1, 8, 8), 32), batch((1, 8, 8), 24, seed=1)
+    explainer = DeepSHAP(references)
+    forward: list[int] = []
+    backward: list[int] = []
+
+    def note(_module: nn.Module, _args: object, out: Tensor) -> None:
+        forward.append(len(out))
+        if out.requires_grad:
+            out.register_hook(lambda _gradient: backward.append(1))
+
+    handle = classifier.module[0].register_forward_hook(note)
+    maps = explainer(classifier, x, None)
+    handle.remove()
+    assert forward == [24, 16] * 2  # chunks of 128 / 8 inputs
+    assert backward == [1] * 6  # of 128 pairs each
+    with classifier.session():
+        _, logits = explainer.attribute(classifier, x, None)
+    assert torch.equal(logits, classifier.logits(x))
+    assert torch.equal(maps, explainer(classifier, x, classifier.predict(x)))
+
+
+class _NoBatch(torch.autograd.Function):
+    """Whose backward pass looks at numbers, which cannot be done for several passes at once."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        return gradients[0] * (2.0 if gradients[0].sum().item() < 1e9 else 0.0)
+
+
+def test_backward_passes_that_cannot_be_batched_go_one_by_one() -> None:
+    class Odd(nn.Module):
+        def __init__(self, odd: bool) -> None:
+            super().__init__()
+            self.odd, self.layers = odd, small_net((12,))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.layers(_NoBatch.apply(x) if self.odd else 2 * x)  # type: ignore[no-any-return]
+
+    x, references = batch((12,), 5), batch((12,), 7, seed=1)
+    maps = [DeepSHAP(references)(hf.Classifier(Odd(odd), (0.0, 1.0), device="cpu"), x, 1) for odd in (True, False)]
+    torch.testing.assert_close(*maps)
+
+
+def test_what_the_module_does_in_place_does_not_spoil_later_rounds() -> None:
+    class InPlace(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.first, self.second, self.last = nn.Linear(12, 9), nn.Linear(9, 9), nn.Linear(9, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            a = F.gelu(self.first(x))
+            a *= 2.0
+            z = self.second(a)
+            b = torch.relu(z)
+            z += 1.0
+            return self.last(b + z)  # type: ignore[no-any-return]
+
+    classifier = hf.Classifier(InPlace().double(), (0.0, 1.0), device="cpu")
+    x, references = batch((12,), 5).double(), batch((12,), 40, seed=1).double()
+    change = classifier.logits(x)[:, 1] - classifier.logits(references)[:, 1].mean()
+    torch.testing.assert_close(DeepSHAP(references)(classifier, x, 1).sum(1), change)
+
+
+def test_more_references_than_fit_at_once() -> None:
+    x, references = batch((1, 8, 8), 3), batch((1, 8, 8), 53, seed=1)
+    maps = [
+        DeepSHAP(references)(hf.Classifier(small_net((1, 8, 8)), (0.0, 1.0), device="cpu", batch_size=size), x)
+        for size in (16, 20, 64, 512)
+    ]
+    for other in maps[1:]:
+        assert torch.equal(other, maps[0])
+
+
+class Folded(nn.Module):
+    """Time steps are rows of the first axis."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.layers(x.reshape(-1, 4)).reshape(len(x), -1, 3).mean(1)
+        return out
+
+
+def test_errors() -> None:
+    classifier = hf.Classifier(Folded(), (0.0, 1.0), device="cpu")
+    with pytest.raises(hf.ModelError, match="deep_shap: expected activations with a row for each input .* relu"):
+        DeepSHAP(batch((5, 4), 3))(classifier, batch((5, 4), 2))
+    with pytest.raises(hf.ArgumentError, match="^epsilon: expected a finite number above 0"):
+        DeepSHAP(epsilon=0)
+    with pytest.raises(hf.ArgumentError, match="^background: expected a finite number"):
+        DeepSHAP(background=None)  # type: ignore[arg-type]

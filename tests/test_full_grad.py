@@ -1,0 +1,265 @@
+"""FullGrad: the decomposition adds up to the logit, the map is the paper's formula written out slowly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import holdfast as hf
+from holdfast.explainers import FullGrad
+
+
+def unsettle(module: nn.Module, seed: int = 0) -> nn.Module:
+    """Biases and statistics away from zero, so that they matter."""
+    generator = torch.Generator().manual_seed(seed)
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if name.endswith(("bias", "running_mean")):
+            tensor.data.copy_(torch.rand(tensor.shape, generator=generator) - 0.5)
+        elif name.endswith("running_var"):
+            tensor.data.copy_(torch.rand(tensor.shape, generator=generator) + 0.5)
+    return module.double().eval()
+
+
+class Images(nn.Module):
+    """Convolutions with and without a bias, batch normalisation with and without weights, a sum, a layer twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.stem = nn.Conv2d(2, 6, 3, padding=1)
+        self.norm = nn.BatchNorm2d(6)
+        self.norm.weight.data.uniform_(0.5, 2.0)
+        self.plain = nn.BatchNorm2d(6, affine=False)
+        self.twice = nn.Conv2d(6, 6, 3, padding=1)
+        self.bare = nn.Conv2d(6, 6, 1, bias=False)
+        self.up = nn.ConvTranspose2d(6, 4, 2, stride=2)
+        self.relu = nn.ReLU(inplace=True)
+        self.head = nn.Sequential(nn.Flatten(), nn.Linear(64, 9), nn.BatchNorm1d(9), nn.ReLU(), nn.Linear(9, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        a = self.relu(self.norm(self.stem(x)))
+        b = F.max_pool2d(F.leaky_relu(self.twice(a)), 2)
+        b = self.plain(self.bare(b)) + F.avg_pool2d(a, 2)
+        b = self.relu(self.up(self.relu(self.twice(b))))
+        return self.head(F.avg_pool2d(b, 2))  # type: ignore[no-any-return]
+
+
+def series() -> nn.Module:
+    torch.manual_seed(1)
+    body = [nn.Conv1d(3, 5, 3), nn.BatchNorm1d(5), nn.ReLU(), nn.Conv1d(5, 4, 3, stride=2), nn.ReLU(), nn.Flatten()]
+    return nn.Sequential(*body, nn.Linear(24, 3))
+
+
+def flat() -> nn.Module:
+    torch.manual_seed(2)
+    return nn.Sequential(nn.Linear(7, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Linear(12, 9), nn.ReLU(), nn.Linear(9, 3))
+
+
+KINDS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "images": (Images, (2, 8, 8)),
+    "series": (series, (3, 16)),
+    "flat": (flat, (7,)),
+}
+
+
+def batch(shape: tuple[int, ...], count: int = 6) -> Tensor:
+    return torch.rand(count, *shape, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("scaled", [False, True], ids=["as it is", "normalised"])
+def test_the_decomposition_is_complete(kind: str, scaled: bool) -> None:
+    """The paper's Proposition 1, with the shift of a normalisation among the biases."""
+    build, shape = KINDS[kind]
+    x, t = batch(shape), torch.arange(6) % 3
+    mean = torch.linspace(0.2, 0.6, shape[0], dtype=torch.float64).reshape(-1, *[1] * (len(shape) - 1))
+    prepare = (lambda z: (z - mean) / 0.25) if scaled else None
+    classifier = hf.Classifier(unsettle(build()), (0.0, 1.0), prepare, device="cpu", batch_size=16)
+    found = FullGrad().full_gradient(classifier, x, t)
+    torch.testing.assert_close(found.logits, classifier.logits(x).gather(1, t[:, None])[:, 0])
+    torch.testing.assert_close(found.total, found.logits)
+    assert ("preprocess" in found.biases) == scaled
+    for name, bias in found.biases.items():  # each of them is needed
+        assert float((found.total - bias - found.logits).abs().max()) > 1e-6, name
+    gradient = hf.explainers.InputXGradient()(classifier, x, t)
+    torch.testing.assert_close(found.input, gradient)
+    if kind == "images":
+        layers = {"stem", "norm", "plain", "twice", "up", "head.1", "head.2", "head.4"}
+        assert set(found.biases) - {"preprocess"} == layers
+
+
+def test_the_decomposition_is_that_of_biases_scaled_by_a_factor() -> None:
+    """A ReLU network is homogeneous in its input and its biases together: `f(cx; cb) = c f(x; b)`."""
+    module, x = unsettle(series()), batch((3, 16))
+    norm = module[1]
+    norm.running_mean.zero_()
+    classifier = hf.Classifier(module, (0.0, 1.0), device="cpu")
+    found = FullGrad().full_gradient(classifier, x, 1)
+    h = 1e-6
+    for name in ("0", "1", "3", "6"):
+        bias = module.get_submodule(name).bias
+        kept = bias.data.clone()
+        ends = []
+        for factor in (1 + h, 1 - h):
+            bias.data = kept * factor
+            ends.append(classifier.logits(x)[:, 1])
+        bias.data = kept
+        torch.testing.assert_close(found.biases[name], (ends[0] - ends[1]) / (2 * h), rtol=1e-6, atol=1e-8)
+
+
+def test_where_it_is_not_complete_the_sum_says_so() -> None:
+    class Unseen(nn.Module):
+        def __init__(self, kind: str) -> None:
+            super().__init__()
+            self.kind, self.linear, self.norm = kind, nn.Linear(7, 3), nn.LayerNorm(7)
+
+        def forward(self, x: Tensor) -> Tensor:
+            if self.kind == "functional":
+                return F.linear(x, self.linear.weight, self.linear.bias)
+            if self.kind == "norm":
+                x = self.norm(x)
+            return F.gelu(self.linear(x)) if self.kind == "gelu" else self.linear(x)  # type: ignore[no-any-return]
+
+    for kind, complete in (("functional", False), ("gelu", False), ("norm", False), ("linear", True)):
+        torch.manual_seed(0)
+        classifier = hf.Classifier(unsettle(Unseen(kind)), (0.0, 1.0), device="cpu")
+        found = FullGrad().full_gradient(classifier, batch((7,)), 1)
+        assert torch.allclose(found.total, found.logits) == complete, kind
+
+
+def test_branches_that_do_not_depend_on_the_input_count() -> None:
+    class Branch(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.constant = nn.Linear(7, 5), nn.Linear(2, 5)
+            self.last = nn.Linear(5, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            own = self.constant(torch.zeros(len(x), 2, dtype=x.dtype)).relu_()
+            return self.last(torch.relu(self.first(x) + own))  # type: ignore[no-any-return]
+
+    torch.manual_seed(0)
+    classifier = hf.Classifier(unsettle(Branch()), (0.0, 1.0), device="cpu")
+    found = FullGrad().full_gradient(classifier, batch((7,)), 1)
+    torch.testing.assert_close(found.total, found.logits)
+    assert float(found.biases["constant"].abs().max()) > 0
+
+
+def slow_map(maps: list[Tensor], size: tuple[int, ...], joint: bool) -> Tensor:
+    """`sum over layers and channels of psi`, for one sample; maps `(channels, positions...)`."""
+    total = torch.zeros(size, dtype=torch.float64)
+    mode = {1: "linear", 2: "bilinear"}[len(size)]
+    for layer in maps:
+        for channel in layer.abs():
+            whole = layer.abs() if joint else channel
+            low, high = float(whole.min()), float(whole.max())
+            rescaled = (channel - low) / (high - low) if high - low > 1e-14 else torch.zeros_like(channel)
+            if rescaled.shape != size:
+                rescaled = F.interpolate(rescaled[None, None], size, mode=mode, align_corners=False)[0, 0]
+            total += rescaled
+    return total
+
+
+@pytest.mark.parametrize("rescale", ["channel", "layer"])
+@pytest.mark.parametrize("scaled", [False, True], ids=["as it is", "normalised"])
+def test_the_map_is_the_papers_formula(rescale: Literal["channel", "layer"], scaled: bool) -> None:
+    """With every bias an own tensor, one number for each sample, channel and position, to differentiate by."""
+    torch.manual_seed(3)
+    first, norm, second, last = nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.Conv2d(4, 3, 3, stride=2), nn.Linear(12, 3)
+    module = unsettle(nn.Sequential(first, norm, nn.ReLU(), second, nn.ReLU(), nn.Flatten(), last))
+    second.bias.data += 1.0  # or no unit is active
+    x = batch((2, 8, 8), 3)
+    mean = torch.tensor([0.3, 0.6], dtype=torch.float64).reshape(2, 1, 1)
+    prepare = (lambda z: (z - mean) / 0.5) if scaled else None
+    classifier = hf.Classifier(module, (0.0, 1.0), prepare, device="cpu")
+    ours = FullGrad(rescale)(classifier, x, 1)
+    scale = norm.weight / (norm.running_var + norm.eps).sqrt()
+    shifts = {
+        "prepare": -mean / 0.5 if scaled else torch.zeros(2, 1, 1),
+        "first": first.bias.reshape(-1, 1, 1),
+        "norm": (norm.bias - norm.running_mean * scale).reshape(-1, 1, 1),
+        "second": second.bias.reshape(-1, 1, 1),
+    }
+    for i in range(3):
+        leaf = x[i].clone().requires_grad_(True)
+        spread: dict[str, Tensor] = {}
+
+        def add(name: str, z: Tensor) -> Tensor:
+            spread[name] = shifts[name].detach().double().expand_as(z).clone().requires_grad_(True)  # noqa: B023
+            return z + spread[name]  # noqa: B023
+
+        a = add("prepare", leaf / 0.5 if scaled else leaf * 1)
+        a = add("norm", scale.reshape(-1, 1, 1) * add("first", F.conv2d(a[None], first.weight)[0]))
+        a = add("second", F.conv2d(torch.relu(a)[None], second.weight, stride=2)[0])
+        score = F.linear(torch.relu(a).flatten(), last.weight, last.bias)[1]
+        gradients = torch.autograd.grad(score, [leaf, *spread.values()])
+        products = [v.detach() * g for v, g in zip([leaf, *spread.values()], gradients, strict=True)]
+        expected = slow_map(products, (8, 8), rescale == "layer")
+        torch.testing.assert_close(ours[i], expected.expand(2, 8, 8))
+        assert float(expected.max()) > 1
+
+
+def test_flat_inputs_have_the_first_term_and_the_shift() -> None:
+    module, x = unsettle(flat()), batch((7,))
+    mean = torch.linspace(0.1, 0.7, 7, dtype=torch.float64)
+    plain = hf.Classifier(module, (0.0, 1.0), device="cpu")
+    shifted = hf.Classifier(module, (0.0, 1.0), lambda z: z - mean, device="cpu")
+
+    def psi(values: Tensor) -> Tensor:
+        values = values.abs()
+        low, high = values.amin(1, keepdim=True), values.amax(1, keepdim=True)
+        return (values - low) / (high - low)
+
+    gradient = hf.explainers.Saliency(absolute=False)
+    torch.testing.assert_close(FullGrad()(plain, x, 1), psi(x * gradient(plain, x, 1)))
+    found = gradient(shifted, x, 1)
+    torch.testing.assert_close(FullGrad()(shifted, x, 1), psi(x * found) + psi(-mean * found))
+
+
+def test_a_series_is_upsampled_along_time() -> None:
+    module, x = unsettle(nn.Sequential(nn.Conv1d(1, 1, 4, stride=4), nn.ReLU(), nn.Flatten(), nn.Linear(4, 2))), None
+    x = batch((1, 16), 1)
+    module[0].bias.data.fill_(3.0)  # every unit is active
+    classifier = hf.Classifier(module, (0.0, 1.0), device="cpu")
+    bias_map = slow_map([3.0 * module[3].weight[1:2].detach()], (16,), False)
+    first = slow_map([hf.explainers.InputXGradient()(classifier, x, 1)[0]], (16,), False)
+    torch.testing.assert_close(FullGrad()(classifier, x, 1)[0, 0], first + bias_map)
+
+
+@pytest.mark.parametrize("rescale", ["channel", "layer"])
+def test_maps_that_are_constant_to_rounding_add_nothing(rescale: Literal["channel", "layer"]) -> None:
+    """Averages over positions send the same back to all of them: rounding must not be blown up to [0, 1]."""
+    x = torch.zeros(2, 1, 6, 6)
+    noise = torch.rand(2, 3, 6, 6, generator=torch.Generator().manual_seed(0))
+    for size in (1e-12, 1.0, 1e12):
+        rounding = size * (1 + 4 * torch.finfo(torch.float32).eps * noise)
+        assert torch.equal(FullGrad(rescale)._psi(rounding, x), torch.zeros_like(x))
+        real = FullGrad(rescale)._psi(size * (1 + 1e-4 * noise), x)
+        assert 2 < float(real.max()) <= 3
+
+
+def test_errors() -> None:
+    with pytest.raises(hf.ArgumentError, match="rescale: expected one of channel, layer"):
+        FullGrad(rescale="image")  # type: ignore[arg-type]
+
+    class Folded(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(4, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            out: Tensor = self.linear(x.reshape(-1, 4)).reshape(len(x), -1, 3).mean(1)
+            return out
+
+    classifier = hf.Classifier(Folded(), (0.0, 1.0), device="cpu")
+    x = torch.rand(2, 5, 4)
+    assert FullGrad()(classifier, x).shape == x.shape  # linear layers are not in the map
+    with pytest.raises(hf.ModelError, match="fullgrad: expected the output of layer 'linear' to have a row for each"):
+        FullGrad().full_gradient(classifier, x)
+    with pytest.raises(hf.ArgumentError, match="inputs: expected values within the bounds"):
+        FullGrad().full_gradient(classifier, x + 1)

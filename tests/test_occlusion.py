@@ -1,0 +1,130 @@
+"""Occlusion against Captum's, against a loop over windows, and on models whose answer is known."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import captum.attr as ca
+import pytest
+import torch
+from torch import Tensor, nn
+
+import holdfast as hf
+from conftest import SHAPES, small_net
+from holdfast.errors import ArgumentError
+from holdfast.explainers import Occlusion
+
+KINDS = {**SHAPES, "colour": (3, 9, 11)}
+
+
+def rand(*shape: int, seed: int = 0) -> Tensor:
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("kind", "window", "stride"),
+    [
+        *(("image", 3, 2), ("image", (8, 1), (5, 1)), ("image", 4, 4), ("image", 1, 1), ("colour", (4, 3), (3, 2))),
+        *(("series", 5, 3), ("series", (16,), (4,)), ("flat", 1, 1), ("flat", 5, 2)),
+    ],
+)
+def test_equals_captum(kind: str, window: Any, stride: Any) -> None:
+    shape = KINDS[kind]
+    module, x = small_net(shape).double().eval(), rand(5, *shape)
+    t = torch.arange(5) % 4
+    axes = len(shape) - (len(shape) > 1)
+    sides, steps = ((n,) * axes if isinstance(n, int) else n for n in (window, stride))
+    channels = shape[:1] if len(shape) > 1 else ()
+    theirs = ca.Occlusion(module).attribute(
+        x, sliding_window_shapes=channels + sides, strides=channels + steps, baselines=0.3, target=t
+    )
+    classifier = hf.Classifier(module, (0.0, 1.0), device="cpu")
+    ours = Occlusion(window, stride, baseline=0.3, output="logit")(classifier, x, t)
+    torch.testing.assert_close(ours, theirs.to(ours.dtype), rtol=1e-6, atol=1e-6)  # Captum's masks are float32
+    assert float(ours.abs().max()) > 1e-3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_equals_a_loop_over_the_default_windows(kind: str) -> None:
+    shape = KINDS[kind]
+    module, x = small_net(shape).double().eval(), rand(3, *shape)
+    spatial = shape[-1:] if len(shape) < 3 else shape[1:]
+    axes = Occlusion().windows(tuple(spatial), flat=len(shape) == 1)
+    total, count = torch.zeros(3, *spatial, dtype=torch.float64), torch.zeros(spatial, dtype=torch.float64)
+    with torch.no_grad():
+        whole = module(x).softmax(1)[:, 2]
+        for corner in product(*(range(0, n * stride, stride) for _, stride, n in axes)):
+            place = tuple(slice(start, start + side) for start, (side, _, _) in zip(corner, axes, strict=True))
+            copy = x.clone()
+            copy[(..., *place)] = 0.0
+            total[(..., *place)] += (whole - module(copy).softmax(1)[:, 2]).reshape(3, *[1] * len(spatial))
+            count[place] += 1
+    assert int(count.min()) >= 1
+    expected = (total / count).reshape(3, *[1] * (len(shape) > 1), *spatial).expand_as(x)
+    found = Occlusion()(hf.Classifier(module, (0.0, 1.0), device="cpu"), x, 2)
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_a_model_that_looks_at_one_pixel() -> None:
+    class Looks(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.stack([x[:, 0, 4, 6], torch.zeros(len(x))], 1)
+
+    x = torch.ones(2, 1, 10, 12)
+    x[1] *= 0.5
+    classifier = hf.Classifier(Looks(), (0.0, 1.0), device="cpu")
+    found = Occlusion(window=3, stride=1, output="logit")(classifier, x, 0)
+    # the share of a pixel's windows that cover the pixel, times its value
+    away = (torch.arange(10)[:, None] - 4).abs(), (torch.arange(12) - 6).abs()
+    expected = (3 - away[0]).clamp(min=0) * (3 - away[1]).clamp(min=0) / 9
+    torch.testing.assert_close(found, x * expected)
+
+
+def test_rows_are_few_batches_and_each_once(digits: hf.data.Dataset, lenet: hf.Classifier) -> None:
+    rows: list[int] = []
+    handle = lenet.module.register_forward_hook(lambda m, a, out: rows.append(len(out)))
+    x, t = digits.inputs[:2], torch.tensor([1, 2])
+    with lenet.session():
+        Occlusion().attribute(lenet, x, t)
+    handle.remove()
+    assert sum(rows) == 344  # 2 * (169 + 1), to a multiple of 8
+    assert rows == [128, 128, 88]
+    assert Occlusion().rows_per_input == 170
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"window": 0}, "window: expected a whole number of at least 1, or one for each axis, got 0"),
+        ({"window": ()}, "window: expected"),
+        ({"stride": 1.5}, "stride: expected"),
+        ({"stride": (1, "2")}, "stride: expected"),
+        ({"baseline": float("inf")}, "baseline: expected"),
+        ({"output": "odds"}, "output: expected"),
+    ],
+)
+def test_options_out_of_range(options: dict[str, Any], match: str) -> None:
+    with pytest.raises(ArgumentError, match=match):
+        Occlusion(**options)
+
+
+def test_windows_that_do_not_fit_the_inputs() -> None:
+    classifier = hf.Classifier(small_net((1, 8, 8)), (0.0, 1.0), device="cpu")
+    x = rand(2, 1, 8, 8).float()
+    for options, match in (
+        ({"window": 9}, r"window: expected at most the inputs' size \(8, 8\), got 9"),
+        ({"window": (2, 2, 2)}, "window: expected one number, or 2"),
+        ({"window": 2, "stride": 3}, r"stride: expected at most the window \(2, 2\)"),
+        ({"baseline": (0.0, 1.0)}, "baseline: expected one number, or 1"),
+    ):
+        with pytest.raises(ArgumentError, match=match):
+            Occlusion(**options)(classifier, x)  # type: ignore[arg-type]
+
+
+def test_by_name_and_in_study_files() -> None:
+    from holdfast.study.file.options import configure
+
+    assert hf.explainers.get("occlusion:window=5,stride=2") == Occlusion(5, 2)
+    assert configure(Occlusion, "occlusion", {"window": [4, 2]}) == Occlusion(window=(4, 2))
+    assert hash(Occlusion(window=[4, 2])) == hash(Occlusion(window=(4, 2)))
