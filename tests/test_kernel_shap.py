@@ -179,7 +179,7 @@ def test_agrees_with_shap() -> None:
     shap = pytest.importorskip("shap")
     module, x = mlp(10), rand(1, 10)
     theirs = shap.KernelExplainer(
-        lambda z: module(torch.as_tensor(z)).detach().numpy()[:, 0], torch.zeros(1, 10).numpy()
+        lambda z: module(torch.as_tensor(z, dtype=x.dtype)).detach().numpy()[:, 0], torch.zeros(1, 10).numpy()
     )
     expected = torch.as_tensor(theirs.shap_values(x.numpy(), nsamples=2000, silent=True)).reshape(1, 10)
     ours = KernelSHAP(samples=1022)(hf.Classifier(module, (0.0, 1.0), device="cpu"), x, 0)
