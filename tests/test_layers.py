@@ -30,7 +30,7 @@ LAYERS = (
     ("progress",),
     ("evaluation",),
     ("reproduce",),
-    ("demo", "dry_run"),
+    ("demo", "dry_run", "fit"),
     ("cli",),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}

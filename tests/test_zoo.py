@@ -11,6 +11,8 @@ from torch import nn
 
 from holdfast import data, zoo
 from holdfast.errors import ArgumentError, ModelError, UnknownNameError
+from holdfast.neighbourhood import LinfBall
+from holdfast.zoo.adversarial import Pgd, robust_accuracy
 from holdfast.zoo.training import Epoch, accuracy, initialize, random_shift, train_classifier
 
 # the architecture
@@ -89,8 +91,8 @@ def test_loading_gives_independent_models_and_leaves_the_random_state():
 
 
 def test_every_model_has_weights_and_a_card():
-    lenets = ["lenet5-mnist", "lenet5-mnist-pgd045", "lenet5-mnist-pgd075"]
-    assert zoo.names() == ["cnn-gtsrb", *lenets, "resnet18w16-cifar10"]
+    lenets = ["lenet5-mnist", "lenet5-mnist-pgd045", "lenet5-mnist-pgd075", *SCHEMES]
+    assert zoo.names() == ["cnn-gtsrb", *sorted(lenets), "resnet18w16-cifar10"]
     for name in zoo.names():
         assert sum(p.numel() for p in zoo.load(name).parameters()) == zoo.card(name)["parameters"]
 
@@ -113,6 +115,55 @@ def test_an_unknown_model_is_refused():
     for ask in (zoo.load, zoo.card):
         with pytest.raises(UnknownNameError, match="did you mean 'lenet5-mnist'"):
             ask("lenet-mnist")
+
+
+# the five schemes of SAFARI's Table 3
+
+SCHEMES = {
+    "lenet5-mnist-plain": "natural: ",
+    "lenet5-mnist-gradient": "gradient norm: ",
+    "lenet5-mnist-hessian": "Hessian norm: ",
+    "lenet5-mnist-gradient-hessian": "gradient and Hessian norm: ",
+    "lenet5-mnist-pgd": "adversarial: ",
+}
+
+
+def test_the_cards_of_the_five_schemes():
+    cards = {name: zoo.card(name) for name in SCHEMES}
+    for name, card in cards.items():
+        assert card["scheme"].startswith(SCHEMES[name])
+        assert card["test_accuracy"] > 0.98
+        weights = (files("holdfast.zoo") / "weights" / f"{name}.safetensors").read_bytes()
+        assert hashlib.sha256(weights).hexdigest() == card["weights_sha256"]
+    shared = ("architecture", "data", "epochs", "batch_size", "learning_rate", "weight_decay", "seed", "versions")
+    assert all(len({str(card[key]) for card in cards.values()}) == 1 for key in shared)
+    endings = {card["scheme"].partition("; AdamW")[2] for card in cards.values()}
+    assert endings == {", linear warm-up and cosine, no augmentation"}
+
+
+def test_schemes_make_networks_robust():
+    """Within Linf 0.1, in the order of the paper: natural, gradient norm, Hessian norm, adversarial training."""
+    digits = data.bundled("digits")
+    attack = Pgd(LinfBall(0.1), steps=20, step=0.015, bounds=(0.0, 1.0))
+    found = {}
+    for name in SCHEMES:
+        module = zoo.load(name)
+        assert accuracy(module, digits.inputs, digits.labels) > 0.97
+        generator = torch.Generator().manual_seed(0)
+        found[name] = robust_accuracy(module, digits.inputs, digits.labels, attack, generator=generator)
+    assert found["lenet5-mnist-plain"] + 0.1 < found["lenet5-mnist-hessian"]
+    assert found["lenet5-mnist-plain"] + 0.1 < found["lenet5-mnist-gradient-hessian"]
+    assert found["lenet5-mnist-hessian"] + 0.05 < found["lenet5-mnist-pgd"]
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_the_accuracies_of_the_five_schemes(name):
+    try:
+        test = data.mnist("test")
+    except data.MissingDataError as missing:
+        pytest.skip(str(missing))
+    claimed = zoo.card(name)["test_accuracy"]
+    assert accuracy(zoo.load(name), test.inputs, test.labels) == pytest.approx(claimed, abs=2e-4)
 
 
 # training

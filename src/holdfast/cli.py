@@ -130,6 +130,49 @@ def _goes_on() -> Iterator[None]:
 
 
 @app.command()
+def train(
+    model: Annotated[str, typer.Option(help="Architecture; `holdfast list architectures` shows them.")] = "lenet5",
+    data: Annotated[str, typer.Option(help="Data set; NAME:train is trained on, NAME:test measured on.")] = "mnist",
+    scheme: Annotated[
+        str, typer.Option(help="With options, as pgd:radius=0.3,steps=7; `holdfast list schemes` shows them.")
+    ] = "natural",
+    epochs: Annotated[int, typer.Option(help="Passes over the data.", min=1)] = 10,
+    batch_size: Annotated[int, typer.Option(help="Samples per step.", min=1)] = 128,
+    learning_rate: Annotated[float, typer.Option(help="Its peak.")] = 2e-3,
+    weight_decay: Annotated[float, typer.Option(help="Of AdamW.")] = 0.01,
+    seed: Seed = 0,
+    augment: Annotated[str, typer.Option(help="none, shift, flip or shift_flip.")] = "none",
+    out: Annotated[Path, typer.Option(help="Folder for the weights and the card.")] = Path("models"),
+    name: Annotated[str | None, typer.Option(help="Of the files; MODEL-DATA-SCHEME by default.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
+    precision: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    attack: Annotated[
+        str | None, typer.Option(help="Also measure the accuracy under it, as pgd:radius=0.3,steps=20.")
+    ] = None,
+    download: Annotated[bool, typer.Option("--download", help="Fetch missing data.")] = False,
+    restart: Annotated[bool, typer.Option("--restart", help="Throw away what is there under that name.")] = False,
+) -> None:
+    """Train a classifier by a scheme; started again after an interruption, it goes on after the last whole epoch.
+
+    Exit codes: 0 done, 2 an option or the data is wrong, 130 interrupted.
+    """
+    from holdfast.fit import Plan, fit
+
+    plan = Plan(model, data, scheme, epochs, batch_size, learning_rate, weight_decay, seed, augment, precision, device)
+    with _goes_on():
+        found = fit(plan, out, name=name, attack=attack, restart=restart, download=download, show=True)
+    card = found.card
+    if found.was_there:
+        typer.echo("this model was there already, with the same options")
+    typer.echo(f"accuracy: train {card['train_accuracy']:.2%}, test {card['test_accuracy']:.2%}")
+    if attack is not None:
+        under = card["under_attack"]
+        typer.echo(f"accuracy: test {under['test_accuracy']:.2%} after {under['attack']}")
+    typer.echo(f"weights: {found.weights}")
+    typer.echo(f"in a study beside it: {found.study_entry()}")
+
+
+@app.command()
 def schema(
     out: Annotated[Path | None, typer.Option(help="The file to write; standard output by default.")] = None,
 ) -> None:
@@ -195,7 +238,8 @@ def list_names(
     kind: Annotated[
         str,
         typer.Argument(
-            help="explainers, metrics, similarities, neighbourhoods, searches, attacks, datasets, models, reproductions"
+            help="explainers, metrics, similarities, neighbourhoods, searches, attacks, datasets, models,"
+            " architectures, schemes, reproductions"
         ),
     ],
 ) -> None:
@@ -203,6 +247,8 @@ def list_names(
     import holdfast as hf
     from holdfast.algorithms.search import searches
     from holdfast.neighbourhood import neighbourhoods
+    from holdfast.zoo.architectures import architectures
+    from holdfast.zoo.schemes import schemes
 
     kinds = {
         "explainers": hf.explainers.names,
@@ -213,6 +259,8 @@ def list_names(
         "attacks": hf.algorithms.attacks.names,
         "datasets": hf.data.names,
         "models": hf.zoo.names,
+        "architectures": architectures.names,
+        "schemes": schemes.names,
         "reproductions": _reproductions,
     }
     if kind not in kinds:

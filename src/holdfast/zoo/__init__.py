@@ -50,8 +50,13 @@ __all__ = [
 
 _models: Registry[Callable[[], nn.Module]] = Registry("model")
 _models.add("lenet5-mnist", LeNet5)
+_models.add("lenet5-mnist-gradient", LeNet5)
+_models.add("lenet5-mnist-gradient-hessian", LeNet5)
+_models.add("lenet5-mnist-hessian", LeNet5)
+_models.add("lenet5-mnist-pgd", LeNet5)
 _models.add("lenet5-mnist-pgd045", LeNet5)
 _models.add("lenet5-mnist-pgd075", LeNet5)
+_models.add("lenet5-mnist-plain", LeNet5)
 _models.add("resnet18w16-cifar10", partial(ResNet18, width=16))
 _models.add("cnn-gtsrb", SmallCNN)
 
@@ -64,7 +69,7 @@ def names() -> list[str]:
     """The names of all models, sorted.
 
     >>> names()
-    ['cnn-gtsrb', 'lenet5-mnist', 'lenet5-mnist-pgd045', 'lenet5-mnist-pgd075', 'resnet18w16-cifar10']
+    ['cnn-gtsrb', 'lenet5-mnist', 'lenet5-mnist-gradient', ..., 'lenet5-mnist-plain', 'resnet18w16-cifar10']
     """
     return _models.names()
 

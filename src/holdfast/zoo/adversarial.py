@@ -68,6 +68,11 @@ class Pgd:
         lower, upper = (torch.as_tensor(bound, dtype=inputs.dtype, device=inputs.device) for bound in self.bounds)
         inside = bool(((inputs >= lower) & (inputs <= upper)).all())
         check(inside, "inputs", "values within the bounds", "values outside of them")
+        return self.ascent(module, inputs, labels, generator)
+
+    def ascent(self, module: nn.Module, inputs: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
+        """The same without the checks of the data, whose answers a device would have to be waited for."""
+        lower, upper = (_like(bound, inputs) for bound in self.bounds)
         centre = inputs.detach()
         below, above = lower - centre, upper - centre
         delta = nearest_offset(self._start(centre, generator), self.ball, below, above)
@@ -77,6 +82,18 @@ class Pgd:
                 delta = nearest_offset(delta + self.step * ascent, self.ball, below, above)
         # centre + (bound - centre) may miss the bound by the last bit
         return torch.minimum(torch.maximum(centre + delta, lower), upper)
+
+    def describe(self) -> str:
+        """In words, for a card.
+
+        >>> Pgd(L2Ball(radius=1.0), steps=10, step=0.5).describe()
+        '10 steps of 0.5 of projected gradient ascent from a random point in the L2 ball of radius 1'
+        """
+        norm = "L2" if isinstance(self.ball, L2Ball) else "Linf"
+        return (
+            f"{self.steps} steps of {self.step:.3g} of projected gradient ascent from a random point"
+            f" in the {norm} ball of radius {self.ball.radius:.3g}"
+        )
 
     def _start(self, centre: Tensor, generator: torch.Generator) -> Tensor:
         """Uniform on the ball, offsets like `centre`."""
@@ -178,6 +195,13 @@ def nearest_offset(delta: Tensor, ball: Ball, below: Tensor, above: Tensor) -> T
     nearest = torch.minimum(torch.maximum(rows_to(scale, delta) * delta, below), above)
     excess = nearest.flatten(1).norm(dim=1) / ball.radius if ball.radius > 0 else torch.ones_like(scale)
     return nearest / rows_to(excess.clamp(min=1), delta)  # the last bit
+
+
+def _like(bound: float | Tensor, inputs: Tensor) -> Tensor:
+    """As a tensor where and as `inputs` are; a number is written there, not copied."""
+    if isinstance(bound, Tensor):
+        return bound.to(inputs)
+    return torch.full((), bound, dtype=inputs.dtype, device=inputs.device)
 
 
 def _gradient(module: nn.Module, points: Tensor, labels: Tensor) -> Tensor:

@@ -1,35 +1,35 @@
-"""Plain training of a classifier: cross-entropy, AdamW, warm-up and cosine, all draws from one generator."""
+"""Training of a classifier: AdamW, warm-up and cosine, all draws from one generator, on a loss that can be chosen."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from holdfast.errors import ModelError, check
+from holdfast.errors import check
+from holdfast.neighbourhood import Bounds
+from holdfast.zoo.loop import Augmentation, Epoch, Training, check_data, device_of, mode, seeded_from
+from holdfast.zoo.objective import Mixed, Perturbation, Scheme
+
+__all__ = [
+    "Augmentation",
+    "Epoch",
+    "Perturbation",
+    "accuracy",
+    "check_data",
+    "device_of",
+    "initialize",
+    "mode",
+    "random_flip",
+    "random_shift",
+    "train_classifier",
+]
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
-Augmentation = Callable[[Tensor, torch.Generator], Tensor]
-Perturbation = Callable[[nn.Module, Tensor, Tensor, torch.Generator], Tensor]
-
-
-@dataclass(frozen=True)
-class Epoch:
-    """What `progress` is told after each epoch: averages over the training batches as they were seen.
-
-    With perturbed inputs, the same mix of clean and perturbed as in the loss.
-    """
-
-    number: int  # 1 .. epochs
-    epochs: int
-    loss: float
-    accuracy: float
 
 
 def initialize(module: ModuleT, generator: torch.Generator) -> ModuleT:
@@ -43,7 +43,7 @@ def initialize(module: ModuleT, generator: torch.Generator) -> ModuleT:
     >>> torch.equal(a.weight, b.weight)
     True
     """
-    with _seeded_from(generator, device_of(module)):
+    with seeded_from(generator, device_of(module)):
         for submodule in module.modules():
             reset = getattr(submodule, "reset_parameters", None)
             if callable(reset):
@@ -64,13 +64,16 @@ def train_classifier(
     augment: Augmentation | None = None,
     perturb: Perturbation | None = None,
     clean_share: float = 0.5,
+    scheme: Scheme | None = None,
+    bounds: Bounds = (-math.inf, math.inf),
+    precision: torch.dtype = torch.float32,
     progress: Callable[[Epoch], None] | None = None,
 ) -> ModuleT:
     """Train `module` in place on `inputs` (N, ...) and `labels` (N,), classes as integers; returns `module`.
 
-    Minimises the mean cross-entropy with AdamW. The learning rate climbs linearly to `learning_rate` over
-    the first tenth of the steps and falls to zero on a half cosine. Batches go to the device of the module's
-    parameters; the data may stay elsewhere.
+    Minimises the mean cross-entropy, or what `scheme` makes of it, with AdamW. The learning rate climbs linearly to
+    `learning_rate` over the first tenth of the steps and falls to zero on a half cosine. Batches go to the device of
+    the module's parameters; the data may stay elsewhere.
 
     Args:
         module: inputs -> logits (N, classes). It starts from the weights it has: see `initialize`.
@@ -88,6 +91,9 @@ def train_classifier(
             to train on beside the batch, such as those of `holdfast.zoo.adversarial.Pgd`.
         clean_share: of the loss, in [0, 1], for the batch as it was; the rest is for the perturbed one. It has no
             effect without `perturb`.
+        scheme: what is minimised, instead of the cross-entropy; of `holdfast.zoo.schemes`, and not beside `perturb`.
+        bounds: of every input; schemes that perturb inputs stay within them.
+        precision: float32, or bfloat16 or float16 for mixed precision (`torch.autocast`; the weights stay float32).
         progress: called after each epoch.
 
     The train/eval mode of every submodule is restored; gradients are cleared.
@@ -104,47 +110,23 @@ def train_classifier(
     >>> accuracy(module, inputs, labels) > 0.95
     True
     """
-    check_data(inputs, labels)
-    check(epochs >= 1, "epochs", "at least 1", epochs)
-    check(batch_size >= 1, "batch_size", "at least 1", batch_size)
-    check(0 < learning_rate < math.inf, "learning_rate", "a finite number above 0", learning_rate)
-    check(0 <= weight_decay < math.inf, "weight_decay", "a finite number of at least 0", weight_decay)
     check(0 <= clean_share <= 1, "clean_share", "a share in [0, 1]", clean_share)
-    device = device_of(module)
-    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    check(len(parameters) > 0, "module", "a module with parameters that require a gradient", "none")
-    optimizer = torch.optim.AdamW(parameters, lr=learning_rate, weight_decay=weight_decay)
-    steps = epochs * math.ceil(len(inputs) / batch_size)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _learning_rate_factor(step, steps))
-    with mode(module, training=True), _seeded_from(generator, device), torch.enable_grad():
-        for number in range(1, epochs + 1):
-            loss_sum, correct = torch.zeros((), device=device), torch.zeros((), device=device)
-            order = torch.randperm(len(inputs), generator=generator, device=generator.device)
-            for chosen in torch.split(order, batch_size):
-                batch = inputs[chosen.to(inputs.device)]
-                if augment is not None:
-                    batch = augment(batch, generator)
-                target = labels[chosen.to(labels.device)].to(device)
-                batch = batch.to(device)
-                seen = [(1.0, batch)]
-                if perturb is not None:
-                    seen = [(clean_share, batch), (1 - clean_share, perturb(module, batch, target, generator))]
-                optimizer.zero_grad()
-                for share, part in seen:
-                    if share > 0:
-                        logits = module(part)
-                        loss = share * F.cross_entropy(logits, target)
-                        torch.autograd.backward(loss)
-                        loss_sum += loss.detach() * len(target)
-                        correct += share * (logits.detach().argmax(dim=1) == target).sum()
-                optimizer.step()
-                schedule.step()
-            mean_loss = float(loss_sum) / len(inputs)
-            if not math.isfinite(mean_loss):
-                raise ModelError(f"training diverged: the loss of epoch {number} is {mean_loss}")
-            if progress is not None:
-                progress(Epoch(number, epochs, mean_loss, float(correct) / len(inputs)))
-        optimizer.zero_grad()
+    check(perturb is None or scheme is None, "scheme", "none beside perturb", scheme)
+    training = Training(
+        module,
+        inputs,
+        labels,
+        epochs=epochs,
+        generator=generator,
+        scheme=Mixed(perturb, clean_share) if scheme is None else scheme,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        weight_decay=weight_decay,
+        augment=augment,
+        bounds=bounds,
+        precision=precision,
+    )
+    training.run(progress)
     return module
 
 
@@ -201,57 +183,3 @@ def random_flip(inputs: Tensor, generator: torch.Generator) -> Tensor:
     check(inputs.ndim == 4, "inputs", "images (N, C, H, W)", tuple(inputs.shape))
     mirrored = torch.randint(2, (len(inputs), 1, 1, 1), generator=generator, device=generator.device)
     return torch.where(mirrored.to(inputs.device) == 1, inputs.flip(3), inputs)
-
-
-def _learning_rate_factor(step: int, steps: int) -> float:
-    """Linear from near 0 to 1 over the first tenth of the steps, then a half cosine to 0."""
-    warm_up = max(1, steps // 10)
-    if step < warm_up:
-        return (step + 1) / warm_up
-    return 0.5 * (1 + math.cos(math.pi * (step - warm_up) / max(1, steps - warm_up)))
-
-
-def check_data(inputs: Tensor, labels: Tensor) -> None:
-    """Raise `ArgumentError` unless `inputs` are floats (N, ...), N >= 1, and `labels` int64 (N,)."""
-    check(inputs.ndim >= 2 and len(inputs) >= 1, "inputs", "a batch (N, ...), N >= 1", tuple(inputs.shape))
-    check(inputs.is_floating_point(), "inputs", "floating point numbers", inputs.dtype)
-    check(labels.dtype == torch.int64, "labels", "int64", labels.dtype)
-    check(
-        labels.shape == inputs.shape[:1],
-        "labels",
-        f"one label per input, shape ({len(inputs)},)",
-        tuple(labels.shape),
-    )
-
-
-def device_of(module: nn.Module) -> torch.device:
-    """That of the first parameter; the CPU where there is none."""
-    return next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
-
-
-@contextmanager
-def mode(module: nn.Module, *, training: bool) -> Iterator[None]:
-    """Train or eval mode for all of `module`; each submodule has its own mode back afterwards."""
-    before = [(submodule, submodule.training) for submodule in module.modules()]
-    module.train(training)
-    try:
-        yield
-    finally:
-        for submodule, mode in before:
-            submodule.training = mode
-
-
-@contextmanager
-def _seeded_from(generator: torch.Generator, device: torch.device) -> Iterator[None]:
-    """What draws from the global state of the CPU or `device` follows `generator`: initial weights, dropout.
-
-    The global state itself is as before afterwards.
-    """
-    seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
-    cuda = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=cuda):
-        torch.default_generator.manual_seed(seed)
-        for each in cuda:
-            with torch.cuda.device(each):
-                torch.cuda.manual_seed(seed)
-        yield

@@ -200,13 +200,14 @@ def _preprocess(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
 
 
 class ModelEntry(_Source):
-    """A model under a name: of the zoo, from a function, or in a TorchScript or torch.export file."""
+    """A model under a name: of the zoo, own weights for its architecture, from a function, or in a program's file."""
 
     what: ClassVar[str] = "a model"
     kinds: ClassVar[Mapping[str, frozenset[str]]] = {
         "name": frozenset({"preprocess", "data", "batch_size"}),
         "path": frozenset({"preprocess", "data", "batch_size"}),
         "function": frozenset({"preprocess", "data", "batch_size", "options", "weights"}),
+        "architecture": frozenset({"preprocess", "data", "batch_size", "options", "weights"}),
     }
 
     name: Name | None = Field(default=None, description="Of a model of the zoo, as `holdfast list models` shows them.")
@@ -217,7 +218,13 @@ class ModelEntry(_Source):
         default=None,
         description="module:function that returns a torch.nn.Module, with random numbers from a fixed seed.",
     )
-    options: Options = Field(default_factory=dict, description="Arguments of the function.")
+    architecture: Name | None = Field(
+        default=None,
+        description="Of the zoo, as `holdfast list architectures` shows them; for weights of `holdfast train`.",
+    )
+    options: Options = Field(
+        default_factory=dict, description="Arguments of the function; num_classes and in_channels of an architecture."
+    )
     weights: Name | None = Field(
         default=None,
         description="A .safetensors file, or a torch file with nothing but tensors (weights_only), for the module.",

@@ -29,6 +29,7 @@ from holdfast.study.file.imports import call, importable, place, resolve
 from holdfast.study.file.problems import Problem, Wrong, raised, typed, unknown
 from holdfast.study.file.programs import fill, kind_of_program, load_exported, load_torchscript, read_weights
 from holdfast.study.grid import ModelSource, Samples
+from holdfast.zoo.architectures import architectures
 
 # Data
 
@@ -201,6 +202,27 @@ class FunctionModel(_Source):
 
 
 @dataclass(frozen=True, eq=False)
+class ArchitectureModel(_Source):
+    """An architecture of the zoo, by its name, and weights for it."""
+
+    architecture: str
+    weights: bytes = field(repr=False)
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def module(self, device: str) -> nn.Module:
+        """See `_Source`."""
+        with _at("options"), torch.random.fork_rng(devices=[]):
+            try:
+                found = architectures[self.architecture](**self.options)
+            except (TypeError, ValueError, RuntimeError) as error:
+                expected = f"options of {self.architecture}, such as num_classes and in_channels"
+                raise Wrong(Problem((), expected, raised(error))) from error
+        with _at("weights"):
+            fill(found, read_weights(self.weights))
+        return found
+
+
+@dataclass(frozen=True, eq=False)
 class TorchScriptModel(_Source):
     """A TorchScript program, as the bytes of its file."""
 
@@ -273,14 +295,24 @@ def model_source(entry: ModelEntry, base: Path) -> ModelSource:
     Raises:
         Wrong: unknown names, files that are missing or of another kind; at the key of the entry.
     """
+    about: dict[str, Any]
     shared: dict[str, Any] = {"preprocess": entry.preprocess, "batch_size": entry.batch_size, "paths": (str(base),)}
     if entry.name is not None:
         if entry.name not in zoo.names() and not zoo.is_of_hub(entry.name):
             note = "files stand under path:" if "/" in entry.name or "." in entry.name else ""
             raise Wrong(unknown("a model of the zoo", entry.name, zoo.names(), ("name",), note))
         return ZooModel(entry.name, about={"name": entry.name}, **shared)
+    if entry.architecture is not None:
+        if entry.architecture not in architectures:
+            raise Wrong(unknown("an architecture of the zoo", entry.architecture, architectures, ("architecture",)))
+        if entry.weights is None:
+            raise Wrong(Problem(("weights",), f"a file of weights for {entry.architecture}", "none"))
+        content = _bytes(base / entry.weights, "weights")
+        given = {"architecture": entry.architecture, "options": entry.options, "weights": entry.weights}
+        about = given | {"sha256": hashlib.sha256(content).hexdigest()}
+        return ArchitectureModel(entry.architecture, content, entry.options, about=about, **shared)
     if entry.function is not None:
-        about: dict[str, Any] = {"function": entry.function, "options": entry.options}
+        about = {"function": entry.function, "options": entry.options}
         weights = None
         if entry.weights is not None:
             weights = _bytes(base / entry.weights, "weights")

@@ -1,0 +1,263 @@
+"""Training schemes by name: `build(schemes, "pgd:radius=0.3,steps=7")`.
+
+With L(w, x, y) the cross-entropy and H its matrix of second derivatives with respect to x, each minimises the mean over
+the data of
+
+    natural             L(w, x, y)
+    gradient_norm       L(w, x, y) + weight ||grad_x L||_2
+    hessian_norm        L(w, x, y) + weight ||H||_F
+    gradient_hessian    L(w, x, y) + gradient_weight ||grad_x L||_2 + hessian_weight ||H||_F
+    pgd                 clean_share L(w, x, y) + (1 - clean_share) max { L(w, x + d, y) : ||d|| <= radius }
+
+The norms are those of `holdfast.zoo.regularization` (the Hessian's by Hutchinson's probes), the maximum is what the
+projected gradient ascent of `holdfast.zoo.adversarial` finds.
+
+Source: Huang, Zhao, Jin and Huang, "SAFARI: versatile and efficient evaluations for robustness of interpretability"
+(ICCV 2023), Sec. 6.5, Proposition 1 and Table 3. The weights are ours: the paper does not print its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from holdfast.errors import check
+from holdfast.neighbourhood import Bounds, L2Ball, LinfBall
+from holdfast.registry import Registry
+from holdfast.zoo.adversarial import Pgd
+from holdfast.zoo.objective import Batch, Mixed, Part, Scheme
+from holdfast.zoo.regularization import InputDerivatives
+
+schemes: Registry[type[Scheme]] = Registry("training scheme")
+
+
+@schemes.register("natural")
+@dataclass(frozen=True)
+class Natural(Scheme):
+    """Cross-entropy, and nothing else.
+
+    >>> Natural().describe()
+    'natural: cross-entropy'
+    """
+
+    name: ClassVar[str] = "natural"
+
+    def parts(self, batch: Batch) -> Iterator[Part]:
+        """See `Scheme`."""
+        yield from Mixed().parts(batch)
+
+    def describe(self) -> str:
+        """See `Scheme`."""
+        return "natural: cross-entropy"
+
+
+class _Penalised(Scheme):
+    """Cross-entropy and norms of its derivatives: one forward pass and one first derivative for all of it."""
+
+    differentiates: ClassVar[bool] = True
+
+    def parts(self, batch: Batch) -> Iterator[Part]:
+        """See `Scheme`."""
+        inputs = batch.inputs.detach().requires_grad_()
+        logits = batch.logits(inputs)
+        derivatives = InputDerivatives(F.cross_entropy(logits, batch.labels, reduction="none"), inputs)
+        yield Part((derivatives.losses + self._penalties(derivatives, batch)).mean(), logits, 1.0)
+
+    def _penalties(self, derivatives: InputDerivatives, batch: Batch) -> Tensor:
+        """`(N,)`, to add to the losses."""
+        raise NotImplementedError
+
+
+@schemes.register("gradient_norm")
+@dataclass(frozen=True)
+class GradientNorm(_Penalised):
+    """Cross-entropy and the 2-norm of its gradient with respect to the input.
+
+    Args:
+        weight: of the norm, at least 0.
+        squared: take the norm's square instead.
+
+    >>> GradientNorm(weight=0.1).describe()
+    'gradient norm: cross-entropy + 0.1 x 2-norm of its input gradient'
+    """
+
+    name: ClassVar[str] = "gradient_norm"
+    weight: float = 0.1
+    squared: bool = False
+
+    def __post_init__(self) -> None:
+        _check_weight("weight", self.weight)
+        _check_flag("squared", self.squared)
+
+    def _penalties(self, derivatives: InputDerivatives, batch: Batch) -> Tensor:
+        return self.weight * derivatives.gradient_norms(squared=self.squared)
+
+    def describe(self) -> str:
+        """See `Scheme`."""
+        return f"gradient norm: cross-entropy + {self.weight:g} x {_power(self.squared)}2-norm of its input gradient"
+
+
+@schemes.register("hessian_norm")
+@dataclass(frozen=True)
+class HessianNorm(_Penalised):
+    """Cross-entropy and an estimate of the Frobenius norm of its Hessian with respect to the input.
+
+    Args:
+        weight: of the norm, at least 0.
+        probes: Hessian-vector products per input and step; each costs about two forward and backward passes.
+        squared: take the norm's square instead, whose estimate is unbiased.
+
+    >>> HessianNorm(weight=0.1, probes=2).describe()
+    'Hessian norm: cross-entropy + 0.1 x Frobenius norm of its input Hessian (2 Hutchinson probes)'
+    """
+
+    name: ClassVar[str] = "hessian_norm"
+    weight: float = 0.1
+    probes: int = 1
+    squared: bool = False
+
+    def __post_init__(self) -> None:
+        _check_weight("weight", self.weight)
+        _check_count("probes", self.probes)
+        _check_flag("squared", self.squared)
+
+    def _penalties(self, derivatives: InputDerivatives, batch: Batch) -> Tensor:
+        return self.weight * derivatives.hessian_norms(self.probes, batch.generator, squared=self.squared)
+
+    def describe(self) -> str:
+        """See `Scheme`."""
+        norm = f"{_power(self.squared)}Frobenius norm of its input Hessian ({_probes(self.probes)})"
+        return f"Hessian norm: cross-entropy + {self.weight:g} x {norm}"
+
+
+@schemes.register("gradient_hessian")
+@dataclass(frozen=True)
+class GradientHessian(_Penalised):
+    """Cross-entropy and both norms, as `GradientNorm` and `HessianNorm` have them, for the price of the latter.
+
+    >>> GradientHessian(gradient_weight=0.1, hessian_weight=0.2).describe()
+    'gradient and Hessian norm: cross-entropy + 0.1 x 2-norm of its input gradient + 0.2 x Frobenius norm of its...'
+    """
+
+    name: ClassVar[str] = "gradient_hessian"
+    gradient_weight: float = 0.1
+    hessian_weight: float = 0.1
+    probes: int = 1
+    squared: bool = False
+
+    def __post_init__(self) -> None:
+        _check_weight("gradient_weight", self.gradient_weight)
+        _check_weight("hessian_weight", self.hessian_weight)
+        _check_count("probes", self.probes)
+        _check_flag("squared", self.squared)
+
+    def _penalties(self, derivatives: InputDerivatives, batch: Batch) -> Tensor:
+        gradient = derivatives.gradient_norms(squared=self.squared)
+        hessian = derivatives.hessian_norms(self.probes, batch.generator, squared=self.squared)
+        return self.gradient_weight * gradient + self.hessian_weight * hessian
+
+    def describe(self) -> str:
+        """See `Scheme`."""
+        power = _power(self.squared)
+        return (
+            f"gradient and Hessian norm: cross-entropy + {self.gradient_weight:g} x {power}2-norm of its input gradient"
+            f" + {self.hessian_weight:g} x {power}Frobenius norm of its input Hessian ({_probes(self.probes)})"
+        )
+
+
+@schemes.register("pgd")
+@dataclass(frozen=True)
+class Adversarial(Scheme):
+    """Cross-entropy of the inputs that projected gradient ascent finds (Madry et al. 2018).
+
+    Args:
+        radius: of the ball, above 0, in the units of the inputs.
+        norm: "linf" or "l2".
+        steps: of the ascent, at least 1.
+        step: the length of each in that norm, above 0; 2.5 radius / steps by default.
+        clean_share: of the loss, in [0, 1], for the inputs as they are.
+        warm_up: epochs over which the radius (and `step` with it) grows linearly from 0; a small network that meets
+            the full ball at once may never leave the constant function.
+
+    >>> Adversarial(radius=0.3, steps=5, warm_up=2).attack((0.0, 1.0)).step
+    0.15
+    """
+
+    name: ClassVar[str] = "pgd"
+    radius: float = 0.3
+    norm: str = "linf"
+    steps: int = 7
+    step: float | None = None
+    clean_share: float = 0.0
+    warm_up: float = 0.0
+
+    def __post_init__(self) -> None:
+        check(_is_number(self.radius) and 0 < self.radius < math.inf, "radius", "a finite number above 0", self.radius)
+        check(self.norm in ("linf", "l2"), "norm", "linf or l2", repr(self.norm))
+        _check_count("steps", self.steps)
+        usable = self.step is None or (_is_number(self.step) and 0 < self.step < math.inf)
+        check(usable, "step", "a finite number above 0", self.step)
+        share = _is_number(self.clean_share) and 0 <= self.clean_share <= 1
+        check(share, "clean_share", "a share in [0, 1]", self.clean_share)
+        check(_is_number(self.warm_up) and 0 <= self.warm_up < math.inf, "warm_up", "epochs, at least 0", self.warm_up)
+
+    def attack(self, bounds: Bounds, share: float = 1.0) -> Pgd:
+        """The ascent in this share of the radius, within the bounds of the inputs."""
+        length = 2.5 * self.radius / self.steps if self.step is None else self.step
+        ball = LinfBall(share * self.radius) if self.norm == "linf" else L2Ball(share * self.radius)
+        return Pgd(ball, self.steps, share * length, bounds)
+
+    def parts(self, batch: Batch) -> Iterator[Part]:
+        """See `Scheme`."""
+        share = 1.0 if self.warm_up == 0 else min(1.0, batch.epoch / self.warm_up)
+        return Mixed(self.attack(batch.bounds, share).ascent, self.clean_share).parts(batch)
+
+    def describe(self) -> str:
+        """See `Scheme`."""
+        attack = self.attack((-math.inf, math.inf)).describe()
+        mix = f", {self.clean_share:g} of the loss on clean ones" if self.clean_share else ""
+        warm_up = f", the radius growing over {self.warm_up:g} epochs" if self.warm_up else ""
+        return f"adversarial: cross-entropy of inputs after {attack}{warm_up}{mix}"
+
+
+def spelled(scheme: Scheme) -> str:
+    """The text that builds the scheme, with the options that are not the default.
+
+    >>> spelled(Adversarial(radius=0.1, norm="l2")), spelled(Natural())
+    ('pgd:radius=0.1,norm=l2', 'natural')
+    """
+    options: dict[str, Any] = {}
+    for each in fields(scheme):  # type: ignore[arg-type]
+        value = getattr(scheme, each.name)
+        if value != each.default:
+            options[each.name] = value
+    return scheme.name + (":" + ",".join(f"{key}={value}" for key, value in options.items()) if options else "")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _check_weight(option: str, value: float) -> None:
+    check(_is_number(value) and 0 <= value < math.inf, option, "a finite number of at least 0", repr(value))
+
+
+def _check_count(option: str, value: int) -> None:
+    check(type(value) is int and value >= 1, option, "a whole number of at least 1", repr(value))
+
+
+def _check_flag(option: str, value: bool) -> None:
+    check(isinstance(value, bool), option, "True or False", repr(value))
+
+
+def _power(squared: bool) -> str:
+    return "squared " if squared else ""
+
+
+def _probes(count: int) -> str:
+    return f"{count} Hutchinson probe{'s' if count > 1 else ''}"

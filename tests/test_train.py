@@ -1,0 +1,352 @@
+"""`holdfast train`: names to weights and card, interruption at any point, refusals, and the result in a study."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from typer.testing import CliRunner
+
+from holdfast import data, fit
+from holdfast.cli import app
+from holdfast.data import Dataset
+from holdfast.errors import ArgumentError, HoldfastError, ModelError, UnknownNameError
+from holdfast.fit import Plan
+from holdfast.study.file.spec import study_from
+from holdfast.zoo.adversarial import robust_accuracy
+from holdfast.zoo.architectures import architectures
+from holdfast.zoo.loop import Training
+from holdfast.zoo.schemes import Adversarial, GradientHessian
+from holdfast.zoo.training import accuracy
+
+
+class Tiny(nn.Module):
+    """For images of 6x6 pixels; with everything in it that a checkpoint must keep."""
+
+    def __init__(self, num_classes: int = 10, in_channels: int = 1) -> None:
+        super().__init__()
+        self.features = nn.Sequential(nn.Conv2d(in_channels, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten())
+        self.head = nn.Sequential(nn.Dropout(0.1), nn.Linear(64, num_classes))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.features(inputs))
+        return logits
+
+
+def stripes(split: str, download: bool) -> Dataset:
+    """Bright rows at the top, in the middle or at the bottom, in noise."""
+    count, generator = {"train": 48, "test": 30}[split], torch.Generator().manual_seed(len(split))
+    labels = torch.arange(count) % 3
+    inputs = 0.5 * torch.rand(count, 1, 6, 6, generator=generator)
+    inputs[torch.arange(count), :, 2 * labels] += 0.5
+    return Dataset(f"stripes:{split}", inputs, labels, ("top", "middle", "bottom"))
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(architectures._entries, "tiny", Tiny)
+    for split in ("train", "test"):
+        monkeypatch.setitem(data._datasets._entries, f"stripes:{split}", partial(stripes, split))
+
+
+def plan(**changes: Any) -> Plan:
+    options = {"epochs": 3, "batch_size": 16, "learning_rate": 0.02, "device": "cpu"} | changes
+    return Plan("tiny", "stripes", **options)
+
+
+def run(*arguments: object) -> Any:
+    options = ["--model", "tiny", "--data", "stripes", "--epochs", 3, "--batch-size", 16, "--learning-rate", 0.02]
+    return CliRunner().invoke(app, ["train", *map(str, [*options, "--device", "cpu", *arguments])])
+
+
+class Interrupt:
+    """Ctrl-C in the middle of an epoch: after so many batches in all."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, batches: int) -> None:
+        original, left = Training._batch, [batches]
+
+        def batch(training: Training, chosen: Tensor, number: int) -> Any:
+            left[0] -= 1
+            if left[0] < 0:
+                raise KeyboardInterrupt
+            return original(training, chosen, number)
+
+        monkeypatch.setattr(Training, "_batch", batch)
+
+
+# the result
+
+
+def test_weights_and_card(tmp_path: Path) -> None:
+    found = fit.fit(plan(epochs=8), tmp_path)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["tiny-stripes-natural.json", found.weights.name]
+    card = json.loads((tmp_path / "tiny-stripes-natural.json").read_bytes())
+    assert card == found.card
+    assert not found.was_there
+    wanted = {"architecture": "tiny", "num_classes": 3, "in_channels": 1, "epochs": 8, "batch_size": 16, "seed": 0}
+    assert wanted.items() <= card.items()
+    assert card["scheme"].startswith("natural: cross-entropy")
+    assert set(card["versions"]) == {"torch", "holdfast"}
+    assert hashlib.sha256(found.weights.read_bytes()).hexdigest() == card["weights_sha256"]
+    module = Tiny(num_classes=3)
+    module.load_state_dict(load_file(found.weights))
+    assert card["parameters"] == sum(parameter.numel() for parameter in module.parameters())
+    train, test = (stripes(split, False) for split in ("train", "test"))
+    assert card["train_accuracy"] == accuracy(module, train.inputs, train.labels) > 0.9
+    assert card["test_accuracy"] == accuracy(module, test.inputs, test.labels) > 0.9
+
+
+def test_the_same_plan_gives_the_same_bits_and_another_seed_others(tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    first = fit.fit(plan(), tmp_path / "a").weights.read_bytes()
+    torch.manual_seed(2)
+    assert fit.fit(plan(), tmp_path / "b").weights.read_bytes() == first
+    assert fit.fit(plan(seed=1), tmp_path / "c").weights.read_bytes() != first
+
+
+def test_robust_accuracy_on_the_card(tmp_path: Path) -> None:
+    """Asked for later, too; without training again."""
+    chosen = plan(scheme="pgd:radius=0.1,steps=2", epochs=6)
+    card = fit.fit(chosen, tmp_path, attack="pgd:radius=0.2,steps=3").card
+    under = card["under_attack"]
+    test, module = stripes("test", False), Tiny(num_classes=3)
+    module.load_state_dict(load_file(tmp_path / "tiny-stripes-pgd.safetensors"))
+    ascent = Adversarial(radius=0.2, steps=3).attack((0.0, 1.0))
+    generator = torch.Generator().manual_seed(0)
+    assert under["test_accuracy"] == robust_accuracy(module, test.inputs, test.labels, ascent, generator=generator)
+    assert under["radius"] == 0.2
+    again = fit.fit(chosen, tmp_path, attack="pgd:radius=0.05,steps=3")
+    assert again.was_there
+    assert again.card["under_attack"]["radius"] == 0.05
+    assert json.loads((tmp_path / "tiny-stripes-pgd.json").read_bytes()) == again.card
+    with pytest.raises(ArgumentError, match="attack: expected pgd"):
+        fit.fit(chosen, tmp_path, attack="natural")
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_mixed_precision_runs_in_it(tmp_path: Path, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds: set[torch.dtype] = set()
+    original = Tiny.forward
+
+    def forward(self: Tiny, inputs: Tensor) -> Tensor:
+        logits = original(self, inputs)
+        if self.training:
+            kinds.add(logits.dtype)
+        return logits
+
+    monkeypatch.setattr(Tiny, "forward", forward)
+    found = fit.fit(plan(precision=precision, epochs=8), tmp_path)
+    assert kinds == {fit.PRECISIONS[precision]}
+    assert {tensor.dtype for tensor in load_file(found.weights).values()} == {torch.float32, torch.int64}
+    assert found.card["test_accuracy"] > 0.9
+    assert found.card["options"]["precision"] == precision
+
+
+def test_what_auto_means(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert plan(device="auto").options()["device"] == ("cuda" if torch.cuda.is_available() else "cpu")
+    assert plan().options()["precision"] == "float32"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
+    assert plan(device="auto").options()["device"] == "cuda"
+    assert plan(device="cuda:0").options()["precision"] == "bfloat16"
+    assert plan(device="cuda", scheme="pgd").options()["precision"] == "bfloat16"
+    assert plan(device="cuda", scheme=GradientHessian()).options()["precision"] == "float32"
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: False)
+    assert plan(device="cuda").options()["precision"] == "float32"
+
+
+# interruption
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"scheme": "hessian_norm:weight=0.05", "augment": "shift_flip"},
+        {"scheme": "pgd:radius=0.1,steps=2,warm_up=2", "precision": "bfloat16"},
+        {"precision": "float16"},
+    ],
+    ids=["natural", "hessian", "pgd", "float16"],
+)
+def test_an_interrupted_training_ends_with_the_same_bits(
+    tmp_path: Path, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = fit.fit(plan(**changes), tmp_path / "whole").weights
+    for batches in (2, 4, 8):  # of 9, three in an epoch: before anything is kept, in the second epoch, in the third
+        out = tmp_path / str(batches)
+        with monkeypatch.context() as patch:
+            Interrupt(patch, batches)
+            with pytest.raises(KeyboardInterrupt):
+                fit.fit(plan(**changes), out, name=whole.stem)
+        left = {file.name for file in out.iterdir()} if out.exists() else set()
+        assert left == ({f"{whole.stem}.checkpoint"} if batches >= 3 else set())
+        torch.manual_seed(batches)
+        found = fit.fit(plan(**changes), out)
+        assert found.weights.read_bytes() == whole.read_bytes()
+        assert sorted(file.suffix for file in out.iterdir()) == [".json", ".safetensors"]
+
+
+def test_an_epoch_that_is_kept_is_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        Interrupt(patch, 8)
+        with pytest.raises(KeyboardInterrupt):
+            fit.fit(plan(), tmp_path)
+    trained: list[int] = []
+    original = Training._epoch
+    monkeypatch.setattr(Training, "_epoch", lambda self, step: trained.append(self.epoch) or original(self, step))
+    fit.fit(plan(), tmp_path)
+    assert trained == [2]
+    assert fit.fit(plan(), tmp_path).was_there
+    assert trained == [2]
+
+
+def test_a_crash_while_the_result_is_written_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*arguments: object) -> None:
+        raise OSError("disk full")
+
+    whole = fit.fit(plan(), tmp_path / "whole").weights.read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(fit, "_write_card", broken)
+        with pytest.raises(OSError, match="disk full"):
+            fit.fit(plan(), tmp_path / "broken")
+    monkeypatch.setattr(Training, "_epoch", broken)  # nothing is left to train
+    assert fit.fit(plan(), tmp_path / "broken").weights.read_bytes() == whole
+
+
+def test_changed_options_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        Interrupt(patch, 4)
+        with pytest.raises(KeyboardInterrupt):
+            fit.fit(plan(), tmp_path, name="model")
+    changed = plan(epochs=4, scheme="gradient_norm:weight=0.5")
+    complaint = (
+        r"model.checkpoint was made with \(.*restart\), got "
+        r"scheme is natural there and gradient_norm:weight=0.5 now; epochs is 3 there and 4 now"
+    )
+    with pytest.raises(ArgumentError, match=complaint):
+        fit.fit(changed, tmp_path, name="model")
+    fit.fit(plan(), tmp_path, name="model")
+    with pytest.raises(ArgumentError, match="model.json was made with"):
+        fit.fit(changed, tmp_path, name="model")
+    assert fit.fit(changed, tmp_path, name="model", restart=True).card["epochs"] == 4
+
+
+def test_files_that_are_not_ours_are_not_taken_for_it(tmp_path: Path) -> None:
+    (tmp_path / "model.checkpoint").write_bytes(b"something else")
+    with pytest.raises(HoldfastError, match=r"model.checkpoint is no checkpoint of this version"):
+        fit.fit(plan(), tmp_path, name="model")
+
+    class Code:
+        def __reduce__(self) -> Any:
+            return (Path(tmp_path / "ran").touch, ())
+
+    torch.save({"format": 1, "options": plan().options(), "training": Code()}, tmp_path / "model.checkpoint")
+    with pytest.raises(HoldfastError, match=r"no checkpoint"):
+        fit.fit(plan(), tmp_path, name="model")
+    assert not (tmp_path / "ran").exists()
+    found = fit.fit(plan(), tmp_path, name="model", restart=True)
+    found.weights.write_bytes(b"other weights")
+    with pytest.raises(HoldfastError, match=r"is not what model.json describes"):
+        fit.fit(plan(), tmp_path, name="model")
+    (tmp_path / "model.json").write_bytes(b"{}")
+    with pytest.raises(HoldfastError, match=r"model.json is no card"):
+        fit.fit(plan(), tmp_path, name="model")
+
+
+# what is refused
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"scheme": "natrual"}, "did you mean 'natural'"),
+        ({"augment": "shfit"}, "did you mean 'shift'"),
+        ({"precision": "half"}, "precision: expected auto, float32"),
+        ({"device": "gpu"}, "device: expected auto, cpu, cuda"),
+        ({"seed": -1}, "seed: expected"),
+    ],
+)
+def test_plans_are_checked(change: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ArgumentError, match=complaint):
+        plan(**change)
+
+
+def test_models_and_data_are_checked(tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match="architecture: expected one of"):
+        Plan("lenet6", "stripes")
+    with pytest.raises(ArgumentError, match="data: expected one of cifar10, fashion_mnist, gtsrb, mnist, stripes"):
+        Plan("tiny", "digits")
+    with pytest.raises(ModelError, match=r"lenet5 does not take images of shape \(1, 6, 6\)"):
+        fit.fit(Plan("lenet5", "stripes", device="cpu"), tmp_path)
+    for change in ({"epochs": 0}, {"batch_size": 0}, {"learning_rate": -1.0}, {"weight_decay": -1.0}):
+        with pytest.raises(ArgumentError, match=f"{next(iter(change))}: expected"):
+            fit.fit(plan(**change), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+# the command and the study
+
+
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    attack = ("--out", tmp_path, "--scheme", "gradient_norm:weight=0.01", "--attack", "pgd:radius=0.05,steps=2")
+    with monkeypatch.context() as patch:
+        Interrupt(patch, 4)
+        stopped = run(*attack)
+    assert stopped.exit_code == 130
+    assert "the same command goes on from there" in stopped.output
+    assert "epoch 1 of 3: loss" in stopped.output
+    done = run(*attack)
+    assert done.exit_code == 0, done.output
+    assert "1 of 3 epochs were done before" in done.output
+    assert "epoch 2 of 3: loss" in done.output
+    assert "epoch 1 of 3" not in done.output
+    assert "after 2 steps of" in done.output
+    assert "tiny-stripes-gradient-norm.safetensors" in done.output
+    again = run(*attack)
+    assert "was there already" in again.output
+    assert isinstance(run(*attack, "--seed", 1).exception, ArgumentError)
+    for kind, name in (("schemes", "hessian_norm"), ("architectures", "tiny")):
+        assert name in CliRunner().invoke(app, ["list", kind]).output.split()
+
+
+def test_the_result_in_a_study(tmp_path: Path) -> None:
+    found = fit.fit(plan(epochs=1), tmp_path, name="mine")
+    assert found.study_entry() == (
+        "{architecture: tiny, options: {num_classes: 3, in_channels: 1}, weights: mine.safetensors}"
+    )
+    entry: dict[str, Any] = {
+        "architecture": "tiny",
+        "options": {"num_classes": 3, "in_channels": 1},
+        "weights": "mine.safetensors",
+    }
+
+    def study(**changes: Any) -> Any:
+        chosen = {key: value for key, value in (entry | changes).items() if value is not None}
+        return study_from(
+            {
+                "data": {"stripes": {"name": "stripes:test", "samples": 2}},
+                "models": {"mine": chosen},
+                "explainers": ["saliency"],
+                "metrics": [{"max_sensitivity": {"samples": 2, "neighbourhood": {"linf": 0.1}}}],
+            },
+            tmp_path,
+        )
+
+    source = study().grid().models["mine"]
+    weights = load_file(found.weights)
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in source.module("cpu").state_dict().items())
+    with pytest.raises(HoldfastError, match="expected a file of weights for tiny, got none"):
+        study(weights=None).grid()
+    with pytest.raises(HoldfastError, match="expected an architecture of the zoo .* got 'tinny' .did you mean 'tiny'"):
+        study(architecture="tinny").grid()
+    with pytest.raises(HoldfastError, match="options of tiny, such as num_classes"):
+        study(options={"classes": 3}).grid()
+    with pytest.raises(HoldfastError, match="weights that fit the Tiny"):
+        study(options={"num_classes": 4}).grid()
