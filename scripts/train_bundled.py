@@ -168,6 +168,12 @@ RECIPES = {
         required_accuracy=0.97,
         required_robust_accuracy=0.8,
     ),
+    "lenet5-mnist-pgd-linf01": as_in_safari(
+        Adversarial(radius=0.1, steps=5, step=0.033, warm_up=2),
+        measured_in=LinfBall(0.1),
+        required_accuracy=0.98,
+        required_robust_accuracy=0.9,
+    ),
     "resnet18w16-cifar10": Recipe(
         build=partial(ResNet18, width=16),
         architecture="ResNet18(width=16)",
@@ -216,10 +222,10 @@ RECIPES |= {
     "mobilenetv2w025-cifar10": as_small_as_it_works(
         partial(MobileNetV2, width_multiplier=0.25, strides=EARLY_STRIDES),
         f"MobileNetV2(width_multiplier=0.25, strides={EARLY_STRIDES})",
-        epochs=10,
+        epochs=8,
     ),
     "vgg16w8-cifar10": as_small_as_it_works(partial(VGG16, width=8), "VGG16(width=8)", epochs=12),
-    "dla34w2-cifar10": as_small_as_it_works(partial(DLA34, width=2), "DLA34(width=2)", epochs=7),
+    "dla34w2-cifar10": as_small_as_it_works(partial(DLA34, width=2), "DLA34(width=2)", epochs=6),
 }
 
 

@@ -82,6 +82,11 @@ class Region:
             sigma=None if self.sigma is None else self.sigma[index],
         )
 
+    @property
+    def box(self) -> tuple[Tensor, Tensor]:
+        """The least and the greatest value of each feature, `(P, *shape)`."""
+        return self.lower, self.upper
+
     def from_gaussian(self, z: Tensor) -> Tensor:
         """Perturbed inputs `(P, n, *shape)` from standard normal numbers of that shape, feature by feature."""
         return self._from_uniform(torch.special.ndtr(z))

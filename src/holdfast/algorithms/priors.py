@@ -27,6 +27,8 @@ class Prior(Protocol):
     def dtype(self) -> torch.dtype: ...
     @property
     def device(self) -> torch.device: ...
+    @property
+    def box(self) -> tuple[Tensor, Tensor] | None: ...
     def streams(self, seed: int) -> Streams: ...
     def select(self, rows: Sequence[int] | Tensor) -> Prior: ...
     def from_gaussian(self, z: Tensor) -> Tensor: ...
@@ -77,6 +79,11 @@ class StandardNormal:
     def device(self) -> torch.device:
         """Where the points are."""
         return torch.device("cpu")
+
+    @property
+    def box(self) -> None:
+        """None: all values are possible."""
+        return None
 
     def streams(self, seed: int) -> Streams:
         """The one random stream."""

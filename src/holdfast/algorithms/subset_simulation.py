@@ -14,7 +14,8 @@ Cerou, Del Moral, Furon and Guyader, "Sequential Monte Carlo for rare event esti
 - Particles move in Gaussian space, `z' = sqrt(1 - b^2) z + b xi` (preconditioned Crank-Nicolson, Cotter et al.
   2013; Papaioannou et al. 2015 for subset simulation), which leaves the prior alone in any dimension; only the level
   rejects. A random walk on 784 pixels is hardly ever accepted, or hardly moves. `proposal="random_walk"` is there
-  to compare, with the acceptance ratio of Eq. 23 the right way up.
+  to compare: uniform around each feature, cut off at the box's faces as in the authors' code, with the acceptance ratio
+  of Eq. 23 the right way up; its width is adapted for all particles together, not for each on its own history.
 - `ln(kept / N)` of an adaptive level is too large, since the level is itself an order statistic: we use
   `digamma(kept) - digamma(N + 1)`, the exact mean of the logarithm, for adaptive levels.
 - Eq. 16 with lambda = 0 takes clones for independent. The standard error here counts genealogies; see `genealogy`.
@@ -244,7 +245,7 @@ class _Run:
         """`moves` Metropolis steps of every particle within its problem's level, adapting the width as they go."""
         accepted = torch.zeros(len(self.active), device=self.state.device)
         for step in range(self.moves):
-            proposed = self._propose()
+            proposed, correction = self._propose()
             points = self.prior.from_gaussian(proposed) if self.proposal == "gaussian" else proposed
             scores = self._evaluate(points)
             stages, values = _keys(scores)
@@ -252,7 +253,7 @@ class _Run:
             weight = self._log_target(points)
             if weight is not None and self.weight is not None:
                 chance = self.streams.uniform((self.count,), weight.dtype)
-                accept &= torch.log(chance) < weight - self.weight
+                accept &= torch.log(chance) < weight - self.weight + correction
                 self.weight = torch.where(accept, weight, self.weight)
             self.state = torch.where(rows_to(accept, self.state), proposed, self.state)
             self.scores = torch.where(accept[..., None], scores, self.scores)
@@ -266,13 +267,28 @@ class _Run:
         for place, rate in zip(self.active, (accepted / self.moves).tolist(), strict=True):
             self.histories[place].acceptance[-1] = rate
 
-    def _propose(self) -> Tensor:
+    def _propose(self) -> tuple[Tensor, Tensor | float]:
+        """Proposed states, and the log of how much likelier the way back is than the way there, `(P, n)`."""
         width = rows_to(self.width.to(self.state.dtype), self.state)
+        shape = (self.count, *self.prior.shape)
         if self.proposal == "gaussian":
-            noise = self.streams.normal((self.count, *self.prior.shape), self.state.dtype)
-            return torch.sqrt(1 - width**2) * self.state + width * noise
-        noise = self.streams.uniform((self.count, *self.prior.shape), self.state.dtype)
-        return self.state + width * self.scale * (2 * noise - 1)
+            noise = self.streams.normal(shape, self.state.dtype)
+            return torch.sqrt(1 - width**2) * self.state + width * noise, 0.0
+        reach, noise = width * self.scale, self.streams.uniform(shape, self.state.dtype)
+        if self.prior.box is None:
+            return self.state + reach * (2 * noise - 1), 0.0
+        lower, upper = (face[:, None] for face in self.prior.box)
+
+        def ends(x: Tensor) -> tuple[Tensor, Tensor]:
+            return torch.maximum(x - reach, lower), torch.minimum(x + reach, upper)
+
+        def log_volume(low: Tensor, high: Tensor) -> Tensor:
+            sides = torch.where(upper > lower, high - low, 1.0)  # a feature without room stays where it is
+            return sides.log().flatten(2).sum(2)
+
+        there = ends(self.state)
+        proposed = torch.lerp(*there, noise)
+        return proposed, log_volume(*there) - log_volume(*ends(proposed))
 
 
 def _keys(scores: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,6 +1,6 @@
 """Tables and figures of papers, run as studies: `holdfast reproduce senc-mnist --scale small`."""
 
-from holdfast.reproduce import c_eval, senc
+from holdfast.reproduce import c_eval, safari, safari_cifar, safari_imagenet, senc
 from holdfast.reproduce.base import (
     Reproduction,
     Table,
@@ -19,6 +19,9 @@ __all__ = [
     "read_table",
     "reproduce",
     "reproductions",
+    "safari",
+    "safari_cifar",
+    "safari_imagenet",
     "senc",
     "write_studies",
 ]

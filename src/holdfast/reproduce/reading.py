@@ -22,10 +22,12 @@ RESAMPLES = 1000
 def differences(frame: pl.DataFrame, above: str, below: str, column: str = "ratio", by: str = "explainer") -> Array:
     """`column` at `above` less that at `below` (names of explainers or models) on the same samples.
 
-    Only where both are numbers: what is a bound alone has none.
+    Only where both are numbers: what is a bound alone (`bound`) has none. A logarithm of a probability at its floor is
+    no such bound: it counts as the floor, so differences are those of `max(ln P, floor)`.
     """
     frame = valid(frame, column).filter(pl.col(by).is_in([above, below]))
-    index = [name for name in ("model", "explainer", "label", "sample") if name != by]
+    index = [name for name in ("data", "model", "explainer", "label", "repeat", "sample") if name in frame.columns]
+    index = [name for name in index if name != by]
     wide = frame.pivot(on=by, index=index, values=column)
     if above not in wide.columns or below not in wide.columns:
         return np.empty(0)
@@ -33,23 +35,45 @@ def differences(frame: pl.DataFrame, above: str, below: str, column: str = "rati
     return np.asarray(wide[above].to_numpy() - wide[below].to_numpy())
 
 
-def interval(values: Array) -> tuple[float, float, float]:
-    """The mean and its 95% interval by Student's t; NaN of fewer than two values."""
+def interval(values: Array, level: float = 0.95) -> tuple[float, float, float]:
+    """The mean and its interval by Student's t; NaN of fewer than two values."""
     if len(values) < 2:
         return float("nan"), float("nan"), float("nan")
     mean, error = float(values.mean()), float(values.std(ddof=1)) / np.sqrt(len(values))
-    reach = float(scipy.stats.t.ppf(0.975, len(values) - 1)) * error
+    reach = float(scipy.stats.t.ppf(0.5 + level / 2, len(values) - 1)) * error
     return mean, mean - reach, mean + reach
 
 
 def all_above(
-    frame: pl.DataFrame, pairs: Sequence[tuple[str, str]], column: str = "ratio", by: str = "explainer"
+    frame: pl.DataFrame,
+    pairs: Sequence[tuple[str, str]],
+    column: str = "ratio",
+    by: str = "explainer",
+    level: float = 0.95,
 ) -> bool | None:
     """Whether in each pair the first is above the second: True or False where intervals tell, None where not."""
-    ends = [interval(differences(frame, above, below, column, by))[1:] for above, below in pairs]
+    ends = [interval(differences(frame, above, below, column, by), level)[1:] for above, below in pairs]
     if any(high < 0 for _, high in ends):
         return False
     return True if ends and all(low > 0 for low, _ in ends) else None
+
+
+def all_apart(
+    frame: pl.DataFrame,
+    pairs: Sequence[tuple[str, str]],
+    column: str,
+    by: str = "explainer",
+    level: float = 0.95,
+) -> bool | None:
+    """`all_above` by each one's own interval: True where none of a pair overlap, None where some do."""
+    verdicts = []
+    for names in pairs:
+        (_, low, high), (_, other_low, other_high) = (
+            interval(valid(frame.filter(pl.col(by) == name), column)[column].to_numpy().astype(float), level)
+            for name in names
+        )
+        verdicts.append(True if low > other_high else False if high < other_low else None)
+    return False if False in verdicts else True if verdicts and all(verdicts) else None
 
 
 def correlations(first: Array, second: Array, digits: Array) -> Correlations:

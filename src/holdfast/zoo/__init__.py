@@ -58,6 +58,7 @@ _models.add("lenet5-mnist-pgd045", LeNet5)
 _models.add("lenet5-mnist-pgd075", LeNet5)
 _models.add("lenet5-mnist-plain", LeNet5)
 _models.add("resnet18w16-cifar10", partial(ResNet18, width=16))
+_models.add("resnet20-cifar10", ResNet20)
 _models.add("cnn-gtsrb", SmallCNN)
 
 
@@ -69,7 +70,7 @@ def names() -> list[str]:
     """The names of all models, sorted.
 
     >>> names()
-    ['cnn-gtsrb', 'lenet5-mnist', 'lenet5-mnist-gradient', ..., 'lenet5-mnist-plain', 'resnet18w16-cifar10']
+    ['cnn-gtsrb', 'lenet5-mnist', 'lenet5-mnist-gradient', ..., 'resnet18w16-cifar10', 'resnet20-cifar10']
     """
     return _models.names()
 
