@@ -225,7 +225,7 @@ RECIPES |= {
         epochs=8,
     ),
     "vgg16w8-cifar10": as_small_as_it_works(partial(VGG16, width=8), "VGG16(width=8)", epochs=12),
-    "dla34w2-cifar10": as_small_as_it_works(partial(DLA34, width=2), "DLA34(width=2)", epochs=6),
+    "dla34w2-cifar10": as_small_as_it_works(partial(DLA34, width=2), "DLA34(width=2)", epochs=5),
 }
 
 

@@ -54,11 +54,13 @@ _models.add("lenet5-mnist-gradient", LeNet5)
 _models.add("lenet5-mnist-gradient-hessian", LeNet5)
 _models.add("lenet5-mnist-hessian", LeNet5)
 _models.add("lenet5-mnist-pgd", LeNet5)
+_models.add("lenet5-mnist-pgd-linf01", LeNet5)
 _models.add("lenet5-mnist-pgd045", LeNet5)
 _models.add("lenet5-mnist-pgd075", LeNet5)
 _models.add("lenet5-mnist-plain", LeNet5)
 _models.add("resnet18w16-cifar10", partial(ResNet18, width=16))
 _models.add("resnet20-cifar10", ResNet20)
+_models.add("vgg16w8-cifar10", partial(VGG16, width=8))
 _models.add("cnn-gtsrb", SmallCNN)
 
 
@@ -70,7 +72,7 @@ def names() -> list[str]:
     """The names of all models, sorted.
 
     >>> names()
-    ['cnn-gtsrb', 'lenet5-mnist', 'lenet5-mnist-gradient', ..., 'resnet18w16-cifar10', 'resnet20-cifar10']
+    ['cnn-gtsrb', 'lenet5-mnist', 'lenet5-mnist-gradient', ..., 'resnet20-cifar10', 'vgg16w8-cifar10']
     """
     return _models.names()
 

@@ -1,0 +1,61 @@
+"""Why adversarial training can make explanations fragile: thresholds in the first layer of LeNet-5.
+
+    python benchmarks/adversarial_maps.py [--digits 40]
+
+For each network and radius, under uniform noise: which share of the first convolution's units switches, on the whole
+image and on empty background; how well maps correlate with those of the undisturbed digits, whole and in the strokes
+alone; and which share of a map's mass lies on pixels that were empty.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import holdfast as hf
+
+NETWORKS = ("lenet5-mnist-plain", "lenet5-mnist-hessian", "lenet5-mnist-pgd", "lenet5-mnist-pgd-linf01")
+EXPLAINERS = ("saliency", "input_x_gradient", "integrated_gradients", "gradcam", "deeplift")
+STROKE, EMPTY = 0.5, 0.1  # pixels above, and below
+
+
+def switching(module: torch.nn.Module, x: Tensor, noisy: Tensor) -> tuple[float, float]:
+    """Shares of the first layer's units that noise switches: all of them, and those that see empty pixels alone."""
+    with torch.no_grad():
+        switched = (module.features.conv1(x) > 0) != (module.features.conv1(noisy) > 0)
+    blank = (F.max_pool2d(x, 5, stride=1, padding=2) <= EMPTY).expand_as(switched)
+    return switched.float().mean().item(), switched[blank].float().mean().item()
+
+
+def main() -> None:
+    """Print a table for each network."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--digits", type=int, default=40)
+    x = hf.data.mnist("test")[: parser.parse_args().digits].inputs
+    pearson = hf.similarity.get("pearson")
+    for name in NETWORKS:
+        module = hf.zoo.load(name)
+        classifier = hf.Classifier(module, bounds=(0.0, 1.0))
+        targets = classifier.forward(x.to(classifier.device)).argmax(1)
+        biases = ", ".join(f"{bias:.2f}" for bias in module.features.conv1.bias.tolist())
+        print(f"\n{name}; biases of the first layer: {biases}")
+        print("| radius | units that switch, on background | explainer | PCC | in the strokes | mass on empty pixels |")
+        print("| --- | --- | --- | --- | --- | --- |")
+        generator = torch.Generator().manual_seed(0)
+        for radius in (0.1, 0.3):
+            low, high = (x - radius).clamp(min=0.0), (x + radius).clamp(max=1.0)
+            noisy = torch.lerp(low, high, torch.rand(x.shape, generator=generator))
+            everywhere, background = switching(module, x, noisy)
+            for explainer in EXPLAINERS:
+                maps, moved = (hf.explainers.get(explainer)(classifier, z, targets).abs().cpu() for z in (x, noisy))
+                whole, within = pearson(maps, moved).mean(), pearson(maps * (x > STROKE), moved * (x > STROKE)).mean()
+                off = ((moved * (x <= EMPTY)).flatten(1).sum(1) / moved.flatten(1).sum(1)).mean()
+                shares = f"{everywhere:.2f}, {background:.2f}"
+                print(f"| {radius} | {shares} | {explainer} | {whole:.2f} | {within:.2f} | {off:.2f} |")
+
+
+if __name__ == "__main__":
+    main()
