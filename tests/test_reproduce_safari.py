@@ -21,7 +21,7 @@ from holdfast.explainers.gradient import IntegratedGradients
 from holdfast.reproduce import print_table, read_table, reproduce, reproductions, write_studies
 from holdfast.reproduce.base import Column, Part, Reproduction, Scale, Table, table_of
 from holdfast.reproduce.reading import all_apart, differences
-from holdfast.reproduce.safari import EFFICIENCY_PART, SCHEME_PART, SCHEMES, SEARCH_PART
+from holdfast.reproduce.safari import EFFICIENCY_PART, SCHEME_PART, SCHEMES, SEARCH_PART, SMALL_PGD, SMALL_RADIUS_PART
 from holdfast.reproduce.safari_explainers import EXPLAINER_PART, SAMPLES_PART, SEGMENTATION_PART
 from holdfast.reproduce.safari_parts import by_outcome, clearly, near_boundary
 from holdfast.reproduce.safari_settings import CURVE_PART, ITERATION_PART, POPULATION_PART
@@ -190,7 +190,7 @@ def test_full_studies_have_the_papers_sizes_and_small_ones_less(part: Part) -> N
     small, full = (study_from(part.study(scale)) for scale in ("small", "full"))
     for study, scale in ((small, "small"), (full, "full")):
         for entry in study.metrics.values():
-            assert entry.value.neighbourhood == hf.LinfBall(0.3)
+            assert entry.value.neighbourhood == hf.LinfBall(0.1 if part is SMALL_RADIUS_PART else 0.3)
         assert part.differs(scale)  # type: ignore[arg-type]
     assert (full.samples or 0) >= (small.samples or 0)
 
@@ -533,3 +533,25 @@ def test_tiny_runs_of_tables_1_and_2(tmp_path: Path, capsys: pytest.CaptureFixtu
         assert 0 < row["eq16"] < 2
     print_table(read_table(EFFICIENCY_PART, found.results), "small")
     assert "N_SS" in capsys.readouterr().out
+
+
+def test_sentences_at_the_small_radius_are_judged_by_the_network_trained_there(tmp_path: Path) -> None:
+    """The other adversarially trained network is worse than plain, and must not decide."""
+    height = dict(zip((*SCHEMES, SMALL_PGD), (0.5, 0.5, 0.6, 0.55, 0.2, 0.8), strict=True))
+    rows = [
+        {"label": label, "model": model, "sample": sample, "similarity": base + 0.01 * sample, "margin": -base}
+        for label in ("worst c", "worst F-hat", "worst F-hat, gradient")
+        for model, base in height.items()
+        for sample in range(6)
+    ]
+    frame = pl.DataFrame(rows)
+    verdicts = SMALL_RADIUS_PART.verdicts(frame)
+    assert {text: holds for text, _, holds in verdicts} == {
+        "Hessian regularisation improves on plain training": True,
+        "adversarial training improves on plain training": True,
+        "input Hessian is more effective than input gradient regularisation": True,
+        "adversarial training is the best (bold in the table)": True,
+    }
+    assert any(
+        f"{SMALL_PGD.removeprefix('lenet5-mnist-')} less plain 0.3" in note for note in SMALL_RADIUS_PART.notes(frame)
+    )
