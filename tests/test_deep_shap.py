@@ -193,3 +193,27 @@ def test_errors() -> None:
         DeepSHAP(epsilon=0)
     with pytest.raises(hf.ArgumentError, match="^background: expected a finite number"):
         DeepSHAP(background=None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("size", [16, 24, 33, "auto"])
+def test_bits_do_not_depend_on_the_batch_size_with_batch_norm(size: Any) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.Flatten(), nn.Linear(6 * 36, 3)).eval()
+    net[1].running_mean.uniform_(-0.5, 0.5)  # type: ignore[union-attr,operator]
+    generator = torch.Generator().manual_seed(0)
+    x, references = (torch.rand(n, 3, 8, 8, generator=generator) for n in (17, 5))
+    explainer = DeepSHAP(background=references)
+    whole, cut = (explainer(hf.Classifier(net, (0.0, 1.0), device="cpu", batch_size=n), x, 1) for n in (128, size))
+    assert torch.equal(whole, cut)
+
+
+def test_attention_is_taken_one_by_one_without_a_warning() -> None:
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(4, 2, 16, batch_first=True, dropout=0.0)
+    net = nn.Sequential(layer, nn.Flatten(), nn.Linear(24, 3)).eval()
+    generator = torch.Generator().manual_seed(0)
+    x, references = (torch.rand(n, 6, 4, generator=generator) for n in (3, 7))
+    classifier = hf.Classifier(net, (0.0, 1.0), device="cpu")
+    found = DeepSHAP(background=references)(classifier, x, 1)
+    single = [DeepSHAP(background=reference[None])(classifier, x, 1) for reference in references]
+    torch.testing.assert_close(found, torch.stack(single).mean(0), rtol=1e-4, atol=1e-6)

@@ -60,10 +60,12 @@ def slow_mask(operator: SmoothMask, cells: Tensor, sigma: float) -> Tensor:
     return torch.stack(rows)
 
 
-@pytest.mark.parametrize(("spatial", "sigma"), [((5, 6), 1.3), ((1, 12), 2.0), ((1, 70), 3.0), ((4, 4), 0.4)])
+@pytest.mark.parametrize(
+    ("spatial", "sigma"), [((5, 6), 1.3), ((1, 12), 2.0), ((1, 70), 3.0), ((70, 2), 3.0), ((4, 4), 0.4)]
+)
 def test_the_operator_and_its_gradient_are_the_formula(spatial: tuple[int, int], sigma: float) -> None:
     operator = SmoothMask(spatial, sigma)
-    assert operator.side == ((1, 3) if spatial[1] == 70 else (1, 1))
+    assert operator.side == tuple(3 if size == 70 else 1 for size in spatial)
     cells = rand(2, *operator.cells).requires_grad_(True)
     expected = torch.stack([slow_mask(operator, one, sigma) for one in cells])
     with torch.no_grad():
@@ -212,7 +214,7 @@ def test_a_step_is_one_pass_of_as_many_rows_as_there_are_areas(lenet: hf.Classif
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"areas": ()}, "areas: expected at least one share above 0 and at most 1"),
+        ({"areas": ()}, "areas: expected a list of shares, each above 0 and at most 1"),
         ({"areas": (0.1, 1.5)}, "areas: expected"),
         ({"areas": 0.1}, "areas: expected"),
         ({"steps": 0}, "steps: expected a whole number of at least 1"),
@@ -249,3 +251,33 @@ def test_by_name_and_in_study_files() -> None:
     )
     assert configure(ExtremalPerturbations, name, {"areas": [0.1, 0.3]}) == ExtremalPerturbations(areas=(0.1, 0.3))
     assert hash(ExtremalPerturbations(areas=[0.1])) == hash(ExtremalPerturbations(areas=(0.1,)))
+
+
+@pytest.mark.parametrize("perturbation", ["fade", "blur"])
+def test_the_optimisation_is_that_of_torchs_sgd(perturbation: str) -> None:
+    """The formula's loss through autograd, six steps of stochastic gradient descent with momentum and dampening."""
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Tanh(), nn.Flatten(), nn.Linear(4 * 7 * 9, 3)).double().eval()
+    x, (pixels, ones), sigma = rand(1, 3, 9, 11), (99, round(0.2 * 99)), 0.09 * 9
+    classifier = hf.Classifier(module, (0.0, 1.0), device="cpu", batch_size=64)
+    explainer = hf.explainers.ExtremalPerturbations(areas=(0.2,), steps=6, perturbation=perturbation)
+    operator = SmoothMask((9, 11), sigma)
+    row = torch.tensor([0])
+    show = _fade(x, row, 0.0) if perturbation == "fade" else _blur(x, row, sigma)
+    cells = torch.ones(1, *operator.cells, dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.SGD([cells], lr=0.1 * pixels / 1024, momentum=0.9, dampening=0.9)
+    with classifier.session():
+        for step in range(6):
+            with torch.enable_grad():
+                mask = operator(cells)
+                target = area_target(mask.detach().flatten(1), torch.tensor([ones]))
+                area = ((mask.flatten(1) - target) ** 2).sum() / pixels
+                loss = 50 * 1.0035 ** (800 * step / 6) * area - module(show(operator.image(mask)))[0, 1]
+                optimizer.zero_grad()
+                loss.backward()
+            optimizer.step()
+            cells.data.clamp_(0, 1)
+        expected = operator.image(operator(cells.detach()))
+        found = explainer.masks(classifier, x, torch.tensor([1]))[0][:, 0]
+    assert float((found - 1).abs().max()) > 0.01
+    torch.testing.assert_close(found, expected)

@@ -263,3 +263,11 @@ def test_errors() -> None:
         FullGrad().full_gradient(classifier, x)
     with pytest.raises(hf.ArgumentError, match="inputs: expected values within the bounds"):
         FullGrad().full_gradient(classifier, x + 1)
+
+
+def test_synchronised_batch_normalisation_is_one() -> None:
+    torch.manual_seed(0)
+    net = unsettle(nn.Sequential(nn.Conv2d(1, 2, 3), nn.SyncBatchNorm(2), nn.ReLU(), nn.Flatten(), nn.Linear(72, 3)))
+    x = torch.rand(2, 1, 8, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    found = FullGrad().full_gradient(hf.Classifier(net, (0.0, 1.0), device="cpu"), x, 1)
+    torch.testing.assert_close(found.total, found.logits)

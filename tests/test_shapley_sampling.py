@@ -232,3 +232,10 @@ def test_by_name_in_study_files_and_what_it_costs() -> None:
     )
     assert ShapleySampling(10, segments=12).rows_per_input == 112
     assert ShapleySampling(10, segments=torch.arange(9).reshape(3, 3)).rows_per_input == 82
+
+
+def test_fewer_orders_than_asked_for_are_divided_by_their_number() -> None:
+    """Three features have six orders, not the default's 24."""
+    module, x = mlp(3), rand(1, 3)
+    found = ShapleySampling()(hf.Classifier(module, (0.0, 1.0), device="cpu"), x, 1)[0]
+    torch.testing.assert_close(found, shapley(worths(module, x[0], 0.0, 1, "logit")))

@@ -189,6 +189,12 @@ def path_gradients(
     return gradient[count:].reshape(points.shape), logits if create_graph else logits.detach()
 
 
+def check_seed(seed: int) -> None:
+    """A whole number that a generator takes."""
+    fine = type(seed) is int and -(1 << 63) <= seed < 1 << 63
+    check(fine, "seed", "a whole number of at most 63 bits", repr(seed))
+
+
 Baseline = float | Sequence[float]
 
 

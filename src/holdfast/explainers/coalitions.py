@@ -17,8 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from holdfast.errors import check
-from holdfast.explainers.base import Baseline, baseline_of, check_baseline
+from holdfast.explainers.base import Baseline, baseline_of, check_baseline, check_seed
 from holdfast.explainers.perturbed import Output, check_count, check_output, chunk_rows, target_scores, with_channel
 from holdfast.explainers.segmented import Features, Segmentation, SegmentedExplainer
 from holdfast.gating import rows_of
@@ -65,7 +64,7 @@ class CoalitionExplainer(SegmentedExplainer):
         self._check_segments()
         check_baseline(self.baseline)
         check_output(self.output)
-        check(type(self.seed) is int, "seed", "a whole number", repr(self.seed))
+        check_seed(self.seed)
 
     @abstractmethod
     def coalitions(self, features: int, device: torch.device) -> Coalitions:

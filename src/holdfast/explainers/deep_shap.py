@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -25,7 +26,8 @@ class DeepSHAP(Explainer):
     Lundberg and Lee, A unified approach to interpreting model predictions, NeurIPS 2017, Section 4.2; over a set of
     references and not their mean as in Chen, Lundberg and Lee, Explaining a series of models by propagating Shapley
     values, Nature Communications 13, 2022. Attributions add up to `f_t(x) - mean f_t(b)` for networks of linear layers,
-    elementwise activations and max-pooling; for what else is in a network see `DeepLift`, of which this is the mean.
+    elementwise activations (not PReLU) and max-pooling; for what else is in a network see `DeepLift`, of which this is
+    the mean.
     Inputs and attributions `(N, ...)`.
 
     An input's activations do not depend on the reference, nor a reference's on the input: both are forwarded once for a
@@ -86,6 +88,7 @@ class DeepSHAP(Explainer):
                 pairs = _Pairs(classifier, rule, x[start : start + size], classes, part, size)
                 maps[i] = pairs.add_to(maps[i])
                 logits.append(pairs.logits)
+                del pairs  # its graph, before the next one is recorded
         return torch.cat(maps) / len(references), torch.cat(logits)
 
 
@@ -135,13 +138,13 @@ class _Pairs:
         return maps
 
     def _batched(self, rounds: Tensor) -> Tensor:
-        """The backward passes of these rounds `(rounds, rows)`, as one large batch."""
-        if len(rounds) > 1:
-            try:
+        """The backward passes of these rounds `(rounds, rows)`, as one large batch; also of one, for the same bits."""
+        try:
+            with warnings.catch_warnings():  # of operations that vmap takes one by one
+                warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
                 return torch.func.vmap(self._multipliers)(rounds)
-            except RuntimeError:  # a backward pass of the module's own that cannot be batched
-                pass
-        return torch.stack([self._multipliers(which) for which in rounds])
+        except RuntimeError:  # a backward pass of the module's own that cannot be batched
+            return torch.stack([self._multipliers(which) for which in rounds])
 
     def _multipliers(self, which: Tensor) -> Tensor:
         self.rule.which = which

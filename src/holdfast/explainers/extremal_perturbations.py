@@ -93,7 +93,7 @@ class ExtremalPerturbations(Explainer):
     def __post_init__(self) -> None:
         areas = tuple(self.areas) if isinstance(self.areas, list | tuple) else ()
         fine = len(areas) > 0 and all(isinstance(a, int | float) and 0 < a <= 1 for a in areas)
-        check(fine, "areas", "at least one share above 0 and at most 1", repr(self.areas))
+        check(fine, "areas", "a list of shares, each above 0 and at most 1", repr(self.areas))
         object.__setattr__(self, "areas", areas)
         check_count(self.steps, "steps", 1)
         kinds = get_args(Perturbation)

@@ -19,7 +19,7 @@ from holdfast.model import Classifier
 
 Rescale = Literal["channel", "layer"]
 
-_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 _SHIFT = "preprocess"
 # a map that varies by less than this many units in the last place of its maximum is constant: nothing to rescale
 _ROUNDING = 16
@@ -60,10 +60,10 @@ class FullGrad(Explainer):
     Biases are those of the module's convolutions (transposed ones too) and batch normalisations, whose implicit bias is
     `beta - gamma * mean / sqrt(var + eps)`; at every run of a layer that runs twice. They are seen by hooks on the
     modules: not where a function gets a bias without its module, nor constants that the module adds (a normalisation
-    of images inside it, say), nor layer and group normalisations. The biases of linear layers have no place in the
-    input, and are left out of the map, as in the paper. A preprocessing `p` is a layer, too: gradients are those by the
-    input within its bounds, and `p(0)` is the bias of a shift, as of a normalisation's mean (it counts in the map where
-    it has the axes of the inputs).
+    of images inside it, say), nor layer, group and instance normalisations. The biases of linear layers have no place
+    in the input, and are left out of the map, as in the paper. A preprocessing `p` is a layer, too: gradients are those
+    by the input within its bounds, and `p(0)` is the bias of a shift, as of a normalisation's mean (it counts in the
+    map where it has the axes of the inputs).
 
     Of flat inputs `(N, F)` every feature is a position; no layer's biases have any of these places, so the map is that
     of the first term, and of a preprocessing's shift.

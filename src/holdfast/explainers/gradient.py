@@ -21,6 +21,7 @@ from holdfast.explainers.base import (
     Explainer,
     baseline_of,
     check_baseline,
+    check_seed,
     input_gradient,
     path_gradients,
 )
@@ -216,7 +217,7 @@ class SmoothGrad(Explainer):
         check(fine, "samples", "a whole number of at least 1", repr(self.samples))
         fine = isinstance(self.noise, int | float) and 0 <= self.noise < float("inf")
         check(fine, "noise", "a finite number of at least 0", repr(self.noise))
-        check(type(self.seed) is int, "seed", "a whole number", repr(self.seed))
+        check_seed(self.seed)
         known = get_args(Statistic)
         check(self.statistic in known, "statistic", f"one of {', '.join(known)}", repr(self.statistic))
         fine = self.statistic != "variance" or self.samples >= 2

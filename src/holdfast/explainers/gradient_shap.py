@@ -11,7 +11,7 @@ from torch import Tensor
 
 from holdfast.errors import check
 from holdfast.explainers.background import References, background_of, background_size, check_background
-from holdfast.explainers.base import Explainer, path_gradients
+from holdfast.explainers.base import Explainer, check_seed, path_gradients
 from holdfast.explainers.gradient import noise_width, shared_noise
 from holdfast.model import Classifier
 
@@ -71,7 +71,7 @@ class GradientSHAP(Explainer):
         check(self.draws in get_args(Draws), "draws", f"one of {', '.join(get_args(Draws))}", repr(self.draws))
         fine = isinstance(self.noise, int | float) and 0 <= self.noise < float("inf")
         check(fine, "noise", "a finite number of at least 0", repr(self.noise))
-        check(type(self.seed) is int, "seed", "a whole number", repr(self.seed))
+        check_seed(self.seed)
 
     @property
     def rows_per_input(self) -> int:

@@ -41,7 +41,7 @@ class KernelSHAP(CoalitionExplainer):
         segments: the players: `"auto"`, `"slic"`, `"quickshift"`, `"grid"`, `"windows"`, `"columns"`, about how many
             segments, or labels of the spatial shape (see `holdfast.segments.segment`); `"pixels"` makes every pixel,
             point in time or flat feature its own.
-        baseline: what masked segments show: a number, or one for each channel.
+        baseline: what masked segments show: a number, or one for each channel, in or out of the bounds.
         output: the score: `"logit"`, which integrated gradients and DeepLift share out too, or `"probability"`.
         seed: of the samples.
         segmentation: of a disturbed copy in a metric: `"each"` copy is cut anew, or `"fixed"`, with the segments of the

@@ -34,7 +34,7 @@ class LIME(CoalitionExplainer):
         segments: the interpretable features: `"auto"`, `"slic"`, `"quickshift"`, `"grid"`, `"windows"`, `"columns"`,
             about how many segments, or labels of the spatial shape (see `holdfast.segments.segment`); `"pixels"` makes
             every pixel, point in time or flat feature its own.
-        baseline: what masked segments show: a number, or one for each channel.
+        baseline: what masked segments show: a number, or one for each channel, in or out of the bounds.
         output: `"probability"`, as in the paper and in its package, or `"logit"`, which does not saturate where the
             model is sure, and is what Captum takes from a module that returns logits.
         seed: of the samples.

@@ -8,8 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from holdfast.errors import check
-from holdfast.explainers.base import Explainer
+from holdfast.explainers.base import Explainer, check_seed
 from holdfast.model import Classifier
 from holdfast.tensors import content_keys, hashed_uniform, mix64
 
@@ -37,7 +36,7 @@ class RandomExplainer(Explainer):
     gateable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check(type(self.seed) is int, "seed", "a whole number", repr(self.seed))
+        check_seed(self.seed)
 
     def attribute(
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False

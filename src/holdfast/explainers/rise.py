@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import check
-from holdfast.explainers.base import Baseline, Explainer, baseline_of, check_baseline
+from holdfast.explainers.base import Baseline, Explainer, baseline_of, check_baseline, check_seed
 from holdfast.explainers.perturbed import Output, check_count, check_output, scores_of_copies, with_channel
 from holdfast.model import Classifier
 from holdfast.segments import WINDOWS, spatial_shape
@@ -84,7 +84,7 @@ class RISE(Explainer):
         check(fine, "keep", "a number above 0 and below 1", repr(self.keep))
         check_baseline(self.baseline)
         check_output(self.output)
-        check(type(self.seed) is int, "seed", "a whole number", repr(self.seed))
+        check_seed(self.seed)
 
     @property
     def rows_per_input(self) -> int:

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from holdfast.errors import check
-from holdfast.explainers.base import Baseline, baseline_of, check_baseline
+from holdfast.explainers.base import Baseline, baseline_of, check_baseline, check_seed
 from holdfast.explainers.perturbed import Output, check_count, check_output, scores_of_copies, with_channel
 from holdfast.explainers.segmented import Features, Segmentation, SegmentedExplainer
 from holdfast.model import Classifier
@@ -62,7 +62,8 @@ class ShapleySampling(SegmentedExplainer):
 
     Cost: up to `permutations * (m - 1) + 2` rows for an input of m segments, the input itself included. Coalitions that
     several orders meet are forwarded once, so with few segments it is less. m is known in the call only; dry runs
-    reckon with 20, unless `segments` says how many there are.
+    reckon with 20, unless `segments` says how many there are. A photo of 224 x 224 has about 1000 by default, and so
+    takes 24,000 rows: there `segments=50` or so is better.
 
     Args:
         permutations: orders, at least 1. Where there are no more than that (m! of them), all are taken once, and the
@@ -74,7 +75,7 @@ class ShapleySampling(SegmentedExplainer):
         segments: the players: `"auto"`, `"slic"`, `"quickshift"`, `"grid"`, `"windows"`, `"columns"`, about how many
             segments, or labels of the spatial shape (see `holdfast.segments.segment`); `"pixels"` makes every pixel,
             point in time or flat feature its own.
-        baseline: what masked segments show: a number, or one for each channel.
+        baseline: what masked segments show: a number, or one for each channel, in or out of the bounds.
         output: the score: `"logit"` or `"probability"`.
         seed: of the orders.
         segmentation: of a disturbed copy in a metric: `"each"` copy is cut anew, or `"fixed"`, with the segments of the
@@ -108,7 +109,7 @@ class ShapleySampling(SegmentedExplainer):
         self._check_segments()
         check_baseline(self.baseline)
         check_output(self.output)
-        check(type(self.seed) is int, "seed", "a whole number", repr(self.seed))
+        check_seed(self.seed)
 
     @property
     def rows_per_input(self) -> int:
