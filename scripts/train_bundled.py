@@ -222,10 +222,13 @@ RECIPES |= {
     "mobilenetv2w025-cifar10": as_small_as_it_works(
         partial(MobileNetV2, width_multiplier=0.25, strides=EARLY_STRIDES),
         f"MobileNetV2(width_multiplier=0.25, strides={EARLY_STRIDES})",
-        epochs=8,
+        epochs=14,
+        learning_rate=3e-3,
+        weight_decay=0.01,
+        required_accuracy=0.6,
     ),
     "vgg16w8-cifar10": as_small_as_it_works(partial(VGG16, width=8), "VGG16(width=8)", epochs=12),
-    "dla34w2-cifar10": as_small_as_it_works(partial(DLA34, width=2), "DLA34(width=2)", epochs=5),
+    "dla34w2-cifar10": as_small_as_it_works(partial(DLA34, width=2), "DLA34(width=2)", epochs=8, required_accuracy=0.6),
 }
 
 

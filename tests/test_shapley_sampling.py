@@ -14,25 +14,13 @@ from torch import Tensor, nn
 
 import holdfast as hf
 from conftest import small_net
+from games import mlp, rand
 from holdfast.errors import ArgumentError
 from holdfast.explainers import KernelSHAP, ShapleySampling
 from holdfast.explainers.shapley_sampling import _walks, orders_of
 from holdfast.segments import segment
 
 CPU = torch.device("cpu")
-
-
-def mlp(features: int, seed: int = 0) -> nn.Module:
-    torch.manual_seed(seed)
-    net = nn.Sequential(nn.Linear(features, 16), nn.Tanh(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 3)).double()
-    for layer in net:
-        if isinstance(layer, nn.Linear):
-            layer.weight.data *= 2.0
-    return net
-
-
-def rand(*shape: int, seed: int = 0) -> Tensor:
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def worths(module: nn.Module, x: Tensor, baseline: float, target: int, output: str) -> Tensor:
