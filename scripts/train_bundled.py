@@ -49,7 +49,6 @@ from holdfast.neighbourhood import L2Ball, LinfBall
 from holdfast.zoo.adversarial import Pgd, robust_accuracy
 from holdfast.zoo.dla import DLA34
 from holdfast.zoo.lenet import LeNet5
-from holdfast.zoo.mobilenet_v2 import MobileNetV2
 from holdfast.zoo.objective import Scheme
 from holdfast.zoo.resnet import ResNet18
 from holdfast.zoo.resnet20 import ResNet20
@@ -215,18 +214,8 @@ def as_small_as_it_works(build: Callable[[], nn.Module], architecture: str, **ch
     return replace(recipe, **changes)
 
 
-EARLY_STRIDES = (2, 1, 2, 2, 1, 1, 1, 1)  # a quarter of the time; 4x4 features at the end all the same
-
 RECIPES |= {
     "resnet20-cifar10": as_small_as_it_works(ResNet20, "ResNet20()", epochs=9, required_accuracy=0.75),
-    "mobilenetv2w025-cifar10": as_small_as_it_works(
-        partial(MobileNetV2, width_multiplier=0.25, strides=EARLY_STRIDES),
-        f"MobileNetV2(width_multiplier=0.25, strides={EARLY_STRIDES})",
-        epochs=14,
-        learning_rate=3e-3,
-        weight_decay=0.01,
-        required_accuracy=0.6,
-    ),
     "vgg16w8-cifar10": as_small_as_it_works(partial(VGG16, width=8), "VGG16(width=8)", epochs=12),
     "dla34w2-cifar10": as_small_as_it_works(partial(DLA34, width=2), "DLA34(width=2)", epochs=8, required_accuracy=0.6),
 }

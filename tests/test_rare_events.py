@@ -24,6 +24,7 @@ from holdfast.algorithms import Prior, RareEventEstimate, StandardNormal, UnitBo
 from holdfast.algorithms.genealogy import spared
 from holdfast.algorithms.subset_simulation import _next_level
 from holdfast.errors import ArgumentError
+from holdfast.neighbourhood import Region
 
 
 @dataclass(frozen=True)
@@ -180,6 +181,19 @@ def test_random_walk_has_the_right_acceptance_ratio(prior: Prior) -> None:
     truth = stats.norm.logsf(3.4) if isinstance(prior, StandardNormal) else math.log(1e-4)
     problem = Problem("random walk", lambda x: x[:, 0] - limit, prior, truth)
     check_unbiased_and_covering(problem, repeat(problem, 20, proposal="random_walk", moves=30, quantile=0.1))
+
+
+def test_a_random_walk_wider_than_the_box_stays_finite() -> None:
+    """Levels that keep nine in ten are accepted too often for the width to be bounded by them; one feature is fixed."""
+    prior = Region(
+        centre=torch.full((1, 4), 0.5, dtype=torch.float64),
+        lower=torch.tensor([[0.0, 0.0, 0.0, 0.5]], dtype=torch.float64),
+        upper=torch.tensor([[1.0, 1.0, 1.0, 0.5]], dtype=torch.float64),
+    )
+    options = {"proposal": "random_walk", "quantile": 0.9, "moves": 100, "particles": 300}
+    found = subset_simulation(lambda x: x[:, 0] - 0.999, prior, **options)  # type: ignore[arg-type]
+    assert not found.censored.any()
+    assert abs(found.log_probability.item() - math.log(1e-3)) < 4 * found.std_error.item()
 
 
 @pytest.mark.parametrize(

@@ -236,6 +236,10 @@ def test_a_value_that_is_no_number_is_drawn_beside_the_axis() -> None:
         ({"a": {"radius": 1}}, {"a": {"radius": 2}}, ["a.radius"]),
         ({"a": "topk:k=5"}, {"a": "topk:k=50"}, ["a.k"]),
         ({"a": "mine:explain"}, {"a": "mine:other"}, ["a"]),
+        # a search with its own defaults beside one of the same kind, spelled out: its options are not known
+        ({"n": 1, "s": "genetic"}, {"n": 2, "s": {"name": "genetic", "population": 20}}, ["n", "s"]),
+        ({"n": 1, "s": "f:k=5"}, {"n": 2, "s": "f:k=5,x=3"}, ["n", "s.x"]),
+        ({"n": 1, "s": "block"}, {"n": 2, "s": {"name": "genetic", "population": 20}}, ["n", "s"]),
         ("nothing", None, []),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from functools import partial
 from pathlib import Path
@@ -153,6 +154,7 @@ def test_what_auto_means(monkeypatch: pytest.MonkeyPatch) -> None:
     assert plan(device="auto").options()["device"] == ("cuda" if torch.cuda.is_available() else "cpu")
     assert plan().options()["precision"] == "float32"
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
     assert plan(device="auto").options()["device"] == "cuda"
     assert plan(device="cuda:0").options()["precision"] == "bfloat16"
@@ -240,14 +242,24 @@ def test_changed_options_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_files_that_are_not_ours_are_not_taken_for_it(tmp_path: Path) -> None:
     (tmp_path / "model.checkpoint").write_bytes(b"something else")
-    with pytest.raises(HoldfastError, match=r"model.checkpoint is no checkpoint of this version"):
+    with pytest.raises(HoldfastError, match=r"model.checkpoint is damaged, or no checkpoint of this version"):
         fit.fit(plan(), tmp_path, name="model")
 
     class Code:
         def __reduce__(self) -> Any:
             return (Path(tmp_path / "ran").touch, ())
 
-    torch.save({"format": 1, "options": plan().options(), "training": Code()}, tmp_path / "model.checkpoint")
+    def keep(content: object) -> None:
+        stream = io.BytesIO()
+        torch.save(content, stream)
+        found = hashlib.sha256(stream.getvalue()).digest() + stream.getvalue()
+        (tmp_path / "model.checkpoint").write_bytes(found)
+
+    for training in (Code(), {}, [1], {"module": {"other": torch.zeros(1)}}):
+        keep({"format": 1, "options": plan().options(), "training": training})
+        with pytest.raises(HoldfastError, match=r"no checkpoint"):
+            fit.fit(plan(), tmp_path, name="model")
+    keep({"format": 1, "options": [1], "training": {}})
     with pytest.raises(HoldfastError, match=r"no checkpoint"):
         fit.fit(plan(), tmp_path, name="model")
     assert not (tmp_path / "ran").exists()
@@ -258,6 +270,43 @@ def test_files_that_are_not_ours_are_not_taken_for_it(tmp_path: Path) -> None:
     (tmp_path / "model.json").write_bytes(b"{}")
     with pytest.raises(HoldfastError, match=r"model.json is no card"):
         fit.fit(plan(), tmp_path, name="model")
+
+
+def test_a_flipped_bit_in_a_checkpoint_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        Interrupt(patch, 4)
+        with pytest.raises(KeyboardInterrupt):
+            fit.fit(plan(), tmp_path, name="model")
+    checkpoint = tmp_path / "model.checkpoint"
+    content = bytearray(checkpoint.read_bytes())
+    content[len(content) // 2] ^= 1
+    checkpoint.write_bytes(content)
+    with pytest.raises(HoldfastError, match="damaged"):
+        fit.fit(plan(), tmp_path, name="model")
+
+
+def test_restart_keeps_what_is_there_until_a_new_one_can_be_made(tmp_path: Path) -> None:
+    made = fit.fit(plan(), tmp_path, name="model").weights.read_bytes()
+    with pytest.raises(ModelError, match="does not take images"):
+        fit.fit(Plan("lenet5", "stripes", device="cpu"), tmp_path, name="model", restart=True)
+    with pytest.raises(ArgumentError, match="learning_rate"):
+        fit.fit(plan(learning_rate=-1.0), tmp_path, name="model", restart=True)
+    assert (tmp_path / "model.safetensors").read_bytes() == made
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Training, "_epoch", lambda *arguments: pytest.fail("trained"))
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(OSError, match="file"):
+        fit.fit(plan(), tmp_path / "file")
+
+
+@pytest.mark.parametrize("name", ["../elsewhere", "/tmp/elsewhere", "a b", "x,y", "a\0b"])
+def test_names_are_names(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ArgumentError, match="name: expected letters, digits"):
+        fit.fit(plan(), tmp_path, name=name)
 
 
 # what is refused

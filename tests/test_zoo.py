@@ -119,7 +119,7 @@ def test_an_unknown_model_is_refused():
 
 # the schemes of SAFARI's Table 3, the small networks of its Table 8
 
-SMALL_CIFAR10 = ["resnet20-cifar10", "vgg16w8-cifar10"]
+SMALL_CIFAR10 = ["dla34w2-cifar10", "resnet20-cifar10", "vgg16w8-cifar10"]
 
 SCHEMES = {
     "lenet5-mnist-plain": "natural: ",

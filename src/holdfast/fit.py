@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import io
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -37,7 +38,7 @@ augmentations.add("flip", random_flip)
 augmentations.add("shift_flip", lambda inputs, generator: random_flip(random_shift(inputs, generator), generator))
 
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-_FORMAT = 1
+_FORMAT, _DIGEST = 1, hashlib.sha256().digest_size
 
 
 @dataclass(frozen=True)
@@ -81,8 +82,9 @@ class Plan:
         check(self.data in known, "data", f"one of {', '.join(known)}", repr(self.data))
         check(self.precision in ("auto", *PRECISIONS), "precision", f"auto, {', '.join(PRECISIONS)}", self.precision)
         check(type(self.seed) is int and self.seed >= 0, "seed", "a whole number of at least 0", self.seed)
-        gpu = self._device().type != "cuda" or torch.cuda.is_available()
-        check(gpu, "device", "cpu, as torch finds no GPU here", self.device)
+        device, gpus = self._device(), torch.cuda.device_count() if torch.cuda.is_available() else 0
+        fits = device.type == "cpu" or (device.type == "cuda" and (device.index or 0) < gpus)
+        check(fits, "device", f"auto, cpu or one of the {gpus} GPUs that torch finds here", repr(self.device))
 
     def options(self) -> dict[str, Any]:
         """All that the result follows from, but for versions; "auto" stands for what it means here."""
@@ -193,21 +195,26 @@ def fit(
     ascent = None if attack is None else _attack(attack)
     folder = Path(out)
     name = name or f"{plan.model}-{plan.data}-{plan.chosen_scheme.name.replace('_', '-')}"
+    fine = re.fullmatch(r"\w[\w.+-]*", name) is not None
+    check(fine, "name", "letters, digits and . _ + - (a path goes into out)", repr(name))
     weights, card_file, checkpoint = (folder / f"{name}.{end}" for end in ("safetensors", "json", "checkpoint"))
-    if restart:
-        for file in (card_file, weights, checkpoint):
-            file.unlink(missing_ok=True)
-    card = _finished(card_file, weights, plan)
+    card = None if restart else _finished(card_file, weights, plan)
     was_there = card is not None
     if card is None:
         training, test = (data.load(f"{plan.data}:{split}", download=download) for split in ("train", "test"))
-        trained = _train(plan, training, checkpoint, show)
+        run = plan.training(training)
+        _try_out(plan, run)
+        _writable(checkpoint)
+        if restart:  # only now that a new one can be made
+            for file in (card_file, weights, checkpoint):
+                file.unlink(missing_ok=True)
+        trained = _train(plan, run, checkpoint, show)
         state = {key: tensor.detach().cpu().contiguous() for key, tensor in trained.module.state_dict().items()}
         content = save_safetensors(state)
         write_atomically(weights, content)
         card = _card(name, plan, trained, training, test, content)
         _write_card(card_file, card)
-        checkpoint.unlink(missing_ok=True)
+    checkpoint.unlink(missing_ok=True)
     if ascent is not None:
         test = data.load(f"{plan.data}:test", download=download)
         measured = _under_attack(plan, weights, card, test, ascent.attack(test.bounds))
@@ -224,17 +231,27 @@ def _attack(text: str) -> Adversarial:
     return scheme
 
 
-def _train(plan: Plan, training: Dataset, checkpoint: Path, show: bool) -> Training:
-    run = plan.training(training)
-    _try_out(plan, run)
+def _writable(checkpoint: Path) -> None:
+    """Raise what the system says of a folder that cannot be written, before an epoch is spent."""
+    probe = checkpoint.with_suffix(".probe")
+    write_atomically(probe, b"")
+    probe.unlink()
+
+
+def _train(plan: Plan, run: Training, checkpoint: Path, show: bool) -> Training:
     if checkpoint.exists():
-        run.load_state_dict(_stored(checkpoint, plan))
+        state = _stored(checkpoint, plan)
+        try:
+            run.load_state_dict(state)
+        except (KeyError, RuntimeError, TypeError, ValueError) as error:
+            raise _unusable(checkpoint) from error
     with _watch(show, run) as (epoch_done, step_done):
 
         def keep(epoch: Epoch) -> None:
             content = io.BytesIO()
             torch.save({"format": _FORMAT, "options": plan.options(), "training": run.state_dict()}, content)
-            write_atomically(checkpoint, content.getvalue())
+            # torch reads damaged numbers without a word
+            write_atomically(checkpoint, hashlib.sha256(content.getvalue()).digest() + content.getvalue())
             epoch_done(epoch)
 
         run.run(keep, step_done)
@@ -258,17 +275,23 @@ def _try_out(plan: Plan, run: Training) -> None:
 
 def _stored(checkpoint: Path, plan: Plan) -> dict[str, Any]:
     """The state in a checkpoint of the same plan."""
-    content = checkpoint.read_bytes()
+    stored = checkpoint.read_bytes()
+    digest, content = stored[:_DIGEST], stored[_DIGEST:]
     try:
         found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-        usable = isinstance(found, dict) and found.get("format") == _FORMAT
+        usable = hashlib.sha256(content).digest() == digest and found["format"] == _FORMAT
+        usable &= isinstance(found["options"], dict) and isinstance(found["training"], dict)
     except Exception:  # on a file of something else the loader raises whatever its parts raise
         usable = False
     if not usable:
-        raise HoldfastError(f"{checkpoint} is no checkpoint of this version; restart throws it away")
+        raise _unusable(checkpoint)
     _same(found["options"], plan, checkpoint)
     state: dict[str, Any] = found["training"]
     return state
+
+
+def _unusable(checkpoint: Path) -> HoldfastError:
+    return HoldfastError(f"{checkpoint} is damaged, or no checkpoint of this version; restart throws it away")
 
 
 def _finished(card_file: Path, weights: Path, plan: Plan) -> dict[str, Any] | None:
@@ -277,7 +300,7 @@ def _finished(card_file: Path, weights: Path, plan: Plan) -> dict[str, Any] | No
         return None
     try:
         card: dict[str, Any] = json.loads(card_file.read_bytes())
-        options = card["options"]
+        options = dict(card["options"])
     except (ValueError, KeyError, TypeError) as error:
         raise HoldfastError(f"{card_file} is no card of a training; restart throws it and the weights away") from error
     _same(options, plan, card_file)
@@ -320,7 +343,7 @@ def _card(name: str, plan: Plan, trained: Training, training: Dataset, test: Dat
 def _under_attack(plan: Plan, weights: Path, card: Mapping[str, Any], test: Dataset, attack: Pgd) -> dict[str, Any]:
     module = plan.module(card["num_classes"], card["in_channels"])
     module.load_state_dict(load_safetensors(weights.read_bytes()))
-    module.to(torch.device(plan.options()["device"]))
+    module.to(plan._device())
     generator = torch.Generator().manual_seed(0)
     reached = robust_accuracy(module, test.inputs, test.labels, attack, generator=generator)
     return {"attack": attack.describe(), "radius": attack.ball.radius, "seed": 0, "test_accuracy": reached}

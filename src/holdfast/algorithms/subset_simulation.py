@@ -131,6 +131,7 @@ class _Run:
             self.state = points
             # a first step as wide as the prior, feature by feature
             self.scale = points.std(dim=1, keepdim=True)
+        self.widest = self._widest()
         self.weight = self._log_target(points)
         self.scores = self._evaluate(points)
         self.extreme = points[:, 0].clone()
@@ -222,7 +223,7 @@ class _Run:
         self.active = [self.active[row] for row in rows]
         self.prior, self.streams = self.prior.select(rows), self.streams.select(rows)
         index = torch.tensor(rows, device=self.problems.device, dtype=torch.int64)
-        self.problems, self.width = self.problems[index], self.width[index]
+        self.problems, self.width, self.widest = self.problems[index], self.width[index], self.widest[index]
         self.state, self.scores = self.state[index], self.scores[index]
         if self.weight is not None:
             self.weight = self.weight[index]
@@ -262,8 +263,7 @@ class _Run:
             # one width for all particles of a problem, in steps that shrink: the kernel stays a Markov kernel
             gain = 1.0 / math.sqrt(step + 1)
             self.width = self.width * torch.exp(gain * (rate - _TARGET_ACCEPTANCE[self.proposal]))
-            if self.proposal == "gaussian":
-                self.width = self.width.clamp(max=1.0)
+            self.width = torch.minimum(self.width, self.widest)
         for place, rate in zip(self.active, (accepted / self.moves).tolist(), strict=True):
             self.histories[place].acceptance[-1] = rate
 
@@ -282,13 +282,20 @@ class _Run:
         def ends(x: Tensor) -> tuple[Tensor, Tensor]:
             return torch.maximum(x - reach, lower), torch.minimum(x + reach, upper)
 
-        def log_volume(low: Tensor, high: Tensor) -> Tensor:
-            sides = torch.where(upper > lower, high - low, 1.0)  # a feature without room stays where it is
-            return sides.log().flatten(2).sum(2)
+        (low, high), roomy = ends(self.state), upper > lower
+        proposed = torch.lerp(low, high, noise)
+        back_low, back_high = ends(proposed)
+        # a feature without room stays where it is
+        ratio = torch.where(roomy, high - low, 1.0) / torch.where(roomy, back_high - back_low, 1.0)
+        return proposed, ratio.log().flatten(2).sum(2)
 
-        there = ends(self.state)
-        proposed = torch.lerp(*there, noise)
-        return proposed, log_volume(*there) - log_volume(*ends(proposed))
+    def _widest(self) -> Tensor:
+        """The most that a width is adapted to `(P,)`: beyond it the proposal is no other, and would never come back."""
+        if self.proposal == "gaussian" or self.prior.box is None:
+            return torch.full_like(self.width, 1.0 if self.proposal == "gaussian" else torch.inf)
+        room, scale = (self.prior.box[1] - self.prior.box[0]).flatten(1), self.scale[:, 0].flatten(1)
+        reach = torch.where((room > 0) & (scale > 0), room / scale.clamp(min=1e-30), 0.0)
+        return reach.amax(1).clamp(min=1.0).to(self.width.dtype)
 
 
 def _keys(scores: Tensor) -> tuple[Tensor, Tensor]:

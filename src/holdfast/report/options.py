@@ -128,8 +128,8 @@ def _literal(text: str) -> Any:
 def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
     """The dotted paths in which options differ; what follows from another difference is left out.
 
-    An option that only one of them has counts only where nothing else differs: usually another one rules it out. All
-    of a thing's options missing on one side is one difference.
+    An option that only one of them has counts where nothing else differs (else another one usually rules it out), and
+    beneath a thing of the same kind. All of a thing's options missing on one side is one difference.
 
     >>> differences({"method": "subset", "moves": 4}, {"method": "plain", "samples": 99})
     ['method']
@@ -138,14 +138,14 @@ def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
     """
     paths = [path for path in dict.fromkeys([*a, *b]) if not _same(a, b, path)]
     both = [path for path in paths if path in a and path in b]
-    if both:
-        return [path for path in both if not any(_under(path, other) for other in both)]
-    found = []
+    if not both:
+        return list(dict.fromkeys(_whole(a, b, path) for path in paths))
+    top = [path for path in both if not any(_under(path, other) for other in both)]
     for path in paths:
         parent = path.rpartition(".")[0]
-        bare = parent and any(not any(_under(other, parent) for other in side) for side in (a, b))
-        found.append(parent if bare else path)
-    return list(dict.fromkeys(found))
+        if path not in both and parent in a and _same(a, b, parent) and not any(_within(path, t) for t in top):
+            top.append(_whole(a, b, path))
+    return list(dict.fromkeys(top))
 
 
 def groups(variants: Sequence[Variant]) -> list[Group]:
@@ -400,6 +400,12 @@ def _told(value: Any) -> str:
         return ", ".join(_told(inner) for inner in value) or "none"
     text = value.words if isinstance(value, _NotSet) else str(value)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def _whole(a: Mapping[str, Any], b: Mapping[str, Any], path: str) -> str:
+    """The thing that an option belongs to, where one side has none of its options; else the option."""
+    parent = path.rpartition(".")[0]
+    return parent if parent and any(not any(_under(other, parent) for other in side) for side in (a, b)) else path
 
 
 def _under(path: str, parent: str) -> bool:

@@ -286,6 +286,7 @@ SCHEME_PART = Part(
             scale,
             "8 digits (100), 600 evaluations for each worst case, 50 particles with 2 moves (for ln P_c 100 with 3)",
         )
+        + ("10,000 evaluations for each worst case but the GA's own (500,000), " if scale == "full" else "")
         + "28x28 pixels in [0, 1] (32x32), the first digits of the test set (random); worst cases by block search (GA),"
         " beside it by the white-box search and by GA; subset simulation in Gaussian space; sol_F-tilde only where a"
         " class change was found; radius 0.3 as in the text (0.1 in Table 5)"
@@ -318,6 +319,7 @@ SMALL_RADIUS_PART = Part(
     ),
     differs=lambda scale: (
         scaled(scale, "40 digits (100), 600 evaluations for each worst case")
+        + ("10,000 evaluations for each worst case, " if scale == "full" else "")
         + f"no numbers of the paper at this radius; {SMALL_PGD} was trained with perturbations of this radius, and the"
         f" sentences are judged by it; {SCHEMES[4]} with 0.3"
     ),

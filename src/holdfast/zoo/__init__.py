@@ -59,6 +59,7 @@ _models.add("lenet5-mnist-pgd045", LeNet5)
 _models.add("lenet5-mnist-pgd075", LeNet5)
 _models.add("lenet5-mnist-plain", LeNet5)
 _models.add("resnet18w16-cifar10", partial(ResNet18, width=16))
+_models.add("dla34w2-cifar10", partial(DLA34, width=2))
 _models.add("resnet20-cifar10", ResNet20)
 _models.add("vgg16w8-cifar10", partial(VGG16, width=8))
 _models.add("cnn-gtsrb", SmallCNN)
@@ -72,7 +73,7 @@ def names() -> list[str]:
     """The names of all models, sorted.
 
     >>> names()
-    ['cnn-gtsrb', 'lenet5-mnist', 'lenet5-mnist-gradient', ..., 'resnet20-cifar10', 'vgg16w8-cifar10']
+    ['cnn-gtsrb', 'dla34w2-cifar10', 'lenet5-mnist', ..., 'resnet20-cifar10', 'vgg16w8-cifar10']
     """
     return _models.names()
 
