@@ -215,7 +215,7 @@ def _verdicts(frame: pl.DataFrame) -> list[Verdict]:
     return [
         *by_outcome("Integrated Gradients is the most robust for F-hat", flat(ig)),
         *by_outcome("and that whatever the architecture", always),
-        *by_outcome("GradCAM is the most robust for F-tilde", flat(cam)),
+        *by_outcome("GradCAM is the most robust for F-tilde (our reading)", flat(cam)),
         ("and that in most cases (of architectures and columns)", "both", _mostly(list(flat(cam).values()))),
         *by_outcome("robustness for F-tilde varies with the architecture", {h: _varies(frame, h) for h in TILDE}),
     ]

@@ -90,8 +90,10 @@ def _explainer_verdicts(frame: pl.DataFrame) -> list[Verdict]:
     return [
         *_sentence(frame, "DeepLift and IG outperform others for F-hat", over(paths, (*raw, "LRP")), *_HAT),
         *_sentence(frame, "Guided Backprop and Gradient x Input below the others", over((*paths, "LRP"), raw), *_HAT),
-        *_sentence(frame, "Guided Backprop below all others", over((*paths, "LRP", raw[1]), raw[:1]), *_HAT),
-        *_sentence(frame, "IG above Gradient x Input", over(paths[1:], raw[1:]), *_HAT),
+        *_sentence(
+            frame, "Guided Backprop below all others (our reading)", over((*paths, "LRP", raw[1]), raw[:1]), *_HAT
+        ),
+        *_sentence(frame, "IG above Gradient x Input (our reading)", over(paths[1:], raw[1:]), *_HAT),
         *_sentence(frame, "LRP shows better robustness than others for F-tilde", over(("LRP",), others), *_TILDE),
         *_sentence(frame, "DeepLift and IG are vulnerable to F-tilde", over((*raw, "LRP"), paths), *_TILDE),
     ]
