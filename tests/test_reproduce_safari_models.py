@@ -21,7 +21,8 @@ from holdfast import zoo
 from holdfast.data.root import MissingDataError, data_root
 from holdfast.reproduce import print_table, reproductions
 from holdfast.reproduce.base import Table, table_of
-from holdfast.reproduce.safari_cifar import ARCHITECTURE_PART, HEADINGS, NETWORKS, PAPER_ROWS, trained
+from holdfast.reproduce.safari_cifar import ARCHITECTURE_PART, NETWORKS, PAPER_ROWS, trained
+from holdfast.reproduce.safari_events import HEADINGS
 from holdfast.reproduce.safari_imagenet import IMAGENET_PART, photos, stand_in
 from holdfast.study.file.spec import StudyError, study_from
 from holdfast.zoo.architectures import architectures

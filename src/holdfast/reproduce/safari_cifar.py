@@ -15,61 +15,14 @@ import polars as pl
 from torch import nn
 
 from holdfast import zoo
-from holdfast.reproduce.base import Column, Part, Reproduction, Scale, reproductions
-from holdfast.reproduce.reading import Verdict, all_above
-from holdfast.reproduce.safari_parts import (
-    PAPER_GENETIC,
-    PAPER_SUBSET,
-    by_outcome,
-    log_probability,
-    probability,
-    scaled,
-    solved,
-    worst,
-)
+from holdfast.reproduce.base import Part, Reproduction, Scale, reproductions
+from holdfast.reproduce.reading import Verdict
+from holdfast.reproduce.safari_events import HAT, HEADINGS, TILDE, both_events, columns_of, more_robust, rows_of
+from holdfast.reproduce.safari_parts import PAPER_GENETIC, PAPER_SUBSET, by_outcome, scaled
 from holdfast.study.file.programs import fill, read_weights
 from holdfast.zoo.architectures import architectures
 
 RADIUS = 0.03
-
-#: heading: the configured metric, its column, whether more of it is more robust
-HEADINGS = {
-    "sol_F-hat (PCC)": ("worst F-hat", "similarity", True),
-    "sol_F-tilde (PCC)": ("worst F-tilde", "similarity", False),
-    "ln P_F-hat": ("ln P F-hat", "log_probability", False),
-    "ln P_F-tilde": ("ln P F-tilde", "log_probability", False),
-}
-HAT, TILDE = ("sol_F-hat (PCC)", "ln P_F-hat"), ("sol_F-tilde (PCC)", "ln P_F-tilde")
-
-
-def both_events(worst_case: Mapping[str, Any], subset: Mapping[str, Any]) -> dict[str, Any]:
-    """Worst cases and probabilities of the two kinds of misinterpretation, under the names in `HEADINGS`."""
-    return {
-        **{f"worst {event}": worst(event, **worst_case) for event in ("F-hat", "F-tilde")},
-        **{f"ln P {event}": probability(event, **subset) for event in ("F-hat", "F-tilde")},
-    }
-
-
-def columns_of(paper: Mapping[str, Sequence[float]]) -> tuple[Column, ...]:
-    """The columns of `HEADINGS`, with the paper's numbers by row, in the same order."""
-    found = []
-    for place, (heading, (label, column, _)) in enumerate(HEADINGS.items()):
-        own = {row: numbers[place] for row, numbers in paper.items()}
-        if column == "log_probability":
-            found.append(log_probability(heading, metric=label, paper=own))
-        else:  # without a class change there is no solution for F-tilde
-            where = {"found": True} if label == "worst F-tilde" else {}
-            found.append(Column(heading, column, metric=label, where=where, decimals=2, paper=own))
-    return tuple(found)
-
-
-def more_robust(frame: pl.DataFrame, heading: str, pairs: Sequence[tuple[str, str]]) -> bool | None:
-    """Whether the first explainer of each pair is more robust than the second, by paired differences."""
-    label, column, higher = HEADINGS[heading]
-    own = frame.filter(pl.col("label") == label)
-    own = solved(own) if label == "worst F-tilde" else own
-    return all_above(own, pairs if higher else [(second, first) for first, second in pairs], column)
-
 
 # ---- the networks ----
 
@@ -224,9 +177,8 @@ def _verdicts(frame: pl.DataFrame) -> list[Verdict]:
 def _leaders(frame: pl.DataFrame) -> list[str]:
     """Which explainer is the most robust by its mean, and how many class changes there are to speak of."""
     notes = []
-    for heading, (label, column, higher) in HEADINGS.items():
-        own = frame.filter(pl.col("label") == label)
-        own = solved(own) if label == "worst F-tilde" else own
+    for heading, (_, column, higher) in HEADINGS.items():
+        own = rows_of(frame, heading)
         if column not in own.columns or not len(own):
             continue
         means = own.group_by("model", "explainer", maintain_order=True).agg(pl.col(column).mean()).drop_nulls(column)

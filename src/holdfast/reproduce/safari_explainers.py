@@ -8,63 +8,24 @@ from typing import Any
 
 import polars as pl
 
-from holdfast.reproduce.base import Column, Part, Scale
-from holdfast.reproduce.reading import Verdict, all_above, interval, valid
+from holdfast.reproduce.base import Part, Scale
+from holdfast.reproduce.reading import Verdict, interval, valid
+from holdfast.reproduce.safari_events import HAT, HEADINGS, TILDE, both_events, column_of, more_robust
 from holdfast.reproduce.safari_parts import (
     OURS,
     PAPER_GENETIC,
     PAPER_SUBSET,
     boundary_data,
     by_outcome,
-    log_probability,
-    probability,
     scaled,
-    solved,
     study_of,
-    worst,
 )
 
 _Pairs = list[tuple[str, str]]
-#: heading: the configured metric, its column, whether more of it is more robust
-_JUDGED = {
-    "sol_F-hat (PCC)": ("worst F-hat", "similarity", True),
-    "sol_F-tilde (PCC)": ("worst F-tilde", "similarity", False),
-    "ln P_F-hat": ("ln P F-hat", "log_probability", False),
-    "ln P_F-tilde": ("ln P F-tilde", "log_probability", False),
-}
-
-
-def _metrics(worst_case: Mapping[str, Any], subset: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        **{f"worst {event}": worst(event, **worst_case) for event in ("F-hat", "F-tilde")},
-        **{f"ln P {event}": probability(event, **subset) for event in ("F-hat", "F-tilde")},
-    }
-
-
-def _column(heading: str, **paper: float) -> Column:
-    label, column, _ = _JUDGED[heading]
-    if column == "log_probability":
-        return log_probability(heading, metric=label, paper=paper)
-    # without a class change there is no solution for F-tilde
-    where = {"found": True} if label == "worst F-tilde" else {}
-    return Column(heading, column, metric=label, where=where, decimals=2, paper=paper)
-
-
-def _own(frame: pl.DataFrame, heading: str) -> pl.DataFrame:
-    label = _JUDGED[heading][0]
-    frame = frame.filter(pl.col("label") == label)
-    return solved(frame) if label == "worst F-tilde" else frame
-
-
-def _more_robust(frame: pl.DataFrame, heading: str, pairs: _Pairs) -> bool | None:
-    """Whether the first of each pair is more robust than the second, by paired differences."""
-    _, column, higher = _JUDGED[heading]
-    turned = pairs if higher else [(second, first) for first, second in pairs]
-    return all_above(_own(frame, heading), turned, column)
 
 
 def _sentence(frame: pl.DataFrame, text: str, pairs: _Pairs, *headings: str) -> list[Verdict]:
-    return by_outcome(text, {heading: _more_robust(frame, heading, pairs) for heading in headings})
+    return by_outcome(text, {heading: more_robust(frame, heading, pairs) for heading in headings})
 
 
 # ---- Fig. 4: explainers ----
@@ -78,7 +39,6 @@ _FAST: dict[str, Any] = {
 }
 _LIME = "LIME"
 _SMALL4 = ({"budget": 500}, {"particles": 50, "quantile": 0.25, "moves": 2})
-_HAT, _TILDE = ("sol_F-hat (PCC)", "ln P_F-hat"), ("sol_F-tilde (PCC)", "ln P_F-tilde")
 
 
 def _explainer_verdicts(frame: pl.DataFrame) -> list[Verdict]:
@@ -88,14 +48,14 @@ def _explainer_verdicts(frame: pl.DataFrame) -> list[Verdict]:
     paths, raw = ("DeepLift", "Integrated Gradients"), ("Guided Backprop", "Gradient x Input")
     others = tuple(name for name in _FAST if name != "LRP")
     return [
-        *_sentence(frame, "DeepLift and IG outperform others for F-hat", over(paths, (*raw, "LRP")), *_HAT),
-        *_sentence(frame, "Guided Backprop and Gradient x Input below the others", over((*paths, "LRP"), raw), *_HAT),
+        *_sentence(frame, "DeepLift and IG outperform others for F-hat", over(paths, (*raw, "LRP")), *HAT),
+        *_sentence(frame, "Guided Backprop and Gradient x Input below the others", over((*paths, "LRP"), raw), *HAT),
         *_sentence(
-            frame, "Guided Backprop below all others (our reading)", over((*paths, "LRP", raw[1]), raw[:1]), *_HAT
+            frame, "Guided Backprop below all others (our reading)", over((*paths, "LRP", raw[1]), raw[:1]), *HAT
         ),
-        *_sentence(frame, "IG above Gradient x Input (our reading)", over(paths[1:], raw[1:]), *_HAT),
-        *_sentence(frame, "LRP shows better robustness than others for F-tilde", over(("LRP",), others), *_TILDE),
-        *_sentence(frame, "DeepLift and IG are vulnerable to F-tilde", over((*raw, "LRP"), paths), *_TILDE),
+        *_sentence(frame, "IG above Gradient x Input (our reading)", over(paths[1:], raw[1:]), *HAT),
+        *_sentence(frame, "LRP shows better robustness than others for F-tilde", over(("LRP",), others), *TILDE),
+        *_sentence(frame, "DeepLift and IG are vulnerable to F-tilde", over((*raw, "LRP"), paths), *TILDE),
     ]
 
 
@@ -107,9 +67,9 @@ EXPLAINER_PART = Part(
         scale,
         6 if scale == "small" else 100,
         explainers=_FAST if scale == "small" else {**_FAST, _LIME: _surrogate("lime", 200), "random": "random"},
-        metrics=_metrics(*(_SMALL4 if scale == "small" else (PAPER_GENETIC, PAPER_SUBSET))),
+        metrics=both_events(*(_SMALL4 if scale == "small" else (PAPER_GENETIC, PAPER_SUBSET))),
     ),
-    columns=tuple(map(_column, _JUDGED)),
+    columns=tuple(map(column_of, HEADINGS)),
     differs=lambda scale: (
         scaled(
             scale,
@@ -151,7 +111,7 @@ def _surrogate_study(title: str, scale: Scale, explainers: Mapping[str, Any], di
         digits if small else 100,
         samples_per_job=1 if small else 10,
         explainers=explainers,
-        metrics=_metrics(*(_SMALL6 if small else (PAPER_GENETIC, PAPER_SUBSET))),
+        metrics=both_events(*(_SMALL6 if small else (PAPER_GENETIC, PAPER_SUBSET))),
         **sections,
     )
 
@@ -171,9 +131,9 @@ def _surrogates_differ(scale: Scale, digits: int) -> str:
 
 def _sample_verdicts(frame: pl.DataFrame) -> list[Verdict]:
     outcomes: dict[str, bool | None] = {}
-    for heading in _JUDGED:
+    for heading in HEADINGS:
         for kind in ("LIME", "SHAP"):
-            improved = _more_robust(frame, heading, [(f"{kind}+500", f"{kind}+50")])
+            improved = more_robust(frame, heading, [(f"{kind}+500", f"{kind}+50")])
             outcomes[f"{kind} {heading}"] = None if improved is None else not improved
     likely: dict[str, bool | None] = {}
     own = valid(frame.filter(pl.col("label") == "ln P F-hat"), "log_probability")
@@ -200,7 +160,7 @@ SAMPLES_PART = Part(
         },
         3,
     ),
-    columns=tuple(_column(h, **dict(zip(_NAMES6, _PAPER6[h], strict=True))) for h in _JUDGED),
+    columns=tuple(column_of(h, dict(zip(_NAMES6, _PAPER6[h], strict=True))) for h in HEADINGS),
     differs=lambda scale: _surrogates_differ(scale, 3),
     verdicts=_sample_verdicts,
 )
@@ -216,9 +176,9 @@ _NAMES7 = ("not fixed", "fixed")
 
 def _segmentation_verdicts(frame: pl.DataFrame) -> list[Verdict]:
     pair = [("fixed", "not fixed")]
-    tilde = {heading: _more_robust(frame, heading, pair) for heading in _TILDE}
+    tilde = {heading: more_robust(frame, heading, pair) for heading in TILDE}
     return [
-        *_sentence(frame, "segmentation is sensitive to noise: fixing it makes explanations more robust", pair, *_HAT),
+        *_sentence(frame, "segmentation is sensitive to noise: fixing it makes explanations more robust", pair, *HAT),
         *by_outcome(
             "fixing segmentation is not effective against F-tilde",
             {heading: None if improved is None else not improved for heading, improved in tilde.items()},
@@ -235,7 +195,7 @@ SEGMENTATION_PART = Part(
         {name: _surrogate("lime", 200, how) for name, how in zip(_NAMES7, ("each", "fixed"), strict=True)},
         4,
     ),
-    columns=tuple(_column(h, **dict(zip(_NAMES7, _PAPER7[h], strict=True))) for h in _JUDGED),
+    columns=tuple(column_of(h, dict(zip(_NAMES7, _PAPER7[h], strict=True))) for h in HEADINGS),
     differs=lambda scale: _surrogates_differ(scale, 4),
     verdicts=_segmentation_verdicts,
 )

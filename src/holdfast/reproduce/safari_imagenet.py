@@ -22,7 +22,7 @@ from holdfast.data.root import VARIABLE, MissingDataError, data_root
 from holdfast.errors import check
 from holdfast.reproduce.base import Part, Reproduction, Scale, reproductions
 from holdfast.reproduce.reading import Verdict
-from holdfast.reproduce.safari_cifar import HAT, HEADINGS, both_events, columns_of, more_robust
+from holdfast.reproduce.safari_events import HAT, HEADINGS, both_events, columns_of, more_robust
 from holdfast.reproduce.safari_parts import by_outcome, scaled
 from holdfast.study.file.files import IMAGES
 from holdfast.zoo.hub import Normalised
