@@ -190,7 +190,7 @@ def test_a_random_walk_wider_than_the_box_stays_finite() -> None:
         lower=torch.tensor([[0.0, 0.0, 0.0, 0.5]], dtype=torch.float64),
         upper=torch.tensor([[1.0, 1.0, 1.0, 0.5]], dtype=torch.float64),
     )
-    options = {"proposal": "random_walk", "quantile": 0.9, "moves": 100, "particles": 300}
+    options = {"proposal": "random_walk", "quantile": 0.9, "moves": 300, "particles": 300}
     found = subset_simulation(lambda x: x[:, 0] - 0.999, prior, **options)  # type: ignore[arg-type]
     assert not found.censored.any()
     assert abs(found.log_probability.item() - math.log(1e-3)) < 4 * found.std_error.item()

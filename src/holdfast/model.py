@@ -209,7 +209,7 @@ class Classifier:
             count = chunk[0].shape[0]
             padding = max(-count % aligned, least - count)
             if padding:
-                chunk = [torch.cat([t, t[-1:].expand(padding, *t.shape[1:])]) for t in chunk]
+                chunk = [padded(t, padding) for t in chunk]
             try:
                 out = function(*chunk)
             except RuntimeError as error:
@@ -326,3 +326,12 @@ def padding_of(count: int, most: int) -> int:
     if most < ROW_ALIGNMENT:
         return most - count  # memory is short
     return max(-count % ROW_ALIGNMENT, 2 * ROW_ALIGNMENT - count)
+
+
+def padded(rows: Tensor, padding: int) -> Tensor:
+    """`rows` `(N, ...)` and its last one `padding` times more.
+
+    >>> padded(torch.tensor([[1], [2]]), 2).tolist()
+    [[1], [2], [2], [2]]
+    """
+    return torch.cat([rows, rows[-1:].expand(padding, *rows.shape[1:])]) if padding else rows

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from holdfast.errors import ArgumentError, ModelError, check
 from holdfast.gating import rows_of
-from holdfast.model import ROW_ALIGNMENT, Classifier, padding_of
+from holdfast.model import ROW_ALIGNMENT, Classifier, padded, padding_of
 
 
 class Explainer(ABC):
@@ -150,6 +150,12 @@ def input_gradient(
     return gradient, logits if create_graph else logits.detach()
 
 
+def chunk_rows(classifier: Classifier, x: Tensor, rows_per_input: int) -> int:
+    """Rows to forward at once: the budget, a multiple of `ROW_ALIGNMENT` where it allows that."""
+    budget = classifier.row_budget(x, rows_per_input, "backward")  # the one that is halved where memory runs out
+    return budget - budget % ROW_ALIGNMENT if budget >= ROW_ALIGNMENT else budget
+
+
 def path_gradients(
     classifier: Classifier, x: Tensor, points: Tensor, targets: Tensor | None, create_graph: bool
 ) -> tuple[Tensor, Tensor]:
@@ -161,8 +167,7 @@ def path_gradients(
     count, steps = points.shape[:2]
     owners = torch.arange(count, device=x.device)
     owners = torch.cat([owners, owners.repeat_interleave(steps)])
-    budget = classifier.row_budget(x, steps + 1, "backward")
-    size = budget - budget % ROW_ALIGNMENT if budget >= ROW_ALIGNMENT else budget
+    size = chunk_rows(classifier, x, steps + 1)
     gradients: list[Tensor] = []
     at_x: list[Tensor] = []
     with torch.enable_grad():
@@ -173,11 +178,9 @@ def path_gradients(
             rows = flat[start : start + size]
             used = len(rows)
             padding = padding_of(used, size)
-            if padding:
-                rows = torch.cat([rows, rows[-1:].expand(padding, *rows.shape[1:])])
-            rows = leaf_of(rows, create_graph)
+            rows = leaf_of(padded(rows, padding), create_graph)
             whose = owners[start : start + used]
-            with rows_of(torch.cat([whose, whose[-1:].expand(padding)])):
+            with rows_of(padded(whose, padding)):
                 logits = classifier.forward(rows.clone())
                 if start < count:
                     at_x.append(logits[: min(used, count - start)])

@@ -17,11 +17,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from holdfast.explainers.base import Baseline, baseline_of, check_baseline, check_seed
-from holdfast.explainers.perturbed import Output, check_count, check_output, chunk_rows, target_scores, with_channel
+from holdfast.explainers.base import Baseline, baseline_of, check_baseline, check_seed, chunk_rows
+from holdfast.explainers.perturbed import Output, check_count, check_output, target_scores, with_channel
 from holdfast.explainers.segmented import Features, Segmentation, SegmentedExplainer
 from holdfast.gating import rows_of
-from holdfast.model import Classifier, padding_of
+from holdfast.model import Classifier, padded, padding_of
 
 # eigenvalues below this share of the largest are rounding: directions that no coalition tells anything about
 _RANK_TOLERANCE = 1e-10
@@ -117,8 +117,7 @@ def _masked_logits(
         whose, which = owners[start : start + size], coalition[start : start + size]
         used = len(whose)
         padding = padding_of(used, size)
-        if padding:
-            whose, which = (torch.cat([t, t[-1:].expand(padding)]) for t in (whose, which))
+        whose, which = (padded(t, padding) for t in (whose, which))
         # index_select copies whole rows, several times as fast as an index; so is lerp against where, and at 0 and 1 it
         # gives its ends to the bit
         kept = table.index_select(0, which).gather(1, labels.index_select(0, whose)).reshape(len(whose), *spatial)

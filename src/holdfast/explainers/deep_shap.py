@@ -13,7 +13,7 @@ from holdfast.errors import check
 from holdfast.explainers.background import References, background_of, background_size, check_background
 from holdfast.explainers.base import Explainer, chosen, leaf_of
 from holdfast.explainers.rules import PairedRule
-from holdfast.model import ROW_ALIGNMENT, Classifier, padding_of
+from holdfast.model import ROW_ALIGNMENT, Classifier, padded, padding_of
 
 # rows that one input is counted for, of all that its backward passes have
 _MOST_ROWS = 8
@@ -81,7 +81,7 @@ class DeepSHAP(Explainer):
         for part in torch.split(references, size):  # as many as fit into memory at once
             rule = PairedRule(self.epsilon, rows=len(part))
             with torch.no_grad(), rule.recording():
-                classifier.forward(_padded(part, padding_of(len(part), size)).clone())
+                classifier.forward(padded(part, padding_of(len(part), size)).clone())
             logits = []
             for i, start in enumerate(starts):
                 classes = None if targets is None else targets[start : start + size]
@@ -112,16 +112,16 @@ class _Pairs:
         total, roomy = len(references), size >= ROW_ALIGNMENT
         self.copies = min(total, max(1, 2 * ROW_ALIGNMENT // len(x))) if roomy else 1
         padding = padding_of(self.copies * len(x), size) if roomy else 0
-        first = _padded(torch.arange(self.copies, device=x.device).repeat_interleave(len(x)), padding)
+        first = padded(torch.arange(self.copies, device=x.device).repeat_interleave(len(x)), padding)
         rounds = torch.arange(0, total, self.copies, device=x.device)
         self.which = (rounds[:, None] + first).clamp(max=total - 1)  # the last round may be no full one
         self.together = max(1, size // len(first))
-        self.leaf = leaf_of(_padded(x.repeat(self.copies, *[1] * (x.ndim - 1)), padding), create_graph=False)
+        self.leaf = leaf_of(padded(x.repeat(self.copies, *[1] * (x.ndim - 1)), padding), create_graph=False)
         rule.which = first
         with torch.enable_grad():
             with rule.replaying():
                 logits = classifier.forward(self.leaf.clone())
-            classes = None if targets is None else _padded(targets.repeat(self.copies), padding)
+            classes = None if targets is None else padded(targets.repeat(self.copies), padding)
             self.score = chosen(logits, classes).sum()
         self.logits = logits.detach()[: len(x)]
 
@@ -150,7 +150,3 @@ class _Pairs:
         self.rule.which = which
         (found,) = torch.autograd.grad(self.score, self.leaf, retain_graph=True, allow_unused=True)
         return torch.zeros_like(self.leaf) if found is None else found
-
-
-def _padded(rows: Tensor, padding: int) -> Tensor:
-    return torch.cat([rows, rows[-1:].expand(padding, *rows.shape[1:])]) if padding else rows

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import check
-from holdfast.explainers.base import Baseline, Explainer, baseline_of, check_baseline, gradient_of
-from holdfast.explainers.perturbed import Output, check_count, check_output, chunk_rows, target_scores
+from holdfast.explainers.base import Baseline, Explainer, baseline_of, check_baseline, chunk_rows, gradient_of
+from holdfast.explainers.perturbed import Output, check_count, check_output, target_scores
 from holdfast.explainers.smooth_masks import SmoothMask, area_target, blurred
 from holdfast.gating import rows_of
 from holdfast.model import Classifier, padding_of

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import check
+from holdfast.explainers.base import chunk_rows
 from holdfast.gating import rows_of
-from holdfast.model import ROW_ALIGNMENT, Classifier, padding_of
+from holdfast.model import Classifier, padded, padding_of
 from holdfast.segments import spatial_shape
 
 Output = Literal["probability", "logit"]
@@ -45,12 +46,6 @@ def target_scores(logits: Tensor, classes: Tensor, output: Output) -> Tensor:
     if output == "probability":
         values = torch.softmax(values, 1)
     return values.gather(1, classes[:, None])[:, 0]
-
-
-def chunk_rows(classifier: Classifier, x: Tensor, rows_per_input: int) -> int:
-    """Rows to forward at once: the budget, a multiple of `ROW_ALIGNMENT` where it allows that."""
-    budget = classifier.row_budget(x, rows_per_input, "backward")  # the one that is halved where memory runs out
-    return budget - budget % ROW_ALIGNMENT if budget >= ROW_ALIGNMENT else budget
 
 
 def scores_of_copies(
@@ -91,10 +86,8 @@ def scores_of_copies(
         if len(plain):
             rows = torch.cat([x.index_select(0, plain), rows])
         padding = padding_of(len(rows), size)
-        if padding:
-            rows = torch.cat([rows, rows[-1:].expand(padding, *rows.shape[1:])])
-        with rows_of(torch.cat([whose, whose[-1:].expand(padding)])):
-            logits = classifier.forward(rows)[: len(whose)]
+        with rows_of(padded(whose, padding)):
+            logits = classifier.forward(padded(rows, padding))[: len(whose)]
         if len(plain):
             at_x.append(logits[: len(plain)])
         classes = targets if targets is not None else (at_x[0] if len(at_x) == 1 else torch.cat(at_x)).argmax(1)
