@@ -135,7 +135,8 @@ def test_similarity(name: str, shape: tuple[int, ...]) -> None:
     assert torch.isfinite(values).all()
     assert torch.equal(a, before[0])
     assert torch.equal(b, before[1])
-    assert torch.allclose(similarity(b, a), values, atol=1e-6)
+    if name not in ("lens_precision", "lens_recall"):  # each is the other where the maps are exchanged
+        assert torch.allclose(similarity(b, a), values, atol=1e-6)
     assert torch.equal(similarity(a.flip(0), b.flip(0)).flip(0), values)
     assert torch.equal(similarity(a[3:4], b[3:4])[0], values[3])
     best = values[1]

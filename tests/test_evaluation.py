@@ -165,6 +165,7 @@ def test_command_line_lists_what_can_be_named() -> None:
         ("similarities", "pearson"),
         ("searches", "block"),
         ("attacks", "fmn"),
+        ("attribution_attacks", "mass_center"),
         ("neighbourhoods", "linf"),
         ("datasets", "digits"),
         ("models", "lenet5-mnist"),

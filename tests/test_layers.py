@@ -86,7 +86,7 @@ def test_files_are_short_and_well_named() -> None:
 def test_import_is_quiet_and_light() -> None:
     code = (
         "import sys, holdfast; "
-        "print([m for m in ('matplotlib', 'captum', 'torchvision', 'timm', 'jinja2', 'typer', 'skimage')"
+        "print([m for m in ('matplotlib', 'captum', 'torchvision', 'timm', 'jinja2', 'typer', 'skimage', 'numba')"
         " if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)

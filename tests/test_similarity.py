@@ -24,8 +24,11 @@ from holdfast.similarity.ranked import RankedReference
 
 NAMES = sim.names()
 CORRELATIONS = ["pearson", "cosine", "spearman", "kendall"]
-DIFFERENTIABLE = ["pearson", "cosine", "mse", "ssim"]
-RANKS = ["spearman", "kendall", "topk_intersection"]
+DIFFERENTIABLE = ["pearson", "cosine", "mse", "ssim", "centre_of_mass"]
+LENS = ["lens_precision", "lens_recall", "lens_distance", "lens_spearman", "lens_kendall"]  # test_local_similarity.py
+RANKS = ["spearman", "kendall", "topk_intersection", *LENS]
+DISCREPANCIES = ["mse", "lens_distance", "centre_of_mass"]
+SWAPPED = {"lens_precision": "lens_recall", "lens_recall": "lens_precision"}  # the other where the maps are exchanged
 F32 = torch.finfo(torch.float32)
 
 
@@ -157,7 +160,7 @@ def test_inversions(permutation):
 @pytest.mark.parametrize(("k", "count"), [(None, 8), (1, 1), (20, 20), (80, 80), (0.25, 20), (0.001, 1)])
 @pytest.mark.parametrize("levels", [0, 5])
 def test_topk_reference(k, count, levels):
-    a, b = pair(6, 1, 10, 8, levels=levels)
+    a, b = pair(6, 10, 8, levels=levels)
 
     def slowly(p, q):
         first = [set(np.argsort(-m.ravel(), kind="stable")[:count].tolist()) for m in (p, q)]
@@ -301,7 +304,7 @@ def test_pearson_of_one_large_value():
 def test_equal_and_opposite_maps(name):
     a, _ = pair(300, 1, 9, 9, dtype=torch.float32)
     same = sim.get(name)(a, a.clone())
-    if name == "mse":
+    if name in DISCREPANCIES:
         assert same.eq(0).all()
         return
     torch.testing.assert_close(same, torch.ones(300), rtol=0, atol=1e-6)
@@ -387,7 +390,7 @@ def test_chunks_do_not_matter(name, monkeypatch):
 def test_inputs_are_left_alone_and_empty_batches_pass(name):
     a, b = pair(4, 2, 8, 8)
     copies = a.clone(), b.clone()
-    torch.testing.assert_close(sim.get(name)(a, b), sim.get(name)(b, a), rtol=0, atol=1e-15)
+    torch.testing.assert_close(sim.get(name)(a, b), sim.get(SWAPPED.get(name, name))(b, a), rtol=0, atol=1e-15)
     assert torch.equal(a, copies[0])
     assert torch.equal(b, copies[1])
     assert sim.get(name)(a[:0], b[:0]).shape == (0,)
@@ -397,7 +400,8 @@ def test_inputs_are_left_alone_and_empty_batches_pass(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_single_feature(name):
     a, b = torch.tensor([[2.0], [0.0]]), torch.tensor([[3.0], [1.0]])
-    expected = {"cosine": [1, 0], "mse": [1, 1], "topk_intersection": [1, 1]}.get(name, [0, 0])
+    one = {key: [1, 1] for key in ("mse", "topk_intersection", "lens_precision", "lens_recall")}
+    expected = {"cosine": [1, 0], **one}.get(name, [0, 0])
     assert sim.get(name)(a, b).tolist() == expected
 
 
@@ -463,13 +467,13 @@ def test_ranks_carry_no_gradient(name):
 
 
 def test_names_and_defaults():
-    assert NAMES == ["cosine", "kendall", "mse", "pearson", "spearman", "ssim", "topk_intersection"]
+    assert sorted([*DIFFERENTIABLE, *RANKS]) == NAMES
     for name in NAMES:
         entry = sim.get(name)
         assert entry.name == name
         assert entry.function is getattr(sim, name)
-        assert (entry.low, entry.high) == ((None, None) if name == "mse" else (0.4, 0.6))
-        assert entry.larger_is_closer == (name != "mse")
+        assert (entry.low, entry.high) == ((None, None) if name in DISCREPANCIES else (0.4, 0.6))
+        assert entry.larger_is_closer == (name not in DISCREPANCIES)
         assert entry.differentiable == (name in DIFFERENTIABLE)
 
 
@@ -512,7 +516,7 @@ def test_get_functions_and_similarities():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("topk_intersection:kk=3", "option of topk_intersection: expected one of k, got 'kk'"),
+        ("topk_intersection:kk=3", "option of topk_intersection: expected one of k, diverse, w, channels, got 'kk'"),
         ("ssim:k=3", "option of ssim: expected one of window, data_range, gaussian, got 'k'"),
         ("pearson:k=3", r"option of pearson: expected one of \(it has none\), got 'k'"),
         ("ssim:window", "option of ssim: expected the form key=value, got 'window'"),

@@ -238,14 +238,15 @@ def list_names(
     kind: Annotated[
         str,
         typer.Argument(
-            help="explainers, metrics, similarities, neighbourhoods, searches, attacks, datasets, models,"
-            " architectures, schemes, reproductions"
+            help="explainers, metrics, similarities, neighbourhoods, searches, attacks, attribution_attacks, datasets,"
+            " models, architectures, schemes, reproductions"
         ),
     ],
 ) -> None:
     """List what can be named."""
     import holdfast as hf
     from holdfast.algorithms.search import searches
+    from holdfast.metrics.attribution_objectives import attribution_attacks
     from holdfast.neighbourhood import neighbourhoods
     from holdfast.zoo.architectures import architectures
     from holdfast.zoo.schemes import schemes
@@ -257,6 +258,7 @@ def list_names(
         "neighbourhoods": neighbourhoods.names,
         "searches": searches.names,
         "attacks": hf.algorithms.attacks.names,
+        "attribution_attacks": attribution_attacks.names,
         "datasets": hf.data.names,
         "models": hf.zoo.names,
         "architectures": architectures.names,

@@ -19,6 +19,7 @@ from holdfast.algorithms.random_masks import (
 from holdfast.algorithms.random_search import RandomSearch
 from holdfast.algorithms.rare_event import Levels, RareEventEstimate
 from holdfast.algorithms.search import Outcome, Search, SearchResult, searches
+from holdfast.algorithms.sign_search import SignSearch
 from holdfast.algorithms.subset_simulation import subset_simulation
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "RareEventEstimate",
     "Search",
     "SearchResult",
+    "SignSearch",
     "StandardNormal",
     "UnitBox",
     "attacks",

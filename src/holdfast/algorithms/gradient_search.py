@@ -42,8 +42,6 @@ from holdfast.errors import ArgumentError, check
 from holdfast.neighbourhood import Region
 from holdfast.tensors import rows_to
 
-_CHUNK = 256  # rows in one graph, at most
-
 
 @searches.register("gradient")
 @dataclass(frozen=True)
@@ -64,8 +62,8 @@ class GradientSearch(Search):
     white_box: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        whole = type(self.restarts) is int and 1 <= self.restarts <= _CHUNK
-        check(whole, "restarts", f"a whole number from 1 to {_CHUNK}", self.restarts)
+        whole = type(self.restarts) is int and self.restarts >= 1
+        check(whole, "restarts", "a whole number of at least 1", self.restarts)
         check(self.step > 0, "step", "a number above 0", self.step)
         check(0 <= self.momentum < 1, "momentum", "a number in [0, 1)", self.momentum)
 
@@ -110,17 +108,8 @@ class GradientSearch(Search):
 def _ascent(gradient: GradientObjective, x: Tensor, feasible: Tensor) -> Tensor:
     """Where to go from each point `(P, n, *shape)`: gradients with L1 norm 1, or 0 where there is none."""
     problem = torch.arange(len(x), device=x.device).repeat_interleave(x.shape[1])
-    pieces = []
-    columns = (x.flatten(0, 1), problem, feasible.flatten())
-    for points, owner, met in zip(*(torch.split(c, _CHUNK) for c in columns), strict=True):
-        with torch.enable_grad():
-            leaf = points.detach().requires_grad_(True)
-            seen = gradient(leaf, owner)
-            goal = torch.where(met, seen.value, -seen.violation)
-            (d,) = torch.autograd.grad(goal.sum(), leaf)
-        d = d.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
-        pieces.append(d / rows_to(d.flatten(1).abs().sum(1), d).clamp(min=1e-30))
-    return torch.cat(pieces).reshape(x.shape)
+    d = gradient(x.flatten(0, 1), problem, feasible.flatten())
+    return (d / rows_to(d.flatten(1).abs().sum(1), d).clamp(min=1e-30)).reshape(x.shape)
 
 
 def _steepest(region: Region, direction: Tensor) -> Tensor:

@@ -65,9 +65,24 @@ class Objective(Protocol):
 
 
 class GradientObjective(Protocol):
-    """The same within the caller's graph, on a smoothed model; for white-box searches only."""
+    """Where to go from points `(M, *shape)`, on a smoothed model; for white-box searches only.
 
-    def __call__(self, x: Tensor, problem: Tensor) -> Outcome: ...
+    Gradients of the value where the constraint is met (`feasible` `(M,)`), and of minus the violation elsewhere, like
+    `x` and without NaN. The work is cut as memory demands by who knows the model.
+    """
+
+    def __call__(self, x: Tensor, problem: Tensor, feasible: Tensor) -> Tensor: ...
+
+
+def ascent(outcome: Outcome, x: Tensor, feasible: Tensor) -> Tensor:
+    """What a `GradientObjective` returns, from an outcome with a graph that leads to `x`; zeros where none does."""
+    goal = torch.where(feasible, outcome.value, -outcome.violation)
+    if not goal.requires_grad:
+        return torch.zeros_like(x)
+    (direction,) = torch.autograd.grad(goal.sum(), x, allow_unused=True)
+    if direction is None:
+        return torch.zeros_like(x)
+    return direction.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
 
 
 @dataclass(frozen=True)

@@ -51,12 +51,24 @@ class Chart:
 
 @dataclass(frozen=True)
 class Picture:
-    """An array to be drawn: an input within the data's bounds, or a signed map on its own symmetric scale."""
+    """An array to be drawn: an input within the data's bounds, or a signed map on its own symmetric scale.
+
+    Attributes:
+        title: a word or two above it.
+        array: an image `(C, H, W)`, a series `(C, T)` or features `(F,)`.
+        alt: what it shows, in words.
+        signed: it is a map.
+        marks: positions of an input to be coloured, whole numbers `(H, W)` or `(T,)`: 0 for none, i for the i-th of
+            `colours`. The input itself is then pale. Of a block that becomes one pixel the lowest mark is drawn.
+        colours: of the marks, as `"#rrggbb"`.
+    """
 
     title: str
     array: Array
     alt: str
     signed: bool = False
+    marks: Array | None = None
+    colours: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

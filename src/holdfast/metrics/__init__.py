@@ -1,6 +1,7 @@
 """One file per published evaluation, named after it."""
 
 from holdfast.metrics.aopc import AOPC, AOPCResult
+from holdfast.metrics.attribution_attack import AttributionAttack, AttributionAttackResult
 from holdfast.metrics.base import Metric, metrics
 from holdfast.metrics.c_eval import CEval, CEvalResult
 from holdfast.metrics.c_eval_plot import CEvalPlot, CEvalPlotResult
@@ -17,6 +18,8 @@ from holdfast.metrics.worst_case import WorstCase, WorstCaseResult
 __all__ = [
     "AOPC",
     "AOPCResult",
+    "AttributionAttack",
+    "AttributionAttackResult",
     "CEval",
     "CEvalPlot",
     "CEvalPlotResult",

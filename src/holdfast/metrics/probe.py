@@ -6,6 +6,7 @@ the work into chunks, and counts evaluations and what went wrong for each seed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from holdfast.errors import check
 from holdfast.explainers import Explainer
+from holdfast.explainers.surrogates import smooth_relu
 from holdfast.model import Classifier
 from holdfast.similarity import Similarity, degenerate
 from holdfast.tensors import rows_to
@@ -100,14 +102,16 @@ class Probe:
         self.maps, self.logits = maps, logits
         self.fixed = explainer.fixed_part(inputs)
         self.reference = self._prepare(maps)
+        #: what is compared of it: the reference itself, or one value per position where the similarity asks for that
+        self.compared = self._of_maps(self.reference)
         self.margin = class_margin(logits, self.targets, margin)
         self.evaluations = torch.ones(seeds, dtype=torch.int64, device=inputs.device)
         self.degenerate = torch.zeros_like(self.evaluations)
         self.nonfinite = torch.zeros_like(self.evaluations)
         finite = _finite(logits) & _finite(maps)
         # a correlation with a constant map says nothing; a distance from one does
-        constant = degenerate(self.reference.nan_to_num())
-        if similarity is None or not similarity.larger_is_closer:
+        constant = degenerate(self.compared.nan_to_num())
+        if similarity is None or not (similarity.larger_is_closer or similarity.ordinal):
             constant = torch.zeros_like(constant)
         self.status = tuple(
             "nonfinite" if not f else "misclassified" if j >= 0 else "degenerate" if c else "ok"
@@ -134,12 +138,20 @@ class Probe:
     def _prepare(self, maps: Tensor) -> Tensor:
         return maps.abs() if self.absolute else maps
 
-    def look(self, x: Tensor, seed: Tensor, want_distance: bool = False, keep_maps: bool = False) -> Measurement:
-        """Predict and explain `x` `(M, ...)`, perturbed copies of the seeds numbered `seed` `(M,)`."""
+    def _of_maps(self, maps: Tensor) -> Tensor:
+        return maps if self.similarity is None else self.similarity.of_maps(maps)
+
+    def look(
+        self, x: Tensor, seed: Tensor, want_distance: bool = False, keep_maps: bool = False, compare: bool = True
+    ) -> Measurement:
+        """Predict and explain `x` `(M, ...)`, perturbed copies of the seeds numbered `seed` `(M,)`.
+
+        Without `compare` there is no similarity: for whoever compares the maps in another way.
+        """
         chunk = self.classifier.inputs_per_chunk(x, self.explainer.rows_per_input, "backward")
         size = max(_MAP_ELEMENTS // x[0].numel() // chunk, 1) * chunk
         parts = [
-            self._look(x[start : start + size], seed[start : start + size], want_distance, keep_maps)
+            self._look(x[start : start + size], seed[start : start + size], want_distance, keep_maps, compare)
             for start in range(0, len(x), size)
         ]
         if len(parts) == 1:
@@ -147,10 +159,9 @@ class Probe:
         columns = zip(*(vars(part).values() for part in parts), strict=True)
         return Measurement(*(None if c[0] is None else torch.cat(c) for c in columns))  # type: ignore[arg-type]
 
-    def _look(self, x: Tensor, seed: Tensor, want_distance: bool, keep_maps: bool) -> Measurement:
+    def _look(self, x: Tensor, seed: Tensor, want_distance: bool, keep_maps: bool, compare: bool) -> Measurement:
         """As many rows as their maps may be held at once: compared together, they cost fewer small operations."""
-        targets, reference = self.targets[seed], self.reference[seed]
-
+        targets, reference = self.targets[seed], self.compared[seed]
         explained = self.explain == "seed"
 
         def chunk(x: Tensor, *more: Tensor) -> tuple[Tensor, Tensor]:
@@ -166,15 +177,17 @@ class Probe:
         )
         maps = self._prepare(signed)
         finite = _finite(logits) & _finite(maps)
-        self.count(seed, degenerate(maps) & finite, ~finite)
+        compared = self._of_maps(maps)
+        self.count(seed, degenerate(compared) & finite, ~finite)
         alike = None
-        if self.similarity is not None:
-            alike = self.similarity(reference, torch.where(rows_to(finite, maps), maps, 0.0))
+        if compare and self.similarity is not None:
+            alike = self.similarity(reference, torch.where(rows_to(finite, compared), compared, 0.0))
             alike = torch.where(finite, alike, torch.nan)
         margin = class_margin(logits, targets, self.margin_kind)
         distance = None
         if want_distance:
-            distance = torch.where(finite, (maps - reference).flatten(1).norm(dim=1), torch.nan)
+            whole = reference if self.compared is self.reference else self.reference[seed]
+            distance = torch.where(finite, (maps - whole).flatten(1).norm(dim=1), torch.nan)
         return Measurement(
             torch.where(finite, margin, torch.nan),
             alike,
@@ -182,6 +195,11 @@ class Probe:
             signed if keep_maps else None,
             logits.argmax(1) if keep_maps else None,
         )
+
+    def similarity_to(self, seed: Tensor, maps: Tensor) -> Tensor:
+        """Of prepared maps `(M, ...)` to those of their seeds, `(M,)`."""
+        assert self.similarity is not None
+        return self.similarity(self.compared[seed], self._of_maps(maps))
 
     def look_at_class(self, x: Tensor, seed: Tensor) -> Measurement:
         """Predict only: for plain misclassification, which needs no explanation."""
@@ -195,16 +213,34 @@ class Probe:
         self.count(seed, torch.zeros_like(finite), ~finite)
         return Measurement(torch.where(finite, margin, torch.nan))
 
-    def look_with_gradient(self, x: Tensor, seed: Tensor) -> tuple[Tensor, Tensor]:
-        """Similarity and margin of one chunk `(M,)`, within the caller's graph; counts as a look."""
-        assert self.similarity is not None
-        targets = self.targets[seed]
-        maps, logits = self.explainer.attribute(
-            self.classifier, x, targets if self.explain == "seed" else None, create_graph=True
-        )
-        alike = self.similarity(self.reference[seed], self._prepare(maps))
+    def gradient(
+        self, objective: Callable[..., Tensor], x: Tensor, seed: Tensor, *columns: Tensor, beta: float = 10.0
+    ) -> Tensor:
+        """Gradients by `x` `(M, ...)` of `objective(maps, margin, seed, *columns)` `(M,)`; 0 where there is none.
+
+        On the model with softplus of sharpness `beta` for ReLU, whose maps could not be differentiated; `maps` are
+        prepared for comparison, `columns` are cut as `x` is. Each row counts as a look.
+        """
+
+        def chunk(x: Tensor, seed: Tensor, *columns: Tensor) -> tuple[Tensor]:
+            targets = self.targets[seed]
+            with torch.enable_grad(), smooth_relu(beta):
+                leaf = x.detach().requires_grad_(True)
+                maps, logits = self.explainer.attribute(
+                    self.classifier, leaf, targets if self.explain == "seed" else None, create_graph=True
+                )
+                margin = class_margin(logits, targets, self.margin_kind)
+                goal = objective(self._prepare(maps), margin, seed, *columns)
+                if not goal.requires_grad:
+                    return (torch.zeros_like(x),)
+                (found,) = torch.autograd.grad(goal.sum(), leaf, allow_unused=True)
+            return (torch.zeros_like(x) if found is None else found.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0),)
+
+        # a graph of second order holds about twice what a backward pass does
+        rows = 2 * self.explainer.rows_per_input
+        (found,) = self.classifier.map_rows(chunk, x, seed, *columns, rows_per_input=rows, kind="backward")
         self.evaluations.index_add_(0, seed, torch.ones_like(seed))
-        return alike, class_margin(logits, targets, self.margin_kind)
+        return found
 
     def count(self, seed: Tensor, constant: Tensor, nonfinite: Tensor) -> None:
         """Note a look at each of the seeds numbered `seed` `(M,)`, and what came of it, bool `(M,)`."""

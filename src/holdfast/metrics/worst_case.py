@@ -27,7 +27,6 @@ from holdfast.algorithms.search import Outcome, Search, Trace, searches
 from holdfast.charts import Chart, Gallery
 from holdfast.errors import ArgumentError, check
 from holdfast.explainers import Explainer
-from holdfast.explainers.surrogates import smooth_relu
 from holdfast.metrics import worst_case_figures
 from holdfast.metrics.base import Metric, metrics
 from holdfast.metrics.events import SAFARI, Event, EventName, make_event
@@ -226,7 +225,7 @@ class WorstCase(Metric):
         if len(watched.usable):
             region = self.neighbourhood.around(inputs[watched.usable], classifier.bounds)
             found = search.run(
-                watched, region, self.budget, draw_seed(generator), watched.smoothed if search.white_box else None
+                watched, region, self.budget, draw_seed(generator), watched.ascent if search.white_box else None
             )
             worst[watched.usable] = region.project(found.inputs[:, None])[:, 0]
             trace, population = _readable(event, found.trace), found.population
@@ -274,16 +273,17 @@ class _Watched:
             self.sens_lips.scatter_reduce_(0, seed, slope.to(self.sens_lips.dtype), "amax")
         return self.event.outcome(seen)
 
-    def smoothed(self, x: Tensor, problem: Tensor) -> Outcome:
-        """The objective on the model with softplus for ReLU, within the caller's graph."""
-        with smooth_relu():
-            similarity, margin = self.probe.look_with_gradient(x, self.usable[problem])
-        unlike = self.event.unlike(similarity)
-        if self.event.name == "misclassification":
-            return Outcome(margin, torch.full_like(margin, -torch.inf))
-        if self.event.name == "changed_explanation":
-            return Outcome(unlike, margin)
-        return Outcome(-unlike, -margin)
+    def ascent(self, x: Tensor, problem: Tensor, feasible: Tensor) -> Tensor:
+        """Where to go, on the model with softplus for ReLU: see `GradientObjective`."""
+
+        def goal(maps: Tensor, margin: Tensor, seed: Tensor, feasible: Tensor) -> Tensor:
+            if self.event.name == "misclassification":
+                return margin
+            alike = self.event.unlike(self.probe.similarity_to(seed, maps))
+            better, broken = (-alike, -margin) if self.event.name == "changed_class" else (alike, margin)
+            return torch.where(feasible, better, -broken)
+
+        return self.probe.gradient(goal, x, self.usable[problem], feasible)
 
     def check(self, worst: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Margin, similarity, explanation and class at the returned inputs, by a look of our own."""

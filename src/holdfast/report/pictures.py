@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import struct
 import zlib
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,8 @@ SIGNED = (
     (0xF7, 0xF7, 0xF7),
     *((0xFD, 0xDB, 0xC7), (0xF4, 0xA5, 0x82), (0xD6, 0x60, 0x4D), (0xB2, 0x18, 0x2B), (0x67, 0x00, 0x1F)),
 )
+#: of an image under marks: so many greys, from the darkest to the palest
+GREYS, DARKEST, PALEST = 12, 0xB0, 0xF6
 
 
 def drawn(shown: Picture, bounds: tuple[float, float]) -> str:
@@ -32,6 +36,8 @@ def drawn(shown: Picture, bounds: tuple[float, float]) -> str:
     if not (np.isfinite(low) and np.isfinite(high)):
         finite = np.nan_to_num(array)
         low, high = float(finite.min()), float(finite.max())
+    if shown.marks is not None and array.ndim in (2, 3):
+        return marked_picture(array, np.asarray(shown.marks), shown.colours, low, high)
     return picture(array, low, high)
 
 
@@ -58,42 +64,80 @@ def signed_picture(array: Array) -> str:
     return png(np.stack([np.interp(at, stops, channel) for channel in colours], axis=-1))
 
 
+def marked_picture(array: Array, marks: Array, colours: Sequence[str], low: float, high: float) -> str:
+    """An input as a data URI, pale, with the positions in colour that `marks` names: see `Picture`.
+
+    An image `(C, H, W)` is grey, with coloured pixels; behind the lines of a series `(C, T)` stand coloured bands.
+    """
+    array = np.nan_to_num(array.astype(float))
+    if array.ndim != 3:
+        low, high = min(low, float(array.min())), max(high, float(array.max()))
+        return _drawn(array, low, high, signed=False, bands=_bands(marks, colours))
+    share = np.clip((thin(array.mean(axis=0, keepdims=True))[0] - low) / ((high - low) or 1.0), 0, 1)
+    none = len(colours) + 1
+    chosen = blocks(np.where(marks > 0, marks, none)[None])[0].min(axis=(1, 3))
+    greys = np.rint(np.linspace(DARKEST, PALEST, GREYS))[:, None].repeat(3, axis=1)
+    palette = np.concatenate([greys, [list(bytes.fromhex(colour[1:])) for colour in colours]])
+    places = np.where(chosen == none, np.rint((GREYS - 1) * share), GREYS - 1 + chosen)
+    return _png(places.astype(np.uint8), palette.astype(np.uint8))
+
+
 def thin(array: Array) -> Array:
     """`(C, H, W)` averaged over blocks, so that no side is longer than `PIXELS`."""
-    block = -(-max(array.shape[1:]) // PIXELS)
-    if block == 1:
-        return array
-    height, width = (side // block * block for side in array.shape[1:])
-    blocks = array[:, :height, :width].reshape(array.shape[0], height // block, block, width // block, block)
-    averaged: Array = blocks.mean(axis=(2, 4))
+    averaged: Array = blocks(array).mean(axis=(2, 4))
     return averaged
+
+
+def blocks(array: Array) -> Array:
+    """`(C, H, W)` cut into square blocks `(C, rows, side, columns, side)`, the least that leave `PIXELS` a side."""
+    block = -(-max(array.shape[1:]) // PIXELS)
+    height, width = (side // block * block for side in array.shape[1:])
+    return array[:, :height, :width].reshape(array.shape[0], height // block, block, width // block, block)
 
 
 def png(rgb: Array) -> str:
     """An image `(H, W, 3)` in [0, 1] as the data URI of a PNG."""
-    pixels = np.rint(rgb * 255).astype(np.uint8)
+    return _png(np.rint(rgb * 255).astype(np.uint8))
+
+
+def _png(pixels: Array, palette: Array | None = None) -> str:
+    """Bytes `(H, W, 3)`, or places `(H, W)` in a palette of bytes `(n, 3)`."""
     height, width = pixels.shape[:2]
     rows = b"".join(b"\0" + row.tobytes() for row in pixels)
 
     def chunk(kind: bytes, content: bytes) -> bytes:
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    content = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows, 9)) + chunk(b"IEND", b"")
+    header = struct.pack(">IIBBBBB", width, height, 8, 2 if palette is None else 3, 0, 0, 0)
+    colours = b"" if palette is None else chunk(b"PLTE", palette.tobytes())
+    content = chunk(b"IHDR", header) + colours + chunk(b"IDAT", zlib.compress(rows, 9)) + chunk(b"IEND", b"")
     return "data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n" + content).decode()
 
 
-def _drawn(array: Array, low: float, high: float, signed: bool) -> str:
-    """Lines for `(C, T)`, bars for `(F,)`; anything else is flattened to bars."""
+def _bands(marks: Array, colours: Sequence[str]) -> list[str]:
+    """A rectangle for every run of steps `(T,)` with the same mark, as wide as these steps are in a drawing."""
+    step = 116 / max(len(marks) - 1, 1)
+    starts = [0, *(np.flatnonzero(np.diff(marks)) + 1).tolist(), len(marks)]
+    return [
+        f'<rect x="{2 + step * (first - 0.5):.2f}" y="0" width="{step * (last - first):.2f}" height="100" '
+        f'fill="{colours[marks[first] - 1]}"/>'
+        for first, last in pairwise(starts)
+        if marks[first] > 0
+    ]
+
+
+def _drawn(array: Array, low: float, high: float, signed: bool, bands: Sequence[str] | None = None) -> str:
+    """Lines for `(C, T)`, in grey before `bands` if there are any; bars for `(F,)`, and of anything else, flattened."""
     span = (high - low) or 1.0
 
     def up(values: Array) -> Array:
         return 96.0 - 92.0 * (values - low) / span
 
     zero = float(up(np.array(min(max(0.0, low), high))))
-    shapes = [f'<path d="M0 {zero:.1f}H120" stroke="#999" stroke-width=".7"/>']
+    shapes = [*(bands or ()), f'<path d="M0 {zero:.1f}H120" stroke="#999" stroke-width=".7"/>']
+    own = ("#0072B2", "#D55E00", "#009E73", "#CC79A7") if bands is None else ("#333", "#777")
     if array.ndim == 2:
-        for channel, colour in zip(array, ("#0072B2", "#D55E00", "#009E73", "#CC79A7") * len(array), strict=False):
+        for channel, colour in zip(array, own * len(array), strict=False):
             line = channel[:: -(-len(channel) // POINTS)]
             x = np.linspace(2, 118, len(line))
             points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, up(line), strict=True))

@@ -1,9 +1,15 @@
 """How alike are two attribution maps? Pure batched functions `(a, b) -> (N,)`, and a registry of them.
 
+Some compare maps feature by feature, or by the order of the features, and take maps of any shape. Others know where in
+the image or series a value lies (`local`, `profile`); of those `Similarity.channels` says how maps of inputs are
+reduced to one value per position before they are compared.
+
 >>> import torch
 >>> from holdfast import similarity
->>> similarity.names()
-['cosine', 'kendall', 'mse', 'pearson', 'spearman', 'ssim', 'topk_intersection']
+>>> similarity.names()[:6]
+['centre_of_mass', 'cosine', 'kendall', 'lens_distance', 'lens_kendall', 'lens_precision']
+>>> similarity.names()[6:]
+['lens_recall', 'lens_spearman', 'mse', 'pearson', 'spearman', 'ssim', 'topk_intersection']
 >>> top = similarity.get("topk_intersection:k=1")
 >>> top(torch.tensor([[1.0, 3.0, 2.0]]), torch.tensor([[0.0, 3.0, 1.0]]))
 tensor([1.])
@@ -14,32 +20,61 @@ tensor([1.])
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from torch import Tensor
 
 from holdfast.errors import ArgumentError, check
 from holdfast.registry import Registry
+from holdfast.similarity.diverse import top_k, top_k_diverse
+from holdfast.similarity.local import (
+    centre_of_mass,
+    lens_kendall,
+    lens_precision,
+    lens_recall,
+    lens_spearman,
+    mass_centre,
+    topk_intersection,
+)
 from holdfast.similarity.pointwise import cosine, mse, pearson
-from holdfast.similarity.rank import kendall, spearman, topk_intersection
+from holdfast.similarity.profile import LensProfile, check_options, lens_distance, lens_profile
+from holdfast.similarity.rank import kendall, spearman
 from holdfast.similarity.rows import degenerate
 from holdfast.similarity.structural import ssim
+from holdfast.similarity.windows import Channels, dilate, per_position, smooth
 
 __all__ = [
+    "Channels",
+    "LensProfile",
     "Similarity",
     "SimilarityFunction",
+    "centre_of_mass",
     "cosine",
     "degenerate",
+    "dilate",
     "get",
     "kendall",
+    "lens_distance",
+    "lens_kendall",
+    "lens_precision",
+    "lens_profile",
+    "lens_recall",
+    "lens_spearman",
+    "mass_centre",
     "mse",
     "names",
     "pearson",
+    "per_position",
     "registry",
+    "smooth",
     "spearman",
     "ssim",
+    "top_k",
+    "top_k_diverse",
     "topk_intersection",
 ]
 
@@ -57,6 +92,10 @@ class Similarity:
         low: default threshold of "inconsistent"; None where no number suits all maps.
         high: default threshold of "consistent".
         differentiable: whether gradients flow through it.
+        channels: how maps of inputs are reduced to one value per position before they are compared (`per_position`);
+            None where they are compared as they are.
+        ordinal: whether it compares orders, of which a constant map has none: a seed whose map is constant is then
+            skipped, as it is for every similarity, also where this is a discrepancy.
     """
 
     name: str
@@ -65,6 +104,8 @@ class Similarity:
     low: float | None = None
     high: float | None = None
     differentiable: bool = False
+    channels: Channels | None = None
+    ordinal: bool = False
 
     def __call__(self, a: Tensor, b: Tensor) -> Tensor:
         result = self.function(a, b)
@@ -76,13 +117,36 @@ class Similarity:
         )
         return result
 
+    def of_maps(self, maps: Tensor) -> Tensor:
+        """What is compared of maps of inputs `(N, C, H, W)`, `(N, C, T)` or `(N, F)`: as they are, or by position.
+
+        >>> import torch
+        >>> get("lens_precision").of_maps(torch.ones(2, 3, 5, 5)).shape
+        torch.Size([2, 5, 5])
+        >>> get("pearson").of_maps(torch.ones(2, 3, 5, 5)).shape
+        torch.Size([2, 3, 5, 5])
+        """
+        return maps if self.channels is None else per_position(maps, self.channels)
+
 
 registry: Registry[Similarity] = Registry("similarity")
 for _function in (pearson, cosine, ssim):
     registry.add(_function.__name__, Similarity(_function.__name__, _function, low=0.4, high=0.6, differentiable=True))
-for _function in (spearman, kendall, topk_intersection):
+for _function in (spearman, kendall):
     registry.add(_function.__name__, Similarity(_function.__name__, _function, low=0.4, high=0.6))
 registry.add("mse", Similarity("mse", mse, larger_is_closer=False, differentiable=True))
+# Whether signs count is a metric's own option, so channels are summed as they are: without signs that is "abs_sum".
+_OF_POSITIONS = (topk_intersection, lens_precision, lens_recall, lens_spearman, lens_kendall)
+for _function in _OF_POSITIONS:
+    registry.add(_function.__name__, Similarity(_function.__name__, _function, low=0.4, high=0.6, channels="sum"))
+registry.add(
+    "lens_distance",
+    Similarity("lens_distance", lens_distance, larger_is_closer=False, channels="sum", ordinal=True),
+)
+registry.add(
+    "centre_of_mass",
+    Similarity("centre_of_mass", centre_of_mass, larger_is_closer=False, differentiable=True, channels="sum"),
+)
 
 
 def names() -> list[str]:
@@ -95,19 +159,21 @@ def get(similarity: str | Similarity | SimilarityFunction) -> Similarity:
 
     Args:
         similarity: a `Similarity`, returned as it is; a name such as `"pearson"`, or one with options such as
-            `"ssim:window=11,gaussian=true"`; or a function `(a, b) -> (N,)`, taken to be larger for more
-            alike maps, not differentiable, without default thresholds. Build a `Similarity` to say otherwise.
+            `"ssim:window=11,gaussian=true"`, `"lens_precision:k=100,w=2,diverse=true,channels=max"`, or, several
+            numbers joined by `+`, `"lens_distance:k=10+100,w=0+1"`; or a function `(a, b) -> (N,)`, taken to be larger
+            for more alike maps, not differentiable, without default thresholds. Build a `Similarity` to say
+            otherwise.
 
     Raises:
         UnknownNameError: no similarity has that name.
-        ArgumentError: an option is malformed or unknown.
+        ArgumentError: an option is malformed or unknown, or suits no map at all.
 
     >>> get("topk_intersection:k=100").name
     'topk_intersection:k=100'
     >>> get("topk_intersection:kk=100")
     Traceback (most recent call last):
         ...
-    holdfast.errors.ArgumentError: option of topk_intersection: expected one of k, got 'kk'
+    holdfast.errors.ArgumentError: option of topk_intersection: expected one of k, diverse, w, channels, got 'kk'
     """
     if isinstance(similarity, Similarity):
         return similarity
@@ -127,22 +193,50 @@ def _from_text(text: str) -> Similarity:
     if not colon:
         return entry
     known = list(inspect.signature(entry.function).parameters)[2:]
-    options: dict[str, int | float | bool] = {}
+    hints = _hints(entry.function)
+    options: dict[str, Any] = {}
     for part in rest.split(","):
         key, equals, value = (piece.strip() for piece in part.partition("="))
         check(bool(equals and value), f"option of {name}", "the form key=value", repr(part))
         check(key in known, f"option of {name}", f"one of {', '.join(known) or '(it has none)'}", repr(key))
         check(key not in options, f"option of {name}", "each option once", repr(text))
-        options[key] = _number(f"option {key} of {name}", value)
-    return replace(entry, name=text, function=partial(entry.function, **options))
+        options[key] = _value(f"option {key} of {name}", value, hints.get(key))
+    if entry.function in (*_OF_POSITIONS, lens_distance, centre_of_mass):  # whose options can be told without a map
+        check_options(**options)
+    channels = options.get("channels", entry.channels)
+    return replace(entry, name=text, function=partial(entry.function, **options), channels=channels)
 
 
-def _number(argument: str, value: str) -> int | float | bool:
-    if value.lower() in ("true", "false"):
-        return value.lower() == "true"
+def _hints(function: SimilarityFunction) -> dict[str, Any]:
+    try:
+        return get_type_hints(function)
+    except (NameError, TypeError):  # a function of the user's, whose annotations need not mean anything
+        return {}
+
+
+def _value(argument: str, text: str, hint: Any) -> Any:
+    """What the text of an option means: a word that the option knows, a number, several, true or false."""
+    kinds = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    words = [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
+    if words:
+        check(text in words, argument, f"one of {', '.join(words)}", repr(text))
+        return text
+    value: Any = _number(text)
+    several = any(get_origin(kind) is Sequence for kind in kinds)
+    if value is None and several and "+" in text:
+        numbers = [_number(part) for part in text.split("+")]
+        value = None if None in numbers else tuple(numbers)
+    expected = "a number, or several such as 10+100" if several else "a number, true or false"
+    check(value is not None, argument, expected, repr(text))
+    return value
+
+
+def _number(text: str) -> int | float | bool | None:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
     for parse in (int, float):
         try:
-            return parse(value)
+            return parse(text)
         except ValueError:
             continue
-    raise ArgumentError(argument, "a number, true or false", repr(value))
+    return None

@@ -1,4 +1,4 @@
-"""Similarities of the order of the features: Spearman's rho, Kendall's tau-b, overlap of the k largest.
+"""Similarities of the order of the features: Spearman's rho and Kendall's tau-b.
 
 Ranks and pair counts are integers, so these are exact up to one final division, and not differentiable.
 """
@@ -10,7 +10,6 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from holdfast.errors import check
 from holdfast.similarity.rows import check_pair, degenerate, working_dtype
 
 CHUNK_ELEMENTS = 2**20  # features worked on at a time; about 100 bytes of working memory each
@@ -65,57 +64,8 @@ def kendall(a: Tensor, b: Tensor) -> Tensor:
     return _by_chunks(_kendall_rows, a, b)
 
 
-def topk_intersection(a: Tensor, b: Tensor, k: int | float | None = None) -> Tensor:
-    """Share of the k largest features of one map that are among the k largest of the other.
-
-    Values are compared with their sign; take absolute values first if magnitude is meant. Of tied features
-    the one of lowest index (in the flattened map) comes first: constant maps select their first k features.
-
-    Args:
-        a: maps `(N, ...)`, floating.
-        b: maps of the same shape.
-        k: a number of features from 1 to F, or a share of them in (0, 1), rounded to the nearest number but
-            at least 1; by default a tenth.
-
-    Returns:
-        `(N,)` in [0, 1]; NaN for a row that holds a NaN or an infinity.
-
-    Raises:
-        ArgumentError: shapes, devices or types do not fit, or k is out of range.
-
-    Source: Ghorbani, Abid, Zou, AAAI 2019.
-
-    >>> topk_intersection(torch.tensor([[3.0, 2.0, 1.0, 0.0]]), torch.tensor([[3.0, 0.0, 1.0, 2.0]]), k=2)
-    tensor([0.50])
-    """
-    check_pair(a, b)
-    features = a.shape[1:].numel()
-    count = _resolve_k(k, features)
-    x, y = a.detach().flatten(1), b.detach().flatten(1)
-    common = (_largest(x, count) & _largest(y, count)).sum(1)
-    return _where_finite(x, y, common.to(working_dtype(a, b)) / count)
-
-
-def _resolve_k(k: int | float | None, features: int) -> int:
-    if k is None:
-        k = 0.1
-    expected = f"a whole number from 1 to {features} or a share in (0, 1)"
-    if isinstance(k, float):
-        check(0 < k < 1, "k", expected, k)
-        return max(1, round(k * features))
-    check(isinstance(k, int) and not isinstance(k, bool) and 1 <= k <= features, "k", expected, k)
-    return k
-
-
-def _largest(x: Tensor, k: int) -> Tensor:
-    """Mask `(N, F)` of the first k features in a stable descending sort, without sorting."""
-    threshold = x.topk(k, dim=1).values[:, -1:]
-    above, tied = x > threshold, x == threshold
-    wanted = k - above.sum(1, keepdim=True)
-    return above | (tied & (tied.cumsum(1) <= wanted))
-
-
-def _where_finite(x: Tensor, y: Tensor, result: Tensor) -> Tensor:
+def where_finite(x: Tensor, y: Tensor, result: Tensor) -> Tensor:
+    """The result `(N,)`, NaN where a row `(N, F)` of either map holds a NaN or an infinity."""
     # Two reductions per map and no mask of its size: a NaN or an infinity shows in an extreme value.
     extremes = torch.stack((x.amin(1), x.amax(1), y.amin(1), y.amax(1)))
     return torch.where(extremes.isfinite().all(0), result, torch.nan)
@@ -130,7 +80,7 @@ def _by_chunks(function: Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Tenso
     # Adding 0.0 makes -0.0 positive: a radix sort would order the two zeros, which are a tie.
     result = torch.cat([function(p + 0.0, q + 0.0) for p, q in pairs])
     result = torch.where(degenerate(a) | degenerate(b), 0, result)
-    return _where_finite(x, y, result)
+    return where_finite(x, y, result)
 
 
 def _correlation(covariance: Tensor, x_variance: Tensor, y_variance: Tensor, dtype: torch.dtype) -> Tensor:

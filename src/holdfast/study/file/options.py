@@ -301,17 +301,25 @@ def search_from(raw: object, default: object = None) -> Search | str:
 
 
 def similarity_from(raw: object, default: object = None) -> str:
-    """`"ssim"`, `"ssim:window=11"` or `{ssim: {window: 11}}` in the form with a colon.
+    """`"ssim"`, `"ssim:window=11"` or `{ssim: {window: 11}}` in the form with a colon; lists with `+`.
 
     Raises:
         Wrong: it is none.
 
     >>> similarity_from({"ssim": {"window": 11, "gaussian": True}})
     'ssim:window=11,gaussian=true'
+    >>> similarity_from({"lens_distance": {"k": [10, 100], "w": 1}})
+    'lens_distance:k=10+100,w=1'
     """
+
+    def spell(value: object) -> str:
+        if isinstance(value, list | tuple):
+            return "+".join(spell(entry) for entry in value)
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
     name = raw.partition(":")[0] if isinstance(raw, str) else raw
     found = named(name, "name", "a similarity", similarity.names())
-    options = ",".join(f"{k}={str(v).lower() if isinstance(v, bool) else v}" for k, v in found.options.items())
+    options = ",".join(f"{key}={spell(value)}" for key, value in found.options.items())
     text = raw if isinstance(raw, str) else found.name + (f":{options}" if options else "")
     try:
         return similarity.get(text).name

@@ -1,0 +1,146 @@
+"""How much faster than sets of indices are the LENS numbers of a pair of maps?
+
+    python benchmarks/lens.py [--pairs 8] [--side 227] [--k 1000] [--threads 1]
+
+Eighteen numbers of each pair: intersection, precision and recall, of plain and of diverse sets, for w = 1, 2, 3. By
+`lens_profile`, and by the set-based version of `tests/set_based_lens.py` (window lists, `intersect1d`, `setdiff1d` for
+each step), on the same pairs in one run; they must agree. Then the two ways to a greedy set, the compiled walk and the
+parallel rounds, and Kendall's tau with its memory. What is compiled once is told apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
+import set_based_lens
+from holdfast.similarity import diverse, lens_kendall, lens_profile, smooth
+
+WINDOWS = (1, 2, 3)
+
+
+def noise(pairs: int, side: int) -> tuple[Tensor, Tensor]:
+    """White noise, and the same with noise of the same size added."""
+    a, b = torch.randn(2, pairs, side, side, generator=torch.Generator().manual_seed(0))
+    return a, (a + b) / math.sqrt(2)
+
+
+def fields(pairs: int, side: int) -> tuple[Tensor, Tensor]:
+    """Smooth random fields, correlated over about ten pixels."""
+    a, b = noise(pairs, side)
+    for _ in range(3):
+        a, b = smooth(a, 3), smooth(b, 3)
+    return a, b
+
+
+def seconds(function: Callable[[], Any], repeats: int = 3) -> float:
+    """The least of several times."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def by_sets(a: Tensor, b: Tensor, k: int) -> np.ndarray[Any, Any]:
+    """All eighteen numbers of each pair, `(pairs, 2, W, 3)`."""
+    pairs = zip(a.numpy(), b.numpy(), strict=True)
+    return np.array([set_based_lens.profile(x, y, k, WINDOWS) for x, y in pairs])
+
+
+def by_profile(a: Tensor, b: Tensor, k: int) -> np.ndarray[Any, Any]:
+    """The same from `lens_profile`."""
+    found = lens_profile(a, b, [k], WINDOWS)
+    assert found.intersection_diverse is not None
+    assert found.precision_diverse is not None
+    assert found.recall_diverse is not None
+    common = found.intersection[:, :, None].expand(-1, -1, len(WINDOWS))
+    plain = torch.stack([common, found.precision, found.recall], dim=-1)
+    apart = torch.stack([found.intersection_diverse, found.precision_diverse, found.recall_diverse], dim=-1)
+    return torch.stack([plain[:, 0], apart[:, 0]], dim=1).double().numpy()
+
+
+def profiles(name: str, a: Tensor, b: Tensor, k: int) -> None:
+    """Eighteen numbers, both ways in turn, pair by pair."""
+    slow, fast = [], []
+    for row in range(len(a)):
+        x, y = a[row : row + 1], b[row : row + 1]
+        assert np.abs(by_profile(x, y, k) - by_sets(x, y, k)).max() < 1e-6, "they do not agree"
+        slow.append(seconds(lambda x=x, y=y: by_sets(x, y, k), 1))  # type: ignore[misc]
+        fast.append(seconds(lambda x=x, y=y: by_profile(x, y, k), 1))  # type: ignore[misc]
+    ratios = [p / q for p, q in zip(slow, fast, strict=True)]
+    batch = seconds(lambda: by_profile(a, b, k)) / len(a)
+    print(
+        f"{name}: a pair by sets {statistics.median(slow) * 1e3:.0f} ms, by lens_profile"
+        f" {statistics.median(fast) * 1e3:.2f} ms ({batch * 1e3:.2f} ms in a batch): {statistics.median(ratios):.0f}"
+        f" times as fast (from {min(ratios):.0f} to {max(ratios):.0f}; at least 20 wanted)"
+    )
+
+
+def greedy(name: str, a: Tensor, k: int) -> None:
+    """The compiled walk against rounds, the ranking apart."""
+    order = diverse.ranking(a.flatten(1))
+    sort = seconds(lambda: diverse.ranking(a.flatten(1))) / len(a)
+    walk = diverse.compiled_walk()
+    for w in WINDOWS:
+        rounds = seconds(lambda w=w: diverse._rounds(order, a.shape[1:], k, w)) / len(a)  # type: ignore[misc]
+        text = f"{name}, w = {w}: ranking {sort * 1e3:.2f} ms a map, rounds {rounds * 1e3:.2f} ms"
+        if walk is not None:
+            picked = diverse.pick(order, a.shape[1:], k, w)
+            assert torch.equal(picked, diverse._rounds(order, a.shape[1:], k, w))
+            once = seconds(lambda w=w: diverse.pick(order, a.shape[1:], k, w)) / len(a)  # type: ignore[misc]
+            text += f", walk {once * 1e3:.3f} ms: {rounds / once:.0f} times as fast"
+        print(text)
+
+
+def kendall(a: Tensor, b: Tensor) -> None:
+    """Time, and by how much the process grew."""
+    lens_kendall(a[:, :8, :8], b[:, :8, :8])
+    unit = 1 if sys.platform == "darwin" else 1024
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    start = time.perf_counter()
+    lens_kendall(a, b)
+    took = (time.perf_counter() - start) / len(a)
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit - before
+    positions = a[0].numel()
+    print(
+        f"lens_kendall: {took * 1e3:.0f} ms a pair; {len(a)} pairs took {grown / 2**20:.0f} MB more than had been used "
+        f"(a matrix of the pairs of pixels, one byte each: {positions**2 / 2**20:.0f} MB)"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=8)
+    parser.add_argument("--side", type=int, default=227)
+    parser.add_argument("--k", type=int, default=1000)
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    kinds = {"white noise": noise(options.pairs, options.side), "smooth fields": fields(options.pairs, options.side)}
+    print(f"{options.pairs} pairs of {options.side} x {options.side}, k = {options.k}, {options.threads} threads")
+    kendall(*kinds["white noise"])  # first, while little memory has been used
+    start = time.perf_counter()
+    compiled = diverse.compiled_walk() is not None
+    print(f"the walk, imported and compiled or read from disk: {time.perf_counter() - start:.2f} s, {compiled}")
+    for name, (a, b) in kinds.items():
+        profiles(name, a, b, options.k)
+        greedy(name, a, options.k)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,279 @@
+"""What an attack on an attribution moves: the objectives of `AttributionAttack`, by name.
+
+With `a` the map of the input, one value of mass for each position, and `a'` that of the disturbed one, both scaled to
+a sum of 1; S_t the t positions with the largest values of `a`, N_w a window of `2 w + 1` positions a side:
+
+    top_k        least    sum of a' over S_t                      least    |S_t n T_t|
+    mass_center  largest  || centre(a') - centre(a) ||            (the same)
+    target       largest  sum of a' over a region                 (the same)
+    lens         least    weighted sum of a' over N_w(S_k)        least    |S_k n N_w(T_k)| + |T_k n N_w(S_k)|
+
+on the left what is followed by its gradient, on the model with softplus for ReLU; on the right what decides between the
+points on the way, on the model itself (ties by what is on the left). `random_sign` and `universal` look at nothing: a
+random sign for every feature, drawn for each input, or once for all of them.
+
+Source: the first three are those of Ghorbani, Abid and Zou, "Interpretation of neural networks is fragile" (AAAI 2019,
+Sec. 3); the random ones are Kamath, Mittal, Deshpande and Balasubramanian's, "Rethinking robustness of model
+attributions" (AAAI 2024, App. B.1). `lens` is ours. They tried to follow 1-LENS-precision itself, which gave a weaker
+attack than `top_k` (App. E.1): a set of the largest values jumps, and a smooth stand-in for membership only sees the
+positions near the threshold. The mass within the windows has a gradient everywhere, and is what membership is made of.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from holdfast.errors import ArgumentError, check
+from holdfast.neighbourhood import Region
+from holdfast.registry import Registry, build
+from holdfast.similarity import dilate, mass_centre, smooth, top_k
+from holdfast.similarity.rows import row_sum
+from holdfast.tensors import Streams
+
+
+class AttributionObjective(ABC):
+    """One way to attack an attribution: a frozen dataclass with its options."""
+
+    name: ClassVar[str]
+
+
+class GuidedObjective(AttributionObjective):
+    """One that is followed by its gradient. Maps are `(M, H, W)` or `(M, T)`, without signs."""
+
+    @abstractmethod
+    def state(self, reference: Tensor) -> Tensor:
+        """What has to be known of the undisturbed maps `(P, ...)`: `(P, ...)`."""
+
+    @abstractmethod
+    def goal(self, state: Tensor, maps: Tensor) -> Tensor:
+        """To be made as large as possible, differentiable: `(M,)`, for the states `(M, ...)` of the maps' seeds."""
+
+    def reached(self, state: Tensor, maps: Tensor) -> Tensor:
+        """What decides which of two maps is the better one, float64 `(M,)`; by default the goal."""
+        return self.goal(state, maps).double()
+
+
+class BlindObjective(AttributionObjective):
+    """One that draws disturbed inputs without a look at them."""
+
+    @abstractmethod
+    def draw(self, region: Region, radius: float, seed: int) -> Tensor:
+        """One input for each centre of `region`, `(P, ...)`, within it."""
+
+
+attribution_attacks: Registry[type[AttributionObjective]] = Registry("attribution attack")
+
+
+def get(attack: str | AttributionObjective) -> AttributionObjective:
+    """An attack by `"name"` or `"name:option=value,..."`, or one that is there already.
+
+    Raises:
+        UnknownNameError, ArgumentError: no such attack or option.
+
+    >>> get("top_k:t=200")
+    TopK(t=200)
+    """
+    if isinstance(attack, AttributionObjective):
+        return attack
+    if not isinstance(attack, str):
+        raise ArgumentError("attack", "a name or an AttributionObjective", repr(attack))
+    return build(attribution_attacks, attack)
+
+
+@attribution_attacks.register("top_k")
+@dataclass(frozen=True)
+class TopK(GuidedObjective):
+    """Lower the mass on the positions that had the largest values.
+
+    Args:
+        t: how many positions: a number, or a share in (0, 1); by default a tenth.
+    """
+
+    name: ClassVar[str] = "top_k"
+    t: int | float | None = None
+
+    def __post_init__(self) -> None:
+        _check_count("t", self.t)
+
+    def state(self, reference: Tensor) -> Tensor:
+        """See `GuidedObjective`."""
+        return top_k(reference, self.t)
+
+    def goal(self, state: Tensor, maps: Tensor) -> Tensor:
+        """See `GuidedObjective`."""
+        return -mass_share(maps, state)
+
+    def reached(self, state: Tensor, maps: Tensor) -> Tensor:
+        """See `GuidedObjective`."""
+        kept = (top_k(maps, self.t) & state).flatten(1).sum(1)
+        return self.goal(state, maps).double() - kept
+
+
+@attribution_attacks.register("mass_center")
+@dataclass(frozen=True)
+class MassCenter(GuidedObjective):
+    """Move the centre of mass as far as possible."""
+
+    name: ClassVar[str] = "mass_center"
+
+    def state(self, reference: Tensor) -> Tensor:
+        """See `GuidedObjective`."""
+        return mass_centre(reference)
+
+    def goal(self, state: Tensor, maps: Tensor) -> Tensor:
+        """See `GuidedObjective`."""
+        # within the root: at the seed itself the distance is 0, and its gradient would be 0 / 0
+        return ((mass_centre(maps) - state).square().sum(1) + 1e-12).sqrt()
+
+
+@attribution_attacks.register("target")
+@dataclass(frozen=True)
+class Target(GuidedObjective):
+    """Raise the mass within a box; of a series `left` and `width` alone count.
+
+    Args:
+        top, left: its first row and column, as shares of the sides in [0, 1).
+        height, width: its sides, as shares in (0, 1]; at least one row and column.
+    """
+
+    name: ClassVar[str] = "target"
+    top: float = 0.0
+    left: float = 0.0
+    height: float = 0.25
+    width: float = 0.25
+
+    def __post_init__(self) -> None:
+        for option in ("top", "left"):
+            value = getattr(self, option)
+            check(_is_number(value) and 0 <= value < 1, option, "a share in [0, 1)", value)
+        for option in ("height", "width"):
+            value = getattr(self, option)
+            check(_is_number(value) and 0 < value <= 1, option, "a share in (0, 1]", value)
+
+    def state(self, reference: Tensor) -> Tensor:
+        """See `GuidedObjective`."""
+        mask = torch.zeros_like(reference, dtype=torch.bool)
+        mask[..., _span(self.left, self.width, reference.shape[-1])] = True
+        if reference.ndim == 3:
+            rows = torch.zeros(reference.shape[1], dtype=torch.bool, device=reference.device)
+            rows[_span(self.top, self.height, reference.shape[1])] = True
+            mask &= rows[:, None]
+        return mask
+
+    def goal(self, state: Tensor, maps: Tensor) -> Tensor:
+        """See `GuidedObjective`."""
+        return mass_share(maps, state)
+
+
+@attribution_attacks.register("lens")
+@dataclass(frozen=True)
+class Lens(GuidedObjective):
+    """Push the mass out of the neighbourhood of the positions that had the largest values, not only off them.
+
+    Recall falls with all the mass that leaves N_w(S_k). Precision falls only where a position of S_k has none of T_k
+    near it: so mass counts for more near positions that few of T_k are near to. With c(p) how many of T_k, the k
+    largest of the disturbed map, are in the window of p, the weight of a position q of N_w(S_k) is
+
+        1 + alone * sum of exp(-(c(p) - 1) / 2) over the p of S_k in the window of q,    c(p) at least 1.
+
+    Args:
+        k: how many positions: a number, or a share in (0, 1); by default a tenth.
+        w: half the side of the window, at least 0; at 0 this is `top_k`.
+        alone: how much lonely positions count, at least 0.
+    """
+
+    name: ClassVar[str] = "lens"
+    k: int | float | None = None
+    w: int = 1
+    alone: float = 0.3
+
+    def __post_init__(self) -> None:
+        _check_count("k", self.k)
+        check(type(self.w) is int and self.w >= 0, "w", "a whole number of at least 0", self.w)
+        fine = _is_number(self.alone) and 0 <= self.alone < math.inf
+        check(fine, "alone", "a finite number of at least 0", self.alone)
+
+    def state(self, reference: Tensor) -> Tensor:
+        """See `GuidedObjective`: the positions, and their neighbourhood, `(P, 2, ...)`."""
+        top = top_k(reference, self.k)
+        return torch.stack([top, dilate(top, self.w)], dim=1)
+
+    def goal(self, state: Tensor, maps: Tensor) -> Tensor:
+        """See `GuidedObjective`."""
+        top, near = state.unbind(1)
+        if self.alone == 0:
+            return -mass_share(maps, near)
+        with torch.no_grad():
+            company = self._in_window(top_k(maps.detach(), self.k).to(maps.dtype))
+            lonely = self._in_window(top * torch.exp(-(company - 1).clamp(min=0) / 2))
+            weight = near + self.alone * lonely
+        return -mass_share(maps, weight)
+
+    def reached(self, state: Tensor, maps: Tensor) -> Tensor:
+        """See `GuidedObjective`."""
+        top = top_k(maps, self.k)
+        kept = (top & state[:, 1]).flatten(1).sum(1) + (dilate(top, self.w) & state[:, 0]).flatten(1).sum(1)
+        return -mass_share(maps, state[:, 1]).double() - kept
+
+    def _in_window(self, values: Tensor) -> Tensor:
+        """Sums over the window of each position."""
+        return smooth(values, self.w) * float((2 * self.w + 1) ** (values.ndim - 1))
+
+
+@attribution_attacks.register("random_sign")
+@dataclass(frozen=True)
+class RandomSign(BlindObjective):
+    """The radius, with a random sign for every feature of every input."""
+
+    name: ClassVar[str] = "random_sign"
+
+    def draw(self, region: Region, radius: float, seed: int) -> Tensor:
+        """See `BlindObjective`."""
+        signs = region.streams(seed).uniform((1, *region.shape), region.dtype) < 0.5
+        return _moved(region, torch.where(signs, radius, -radius))
+
+
+@attribution_attacks.register("universal")
+@dataclass(frozen=True)
+class Universal(BlindObjective):
+    """The radius, with one random sign for every feature, the same for all inputs."""
+
+    name: ClassVar[str] = "universal"
+
+    def draw(self, region: Region, radius: float, seed: int) -> Tensor:
+        """See `BlindObjective`."""
+        signs = Streams([seed], region.device).uniform((1, *region.shape), region.dtype) < 0.5
+        return _moved(region, torch.where(signs, radius, -radius).expand(len(region), *signs.shape[1:]))
+
+
+def mass_share(maps: Tensor, mask: Tensor) -> Tensor:
+    """How much of the mass of `maps` `(M, ...)` lies within `mask`, `(M,)`; 0 where there is none. Weights will do."""
+    mass = maps.abs()
+    total = row_sum(mass.flatten(1)).clamp(min=torch.finfo(maps.dtype).tiny)
+    return row_sum((mass * mask).flatten(1)) / total
+
+
+def _moved(region: Region, offset: Tensor) -> Tensor:
+    """Each centre moved by its offset, `(P, 1, ...)` or `(P, ...)`, within the region."""
+    return region.project(region.centre[:, None] + offset.reshape(len(region), 1, *region.shape))[:, 0]
+
+
+def _span(start: float, length: float, side: int) -> slice:
+    first = min(int(start * side), side - 1)
+    return slice(first, max(first + 1, round((start + length) * side)))
+
+
+def _check_count(option: str, value: int | float | None) -> None:
+    whole = type(value) is int and value >= 1
+    share = isinstance(value, float) and 0 < value < 1
+    check(value is None or whole or share, option, "a whole number of at least 1, or a share in (0, 1)", repr(value))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

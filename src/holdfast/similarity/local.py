@@ -1,0 +1,291 @@
+"""Similarities that know where a position lies: LENS, overlaps of top-k sets, rank correlations of smoothed maps.
+
+A map is compared position by position: images `(N, H, W)`, series `(N, T)`, and `(N, C, H, W)`, whose channels are
+reduced first; a tensor of three dimensions is always an image. S_k and T_k are the k largest positions of the first
+and the second map, N_w(S) all positions at most w away from one of S along each axis, cut off at the border.
+
+With `diverse=True` the sets are those of `top_k_diverse` for the same w, in which no two positions lie in each other's
+window. Where fewer than k fit, shares are of as many as there are. At w = 0 diverse sets are the plain ones.
+
+Source: Kamath, Mittal, Deshpande, Balasubramanian, "Rethinking Robustness of Model Attributions", AAAI 2024.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from holdfast.errors import check
+from holdfast.similarity import rank
+from holdfast.similarity.diverse import chunks, resolve_k, top_k, top_k_diverse
+from holdfast.similarity.rows import binade, check_pair, degenerate, row_sum, working_dtype
+from holdfast.similarity.windows import (
+    Channels,
+    check_channels,
+    check_positions,
+    check_window,
+    dilate,
+    per_position,
+    smooth,
+)
+
+
+def topk_intersection(
+    a: Tensor,
+    b: Tensor,
+    k: int | float | None = None,
+    diverse: bool = False,
+    w: int = 1,
+    channels: Channels = "abs_sum",
+) -> Tensor:
+    """Share of the k largest positions of one map that are among the k largest of the other.
+
+    Values are compared with their sign, once channels are reduced. Of tied positions the one of lowest index (in the
+    flattened map) comes first: constant maps select their first k positions.
+
+    Args:
+        a: maps `(N, H, W)`, `(N, T)` or `(N, C, H, W)`, floating.
+        b: maps of the same shape.
+        k: a number of positions from 1 to all, or a share of them in (0, 1), rounded to the nearest number but
+            at least 1; by default a tenth.
+        diverse: take positions of which none lies in another's window. Where fewer than k fit, the share is of
+            the larger of the two sets.
+        w: positions on each side that a diverse one bars; without `diverse` it has no effect.
+        channels: how those of `(N, C, H, W)` are reduced: see `per_position`.
+
+    Returns:
+        `(N,)` in [0, 1]; NaN for a row that holds a NaN or an infinity.
+
+    Raises:
+        ArgumentError: shapes, devices or types do not fit, or an option is out of range.
+
+    Source: Ghorbani, Abid, Zou, AAAI 2019; the diverse sets of Kamath et al., AAAI 2024, Sec. 4.
+
+    >>> topk_intersection(torch.tensor([[3.0, 2.0, 1.0, 0.0]]), torch.tensor([[3.0, 0.0, 1.0, 2.0]]), k=2)
+    tensor([0.50])
+    """
+
+    def share(s: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+        return s & t, torch.maximum(_size(s), _size(t))
+
+    return _of_sets(share, a, b, k, w, diverse, channels)
+
+
+def lens_precision(
+    a: Tensor,
+    b: Tensor,
+    k: int | float | None = None,
+    w: int = 1,
+    diverse: bool = False,
+    channels: Channels = "abs_sum",
+) -> Tensor:
+    """Share of the k largest positions of `a` that lie near one of the k largest of `b`: |S_k n N_w(T_k)| / |S_k|.
+
+    The paper's w-LENS-prec@k, `a` being the original map. Not symmetric: `lens_precision(a, b)` is `lens_recall(b, a)`.
+    With w = 0 it is `topk_intersection`, and it grows with w.
+
+    Args:
+        a: maps `(N, H, W)`, `(N, T)` or `(N, C, H, W)`, floating.
+        b: maps of the same shape.
+        k: as in `topk_intersection`.
+        w: positions on each side that count as near, at least 0.
+        diverse: take positions of which none lies in another's window (w-LENS-prec@k-div).
+        channels: how those of `(N, C, H, W)` are reduced: see `per_position`.
+
+    Returns:
+        `(N,)` in [0, 1]; NaN for a row that holds a NaN or an infinity.
+
+    Raises:
+        ArgumentError: shapes, devices or types do not fit, or an option is out of range.
+
+    Source: Kamath, Mittal, Deshpande, Balasubramanian, AAAI 2024, Sec. 3.1 and 3.2.
+
+    >>> a, b = torch.tensor([[5.0, 4.0, 0.0, 0.0, 0.0]]), torch.tensor([[0.0, 0.0, 5.0, 4.0, 0.0]])
+    >>> lens_precision(a, b, k=2, w=1), lens_precision(a, b, k=2, w=2)
+    (tensor([0.50]), tensor([1.]))
+    """
+
+    def share(s: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+        return s & dilate(t, w), _size(s)
+
+    return _of_sets(share, a, b, k, w, diverse, channels)
+
+
+def lens_recall(
+    a: Tensor,
+    b: Tensor,
+    k: int | float | None = None,
+    w: int = 1,
+    diverse: bool = False,
+    channels: Channels = "abs_sum",
+) -> Tensor:
+    """Share of the k largest positions of `b` that lie near one of the k largest of `a`: |T_k n N_w(S_k)| / |T_k|.
+
+    The paper's w-LENS-recall@k, `a` being the original map. Arguments, result and errors are those of
+    `lens_precision`.
+
+    Source: Kamath, Mittal, Deshpande, Balasubramanian, AAAI 2024, Sec. 3.1 and 3.2.
+
+    >>> a, b = torch.tensor([[5.0, 0.0, 0.0, 0.0, 4.0]]), torch.tensor([[0.0, 5.0, 4.0, 0.0, 0.0]])
+    >>> lens_recall(a, b, k=2, w=1), lens_precision(a, b, k=2, w=1)
+    (tensor([0.50]), tensor([0.50]))
+    """
+
+    def share(s: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+        return t & dilate(s, w), _size(t)
+
+    return _of_sets(share, a, b, k, w, diverse, channels)
+
+
+def lens_spearman(a: Tensor, b: Tensor, w: int = 1, channels: Channels = "abs_sum") -> Tensor:
+    """Spearman's rank correlation of the smoothed maps.
+
+    A map that is constant before or after smoothing (see `degenerate`) has similarity 0 with everything.
+
+    Args:
+        a: maps `(N, H, W)`, `(N, T)` or `(N, C, H, W)`, floating.
+        b: maps of the same shape.
+        w: positions on each side to smooth over, at least 0: see `smooth`.
+        channels: how those of `(N, C, H, W)` are reduced: see `per_position`.
+
+    Returns:
+        `(N,)` in [-1, 1]; NaN for a row that holds a NaN or an infinity.
+
+    Raises:
+        ArgumentError: shapes, devices or types do not fit, or an option is out of range.
+
+    Source: Kamath, Mittal, Deshpande, Balasubramanian, AAAI 2024, Sec. 3.1 and 3.2.
+
+    >>> a, b = torch.tensor([[0.0, 9.0, 1.0, 7.0, 2.0, 0.0]]), torch.tensor([[9.0, 0.0, 7.0, 1.0, 0.0, 2.0]])
+    >>> lens_spearman(a, b, w=0), lens_spearman(a, b, w=1)
+    (tensor([-0.79]), tensor([0.52]))
+    """
+    return _smoothed(rank.spearman, a, b, w, channels)
+
+
+def lens_kendall(a: Tensor, b: Tensor, w: int = 1, channels: Channels = "abs_sum") -> Tensor:
+    """Kendall's tau-b of the smoothed maps; arguments, result and errors are those of `lens_spearman`.
+
+    Time O(P log P) and memory O(P) for P positions.
+
+    Source: Kamath, Mittal, Deshpande, Balasubramanian, AAAI 2024, Sec. 3.1 and 3.2.
+
+    >>> a, b = torch.tensor([[0.0, 9.0, 1.0, 7.0, 2.0, 0.0]]), torch.tensor([[9.0, 0.0, 7.0, 1.0, 0.0, 2.0]])
+    >>> lens_kendall(a, b, w=0), lens_kendall(a, b, w=1)
+    (tensor([-0.64]), tensor([0.44]))
+    """
+    return _smoothed(rank.kendall, a, b, w, channels)
+
+
+def mass_centre(a: Tensor) -> Tensor:
+    """Centre of mass of a map's absolute values, in positions from the first, by axis: (row, column) of images.
+
+    Differentiable, with gradients of size 1 / (mass of the map). A map of zeros, which has no mass, has its centre
+    where that of any other constant map is: in the middle. There its gradient is 0.
+
+    Args:
+        a: images `(N, H, W)` or series `(N, T)`, floating; half precision is computed in float32.
+
+    Returns:
+        `(N, 2)` or `(N, 1)`, each in [0, length - 1]; NaN for a row that holds a NaN or an infinity.
+
+    Raises:
+        ArgumentError: another shape or type.
+
+    Source: Ghorbani, Abid, Zou, AAAI 2019 (mass-centre attack).
+
+    >>> mass_centre(torch.tensor([[[0.0, 1.0, 1.0], [0.0, 1.0, -1.0]], [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]]))
+    tensor([[0.50, 1.50],
+            [0.50, 1.00]])
+    """
+    check_positions(a)
+    x = a.to(working_dtype(a)).abs()
+    size = x.detach().flatten(1).amax(1)
+    # The centre does not change when the map is scaled: gradients need not flow through the scale.
+    x = x / binade(size).view(-1, *(1,) * (x.ndim - 1))
+    mass = torch.where(size == 0, 1, row_sum(x.flatten(1)))
+    centre = []
+    for dim in range(1, x.ndim):
+        middle = (x.shape[dim] - 1) / 2
+        away = torch.arange(x.shape[dim], device=x.device, dtype=x.dtype) - middle
+        moment = row_sum((x * away.view(-1, *(1,) * (x.ndim - 1 - dim))).flatten(1))
+        centre.append(middle + moment / mass)
+    return torch.where(size.isfinite()[:, None], torch.stack(centre, 1), torch.nan)
+
+
+def centre_of_mass(a: Tensor, b: Tensor, channels: Channels = "abs_sum") -> Tensor:
+    """How far the centre of mass moves, in positions: a discrepancy, the Euclidean distance of the two centres.
+
+    Differentiable; the gradient is 0 where the centres coincide. It depends on the size of the image, so no threshold
+    suits all maps.
+
+    Args:
+        a: maps `(N, H, W)`, `(N, T)` or `(N, C, H, W)`, floating; of the values that `channels` leaves the absolute
+            ones count: see `mass_centre`.
+        b: maps of the same shape.
+        channels: how those of `(N, C, H, W)` are reduced: see `per_position`.
+
+    Returns:
+        `(N,)`, at least 0; NaN for a row that holds a NaN or an infinity.
+
+    Raises:
+        ArgumentError: shapes, devices or types do not fit, or an unknown reduction.
+
+    Source: Ghorbani, Abid, Zou, AAAI 2019.
+
+    >>> a = torch.zeros(1, 5, 5)
+    >>> b = a.clone()
+    >>> a[0, 0, 0], b[0, 3, 4] = 2.0, 1.0
+    >>> centre_of_mass(a, b)
+    tensor([5.])
+    """
+    x, y = positions_of(a, b, channels)
+    squares = (mass_centre(x) - mass_centre(y)).square().unbind(1)
+    total = squares[0] if len(squares) == 1 else squares[0] + squares[1]
+    moved = total != 0  # the square root has no derivative at 0
+    return torch.where(moved, torch.where(moved, total, 1).sqrt(), 0)
+
+
+def positions_of(a: Tensor, b: Tensor, channels: Channels) -> tuple[Tensor, Tensor]:
+    """A pair of maps with one value for each position, checked: `(N, H, W)` or `(N, T)`."""
+    check_pair(a, b)
+    check(a.ndim in (2, 3, 4), "a", "shape (N, H, W), (N, T) or (N, C, H, W)", tuple(a.shape))
+    check_channels(channels)
+    return (per_position(a, channels), per_position(b, channels)) if a.ndim == 4 else (a, b)
+
+
+def _of_sets(
+    share: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
+    a: Tensor,
+    b: Tensor,
+    k: int | float | None,
+    w: int,
+    diverse: bool,
+    channels: Channels,
+) -> Tensor:
+    """A share of the sets S_k and T_k: which positions count `(n, ...)`, and of how many `(n,)`."""
+    x, y = (m.detach() for m in positions_of(a, b, channels))
+    check(isinstance(diverse, bool), "diverse", "True or False", diverse)
+    check_window(w)
+    count = resolve_k(k, x.shape[1:].numel())
+    parts = []
+    for p, q in chunks(x, y):
+        s, t = (top_k_diverse(m, count, w) if diverse else top_k(m, count) for m in (p, q))
+        common, of = share(s, t)
+        parts.append(_size(common).to(working_dtype(a, b)) / of)
+    return rank.where_finite(x.flatten(1), y.flatten(1), torch.cat(parts))
+
+
+def _size(mask: Tensor) -> Tensor:
+    return mask.flatten(1).sum(1)
+
+
+def _smoothed(function: Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Tensor, w: int, channels: Channels) -> Tensor:
+    x, y = (m.detach() for m in positions_of(a, b, channels))
+    check_window(w)
+    result = torch.cat([function(smooth(p, w), smooth(q, w)) for p, q in chunks(x, y)])
+    # A constant map orders nothing, though its borders, next to which there are zeros, are lower once it is smoothed.
+    result = torch.where(degenerate(x) | degenerate(y), 0, result)
+    return rank.where_finite(x.flatten(1), y.flatten(1), result)

@@ -1,0 +1,248 @@
+"""Overlaps of top-k sets for several k and windows at once, from one sort of each map; and their weighted sum."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from holdfast.errors import check
+from holdfast.similarity.diverse import chunks, pick, ranking, resolve_k, turns_of
+from holdfast.similarity.local import positions_of
+from holdfast.similarity.rank import where_finite
+from holdfast.similarity.rows import working_dtype
+from holdfast.similarity.windows import Channels, check_channels, check_window, window_minimum
+
+
+def lens_distance(
+    a: Tensor,
+    b: Tensor,
+    k: int | float | Sequence[int | float] | None = None,
+    w: int | Sequence[int] = 1,
+    diverse: bool = False,
+    alpha: float | Sequence[float] | None = None,
+    beta: float | Sequence[float] | None = None,
+    channels: Channels = "abs_sum",
+) -> Tensor:
+    """A discrepancy: `sum_k alpha_k sum_w beta_w ((1 - precision) + (1 - recall))` over the given k and w.
+
+    For one k and one w, with weights of 1, it is the paper's d_k^(w). It falls as w grows (Proposition 1), and is at
+    most the same sum of |S_k delta T_k| / k, a metric on rankings (Proposition 2), which is the distance at w = 0. For
+    w above 0 it is no metric itself: distinct maps may have distance 0. One sort of each map serves all k and w.
+
+    Args:
+        a: maps `(N, H, W)`, `(N, T)` or `(N, C, H, W)`, floating.
+        b: maps of the same shape.
+        k: as in `topk_intersection`, or several of them.
+        w: positions on each side that count as near, at least 0, or several of them.
+        diverse: take positions of which none lies in another's window.
+        alpha: weight of each k, at least 0 (the paper's decrease with k); by default all the same with sum 1.
+        beta: weight of each w, likewise.
+        channels: how those of `(N, C, H, W)` are reduced: see `per_position`.
+
+    Returns:
+        `(N,)` in [0, 2], times the sums of the weights; NaN for a row that holds a NaN or an infinity.
+
+    Raises:
+        ArgumentError: shapes, devices or types do not fit, or an option is out of range.
+
+    Source: Kamath, Mittal, Deshpande, Balasubramanian, AAAI 2024, Sec. 3.1.
+
+    >>> a, b = torch.tensor([[5.0, 4.0, 0.0, 0.0, 0.0]]), torch.tensor([[0.0, 0.0, 5.0, 4.0, 0.0]])
+    >>> lens_distance(a, b, k=2, w=1), lens_distance(a, b, k=2, w=[0, 1, 2])
+    (tensor([1.]), tensor([1.]))
+    """
+    ks, ws, alphas, betas = check_options(k, w, diverse, alpha, beta, channels)
+    shares = _profile(a, b, ks, ws, (diverse,), channels)[diverse]
+    missing = (1 - shares.precision) + (1 - shares.recall)
+    total = missing.new_zeros(len(missing))
+    for i, alpha_k in enumerate(alphas):  # one addition at a time: the same bits in any batch
+        for j, beta_w in enumerate(betas):
+            total = total + alpha_k * beta_w * missing[:, i, j]
+    return total
+
+
+@dataclass(frozen=True)
+class LensProfile:
+    """Overlaps of the largest positions of N pairs of maps, for K numbers k and W windows w.
+
+    Attributes:
+        k: how many positions; shares of the map are resolved.
+        w: windows.
+        intersection: `|S_k n T_k| / k`, `(N, K)`.
+        precision: `|S_k n N_w(T_k)| / k`, `(N, K, W)`.
+        recall: `|T_k n N_w(S_k)| / k`, `(N, K, W)`.
+        intersection_diverse, precision_diverse, recall_diverse: the same of the sets that are diverse for the same w,
+            `(N, K, W)`; None where they were not asked for.
+    """
+
+    k: tuple[int, ...]
+    w: tuple[int, ...]
+    intersection: Tensor
+    precision: Tensor
+    recall: Tensor
+    intersection_diverse: Tensor | None = None
+    precision_diverse: Tensor | None = None
+    recall_diverse: Tensor | None = None
+
+
+def lens_profile(
+    a: Tensor,
+    b: Tensor,
+    k: Sequence[int | float],
+    w: Sequence[int],
+    diverse: bool = True,
+    channels: Channels = "abs_sum",
+) -> LensProfile:
+    """`topk_intersection`, `lens_precision` and `lens_recall` for all k and w, from one sort of each map.
+
+    The same numbers as the single functions give. The sets for smaller k are the beginnings of those for the largest,
+    so each map is sorted once, and walked once for each w; for each w and position one number, when the first position
+    of its window was taken, tells whether it is near T_k for every k.
+
+    Args:
+        a: maps `(N, H, W)`, `(N, T)` or `(N, C, H, W)`, floating.
+        b: maps of the same shape.
+        k: numbers of positions, or shares of them, as in `topk_intersection`.
+        w: windows, at least 0.
+        diverse: also those of diverse sets.
+        channels: how those of `(N, C, H, W)` are reduced: see `per_position`.
+
+    Returns:
+        Shares in [0, 1]; NaN for rows that hold a NaN or an infinity.
+
+    Raises:
+        ArgumentError: shapes, devices or types do not fit, or an option is out of range.
+
+    >>> a, b = torch.tensor([[5.0, 4.0, 0.0, 0.0, 0.0]]), torch.tensor([[0.0, 0.0, 5.0, 4.0, 0.0]])
+    >>> lens_profile(a, b, k=[1, 2], w=[0, 1, 2]).precision
+    tensor([[[0.00, 0.00, 1.00],
+             [0.00, 0.50, 1.00]]])
+    """
+    check(isinstance(k, Sequence) and len(k) > 0, "k", "a sequence of numbers or shares", k)
+    check(isinstance(w, Sequence) and len(w) > 0, "w", "a sequence of whole numbers, at least 0", w)
+    check_options(k, w, diverse, channels=channels)
+    found = _profile(a, b, k, w, (False, True) if diverse else (False,), channels)
+    positions = a.shape[2 if a.ndim == 4 else 1 :].numel()
+    counts = tuple(resolve_k(entry, positions) for entry in k)
+    plain = (found[False].intersection[:, :, 0], found[False].precision, found[False].recall)
+    return LensProfile(counts, tuple(w), *plain, *(found[True] if diverse else ()))
+
+
+def check_options(
+    k: Any = None,
+    w: Any = 1,
+    diverse: Any = False,
+    alpha: Any = None,
+    beta: Any = None,
+    channels: Any = "abs_sum",
+) -> tuple[Sequence[Any], Sequence[int], Sequence[float], Sequence[float]]:
+    """k, w and their weights as sequences; raises `ArgumentError` for what suits no map at all."""
+    ks, ws = _several(k), _several(w)
+    for entry in ks:
+        if entry is not None:
+            whole = isinstance(entry, int) and not isinstance(entry, bool) and entry >= 1
+            share = isinstance(entry, float) and 0 < entry < 1
+            check(whole or share, "k", "a whole number, at least 1, or a share in (0, 1)", entry)
+    for entry in ws:
+        check_window(entry)
+    check(isinstance(diverse, bool), "diverse", "True or False", diverse)
+    check_channels(channels)
+    return ks, ws, _weights("alpha", alpha, ks), _weights("beta", beta, ws)
+
+
+def _several(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
+
+
+def _weights(name: str, given: Any, entries: Sequence[Any]) -> Sequence[float]:
+    if given is None:
+        return [1 / len(entries)] * len(entries)
+    weights = _several(given)
+    fit = len(weights) == len(entries) and all(_is_number(w) and 0 <= w < math.inf for w in weights)
+    check(fit, name, f"finite numbers, at least 0, as many as there are of {'k' if name == 'alpha' else 'w'}", given)
+    return weights
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+class _Shares(NamedTuple):
+    intersection: Tensor  # (N, K, W)
+    precision: Tensor
+    recall: Tensor
+
+
+class _Sets(NamedTuple):
+    """The sets S_k of N maps for all k up to some number."""
+
+    picked: Tensor  # (N, k) positions in the order in which they come; P where there are no more
+    turns: Tensor  # (N, ...) when each position was taken
+
+
+def _profile(
+    a: Tensor,
+    b: Tensor,
+    k: Sequence[int | float | None],
+    w: Sequence[int],
+    kinds: Sequence[bool],
+    channels: Channels,
+) -> dict[bool, _Shares]:
+    """The shares of plain sets (False) and diverse ones (True), as asked for."""
+    x, y = (m.detach() for m in positions_of(a, b, channels))
+    shape = x.shape[1:]
+    counts = [resolve_k(entry, shape.numel()) for entry in k]
+    dtype = working_dtype(a, b)
+    parts: dict[bool, list[Tensor]] = {diverse: [] for diverse in kinds}
+    for pair in chunks(x, y):
+        of_x, of_y = (ranking(maps.flatten(1)) for maps in pair)
+        sets: dict[int, tuple[_Sets, _Sets]] = {}  # by the window that a position bars
+        for diverse in kinds:
+            shares = []
+            for reach in w:
+                barred = reach if diverse else 0
+                if barred not in sets:
+                    sets[barred] = (_sets(of_x, shape, max(counts), barred), _sets(of_y, shape, max(counts), barred))
+                s, t = sets[barred]
+                shares.append(_shares(s, t, counts, reach, dtype))
+            parts[diverse].append(torch.stack(shares, dim=-1))
+    whole = {diverse: torch.cat(found, dim=1) for diverse, found in parts.items()}
+    flat = x.flatten(1), y.flatten(1)
+    finite = where_finite(*flat, torch.zeros(len(x), dtype=dtype, device=x.device))  # NaN where they are not
+    return {diverse: _Shares(*(finite[:, None, None] + found).unbind(0)) for diverse, found in whole.items()}
+
+
+def _sets(order: Tensor, shape: torch.Size, k: int, barred: int) -> _Sets:
+    picked = pick(order, shape, k, barred)
+    return _Sets(picked, turns_of(picked, shape))
+
+
+def _shares(s: _Sets, t: _Sets, counts: Sequence[int], w: int, dtype: torch.dtype) -> Tensor:
+    """Intersection, precision and recall `(3, N, K)`.
+
+    The i-th position of S is in S_k for k > i, and near T_k for k above the least turn, in T, of its window.
+    """
+    common = _needed(s.picked, t.turns)
+    precise = _needed(s.picked, window_minimum(t.turns, w))
+    recalled = _needed(t.picked, window_minimum(s.turns, w))
+    missing = s.turns.shape[1:].numel()
+    sizes = [(chosen.picked < missing).sum(1) for chosen in (s, t)]
+    columns = []
+    for k in counts:
+        of_s, of_t = (size.clamp(max=k) for size in sizes)
+        parts = ((common, torch.maximum(of_s, of_t)), (precise, of_s), (recalled, of_t))
+        columns.append(torch.stack([(needed < k).sum(1).to(dtype) / of for needed, of in parts]))
+    return torch.stack(columns, dim=-1)
+
+
+def _needed(picked: Tensor, turns: Tensor) -> Tensor:
+    """The k that a picked position must stay below for it to count, less 1: `(N, k)`, the largest int32 for none."""
+    own = torch.arange(picked.shape[1], device=picked.device, dtype=turns.dtype)
+    flat = turns.flatten(1)
+    needed = torch.maximum(flat.gather(1, picked.clamp(max=flat.shape[1] - 1)), own)
+    return torch.where(picked < flat.shape[1], needed, torch.iinfo(turns.dtype).max)

@@ -1,0 +1,192 @@
+"""Options of the similarities that know positions, and what the probe compares of maps of inputs."""
+
+from __future__ import annotations
+
+import pickle
+from functools import partial
+
+import pytest
+import torch
+from torch import Tensor
+
+import holdfast as hf
+from conftest import SHAPES, small_net
+from holdfast import similarity as sim
+from holdfast.errors import ArgumentError
+from holdfast.metrics import WorstCase
+from holdfast.metrics.probe import Probe
+from holdfast.neighbourhood import LinfBall
+from holdfast.study.file.options import similarity_from
+
+OF_POSITIONS = [n for n in sim.names() if sim.get(n).channels is not None]
+COLOUR = (3, 8, 8)
+
+
+def pair(*shape: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    a, b = torch.randn(2, *shape, generator=torch.Generator().manual_seed(seed))
+    return a, 0.6 * a + 0.8 * b
+
+
+def inputs(shape: tuple[int, ...], count: int = 6) -> Tensor:
+    return torch.rand(count, *shape, generator=torch.Generator().manual_seed(1))
+
+
+def classifier(shape: tuple[int, ...]) -> hf.Classifier:
+    return hf.Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=64)
+
+
+def test_which_know_positions() -> None:
+    assert [
+        "centre_of_mass",
+        *("lens_distance", "lens_kendall", "lens_precision", "lens_recall", "lens_spearman"),
+        "topk_intersection",
+    ] == OF_POSITIONS
+    assert [n for n in sim.names() if sim.get(n).ordinal] == ["lens_distance"]
+    assert all(sim.get(n).channels == "sum" for n in OF_POSITIONS)
+
+
+@pytest.mark.parametrize(
+    ("text", "function"),
+    [
+        ("topk_intersection:k=9,diverse=true,w=2", partial(sim.topk_intersection, k=9, diverse=True, w=2)),
+        ("lens_precision:k=9,w=1", partial(sim.lens_precision, k=9, w=1)),
+        ("lens_recall:k=9,w=2,diverse=true", partial(sim.lens_recall, k=9, w=2, diverse=True)),
+        ("lens_precision:k=0.2,channels=max", partial(sim.lens_precision, k=0.2, channels="max")),
+        ("lens_distance:k=9+20+0.5,w=0+2", partial(sim.lens_distance, k=(9, 20, 0.5), w=(0, 2))),
+        (
+            "lens_distance: k=9+20, w=2, alpha=1e-1+5e-2, beta=3, channels=sum",
+            partial(sim.lens_distance, k=(9, 20), w=2, alpha=(0.1, 0.05), beta=3, channels="sum"),
+        ),
+        ("lens_spearman:w=2", partial(sim.lens_spearman, w=2)),
+        ("lens_kendall:w=2,channels=max", partial(sim.lens_kendall, w=2, channels="max")),
+        ("centre_of_mass:channels=sum", partial(sim.centre_of_mass, channels="sum")),
+    ],
+)
+def test_options(text: str, function: partial[Tensor]) -> None:
+    entry, (a, b) = sim.get(text), pair(5, *COLOUR)
+    assert entry.name == text
+    assert torch.equal(entry(a, b), function(a, b))
+    assert not torch.equal(entry(a, b), sim.get(text.partition(":")[0])(a, b))
+    assert torch.equal(pickle.loads(pickle.dumps(entry))(a, b), entry(a, b))
+    assert entry.channels == function.keywords.get("channels", "sum")
+    assert entry.of_maps(a).shape == (5, 8, 8)
+    name, _, options = text.partition(":")
+    written = dict(part.split("=") for part in options.replace(" ", "").split(","))
+    assert torch.equal(sim.get(similarity_from({name: written}))(a, b), entry(a, b))  # as in a study file
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("lens_precision:k=0", r"k: expected a whole number, at least 1, or a share in \(0, 1\), got 0"),
+        ("topk_intersection:k=1.5", "k: expected a whole number"),
+        ("lens_recall:k=true", "k: expected a whole number"),
+        ("lens_precision:k=10+100", "option k of lens_precision: expected a number, true or false, got '10.100'"),
+        ("lens_distance:k=10+", "option k of lens_distance: expected a number, or several such as 10.100, got '10.'"),
+        ("lens_distance:k=10+0", "k: expected a whole number"),
+        ("lens_precision:w=-1", "w: expected a whole number, at least 0, got -1"),
+        ("lens_spearman:w=1.5", "w: expected a whole number, at least 0, got 1.5"),
+        ("lens_distance:w=1+true", "w: expected a whole number"),
+        ("lens_precision:diverse=1", "diverse: expected True or False, got 1"),
+        (
+            "lens_kendall:channels=mean",
+            "option channels of lens_kendall: expected one of abs_sum, sum, max, got 'mean'",
+        ),
+        ("centre_of_mass:channels=1", "option channels of centre_of_mass: expected one of abs_sum, sum, max, got '1'"),
+        ("lens_distance:k=1+2,alpha=1", "alpha: expected finite numbers, at least 0, as many as there are of k, got 1"),
+        ("lens_distance:beta=-1", "beta: expected finite numbers, at least 0"),
+        ("lens_distance:beta=inf", "beta: expected finite numbers, at least 0"),
+        ("lens_spearman:k=3", "option of lens_spearman: expected one of w, channels, got 'k'"),
+    ],
+)
+def test_options_that_suit_no_map_fail_at_once(text: str, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        sim.get(text)
+
+
+def test_arguments() -> None:
+    a, b = pair(2, 5, 5)
+    for f in (sim.topk_intersection, sim.lens_precision, sim.lens_recall, sim.lens_distance):
+        for options, message in (
+            ({"k": 26}, "k: expected a whole number from 1 to 25"),
+            ({"w": -1}, "w: expected"),
+            ({"w": 1.0}, "w: expected"),
+            ({"diverse": 1}, "diverse: expected"),
+            ({"channels": "mean"}, "channels: expected one of abs_sum, sum, max, got 'mean'"),
+        ):
+            with pytest.raises(ArgumentError, match=message):
+                f(a, b, **options)  # type: ignore[operator]
+        with pytest.raises(ArgumentError, match=r"a: expected shape \(N, H, W\), \(N, T\) or \(N, C, H, W\)"):
+            f(a.view(2, 1, 1, 5, 5), b.view(2, 1, 1, 5, 5))  # type: ignore[operator]
+    for bad in ([], 3, [3, 99]):
+        with pytest.raises(ArgumentError, match="k: expected"):
+            sim.lens_profile(a, b, bad, [1])  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="w: expected"):
+        sim.lens_profile(a, b, [1], [1, -1])
+    for call in (lambda: sim.top_k(a[None], 3), lambda: sim.smooth(a[None], 1), lambda: sim.mass_centre(a[None])):
+        with pytest.raises(ArgumentError, match=r"a: expected shape \(N, H, W\) or \(N, T\): see per_position"):
+            call()
+    with pytest.raises(ArgumentError, match="mask: expected a bool tensor"):
+        sim.dilate(a, 1)
+
+
+@pytest.mark.parametrize("name", OF_POSITIONS)
+def test_colour_images_are_compared_pixel_by_pixel(name: str) -> None:
+    a, b = pair(5, *COLOUR)
+    similarity = sim.get(name)
+    assert torch.equal(similarity(a, b), similarity(a.abs().sum(1), b.abs().sum(1)))
+    assert torch.equal(similarity.of_maps(a.abs()), sim.per_position(a))
+    assert similarity.of_maps(a[:, :, 0]).shape == (5, 8)
+    assert similarity.of_maps(a[:, 0, 0]).shape == (5, 8)
+    if name == "topk_intersection":
+        assert torch.equal(similarity(a, b), sim.lens_precision(a, b, w=0))
+
+
+@pytest.mark.parametrize("shape", [COLOUR, *SHAPES.values()])
+@pytest.mark.parametrize("absolute", [True, False])
+@pytest.mark.parametrize("name", ["topk_intersection:k=5", "lens_precision:k=5,channels=max", "lens_spearman", "ssim"])
+def test_the_probe_compares_positions(name: str, absolute: bool, shape: tuple[int, ...]) -> None:
+    model, similarity, x = classifier(shape), sim.get(name), inputs(shape)
+    explainer = hf.explainers.get("input_x_gradient")
+    seed = torch.tensor([0, 1, 2, 3, 4, 5, 5, 0])
+    moved = (x[seed] + 0.1 * torch.randn(8, *shape, generator=torch.Generator().manual_seed(2))).clamp(0, 1)
+    with model.session():
+        probe = Probe(model, explainer, x, None, similarity, absolute)
+        seen = probe.look(moved, seed, want_distance=True)
+    before, after = explainer(model, x)[seed], explainer(model, moved)
+    if absolute:
+        before, after = before.abs(), after.abs()
+    distance = (before - after).flatten(1).norm(dim=1)  # of whole maps, channels and all
+    within_a_graph = probe.similarity_to(seed, after)
+    if similarity.channels is not None and len(shape) > 1:
+        reduce = {"sum": lambda m: m.sum(1), "max": lambda m: m.abs().amax(1)}[similarity.channels]
+        before, after = reduce(before), reduce(after)
+    assert seen.similarity is not None
+    assert seen.distance is not None
+    torch.testing.assert_close(seen.similarity, similarity.function(before, after), atol=1e-5, rtol=0)
+    torch.testing.assert_close(within_a_graph, similarity.function(before, after), atol=1e-5, rtol=0)
+    torch.testing.assert_close(seen.distance, distance, atol=1e-5, rtol=1e-5)
+
+
+def test_a_constant_reference_is_skipped_by_what_compares_orders() -> None:
+    layer = torch.nn.Linear(4, 2)
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([[1.0, 1, 1, 1], [0, 0, 0, 0]]))
+        layer.bias.zero_()
+    model = hf.Classifier(layer, (0.0, 1.0), device="cpu")
+    x = torch.tensor([[0.5, 0.5, 0.5, 0.5], [0.1, 0.2, 0.3, 0.4]])
+    for name, expected in (("lens_distance", "degenerate"), ("lens_recall", "degenerate"), ("centre_of_mass", "ok")):
+        worst = WorstCase(
+            LinfBall(0.05), "changed_explanation", similarity=name, threshold=0.5, search="random", budget=9
+        )
+        assert worst(model, "input_x_gradient", x).status == (expected, "ok")
+
+
+def test_the_worst_case_of_the_centre_of_mass_by_its_gradient() -> None:
+    model, x = classifier(COLOUR), inputs(COLOUR, 3)
+    found = {}
+    for search in ("gradient", "random"):
+        worst = WorstCase(LinfBall(0.1), "changed_explanation", similarity="centre_of_mass", search=search, budget=60)
+        found[search] = worst(model, "saliency", x, generator=torch.Generator().manual_seed(0)).similarity
+    assert (found["gradient"] > 0).all()
+    assert found["gradient"].mean() > found["random"].mean()
