@@ -52,7 +52,7 @@ from holdfast.zoo.lenet import LeNet5
 from holdfast.zoo.objective import Scheme
 from holdfast.zoo.resnet import ResNet18
 from holdfast.zoo.resnet20 import ResNet20
-from holdfast.zoo.schemes import Adversarial, GradientHessian, GradientNorm, HessianNorm, Natural
+from holdfast.zoo.schemes import Adversarial, GradientHessian, GradientNorm, HessianNorm, IgSumNorm, Natural
 from holdfast.zoo.small_cnn import SmallCNN
 from holdfast.zoo.training import (
     Augmentation,
@@ -137,6 +137,19 @@ def as_in_safari(scheme: Scheme, **changes: Any) -> Recipe:
     return replace(recipe, **changes)
 
 
+def as_in_safari_on_fashion(scheme: Scheme, **changes: Any) -> Recipe:
+    """LeNet-5 for Fashion-MNIST, trained like `as_in_safari`'s."""
+    recipe = as_in_safari(
+        scheme,
+        data="fashion_mnist",
+        about="Fashion-MNIST, {train:,} training and {test:,} test images, inputs in [0, 1]",
+        licence="weights Apache-2.0; Fashion-MNIST is by Zalando SE, MIT licence",
+        required_accuracy=0.88,
+        epochs=8,
+    )
+    return replace(recipe, **changes)
+
+
 def shift_and_flip(inputs: Tensor, generator: torch.Generator) -> Tensor:
     return random_flip(random_shift(inputs, generator), generator)
 
@@ -172,6 +185,25 @@ RECIPES = {
         measured_in=LinfBall(0.1),
         required_accuracy=0.98,
         required_robust_accuracy=0.9,
+    ),
+    "lenet5-mnist-ig-sum-norm": as_in_safari(
+        IgSumNorm(radius=0.3, steps=5, step=0.1, points=6, points_in_attack=4, warm_up=1.5),
+        measured_in=LinfBall(0.3),
+        required_accuracy=0.96,
+        required_robust_accuracy=0.75,
+        epochs=4,
+    ),
+    "lenet5-fashion-mnist": as_in_safari_on_fashion(Natural()),
+    "lenet5-fashion-mnist-pgd": as_in_safari_on_fashion(
+        Adversarial(radius=0.1, steps=5, step=0.033, warm_up=2),
+        required_accuracy=0.80,
+        required_robust_accuracy=0.65,
+    ),
+    "lenet5-fashion-mnist-ig-sum-norm": as_in_safari_on_fashion(
+        IgSumNorm(radius=0.1, steps=4, step=0.04, points=5, points_in_attack=3, warm_up=1),
+        required_accuracy=0.78,
+        required_robust_accuracy=0.65,
+        epochs=5,
     ),
     "resnet18w16-cifar10": Recipe(
         build=partial(ResNet18, width=16),

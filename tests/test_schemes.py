@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
+from typing import Any
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from holdfast.errors import ArgumentError, UnknownNameError
 from holdfast.neighbourhood import L2Ball, LinfBall
 from holdfast.registry import build
 from holdfast.zoo.adversarial import Pgd
+from holdfast.zoo.attribution_regularization import AttributionAscent
 from holdfast.zoo.loop import Training
 from holdfast.zoo.objective import Batch, Scheme
 from holdfast.zoo.schemes import (
@@ -22,6 +24,8 @@ from holdfast.zoo.schemes import (
     GradientHessian,
     GradientNorm,
     HessianNorm,
+    IgNorm,
+    IgSumNorm,
     Natural,
     schemes,
     spelled,
@@ -38,6 +42,8 @@ ALL = [
     GradientHessian(gradient_weight=0.1, hessian_weight=0.2),
     Adversarial(radius=0.1, steps=3, clean_share=0.25),
     Adversarial(radius=0.15, norm="l2", steps=2, step=0.1, warm_up=1.5),
+    IgNorm(radius=0.1, weight=0.5, steps=2, points=4, points_in_attack=3),
+    IgSumNorm(radius=0.15, weight=0.3, steps=3, step=0.05, points=3, points_in_attack=2, warm_up=1.5),
 ]
 each_scheme = pytest.mark.parametrize("scheme", ALL, ids=spelled)
 
@@ -78,9 +84,24 @@ def gradient_of(module: nn.Module, scheme: Scheme, batch: Batch) -> tuple[float,
 def stated(scheme: Scheme, module: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
     """The scheme's loss, derivatives taken row by row; the signs as the scheme draws them."""
     generator, losses = seeded(7), []
-    if isinstance(scheme, Adversarial):
+    if isinstance(scheme, Adversarial | IgNorm | IgSumNorm):
         share = min(1.0, 1.0 / scheme.warm_up) if scheme.warm_up else 1.0
         length = scheme.step if scheme.step is not None else 2.5 * scheme.radius / scheme.steps
+    if isinstance(scheme, IgNorm | IgSumNorm):
+        limits = (inputs - share * scheme.radius).clamp(min=0), (inputs + share * scheme.radius).clamp(max=1)
+        ends = torch.lerp(*limits, torch.rand(inputs.shape, generator=generator))
+        of_loss, of_norm = (1.0, scheme.weight) if isinstance(scheme, IgSumNorm) else (0.0, 1.0)
+        for x, label, end, lower, upper in zip(inputs, labels, ends, *limits, strict=True):
+            for _ in range(scheme.steps):
+                end = end.detach().requires_grad_()
+                loss, norm = attributed(module, x, end, label, scheme.points_in_attack)
+                (derivative,) = torch.autograd.grad(of_loss * loss + of_norm * norm, end)
+                end = torch.clamp(end + share * length * derivative.sign(), lower, upper)
+            loss, norm = attributed(module, x, end.detach(), label, scheme.points)
+            clean = F.cross_entropy(module(x[None]), label[None])
+            losses.append((loss if isinstance(scheme, IgSumNorm) else clean) + scheme.weight * norm)
+        return torch.stack(losses).mean()
+    if isinstance(scheme, Adversarial):
         ball = (LinfBall if scheme.norm == "linf" else L2Ball)(share * scheme.radius)
         worst = Pgd(ball, scheme.steps, share * length, (0.0, 1.0))(module, inputs, labels, generator)
         clean, perturbed = (F.cross_entropy(module(x), labels) for x in (inputs, worst))
@@ -106,6 +127,19 @@ def stated(scheme: Scheme, module: nn.Module, inputs: Tensor, labels: Tensor) ->
             total = total + weight * ((vectors @ hessian).square().sum(dim=1).mean()) ** (power / 2)
         losses.append(total)
     return torch.stack(losses).mean()
+
+
+def attributed(module: nn.Module, x: Tensor, end: Tensor, label: Tensor, points: int) -> tuple[Tensor, Tensor]:
+    """The loss at `end`, and the 1-norm of its integrated gradients from `x`, by the trapezoid rule, point by point."""
+
+    def loss(z: Tensor) -> Tensor:
+        return F.cross_entropy(module(z[None]), label[None])
+
+    total = torch.zeros_like(x)
+    for k in range(points):
+        slope = torch.autograd.functional.jacobian(loss, x + k / (points - 1) * (end - x), create_graph=True)
+        total = total + slope * (0.5 if k in (0, points - 1) else 1.0)
+    return loss(end), ((end - x) * total / (points - 1)).abs().sum()
 
 
 @each_scheme
@@ -143,7 +177,7 @@ def test_natural_is_training_without_a_scheme(blobs: Blobs) -> None:
 def test_a_weight_of_zero_is_natural(blobs: Blobs) -> None:
     module = network()
     _, expected = gradient_of(module, Natural(), batch_of(module, blobs))
-    for scheme in (GradientNorm(weight=0.0), HessianNorm(weight=0), GradientHessian(0.0, 0.0)):
+    for scheme in (GradientNorm(weight=0.0), HessianNorm(weight=0), GradientHessian(0.0, 0.0), IgNorm(weight=0)):
         torch.testing.assert_close(gradient_of(module, scheme, batch_of(module, blobs))[1], expected)
 
 
@@ -160,6 +194,22 @@ def test_the_radius_warms_up(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> N
     train_classifier(network(), *blobs, epochs=3, batch_size=30, generator=seeded(), scheme=scheme)
     shares = [1 / 6, 2 / 6, 3 / 6, 4 / 6, 5 / 6, 1, 1, 1, 1]
     assert seen == [(pytest.approx(0.3 * share), pytest.approx(0.1 * share)) for share in shares]
+
+
+def test_the_radius_of_integrated_gradients_warms_up(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[float, float]] = []
+    ascent = AttributionAscent.ascent
+
+    def watched(self: AttributionAscent, *arguments: Any) -> Tensor:
+        seen.append((self.radius, self.step))
+        return ascent(self, *arguments)
+
+    monkeypatch.setattr(AttributionAscent, "ascent", watched)
+    for scheme in (IgNorm(radius=0.3, steps=5, warm_up=2), IgSumNorm(radius=0.3, steps=5, step=0.15, warm_up=2)):
+        seen.clear()
+        train_classifier(network(), *blobs, epochs=3, batch_size=45, generator=seeded(), scheme=scheme)
+        shares = [1 / 4, 2 / 4, 3 / 4, 1, 1, 1]
+        assert seen == [(pytest.approx(0.3 * share), pytest.approx(0.15 * share)) for share in shares]
 
 
 def test_perturbed_inputs_stay_in_the_ball_and_the_bounds(blobs: Blobs) -> None:
@@ -184,6 +234,8 @@ def test_penalties_look_once_and_adversarial_training_as_often_as_it_must(blobs:
         (GradientHessian(probes=2), 1),
         (Adversarial(steps=4), 5),
         (Adversarial(steps=4, clean_share=0.5), 6),
+        (IgNorm(steps=4), 6),  # the gradient at the inputs, the steps, and the loss
+        (IgSumNorm(steps=4), 6),
     ):
         calls: list[int] = []
         module = network()
@@ -204,6 +256,8 @@ def test_mixed_precision_computes_nearly_the_same(scheme: Scheme, precision: tor
     module[0].register_forward_hook(lambda *arguments: kinds.append(arguments[-1].dtype))
     if isinstance(scheme, Adversarial):
         scheme = Adversarial(radius=1e-4, norm=scheme.norm, clean_share=scheme.clean_share)  # no cascade of signs
+    if isinstance(scheme, IgNorm | IgSumNorm):
+        scheme = replace(scheme, radius=1e-4, step=None)
     _, exact = gradient_of(module, scheme, batch_of(module, blobs))
     kinds.clear()
     _, mixed = gradient_of(module, scheme, batch_of(module, blobs, precision))
@@ -259,9 +313,18 @@ def test_training_on_a_gpu(scheme: Scheme, precision: torch.dtype, blobs: Blobs)
 
 
 def test_schemes_are_built_by_name_and_options() -> None:
-    assert schemes.names() == ["gradient_hessian", "gradient_norm", "hessian_norm", "natural", "pgd"]
+    assert schemes.names() == [
+        "gradient_hessian",
+        "gradient_norm",
+        "hessian_norm",
+        "ig_norm",
+        "ig_sum_norm",
+        "natural",
+        "pgd",
+    ]
     assert build(schemes, "natural") == Natural()
     assert build(schemes, "pgd:radius=0.1,steps=3,norm=l2") == Adversarial(radius=0.1, steps=3, norm="l2")
+    assert build(schemes, "ig_sum_norm:radius=0.1,points_in_attack=3") == IgSumNorm(radius=0.1, points_in_attack=3)
     assert build(schemes, "hessian_norm", {"weight": 2}) == HessianNorm(weight=2)
     for scheme in ALL:
         assert build(schemes, spelled(scheme)) == scheme
@@ -290,6 +353,13 @@ def test_schemes_are_built_by_name_and_options() -> None:
         ("pgd:step=0", "step: expected"),
         ("pgd:clean_share=2", "clean_share: expected"),
         ("pgd:warm_up=-1", "warm_up: expected"),
+        ("ig_norm:weight=-1", "weight: expected a finite number of at least 0"),
+        ("ig_norm:points=1", "points: expected a whole number of at least 2"),
+        ("ig_norm:radius=-1", "radius: expected a finite number above 0"),
+        ("ig_sum_norm:points_in_attack=1.5", "points_in_attack: expected a whole number of at least 2"),
+        ("ig_sum_norm:steps=0", "steps: expected"),
+        ("ig_sum_norm:step=0", "step: expected"),
+        ("ig_sum_norm:warm_up=soon", "warm_up: expected"),
     ],
 )
 def test_options_are_checked(text: str, complaint: str) -> None:

@@ -91,7 +91,7 @@ def test_loading_gives_independent_models_and_leaves_the_random_state():
 
 
 def test_every_model_has_weights_and_a_card():
-    lenets = ["lenet5-mnist", "lenet5-mnist-pgd045", "lenet5-mnist-pgd075", *SCHEMES]
+    lenets = ["lenet5-mnist", "lenet5-mnist-pgd045", "lenet5-mnist-pgd075", *SCHEMES, *ATTRIBUTIONS]
     assert zoo.names() == sorted(["cnn-gtsrb", *lenets, "resnet18w16-cifar10", *SMALL_CIFAR10])
     for name in zoo.names():
         assert sum(p.numel() for p in zoo.load(name).parameters()) == zoo.card(name)["parameters"]
@@ -168,6 +168,39 @@ def test_the_accuracies_of_the_schemes(name):
         pytest.skip(str(missing))
     claimed = zoo.card(name)["test_accuracy"]
     assert accuracy(zoo.load(name), test.inputs, test.labels) == pytest.approx(claimed, abs=2e-4)
+
+
+# training for robust attributions, and Fashion-MNIST
+
+ATTRIBUTIONS = {
+    "lenet5-mnist-ig-sum-norm": "IG-SUM-NORM: ",
+    "lenet5-fashion-mnist": "natural: ",
+    "lenet5-fashion-mnist-pgd": "adversarial: ",
+    "lenet5-fashion-mnist-ig-sum-norm": "IG-SUM-NORM: ",
+}
+
+
+@pytest.mark.parametrize("name", ATTRIBUTIONS)
+def test_the_cards_of_robust_attributions(name):
+    """What they say of the scheme, the weights, and the accuracy with and without an attack."""
+    card = zoo.card(name)
+    assert card["scheme"].startswith(ATTRIBUTIONS[name])
+    assert card["scheme"].endswith("; AdamW, linear warm-up and cosine, no augmentation")
+    weights = (files("holdfast.zoo") / "weights" / f"{name}.safetensors").read_bytes()
+    assert hashlib.sha256(weights).hexdigest() == card["weights_sha256"]
+    set_of, radius = ("fashion_mnist", 0.1) if "fashion" in name else ("mnist", 0.3)
+    assert card["under_attack"]["radius"] == radius
+    assert (card["under_attack"]["test_accuracy"] > 0.6) is (name != "lenet5-fashion-mnist")
+    try:
+        test = data.load(f"{set_of}:test")
+    except data.MissingDataError as missing:
+        pytest.skip(str(missing))
+    module = zoo.load(name)
+    assert accuracy(module, test.inputs, test.labels) == pytest.approx(card["test_accuracy"], abs=2e-4)
+    attack = Pgd(LinfBall(radius), steps=20, step=0.15 * radius, bounds=(0.0, 1.0))
+    inputs, labels = test.inputs[:500], test.labels[:500]
+    found = robust_accuracy(module, inputs, labels, attack, generator=torch.Generator().manual_seed(0))
+    assert found == pytest.approx(card["under_attack"]["test_accuracy"], abs=0.05)
 
 
 # training

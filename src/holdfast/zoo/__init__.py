@@ -49,10 +49,14 @@ __all__ = [
 ]
 
 _models: Registry[Callable[[], nn.Module]] = Registry("model")
+_models.add("lenet5-fashion-mnist", LeNet5)
+_models.add("lenet5-fashion-mnist-ig-sum-norm", LeNet5)
+_models.add("lenet5-fashion-mnist-pgd", LeNet5)
 _models.add("lenet5-mnist", LeNet5)
 _models.add("lenet5-mnist-gradient", LeNet5)
 _models.add("lenet5-mnist-gradient-hessian", LeNet5)
 _models.add("lenet5-mnist-hessian", LeNet5)
+_models.add("lenet5-mnist-ig-sum-norm", LeNet5)
 _models.add("lenet5-mnist-pgd", LeNet5)
 _models.add("lenet5-mnist-pgd-linf01", LeNet5)
 _models.add("lenet5-mnist-pgd045", LeNet5)
@@ -73,7 +77,7 @@ def names() -> list[str]:
     """The names of all models, sorted.
 
     >>> names()
-    ['cnn-gtsrb', 'dla34w2-cifar10', 'lenet5-mnist', ..., 'resnet20-cifar10', 'vgg16w8-cifar10']
+    ['cnn-gtsrb', 'dla34w2-cifar10', 'lenet5-fashion-mnist', ..., 'resnet20-cifar10', 'vgg16w8-cifar10']
     """
     return _models.names()
 

@@ -8,12 +8,18 @@ the data of
     hessian_norm        L(w, x, y) + weight ||H||_F
     gradient_hessian    L(w, x, y) + gradient_weight ||grad_x L||_2 + hessian_weight ||H||_F
     pgd                 clean_share L(w, x, y) + (1 - clean_share) max { L(w, x + d, y) : ||d|| <= radius }
+    ig_norm             L(w, x, y) + weight max { ||IG(x, x + d)||_1 : ||d||_inf <= radius }
+    ig_sum_norm         max { L(w, x + d, y) + weight ||IG(x, x + d)||_1 : ||d||_inf <= radius }
 
-The norms are those of `holdfast.zoo.regularization` (the Hessian's by Hutchinson's probes), the maximum is what the
-projected gradient ascent of `holdfast.zoo.adversarial` finds.
+with IG(x, x') the integrated gradients of L on the segment from x to x'. The norms of derivatives are those of
+`holdfast.zoo.regularization` (the Hessian's by Hutchinson's probes), integrated gradients those of
+`holdfast.zoo.attribution_regularization`; the maxima are what projected gradient ascent finds, there for the last two
+and in `holdfast.zoo.adversarial`.
 
-Source: Huang, Zhao, Jin and Huang, "SAFARI: versatile and efficient evaluations for robustness of interpretability"
-(ICCV 2023), Sec. 6.5, Proposition 1 and Table 3. The weights are ours: the paper does not print its own.
+Sources: Huang, Zhao, Jin and Huang, "SAFARI: versatile and efficient evaluations for robustness of interpretability"
+(ICCV 2023), Sec. 6.5, Proposition 1 and Table 3, for the first five; the weights are ours: the paper does not print its
+own. Chen, Wu, Rastogi, Liang and Jha, "Robust attribution regularization" (NeurIPS 2019), for the last two, with the
+weights of its experiments.
 """
 
 from __future__ import annotations
@@ -30,6 +36,7 @@ from holdfast.errors import check
 from holdfast.neighbourhood import Bounds, L2Ball, LinfBall
 from holdfast.registry import Registry
 from holdfast.zoo.adversarial import Pgd
+from holdfast.zoo.attribution_regularization import AttributionAscent, loss_path
 from holdfast.zoo.objective import Batch, Mixed, Part, Scheme
 from holdfast.zoo.regularization import InputDerivatives
 
@@ -197,32 +204,125 @@ class Adversarial(Scheme):
     warm_up: float = 0.0
 
     def __post_init__(self) -> None:
-        check(_is_number(self.radius) and 0 < self.radius < math.inf, "radius", "a finite number above 0", self.radius)
         check(self.norm in ("linf", "l2"), "norm", "linf or l2", repr(self.norm))
-        _check_count("steps", self.steps)
-        usable = self.step is None or (_is_number(self.step) and 0 < self.step < math.inf)
-        check(usable, "step", "a finite number above 0", self.step)
+        _check_ascent(self.radius, self.steps, self.step, self.warm_up)
         share = _is_number(self.clean_share) and 0 <= self.clean_share <= 1
         check(share, "clean_share", "a share in [0, 1]", self.clean_share)
-        check(_is_number(self.warm_up) and 0 <= self.warm_up < math.inf, "warm_up", "epochs, at least 0", self.warm_up)
 
     def attack(self, bounds: Bounds, share: float = 1.0) -> Pgd:
         """The ascent in this share of the radius, within the bounds of the inputs."""
-        length = 2.5 * self.radius / self.steps if self.step is None else self.step
         ball = LinfBall(share * self.radius) if self.norm == "linf" else L2Ball(share * self.radius)
-        return Pgd(ball, self.steps, share * length, bounds)
+        return Pgd(ball, self.steps, share * _length(self.radius, self.steps, self.step), bounds)
 
     def parts(self, batch: Batch) -> Iterator[Part]:
         """See `Scheme`."""
-        share = 1.0 if self.warm_up == 0 else min(1.0, batch.epoch / self.warm_up)
-        return Mixed(self.attack(batch.bounds, share).ascent, self.clean_share).parts(batch)
+        return Mixed(self.attack(batch.bounds, _warmth(self.warm_up, batch)).ascent, self.clean_share).parts(batch)
 
     def describe(self) -> str:
         """See `Scheme`."""
         attack = self.attack((-math.inf, math.inf)).describe()
         mix = f", {self.clean_share:g} of the loss on clean ones" if self.clean_share else ""
-        warm_up = f", the radius growing over {self.warm_up:g} epochs" if self.warm_up else ""
-        return f"adversarial: cross-entropy of inputs after {attack}{warm_up}{mix}"
+        return f"adversarial: cross-entropy of inputs after {attack}{_growth(self.warm_up)}{mix}"
+
+
+class _Attributed(Scheme):
+    """Cross-entropy and the integrated gradients of its change, at perturbed inputs where they are large."""
+
+    differentiates: ClassVar[bool] = True
+    title: ClassVar[str]
+    joint: ClassVar[bool]  # whether the cross-entropy is that of the perturbed inputs, and part of the maximum
+
+    radius: float
+    weight: float
+    steps: int
+    step: float | None
+    points: int
+    points_in_attack: int
+    warm_up: float
+
+    def __post_init__(self) -> None:
+        _check_ascent(self.radius, self.steps, self.step, self.warm_up)
+        _check_weight("weight", self.weight)
+        for option in ("points", "points_in_attack"):
+            value = getattr(self, option)
+            check(type(value) is int and value >= 2, option, "a whole number of at least 2", repr(value))
+
+    def attack(self, bounds: Bounds, share: float = 1.0) -> AttributionAscent:
+        """The ascent in this share of the radius, within the bounds of the inputs."""
+        length = _length(self.radius, self.steps, self.step)
+        loss_weight, norm_weight = (1.0, self.weight) if self.joint else (0.0, 1.0)
+        return AttributionAscent(
+            share * self.radius, self.steps, share * length, self.points_in_attack, loss_weight, norm_weight, bounds
+        )
+
+    def parts(self, batch: Batch) -> Iterator[Part]:
+        """See `Scheme`; the accuracy is that of the inputs whose cross-entropy is in the loss."""
+        attack = self.attack(batch.bounds, _warmth(self.warm_up, batch))
+        with batch.autocast():
+            perturbed = attack.ascent(batch.module, batch.inputs, batch.labels, batch.generator)
+        path = loss_path(batch.logits, batch.inputs, perturbed, batch.labels, points=self.points)
+        end = -1 if self.joint else 0
+        yield Part((path.losses[:, end] + self.weight * path.norms()).mean(), path.logits[:, end], 1.0)
+
+    def describe(self) -> str:
+        """See `Scheme`."""
+        norm = f"{self.weight:g} x 1-norm of its integrated gradients from the inputs to"
+        what = f"of perturbed inputs + {norm} them" if self.joint else f"+ {norm} perturbed ones"
+        attack = self.attack((-math.inf, math.inf)).describe() + _growth(self.warm_up)
+        return f"{self.title}: cross-entropy {what} ({self.points} points); perturbed by {attack}"
+
+
+@schemes.register("ig_norm")
+@dataclass(frozen=True)
+class IgNorm(_Attributed):
+    """Cross-entropy and the greatest 1-norm nearby of the integrated gradients of its change (Chen et al. 2019).
+
+    Args:
+        radius: of the ball in the maximum norm, above 0, in the units of the inputs.
+        weight: of the norm, at least 0.
+        steps: of the ascent, at least 1. Chen et al. take 40 of 0.01 for MNIST, which few larger ones come close to.
+        step: the length of each in every feature, above 0; 2.5 radius / steps by default.
+        points: on each path, both ends among them, at least 2, for the loss. Chen et al. take 50.
+        points_in_attack: the same in the ascent, where most of the time goes. Chen et al. take 10.
+        warm_up: epochs over which the radius (and `step` with it) grows linearly from 0.
+
+    >>> IgNorm(radius=0.3, steps=5).attack((0.0, 1.0)).step
+    0.15
+    """
+
+    name: ClassVar[str] = "ig_norm"
+    title: ClassVar[str] = "IG-NORM"
+    joint: ClassVar[bool] = False
+    radius: float = 0.3
+    weight: float = 1.0
+    steps: int = 7
+    step: float | None = None
+    points: int = 10
+    points_in_attack: int = 5
+    warm_up: float = 0.0
+
+
+@schemes.register("ig_sum_norm")
+@dataclass(frozen=True)
+class IgSumNorm(_Attributed):
+    """The greatest nearby of cross-entropy and `weight` times that 1-norm, at the same perturbed input (Chen et al.).
+
+    Options as for `IgNorm`. A weight of 0 is `Adversarial`, but for the start of the ascent.
+
+    >>> IgSumNorm(weight=0.5, points=8).describe()
+    'IG-SUM-NORM: cross-entropy of perturbed inputs + 0.5 x 1-norm of its integrated gradients from the inputs to...'
+    """
+
+    name: ClassVar[str] = "ig_sum_norm"
+    title: ClassVar[str] = "IG-SUM-NORM"
+    joint: ClassVar[bool] = True
+    radius: float = 0.3
+    weight: float = 0.1
+    steps: int = 7
+    step: float | None = None
+    points: int = 10
+    points_in_attack: int = 5
+    warm_up: float = 0.0
 
 
 def spelled(scheme: Scheme) -> str:
@@ -253,6 +353,28 @@ def _check_count(option: str, value: int) -> None:
 
 def _check_flag(option: str, value: bool) -> None:
     check(isinstance(value, bool), option, "True or False", repr(value))
+
+
+def _check_ascent(radius: float, steps: int, step: float | None, warm_up: float) -> None:
+    check(_is_number(radius) and 0 < radius < math.inf, "radius", "a finite number above 0", radius)
+    _check_count("steps", steps)
+    usable = step is None or (_is_number(step) and 0 < step < math.inf)
+    check(usable, "step", "a finite number above 0", step)
+    check(_is_number(warm_up) and 0 <= warm_up < math.inf, "warm_up", "epochs, at least 0", warm_up)
+
+
+def _length(radius: float, steps: int, step: float | None) -> float:
+    """Of a step, so that all of them together can cross the ball and come back a little."""
+    return 2.5 * radius / steps if step is None else step
+
+
+def _warmth(warm_up: float, batch: Batch) -> float:
+    """The share of the radius that this batch is perturbed by."""
+    return 1.0 if warm_up == 0 else min(1.0, batch.epoch / warm_up)
+
+
+def _growth(warm_up: float) -> str:
+    return f", the radius growing over {warm_up:g} epoch{'s' if warm_up != 1 else ''}" if warm_up else ""
 
 
 def _power(squared: bool) -> str:
