@@ -21,9 +21,9 @@ from holdfast.explainers.gradient import shared_noise
 from holdfast.model import Classifier
 
 CONSTANT = ["saliency", "smoothgrad", "integrated_gradients", "guided_backprop", "deeplift", "lrp"]
-CONSTANT += ["smoothgrad_variance", "gradient_shap", "deep_shap", "fullgrad"]
+CONSTANT += ["smoothgrad_variance", "gradient_shap", "deep_shap", "deep_taylor", "fullgrad"]
 GRADIENT_FAMILY = ["saliency", "input_x_gradient", "guided_backprop", "deconvolution", "lrp", "gradcam"]
-GRADIENT_FAMILY += ["guided_gradcam", "fullgrad"]
+GRADIENT_FAMILY += ["guided_gradcam", "deep_taylor", "fullgrad"]
 NO_BACKWARD = ["random", "gradcam", "callable", "lime", "kernel_shap"]  # through all of the module
 NO_BACKWARD += ["shapley_sampling", "occlusion", "rise"]
 ALL = {
@@ -42,6 +42,7 @@ ALL = {
     "deeplift": hx.DeepLift(),
     "deep_shap": hx.DeepSHAP(),
     "lrp": hx.LRP(),
+    "deep_taylor": hx.DeepTaylor(),
     "gradcam": hx.GradCAM(),
     "guided_gradcam": hx.GuidedGradCAM(),
     "fullgrad": hx.FullGrad(),

@@ -109,7 +109,7 @@ def test_gates_give_what_masked_weights_give(model: hf.Classifier, name: str, ta
 
 
 def test_the_explainers_that_read_weights_or_are_not_known_are_not_gated() -> None:
-    assert {"lrp", "deeplift"}.isdisjoint(GATEABLE)
+    assert {"lrp", "deep_taylor", "deeplift"}.isdisjoint(GATEABLE)
     assert len(GATEABLE) == 18
     assert not hf.explainers.from_callable(lambda module, x, y: x).gateable
 

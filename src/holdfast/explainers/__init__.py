@@ -11,6 +11,7 @@ from holdfast.explainers.background import Background
 from holdfast.explainers.base import Explainer
 from holdfast.explainers.centre import CentreExplainer
 from holdfast.explainers.deep_shap import DeepSHAP
+from holdfast.explainers.deep_taylor import DeepTaylor
 from holdfast.explainers.extremal_perturbations import ExtremalPerturbations
 from holdfast.explainers.full_grad import FullGrad, FullGradient
 from holdfast.explainers.gradient import InputXGradient, IntegratedGradients, Saliency, SmoothGrad
@@ -35,6 +36,7 @@ __all__ = [
     "Deconvolution",
     "DeepLift",
     "DeepSHAP",
+    "DeepTaylor",
     "Explainer",
     "ExtremalPerturbations",
     "FullGrad",
@@ -72,6 +74,7 @@ for _kind in (
     DeepLift,
     DeepSHAP,
     LRP,
+    DeepTaylor,
     GradCAM,
     GuidedGradCAM,
     FullGrad,

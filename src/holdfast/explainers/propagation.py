@@ -2,8 +2,8 @@
 
 The rules replace the backward pass of the functions that the module calls (`TorchFunctionMode`), not hooks or
 attributes of its layers. So functional calls, layers used twice and in-place layers all work, and nothing has
-to be undone on the user's module. None of them is differentiable in the input: their backward passes are no
-gradients.
+to be undone on the user's module. Their backward passes are no gradients; so none of them is differentiable in the
+input but DeepLift, whose slopes can be followed back to it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from holdfast.explainers.base import (
     input_gradient,
     leaf_of,
 )
-from holdfast.explainers.rules import DifferenceRule, EpsilonRule
+from holdfast.explainers.relevance_rules import EpsilonRule
+from holdfast.explainers.rules import DifferenceRule
 from holdfast.explainers.surrogates import ReluReplacement
 from holdfast.model import ROW_ALIGNMENT, Classifier
 
@@ -115,17 +116,21 @@ class Deconvolution(_RectifiedGradient):
 class DeepLift(Explainer):
     """`(x - b) * m`: the gradient, with slopes from the baseline: `(f(z) - f(z_b)) / (z - z_b)` for `f'(z)`.
 
-    Shrikumar, Greenside and Kundaje, Learning important features through propagating activation differences,
-    ICML
-    2017: the Rescale rule, for elementwise activations and max-pooling; everything else passes back its
-        gradient. Attributions add up to `f_t(x) - f_t(b)` for networks of linear layers, such activations and
-        max-pooling. Inputs and attributions `(N, ...)`.
+    Shrikumar, Greenside and Kundaje, Learning important features through propagating activation differences, ICML
+    2017: the Rescale rule, for elementwise activations and max-pooling; everything else passes back its gradient.
+    Attributions add up to `f_t(x) - f_t(b)` for networks of linear layers, such activations and max-pooling. Inputs and
+    attributions `(N, ...)`.
 
     Equals Captum's, with three exceptions. Where one activation feeds another (a ReLU a max-pooling),
     Captum's hooks on the tensor between them clash, and its attributions need not add up. Its gradient for
     pooled units that do not move is that of the batch's first sample, ours the sample's own. Where pooling
     windows overlap, it loses contributions that we add up. The baseline is forwarded once for a chunk, not
     once for each input, so that an input costs one forward and one backward pass.
+
+    With `create_graph`, the attributions can be differentiated by the input: `m` depends on it through the slopes, and
+    through whatever else the gradient does. That costs the same passes, with a larger graph. For rectifiers alone the
+    derivative is zero but for units on the other side of their kink than the baseline's; so differentiate within
+    `smooth_relu`.
 
     Args:
         baseline: `b`: a number, or one for each channel.
@@ -145,7 +150,7 @@ class DeepLift(Explainer):
     times_input: bool = True
     epsilon: float = 1e-10
     name: ClassVar[str] = "deeplift"
-    differentiable: ClassVar[bool] = False
+    differentiable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_baseline(self.baseline)
@@ -155,14 +160,21 @@ class DeepLift(Explainer):
     def attribute(
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
     ) -> tuple[Tensor, Tensor]:
-        self._check_graph(create_graph)
+        leaf = leaf_of(x, create_graph)
         baseline = baseline_of(self.baseline, x)
         rule = DifferenceRule(self.epsilon)
         with torch.no_grad(), rule.recording():
             classifier.forward(baseline.expand(2 * ROW_ALIGNMENT, *x.shape[1:]).contiguous())
-        with rule.replaying():
-            slopes, logits = input_gradient(classifier, x, targets, create_graph=False)
-        return slopes * (x.detach() - baseline) if self.times_input else slopes, logits
+        if not create_graph:
+            with rule.replaying():
+                slopes, logits = input_gradient(classifier, x, targets, create_graph=False)
+            return slopes * (x.detach() - baseline) if self.times_input else slopes, logits
+        with torch.enable_grad():
+            with rule.replaying(attached=True):
+                logits = classifier.forward(leaf.clone())
+            with rule.by_slopes():
+                slopes = gradient_of(chosen(logits, targets), leaf, create_graph=True)
+            return slopes * (leaf - baseline) if self.times_input else slopes, logits
 
 
 @dataclass(frozen=True)
@@ -206,17 +218,22 @@ class LRP(Explainer):
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
     ) -> tuple[Tensor, Tensor]:
         self._check_graph(create_graph)
-        shown = x.detach().clone()
-        if classifier.preprocess is not None:
-            with torch.no_grad():
-                shown = classifier.preprocess(shown)
-            if shown.shape != x.shape:
-                raise ModelError(
-                    f"lrp: expected preprocess to keep the shape {tuple(x.shape)}, got {tuple(shown.shape)}"
-                )
         with torch.enable_grad():
-            leaf = leaf_of(shown, create_graph=False)
+            leaf = leaf_of(preprocessed(self.name, classifier, x), create_graph=False)
             with EpsilonRule(self.epsilon):
                 logits = classifier.module(leaf.clone())
             scores = chosen(logits, targets)
             return gradient_of(scores * scores.detach(), leaf), logits.detach()
+
+
+def preprocessed(name: str, classifier: Classifier, x: Tensor) -> Tensor:
+    """What the module is given for `x` `(N, ...)`, a copy, for the explainer of this name, whose map is of that."""
+    shown = x.detach().clone()
+    if classifier.preprocess is not None:
+        with torch.no_grad():
+            shown = classifier.preprocess(shown)
+        if shown.shape != x.shape:
+            raise ModelError(
+                f"{name}: expected preprocess to keep the shape {tuple(x.shape)}, got {tuple(shown.shape)}"
+            )
+    return shown

@@ -1,4 +1,4 @@
-"""Backward rules of DeepLift and LRP, as modes that exchange what the module's function calls send back."""
+"""Backward rules of DeepLift, as modes that exchange what the module's function calls send back."""
 
 from __future__ import annotations
 
@@ -15,17 +15,21 @@ from torch.overrides import TorchFunctionMode
 from holdfast.errors import ModelError
 
 
-def _words(text: str) -> frozenset[str]:
+def words(text: str) -> frozenset[str]:
+    """The names in a text."""
     return frozenset(text.split())
 
 
 _RECTIFIERS = frozenset({"relu", "relu_"})
 # elementwise: the change of an output belongs to the change of one input
-_ELEMENTWISE = _RECTIFIERS | _words(
+_ELEMENTWISE = _RECTIFIERS | words(
     "elu elu_ leaky_relu leaky_relu_ gelu silu mish selu celu softplus sigmoid sigmoid_ tanh tanh_ hardtanh"
     " relu6 hardsigmoid hardswish logsigmoid"
 )
-_MAX_POOLS: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
+# straight between their kinks; but what stands in for a rectifier inside of `smooth_relu` is not
+_STRAIGHT = _RECTIFIERS | words("leaky_relu leaky_relu_ hardtanh relu6 hardsigmoid")
+_REPLACED = _RECTIFIERS | words("relu6 hardtanh")
+MAX_POOLS: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
     "max_pool1d": F.max_pool1d_with_indices,
     "max_pool2d": F.max_pool2d_with_indices,
     "max_pool3d": F.max_pool3d_with_indices,
@@ -33,23 +37,6 @@ _MAX_POOLS: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
     "adaptive_max_pool2d": F.adaptive_max_pool2d_with_indices,
     "adaptive_max_pool3d": F.adaptive_max_pool3d_with_indices,
 }
-# LRP passes relevance through these unchanged: elementwise with f(0) = 0;
-_PASSING = _words("relu tanh elu leaky_relu gelu silu mish selu celu hardtanh relu6 hardswish")
-# it follows the epsilon rule for these,
-_LINEAR = frozenset(_MAX_POOLS) | _words(
-    "linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d batch_norm mean sum"
-    " avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d"
-    " interpolate add sub __add__ __radd__ __sub__ __rsub__ rsub"
-)
-# for these where only one factor depends on the input,
-_LINEAR_IN_ONE = _words("mul __mul__ __rmul__ matmul __matmul__ mm addmm")
-_QUOTIENTS = _words("div true_divide __truediv__")
-# and it moves with the values for these; dropout is off.
-_MOVING = _words(
-    "flatten view reshape permute transpose squeeze unsqueeze cat concat stack __getitem__ contiguous expand"
-    " pad chunk split unflatten movedim swapaxes t dropout dropout1d dropout2d dropout3d alpha_dropout"
-    " feature_dropout clone select narrow flip to unbind view_as reshape_as float double"
-)
 
 
 class _Slope(Function):
@@ -91,9 +78,43 @@ def _pool_slope(g: Tensor, saved: Sequence[Tensor], epsilon: float) -> Tensor:
         flat = values.new_zeros((*change.shape[:2], change[0, 0].numel()))
         return flat.scatter_add(2, where.expand_as(values).flatten(2), values.flatten(2)).view_as(change)
 
-    top = torch.maximum(out, out_b)
+    top, still = torch.maximum(out, out_b), change.abs() < epsilon
     shared = to_places(g * (top - out_b), places) + to_places(g * (out - top), places_b)
-    return torch.where(change.abs() < epsilon, to_places(g, places), shared / change)
+    if change.requires_grad:  # of a quotient that is not taken, too, a derivative is
+        change = torch.where(still, 1.0, change)
+    return torch.where(still, to_places(g, places), shared / change)
+
+
+class _Switch(Function):
+    """`out`; what comes back goes to `z` by the slope while the rule is sharing, and else on through `out`."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, out: Tensor, slope: Tensor, rule: DifferenceRule) -> Tensor:
+        ctx.save_for_backward(slope)
+        ctx.rule = rule
+        return out.clone()  # the module may work in place on it
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (slope,) = ctx.saved_tensors
+        return (gradients[0] * slope, None, None, None) if ctx.rule.sharing else (None, gradients[0], None, None)
+
+
+class _PoolSwitch(Function):
+    """Max-pooling, likewise."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, out: Tensor, change: Tensor, others: Any, rule: DifferenceRule) -> Tensor:
+        out_b, places, places_b = others
+        ctx.save_for_backward(change, out, out_b, places, places_b)
+        ctx.rule = rule
+        return out.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        if not ctx.rule.sharing:
+            return None, gradients[0], None, None, None
+        return _pool_slope(gradients[0], ctx.saved_tensors, ctx.rule.epsilon), None, None, None, None
 
 
 class _PairedSlope(Function):
@@ -137,7 +158,7 @@ def _slope(change: Tensor, difference: Tensor, local: Tensor, epsilon: float) ->
     return torch.where(change.abs() < epsilon, local, difference / change)
 
 
-class _Mode(TorchFunctionMode):
+class RuleMode(TorchFunctionMode):
     """A mode that calls `self.run(name, func, args, kwargs)` for each function, with the mode off inside."""
 
     def __torch_function__(
@@ -153,18 +174,23 @@ class _Mode(TorchFunctionMode):
         raise NotImplementedError
 
 
-class DifferenceRule(_Mode):
+class DifferenceRule(RuleMode):
     """DeepLift's Rescale rule: slopes from a baseline's units to the input's.
 
     First `recording()` around a forward pass of (equal) baseline rows, of which the first `rows` are kept, then
     `replaying()` around the inputs'.
+
+    With `attached=True` the slopes stay in the inputs' graph, and what is sent back follows them while `sharing` is set
+    and the derivatives otherwise: so a result that was sent back by slopes can be differentiated in truth.
     """
 
     def __init__(self, epsilon: float, rows: int = 1) -> None:
         super().__init__()
         self.epsilon, self.rows = epsilon, rows
+        self.sharing = False
         self._units: list[tuple[str, Tensor, Any]] = []
         self._next: int | None = None
+        self._attached = self._smooth = False
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
@@ -173,21 +199,31 @@ class DifferenceRule(_Mode):
             yield
 
     @contextlib.contextmanager
-    def replaying(self) -> Iterator[None]:
+    def replaying(self, attached: bool = False) -> Iterator[None]:
         """Compare with what was remembered, in the same order."""
-        self._next = 0
+        self._next, self._attached = 0, attached
+        self._smooth = bool(torch.relu(torch.zeros(1)) > 0)  # inside of `smooth_relu`
         with self:
             yield
 
+    @contextlib.contextmanager
+    def by_slopes(self) -> Iterator[None]:
+        """Backward passes of what was attached follow the slopes inside."""
+        self.sharing = True
+        try:
+            yield
+        finally:
+            self.sharing = False
+
     def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
-        if name not in _ELEMENTWISE and name not in _MAX_POOLS:
+        if name not in _ELEMENTWISE and name not in MAX_POOLS:
             return func(*args, **kwargs)
         kwargs = dict(kwargs)
         z = args.pop(0) if args else kwargs.pop("input")
-        in_place = _in_place(name, args, kwargs)
-        if name in _MAX_POOLS:
+        in_place = taken_in_place(name, args, kwargs)
+        if name in MAX_POOLS:
             kwargs.pop("return_indices", None)
-            pool = _MAX_POOLS[name]
+            pool = MAX_POOLS[name]
             result = self._pool(name, z, lambda z: pool(z, *args, **kwargs))
         else:
             result = self._activate(name, z.clone() if in_place else z, lambda z: func(z, *args, **kwargs))
@@ -207,21 +243,45 @@ class DifferenceRule(_Mode):
         return z_b, out_b
 
     def _activate(self, name: str, z: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+        if self._attached and self._next is not None and z.requires_grad:
+            return self._switched(name, z, function)
         with torch.no_grad():
             out = function(z.detach().clone())
         if self._next is None:
             self._units.append((name, z.detach()[: self.rows].clone(), out[: self.rows].clone()))
             return out
         z_b, out_b = self._unit(name, z)
-        local = (z.detach() > 0).to(z.dtype) if name in _RECTIFIERS else _derivative(function, z.detach())
-        return self._sloped(z, out, local, z_b, out_b)
+        return self._sloped(z, out, self._local(name, z.detach(), function), z_b, out_b)
+
+    def _local(self, name: str, z: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+        rectifies = name in _RECTIFIERS and not self._smooth
+        return (z > 0).to(z.dtype) if rectifies else _derivative(function, z)
 
     def _sloped(self, z: Tensor, out: Tensor, local: Tensor, z_b: Tensor, out_b: Tensor) -> Tensor:
         with torch.no_grad():
             slope = _slope(z - z_b, out - out_b, local, self.epsilon)
         return _Slope.apply(z, out, slope)  # type: ignore[no-untyped-call,no-any-return]
 
+    def _switched(self, name: str, z: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+        z_b, out_b = self._unit(name, z)
+        out, change = function(z.clone()), z - z_b
+        with torch.no_grad():
+            slope = _slope(change, out - out_b, self._local(name, z.detach(), function), self.epsilon)
+        straight = name in _STRAIGHT and not (self._smooth and name in _REPLACED)
+        # The derivative of a slope over a short way is lost in rounding: of order eps / way^2. The mean of f' over the
+        # way, of which the derivative is the mean of t f'(z_b + t way), is known to the second order from one point.
+        near = change.abs() < (self.epsilon if straight else torch.finfo(z.dtype).eps ** 0.25)
+        beside = slope if straight else 0.75 * _derivative(function, z_b + change * (2 / 3), create_graph=True)
+        traced = torch.where(near, beside, (out - out_b) / torch.where(near, 1.0, change))
+        slope = slope + (traced - traced.detach())  # the value to the bit, with the derivative
+        return _Switch.apply(z, out, slope, self)  # type: ignore[no-untyped-call,no-any-return]
+
     def _pool(self, name: str, z: Tensor, function: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Tensor:
+        if self._attached and self._next is not None and z.requires_grad:
+            z_b, (out_b, places_b) = self._unit(name, z)
+            out, places = function(z)
+            others = (out_b, places, places_b)
+            return _PoolSwitch.apply(z, out, z - z_b, others, self)  # type: ignore[no-untyped-call,no-any-return]
         with torch.no_grad():
             pooled = function(z.detach())
         if self._next is None:
@@ -260,14 +320,14 @@ class PairedRule(DifferenceRule):
         return _PairedPoolSlope.apply(z, z_b, pooled, pooled_b, self)  # type: ignore[no-untyped-call,no-any-return]
 
 
-def _derivative(function: Callable[[Tensor], Tensor], z: Tensor) -> Tensor:
+def _derivative(function: Callable[[Tensor], Tensor], z: Tensor, create_graph: bool = False) -> Tensor:
     with torch.enable_grad():
-        leaf = z.clone().requires_grad_(True)
-        (slope,) = torch.autograd.grad(function(leaf.clone()).sum(), leaf)
+        leaf = z if create_graph else z.clone().requires_grad_(True)
+        (slope,) = torch.autograd.grad(function(leaf.clone()).sum(), leaf, create_graph=create_graph)
     return slope
 
 
-def _in_place(name: str, args: list[Any], kwargs: dict[str, Any]) -> bool:
+def taken_in_place(name: str, args: list[Any], kwargs: dict[str, Any]) -> bool:
     """Whether a call writes into its first argument (not in `args`); takes the flag out."""
     if kwargs.pop("inplace", False):
         return True
@@ -277,99 +337,13 @@ def _in_place(name: str, args: list[Any], kwargs: dict[str, Any]) -> bool:
     return name.endswith("_") and not name.startswith("__")
 
 
-class _TimesInput(Function):
-    """The identity; what comes back is multiplied by the input: from weights on it to its relevance."""
-
-    @staticmethod
-    def forward(ctx: Any, a: Tensor) -> Tensor:
-        ctx.save_for_backward(a)
-        return a.view_as(a)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        (a,) = ctx.saved_tensors
-        return gradients[0] * a  # type: ignore[no-any-return]
-
-
-class _OverOutput(Function):
-    """The identity; relevance that comes back is divided by the output, kept away from zero by epsilon."""
-
-    @staticmethod
-    def forward(ctx: Any, z: Tensor, epsilon: float) -> Tensor:
-        ctx.save_for_backward(z)
-        ctx.epsilon = epsilon
-        return z.clone()
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        (z,) = ctx.saved_tensors
-        divisor = torch.where(z >= 0, z + ctx.epsilon, z - ctx.epsilon)
-        empty = divisor == 0  # only where epsilon is 0 or lost in rounding: 0 / 0 has no relevance to give
-        return torch.where(empty, 0.0, gradients[0] / torch.where(empty, 1.0, divisor)), None
-
-
-class _Through(Function):
-    """`out`, with the relevance passed to `z` as it is."""
-
-    @staticmethod
-    def forward(ctx: Any, z: Tensor, out: Tensor) -> Tensor:
-        return out.view_as(out)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return gradients[0], None
-
-
-class EpsilonRule(_Mode):
-    """What flows back through a forward pass inside is relevance, shared out by the epsilon rule."""
-
-    def __init__(self, epsilon: float) -> None:
-        super().__init__()
-        self.epsilon = epsilon
-
-    def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
-        carriers = _carriers([*args, *kwargs.values()])
-        if not carriers or name in _MOVING:
-            return func(*args, **kwargs)
-        plain = name if name.startswith("__") else name.removesuffix("_")
-        if plain in _PASSING:
-            kwargs = dict(kwargs)
-            z = args.pop(0) if args else kwargs.pop("input")
-            in_place = _in_place(name, args, kwargs)
-            with torch.no_grad():
-                out = func(z.detach().clone(), *args, **kwargs)
-            result = _Through.apply(z, out)  # type: ignore[no-untyped-call]
-            return z.copy_(result) if in_place else result
-        alone = len(carriers) == 1
-        by_constant = alone and plain in _QUOTIENTS and args[0] is carriers[0]
-        if plain in _LINEAR or (plain in _LINEAR_IN_ONE and alone) or by_constant:
-            if plain == name:
-                return self._share(func, args, kwargs)
-            # in place: compute beside it, then write
-            twin = getattr(torch, plain)
-            return args[0].copy_(self._share(twin, [args[0].clone(), *args[1:]], kwargs))
-        result = func(*args, **kwargs)
-        if _carriers([result]):
-            raise ModelError(f"lrp: expected a module made of functions with a rule, got {name!r}, which has none")
-        return result
-
-    def _share(self, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Tensor:
-        def weigh(value: Any) -> Any:
-            if isinstance(value, Tensor) and value.requires_grad:
-                return _TimesInput.apply(value)  # type: ignore[no-untyped-call]
-            return value
-
-        out = func(*[weigh(a) for a in args], **{key: weigh(value) for key, value in kwargs.items()})
-        return _OverOutput.apply(out, self.epsilon)  # type: ignore[no-untyped-call,no-any-return]
-
-
-def _carriers(values: Sequence[Any]) -> list[Tensor]:
-    """The tensors among `values` that relevance could flow back through, also within lists."""
+def carriers(values: Sequence[Any]) -> list[Tensor]:
+    """The tensors among `values` that something could flow back through, also within lists."""
     found: list[Tensor] = []
     for value in values:
         if isinstance(value, Tensor):
             if value.requires_grad:
                 found.append(value)
         elif isinstance(value, list | tuple):
-            found.extend(_carriers(value))
+            found.extend(carriers(value))
     return found
