@@ -108,6 +108,7 @@ def test_spans_of_a_target() -> None:
     assert Target().state(image).nonzero().tolist() == [[0, i, j] for i in range(2) for j in range(2)]
     assert Target(top=0.99, left=0.99, height=0.01, width=0.01).state(image).nonzero().tolist() == [[0, 7, 7]]
     assert Target(left=0.5, width=0.3).state(series).nonzero()[:, 1].tolist() == [5, 6, 7]
+    assert Target(left=0.29, width=0.01).state(torch.ones(1, 100)).nonzero()[:, 1].tolist() == [29]
 
 
 def test_a_window_of_nothing_makes_lens_the_top_k_attack() -> None:
@@ -279,6 +280,67 @@ def test_the_class_is_kept_where_it_hangs_by_a_thread() -> None:
         assert result.found.all()
 
 
+def test_a_lost_class_is_won_back() -> None:
+    """The goal leads across the boundary of the class, which a search that cannot turn back leaves behind."""
+    classifier, x = quadratic((1, 6, 6), floor=0.0)
+    x = x[:1]
+    maps = classifier.module.coefficients.detach() * x
+    low = classifier.logits(torch.where(top_mask(maps[0], 30)[None], x - 0.1, x))[0, 0].item()
+    classifier.module.floor = 0.5 * (low + classifier.logits(x)[0, 0].item())
+    metric = AttributionAttack("top_k:t=30", radius=0.1, steps=40, step=0.01, restarts=1, curve_k=(5,))
+    found = metric(classifier, "saliency", x)
+    # the optimum lies at the boundary of the class: the steps go to and fro across it, and end close to it
+    assert -0.15 < found.margin[0] < 0
+    assert mass_share(found.maps[:, 0].abs(), top_mask(maps[0], 30)) < 0.97 * mass_share(maps[0], top_mask(maps[0], 30))
+
+
+def test_nothing_is_found_where_nothing_moves() -> None:
+    """A linear model has the same gradient everywhere, so no point is better than the seed."""
+    layer = nn.Linear(6, 2)
+    with torch.no_grad():
+        layer.weight.copy_(torch.stack([torch.arange(1.0, 7.0), torch.zeros(6)]))
+        layer.bias.zero_()
+    classifier = hf.Classifier(layer, (0.0, 1.0), device="cpu", batch_size=16)
+    x = torch.full((2, 6), 0.5)
+    result = AttributionAttack("top_k:t=2", radius=0.1, steps=3, restarts=2, curve_k=(2,))(classifier, "saliency", x)
+    assert result.status == ("ok", "ok")
+    assert result.label_kept.all()
+    assert not result.found.any()
+    assert torch.equal(result.inputs, x)
+
+
+def test_what_fits_no_map_is_refused_before_the_work(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+    rows: list[int] = []
+    handle = lenet.module.register_forward_hook(lambda _, args, out: rows.append(len(out)))
+    for options, message in (
+        ({"similarities": ("topk_intersection:k=1000",)}, "k of topk_intersection:k=1000: expected .* got 1000"),
+        ({"attack": "top_k:t=1000"}, "k of attack top_k: expected .* got 1000"),
+        ({"k": 1000}, "k of option k: expected .* got 1000"),
+        ({"curve_k": (5, 1000)}, "k of option curve_k: expected .* got 1000"),
+    ):
+        rows.clear()
+        with pytest.raises(hf.ArgumentError, match=message):
+            AttributionAttack(**{"steps": 30, **options})(lenet, "saliency", digits[:1].inputs)
+        assert sum(rows) <= 32
+    handle.remove()
+
+
+def test_constant_maps_are_degenerate_whatever_is_asked_for() -> None:
+    layer = nn.Linear(6, 2, bias=False)
+    with torch.no_grad():
+        layer.weight.copy_(torch.stack([torch.ones(6), torch.zeros(6)]))
+    classifier = hf.Classifier(layer, (0.0, 1.0), device="cpu", batch_size=16)
+    for first in ("mse", "pearson", "centre_of_mass", "lens_precision:k=2"):
+        metric = AttributionAttack("random_sign", similarities=(first,), k=2, curve_k=(2,))
+        assert metric(classifier, "saliency", torch.full((2, 6), 0.5)).status == ("degenerate", "degenerate")
+
+
+def test_the_report_counts_with_the_k_that_was_asked_for() -> None:
+    assert AttributionAttack(similarities=("pearson", "lens_recall:k=30,w=2")).k == 30
+    assert AttributionAttack(similarities=("lens_recall:k=30",), k=0.2).k == 0.2
+    assert AttributionAttack().k is None
+
+
 def test_a_random_attack_may_lose_the_class() -> None:
     classifier, x = quadratic((1, 6, 6), floor=0.0)
     classifier.module.floor = float(classifier.logits(x)[:, 0].min()) - 1e-4
@@ -353,6 +415,12 @@ def test_lens_goes_further_than_top_k(lenet: hf.Classifier, digits: hf.data.Data
         ({"similarities": "pearson"}, "similarities: expected a list with at least one entry, got 'pearson'"),
         ({"similarities": ("pearson", "pearson")}, "similarities: expected each of them once"),
         ({"similarities": ("lens_precision:k=0",)}, "k"),
+        ({"similarities": (hf.similarity.Similarity("margin", hf.similarity.pearson),)}, "no columns of the result"),
+        (
+            {"similarities": (hf.similarity.Similarity("mine", hf.similarity.mse, larger_is_closer=False),)},
+            "first a similarity, or a registered discrepancy, got 'mine'",
+        ),
+        ({"radius": "wide"}, "radius: expected a finite number above 0, got 'wide'"),
         ({"k": 1.5}, "k: expected whole numbers of at least 1, or shares"),
         ({"curve_k": (0,)}, "curve_k: expected whole numbers of at least 1, or shares"),
         ({"curve_w": (1.5,)}, "curve_w: expected whole numbers"),
@@ -381,6 +449,14 @@ def test_attacks_are_named() -> None:
         "w": 2,
         "alone": 0.3,
     }
+
+
+def test_two_attacks_have_two_labels() -> None:
+    from holdfast.study.run import named_metrics
+
+    attacks = [AttributionAttack("top_k:t=5"), AttributionAttack(Lens(5, 2)), AttributionAttack("top_k:t=9")]
+    labels = ["attribution_attack: top_k", "attribution_attack: lens", "attribution_attack: top_k 2"]
+    assert list(named_metrics(attacks)) == labels
 
 
 def test_what_leaves_the_headline_alone() -> None:

@@ -17,8 +17,9 @@ Cost for each sample: `restarts * (2 * steps + 1) + 3` predictions with explanat
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import polars as pl
@@ -42,12 +43,13 @@ from holdfast.metrics.events import strictly_below_zero
 from holdfast.metrics.probe import Probe, check_probe_options
 from holdfast.metrics.reading import Reading, View
 from holdfast.metrics.result import Result
-from holdfast.model import Classifier
+from holdfast.model import ROW_ALIGNMENT, Classifier
 from holdfast.neighbourhood import LinfBall
-from holdfast.similarity import LensProfile, Similarity, lens_profile, per_position
+from holdfast.similarity import LensProfile, Similarity, lens_profile, per_position, registry
 from holdfast.similarity import get as get_similarity
 from holdfast.tensors import draw_seed
 
+_JUDGED_ELEMENTS = 1 << 22  # numbers in the maps that are judged at once
 LENS = """@inproceedings{kamath2024rethinking,
   title     = {Rethinking Robustness of Model Attributions},
   author    = {Kamath, Sandesh and Mittal, Sankalp and Deshpande, Amit and Balasubramanian, Vineeth N},
@@ -59,6 +61,8 @@ LENS = """@inproceedings{kamath2024rethinking,
 @dataclass(frozen=True)
 class AttributionAttackResult(Result):
     """The disturbed input of each sample, and how alike its map is to the undisturbed one.
+
+    A skipped sample (`status`) is compared with itself: leave it out.
 
     Attributes:
         names: of the similarities; each is a column of the frame, under this name.
@@ -119,14 +123,17 @@ class AttributionAttack(Metric):
     """How alike the map is after an attack on it, by as many similarities as one likes.
 
     Args:
-        attack: `"top_k"`, `"mass_center"`, `"target"`, `"lens"`, which need an explainer that can be differentiated;
-            `"random_sign"` or `"universal"`, which need nothing. With options as in `"top_k:t=200"`, or configured.
+        attack: `"top_k"`, `"mass_center"`, `"target"`, `"lens"`, which need an explainer that can be differentiated
+            (of ours `saliency`, `input_x_gradient`, `integrated_gradients`, `smoothgrad`, `gradient_shap`, `deeplift`,
+            `gradcam` and `fullgrad`); `"random_sign"` or `"universal"`, which need nothing. With options as in
+            `"top_k:t=200"`, or configured.
         radius: of the maximum norm ball, above 0, in the units of the inputs.
         steps: of each start, at least 1.
         step: the length of each in every feature; by default 2.5 radius / steps.
         restarts: random starts, at least 1.
         similarities: names or similarities, at least one; the first is what explainers are ranked by.
-        k: how many positions the report draws and counts: a number, or a share in (0, 1); by default a tenth.
+        k: how many positions the report draws and counts: a number, or a share in (0, 1); by default that of the first
+            similarity which has one, or else a tenth.
         curve_k: numbers of positions of its curves, or shares of them.
         curve_w: windows of its curves, in positions to each side.
         absolute: compare absolute attributions.
@@ -162,28 +169,50 @@ class AttributionAttack(Metric):
 
     def __post_init__(self) -> None:
         get_attack(self.attack)
-        check(0 < self.radius < math.inf, "radius", "a finite number above 0", self.radius)
+        for option in ("radius", "beta") if self.step is None else ("radius", "step", "beta"):
+            value = getattr(self, option)
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            check(number and 0 < value < math.inf, option, "a finite number above 0", repr(value))
         for option in ("steps", "restarts"):
             value = getattr(self, option)
             check(type(value) is int and value >= 1, option, "a whole number of at least 1", repr(value))
-        check(self.step is None or 0 < self.step < math.inf, "step", "a finite number above 0", self.step)
         for option in ("similarities", "curve_k", "curve_w"):
             value = getattr(self, option)
             listed = isinstance(value, list | tuple) and len(value) > 0
             check(listed, option, "a list with at least one entry", repr(value))
             object.__setattr__(self, option, tuple(value))
-        names = [similarity.name for similarity in self._similarities()]
-        check(len(set(names)) == len(names), "similarities", "each of them once", names)
+        self._check_similarities()
         check_counts("k", (0.1 if self.k is None else self.k,))
+        if self.k is None:
+            given = (getattr(similarity.function, "keywords", {}).get("k") for similarity in self._similarities())
+            object.__setattr__(self, "k", next((k for k in given if isinstance(k, int | float)), None))
         check_counts("curve_k", self.curve_k)
         check(all(type(w) is int and w >= 0 for w in self.curve_w), "curve_w", "whole numbers, 0 or more", self.curve_w)
-        check(0 < self.beta < math.inf, "beta", "a finite number above 0", self.beta)
         check_probe_options(self.absolute, "seed", "logit")
+
+    def _check_similarities(self) -> None:
+        """Names that can be columns, and a first one whose direction a report knows from its name."""
+        first, names = self._similarities()[0], [similarity.name for similarity in self._similarities()]
+        check(len(set(names)) == len(names), "similarities", "each of them once", names)
+        taken = {"sample", "status", *(field.name for field in fields(AttributionAttackResult))}
+        for name in names:
+            check(name not in taken, "similarities", "names that are no columns of the result", repr(name))
+        known = first.larger_is_closer or first.name.partition(":")[0] in registry
+        check(known, "similarities", "first a similarity, or a registered discrepancy", repr(first.name))
 
     @classmethod
     def example(cls) -> AttributionAttack:
         """See `Metric`."""
         return cls("top_k", radius=0.1, steps=5, restarts=2)
+
+    @property
+    def own_label(self) -> str:
+        """See `Metric`: with the attack."""
+        return f"{self.name}: {get_attack(self.attack).name}"
+
+    def options(self) -> dict[str, Any]:
+        """See `Metric`; similarities by name."""
+        return {**super().options(), "similarities": [similarity.name for similarity in self._similarities()]}
 
     def expected_evaluations(self) -> int:
         """Those of the steps, each followed and judged; of the starts, the seed and the last check."""
@@ -238,7 +267,11 @@ class AttributionAttack(Metric):
             raise ArgumentError(
                 "attack", f"random_sign or universal, since {explainer.label} cannot be differentiated", attack.name
             )
-        probe = Probe(classifier, explainer, inputs, targets, similarities[0], self.absolute, "seed")
+        # whatever is asked for, the report counts positions of sets, which constant maps do not have
+        probe = Probe(
+            classifier, explainer, inputs, targets, get_similarity("topk_intersection"), self.absolute, "seed"
+        )
+        self._try_out(probe.reference[:1], attack)
         usable, seed, disturbed = probe.usable(), draw_seed(generator), inputs.clone()
         if len(usable):
             region = LinfBall(self.radius).around(inputs[usable], classifier.bounds)
@@ -252,6 +285,24 @@ class AttributionAttack(Metric):
                 found = attack.draw(region, self.radius, seed)
             disturbed[usable] = region.project(found[:, None])[:, 0]
         return self._result(probe, inputs, disturbed, similarities)
+
+    def _try_out(self, maps: Tensor, attack: AttributionObjective) -> None:
+        """Raise now what would be raised after all the work: a k, for one, that maps of this size do not have."""
+
+        def attempt(what: str, function: Callable[[], object]) -> None:
+            try:
+                function()
+            except ArgumentError as error:
+                raise ArgumentError(f"{error.argument} of {what}", error.expected, error.got) from error
+
+        for similarity in self._similarities():
+            own = similarity.of_maps(maps)
+            attempt(similarity.name, partial(similarity, own, own))
+        positions = per_position(maps, "abs_sum").abs()
+        if isinstance(attack, GuidedObjective):
+            attempt(f"attack {attack.name}", partial(attack.state, positions))
+        for option, counts in (("k", (0.1 if self.k is None else self.k,)), ("curve_k", self.curve_k)):
+            attempt(f"option {option}", partial(lens_profile, positions, positions, counts, (0,), diverse=False))
 
     def _result(
         self, probe: Probe, inputs: Tensor, disturbed: Tensor, similarities: list[Similarity]
@@ -297,11 +348,16 @@ class _Watched:
         self.state = attack.state(self._mass(probe.maps))
 
     def __call__(self, x: Tensor, problem: Tensor) -> Outcome:
-        seed = self.usable[problem]
+        rows = max(_JUDGED_ELEMENTS // x[0].numel() // ROW_ALIGNMENT, 2) * ROW_ALIGNMENT
+        parts = zip(torch.split(x, rows), torch.split(self.usable[problem], rows), strict=True)
+        reached, margins = zip(*(self._judged(*part) for part in parts), strict=True)
+        return Outcome(torch.cat(reached), -strictly_below_zero(torch.cat(margins)))
+
+    def _judged(self, x: Tensor, seed: Tensor) -> tuple[Tensor, Tensor]:
+        """What some points reach, and their margins: a number of them whose maps and sets fit into memory."""
         seen = self.probe.look(x, seed, keep_maps=True, compare=False)
         assert seen.maps is not None
-        reached = self.attack.reached(self.state[seed], self._mass(seen.maps))
-        return Outcome(reached, -strictly_below_zero(seen.margin))
+        return self.attack.reached(self.state[seed], self._mass(seen.maps)), seen.margin
 
     def ascent(self, x: Tensor, problem: Tensor, feasible: Tensor) -> Tensor:
         """See `GradientObjective`."""

@@ -248,7 +248,8 @@ class Universal(BlindObjective):
 
     def draw(self, region: Region, radius: float, seed: int) -> Tensor:
         """See `BlindObjective`."""
-        signs = Streams([seed], region.device).uniform((1, *region.shape), region.dtype) < 0.5
+        # drawn on the CPU: the one pattern is the same on every device
+        signs = Streams([seed], torch.device("cpu")).uniform((1, *region.shape), region.dtype).to(region.device) < 0.5
         return _moved(region, torch.where(signs, radius, -radius).expand(len(region), *signs.shape[1:]))
 
 
@@ -265,7 +266,7 @@ def _moved(region: Region, offset: Tensor) -> Tensor:
 
 
 def _span(start: float, length: float, side: int) -> slice:
-    first = min(int(start * side), side - 1)
+    first = min(round(start * side), side - 1)
     return slice(first, max(first + 1, round((start + length) * side)))
 
 

@@ -102,6 +102,12 @@ class Metric(ABC):
         """
         return self
 
+    @property
+    def own_label(self) -> str:
+        """What it is called where nobody gave it a name: its own, with its event if it has one."""
+        event = getattr(self, "event", None)
+        return self.name if event is None else f"{self.name}: {event}"
+
     def expected_evaluations(self) -> int:
         """About how many inputs this predicts and explains for each sample, for progress bars and estimates."""
         return 1

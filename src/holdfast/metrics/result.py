@@ -25,7 +25,7 @@ class Result:
             unlike it), `"nonfinite"` (NaN or infinity in the seed's logits or explanation). `(N,)`
         targets: the classes explained, `(N,)`.
         model_evaluations: inputs predicted and explained for each sample, int `(N,)`.
-        degenerate: how many of them had a constant explanation (similarity 0 by definition), int `(N,)`.
+        degenerate: how many of them had a constant explanation (a correlation of 0 by definition), int `(N,)`.
         nonfinite: how many had NaN or infinity in logits or explanation (never counted as the event), int `(N,)`.
     """
 

@@ -197,7 +197,7 @@ def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: d
     text = f"similarity {similarity}; {classes}; margin {margin}; change up to {number(largest, 3)}"
     found = bool(row.get("found"))
     if np.ptp(arrays["maps"]) == 0:
-        text += "; the map there is constant, its similarity 0 by definition"
+        text += "; the map there is constant: a correlation of 0 by definition"
     if not found:
         text += "; not found: no input met the constraint, this is the nearest"
     elif row.get("misinterpreted"):

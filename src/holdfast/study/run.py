@@ -132,7 +132,7 @@ def _earlier(store: Store, here: Mapping[str, Any]) -> list[Any]:
 
 
 def named_metrics(metrics: Mapping[str, Metric] | Sequence[Metric]) -> dict[str, Metric]:
-    """Metrics under labels: the given ones, or each one's name with its event and, where two are alike, a number.
+    """Metrics under labels: the given ones, or each one's own and, where two are alike, a number.
 
     >>> from holdfast.metrics import MaxSensitivity
     >>> from holdfast.neighbourhood import LinfBall
@@ -144,8 +144,7 @@ def named_metrics(metrics: Mapping[str, Metric] | Sequence[Metric]) -> dict[str,
     named: dict[str, Metric] = {}
     for metric in metrics:
         check(isinstance(metric, Metric), "metrics", "holdfast metrics", type(metric).__name__)
-        event = getattr(metric, "event", None)
-        label = metric.name if event is None else f"{metric.name}: {event}"
+        label = metric.own_label
         number = 2
         unique = label
         while unique in named:
