@@ -26,8 +26,8 @@ from holdfast.reproduce.reading import Verdict, interval
 from holdfast.reproduce.safari_parts import by_outcome
 from holdfast.similarity import LensProfile, lens_profile
 
-#: side, k, w of the paper's tables, and of ours where k = 2% and w = 3 stand for ImageNet's
-SIZES = ((28, 100, 1), (28, 15, 3), (32, 100, 1), (32, 20, 3), (128, 1000, 2), (227, 1000, 3))
+#: side, k, w of the paper's tables and survey, and of ours where k = 2% and w = 3 stand for ImageNet's
+SIZES = ((28, 100, 1), (28, 15, 3), (32, 100, 1), (32, 20, 3), (128, 1000, 2), (128, 1000, 3), (227, 1000, 3))
 _PAIRS: dict[Scale, int] = {"small": 60, "full": 1000}
 _IMAGES: dict[Scale, int] = {"small": 100, "full": 860}
 _FIELDS = ("intersection", "recall", "precision", "intersection_diverse", "recall_diverse", "precision_diverse")
