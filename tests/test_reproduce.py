@@ -22,7 +22,9 @@ def test_every_study_is_valid_as_a_file(name: str, scale: Scale, tmp_path: Path)
     assert len(files) == sum(part.study is not None for part in reproductions[name].parts)
     for file in files:
         study = load_study(file)
-        assert "random" in study.explainers or name.startswith(("safari", "lens")), "they compare attacks, models, sizes"
+        assert "random" in study.explainers or name.startswith(("safari", "lens")), (
+            "they compare attacks, models, sizes"
+        )
 
 
 def test_a_tiny_run_reads_as_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
