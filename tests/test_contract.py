@@ -222,7 +222,7 @@ def test_metric_counts_what_goes_wrong_and_goes_on(name: str) -> None:
     result = metric(model, "saliency", x, targets)
     expected = (
         "ok",
-        "ok" if name in ("max_sensitivity", "local_lipschitz") else "degenerate",
+        "ok" if name in ("corruption_curve", "max_sensitivity", "local_lipschitz") else "degenerate",
         "nonfinite",
         "misclassified",
     )

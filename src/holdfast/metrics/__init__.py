@@ -5,6 +5,7 @@ from holdfast.metrics.attribution_attack import AttributionAttack, AttributionAt
 from holdfast.metrics.base import Metric, metrics
 from holdfast.metrics.c_eval import CEval, CEvalResult
 from holdfast.metrics.c_eval_plot import CEvalPlot, CEvalPlotResult
+from holdfast.metrics.corruption_curve import CorruptionCurve, CorruptionCurveResult
 from holdfast.metrics.data_sensitivity_consistency import DataSencResult, DataSensitivityConsistency
 from holdfast.metrics.log_odds import LogOdds, LogOddsResult
 from holdfast.metrics.misinterpretation_probability import MisinterpretationProbability, ProbabilityResult
@@ -24,6 +25,8 @@ __all__ = [
     "CEvalPlot",
     "CEvalPlotResult",
     "CEvalResult",
+    "CorruptionCurve",
+    "CorruptionCurveResult",
     "DataSencResult",
     "DataSensitivityConsistency",
     "LocalLipschitz",

@@ -64,7 +64,8 @@ def _ends(value: float, drawn: Array, without: Array) -> tuple[float, float]:
     below = ((drawn < value).mean() + (drawn <= value).mean()) / 2
     bias = scipy.stats.norm.ppf(np.clip(below, 0.5 / len(drawn), 1 - 0.5 / len(drawn)))
     apart = without.mean() - without
-    skew = (apart**3).sum() / (6 * (apart**2).sum() ** 1.5)
+    spread = (apart**2).sum()
+    skew = (apart**3).sum() / (6 * spread**1.5) if spread > 0 else 0.0
     normal = bias + scipy.stats.norm.ppf([(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
     low, high = np.quantile(drawn, scipy.stats.norm.cdf(bias + normal / (1 - skew * normal)))
     return float(low), float(high)

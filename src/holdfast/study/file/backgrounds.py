@@ -6,20 +6,21 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from torch import Tensor
 
 from holdfast import data
 from holdfast.errors import ArgumentError, HoldfastError
 from holdfast.explainers import Background, Explainer
+from holdfast.metrics.base import Metric
 from holdfast.study.file.files import read_data
 from holdfast.study.file.problems import Collector, Problem, Wrong, nearest, shown, unknown
 
 WORDS = "a number, one for each channel, a file of reference inputs, or {data: NAME, samples: N}"
 _KEYS = ("path", "data", "samples")
 
-E = TypeVar("E", bound=Explainer)
+E = TypeVar("E", bound=Explainer | Metric)
 
 
 @dataclass(frozen=True, init=False)
@@ -106,7 +107,7 @@ def stored_background(raw: str | Mapping[Any, Any]) -> StoredBackground:
 
 
 def with_backgrounds(explainer: E, base: Path) -> E:
-    """The explainer with what its options name read from `base`; itself where they name nothing.
+    """The explainer or metric with what its options name read from `base`; itself where they name nothing.
 
     Raises:
         Wrong: it cannot be read; at the option's name.
@@ -120,4 +121,4 @@ def with_backgrounds(explainer: E, base: Path) -> E:
             with problems.at(field.name):
                 read[field.name] = value.read(base)
     problems.finish()
-    return dataclasses.replace(explainer, **read) if read else explainer
+    return cast(E, dataclasses.replace(explainer, **read) if read else explainer)

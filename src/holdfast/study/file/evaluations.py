@@ -216,4 +216,4 @@ def _metric(raw: object, label: str | None, neighbourhood: Neighbourhood | None)
         value = configure(kind, found.name, found.options, standing)
     except Wrong as wrong:
         raise Wrong(*wrong.under(*found.at_options)) from wrong.__cause__
-    return Configured(value, {"metric": found.name, **spelled_options(value)})
+    return Configured(value, {"metric": found.name, **spelled_options(value)}, options=found.at_options)

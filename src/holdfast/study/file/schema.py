@@ -171,7 +171,8 @@ def _value(annotation: Any, default: object) -> Schema:
             own = (
                 [{"const": default}] if kind is Search and isinstance(default, str) and default not in searches else []
             )
-            return {"anyOf": [{"$ref": f"#/$defs/{name}"}, *own]}
+            nothing = [{"type": "null"}] if type(None) in kinds else []
+            return {"anyOf": [{"$ref": f"#/$defs/{name}"}, *own, *nothing]}
     if len(kinds) == 1 and get_origin(kinds[0]) is Literal:
         return {"enum": list(get_args(kinds[0]))}
     nested = [kind for kind in kinds if isinstance(kind, type) and dataclasses.is_dataclass(kind)]

@@ -48,6 +48,7 @@ from holdfast.study.file.entries import (
     Text,
     to_pydantic,
 )
+from holdfast.study.file.backgrounds import with_backgrounds
 from holdfast.study.file.evaluations import Configured, explainers_from, imported, metrics_from
 from holdfast.study.file.options import neighbourhood_from, spelled
 from holdfast.study.file.problems import Collector, Problem, StudyError, Wrong, listed, nearest, shown
@@ -153,6 +154,11 @@ class Study(Entry):
         for label, entry in self.explainers.items():
             with found.at("explainers", *entry.path):
                 explainers[label] = imported(entry, label, self.base)
+        metrics: dict[str, Metric] = {}
+        for label, configured in self.metrics.items():
+            with found.at("metrics", *configured.path, *configured.options):
+                if configured.value is not None:
+                    metrics[label] = with_backgrounds(configured.value, self.base)
         pairs = self._pairs()
         if check:
             _try_all(found, pairs, samples, sources)
@@ -162,7 +168,7 @@ class Study(Entry):
             data=samples,
             models=sources,
             explainers=explainers,
-            metrics={label: entry.value for label, entry in self.metrics.items() if entry.value is not None},
+            metrics=metrics,
             pairs=pairs,
             seed=self.seed,
             repeats=self.repeats,

@@ -1,0 +1,126 @@
+"""How near to the bare model's speed do corrupted copies go through it, and in how much memory?
+
+    python benchmarks/corruption.py [--samples 60] [--repeats 5] [--full 1500] [--device auto] [--threads 1]
+
+A small convolutional network on series of 4 channels and 500 steps; maps are given, not computed. First the rate of
+corrupted copies (top and bottom, ten shares of the positive positions, five draws of noise: ranks, noise, copies,
+probabilities and areas included) over that of bare forward passes of as many rows at the same batch size, both in turn.
+Then `--full` series in one call, with the time, and by how much the process grew. With one thread of a CPU, times are
+processor times, which other processes disturb less.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import statistics
+import sys
+import time
+
+import torch
+from torch import Tensor, nn
+
+import holdfast as hf
+from holdfast.metrics.corruption_curve import FRACTIONS, CorruptionCurve
+from holdfast.tensors import content_keys
+
+CHANNELS, STEPS = 4, 500
+
+
+def network(width: int) -> nn.Module:
+    """Three convolutions and a mean over time, two classes."""
+    torch.manual_seed(0)
+    layers: list[nn.Module] = []
+    for channels in (CHANNELS, width, width):
+        layers += [nn.Conv1d(channels, width, 11, padding=5), nn.ReLU()]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(width, 2)).eval()
+
+
+def given(inputs: Tensor, maps: Tensor) -> hf.explainers.Explainer:
+    """An explainer that looks up the map of each input, which it knows by its content."""
+    keys, places = content_keys(inputs, 0).sort()
+
+    def explain(module: nn.Module, x: Tensor, targets: Tensor) -> Tensor:
+        own, where = keys.to(x.device), places.to(x.device)
+        return maps.to(x.device)[where[torch.searchsorted(own, content_keys(x, 0))]]
+
+    return hf.explainers.from_callable(explain, name="given")
+
+
+def now(device: torch.device) -> float:
+    """Seconds, all work on the device done."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+        return time.perf_counter()
+    return time.process_time() if torch.get_num_threads() == 1 else time.perf_counter()
+
+
+def bare(classifier: hf.Classifier, inputs: Tensor, rows: int, batch: int) -> float:
+    """Rows per second of forward passes."""
+    x = inputs[:batch].repeat(-(-batch // len(inputs)), 1, 1)[:batch].to(classifier.device)
+    with classifier.session(), torch.no_grad():
+        start = now(classifier.device)
+        for _ in range(max(1, rows // batch)):
+            classifier.forward(x)
+        return max(1, rows // batch) * batch / (now(classifier.device) - start)
+
+
+def corrupted(classifier: hf.Classifier, inputs: Tensor, maps: Tensor, metric: CorruptionCurve) -> tuple[int, float]:
+    """Copies, and copies per second; the one explained row of each sample costs time and is not counted."""
+    start = now(classifier.device)
+    result = metric(classifier, given(inputs, maps), inputs)
+    copies = int((result.model_evaluations - 1).sum())
+    return copies, copies / (now(classifier.device) - start)
+
+
+def used() -> float:
+    """Megabytes that this process has held at most."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--samples", type=int, default=60)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--full", type=int, default=1500)
+    parser.add_argument("--width", type=int, default=32)
+    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", default="auto")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    generator = torch.Generator().manual_seed(0)
+    count = max(options.samples, options.full)
+    inputs, maps = torch.randn(2, count, CHANNELS, STEPS, generator=generator)
+    infinite = (-float("inf"), float("inf"))
+    classifier = hf.Classifier(network(options.width), infinite, device=options.device, batch_size=options.batch)
+    metric = CorruptionCurve(fractions=FRACTIONS[:-1])
+    some = inputs[: options.samples], maps[: options.samples]
+    copies, _ = corrupted(classifier, some[0][:8], some[1][:8], metric)
+    ratios, rates = [], []
+    for _ in range(options.repeats):
+        before = bare(classifier, inputs, 100 * options.samples, options.batch)
+        copies, rate = corrupted(classifier, *some, metric)
+        after = bare(classifier, inputs, 100 * options.samples, options.batch)
+        ratios.append(rate / ((before + after) / 2))
+        rates.append(rate)
+    print(
+        f"{options.samples} series, {copies} copies, batches of {options.batch}, {classifier.device},"
+        f" {options.threads} threads: {statistics.median(rates):.0f} copies/s,"
+        f" {statistics.median(ratios):.0%} of the bare forward rate (from {min(ratios):.0%} to {max(ratios):.0%};"
+        " at least 75% wanted)"
+    )
+    if not options.full:
+        return
+    start, at_first = now(classifier.device), used()
+    copies, rate = corrupted(classifier, inputs[: options.full], maps[: options.full], metric)
+    whole = copies * CHANNELS * STEPS * 4 / 2**20
+    print(
+        f"{options.full} series, {copies} copies: {now(classifier.device) - start:.0f} s, {rate:.0f} copies/s, the"
+        f" process grew by {used() - at_first:.0f} MB beyond what it had used (all copies at once: {whole:.0f} MB)"
+    )
+
+
+if __name__ == "__main__":
+    main()
