@@ -35,6 +35,7 @@ from pydantic import (
 from holdfast.explainers import Explainer
 from holdfast.metrics import Metric
 from holdfast.neighbourhood import Neighbourhood
+from holdfast.study.file.backgrounds import with_backgrounds
 from holdfast.study.file.document import Document, read_document
 from holdfast.study.file.entries import (
     Count,
@@ -48,7 +49,6 @@ from holdfast.study.file.entries import (
     Text,
     to_pydantic,
 )
-from holdfast.study.file.backgrounds import with_backgrounds
 from holdfast.study.file.evaluations import Configured, explainers_from, imported, metrics_from
 from holdfast.study.file.options import neighbourhood_from, spelled
 from holdfast.study.file.problems import Collector, Problem, StudyError, Wrong, listed, nearest, shown
