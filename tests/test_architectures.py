@@ -65,13 +65,15 @@ def on_meta(make: Callable[..., nn.Module], side: int, **options: Any) -> tuple[
 
 def test_architectures_have_names() -> None:
     names = ["dla", "lenet5", "mobilenet_v1", "mobilenet_v2", "resnet18", "resnet20", "small_cnn", "vgg16"]
-    assert architectures.names() == names
+    series = ["bilstm", "series_cnn", "series_transformer"]
+    assert architectures.names() == sorted(names + series)
     assert zoo.architectures is architectures
-    for name in names:
+    for name in names + series:
         with torch.device("meta"):
             side = 28 if name == "lenet5" else 32
             model = architectures[name](num_classes=7, in_channels=2).eval()
-            assert model(torch.zeros(5, 2, side, side)).shape == (5, 7)
+            shape = (5, 2, 50) if name in series else (5, 2, side, side)
+            assert model(torch.zeros(shape)).shape == (5, 7)
     with pytest.raises(UnknownNameError, match="architecture: expected .*did you mean 'resnet20'"):
         architectures["resnet_20"]
 

@@ -26,19 +26,22 @@ from holdfast.registry import Registry, build
 from holdfast.study.folders import write_atomically
 from holdfast.zoo.adversarial import Pgd, robust_accuracy
 from holdfast.zoo.architectures import architectures
-from holdfast.zoo.loop import Augmentation, Epoch, Training
+from holdfast.zoo.loop import OPTIMIZERS, Augmentation, Epoch, Training, needs_of
 from holdfast.zoo.objective import Scheme
 from holdfast.zoo.schemes import Adversarial, Natural, schemes, spelled
-from holdfast.zoo.training import accuracy, initialize, random_flip, random_shift
+from holdfast.zoo.training import accuracy, initialize, random_flip, random_noise_blocks, random_shift
 
 augmentations: Registry[Augmentation | None] = Registry("augmentation")
 augmentations.add("none", None)
 augmentations.add("shift", random_shift)
 augmentations.add("flip", random_flip)
 augmentations.add("shift_flip", lambda inputs, generator: random_flip(random_shift(inputs, generator), generator))
+augmentations.add("noise_blocks", random_noise_blocks)
 
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _FORMAT, _DIGEST = 1, hashlib.sha256().digest_size
+# what cards and checkpoints meant that were written before there was the option
+_FORMERLY = {"optimizer": "adamw"}
 
 
 @dataclass(frozen=True)
@@ -51,10 +54,12 @@ class Plan:
         scheme: a scheme of `holdfast.zoo.schemes`, or its text, such as `"pgd:radius=0.3,steps=7"`.
         epochs, batch_size, learning_rate, weight_decay: as for `holdfast.zoo.training.train_classifier`.
         seed: of the weights at the start and of all draws.
-        augment: "none", "shift" (by up to two pixels), "flip" (left to right) or "shift_flip".
+        augment: "none", "shift" (by up to two pixels), "flip" (left to right) or "shift_flip", of images;
+            "noise_blocks", of standardised series.
         precision: "float32", "bfloat16" or "float16" (mixed, by `torch.autocast`), or "auto": bfloat16 on a GPU that
             has it, but float32 if the scheme has derivatives in its loss.
         device: "auto" (a GPU if there is one), or one of torch's.
+        optimizer: "adamw" or "radam".
 
     Raises `ArgumentError` for what is not possible, `UnknownNameError` for names.
 
@@ -73,13 +78,16 @@ class Plan:
     augment: str = "none"
     precision: str = "auto"
     device: str = "auto"
+    optimizer: str = "adamw"
 
     def __post_init__(self) -> None:
         _ = architectures[self.model], augmentations[self.augment]
         if isinstance(self.scheme, str):
             object.__setattr__(self, "scheme", build(schemes, self.scheme))
         known = sorted(name.removesuffix(":train") for name in data.names() if name.endswith(":train"))
-        check(self.data in known, "data", f"one of {', '.join(known)}", repr(self.data))
+        archive = data.is_of_archive(f"{self.data}:train")
+        check(self.data in known or archive, "data", f"one of {', '.join(known)}", repr(self.data))
+        check(self.optimizer in OPTIMIZERS, "optimizer", " or ".join(OPTIMIZERS), repr(self.optimizer))
         check(self.precision in ("auto", *PRECISIONS), "precision", f"auto, {', '.join(PRECISIONS)}", self.precision)
         check(type(self.seed) is int and self.seed >= 0, "seed", "a whole number of at least 0", self.seed)
         device, gpus = self._device(), torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -100,6 +108,7 @@ class Plan:
             "augment": self.augment,
             "precision": str(self._precision()).removeprefix("torch."),
             "device": self._device().type,
+            "optimizer": self.optimizer,
         }
 
     @property
@@ -127,6 +136,12 @@ class Plan:
             augment=augmentations[self.augment],
             bounds=training.bounds,
             precision=self._precision(),
+            optimizer=self.optimizer,
+            extras={
+                name: values if device.type == "cpu" else values.to(device)
+                for name, values in training.extras.items()
+                if name in needs_of(self.chosen_scheme)
+            },
         )
 
     def module(self, num_classes: int, in_channels: int) -> nn.Module:
@@ -310,7 +325,7 @@ def _finished(card_file: Path, weights: Path, plan: Plan) -> dict[str, Any] | No
 
 
 def _same(stored: Mapping[str, Any], plan: Plan, file: Path) -> None:
-    wanted = plan.options().items()
+    wanted, stored = plan.options().items(), {**_FORMERLY, **stored}
     changed = [f"{key} is {stored.get(key)} there and {value} now" for key, value in wanted if stored.get(key) != value]
     expected = f"the options that {file} was made with (else another folder or name, or restart)"
     check(not changed, "options", expected, "; ".join(changed))
@@ -319,13 +334,15 @@ def _same(stored: Mapping[str, Any], plan: Plan, file: Path) -> None:
 def _card(name: str, plan: Plan, trained: Training, training: Dataset, test: Dataset, weights: bytes) -> dict[str, Any]:
     module = trained.module
     described = plan.chosen_scheme.describe()
+    optimizer = {"adamw": "AdamW", "radam": "RAdam"}[plan.optimizer]
+    kind = "series" if training.inputs.ndim == 3 else "images"
     return {
         "name": name,
         "architecture": plan.model,
         "num_classes": len(training.classes),
         "in_channels": training.inputs.shape[1],
-        "data": f"{plan.data}, {len(training):,} training and {len(test):,} test images, inputs in {list(test.bounds)}",
-        "scheme": f"{described}; AdamW, linear warm-up and cosine, augmentation: {plan.augment}",
+        "data": f"{plan.data}, {len(training):,} training and {len(test):,} test {kind}, inputs in {list(test.bounds)}",
+        "scheme": f"{described}; {optimizer}, linear warm-up and cosine, augmentation: {plan.augment}",
         "epochs": plan.epochs,
         "batch_size": plan.batch_size,
         "learning_rate": plan.learning_rate,

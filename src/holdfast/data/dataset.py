@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -15,7 +15,8 @@ from holdfast.errors import check
 class Dataset:
     """Inputs with their labels, the names of the classes and the range of the input values.
 
-    A slice of a data set is a data set, a view of the same tensors.
+    A slice of a data set is a data set, a view of the same tensors. What else is known of each sample, where a
+    class-carrying block lies for one, are `extras` by name; they are cut and chosen with their samples.
 
     Raises `ArgumentError` when types or shapes do not match, a label names no class, or an input lies
     outside the bounds.
@@ -31,6 +32,7 @@ class Dataset:
     labels: Tensor = field(repr=False)  # int64, (N,), each in 0 .. len(classes) - 1
     classes: tuple[str, ...]
     bounds: tuple[float, float] = (0.0, 1.0)
+    extras: Mapping[str, Tensor] = field(default_factory=dict, repr=False)  # of any type, (N, ...)
 
     def __post_init__(self) -> None:
         check(self.inputs.dtype == torch.float32, "inputs", "float32", self.inputs.dtype)
@@ -47,6 +49,10 @@ class Dataset:
             least_value, most_value = (float(value) for value in self.inputs.aminmax())
             inside = low <= least_value and most_value <= high
             check(inside, "inputs", f"values in [{low}, {high}]", f"[{least_value}, {most_value}]")
+        for name, values in self.extras.items():
+            fine = isinstance(values, Tensor) and values.shape[:1] == (count,)
+            got = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
+            check(fine, f"extras[{name!r}]", f"a tensor of shape ({count}, ...)", got)
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -55,7 +61,7 @@ class Dataset:
         check(isinstance(index, slice), "index", "a slice, such as 3:4", repr(index))
         if index.step is not None and index.step < 0:
             return self.take(range(len(self))[index])
-        return replace(self, inputs=self.inputs[index], labels=self.labels[index])
+        return self._chosen(lambda values: values[index])
 
     def take(self, indices: Sequence[int] | Tensor) -> Dataset:
         """The samples at `indices` (M,), in that order; `ArgumentError` when one is not in 0 .. N - 1."""
@@ -67,7 +73,7 @@ class Dataset:
         least, most = (int(index) for index in chosen.aminmax())
         inside = least >= 0 and most < len(self)
         check(inside, "indices", f"indices in 0 .. {len(self) - 1}", f"{least} .. {most}")
-        return replace(self, inputs=self.inputs[chosen], labels=self.labels[chosen])
+        return self._chosen(lambda values: values[chosen.to(values.device)])
 
     def subset(self, n: int, per_class: bool = True) -> Dataset:
         """The first `n` samples of every class, or with `per_class=False` the first `n` of all, in order.
@@ -89,3 +95,7 @@ class Dataset:
         check(n <= smallest, "n", f"at most the {smallest} samples of the smallest class", n)
         among_first = (member.cumsum(dim=0) <= n) & member
         return self.take(among_first.any(dim=1).nonzero().squeeze(1))
+
+    def _chosen(self, of: Callable[[Tensor], Tensor]) -> Dataset:
+        extras = {name: of(values) for name, values in self.extras.items()}
+        return replace(self, inputs=of(self.inputs), labels=of(self.labels), extras=extras)

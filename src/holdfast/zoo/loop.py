@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ from holdfast.zoo.objective import Batch, Scheme
 Augmentation = Callable[[Tensor, torch.Generator], Tensor]
 
 PRECISIONS = (torch.float32, torch.bfloat16, torch.float16)
+OPTIMIZERS = ("adamw", "radam")
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,20 @@ class Epoch:
     epochs: int
     loss: float
     accuracy: float
+
+
+@dataclass(frozen=True, eq=False)
+class BatchWithExtras(Batch):
+    """A batch with what a scheme needs to know of each sample beside its label: see `Scheme.needs`."""
+
+    extras: Mapping[str, Tensor] = field(default_factory=dict)  # (N, ...) each, on the device of the module
+
+
+def extra_of(batch: Batch, name: str) -> Tensor:
+    """What a scheme that `needs` it finds in its batch, `(N, ...)`."""
+    check(isinstance(batch, BatchWithExtras) and name in batch.extras, f"extras[{name!r}]", "values (N, ...)", "none")
+    assert isinstance(batch, BatchWithExtras)
+    return batch.extras[name]
 
 
 class Training:
@@ -60,6 +75,8 @@ class Training:
         augment: Augmentation | None = None,
         bounds: Bounds = (-math.inf, math.inf),
         precision: torch.dtype = torch.float32,
+        optimizer: str = "adamw",
+        extras: Mapping[str, Tensor] | None = None,
     ) -> None:
         check_data(inputs, labels)
         check(epochs >= 1, "epochs", "at least 1", epochs)
@@ -67,19 +84,25 @@ class Training:
         check(0 < learning_rate < math.inf, "learning_rate", "a finite number above 0", learning_rate)
         check(0 <= weight_decay < math.inf, "weight_decay", "a finite number of at least 0", weight_decay)
         check(precision in PRECISIONS, "precision", "float32, bfloat16 or float16", precision)
+        check(optimizer in OPTIMIZERS, "optimizer", " or ".join(OPTIMIZERS), repr(optimizer))
         _check_bounds(inputs, bounds)
         parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
         check(len(parameters) > 0, "module", "a module with parameters that require a gradient", "none")
         self.module, self.inputs, self.labels, self.epochs = module, inputs, labels, epochs
         self.generator, self.scheme, self.batch_size, self.augment = generator, scheme, batch_size, augment
         self.learning_rate, self.bounds, self.precision = learning_rate, bounds, precision
+        self.extras = {name: _extra(name, scheme, extras or {}, len(inputs)) for name in needs_of(scheme)}
         self.device = device_of(module)
         self.batches = math.ceil(len(inputs) / batch_size)  # in an epoch
         self.epoch = 0  # how many are done
         half = precision == torch.float16
         # the fused optimiser reads on the device whether a gradient overflowed, the others ask from the host
         fused = True if half and self.device.type == "cuda" else None
-        self.optimizer = torch.optim.AdamW(parameters, lr=learning_rate, weight_decay=weight_decay, fused=fused)
+        self.optimizer: torch.optim.Optimizer = (
+            torch.optim.AdamW(parameters, lr=learning_rate, weight_decay=weight_decay, fused=fused)
+            if optimizer == "adamw"
+            else torch.optim.RAdam(parameters, lr=learning_rate, weight_decay=weight_decay, decoupled_weight_decay=True)
+        )
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=half)
         self._global: dict[str, Tensor] | None = None  # the random state that dropout draws from, once it has begun
 
@@ -165,7 +188,12 @@ class Training:
         labels = self.labels[chosen.to(self.labels.device)].to(self.device)
         epoch = (number + 1) / self.batches
         inputs = inputs.to(self.device)
-        return Batch(self.module, inputs, labels, self.generator, epoch, self.bounds, self.precision)
+        if not self.extras:
+            return Batch(self.module, inputs, labels, self.generator, epoch, self.bounds, self.precision)
+        extras = {name: values[chosen.to(values.device)].to(self.device) for name, values in self.extras.items()}
+        return BatchWithExtras(
+            self.module, inputs, labels, self.generator, epoch, self.bounds, self.precision, extras=extras
+        )
 
     @contextmanager
     def _random(self) -> Iterator[None]:
@@ -242,6 +270,20 @@ def seeded_from(generator: torch.Generator, device: torch.device) -> Iterator[No
             with torch.cuda.device(each):
                 torch.cuda.manual_seed(seed)
         yield
+
+
+def needs_of(scheme: Scheme) -> tuple[str, ...]:
+    """The names of the extras that a scheme needs of each sample, its `needs`; none for most."""
+    needs: tuple[str, ...] = getattr(scheme, "needs", ())
+    return needs
+
+
+def _extra(name: str, scheme: Scheme, extras: Mapping[str, Tensor], count: int) -> Tensor:
+    got = f"extras {', '.join(extras)}" if extras else "no extras"
+    check(name in extras, f"extras[{name!r}]", f"what the scheme {scheme.name} needs of each sample", got)
+    values = extras[name]
+    check(values.shape[:1] == (count,), f"extras[{name!r}]", f"shape ({count}, ...)", tuple(values.shape))
+    return values
 
 
 def _check_bounds(inputs: Tensor, bounds: Bounds) -> None:

@@ -1,9 +1,9 @@
-"""Training of a classifier: AdamW, warm-up and cosine, all draws from one generator, on a loss that can be chosen."""
+"""Training of a classifier: AdamW or RAdam, warm-up and cosine, all draws from one generator, a loss to be chosen."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import torch
@@ -25,6 +25,7 @@ __all__ = [
     "initialize",
     "mode",
     "random_flip",
+    "random_noise_blocks",
     "random_shift",
     "train_classifier",
 ]
@@ -67,12 +68,14 @@ def train_classifier(
     scheme: Scheme | None = None,
     bounds: Bounds = (-math.inf, math.inf),
     precision: torch.dtype = torch.float32,
+    optimizer: str = "adamw",
+    extras: Mapping[str, Tensor] | None = None,
     progress: Callable[[Epoch], None] | None = None,
 ) -> ModuleT:
     """Train `module` in place on `inputs` (N, ...) and `labels` (N,), classes as integers; returns `module`.
 
-    Minimises the mean cross-entropy, or what `scheme` makes of it, with AdamW. The learning rate climbs linearly to
-    `learning_rate` over the first tenth of the steps and falls to zero on a half cosine. Batches go to the device of
+    Minimises the mean cross-entropy, or what `scheme` makes of it, with `optimizer`. The learning rate climbs linearly
+    to `learning_rate` over the first tenth of the steps and falls to zero on a half cosine. Batches go to the device of
     the module's parameters; the data may stay elsewhere.
 
     Args:
@@ -94,6 +97,9 @@ def train_classifier(
         scheme: what is minimised, instead of the cross-entropy; of `holdfast.zoo.schemes`, and not beside `perturb`.
         bounds: of every input; schemes that perturb inputs stay within them.
         precision: float32, or bfloat16 or float16 for mixed precision (`torch.autocast`; the weights stay float32).
+        optimizer: "adamw", or "radam": Liu et al., On the variance of the adaptive learning rate and beyond (ICLR
+            2020).
+        extras: what the scheme needs of each sample beside its label, (N, ...) by name; see `holdfast.data.Dataset`.
         progress: called after each epoch.
 
     The train/eval mode of every submodule is restored; gradients are cleared.
@@ -125,6 +131,8 @@ def train_classifier(
         augment=augment,
         bounds=bounds,
         precision=precision,
+        optimizer=optimizer,
+        extras=extras,
     )
     training.run(progress)
     return module
@@ -183,3 +191,33 @@ def random_flip(inputs: Tensor, generator: torch.Generator) -> Tensor:
     check(inputs.ndim == 4, "inputs", "images (N, C, H, W)", tuple(inputs.shape))
     mirrored = torch.randint(2, (len(inputs), 1, 1, 1), generator=generator, device=generator.device)
     return torch.where(mirrored.to(inputs.device) == 1, inputs.flip(3), inputs)
+
+
+def random_noise_blocks(
+    inputs: Tensor, generator: torch.Generator, *, block: int = 7, most: float = 0.8, chance: float = 0.5
+) -> Tensor:
+    """Replace random blocks of each series of `inputs` (N, C, T) by standard normal noise: for standardised inputs.
+
+    So that series which an evaluation corrupts that way are no news to the classifier: Turbe et al., Evaluation of
+    post-hoc interpretability methods in time-series classification, Nature Machine Intelligence 5, 2023. With
+    probability `chance` a sample is touched at all. Then a share s of it, uniform in [0, `most`], is replaced on
+    average: a block of `block` steps (an odd number, of one channel, cut off at the ends) begins around any step with
+    probability `1 - (1 - s)^(1 / block)`, the same everywhere, so that a step that is not near an end is covered with
+    probability s.
+
+    Raises `ArgumentError` unless `inputs` has three dimensions and the options are in their ranges.
+
+    >>> random_noise_blocks(torch.zeros(2, 3, 50), torch.Generator().manual_seed(0)).shape
+    torch.Size([2, 3, 50])
+    """
+    check(inputs.ndim == 3, "inputs", "series (N, C, T)", tuple(inputs.shape))
+    check(block >= 1 and block % 2 == 1, "block", "an odd number of at least 1", block)
+    check(0 <= most < 1, "most", "a share in [0, 1)", most)
+    check(0 <= chance <= 1, "chance", "a probability", chance)
+    device = generator.device
+    touched, share = torch.rand(2, len(inputs), 1, 1, generator=generator, device=device)
+    share = torch.where(touched < chance, most * share, 0.0)
+    begun = torch.rand(inputs.shape, generator=generator, device=device) < 1 - (1 - share) ** (1 / block)
+    covered = F.max_pool1d(begun.to(torch.float32), block, stride=1, padding=block // 2) > 0
+    noise = torch.randn(inputs.shape, generator=generator, device=device)
+    return torch.where(covered.to(inputs.device), noise.to(inputs), inputs)

@@ -1,0 +1,106 @@
+"""A bidirectional LSTM for series.
+
+Hochreiter and Schmidhuber, Long short-term memory, Neural Computation 9(8), 1997; read in both directions as in Graves
+and Schmidhuber, Framewise phoneme classification with bidirectional LSTM, Neural Networks 18, 2005. The sizes are of
+Wei, Turbe and Mengaldo, "Revisiting the robustness of post-hoc interpretability methods" (2024), App. C: bidirectional
+LSTMs of 64, 128 and 64 units, each with a dense layer of as many, and a dense layer of 256; ReLU. How series become
+vectors is not said; here features are averaged over time (`readout="mean"`).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from holdfast.errors import check
+
+Readout = Literal["mean", "last"]
+
+
+class BiLSTM(nn.Module):
+    """Bidirectional LSTMs, each with a dense layer, and two linear layers: (N, in_channels, steps) to (N, num_classes).
+
+    For any number of steps. Every ReLU is a module of its own that runs once. An LSTM's gates are within one function
+    and cannot be told apart from outside: backward rules of explainers (DeepLIFT's, guided backpropagation's) reach the
+    ReLUs alone and take the gradient of the LSTMs, so that DeepLIFT's attributions need not add up. LRP refuses it.
+
+    On a GPU, cuDNN's LSTM has no backward pass in eval mode, nor a second derivative; both are taken of torch's own
+    kernels instead, when a gradient may be asked for in eval mode.
+
+    Args:
+        units: of each LSTM, in each direction, and of the dense layer after it.
+        patch: so many steps are read at once; zeros fill up the last. Divides the time that it takes.
+        readout: "mean" of the last layer's features over time, or "last": the forward direction's at the end and the
+            backward direction's at the start, the only ones that have read all of the series, in place of the mean.
+        dropout: after each dense layer, in [0, 1).
+        hidden: units of the last dense layer.
+
+    >>> model = BiLSTM(units=(4, 8), hidden=16, patch=4)
+    >>> model(torch.zeros(2, 4, 30)).shape
+    torch.Size([2, 2])
+    >>> sum(parameter.numel() for parameter in BiLSTM().parameters())
+    400386
+    """
+
+    def __init__(
+        self,
+        num_classes: int = 2,
+        in_channels: int = 4,
+        *,
+        units: Sequence[int] = (64, 128, 64),
+        patch: int = 1,
+        readout: Readout = "mean",
+        dropout: float = 0.0,
+        hidden: int = 256,
+    ) -> None:
+        super().__init__()
+        fine = len(units) >= 1 and all(type(unit) is int and unit >= 1 for unit in units)
+        check(fine, "units", "whole numbers of at least 1, one for each LSTM", units)
+        check(patch >= 1, "patch", "at least 1", patch)
+        check(readout in get_args(Readout), "readout", " or ".join(get_args(Readout)), repr(readout))
+        check(0 <= dropout < 1, "dropout", "a share in [0, 1)", dropout)
+        check(hidden >= 1, "hidden", "at least 1", hidden)
+        self.patch, self.readout = patch, readout
+        self.lstms, self.dense = nn.ModuleList(), nn.ModuleList()
+        features = in_channels * patch
+        for index, unit in enumerate(units):
+            self.lstms.append(nn.LSTM(features, unit, batch_first=True, bidirectional=True))
+            # what is read out of the last one alone goes through its dense layer after that
+            layers: OrderedDict[str, nn.Module] = OrderedDict(
+                fc=nn.Linear(2 * unit, unit), relu=nn.ReLU(), drop=nn.Dropout(dropout)
+            )
+            self.dense.append(nn.Sequential(layers))
+            features = units[index]
+        self.classifier = nn.Sequential(
+            OrderedDict(fc1=nn.Linear(features, hidden), relu=nn.ReLU(), fc2=nn.Linear(hidden, num_classes))
+        )
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Logits (N, num_classes) of series (N, in_channels, steps)."""
+        series = F.pad(inputs, (0, -inputs.shape[2] % self.patch)).unfold(2, self.patch, self.patch)
+        features = series.transpose(1, 2).flatten(2)  # (N, time, channels x patch)
+        for lstm, dense in zip(self.lstms, self.dense, strict=True):
+            out = self._read(lstm, features)
+            if self.readout == "last" and lstm is self.lstms[-1]:
+                forward, backward = out.chunk(2, dim=2)
+                features = dense(torch.cat([forward[:, -1], backward[:, 0]], dim=1))
+            else:
+                features = dense(out)
+        if self.readout == "mean":
+            features = features.mean(1)
+        logits: Tensor = self.classifier(features)
+        return logits
+
+    def _read(self, lstm: nn.Module, features: Tensor) -> Tensor:
+        """Its outputs (N, time, 2 units)."""
+        if features.is_cuda and torch.is_grad_enabled() and not self.training:
+            with torch.backends.cudnn.flags(enabled=False):
+                out: Tensor = lstm(features)[0]
+        else:
+            out = lstm(features)[0]
+        return out

@@ -1,0 +1,34 @@
+"""Small networks for the synthetic waves, by name: what `scripts/train_series.py` trains.
+
+The architectures of Wei, Turbe and Mengaldo (2024), App. C, with fewer channels, and with strides or patches that make
+500 steps 125 or 250: a CPU trains each in minutes.
+
+>>> sorted(SERIES_MODELS)
+['bilstm-waves', 'cnn-waves', 'transformer-waves']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from torch import nn
+
+from holdfast.zoo.bilstm import BiLSTM
+from holdfast.zoo.series_cnn import SeriesCNN
+from holdfast.zoo.series_transformer import SeriesTransformer
+
+SERIES_MODELS: dict[str, Callable[[], nn.Module]] = {
+    "cnn-waves": partial(SeriesCNN, width=32, stride=2, dropout=0.1, hidden=32),
+    "bilstm-waves": partial(BiLSTM, units=(32, 32), patch=4, hidden=64),
+    "transformer-waves": partial(
+        SeriesTransformer,
+        stem=(32, 32),
+        kernel_size=7,
+        strides=(2, 2),
+        layers=2,
+        feedforward=64,
+        dropout=0.1,
+        hidden=32,
+    ),
+}

@@ -1,0 +1,165 @@
+"""A transformer encoder for series, after convolutions.
+
+Vaswani et al., Attention is all you need, NeurIPS 2017, with the normalisation before each part (Xiong et al., On layer
+normalization in the transformer architecture, ICML 2020). The sizes are of Wei, Turbe and Mengaldo, "Revisiting the
+robustness of post-hoc interpretability methods" (2024), App. C: convolutions of 128 and 64 channels, kernel 3, with
+dropout 0.2; three transformer layers of 4 heads, feed-forward dimension 256 and "MLP dimension 64", which we take to be
+the width of the tokens, as the last convolution has it; no dropout in them; a dense layer of 64; ReLU. How series
+become vectors is not said; here tokens are averaged over time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from holdfast.errors import check
+
+
+class SelfAttention(nn.Module):
+    """Softmax attention of tokens (N, time, width) to each other, in several heads, as plain products.
+
+    `torch.nn.MultiheadAttention` runs other kernels when no gradient is asked for, so that predictions and explanations
+    would not see the same bits, and the fused ones have no second derivative.
+
+    >>> SelfAttention(8, heads=2)(torch.zeros(2, 5, 8)).shape
+    torch.Size([2, 5, 8])
+    """
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.queries_keys_values = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Tokens (N, time, width) to tokens."""
+        count, time, width = tokens.shape
+        parts = self.queries_keys_values(tokens).reshape(count, time, 3, self.heads, width // self.heads)
+        queries, keys, values = parts.permute(2, 0, 3, 1, 4)  # (N, heads, time, width of a head) each
+        weights = (queries @ keys.transpose(2, 3) / math.sqrt(width // self.heads)).softmax(dim=3)
+        mixed: Tensor = self.out((weights @ values).transpose(1, 2).reshape(count, time, width))
+        return mixed
+
+
+class EncoderLayer(nn.Module):
+    """`t + attention(norm(t))`, then `t + feed-forward(norm(t))`."""
+
+    def __init__(self, width: int, heads: int, feedforward: int, dropout: float) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.attention = SelfAttention(width, heads)
+        self.drop = nn.Dropout(dropout)
+        self.feedforward = nn.Sequential(
+            OrderedDict(
+                fc1=nn.Linear(width, feedforward),
+                relu=nn.ReLU(),
+                drop1=nn.Dropout(dropout),
+                fc2=nn.Linear(feedforward, width),
+                drop2=nn.Dropout(dropout),
+            )
+        )
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Tokens (N, time, width) to tokens."""
+        tokens = tokens + self.drop(self.attention(self.norm1(tokens)))
+        out: Tensor = tokens + self.feedforward(self.norm2(tokens))
+        return out
+
+
+class SeriesTransformer(nn.Module):
+    """Convolutions, a transformer, a mean over time, two linear layers: (N, in_channels, steps) to (N, num_classes).
+
+    For any number of steps. Memory and time of the attention grow with the square of the tokens' number, which is that
+    of the steps divided by all `strides`. Every ReLU is a module of its own that runs once. Softmax, products of
+    activations and layer normalisation have no rule of DeepLIFT's: it takes their gradient, so that its attributions
+    need not add up. LRP refuses them.
+
+    Args:
+        stem: channels of the convolutions; the last are the width of the tokens.
+        kernel_size: of the convolutions, odd; padded on both sides alike.
+        strides: of the convolutions.
+        layers: of the transformer.
+        heads: in each of them; a divisor of the width.
+        feedforward: the wider dimension of each layer's two linear ones.
+        dropout: after the convolutions, in [0, 1).
+        layer_dropout: in the transformer, in [0, 1).
+        hidden: units of the dense layer.
+
+    >>> model = SeriesTransformer(stem=(8, 16), strides=(2, 2), layers=1, feedforward=32, hidden=16)
+    >>> model(torch.zeros(2, 4, 30)).shape
+    torch.Size([2, 2])
+    >>> sum(parameter.numel() for parameter in SeriesTransformer().parameters())
+    180674
+    """
+
+    def __init__(
+        self,
+        num_classes: int = 2,
+        in_channels: int = 4,
+        *,
+        stem: Sequence[int] = (128, 64),
+        kernel_size: int = 3,
+        strides: Sequence[int] = (1, 1),
+        layers: int = 3,
+        heads: int = 4,
+        feedforward: int = 256,
+        dropout: float = 0.2,
+        layer_dropout: float = 0.0,
+        hidden: int = 64,
+    ) -> None:
+        super().__init__()
+        fine = len(stem) >= 1 and all(type(channels) is int and channels >= 1 for channels in stem)
+        check(fine, "stem", "whole numbers of at least 1, one for each convolution", stem)
+        fine = len(strides) == len(stem) and all(type(stride) is int and stride >= 1 for stride in strides)
+        check(fine, "strides", f"{len(stem)} whole numbers of at least 1", strides)
+        check(kernel_size >= 1 and kernel_size % 2 == 1, "kernel_size", "an odd number of at least 1", kernel_size)
+        check(layers >= 1, "layers", "at least 1", layers)
+        check(heads >= 1 and stem[-1] % heads == 0, "heads", f"a divisor of the width {stem[-1]}", heads)
+        check(stem[-1] % 2 == 0, "stem", "an even width of the tokens", stem[-1])
+        for option, value in (("feedforward", feedforward), ("hidden", hidden)):
+            check(value >= 1, option, "at least 1", value)
+        for option, share in (("dropout", dropout), ("layer_dropout", layer_dropout)):
+            check(0 <= share < 1, option, "a share in [0, 1)", share)
+        made: OrderedDict[str, nn.Module] = OrderedDict()
+        for number, (channels, stride) in enumerate(zip(stem, strides, strict=True), 1):
+            made[f"conv{number}"] = nn.Conv1d(
+                in_channels, channels, kernel_size, stride=stride, padding=kernel_size // 2
+            )
+            made[f"relu{number}"] = nn.ReLU()
+            made[f"drop{number}"] = nn.Dropout(dropout)
+            in_channels = channels
+        self.features = nn.Sequential(made)
+        self.layers = nn.Sequential(
+            *(EncoderLayer(in_channels, heads, feedforward, layer_dropout) for _ in range(layers))
+        )
+        self.norm = nn.LayerNorm(in_channels)
+        self.classifier = nn.Sequential(
+            OrderedDict(fc1=nn.Linear(in_channels, hidden), relu=nn.ReLU(), fc2=nn.Linear(hidden, num_classes))
+        )
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Logits (N, num_classes) of series (N, in_channels, steps)."""
+        tokens = self.features(inputs).transpose(1, 2)
+        tokens = tokens + positions(tokens)
+        logits: Tensor = self.classifier(self.norm(self.layers(tokens)).mean(1))
+        return logits
+
+
+def positions(tokens: Tensor) -> Tensor:
+    """Sines and cosines of the place of tokens (N, time, width), of geometric wave lengths to 20000 pi: (time, width).
+
+    >>> positions(torch.zeros(1, 3, 2))  # sin(t), cos(t)
+    tensor([[ 0.0000,  1.0000],
+            [ 0.8415,  0.5403],
+            [ 0.9093, -0.4161]])
+    """
+    time, width = tokens.shape[1:]
+    place = torch.arange(time, device=tokens.device, dtype=torch.float32)[:, None]
+    rate = torch.exp(torch.arange(0, width, 2, device=tokens.device, dtype=torch.float32) * (-math.log(1e4) / width))
+    angle = place * rate
+    return torch.stack([angle.sin(), angle.cos()], dim=2).flatten(1).to(tokens.dtype)

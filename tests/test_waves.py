@@ -1,0 +1,218 @@
+"""The synthetic waves: against a slow reading of their description; what each option changes; streams; extras."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from holdfast import data
+from holdfast.data import Dataset, synthetic_waves
+from holdfast.data.waves import deviation
+from holdfast.errors import ArgumentError
+
+PLAIN: dict[str, Any] = {"steps": 200, "block": 40, "standardize": False}
+
+
+def starts(waves: Dataset) -> list[list[tuple[int, int]]]:
+    """Of each sample, the channels with a block and where it begins."""
+    blocks = waves.extras["blocks"]
+    return [[(int(c), int(row[c].nonzero()[0])) for c in row.any(1).nonzero()[:, 0]] for row in blocks]
+
+
+def test_two_blocks_in_two_channels() -> None:
+    waves = synthetic_waves(50, **PLAIN, channels=5)
+    blocks = waves.extras["blocks"]
+    assert waves.inputs.shape == blocks.shape == (50, 5, 200)
+    for row, places in zip(blocks, starts(waves), strict=True):
+        assert len(places) == 2
+        for channel, start in places:
+            assert row[channel, start : start + 40].all()
+    assert int(blocks.sum()) == 50 * 80
+
+
+def test_outside_of_the_blocks_is_one_sine_and_within_two() -> None:
+    """Recovered by least squares on a grid of frequencies, knowing the block: the residual vanishes."""
+    waves = synthetic_waves(6, **PLAIN)
+    time = np.arange(200) / 200
+    grid = np.linspace(2, 5, 3001)
+    for series, blocks, pair, places in zip(
+        waves.inputs.numpy(), waves.extras["blocks"].numpy(), waves.extras["frequencies"], starts(waves), strict=True
+    ):
+        found = []
+        for values, block in zip(series, blocks, strict=True):
+            outside = ~block
+            bases = 0.5 * np.sin(2 * np.pi * grid[:, None] * time)
+            errors = ((bases - values)[:, outside] ** 2).mean(1)
+            best = bases[errors.argmin()]
+            assert errors.min() < 1e-4
+            left = values - best
+            if block.any():
+                since = time[: block.sum()]
+                fast = np.linspace(10, 50, 4001)
+                wanted = np.sin(2 * np.pi * fast[:, None] * since)
+                misses = ((wanted - left[block]) ** 2).mean(1)
+                assert misses.min() < 1e-2
+                found.append(fast[misses.argmin()])
+        assert np.allclose(sorted(found), sorted(pair.tolist()), atol=0.1)
+        assert len(places) == 2
+
+
+def test_labels_follow_the_frequencies() -> None:
+    waves = synthetic_waves(4000, steps=20, block=4)
+    pair, f_norm = waves.extras["frequencies"], waves.extras["f_norm"]
+    assert torch.equal(waves.labels == 1, pair.double().sum(1).float() >= 60)
+    assert torch.allclose(f_norm, (pair.sum(1) - 20) / 80)
+    assert torch.equal(waves.labels == 1, f_norm >= 0.5)
+    assert waves.classes == ("below", "above")
+    assert abs(float(waves.labels.float().mean()) - 0.5) < 4 * 0.5 / math.sqrt(4000)
+    for column in pair.T:  # both uniform on [10, 50], independently
+        assert stats.kstest(column.numpy(), stats.uniform(10, 40).cdf).pvalue > 1e-3
+    assert abs(np.corrcoef(pair.T)[0, 1]) < 4 / math.sqrt(4000)
+
+
+def test_places_are_uniform() -> None:
+    waves = synthetic_waves(3000, steps=20, block=5, channels=4)
+    places = [place for sample in starts(waves) for place in sample]
+    channels = np.bincount([channel for channel, _ in places], minlength=4)
+    begins = np.bincount([start for _, start in places], minlength=16)
+    assert len(begins) == 16  # the last one ends with the series
+    assert stats.chisquare(channels).pvalue > 1e-3
+    assert stats.chisquare(begins).pvalue > 1e-3
+
+
+def test_whole_frequencies() -> None:
+    pair = synthetic_waves(3000, steps=20, block=4, whole=True).extras["frequencies"]
+    counts = np.bincount(pair.flatten().long().numpy(), minlength=51)
+    assert torch.equal(pair, pair.round())
+    assert counts[:10].sum() == 0
+    assert stats.chisquare(counts[10:]).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("snr_db", [20.0, 15.0, 10.0])
+def test_noise_has_its_ratio_in_every_channel(snr_db: float) -> None:
+    clean, noisy = (synthetic_waves(40, snr_db=snr, **PLAIN) for snr in (None, snr_db))
+    for name, values in clean.extras.items():
+        assert torch.equal(values, noisy.extras[name])
+    noise = noisy.inputs - clean.inputs
+    ratio = 10 * (clean.inputs.square().mean(2) / noise.square().mean(2)).log10()
+    assert torch.allclose(ratio, torch.tensor(snr_db), atol=2.0)  # the spread of a variance of 200 values is 10 %
+    assert abs(float(ratio.mean()) - snr_db) < 0.3
+    scaled = noise / noise.square().mean(2, keepdim=True).sqrt()
+    assert stats.kstest(scaled.flatten().numpy()[:4000], "norm").pvalue > 1e-3
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"snr_db": 10.0},
+        {"distractors": 0.5},
+        {"channels": 6, "random_phases": True, "distractors": 1.0},
+    ],
+)
+def test_standardised_values(options: dict[str, Any]) -> None:
+    made = synthetic_waves(1500, **options)
+    assert float(made.inputs.mean()) == pytest.approx(0.0 if "random_phases" in options else 0.06, abs=0.03)
+    assert float(made.inputs.std()) == pytest.approx(1.0, abs=0.02)
+    plain = synthetic_waves(3, **options, standardize=False)
+    names = ("channels", "snr_db", "distractors")
+    scale = deviation(**{name: options[name] for name in names if name in options})
+    assert torch.allclose(plain.inputs / scale, made.inputs[:3], atol=1e-5)
+
+
+def test_distractors_are_square_waves_elsewhere() -> None:
+    plain, more = (synthetic_waves(300, **PLAIN, distractors=share) for share in (0.0, 0.5))
+    added = more.inputs - plain.inputs
+    assert torch.equal(plain.extras["blocks"], more.extras["blocks"])
+    carries = plain.extras["blocks"].any(2)
+    assert float(added[carries].abs().max()) == 0
+    others = added[~carries]
+    share = (others != 0).any(1).float().mean()
+    assert abs(float(share) - 0.5) < 4 * 0.5 / math.sqrt(600)
+    touched = others[(others != 0).any(1)]
+    assert torch.equal((touched != 0).sum(1), torch.full((len(touched),), 40))
+    assert torch.allclose(touched[touched != 0].abs(), torch.tensor(1.0), atol=1e-5)
+
+
+def test_random_phases_move_the_start() -> None:
+    fixed, free = (synthetic_waves(400, **PLAIN, random_phases=flag) for flag in (False, True))
+    first = fixed.inputs[:, :, 0][~fixed.extras["blocks"][:, :, 0]]
+    assert float(first.abs().max()) == 0
+    phases = torch.asin((free.inputs[:, :, 0] / 0.5)[~free.extras["blocks"][:, :, 0]].clamp(-1, 1))
+    assert stats.kstest(phases.numpy(), stats.uniform(-math.pi / 2, math.pi).cdf).pvalue > 1e-3
+
+
+def test_a_sample_depends_on_its_number_and_the_seed_alone() -> None:
+    few, many = (synthetic_waves(n, snr_db=10.0, seed=3, **PLAIN) for n in (5, 600))
+    assert torch.equal(few.inputs, many.inputs[:5])
+    assert all(torch.equal(few.extras[name], many.extras[name][:5]) for name in few.extras)
+    other = synthetic_waves(5, snr_db=10.0, seed=4, **PLAIN)
+    assert not torch.isclose(few.extras["frequencies"], other.extras["frequencies"]).any()
+    state = torch.random.get_rng_state()
+    synthetic_waves(3, snr_db=1.0, **PLAIN)
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_named_sets_do_not_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
+    from holdfast.data import waves as module
+
+    monkeypatch.setattr(module, "SPLITS", {"train": (300, 0), "test": (100, 1)})
+    train, test, noisy = (data.load(name) for name in ("waves:train", "waves:test", "waves10db:test"))
+    assert (train.name, len(train), len(test)) == ("waves:train", 300, 100)
+    assert torch.equal(noisy.extras["blocks"], test.extras["blocks"])
+    assert not torch.equal(noisy.inputs, test.inputs)
+    sums = torch.cat([part.extras["frequencies"].sum(1) for part in (train, test)])
+    assert len(sums.unique()) == 400
+    assert module.SPLITS["test"][0] != 1500
+    assert {f"waves{noise}:{split}" for noise in ("", "20db", "15db", "10db") for split in ("train", "test")} <= set(
+        data.names()
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"n": 0}, "n: expected a whole number of at least 1, got 0"),
+        ({"channels": 1}, "channels: expected a whole number of at least 2"),
+        ({"block": 0}, "block: expected"),
+        ({"steps": 50}, "steps: expected a whole number of at least 100, got 50"),
+        ({"seed": 0.5}, "seed: expected a whole number"),
+        ({"snr_db": math.inf}, "snr_db: expected a finite number"),
+        ({"distractors": 1.5}, "distractors: expected a probability, got 1.5"),
+    ],
+)
+def test_options_are_checked(options: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ArgumentError, match=complaint):
+        synthetic_waves(**({"n": 2} | options))
+
+
+# extras of a data set
+
+
+def test_extras_are_cut_and_chosen_with_their_samples() -> None:
+    inputs, labels = torch.linspace(0, 1, 6).reshape(6, 1, 1), torch.tensor([1, 0, 1, 1, 0, 0])
+    extras = {"place": torch.arange(6), "mask": torch.arange(12).reshape(6, 2) > 5}
+    small = Dataset("small", inputs, labels, ("a", "b"), extras=extras)
+    for part, rows in (
+        (small[1:4], [1, 2, 3]),
+        (small[::-2], [5, 3, 1]),
+        (small.take([4, 0]), [4, 0]),
+        (small.subset(2), [0, 1, 2, 4]),
+        (small.subset(3, per_class=False), [0, 1, 2]),
+        (small.take([]), []),
+    ):
+        assert part.extras["place"].tolist() == rows
+        assert torch.equal(part.extras["mask"], extras["mask"][rows])
+        assert torch.equal(part.inputs, inputs[rows])
+    assert "place" not in repr(small)
+
+
+@pytest.mark.parametrize("extra", [torch.zeros(3), torch.tensor(1.0), [1, 2]])
+def test_extras_must_belong_to_the_samples(extra: Any) -> None:
+    with pytest.raises(ArgumentError, match=r"extras\['place'\]: expected a tensor of shape \(2, ...\)"):
+        Dataset("wrong", torch.zeros(2, 1), torch.tensor([0, 1]), ("a", "b"), extras={"place": extra})
