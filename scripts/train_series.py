@@ -59,7 +59,14 @@ RECIPES = {
 
 
 def train(
-    model: str, kind: str, calibrated: bool, epochs: int | None, seed: int, samples: int | None, out: Path
+    model: str,
+    kind: str,
+    calibrated: bool,
+    epochs: int | None,
+    seed: int,
+    samples: int | None,
+    required: float | None,
+    out: Path,
 ) -> None:
     recipe = RECIPES[model]
     epochs = recipe.epochs if epochs is None else epochs
@@ -94,8 +101,9 @@ def train(
     module.load_state_dict(state)
     reached = accuracy(module, test.inputs, test.labels)  # of the weights as they are stored
     print(f"test accuracy {reached:.4f}", flush=True)
-    if reached < recipe.required_accuracy:
-        raise SystemExit(f"nothing written: that is below {recipe.required_accuracy}")
+    needed = recipe.required_accuracy if required is None else required
+    if reached < needed:
+        raise SystemExit(f"nothing written: that is below {needed}")
     weights = save(state)
     about = f"synthetic waves ({kind}), {len(training):,} training and {len(test):,} test series, standardised"
     card = {
@@ -132,13 +140,21 @@ def main() -> None:
     parser.add_argument("--calibrated", action="store_true", help="with the loss of App. D")
     parser.add_argument("--epochs", type=int, help="instead of the recipe's")
     parser.add_argument("--samples", type=int, help="train on so many only, to try something out")
+    parser.add_argument("--required", type=float, help="the test accuracy below which nothing is written")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1, help="how many threads torch uses")
     parser.add_argument("--folder", type=Path, default=WEIGHTS, help="where the weights and the card go")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     train(
-        options.model, options.data, options.calibrated, options.epochs, options.seed, options.samples, options.folder
+        options.model,
+        options.data,
+        options.calibrated,
+        options.epochs,
+        options.seed,
+        options.samples,
+        options.required,
+        options.folder,
     )
 
 
