@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test slow bench format clean
+.PHONY: setup demo test slow bench docs wheel audit test-minimum format clean
 
 setup: $(STAMP)
 
@@ -31,10 +31,40 @@ slow: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,peers]'
+	$(BIN)/python benchmarks/import_time.py
 	$(BIN)/python benchmarks/rare_events.py
 	$(BIN)/python benchmarks/throughput.py
 	$(BIN)/python benchmarks/peers.py
 	$(BIN)/python benchmarks/worst_case.py
+
+docs: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "open build/site/index.html"
+
+# wheel and sdist, with what they hold checked
+wheel: $(STAMP)
+	rm -rf dist
+	$(BIN)/hatchling build
+	$(BIN)/python scripts/check_wheel.py dist/*.whl dist/*.tar.gz
+
+# known vulnerabilities of the pinned environment, by the advisories of PyPI: fails where these cannot be reached
+audit:
+	test -x build/audit/bin/pip-audit || ($(PYTHON) -m venv build/audit && build/audit/bin/python -m pip install --quiet pip-audit)
+	build/audit/bin/pip-audit --strict --requirement constraints.txt --no-deps --disable-pip
+
+# the lowest versions that pyproject.toml allows, in an environment of their own
+MINIMUM := build/minimum
+test-minimum: $(MINIMUM)/.installed
+	$(MINIMUM)/bin/python -m pytest -p no:cacheprovider -q tests/test_packaging.py tests/test_export.py tests/test_tensors.py \
+		tests/test_similarity.py tests/test_model.py tests/test_metrics.py tests/test_rare_events.py tests/test_searches.py \
+		tests/test_data.py tests/test_studies.py tests/test_study_file.py tests/test_report.py tests/test_statistics.py
+
+$(MINIMUM)/.installed: pyproject.toml constraints-minimum.txt
+	test -x $(MINIMUM)/bin/python || $(PYTHON) -m venv $(MINIMUM)
+	$(MINIMUM)/bin/python -m pip install --quiet "$$(grep '^torch==' constraints-minimum.txt)" -c constraints-minimum.txt
+	$(MINIMUM)/bin/python -m pip install --quiet -c constraints-minimum.txt -e . pytest hypothesis hatchling mypy scikit-learn jsonschema
+	touch $@
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

@@ -6,8 +6,9 @@ The data are made on the spot: `hf.data.load("waves:train")` and `"waves:test"`.
 and Mengaldo, "Revisiting the robustness of post-hoc interpretability methods" (2024), App. C: RAdam, batches of 64; the
 networks are smaller. In half of the series that the network sees, blocks are noise (`random_noise_blocks`), so that
 series which an evaluation corrupts so are no news to it. With `--calibrated` the loss of App. D, as
-`<name>-calibrated`; with `--data waves20db` and the like noisy series, as `<model>-waves20db`. The same seed gives the
-same weights on one machine with one version of torch and as many threads.
+`<name>-calibrated`, and with `--weight 10` beside it as `<name>-calibrated10`, which brings probabilities to their
+places (see `holdfast.zoo.calibration`); with `--data waves20db` and the like noisy series, as `<model>-waves20db`. The
+same seed gives the same weights on one machine with one version of torch and as many threads.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ RECIPES = {
 def train(
     model: str,
     kind: str,
-    calibrated: bool,
+    calibrated: float | None,
     epochs: int | None,
     seed: int,
     samples: int | None,
@@ -70,12 +71,13 @@ def train(
 ) -> None:
     recipe = RECIPES[model]
     epochs = recipe.epochs if epochs is None else epochs
-    name = model.removesuffix("waves") + kind + ("-calibrated" if calibrated else "")
+    end = "" if calibrated is None else "-calibrated" if calibrated == 1 else f"-calibrated{calibrated:g}"
+    name = model.removesuffix("waves") + kind + end
     training, test = data.load(f"{kind}:train")[:samples], data.load(f"{kind}:test")
     print(f"{name}: {training.name}, {len(training)} series; {test.name}, {len(test)} series", flush=True)
     generator = torch.Generator().manual_seed(seed)
     module = initialize(SERIES_MODELS[model](), generator)
-    scheme = Calibrated() if calibrated else Natural()
+    scheme = Natural() if calibrated is None else Calibrated(calibrated)
     began = time.perf_counter()
 
     def show(epoch: Epoch) -> None:
@@ -138,6 +140,7 @@ def main() -> None:
     parser.add_argument("model", choices=list(RECIPES))
     parser.add_argument("--data", default="waves", choices=list(NOISES))
     parser.add_argument("--calibrated", action="store_true", help="with the loss of App. D")
+    parser.add_argument("--weight", type=float, default=1.0, help="of its squared distance")
     parser.add_argument("--epochs", type=int, help="instead of the recipe's")
     parser.add_argument("--samples", type=int, help="train on so many only, to try something out")
     parser.add_argument("--required", type=float, help="the test accuracy below which nothing is written")
@@ -149,7 +152,7 @@ def main() -> None:
     train(
         options.model,
         options.data,
-        options.calibrated,
+        options.weight if options.calibrated else None,
         options.epochs,
         options.seed,
         options.samples,

@@ -207,6 +207,7 @@ def test_bits_do_not_depend_on_the_batch_size_with_batch_norm(size: Any) -> None
     assert torch.equal(whole, cut)
 
 
+@pytest.mark.filterwarnings("ignore::holdfast.explainers.completeness.CompletenessWarning")
 def test_attention_is_taken_one_by_one_without_a_warning() -> None:
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(4, 2, 16, batch_first=True, dropout=0.0)

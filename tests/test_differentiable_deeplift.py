@@ -131,6 +131,7 @@ class Written(nn.Module):
         return self.last(F.layer_norm(torch.relu_(z * 2), (6,)))
 
 
+@pytest.mark.filterwarnings("ignore::holdfast.explainers.completeness.CompletenessWarning")
 def test_what_else_depends_on_the_input() -> None:
     """Rescale changes activations alone; all other gradients depend on the input through true values."""
     with smooth_relu(beta=3.0):

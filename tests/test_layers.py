@@ -29,6 +29,7 @@ LAYERS = (
     ("report",),
     ("progress",),
     ("evaluation",),
+    ("integrations",),
     ("reproduce",),
     ("demo", "dry_run", "fit"),
     ("cli",),

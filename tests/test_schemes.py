@@ -314,6 +314,7 @@ def test_training_on_a_gpu(scheme: Scheme, precision: torch.dtype, blobs: Blobs)
 
 def test_schemes_are_built_by_name_and_options() -> None:
     assert schemes.names() == [
+        "calibrated",
         "gradient_hessian",
         "gradient_norm",
         "hessian_norm",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ from holdfast.data.ucr import PAPER, moments
 from holdfast.errors import ArgumentError, MissingExtraError
 
 Array = npt.NDArray[Any]
+splits = ("train", "test")
 
 
 @pytest.fixture
@@ -88,6 +90,22 @@ def test_a_constant_channel_is_only_moved() -> None:
     mean, deviation = moments(series)
     assert deviation[1].item() == 1
     assert float(((series - mean) / deviation)[:, 1].abs().max()) == 0
+
+
+@pytest.mark.parametrize("scale", [1e-13, 1e-6, 1.0, 1e6])
+def test_values_are_standardised_whatever_their_unit(root: Path, scale: float) -> None:
+    """Teslas, volts: a small scale is not a constant."""
+    stored = arrays()
+    write_npz(root, "Tiny", {**stored, **{f"X_{split}": stored[f"X_{split}"] * np.float32(scale) for split in splits}})
+    write_npz(root, "Plain", stored)
+    for split in splits:
+        assert torch.allclose(data.ucr("Tiny", split).inputs, data.ucr("Plain", split).inputs, atol=1e-4)
+
+
+@pytest.mark.parametrize("level", [0.0, 0.1, -1e-9, 1e4])
+def test_a_constant_is_told_from_a_small_scale(level: float) -> None:
+    _, deviation = moments(torch.full((50, 1, 33), level))
+    assert deviation.item() == 1
 
 
 @pytest.mark.parametrize(
@@ -200,6 +218,42 @@ def test_without_aeon_the_extra_is_named(root: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "aeon", None)
     with pytest.raises(MissingExtraError, match=r"ucr:Wafer .*holdfast\[timeseries\]"):
         data.ucr("Wafer")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("aeon") is None, reason="aeon is not installed: extra timeseries")
+@pytest.mark.parametrize(
+    ("name", "sizes", "shape", "classes"),
+    [
+        ("GunPoint", (50, 150), (1, 150), 2),
+        ("BasicMotions", (40, 40), (6, 100), 4),
+        ("ItalyPowerDemand", (67, 1029), (1, 24), 2),
+        ("JapaneseVowels", (270, 370), (12, 29), 9),
+    ],
+)
+def test_aeon_itself(
+    root: Path, name: str, sizes: tuple[int, int], shape: tuple[int, int], classes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sets in its package, without files of ours and without a network; and the same as our files, if any."""
+    made = {split: data.load(f"ucr:{name}:{split}") for split in splits}
+    assert not root.exists()
+    for split, size in zip(splits, sizes, strict=True):
+        found = made[split]
+        assert found.inputs.shape == (size, *shape)
+        assert len(found.classes) == classes
+        assert set(found.labels.tolist()) == set(range(classes))
+        assert ("observed" in found.extras) == (name == "JapaneseVowels")
+    if name == "JapaneseVowels":  # series of 7 to 26 or 29 steps, the rest is filled up
+        lengths = made["test"].extras["observed"].sum(2)
+        assert (int(lengths.min()), int(lengths.max())) == (7, 29)
+        assert bool((lengths == lengths[:, :1]).all())
+    monkeypatch.undo()
+    for split in splits:
+        try:
+            ours = data.load(f"ucr:{name}:{split}")
+        except data.MissingDataError:
+            continue
+        assert torch.allclose(ours.inputs, made[split].inputs, atol=1e-5)
+        assert torch.equal(ours.labels, made[split].labels)
 
 
 @pytest.mark.parametrize("name", ["ECG200", "JapaneseVowels", "GunPointAgeSpan"])
@@ -368,6 +422,15 @@ def test_recordings_are_resampled_and_standardised(root: Path) -> None:
     assert dict(scaled.extras) == {}
 
 
+def test_a_level_stays_one_when_resampled(root: Path) -> None:
+    """From its first step on: a recording does not come from 0 mV."""
+    level = np.full((12, 2400), 800, np.int16)
+    for number in range(12):
+        write_record(root / "cpsc", f"A{number:04}", level)
+    found = data.cpsc("train", standardize=False, steps=480)
+    assert float((found.inputs - 0.8).abs().max()) < 1e-3
+
+
 def test_short_recordings_end_in_zeros(root: Path) -> None:
     for number in range(12):
         write_record(root / "cpsc", f"A{number:04}", heart(1000, seed=number))
@@ -392,7 +455,7 @@ def test_missing_recordings_say_where_they_come_from(root: Path) -> None:
         ({"split": "all"}, "split: expected train or test"),
         ({"diagnosis": "RBBB"}, "diagnosis: expected a SNOMED CT code"),
         ({"steps": 1}, "steps: expected"),
-        ({"rate": 0.0}, "rate: expected"),
+        ({"rate": 0.5}, "rate: expected"),
     ],
 )
 def test_options_of_cpsc_are_checked(root: Path, options: dict[str, Any], complaint: str) -> None:

@@ -11,16 +11,20 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from typer.testing import CliRunner
 
 from holdfast import data, fit
+from holdfast.cli import app
 from holdfast.data import Dataset, synthetic_waves
 from holdfast.errors import ArgumentError, ModelError
 from holdfast.fit import Plan
+from holdfast.registry import build
+from holdfast.study.file.spec import study_from
 from holdfast.zoo.architectures import architectures
-from holdfast.zoo.calibration import Calibrated
+from holdfast.zoo.calibration import Calibrated, wanted_probability
 from holdfast.zoo.loop import Training, extra_of
 from holdfast.zoo.objective import Batch
-from holdfast.zoo.schemes import Natural
+from holdfast.zoo.schemes import Natural, schemes, spelled
 from holdfast.zoo.series_cnn import SeriesCNN
 from holdfast.zoo.training import accuracy, initialize, random_noise_blocks, train_classifier
 
@@ -241,6 +245,55 @@ def test_calibration_brings_probabilities_to_their_place() -> None:
     assert misses[1] < 0.07
 
 
+def test_the_papers_example() -> None:
+    """App. D: frequencies that add up to 40 belong to class 0, whose probability should be 0.75."""
+    waves = synthetic_waves(400, steps=20, block=4)
+    total, place = waves.extras["frequencies"].sum(1), waves.extras["f_norm"]
+    near = (total - 40).abs().argmin()
+    assert float(place[near] - (total[near] - 40) / 80) == pytest.approx(0.25, abs=1e-6)
+    logits = torch.stack([torch.log(1 - place), torch.log(place)], dim=1)
+    assert torch.equal(logits.argmax(1), waves.labels)
+
+    class Known(nn.Module):
+        def forward(self, inputs: Tensor) -> Tensor:
+            return logits
+
+    from holdfast.zoo.loop import BatchWithExtras
+
+    batch = BatchWithExtras(Known(), waves.inputs, waves.labels, generator(), 1.0, extras={"f_norm": place})
+    (part,) = Calibrated(1e6).parts(batch)
+    assert float(part.loss) == pytest.approx(float(F.cross_entropy(logits, waves.labels)), rel=1e-3)
+
+
+@pytest.mark.parametrize("weight", [0.0, 1.0, 1.5, 10.0, 300.0])
+@pytest.mark.parametrize("place", [0.05, 0.45, 0.5, 0.6, 0.9])
+def test_where_the_loss_is_least(place: float, weight: float) -> None:
+    """Of the scheme itself, by its slope on a grid of logits: at certainty for every place, with the paper's weight."""
+    from holdfast.zoo.loop import BatchWithExtras
+
+    class Same(nn.Module):
+        def forward(self, inputs: Tensor) -> Tensor:
+            return inputs
+
+    logit = torch.linspace(-12, 12, 24001, dtype=torch.float64)
+    logits = torch.stack([torch.zeros_like(logit), logit], dim=1).requires_grad_()
+    labels = torch.full((len(logit),), int(place >= 0.5))
+    extras = {"f_norm": torch.full_like(logit, place)}
+    (part,) = Calibrated(weight).parts(BatchWithExtras(Same(), logits, labels, generator(), 1.0, extras=extras))
+    (slopes,) = torch.autograd.grad(part.loss, logits)
+    least = slopes[:, 1].cumsum(0).argmin()
+    assert wanted_probability(place, weight) == pytest.approx(float(logit[least].sigmoid()), abs=1e-3)
+    assert weight > 1 or wanted_probability(place, weight) == float(place >= 0.5)
+
+
+def test_the_scheme_by_name() -> None:
+    assert build(schemes, "calibrated") == Calibrated()
+    assert build(schemes, "calibrated:weight=0.5") == Calibrated(0.5)
+    assert spelled(Calibrated()) == "calibrated"
+    assert spelled(Calibrated(0.5)) == "calibrated:weight=0.5"
+    assert "calibrated" in CliRunner().invoke(app, ["list", "schemes"]).output.split()
+
+
 def test_options_of_the_scheme() -> None:
     for weight in (-1.0, math.inf, math.nan, True):
         with pytest.raises(ArgumentError, match="weight: expected a finite number of at least 0"):
@@ -299,13 +352,50 @@ def test_plans_take_sets_of_the_archives(tmp_path: Path, monkeypatch: pytest.Mon
     series = {f"X_{split}": numbers.normal(size=(24, 3, 20)).astype(np.float32) for split in ("train", "test")}
     labels = {f"y_{split}": np.arange(24) % 3 for split in ("train", "test")}
     np.savez(tmp_path / "ucr" / "Made.npz", **series, **labels, classes=np.array(["a", "b", "c"]))
-    card = fit.fit(Plan("little_cnn", "ucr:Made", epochs=1, device="cpu"), tmp_path / "out", name="made").card
+    made = fit.fit(Plan("little_cnn", "ucr:Made:train", epochs=1, device="cpu"), tmp_path / "out")
+    assert made.weights.name == "little_cnn-ucr-Made-natural.safetensors"
+    assert fit.fit(Plan("little_cnn", "ucr:Made", epochs=1, device="cpu"), tmp_path / "out").was_there
+    card = made.card
     assert (card["num_classes"], card["in_channels"]) == (3, 3)
     assert card["data"].startswith("ucr:Made, 24 training and 24 test series")
     with pytest.raises(ArgumentError, match="data: expected one of"):
         Plan("little_cnn", "urc:Made")
     with pytest.raises(ArgumentError, match="optimizer: expected adamw or radam"):
         plan(optimizer="sgd")
+
+
+def test_the_command_with_the_papers_settings(tmp_path: Path) -> None:
+    """From the shell to a line in a study file, and that study's classifier."""
+    options = "--model little_cnn --data small_waves:train --scheme calibrated --optimizer radam --learning-rate 0.001"
+    options += f" --batch-size 64 --weight-decay 0.001 --augment noise_blocks --epochs 2 --device cpu --out {tmp_path}"
+    found = CliRunner().invoke(app, ["train", *options.split()])
+    assert found.exit_code == 0, found.output
+    name = "little_cnn-small_waves-calibrated"
+    assert f"weights: {tmp_path / name}.safetensors" in found.output.replace("\n", "")
+    made = fit.fit(plan(scheme="calibrated", optimizer="radam", **PAPERS), tmp_path)
+    assert made.was_there
+    assert made.card["options"]["optimizer"] == "radam"
+    study = {
+        "data": {"waves": "small_waves:test"},
+        "samples": 2,
+        "models": {"mine": yaml_of(made.study_entry())},
+        "explainers": ["saliency"],
+        "metrics": ["corruption_curve"],
+    }
+    grid = study_from(study, tmp_path).grid()
+    samples = grid.data["waves"]
+    assert samples.bounds == (-math.inf, math.inf)
+    ready = grid.models["mine"].classifier(samples, "cpu")
+    assert ready.logits(samples.inputs).shape == (2, 2)
+
+
+PAPERS: dict[str, Any] = {"batch_size": 64, "learning_rate": 0.001, "weight_decay": 0.001}
+
+
+def yaml_of(text: str) -> Any:
+    from ruamel.yaml import YAML
+
+    return YAML(typ="safe").load(text)
 
 
 @pytest.mark.slow

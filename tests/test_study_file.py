@@ -363,7 +363,10 @@ def test_schema() -> None:
     assert [error.message for error in validator.iter_errors(example)] == []
     full = study_from(words(metrics=sorted(registry), explainers=hf.explainers.names())).plain()
     assert [error.message for error in validator.iter_errors(full)] == []
+    elsewhere = {"data": {"a": "ucr:GunPoint:test"}, "models": {"m": "timm:resnet18"}}
+    assert [error.message for error in validator.iter_errors(words(**elsewhere))] == []
     for wrong in (
+        {"data": {"a": "mnits:test"}},
         {"sede": 1},
         {"explainers": ["salience"]},
         {"explainers": [{"lrp": {"epsilo": 1}}]},

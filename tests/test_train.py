@@ -287,7 +287,7 @@ def test_a_flipped_bit_in_a_checkpoint_is_told(tmp_path: Path, monkeypatch: pyte
 
 def test_restart_keeps_what_is_there_until_a_new_one_can_be_made(tmp_path: Path) -> None:
     made = fit.fit(plan(), tmp_path, name="model").weights.read_bytes()
-    with pytest.raises(ModelError, match="does not take images"):
+    with pytest.raises(ModelError, match="does not take inputs"):
         fit.fit(Plan("lenet5", "stripes", device="cpu"), tmp_path, name="model", restart=True)
     with pytest.raises(ArgumentError, match="learning_rate"):
         fit.fit(plan(learning_rate=-1.0), tmp_path, name="model", restart=True)
@@ -334,7 +334,7 @@ def test_models_and_data_are_checked(tmp_path: Path) -> None:
         ArgumentError, match="data: expected one of cifar10, cpsc, fashion_mnist, gtsrb, mnist, stripes"
     ):
         Plan("tiny", "digits")
-    with pytest.raises(ModelError, match=r"lenet5 does not take images of shape \(1, 6, 6\)"):
+    with pytest.raises(ModelError, match=r"lenet5 does not take inputs of shape \(1, 6, 6\)"):
         fit.fit(Plan("lenet5", "stripes", device="cpu"), tmp_path)
     for change in ({"epochs": 0}, {"batch_size": 0}, {"learning_rate": -1.0}, {"weight_decay": -1.0}):
         with pytest.raises(ArgumentError, match=f"{next(iter(change))}: expected"):

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from holdfast.data import synthetic_waves
-from holdfast.errors import ArgumentError, MissingExtraError, UnknownNameError
+from holdfast.data import Dataset, synthetic_waves
+from holdfast.errors import ArgumentError, MissingExtraError, ModelError, UnknownNameError
 from holdfast.zoo import tuning
+from holdfast.zoo.calibration import Calibrated
+from holdfast.zoo.loop import DivergedError
 from holdfast.zoo.tuning import COMMON, SPACES, architecture_options, build, tune
 
 FIXED = {"series_cnn": {"width": 4, "hidden": 4}, "bilstm": {"units": (4,), "patch": 5}}
@@ -94,6 +96,27 @@ def test_a_fifth_is_held_out(optuna: StandIn, monkeypatch: pytest.MonkeyPatch) -
     assert torch.equal(both.sum((1, 2)).sort().values, waves.inputs.sum((1, 2)).sort().values)
     assert not torch.equal(both, waves.inputs)
     assert len(used["extras"]["f_norm"]) == 40
+
+
+def test_a_training_that_diverges_is_a_trial_and_a_scheme_that_does_not_fit_an_error(
+    optuna: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waves = synthetic_waves(40, steps=50, block=15)
+    three = Dataset("three", waves.inputs, torch.arange(40) % 3, ("a", "b", "c"), waves.bounds, waves.extras)
+    with pytest.raises(ModelError, match="calibrated: expected a module with two classes, got 3"):
+        tune("series_cnn", three, trials=1, epochs=1, fixed=FIXED["series_cnn"], scheme=Calibrated())
+    calls = []
+
+    def train(module: Any, *arguments: Any, **options: Any) -> None:
+        calls.append(options["learning_rate"])
+        if len(calls) == 1:
+            raise DivergedError("training diverged")
+
+    monkeypatch.setattr(tuning, "train_classifier", train)
+    monkeypatch.setattr(tuning, "accuracy", lambda *arguments: 0.25)
+    found = tune("series_cnn", waves, trials=2, epochs=1, fixed=FIXED["series_cnn"])
+    assert [reached for _, reached in found.trials] == [0.0, 0.25]
+    assert found.training["learning_rate"] == calls[1]
 
 
 @pytest.mark.parametrize("model", SPACES)

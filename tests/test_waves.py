@@ -86,11 +86,14 @@ def test_places_are_uniform() -> None:
 
 
 def test_whole_frequencies() -> None:
-    pair = synthetic_waves(3000, steps=20, block=4, whole=True).extras["frequencies"]
+    waves = synthetic_waves(3000, steps=20, block=4, whole=True)
+    pair = waves.extras["frequencies"]
     counts = np.bincount(pair.flatten().long().numpy(), minlength=51)
     assert torch.equal(pair, pair.round())
     assert counts[:10].sum() == 0
     assert stats.chisquare(counts[10:]).pvalue > 1e-3
+    others = ~waves.extras["blocks"].any(2)  # the slow sines stay as they are
+    assert torch.equal(waves.inputs[others], synthetic_waves(3000, steps=20, block=4).inputs[others])
 
 
 @pytest.mark.parametrize("snr_db", [20.0, 15.0, 10.0])

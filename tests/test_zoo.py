@@ -5,14 +5,20 @@ import math
 from importlib.resources import files
 from pathlib import Path
 
+import polars as pl
 import pytest
 import torch
 from torch import nn
 
+import holdfast as hf
 from holdfast import data, zoo
+from holdfast.data.waves import NOISES
 from holdfast.errors import ArgumentError, ModelError, UnknownNameError
 from holdfast.neighbourhood import LinfBall
 from holdfast.zoo.adversarial import Pgd, robust_accuracy
+from holdfast.zoo.calibration import Calibrated
+from holdfast.zoo.schemes import Natural
+from holdfast.zoo.series_models import BUNDLED
 from holdfast.zoo.training import Epoch, accuracy, initialize, random_shift, train_classifier
 
 # the architecture
@@ -92,7 +98,7 @@ def test_loading_gives_independent_models_and_leaves_the_random_state():
 
 def test_every_model_has_weights_and_a_card():
     lenets = ["lenet5-mnist", "lenet5-mnist-pgd045", "lenet5-mnist-pgd075", *SCHEMES, *ATTRIBUTIONS]
-    assert zoo.names() == sorted(["cnn-gtsrb", *lenets, "resnet18w16-cifar10", *SMALL_CIFAR10])
+    assert zoo.names() == sorted(["cnn-gtsrb", *lenets, "resnet18w16-cifar10", *SMALL_CIFAR10, *SERIES])
     for name in zoo.names():
         assert sum(p.numel() for p in zoo.load(name).parameters()) == zoo.card(name)["parameters"]
 
@@ -201,6 +207,74 @@ def test_the_cards_of_robust_attributions(name):
     inputs, labels = test.inputs[:500], test.labels[:500]
     found = robust_accuracy(module, inputs, labels, attack, generator=torch.Generator().manual_seed(0))
     assert found == pytest.approx(card["under_attack"]["test_accuracy"], abs=0.05)
+
+
+# networks for the synthetic waves
+
+SERIES = sorted(name for name in BUNDLED if name in zoo.names())
+
+
+def waves_of(name: str) -> str:
+    """The set that a network was trained for."""
+    return name.split("-")[1]
+
+
+def test_the_networks_for_series_by_name():
+    assert {"cnn-waves", "bilstm-waves", "transformer-waves"} <= set(SERIES)
+    assert len(BUNDLED) == 18
+    assert {waves_of(name) for name in BUNDLED} == set(NOISES)
+
+
+@pytest.mark.parametrize("name", SERIES)
+def test_the_cards_of_series(name):
+    """They say how `scripts/train_series.py` made them, and both files are small."""
+    card = zoo.card(name)
+    assert card["name"] == name
+    assert f"({waves_of(name)})" in card["data"]
+    end = name.split("-")[2:]
+    weight = {"calibrated": 1.0, "calibrated10": 10.0}[end[0]] if end else None
+    scheme = Natural() if weight is None else Calibrated(weight)
+    assert card["scheme"].startswith(f"{scheme.describe()}; RAdam, ")
+    assert card["test_accuracy"] > 0.9
+    content = (files("holdfast.zoo") / "weights" / f"{name}.safetensors").read_bytes()
+    assert hashlib.sha256(content).hexdigest() == card["weights_sha256"]
+    assert len(content) < 120_000
+
+
+@pytest.mark.parametrize("name", SERIES)
+def test_series_are_classified_as_the_card_says(name):
+    """On a part of the test set, within four standard errors; all of it is below."""
+    test = data.load(f"{waves_of(name)}:test")[:200]
+    claimed = zoo.card(name)["test_accuracy"]
+    found = accuracy(zoo.load(name), test.inputs, test.labels)
+    assert abs(found - claimed) < 4 * math.sqrt(claimed * (1 - claimed) / 200)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SERIES)
+def test_the_accuracies_of_series(name):
+    test = data.load(f"{waves_of(name)}:test")
+    claimed = zoo.card(name)["test_accuracy"]
+    assert accuracy(zoo.load(name), test.inputs, test.labels) == pytest.approx(claimed, abs=2e-3)
+
+
+def test_a_network_for_series_in_a_study_file(tmp_path: Path):
+    """By name alone: the bounds, which it has none of, come with the data."""
+    study = {
+        "data": {"waves": "waves:test"},
+        "samples": 8,
+        "models": {"cnn": "cnn-waves"},
+        "explainers": [{"integrated_gradients": {"steps": 16}}, "random"],
+        "metrics": [{"corruption_curve": {"draws": 1, "fractions": [0.2, 1.0]}}],
+        "executor": {"workers": 1},
+    }
+    found = hf.run_study(study, tmp_path, progress=False).results
+    frame = found.samples
+    assert len(frame) == 16
+    assert set(frame["status"]) == {"ok"}
+    area = dict(frame.group_by("explainer").agg(pl.col("area_top").mean()).iter_rows())
+    assert area["integrated_gradients"] > 0.1 + area["random"]
+    assert float(frame["clipped"].max()) == 0
 
 
 # training

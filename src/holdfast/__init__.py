@@ -1,15 +1,21 @@
-"""holdfast: how far can the explanations of a trained classifier be trusted to hold fast?"""
+"""holdfast: how far can the explanations of a trained classifier be trusted to hold fast?
 
-from importlib.metadata import version
+Nothing is imported until it is asked for: `import holdfast` takes milliseconds, and `hf.data` brings the data sets
+without the metrics. `dir(holdfast)` shows all names from the start.
+"""
 
-from holdfast import algorithms, data, explainers, metrics, similarity, zoo
-from holdfast.errors import ArgumentError, HoldfastError, MissingExtraError, ModelError
-from holdfast.evaluation import Evaluation, evaluate, run_study
-from holdfast.model import Classifier
-from holdfast.neighbourhood import L2Ball, LinfBall, Neighbourhood
-from holdfast.study.results import Results, load_results
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-__version__ = version("holdfast")
+if TYPE_CHECKING:
+    from holdfast import algorithms, data, explainers, export, metrics, similarity, zoo
+    from holdfast.errors import ArgumentError, HoldfastError, MissingExtraError, ModelError
+    from holdfast.evaluation import Evaluation, evaluate, run_study
+    from holdfast.model import Classifier
+    from holdfast.neighbourhood import L2Ball, LinfBall, Neighbourhood
+    from holdfast.study.results import Results, load_results
+
+    __version__: str
 
 __all__ = [
     "ArgumentError",
@@ -27,9 +33,49 @@ __all__ = [
     "data",
     "evaluate",
     "explainers",
+    "export",
     "load_results",
     "metrics",
     "run_study",
     "similarity",
     "zoo",
 ]
+
+#: the modules of the public names that are no modules themselves
+_HOMES = {
+    "errors": ("ArgumentError", "HoldfastError", "MissingExtraError", "ModelError"),
+    "evaluation": ("Evaluation", "evaluate", "run_study"),
+    "model": ("Classifier",),
+    "neighbourhood": ("L2Ball", "LinfBall", "Neighbourhood"),
+    "study.results": ("Results", "load_results"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def _get(name: str) -> object:
+    """A public name at its first use (PEP 562); it is an ordinary attribute from then on."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value: object = version("holdfast")
+    elif name in _HOME_OF:
+        value = getattr(import_module(f"holdfast.{_HOME_OF[name]}"), name)
+    elif name.startswith("_"):
+        raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+    else:
+        try:
+            value = import_module(f"holdfast.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"holdfast.{name}":  # it is there, and something that it needs is not
+                raise
+            raise AttributeError(f"module 'holdfast' has no attribute {name!r}") from None
+    globals()[name] = value
+    return value
+
+
+if not TYPE_CHECKING:  # type checkers would take any name for granted
+    __getattr__ = _get
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -30,6 +30,21 @@ class Scale(enum.Enum):
     full = "full"
 
 
+class Format(enum.Enum):
+    """What `holdfast export` writes."""
+
+    csv = "csv"
+    latex = "latex"
+    parquet = "parquet"
+
+
+class What(enum.Enum):
+    """The rows that `holdfast export` writes."""
+
+    samples = "samples"
+    summary = "summary"
+
+
 Out = Annotated[Path, typer.Option(help="Folder for the results and the report.")]
 Seed = Annotated[int, typer.Option(help="Of every random stream.")]
 Samples = Annotated[int, typer.Option(help="Digits to evaluate, 1 to 300.", min=1, max=300)]
@@ -139,9 +154,12 @@ def train(
     epochs: Annotated[int, typer.Option(help="Passes over the data.", min=1)] = 10,
     batch_size: Annotated[int, typer.Option(help="Samples per step.", min=1)] = 128,
     learning_rate: Annotated[float, typer.Option(help="Its peak.")] = 2e-3,
-    weight_decay: Annotated[float, typer.Option(help="Of AdamW.")] = 0.01,
+    weight_decay: Annotated[float, typer.Option(help="Decoupled, of either optimizer.")] = 0.01,
     seed: Seed = 0,
-    augment: Annotated[str, typer.Option(help="none, shift, flip or shift_flip.")] = "none",
+    augment: Annotated[
+        str, typer.Option(help="none; of images shift, flip or shift_flip; of standardised series noise_blocks.")
+    ] = "none",
+    optimizer: Annotated[str, typer.Option(help="adamw or radam.")] = "adamw",
     out: Annotated[Path, typer.Option(help="Folder for the weights and the card.")] = Path("models"),
     name: Annotated[str | None, typer.Option(help="Of the files; MODEL-DATA-SCHEME by default.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
@@ -158,7 +176,20 @@ def train(
     """
     from holdfast.fit import Plan, fit
 
-    plan = Plan(model, data, scheme, epochs, batch_size, learning_rate, weight_decay, seed, augment, precision, device)
+    plan = Plan(
+        model,
+        data,
+        scheme,
+        epochs,
+        batch_size,
+        learning_rate,
+        weight_decay,
+        seed,
+        augment,
+        precision,
+        device,
+        optimizer=optimizer,
+    )
     with _goes_on():
         found = fit(plan, out, name=name, attack=attack, restart=restart, download=download, show=True)
     card = found.card
@@ -206,6 +237,39 @@ def report(
     typer.echo(f"report: {built.to_html(out)}")
     if figures is not None:
         typer.echo(f"figures: {len(built.figures(figures))} files in {figures}")
+
+
+@app.command()
+def export(
+    results: Annotated[str, typer.Argument(help="A folder, or an fsspec address, of stored results.")],
+    out: Annotated[Path | None, typer.Option(help="The file to write; standard output by default.")] = None,
+    format: Annotated[Format | None, typer.Option(help="By the ending of --out if not given, else csv.")] = None,
+    what: Annotated[
+        What | None, typer.Option(help="Every sample, the default, or medians with intervals, which LaTeX tables have.")
+    ] = None,
+) -> None:
+    """Write stored results as CSV, as Parquet, or as a LaTeX table for the package booktabs."""
+    import holdfast.export as exports
+
+    endings = {".csv": Format.csv, ".tex": Format.latex, ".parquet": Format.parquet}
+    if format is None:
+        if out is not None and out.suffix not in endings:
+            raise ArgumentError("--format", f"one, since the ending says none of {', '.join(endings)}", str(out))
+        format = Format.csv if out is None else endings[out.suffix]
+    if format is Format.latex:
+        if what is What.samples:
+            raise ArgumentError("--what", "summary, for a table of explainers and metrics", what.value)
+        text = exports.to_latex(results, out)
+    elif format is Format.csv:
+        text = exports.to_csv(results, out, (what or What.samples).value)
+    else:
+        if out is None:
+            raise ArgumentError("--out", "a file to write Parquet to", "none")
+        exports.to_parquet(results, out, (what or What.samples).value)
+    if out is None:
+        typer.echo(text, nl=False)
+    else:
+        typer.echo(f"{format.value}: {out}")
 
 
 @app.command("reproduce")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from torch import Tensor
 
+from holdfast.data import Dataset
 from holdfast.errors import check
 from holdfast.explainers import Explainer
 from holdfast.explainers import get as get_explainer
@@ -72,7 +73,7 @@ DATA, MODEL = "inputs", "model"
 def evaluate(
     classifier: Classifier,
     explainers: Mapping[str, Explainer | str] | Sequence[Explainer | str],
-    inputs: Tensor,
+    inputs: Tensor | Dataset,
     metrics: Mapping[str, Metric] | Sequence[Metric],
     *,
     targets: Tensor | int | None = None,
@@ -90,7 +91,8 @@ def evaluate(
     Args:
         classifier: the model.
         explainers: by the names that the report shall use; or a list of registered names.
-        inputs: seeds `(N, ...)` within the classifier's bounds.
+        inputs: seeds `(N, ...)` within the classifier's bounds; or a data set, for metrics that name its `extras`. Of
+            its labels nothing is taken.
         metrics: configured metrics, or a mapping from labels to them.
         targets: classes `(N,)`, or None for the model's own predictions.
         seed: of every random stream.
@@ -121,11 +123,12 @@ def evaluate(
     else:
         given = {e.label if isinstance(e, Explainer) else e: e for e in explainers}
     ready = {name: get_explainer(explainer) for name, explainer in given.items()}
-    inputs = classifier.check_inputs(inputs)
+    extras = {n: v.cpu() for n, v in inputs.extras.items()} if isinstance(inputs, Dataset) else {}
+    inputs = classifier.check_inputs(inputs.inputs if isinstance(inputs, Dataset) else inputs)
     checked = None if targets is None else classifier.check_targets(targets, inputs).cpu()
     lower, upper = classifier.bounds
     grid = Grid(
-        data={DATA: Samples(inputs.cpu(), checked, (lower.cpu(), upper.cpu()))},
+        data={DATA: Samples(inputs.cpu(), checked, (lower.cpu(), upper.cpu()), extras=extras)},
         models={MODEL: Ready(classifier)},
         explainers=ready,
         metrics=named_metrics(metrics),

@@ -50,7 +50,8 @@ class Plan:
 
     Args:
         model: an architecture of `holdfast.zoo.architectures`; as many classes and channels as the data has.
-        data: a data set; `<data>:train` is trained on, `<data>:test` measured on.
+        data: a data set, such as "mnist" or "ucr:GunPoint"; `<data>:train` is trained on, `<data>:test` measured on.
+            "mnist:train" is the same.
         scheme: a scheme of `holdfast.zoo.schemes`, or its text, such as `"pgd:radius=0.3,steps=7"`.
         epochs, batch_size, learning_rate, weight_decay: as for `holdfast.zoo.training.train_classifier`.
         seed: of the weights at the start and of all draws.
@@ -84,9 +85,11 @@ class Plan:
         _ = architectures[self.model], augmentations[self.augment]
         if isinstance(self.scheme, str):
             object.__setattr__(self, "scheme", build(schemes, self.scheme))
+        object.__setattr__(self, "data", self.data.removesuffix(":train"))
         known = sorted(name.removesuffix(":train") for name in data.names() if name.endswith(":train"))
         archive = data.is_of_archive(f"{self.data}:train")
-        check(self.data in known or archive, "data", f"one of {', '.join(known)}", repr(self.data))
+        expected = f"one of {', '.join(known)}, or ucr:<name>"
+        check(self.data in known or archive, "data", expected, repr(self.data))
         check(self.optimizer in OPTIMIZERS, "optimizer", " or ".join(OPTIMIZERS), repr(self.optimizer))
         check(self.precision in ("auto", *PRECISIONS), "precision", f"auto, {', '.join(PRECISIONS)}", self.precision)
         check(type(self.seed) is int and self.seed >= 0, "seed", "a whole number of at least 0", self.seed)
@@ -196,8 +199,8 @@ def fit(
     Args:
         plan: what to train.
         out: a folder.
-        name: of the files; `<model>-<data>-<scheme>` by default.
-        attack: the text of a scheme "pgd": also measure the accuracy on the test images after its ascent.
+        name: of the files; `<model>-<data>-<scheme>` by default, with a dash for a colon.
+        attack: the text of a scheme "pgd": also measure the accuracy on the test split after its ascent.
         restart: throw away what is there under that name.
         download: fetch missing data.
         show: progress on standard error.
@@ -209,7 +212,7 @@ def fit(
     """
     ascent = None if attack is None else _attack(attack)
     folder = Path(out)
-    name = name or f"{plan.model}-{plan.data}-{plan.chosen_scheme.name.replace('_', '-')}"
+    name = name or f"{plan.model}-{plan.data.replace(':', '-')}-{plan.chosen_scheme.name.replace('_', '-')}"
     fine = re.fullmatch(r"\w[\w.+-]*", name) is not None
     check(fine, "name", "letters, digits and . _ + - (a path goes into out)", repr(name))
     weights, card_file, checkpoint = (folder / f"{name}.{end}" for end in ("safetensors", "json", "checkpoint"))
@@ -274,18 +277,18 @@ def _train(plan: Plan, run: Training, checkpoint: Path, show: bool) -> Training:
 
 
 def _try_out(plan: Plan, run: Training) -> None:
-    """One image, so that an architecture for another size is told from a fault."""
+    """One input, so that an architecture for another size is told from a fault."""
     shape = tuple(run.inputs.shape[1:])
     module, training = run.module, run.module.training
     try:
         with torch.no_grad():
             logits = module.eval()(run.inputs[:1].to(run.device))
     except RuntimeError as error:
-        raise ModelError(f"{plan.model} does not take images of shape {shape}: {error}") from error
+        raise ModelError(f"{plan.model} does not take inputs of shape {shape}: {error}") from error
     finally:
         module.train(training)
     if logits.ndim != 2:
-        raise ModelError(f"{plan.model} gives {tuple(logits.shape)} for an image, not (1, classes)")
+        raise ModelError(f"{plan.model} gives {tuple(logits.shape)} for an input, not (1, classes)")
 
 
 def _stored(checkpoint: Path, plan: Plan) -> dict[str, Any]:

@@ -23,6 +23,40 @@ ROW_ALIGNMENT = 8
 _SMALLEST_ROWS, _LARGEST_ROWS = 16, 8192
 
 
+class Forwarded(nn.Module):
+    """A module that is run by a function, `function(module, x)`: what `Classifier(module, forward=function)` makes.
+
+    Its layers have the names that they have in `module`, which is itself among them as `"(wrapped)"`.
+
+    >>> double = Forwarded(nn.Sequential(nn.Identity()), lambda module, x: {"logits": 2 * module(x)}["logits"])
+    >>> double(torch.ones(1, 2)), [name for name, _ in double.named_modules()]
+    (tensor([[2., 2.]]), ['', '(wrapped)', '0'])
+    """
+
+    def __init__(self, module: nn.Module, function: Callable[[nn.Module, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.module = module
+        self.function = function
+        self.training = module.training
+
+    def forward(self, x: Tensor) -> Tensor:
+        """What the function makes of `x` `(N, ...)`."""
+        return self.function(self.module, x)
+
+    def named_modules(
+        self, memo: set[nn.Module] | None = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, nn.Module]]:
+        """As of any module, with the layers' own names."""
+        memo = set() if memo is None else memo
+        if self in memo:
+            return
+        if remove_duplicate:
+            memo.add(self)
+        yield prefix, self
+        for name, layer in self.module.named_modules(memo, prefix, remove_duplicate):
+            yield (name if layer is not self.module else f"{prefix}.(wrapped)".removeprefix(".")), layer
+
+
 class Classifier:
     """A module that returns logits, the range of its inputs, its device and a memory-safe batch size.
 
@@ -36,6 +70,9 @@ class Classifier:
             else the CPU.
         batch_size: rows forwarded at once (samples x perturbations x the explainer's steps), or `"auto"`:
             found by a short calibration for each input shape, and halved when memory runs out.
+        forward: how to get logits out of the module where `module(x)` does not give them, `(module, x) -> logits`: for
+            keyword arguments, further inputs that are the same for every row, outputs that are no tensor. `module` is
+            then wrapped (see `Forwarded`); its layers keep their names.
 
     Raises:
         ArgumentError: bounds that are no range, a batch size below 1, a module that is none.
@@ -57,6 +94,7 @@ class Classifier:
         preprocess: Callable[[Tensor], Tensor] | None = None,
         device: str | torch.device = "auto",
         batch_size: int | Literal["auto"] = "auto",
+        forward: Callable[[nn.Module, Tensor], Tensor] | None = None,
     ) -> None:
         check(isinstance(module, nn.Module), "module", "a torch.nn.Module", type(module).__name__)
         check(preprocess is None or callable(preprocess), "preprocess", "a callable or None", preprocess)
@@ -66,6 +104,8 @@ class Classifier:
             "'auto' or a whole number of at least 1",
             repr(batch_size),
         )
+        check(forward is None or callable(forward), "forward", "a callable (module, x) -> logits or None", forward)
+        module = module if forward is None else Forwarded(module, forward)
         self.module = module
         self.preprocess = preprocess
         parameter = next(module.parameters(), None)

@@ -5,23 +5,36 @@ shape and dash through the whole report, and no chart tells explainers apart by 
 """
 
 from holdfast.charts.base import COLOURS, HOVER, INK, Chart, Gallery, GalleryRow, Interval, Line, Picture, Strip
+from holdfast.charts.boxes import GREY, Point, boxes
 from holdfast.charts.distribution import distribution, intervals
 from holdfast.charts.heatmap import heat_table, heatmap
 from holdfast.charts.lines import ecdf, lines_with_bands
+from holdfast.charts.ridges import Ridge, ridges
 from holdfast.charts.sweep import Track, looks_of_explainers, looks_of_values, sweep
+from holdfast.charts.table import Table, TableCell
+
+#: what a section of the report is made of
+Figure = Chart | Gallery | Table
 
 __all__ = [
     "COLOURS",
+    "GREY",
     "HOVER",
     "INK",
     "Chart",
+    "Figure",
     "Gallery",
     "GalleryRow",
     "Interval",
     "Line",
     "Picture",
+    "Point",
+    "Ridge",
     "Strip",
+    "Table",
+    "TableCell",
     "Track",
+    "boxes",
     "distribution",
     "ecdf",
     "heat_table",
@@ -30,5 +43,6 @@ __all__ = [
     "lines_with_bands",
     "looks_of_explainers",
     "looks_of_values",
+    "ridges",
     "sweep",
 ]

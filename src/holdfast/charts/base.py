@@ -60,6 +60,7 @@ class Picture:
         signed: it is a map.
         marks: positions of an input to be coloured, whole numbers `(H, W)` or `(T,)`: 0 for none, i for the i-th of
             `colours`. The input itself is then pale. Of a block that becomes one pixel the lowest mark is drawn.
+            `(C, T)` marks points on the lines of a series, with the channels beneath each other; `(F,)` bars.
         colours: of the marks, as `"#rrggbb"`.
     """
 

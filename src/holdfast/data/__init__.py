@@ -9,9 +9,12 @@ from holdfast.data.bundled import bundled, bundled_names
 from holdfast.data.cifar import cifar10
 from holdfast.data.cpsc import cpsc
 from holdfast.data.dataset import Dataset
+from holdfast.data.files import from_npz
 from holdfast.data.gtsrb import gtsrb
+from holdfast.data.huggingface import from_huggingface, load_of_huggingface
 from holdfast.data.mnist import fashion_mnist, mnist
 from holdfast.data.root import MissingDataError, data_root
+from holdfast.data.torchvision_sets import from_torchvision, load_of_torchvision
 from holdfast.data.ucr import is_of_archive, load_of_archive, ucr
 from holdfast.data.waves import NOISES, named_waves, synthetic_waves
 from holdfast.registry import Registry
@@ -25,11 +28,16 @@ __all__ = [
     "cpsc",
     "data_root",
     "fashion_mnist",
+    "from_huggingface",
+    "from_npz",
+    "from_torchvision",
     "gtsrb",
+    "is_known",
     "is_of_archive",
     "load",
     "mnist",
     "names",
+    "prefixes",
     "synthetic_waves",
     "ucr",
 ]
@@ -58,7 +66,7 @@ for _name in NOISES:
 
 
 def names() -> list[str]:
-    """The names that `load` knows, sorted; beside them, all "ucr:<name>:train" and "ucr:<name>:test" of the archives.
+    """The names that `load` knows, sorted; beside them, those of archives and hubs (see `load`).
 
     >>> names()
     ['cifar10:test', 'cifar10:train', 'cpsc:test', 'cpsc:train', 'digits', 'fashion_mnist:test', ...]
@@ -66,10 +74,39 @@ def names() -> list[str]:
     return _datasets.names()
 
 
+def is_known(name: str) -> bool:
+    """Whether `load` takes that name: it is one of `names()`, or has the form of one of an archive or a hub.
+
+    >>> is_known("digits"), is_known("torchvision:CIFAR10:test"), is_known("digit")
+    (True, True, False)
+    """
+    prefix, colon, _ = name.partition(":")
+    return name in _datasets or bool(colon and prefix in _ELSEWHERE)
+
+
+def prefixes() -> list[str]:
+    """What names of archives and hubs begin with, before a colon.
+
+    >>> prefixes()
+    ['ucr', 'huggingface', 'torchvision']
+    """
+    return list(_ELSEWHERE)
+
+
+#: what has names of its own, which cannot be listed
+_ELSEWHERE: dict[str, Callable[[str, bool], Dataset]] = {
+    "ucr": load_of_archive,
+    "huggingface": load_of_huggingface,
+    "torchvision": load_of_torchvision,
+}
+
+
 def load(name: str, *, download: bool = False) -> Dataset:
     """A data set by its name, such as "digits" or "mnist:test"; with `download`, fetched when it is missing.
 
-    A name such as "ucr:GunPoint:train" is of the UCR and UEA archives (see `ucr`).
+    A name such as "ucr:GunPoint:train" is of the UCR and UEA archives (see `ucr`), "huggingface:ylecun/mnist:test" of
+    the Hugging Face hub (`load_of_huggingface`), "torchvision:GTSRB:test:size=32" of torchvision
+    (`load_of_torchvision`).
 
     Raises `UnknownNameError` for a name that is not in `names()`, `MissingDataError` when its files are
     missing, `MissingExtraError` when they could only come through a package that is not installed.
@@ -77,6 +114,7 @@ def load(name: str, *, download: bool = False) -> Dataset:
     >>> load("digits").inputs.shape
     torch.Size([300, 1, 28, 28])
     """
-    if is_of_archive(name):
-        return load_of_archive(name, download)
+    prefix, colon, _ = name.partition(":")
+    if colon and prefix in _ELSEWHERE:
+        return _ELSEWHERE[prefix](name, download)
     return _datasets[name](download)

@@ -141,7 +141,7 @@ def cpsc(
     check(split in SPLITS, "split", " or ".join(SPLITS), repr(split))
     check(re.fullmatch(r"\d+", diagnosis) is not None, "diagnosis", "a SNOMED CT code", repr(diagnosis))
     check(type(steps) is int and steps >= 2, "steps", "a whole number of at least 2", steps)
-    check(0 < rate < math.inf, "rate", "steps per second, above 0", rate)
+    check(1 <= rate < math.inf, "rate", "steps per second, at least 1", rate)
     headers = _headers(download)
     chosen = {each: [path for path in headers if _split_of(path.stem) == each] for each in SPLITS}
     needed = SPLITS if standardize and split == "test" else (split,)
@@ -170,9 +170,11 @@ def _input(path: Path, diagnosis: str, steps: int, rate: float) -> tuple[Signals
     ratio = Fraction(rate / header.rate).limit_denominator(1000)
     seconds = steps / rate + 1  # the filter looks past the end
     cut = signals[:, : math.ceil(seconds * header.rate)].astype(np.float64)
-    made = resample_poly(cut, ratio.numerator, ratio.denominator, axis=1)[:, :steps] if ratio != 1 else cut[:, :steps]
+    made = cut
+    if ratio != 1:  # "edge": a recording does not come from 0 mV
+        made = resample_poly(cut, ratio.numerator, ratio.denominator, axis=1, padtype="edge")
     filled = np.full((len(LEADS), steps), np.nan, np.float32)
-    filled[:, : made.shape[1]] = made
+    filled[:, : made.shape[1]] = made[:, :steps]
     return filled, diagnosis in header.diagnoses
 
 

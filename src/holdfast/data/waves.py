@@ -9,8 +9,8 @@ after Turbe, Bjelogrlic, Lovis and Mengaldo, "Evaluation of post-hoc interpretab
 classification", Nature Machine Intelligence 5, 2023. What the text leaves open follows the generator that the authors
 published: slow sines of amplitude 1/2 and blocks of amplitude 1, added to them; both begin with phase 0; the two blocks
 lie in different channels and anywhere in time, independently; noise is relative to the power of each channel of each
-sample. Beyond the text, that generator draws whole frequencies and puts square waves, which mean nothing, into half of
-the other channels: `whole=True, distractors=0.5`.
+sample. Beyond the text, that generator draws whole frequencies for the blocks and puts square waves, which mean
+nothing, into half of the other channels: `whole=True, distractors=0.5`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def synthetic_waves(
         snr_db: the ratio of signal to added Gaussian noise, in dB, for every channel of every sample; None for none.
         seed: a whole number.
         distractors: the probability, in [0, 1], that another channel carries a block of a square wave.
-        whole: whole frequencies, each as likely as the others, in place of uniform ones.
+        whole: whole frequencies of the blocks, 10 to 50, each as likely as the others, in place of uniform ones.
         random_phases: uniform phases in place of 0, of the slow sines and of the blocks.
         standardize: divide all by one number, the standard deviation that the values have in expectation. Their mean
             is left alone: 0.06 after that, as sines that begin with phase 0 rise first, and 0 with `random_phases`.
@@ -151,7 +151,7 @@ def _waves(
     count = len(keys)
     # for every channel its slow and fast frequency, start, rank, whether it has a distractor, two phases
     drawn = hashed_uniform(keys, 7 * channels).reshape(count, 7, channels)
-    slow, fast = (_frequencies(drawn[:, row], bounds, whole) for row, bounds in ((0, BASE), (1, SUPPORT)))
+    slow, fast = _frequencies(drawn[:, 0], BASE), _frequencies(drawn[:, 1], SUPPORT, whole)
     start = (drawn[:, 2].double() * (steps - block + 1)).long()
     chosen = drawn[:, 3].argsort(dim=1, stable=True)  # the channels in a random order; the first two carry the class
     rank = chosen.argsort(dim=1)
@@ -168,7 +168,7 @@ def _waves(
     return waves, within & carries[:, :, None], fast.gather(1, chosen[:, :2])
 
 
-def _frequencies(uniform: Tensor, bounds: tuple[float, float], whole: bool) -> Tensor:
+def _frequencies(uniform: Tensor, bounds: tuple[float, float], whole: bool = False) -> Tensor:
     low, high = bounds
     return low + (uniform * (high - low + 1)).floor() if whole else low + uniform * (high - low)
 

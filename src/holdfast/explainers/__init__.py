@@ -7,11 +7,17 @@ from typing import Any
 from holdfast.errors import check
 from holdfast.explainers.activation import GradCAM
 from holdfast.explainers.adapters import from_callable, from_captum
+from holdfast.explainers.adapters_grad_cam import from_grad_cam
+from holdfast.explainers.adapters_lime import from_lime
+from holdfast.explainers.adapters_quantus import from_quantus
+from holdfast.explainers.adapters_shap import from_shap
+from holdfast.explainers.adapters_zennit import from_zennit
 from holdfast.explainers.background import Background
 from holdfast.explainers.base import Explainer
 from holdfast.explainers.centre import CentreExplainer
 from holdfast.explainers.deep_shap import DeepSHAP
 from holdfast.explainers.deep_taylor import DeepTaylor
+from holdfast.explainers.elsewhere import from_elsewhere, is_elsewhere
 from holdfast.explainers.extremal_perturbations import ExtremalPerturbations
 from holdfast.explainers.full_grad import FullGrad, FullGradient
 from holdfast.explainers.gradient import InputXGradient, IntegratedGradients, Saliency, SmoothGrad
@@ -55,7 +61,14 @@ __all__ = [
     "SmoothGrad",
     "from_callable",
     "from_captum",
+    "from_elsewhere",
+    "from_grad_cam",
+    "from_lime",
+    "from_quantus",
+    "from_shap",
+    "from_zennit",
     "get",
+    "is_elsewhere",
     "names",
     "smooth_relu",
 ]
@@ -98,7 +111,10 @@ def names() -> list[str]:
 def get(explainer: str | Explainer, **options: Any) -> Explainer:
     """An explainer by its name and options, by `"name:option=value,..."`, or one that is there already.
 
+    Those of other packages are `"captum:IntegratedGradients"` and the like (see `from_elsewhere`).
+
     Raises:
+        MissingExtraError: that other package cannot be imported.
         ArgumentError: an unknown name (the nearest one is suggested), an unknown option, a value out of
             range.
 
@@ -115,4 +131,6 @@ def get(explainer: str | Explainer, **options: Any) -> Explainer:
         check(not options, "options", f"none for the ready explainer {explainer.label}", ", ".join(options))
         return explainer
     check(isinstance(explainer, str), "explainer", "a name or an Explainer", repr(explainer))
+    if is_elsewhere(explainer):
+        return from_elsewhere(explainer, **options)
     return build(EXPLAINERS, explainer, options)

@@ -1,4 +1,4 @@
-"""Explainers from elsewhere: any callable, any Captum method."""
+"""Explainers from elsewhere: any callable, any Captum method. Those of other packages: `adapters_*.py`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from holdfast.errors import ArgumentError, ModelError, check
-from holdfast.explainers.activation import find_layer, resize
+from holdfast.errors import ArgumentError, check
+from holdfast.explainers.activation import find_layer
+from holdfast.explainers.adapters_base import found_in, like_inputs, seeded
 from holdfast.explainers.base import Explainer, leaf_of, whole_module
 from holdfast.model import Classifier
 from holdfast.tensors import content_keys
@@ -129,7 +129,7 @@ class CaptumExplainer(Explainer):
             rows = x[start : start + size].detach().clone().requires_grad_(True)
             if with_target:
                 options["target"] = classes[start : start + size]
-            with torch.enable_grad(), _quiet(), _seeded(seed, x.device):
+            with torch.enable_grad(), _quiet(), seeded(seed, x.device):
                 out = method.attribute(rows, **options)
             pieces.append(like_inputs(out, rows, self.label, layer=self.layer is not None).detach())
         return torch.cat(pieces), logits
@@ -148,6 +148,7 @@ class CaptumExplainer(Explainer):
 
 def from_captum(
     method: Any,
+    /,
     *,
     rows_per_input: int | None = None,
     layer: str | None = None,
@@ -158,8 +159,8 @@ def from_captum(
     """An explainer from a Captum class (say `captum.attr.Saliency`), or from an object of one.
 
     Args:
-        method: a class that is built on a model alone, or on a model and a layer; or an object (`NoiseTunnel`
-            over another, say) built on the very module of the classifier, which then must have no
+        method: a class that is built on a model alone, or on a model and a layer, or the class's name; or an object
+            (`NoiseTunnel` over another, say) built on the very module of the classifier, which then must have no
             preprocessing.
         rows_per_input: rows forwarded at once for one input; by default from `n_steps`, `n_samples`,
             `nt_samples` and their defaults.
@@ -176,6 +177,8 @@ def from_captum(
     >>> from_captum(captum.attr.IntegratedGradients, n_steps=20, multiply_by_inputs=False).rows_per_input
     20
     """
+    if isinstance(method, str):
+        method = found_in("captum", "captum.attr", method, "explainers", lambda kind: hasattr(kind, "attribute"))
     check(
         callable(getattr(method, "attribute", None)),
         "method",
@@ -244,36 +247,9 @@ def _rows_of(parameters: Mapping[str, inspect.Parameter], options: Mapping[str, 
     )
 
 
-def like_inputs(out: Any, x: Tensor, label: str, layer: bool = False) -> Tensor:
-    """A result as a tensor of `x`'s shape, dtype and device, or an error that names both shapes."""
-    if isinstance(out, tuple) and len(out) == 1:
-        out = out[0]
-    if not isinstance(out, Tensor | np.ndarray):
-        raise ModelError(f"{label}: expected attributions as a tensor or an array, got {type(out).__name__}")
-    values = torch.as_tensor(out, dtype=x.dtype, device=x.device)
-    if layer and values.ndim == x.ndim >= 3 and len(values) == len(x) and values.shape[1] in (1, x.shape[1]):
-        values = resize(values, x, "linear")
-    if values.shape != x.shape:
-        raise ModelError(f"{label}: expected attributions of shape {tuple(x.shape)}, got {tuple(values.shape)}")
-    return values
-
-
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Without Captum's own warnings: that it sets hooks and removes them, and the like."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=UserWarning, module=r"captum(\.|$)")
         yield
-
-
-@contextlib.contextmanager
-def _seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Captum draws from the global generators: seeded inside, afterwards as they were."""
-    before = np.random.get_state()  # noqa: NPY002
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        np.random.seed(seed & 0xFFFFFFFF)  # noqa: NPY002
-        try:
-            yield
-        finally:
-            np.random.set_state(before)  # noqa: NPY002

@@ -11,15 +11,21 @@ Integrals have too few steps; DeepLIFT takes the gradient of functions that it h
 which are within one function, the softmax of an attention and its products, layer normalisation. GradientSHAP is
 random: its gap is its sampling error. Gradients alone do not add up to anything, and are not for this. Where a feature
 is a segment of the input, each of its places shows the segment's value, which counts once.
+
+`completeness_gap` measures it. DeepLIFT and DeepSHAP, which know all the logits that takes, look at the first inputs
+that they explain of a module by themselves (`look_for_gap`), and warn once. KernelSHAP and Shapley sampling add up
+whatever the network is, by their constraint and by telescoping sums, so there is nothing to look at; the integral of
+integrated gradients converges, and how far it has is for the caller to ask.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
+from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from holdfast.errors import check
 from holdfast.explainers.background import References, background_of
@@ -29,6 +35,24 @@ from holdfast.model import Classifier
 from holdfast.similarity.rows import row_sum
 
 _SLACK = 1e-3  # logits; what float32 may leave of sums over thousands of features
+_ROUNDING = 1e-4  # and of their absolute values, where large ones cancel
+_TOLERANCE = 0.05  # a share of the change of the logit
+_LOOKED_AT = 64  # rows that an explainer looks at by itself, of each module
+#: how many it has looked at, by the module and what the explainer is
+_LOOKS: WeakKeyDictionary[nn.Module, dict[str, int]] = WeakKeyDictionary()
+#: parts that rules of differences (DeepLIFT's) do not reach, as far as layers tell
+_WITHOUT_RULE = (
+    nn.RNNBase,
+    nn.RNNCellBase,
+    nn.MultiheadAttention,
+    nn.Softmax,
+    nn.LayerNorm,
+    nn.GroupNorm,
+    nn.InstanceNorm1d,
+    nn.InstanceNorm2d,
+    nn.PReLU,
+    nn.GLU,
+)
 
 
 class CompletenessWarning(UserWarning):
@@ -43,7 +67,7 @@ def completeness_gap(
     baseline: References = 0.0,
     *,
     targets: Tensor | int | None = None,
-    tolerance: float = 0.05,
+    tolerance: float = _TOLERANCE,
 ) -> Tensor:
     """The sum of each input's attributions minus the change of its logit from the baseline: float64 `(N,)`.
 
@@ -96,6 +120,57 @@ def completeness_gap(
             stacklevel=2,
         )
     return gap
+
+
+def look_for_gap(
+    explainer: Explainer,
+    classifier: Classifier,
+    attributions: Tensor,
+    logits: Tensor,
+    at_baseline: Tensor,
+    targets: Tensor | None,
+) -> None:
+    """Warn, once for each explainer and module, where attributions do not add up; for explainers, of what they made.
+
+    The first 64 rows that an explainer meets of a module are looked at, at the cost of a sum over their attributions
+    and of no forward pass. The attributions are left alone. Warns with `CompletenessWarning` as `completeness_gap` does
+    by default; also where one miss is more than a ten thousandth of the attributions' absolute sum, which rounding may
+    be where they cancel.
+
+    Args:
+        explainer: whose attributions of features they are.
+        classifier: its module is what was explained.
+        attributions: of a chunk `(N, ...)`.
+        logits: at its inputs, `(N, K)`.
+        at_baseline: logits at the baseline, or their mean over several, `(K,)`.
+        targets: the classes explained `(N,)`, or None for the predicted ones.
+    """
+    looks, own = _LOOKS.setdefault(classifier.module, {}), repr(explainer)
+    rows = min(len(attributions), _LOOKED_AT - looks.get(own, 0))
+    if rows <= 0:
+        return
+    looks[own] = looks.get(own, 0) + rows
+    with torch.no_grad():
+        classes = logits[:rows].argmax(1) if targets is None else targets[:rows]
+        change = logits[:rows].double().gather(1, classes[:, None])[:, 0] - at_baseline.double()[classes]
+        made = attributions[:rows].detach().double().flatten(1)
+        gap = (row_sum(made) - change).abs()
+        share = gap / change.abs()
+        missing = gap > _TOLERANCE * change.abs() + _SLACK + _ROUNDING * row_sum(made.abs())
+        if not bool(missing.any()):
+            return
+    looks[own] = _LOOKED_AT
+    there = {type(part).__name__ for part in classifier.module.modules() if isinstance(part, _WITHOUT_RULE)}
+    found = f" (this one has {', '.join(sorted(there))})" if there else ""
+    warnings.warn(
+        # of how many is not said: a chunk may have copies of its last input
+        f"{explainer.label}: on {type(classifier.module).__name__} attributions do not add up to the change of the"
+        f" logit from the baseline: where they miss more than {_TOLERANCE:.0%} of it, they miss about"
+        f" {float(share[missing].median()):.0%}. Of functions without a rule the gradient is taken: gates of LSTMs,"
+        f" softmax and products of activations (attention), layer normalisation{found}",
+        CompletenessWarning,
+        stacklevel=2,
+    )
 
 
 def _sums(explainer: Explainer, attributions: Tensor, x: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from torch import Tensor
 from holdfast.errors import check
 from holdfast.explainers.background import References, background_of, background_size, check_background
 from holdfast.explainers.base import Explainer, chosen, leaf_of
+from holdfast.explainers.completeness import look_for_gap
 from holdfast.explainers.rules import PairedRule
 from holdfast.model import ROW_ALIGNMENT, Classifier, padded, padding_of
 
@@ -26,9 +27,9 @@ class DeepSHAP(Explainer):
     Lundberg and Lee, A unified approach to interpreting model predictions, NeurIPS 2017, Section 4.2; over a set of
     references and not their mean as in Chen, Lundberg and Lee, Explaining a series of models by propagating Shapley
     values, Nature Communications 13, 2022. Attributions add up to `f_t(x) - mean f_t(b)` for networks of linear layers,
-    elementwise activations (not PReLU) and max-pooling; for what else is in a network see `DeepLift`, of which this is
-    the mean.
-    Inputs and attributions `(N, ...)`.
+    elementwise activations (not PReLU) and max-pooling. Gates of an LSTM, softmax and products of an attention, and
+    layer normalisation pass back their gradient, so that the sum misses a part, of which a `CompletenessWarning` tells;
+    see `DeepLift`, of which this is the mean. Inputs and attributions `(N, ...)`.
 
     An input's activations do not depend on the reference, nor a reference's on the input: both are forwarded once for a
     chunk. Only the multipliers are of a pair; all pairs go through the backward pass in large flat batches, cut where
@@ -78,10 +79,12 @@ class DeepSHAP(Explainer):
         starts = range(0, len(x), size)
         maps = [torch.zeros_like(x[start : start + size]) for start in starts]
         logits: list[Tensor] = []
+        at_references: list[Tensor] = []
         for part in torch.split(references, size):  # as many as fit into memory at once
             rule = PairedRule(self.epsilon, rows=len(part))
             with torch.no_grad(), rule.recording():
-                classifier.forward(padded(part, padding_of(len(part), size)).clone())
+                at_part = classifier.forward(padded(part, padding_of(len(part), size)).clone())
+            at_references.append(at_part[: len(part)].double())
             logits = []
             for i, start in enumerate(starts):
                 classes = None if targets is None else targets[start : start + size]
@@ -89,7 +92,9 @@ class DeepSHAP(Explainer):
                 maps[i] = pairs.add_to(maps[i])
                 logits.append(pairs.logits)
                 del pairs  # its graph, before the next one is recorded
-        return torch.cat(maps) / len(references), torch.cat(logits)
+        made, at_inputs = torch.cat(maps) / len(references), torch.cat(logits)
+        look_for_gap(self, classifier, made, at_inputs, torch.cat(at_references).mean(0), targets)
+        return made, at_inputs
 
 
 class _Pairs:

@@ -26,6 +26,7 @@ from holdfast.explainers.base import (
     input_gradient,
     leaf_of,
 )
+from holdfast.explainers.completeness import look_for_gap
 from holdfast.explainers.relevance_rules import EpsilonRule
 from holdfast.explainers.rules import DifferenceRule
 from holdfast.explainers.surrogates import ReluReplacement
@@ -121,6 +122,12 @@ class DeepLift(Explainer):
     Attributions add up to `f_t(x) - f_t(b)` for networks of linear layers, such activations and max-pooling. Inputs and
     attributions `(N, ...)`.
 
+    Elsewhere they are an approximation. An LSTM or GRU is one function, whose gates are not seen from outside; of an
+    attention, the softmax and the products of queries with keys and of weights with values have no rule; nor has layer
+    normalisation, whose scale depends on the input. All of them pass back their gradient at the input. Where the sum
+    of the attributions (with `times_input`) misses more than 5% of the change of the logit, a `CompletenessWarning`
+    says so, once for a module; `completeness_gap` measures it.
+
     Equals Captum's, with three exceptions. Where one activation feeds another (a ReLU a max-pooling),
     Captum's hooks on the tensor between them clash, and its attributions need not add up. Its gradient for
     pooled units that do not move is that of the batch's first sample, ours the sample's own. Where pooling
@@ -164,11 +171,15 @@ class DeepLift(Explainer):
         baseline = baseline_of(self.baseline, x)
         rule = DifferenceRule(self.epsilon)
         with torch.no_grad(), rule.recording():
-            classifier.forward(baseline.expand(2 * ROW_ALIGNMENT, *x.shape[1:]).contiguous())
+            at_baseline = classifier.forward(baseline.expand(2 * ROW_ALIGNMENT, *x.shape[1:]).contiguous())[0]
         if not create_graph:
             with rule.replaying():
                 slopes, logits = input_gradient(classifier, x, targets, create_graph=False)
-            return slopes * (x.detach() - baseline) if self.times_input else slopes, logits
+            if not self.times_input:
+                return slopes, logits
+            maps = slopes * (x.detach() - baseline)
+            look_for_gap(self, classifier, maps, logits, at_baseline, targets)
+            return maps, logits
         with torch.enable_grad():
             with rule.replaying(attached=True):
                 logits = classifier.forward(leaf.clone())

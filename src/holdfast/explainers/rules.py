@@ -24,7 +24,7 @@ _RECTIFIERS = frozenset({"relu", "relu_"})
 # elementwise: the change of an output belongs to the change of one input
 _ELEMENTWISE = _RECTIFIERS | words(
     "elu elu_ leaky_relu leaky_relu_ gelu silu mish selu celu softplus sigmoid sigmoid_ tanh tanh_ hardtanh"
-    " relu6 hardsigmoid hardswish logsigmoid"
+    " relu6 hardsigmoid hardswish log_sigmoid"
 )
 # straight between their kinks; but what stands in for a rectifier inside of `smooth_relu` is not
 _STRAIGHT = _RECTIFIERS | words("leaky_relu leaky_relu_ hardtanh relu6 hardsigmoid")

@@ -7,6 +7,7 @@ from holdfast.metrics.c_eval import CEval, CEvalResult
 from holdfast.metrics.c_eval_plot import CEvalPlot, CEvalPlotResult
 from holdfast.metrics.corruption_curve import CorruptionCurve, CorruptionCurveResult
 from holdfast.metrics.data_sensitivity_consistency import DataSencResult, DataSensitivityConsistency
+from holdfast.metrics.localisation import LocalisationResult, RelevanceLocalisation
 from holdfast.metrics.log_odds import LogOdds, LogOddsResult
 from holdfast.metrics.misinterpretation_probability import MisinterpretationProbability, ProbabilityResult
 from holdfast.metrics.near_affinity import NearAffinity, NearAffinityResult
@@ -30,6 +31,7 @@ __all__ = [
     "DataSencResult",
     "DataSensitivityConsistency",
     "LocalLipschitz",
+    "LocalisationResult",
     "LogOdds",
     "LogOddsResult",
     "MaxSensitivity",
@@ -41,6 +43,7 @@ __all__ = [
     "ParameterSensitivityConsistency",
     "ProbabilityResult",
     "Reading",
+    "RelevanceLocalisation",
     "Result",
     "SensitivityResult",
     "View",

@@ -12,7 +12,7 @@ import polars as pl
 import torch
 from torch import Tensor
 
-from holdfast.charts import Chart, Gallery, Strip, distribution
+from holdfast.charts import Chart, Figure, Gallery, Strip, distribution
 from holdfast.errors import check
 from holdfast.explainers import Explainer
 from holdfast.explainers import get as get_explainer
@@ -102,6 +102,16 @@ class Metric(ABC):
         """
         return self
 
+    def for_data(self, extras: Mapping[str, Tensor]) -> Metric:
+        """What a study evaluates a data set with, of which `extras` `(N, ...)` are known beside its inputs.
+
+        The metric itself, unless an option names one of them (`Dataset.extras`), which then takes the name's place.
+
+        Raises:
+            ArgumentError: there is none of that name, or it is not what the option wants.
+        """
+        return self
+
     @property
     def own_label(self) -> str:
         """What it is called where nobody gave it a name: its own, with its event if it has one."""
@@ -124,8 +134,8 @@ class Metric(ABC):
         return plain_reading(cls.name, cls.headline, cls.direction)
 
     @classmethod
-    def figures(cls, view: View) -> list[Chart | Gallery]:
-        """The figures of one data set and model; by default the distribution over samples."""
+    def figures(cls, view: View) -> Sequence[Figure]:
+        """The figures, and tables, of one data set and model; by default the distribution over samples."""
         return plain_figures(view)
 
     @classmethod
@@ -149,6 +159,11 @@ class Metric(ABC):
 
         The report draws numbers on a common axis where the readings agree; this is for all that has none.
         """
+        return []
+
+    @classmethod
+    def across(cls, views: Sequence[View]) -> Sequence[Figure]:
+        """Figures over data sets, from two or more views of one configuration, a view for each data set and model."""
         return []
 
     @classmethod
@@ -179,8 +194,8 @@ def plain_reading(metric: str, headline: str, direction: str | None) -> Reading:
     return Reading(title[:1].upper() + title[1:], headline.replace("_", " "), headline, towards)
 
 
-def plain_figures(view: View) -> list[Chart | Gallery]:
-    """The distribution over samples, an explainer beneath the other."""
+def plain_figures(view: View, rule: float | None = None) -> list[Chart | Gallery]:
+    """The distribution over samples, an explainer beneath the other, with a line at `rule`."""
     strips = []
     for name in view.present:
         rows = view.reading.counted(view.of(name))
@@ -188,7 +203,8 @@ def plain_figures(view: View) -> list[Chart | Gallery]:
             samples = [int(sample) for sample in rows["sample"]]
             strips.append(Strip(name, samples, view.reading.values(rows), view.reading.bounds(rows)))
     reading = view.reading
-    chart = distribution(strips, view.explainers, reading.title, reading.axis, reading.direction, reading.censored_side)
+    side = reading.censored_side
+    chart = distribution(strips, view.explainers, reading.title, reading.axis, reading.direction, side, rule)
     return [] if chart is None else [chart]
 
 

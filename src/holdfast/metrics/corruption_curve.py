@@ -28,7 +28,7 @@ positions replaced is the same in both orders, and is looked at once.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -38,12 +38,12 @@ import polars as pl
 import torch
 from torch import Tensor
 
-from holdfast.charts import Chart, Gallery
+from holdfast.charts import Figure
 from holdfast.errors import ArgumentError, check
 from holdfast.explainers import Background, Explainer
 from holdfast.explainers.background import check_background
 from holdfast.explainers.base import Baseline, check_baseline
-from holdfast.metrics import corruption_figures
+from holdfast.metrics import corruption_across, corruption_figures, corruption_words
 from holdfast.metrics.base import Metric, metrics
 from holdfast.metrics.corruption import (
     CorruptedScores,
@@ -56,6 +56,7 @@ from holdfast.metrics.corruption import (
     gaussian_fields,
     sample_fields,
 )
+from holdfast.metrics.corruption_shown import shown
 from holdfast.metrics.corruption_statistics import area, quantile, share_above
 from holdfast.metrics.corruption_summary import CorruptionSummary, Curves, summary
 from holdfast.metrics.perturbation_curves import sample_keys, scores_of
@@ -89,6 +90,7 @@ class CorruptionCurveResult(Result):
             in any draw, and for an order that was not asked for. `(N, K)`
         corrupted_share: `floor(k n_plus)` over the number of all positions. `(N, K)`
         fractions: the shares k.
+        shaded, shade_range, turn: for pictures, see `corruption_shown`; `(N, ...)`, `(N, 2)` and `(N, ...)`.
         noise_key: which replacements a sample was given, `(N,)`: results with the same keys, shapes and `draws` saw
             the same values in the same places, whatever the explainer, and their differences are paired.
     """
@@ -105,16 +107,20 @@ class CorruptionCurveResult(Result):
     drop_bottom: Tensor
     corrupted_share: Tensor
     fractions: tuple[float, ...]
+    shaded: Tensor
+    shade_range: Tensor
+    turn: Tensor
     noise_key: Tensor = field(metadata={"per_sample": False})
 
     def tensors(self) -> dict[str, Tensor]:
-        """The drops of the orders asked for, with their shares, and the keys of the noise."""
+        """The drops of the orders asked for, with their shares, the keys of the noise, and what pictures need."""
         shares = torch.tensor(self.fractions, dtype=torch.float64).expand(len(self), -1)
         return {
             **{f"drop_{order}": drops.contiguous() for order, drops in self.score_drop.items()},
             "corrupted_share": self.corrupted_share.contiguous(),
             "fractions": shares.contiguous(),
             "noise_key": self.noise_key.contiguous(),
+            **{name: getattr(self, name) for name in ("shaded", "shade_range", "turn")},
         }
 
     @property
@@ -307,9 +313,14 @@ class CorruptionCurve(Metric):
         return corruption_figures.reading(options)
 
     @classmethod
-    def figures(cls, view: View) -> list[Chart | Gallery]:
+    def figures(cls, view: View) -> Sequence[Figure]:
         """See `Metric`."""
         return corruption_figures.figures(view)
+
+    @classmethod
+    def across(cls, views: Sequence[View]) -> Sequence[Figure]:
+        """Boxes of the coarse and the fine numbers over data sets (Fig. 5)."""
+        return corruption_across.across(views)
 
     @classmethod
     def remarks(cls, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
@@ -319,7 +330,7 @@ class CorruptionCurve(Metric):
     @classmethod
     def guide(cls, options: Mapping[str, Any]) -> dict[str, str]:
         """See `Metric`."""
-        return corruption_figures.guide(options)
+        return corruption_words.guide(options)
 
     @classmethod
     def idle(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
@@ -388,6 +399,7 @@ class CorruptionCurve(Metric):
             drop_bottom=drop["bottom"],
             corrupted_share=share,
             fractions=tuple(float(k) for k in self.fractions),
+            **shown(inputs, probe.maps, corrupted.counts, self.positions),
             noise_key=keys,
         )
 

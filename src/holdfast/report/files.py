@@ -58,6 +58,9 @@ def _charts(contents: Contents) -> Iterator[tuple[tuple[str, ...], Chart]]:
             for figure in known.figures(view):
                 if isinstance(figure, Chart):
                     yield ("metric", known.name, view.data, view.model), figure
+        for figure in known.across(list(contents.views(known.name))):
+            if isinstance(figure, Chart):
+                yield ("metric", known.name, "across"), figure
 
 
 def slug(text: str) -> str:

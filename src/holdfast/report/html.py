@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from holdfast.charts import Chart, Gallery, GalleryRow
+from holdfast.charts import Chart, Gallery, GalleryRow, Table
 from holdfast.metrics import View
 from holdfast.report import methods
 from holdfast.report.critical_difference import critical_difference_diagram, describe
@@ -29,11 +29,12 @@ OPEN = 2
 
 @dataclass
 class Part:
-    """What a label got on one data set and model: charts, and galleries as rows of pictures."""
+    """What a label got on one data set and model: charts, tables, and galleries as rows of pictures."""
 
     where: str
     charts: list[Drawn] = field(default_factory=list)
     galleries: list[dict[str, Any]] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
 
 
 class Page:
@@ -65,8 +66,24 @@ class Page:
             if isinstance(figure, Gallery):
                 part.galleries.append(self._gallery(figure, view.bounds, partial(self._linked, view)))
             else:
-                part.charts.append(self.chart(figure))
+                self._add(part, figure)
         return part
+
+    def across(self, label: Label, views: Sequence[View]) -> Part:
+        """The metric's own figures over all data sets and models."""
+        part = Part("All data sets")
+        for figure in label.across(views):
+            if isinstance(figure, Gallery):
+                part.galleries.append(self._gallery(figure, views[0].bounds, self._numbered))
+            else:
+                self._add(part, figure)
+        return part
+
+    def _add(self, part: Part, figure: Chart | Table) -> None:
+        if isinstance(figure, Table):
+            part.tables.append(figure)
+        else:
+            part.charts.append(self.chart(figure))
 
     def sections(self, compared: Compared, start: str) -> dict[str, Any]:
         """What is compared across configurations, as the template takes it; ids begin with `start`."""
@@ -103,6 +120,10 @@ class Page:
             samples.setdefault(row.sample, []).append(
                 {"id": identity(row), "explainer": who, "pictures": pictures, "text": row.text, "found": row.found}
             )
+        for entries in samples.values():
+            titles = [[title for title, _, _ in entry["pictures"]] for entry in entries]
+            for place, entry in enumerate(entries):  # once, if they are the same in all rows
+                entry["titled"] = place == 0 or any(other != titles[0] for other in titles)
         return {"title": gallery.title, "note": gallery.note, "folded": gallery.folded, "samples": samples}
 
 
@@ -152,10 +173,10 @@ def _context(contents: Contents) -> dict[str, Any]:
     models = content.sections(models_compared(contents), "models")
     sections = []
     for number, (name, label) in enumerate(contents.labels.items(), 1):
-        parts = [content.part(label, view) for view in contents.views(name)]
-        sections.append(
-            {"id": f"metric-{number}", "label": label, "parts": [p for p in parts if p.charts or p.galleries]}
-        )
+        views = list(contents.views(name))
+        parts = [content.across(label, views), *(content.part(label, view) for view in views)]
+        parts = [part for part in parts if part.charts or part.galleries or part.tables]
+        sections.append({"id": f"metric-{number}", "label": label, "parts": parts})
     rows, count = explorer(contents, content.links)
     about = contents.manifest.get("about") or {}
     failures = contents.results.failures.rows(named=True)

@@ -25,6 +25,8 @@ SIGNED = (
 )
 #: of an image under marks: so many greys, from the darkest to the palest
 GREYS, DARKEST, PALEST = 12, 0xB0, 0xF6
+#: of series in lanes: width, height of all, least and largest height of one
+LANE_WIDTH, LANES, LANE = 360, 240, (14, 60)
 
 
 def drawn(shown: Picture, bounds: tuple[float, float]) -> str:
@@ -36,6 +38,8 @@ def drawn(shown: Picture, bounds: tuple[float, float]) -> str:
     if not (np.isfinite(low) and np.isfinite(high)):
         finite = np.nan_to_num(array)
         low, high = float(finite.min()), float(finite.max())
+    if shown.marks is not None and np.ndim(shown.marks) == array.ndim < 3:
+        return marked_entries(array, np.asarray(shown.marks), shown.colours)
     if shown.marks is not None and array.ndim in (2, 3):
         return marked_picture(array, np.asarray(shown.marks), shown.colours, low, high)
     return picture(array, low, high)
@@ -82,6 +86,35 @@ def marked_picture(array: Array, marks: Array, colours: Sequence[str], low: floa
     return _png(places.astype(np.uint8), palette.astype(np.uint8))
 
 
+def marked_entries(array: Array, marks: Array, colours: Sequence[str]) -> str:
+    """A series `(C, T)` as a data URI, a lane for each channel on one scale, with coloured points on its lines.
+
+    Of features `(F,)` the bars are coloured.
+    """
+    array = np.nan_to_num(array.astype(float))
+    if array.ndim == 1:
+        return _drawn(
+            array, min(0.0, float(array.min())), max(0.0, float(array.max())), signed=False, paint=(marks, colours)
+        )
+    channels, steps = array.shape
+    lane = float(np.clip(LANES / channels, *LANE))
+    low, high = float(array.min()), float(array.max())
+    x = 2 + (LANE_WIDTH - 4) * np.arange(steps) / max(steps - 1, 1)
+    shapes = []
+    for channel in range(channels):
+        y = lane * (channel + 1) - 3 - (lane - 6) * (array[channel] - low) / ((high - low) or 1.0)
+        stride = -(-steps // POINTS)
+        line = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x[::stride], y[::stride], strict=True))
+        if channel:
+            shapes.append(f'<path d="M0 {lane * channel:.1f}H{LANE_WIDTH}" stroke="#ddd" stroke-width=".6"/>')
+        shapes.append(f'<polyline points="{line}" fill="none" stroke="#777" stroke-width=".8"/>')
+        for place, colour in reversed(list(enumerate(colours, 1))):  # what is marked first is drawn last
+            dots = "".join(f"M{x[i]:.1f} {y[i]:.1f}h.01" for i in np.flatnonzero(marks[channel] == place))
+            if dots:
+                shapes.append(f'<path d="{dots}" stroke="{colour}" stroke-width="3.2" stroke-linecap="round"/>')
+    return _svg(shapes, LANE_WIDTH, lane * channels)
+
+
 def thin(array: Array) -> Array:
     """`(C, H, W)` averaged over blocks, so that no side is longer than `PIXELS`."""
     averaged: Array = blocks(array).mean(axis=(2, 4))
@@ -126,8 +159,18 @@ def _bands(marks: Array, colours: Sequence[str]) -> list[str]:
     ]
 
 
-def _drawn(array: Array, low: float, high: float, signed: bool, bands: Sequence[str] | None = None) -> str:
-    """Lines for `(C, T)`, in grey before `bands` if there are any; bars for `(F,)`, and of anything else, flattened."""
+def _drawn(
+    array: Array,
+    low: float,
+    high: float,
+    signed: bool,
+    bands: Sequence[str] | None = None,
+    paint: tuple[Array, Sequence[str]] | None = None,
+) -> str:
+    """Lines for `(C, T)`, in grey before `bands` if there are any; bars for `(F,)`, and of anything else, flattened.
+
+    `paint` gives bars marks and their colours.
+    """
     span = (high - low) or 1.0
 
     def up(values: Array) -> Array:
@@ -144,13 +187,20 @@ def _drawn(array: Array, low: float, high: float, signed: bool, bands: Sequence[
             shapes.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
     else:
         flat = array.reshape(-1)
-        flat = flat[:: -(-len(flat) // POINTS)]
+        stride = -(-len(flat) // POINTS)
+        flat, marks = flat[::stride], None if paint is None else paint[0].reshape(-1)[::stride]
         width = 116 / max(len(flat), 1)
         for place, (value, y) in enumerate(zip(flat, up(flat), strict=True)):
             colour = "#777" if not signed else "#b2182b" if value > 0 else "#2166ac"
+            if paint is not None and marks is not None:
+                colour = paint[1][marks[place] - 1] if marks[place] > 0 else "#c4c6c8"
             shapes.append(
                 f'<rect x="{2 + width * place:.2f}" y="{min(y, zero):.1f}" width="{0.85 * width:.2f}" '
                 f'height="{abs(zero - y):.1f}" fill="{colour}"/>'
             )
-    svg = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 120 100">{"".join(shapes)}</svg>'
+    return _svg(shapes, 120, 100)
+
+
+def _svg(shapes: Sequence[str], width: float, height: float) -> str:
+    svg = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}">{"".join(shapes)}</svg>'
     return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -40,7 +40,11 @@ class Label:
 
     def figures(self, view: View) -> list[Any]:
         """The metric's own figures."""
-        return plain_figures(view) if self.kind is None else self.kind.figures(view)
+        return plain_figures(view) if self.kind is None else list(self.kind.figures(view))
+
+    def across(self, views: Sequence[View]) -> list[Any]:
+        """The metric's own figures over several data sets and models."""
+        return [] if self.kind is None or len(views) < 2 else list(self.kind.across(views))
 
     def remarks(self, frame: pl.DataFrame) -> list[str]:
         """The metric's own notes."""

@@ -1,6 +1,6 @@
 """Tables and figures of papers, run as studies: `holdfast reproduce senc-mnist --scale small`."""
 
-from holdfast.reproduce import c_eval, lens, safari, safari_cifar, safari_imagenet, senc
+from holdfast.reproduce import c_eval, coarse, lens, safari, safari_cifar, safari_imagenet, senc
 from holdfast.reproduce.base import (
     Reproduction,
     Table,
@@ -15,6 +15,7 @@ __all__ = [
     "Reproduction",
     "Table",
     "c_eval",
+    "coarse",
     "lens",
     "print_table",
     "read_table",

@@ -15,6 +15,8 @@ How a part's table is made:
 - Intervals have the confidence `Part.level`.
 - Sentences of the paper: a `Claim` sees a column's statistics by row; `Part.verdicts` and `notes` see the rows of all
   samples, for paired differences between explainers or models (`holdfast.reproduce.reading`).
+- What a study needs and no installation has, such as networks for data that are not ours to pass on, `Part.before`
+  makes in the folder that the study's paths are relative to.
 - What is no study of metrics, such as times, is a `Part.measure`: it returns the frame that a study's results would
   give (`explainer`, `model` or whatever the rows are, `status`, and the columns), on whatever device there is.
 """
@@ -43,6 +45,7 @@ from holdfast.study.statistics import Interval, Side, bootstrap_interval
 
 Scale = Literal["small", "full"]
 SCALES = ("small", "full")
+Spread = Literal["interval", "deviation", "quartiles"]
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,8 @@ class Column:
         side: `"lower"`: the true value is at or above a bound; `"upper"`: at or below.
         paper: the paper's numbers by row.
         decimals: printed of our numbers; four digits where None.
+        spread: beside the statistic: its `"interval"`; or, as papers have it, how far the values lie apart, by their
+            standard `"deviation"` (± after a mean) or their `"quartiles"` (in brackets).
     """
 
     heading: str
@@ -87,6 +92,7 @@ class Column:
     side: Side = "lower"
     paper: Mapping[str, float | str] = field(default_factory=dict)
     decimals: int | None = 3
+    spread: Spread = "interval"
 
     @property
     def key(self) -> str:
@@ -117,11 +123,24 @@ class Column:
         values, bound = self.values(frame)
         if not len(values):
             return None, 0
+        if self.spread != "interval":
+            return _spread(values.astype(float), self.statistic, self.spread), len(values)
         if self.statistic != "bounded":
             return bootstrap_interval(values, self.statistic, bound, self.side, level), len(values)
         found = bootstrap_interval(values.astype(float), "mean", level=level)
         assert found is not None
         return replace(found, bound=self.side) if bound.any() else found, len(values)
+
+
+def _spread(values: np.ndarray[Any, Any], statistic: str, spread: Spread) -> Interval:
+    """The statistic, and the values one standard deviation off it (none of a single value), or the quartiles."""
+    value = float(np.median(values) if statistic == "median" else values.mean())
+    if spread == "quartiles":
+        low, high = np.quantile(values, [0.25, 0.75])
+    else:
+        deviation = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+        low, high = value - deviation, value + deviation
+    return Interval(value, float(low), float(high), len(values), 0.0, None, (value, value))
 
 
 @dataclass(frozen=True)
@@ -143,6 +162,8 @@ class Part:
         level: the confidence of the intervals.
         prepare: the samples' rows with more columns, from the results; the rows as they are by default.
         measure: instead of a study, what returns the rows for a scale.
+        before: makes the files that the study names, in the folder (its third argument: whether to show progress), if
+            they are not there yet; returns what is to be said of them beneath the table.
     """
 
     name: str
@@ -158,6 +179,7 @@ class Part:
     level: float = 0.95
     prepare: Callable[[Results], pl.DataFrame] = lambda results: results.samples
     measure: Callable[[Scale], pl.DataFrame] | None = None
+    before: Callable[[Scale, Path, bool], Sequence[str]] | None = None
 
     @property
     def row_heading(self) -> str:
@@ -208,6 +230,8 @@ def reproduce(
 
     What studies have left in the folders already is not computed again; what a part measures is measured anew.
     """
+    from holdfast.study.file.spec import study_from
+
     check(scale in SCALES, "scale", "small or full", repr(scale))
     tables = []
     for part in reproductions[name].parts:
@@ -215,27 +239,39 @@ def reproduce(
             tables.append(_measured(part, part.measure(scale), out / f"{part.name}-{scale}"))
             continue
         assert part.study is not None
-        study = part.study(scale)
+        study: Any = part.study(scale)
         if workers is not None:
             study = {**study, "executor": {"workers": workers}}
+        said: Sequence[str] = ()
+        if part.before is not None:
+            said = part.before(scale, out, progress)
+            study = study_from(study, out)
         found = run_study(
             study, out / f"{part.name}-{scale}", command=f"holdfast reproduce {name} --scale {scale}", progress=progress
         )
-        tables.append(read_table(part, found.results))
+        table = read_table(part, found.results)
+        tables.append(replace(table, notes=[*table.notes, *said]))
         found.to_html(out / f"{part.name}-{scale}" / "report" / "index.html")
     return tables
 
 
-def write_studies(name: str, scale: Scale, folder: Path) -> list[Path]:
-    """The studies of a reproduction as study files, to be changed and run on their own; measurements have none."""
+def write_studies(name: str, scale: Scale, folder: Path, *, make: bool = True, progress: bool = False) -> list[Path]:
+    """The studies of a reproduction as study files, to be changed and run on their own; measurements have none.
+
+    With `make`, what a study names and no installation has (`Part.before`) is made beside them, where it is missing.
+    """
     from ruamel.yaml import YAML
 
     files = []
     for part in reproductions[name].parts:
         if part.study is None:
             continue
+        if part.before is not None and make:
+            part.before(scale, folder, progress)
         buffer = io.StringIO()
-        YAML(typ="safe", pure=True).dump(part.study(scale), buffer)
+        writer = YAML(typ="safe", pure=True)
+        writer.width = 1 << 16  # names with spaces in them must not be parted
+        writer.dump(part.study(scale), buffer)
         file = folder / f"{part.name}-{scale}.yaml"
         write_atomically(file, buffer.getvalue().encode())
         files.append(file)
@@ -330,7 +366,7 @@ def print_table(table: Table, scale: Scale) -> None:
 
     console = Console()
     part = table.part
-    drawn = Drawn(part.row_heading, title=part.title, box=box.SIMPLE_HEAD)
+    drawn = Drawn(part.row_heading, title=Text(part.title), box=box.SIMPLE_HEAD)
     headings = [f"{column.heading}\n(paper)" if column.paper else column.heading for column in part.columns]
     for heading in (*(("paper",) if part.paper else ()), *headings, "n"):
         drawn.add_column(heading, justify="right")
@@ -360,7 +396,9 @@ def _cell(row: Mapping[str, Any], column: Column) -> str:
     if value == value:
         sign = {"lower": "≥ ", "upper": "≤ "}[column.side] if row[f"{key}_bound"] else ""
         said = f"{sign}{number(value, decimals)}"
-        if low is not None and high is not None and low < high:
+        if column.spread == "deviation" and high is not None and high > value:
+            said += f" ± {number(high - value, decimals if decimals is None else min(decimals, 2))}"
+        elif low is not None and high is not None and low < high:
             ends = (number(end, decimals if decimals is None else min(decimals, 2)) for end in (low, high))
             said += f" [{', '.join(ends)}]"
     paper = row[f"{key} (paper)"]

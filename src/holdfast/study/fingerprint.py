@@ -21,7 +21,10 @@ from holdfast.model import Classifier
 from holdfast.study.store import digest, tensor_digest
 
 #: packages whose code is told by their version
-_VERSIONED = ("holdfast", "torch", "captum", "builtins")
+_VERSIONED = (
+    *("holdfast", "torch", "captum", "builtins"),
+    *("lime", "pytorch_grad_cam", "quantus", "shap", "timm", "torchvision", "transformers", "zennit"),
+)
 
 
 def fingerprint(value: object, depth: int = 6, known: dict[tuple[int, int], Any] | None = None) -> Any:
@@ -113,7 +116,7 @@ def _version(package: str) -> dict[str, Any]:
     if package in ("holdfast", "torch", "builtins"):
         return {}
     try:
-        return {"version": version(package)}
+        return {"version": version({"pytorch_grad_cam": "grad-cam"}.get(package, package))}
     except PackageNotFoundError:
         return {}
 

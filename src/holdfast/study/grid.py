@@ -25,12 +25,14 @@ class Samples:
         targets: classes to explain, int64 `(N,)`; None for the model's own predictions.
         bounds: the valid values of an input, `(lower, upper)`: numbers, or tensors that broadcast against a sample.
         about: plain values for the manifest and the report: where they come from, names of classes.
+        extras: what else is known of each sample, by name: tensors `(N, ...)`, on the CPU, for metrics that ask for it.
     """
 
     inputs: Tensor
     targets: Tensor | None = None
     bounds: tuple[Bound, Bound] = (0.0, 1.0)
     about: Mapping[str, Any] = field(default_factory=dict)
+    extras: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         shape = tuple(self.inputs.shape)
@@ -39,6 +41,10 @@ class Samples:
             fits = self.targets.shape == shape[:1] and self.targets.dtype == torch.int64
             got = f"{self.targets.dtype} of shape {tuple(self.targets.shape)}"
             check(fits, "targets", f"int64 classes, one for each of the {shape[0]} inputs", got)
+        for name, values in self.extras.items():
+            fits = isinstance(values, Tensor) and values.shape[:1] == shape[:1]
+            got = str(tuple(values.shape)) if isinstance(values, Tensor) else type(values).__name__
+            check(fits, f"extras[{name!r}]", f"a tensor of shape ({shape[0]}, ...)", got)
 
     def __len__(self) -> int:
         return len(self.inputs)

@@ -59,7 +59,7 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
 
     Raises:
         ArgumentError: inputs or targets that do not fit a model; what a metric holds for each sample is for another
-            number of them; an explainer holds label maps for each sample.
+            number of them, or named and not there; an explainer holds label maps for each sample.
     """
     explainers = {name: digest(fingerprint(explainer)) for name, explainer in grid.explainers.items()}
     metrics = {label: digest(fingerprint(metric)) for label, metric in grid.metrics.items()}
@@ -81,10 +81,11 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
         described = [classifier_fingerprint(classifier), grid.device.partition(":")[0]]
         models.setdefault(model, _about_model(classifier, source.about, digest(described[0])))
         meeting = digest(described)
+        here = {label: metric.for_data(samples.extras) for label, metric in grid.metrics.items()}
         for repeat in range(grid.repeats):
             for start, stop, content in chunks[data]:
                 for label, metric in grid.metrics.items():
-                    own = metric.for_samples(inputs, slice(start, stop))
+                    own = here[label].for_samples(inputs, slice(start, stop))
                     configured = metrics[label] if own is metric else digest(fingerprint(own))
                     for name in grid.explainers:
                         parts = [meeting, content, data, model, start, repeat, grid.seed]

@@ -11,6 +11,7 @@ import polars as pl
 import torch
 from torch import Tensor
 
+from holdfast.metrics import Metric
 from holdfast.model import Classifier
 from holdfast.study.grid import Grid
 from holdfast.study.plan import Job, inputs_for, job_seed
@@ -38,16 +39,17 @@ class Worker:
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
         self._ready: OrderedDict[tuple[str, str], tuple[Classifier, Tensor, Tensor | None]] = OrderedDict()
+        self._metrics: dict[tuple[str, str], Metric] = {}
 
     def run(self, job: Job) -> Packed:
         """Evaluate a job's samples; an exception becomes a failure with its traceback."""
-        metric, explainer = self.grid.metrics[job.label], self.grid.explainers[job.explainer]
+        explainer = self.grid.explainers[job.explainer]
         record = record_of(self.grid, job)
         began = time.perf_counter()
         try:
             classifier, inputs, targets = self._meeting(job)
             record["device"] = str(classifier.device)
-            rows = slice(job.start, job.stop)
+            rows, metric = slice(job.start, job.stop), self._metric(job)
             result = metric.for_samples(inputs, rows)(
                 classifier,
                 explainer,
@@ -63,6 +65,13 @@ class Worker:
         except Exception as error:
             record["seconds"] = time.perf_counter() - began
             return pack_failure(record, f"{type(error).__name__}: {error}", traceback.format_exc())
+
+    def _metric(self, job: Job) -> Metric:
+        """The job's metric, with what it names of the job's data."""
+        key = (job.data, job.label)
+        if key not in self._metrics:
+            self._metrics[key] = self.grid.metrics[job.label].for_data(self.grid.data[job.data].extras)
+        return self._metrics[key]
 
     def _meeting(self, job: Job) -> tuple[Classifier, Tensor, Tensor | None]:
         """The job's model, ready for its data, and the data on the model's device."""

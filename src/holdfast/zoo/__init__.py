@@ -21,31 +21,53 @@ from torch import nn
 from holdfast.errors import HoldfastError
 from holdfast.registry import Registry
 from holdfast.zoo.architectures import architectures
+from holdfast.zoo.bilstm import BiLSTM
 from holdfast.zoo.dla import DLA34
-from holdfast.zoo.hub import HUBS, from_hub
+from holdfast.zoo.embedded_text import (
+    EmbeddedText,
+    from_text_transformers,
+    padded_batch,
+    text_classifier,
+    token_relevance,
+)
+from holdfast.zoo.hub import HUBS, from_hub, from_timm, from_transformers
 from holdfast.zoo.lenet import LeNet5
 from holdfast.zoo.mobilenet_v1 import MobileNetV1
 from holdfast.zoo.mobilenet_v2 import MobileNetV2
 from holdfast.zoo.resnet import ResNet18
 from holdfast.zoo.resnet20 import ResNet20
+from holdfast.zoo.series_cnn import SeriesCNN
+from holdfast.zoo.series_models import BUNDLED, SERIES_MODELS
+from holdfast.zoo.series_transformer import SeriesTransformer
 from holdfast.zoo.small_cnn import SmallCNN
 from holdfast.zoo.vgg import VGG16
 
 __all__ = [
     "DLA34",
     "VGG16",
+    "BiLSTM",
+    "EmbeddedText",
     "LeNet5",
     "MissingWeightsError",
     "MobileNetV1",
     "MobileNetV2",
     "ResNet18",
     "ResNet20",
+    "SeriesCNN",
+    "SeriesTransformer",
     "SmallCNN",
     "architectures",
     "card",
+    "from_text_transformers",
+    "from_timm",
+    "from_transformers",
+    "hubs",
     "is_of_hub",
     "load",
     "names",
+    "padded_batch",
+    "text_classifier",
+    "token_relevance",
 ]
 
 _models: Registry[Callable[[], nn.Module]] = Registry("model")
@@ -67,6 +89,10 @@ _models.add("dla34w2-cifar10", partial(DLA34, width=2))
 _models.add("resnet20-cifar10", ResNet20)
 _models.add("vgg16w8-cifar10", partial(VGG16, width=8))
 _models.add("cnn-gtsrb", SmallCNN)
+for _name, _architecture in BUNDLED.items():
+    # of the variants (calibrated, noisy) those that have been trained: scripts/train_series.py writes both files
+    if _name in SERIES_MODELS or (files("holdfast.zoo") / "weights" / f"{_name}.safetensors").is_file():
+        _models.add(_name, _architecture)
 
 
 class MissingWeightsError(HoldfastError, FileNotFoundError):
@@ -77,9 +103,18 @@ def names() -> list[str]:
     """The names of all models, sorted.
 
     >>> names()
-    ['cnn-gtsrb', 'dla34w2-cifar10', 'lenet5-fashion-mnist', ..., 'resnet20-cifar10', 'vgg16w8-cifar10']
+    ['bilstm-waves', ..., 'lenet5-fashion-mnist', ..., 'resnet20-cifar10', ..., 'vgg16w8-cifar10']
     """
     return _models.names()
+
+
+def hubs() -> list[str]:
+    """What names of hub models begin with, before a colon.
+
+    >>> hubs()
+    ['timm', 'torchvision', 'transformers']
+    """
+    return sorted(HUBS)
 
 
 def is_of_hub(name: str) -> bool:
@@ -94,7 +129,8 @@ def is_of_hub(name: str) -> bool:
 def load(name: str) -> nn.Module:
     """A trained model in eval mode, on the CPU; its inputs and its accuracy are on its `card`.
 
-    A name such as `"timm:vit_base_patch16_224"` or `"torchvision:resnet50"` is of a hub (see `holdfast.zoo.hub`).
+    A name such as `"timm:vit_base_patch16_224"`, `"torchvision:resnet50"` or `"transformers:FOLDER"` is of a hub (see
+    `holdfast.zoo.hub`).
 
     Raises `UnknownNameError` for a name that is not in `names()`, `MissingWeightsError` when the weights are
     missing or do not fit. The global random state is left alone.
@@ -144,5 +180,5 @@ def _read(name: str, suffix: str) -> bytes:
     except FileNotFoundError as error:
         raise MissingWeightsError(
             f"model {name}: {file} is missing. A complete installation of holdfast has it; in a checkout, "
-            "scripts/train_bundled.py makes it."
+            "scripts/train_bundled.py makes it, or scripts/train_series.py for the waves."
         ) from error

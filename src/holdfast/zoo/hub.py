@@ -1,18 +1,20 @@
-"""Models of hubs by name: `timm:vit_base_patch16_224`, `torchvision:resnet50`. Needs the extra `hub`, and a network.
+"""Models of hubs by name: `timm:vit_base_patch16_224`, `torchvision:resnet50`, `transformers:FOLDER` or its own names.
 
-The weights come with the hub's own preprocessing, which is put in front of the module: inputs are images in [0, 1] of
-the size that the model was trained on, its `input_size`.
+Needs the extra `hub` and, but for a folder of `transformers`, a network. The weights come with the hub's own
+preprocessing, which is put in front of the module: inputs are images in [0, 1] of the size that the model was trained
+on, its `input_size`. Models that are there already: `from_timm`, `from_transformers`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from holdfast.errors import ArgumentError, HoldfastError, MissingExtraError, ModelError, UnknownNameError
+from holdfast.errors import ArgumentError, HoldfastError, MissingExtraError, ModelError, UnknownNameError, check
+from holdfast.model import Classifier, Forwarded
 
 
 class Normalised(nn.Module):
@@ -55,7 +57,7 @@ class Normalised(nn.Module):
             raise ModelError(expected)
         try:
             out: Tensor = self.module((x - self.mean) / self.std)
-        except AssertionError as error:  # a vision transformer's, of its size
+        except (AssertionError, ValueError) as error:  # a vision transformer's, of its size
             raise ModelError(f"{expected}: {error}") from error
         return out
 
@@ -80,13 +82,114 @@ def from_hub(name: str) -> nn.Module:
         raise HoldfastError(f"model {name}: its weights cannot be had: {type(error).__name__}: {error}") from error
 
 
+def from_timm(model: nn.Module, **options: Any) -> Classifier:
+    """A model of timm, trained or being trained, as a classifier of images in [0, 1].
+
+    The normalisation of its own configuration (`timm.data.resolve_data_config`) is put in front of it, inside the
+    gradient; layers have the names that they have there, with `module.` before them.
+
+    Args:
+        model: of `timm.create_model`.
+        options: of `Classifier`: `device`, `batch_size`.
+
+    Raises:
+        MissingExtraError: timm cannot be imported.
+    """
+    return Classifier(_normalised_timm(_package("timm"), model), (0.0, 1.0), **options)
+
+
 def _timm(name: str) -> nn.Module:
     timm: Any = _package("timm")
     if not timm.is_model(name):
         raise UnknownNameError("timm model", name, timm.list_models(pretrained=True))
-    module: nn.Module = timm.create_model(name, pretrained=True)
+    return _normalised_timm(timm, timm.create_model(name, pretrained=True))
+
+
+def _normalised_timm(timm: Any, module: nn.Module) -> Normalised:
     config = timm.data.resolve_data_config({}, model=module)
     return Normalised(module, tuple(config["mean"]), tuple(config["std"]), tuple(config["input_size"]))
+
+
+def from_transformers(model: nn.Module, processor: Any, **options: Any) -> Classifier:
+    """An image classifier of Hugging Face's transformers as a classifier of images in [0, 1].
+
+    What the processor does to the values of an image of 8 bits (rescaling, normalisation) is put in front of the
+    model, inside the gradient; resizing and cropping are left to the data, whose size is to be the module's
+    `input_size`. The model is called with `pixel_values`, and its output's `logits` are taken. Layers have the names
+    that they have in the model, with `module.` before them.
+
+    Args:
+        model: such as `AutoModelForImageClassification.from_pretrained` gives.
+        processor: its image processor, or the content of its `preprocessor_config.json`.
+        options: of `Classifier`: `device`, `batch_size`.
+
+    Raises:
+        ArgumentError: a processor without a mean and a standard deviation for each channel.
+
+    >>> from types import SimpleNamespace
+    >>> class Tiny(nn.Module):
+    ...     def forward(self, pixel_values):
+    ...         return SimpleNamespace(logits=pixel_values.mean((2, 3)))
+    >>> processor = {"image_mean": [0.5, 0.5], "image_std": [0.25, 0.5], "size": {"height": 4, "width": 4}}
+    >>> from_transformers(Tiny(), processor, device="cpu").logits(torch.ones(1, 2, 4, 4))
+    tensor([[2., 1.]])
+    """
+    return Classifier(_processed(model, processor), (0.0, 1.0), **options)
+
+
+def _processed(model: nn.Module, processor: Any) -> Normalised:
+    """The model behind its processor's arithmetic on values."""
+
+    def told(name: str, default: Any = None) -> Any:
+        found = processor.get(name) if isinstance(processor, Mapping) else getattr(processor, name, None)
+        return default if found is None else found
+
+    mean, std = (_channels(told(name), name) for name in ("image_mean", "image_std"))
+    check(len(mean) == len(std), "processor", "as many numbers in image_std as in image_mean", f"{len(std)}")
+    if not told("do_normalize", True):
+        mean, std = (0.0,) * len(mean), (1.0,) * len(std)
+    # images in [0, 1] are a 255th of what the processor takes
+    factor = 255 * (told("rescale_factor", 1 / 255) if told("do_rescale", True) else 1.0)
+    size = told("crop_size") if told("do_center_crop", False) else told("size")
+    height, width = _size(size)
+    shape = None if height is None or width is None else (len(mean), height, width)
+    logits = Forwarded(model, pixel_logits)
+    return Normalised(logits, tuple(m / factor for m in mean), tuple(s / factor for s in std), shape)
+
+
+def pixel_logits(model: nn.Module, x: Tensor) -> Tensor:
+    """The logits of an image classifier of transformers for normalised images `(N, C, H, W)`."""
+    logits: Tensor = model(pixel_values=x).logits
+    return logits
+
+
+def _channels(values: Any, name: str) -> tuple[float, ...]:
+    fine = isinstance(values, Sequence) and len(values) > 0 and all(isinstance(v, int | float) for v in values)
+    check(fine, "processor", f"an image processor with {name}, a number for each channel", repr(values))
+    return tuple(float(value) for value in values)
+
+
+def _size(size: Any) -> tuple[int | None, int | None]:
+    """Height and width, as processors write them; None where only one edge is told."""
+    if isinstance(size, int):
+        return size, size
+    values = size if isinstance(size, Mapping) else {name: getattr(size, name, None) for name in ("height", "width")}
+    return values.get("height"), values.get("width")
+
+
+def _transformers(name: str) -> nn.Module:
+    transformers: Any = _package("transformers")
+    bars = transformers.utils.logging
+    shown = bars.is_progress_bar_enabled()
+    bars.disable_progress_bar()
+    try:
+        processor = transformers.AutoImageProcessor.from_pretrained(name)
+        return _processed(transformers.AutoModelForImageClassification.from_pretrained(name), processor)
+    except ValueError as error:  # a model of another kind
+        raise ArgumentError("model", "an image classifier of transformers", f"{name}: {error}") from error
+    finally:
+        if shown:
+            bars.enable_progress_bar()
 
 
 def _torchvision(name: str) -> nn.Module:
@@ -111,4 +214,8 @@ def _package(name: str) -> Any:
         raise MissingExtraError(f"{name} ({type(error).__name__}: {error})", "hub") from error
 
 
-HUBS: dict[str, Callable[[str], nn.Module]] = {"timm": _timm, "torchvision": _torchvision}
+HUBS: dict[str, Callable[[str], nn.Module]] = {
+    "timm": _timm,
+    "torchvision": _torchvision,
+    "transformers": _transformers,
+}

@@ -48,6 +48,10 @@ def extra_of(batch: Batch, name: str) -> Tensor:
     return batch.extras[name]
 
 
+class DivergedError(ModelError):
+    """The loss of a training is no longer finite."""
+
+
 class Training:
     """A training of `module` in place, between two epochs. Arguments as for `train_classifier`, which runs one.
 
@@ -122,7 +126,7 @@ class Training:
                 the device for it.
 
         Raises:
-            ModelError: the loss is no longer finite.
+            DivergedError: the loss is no longer finite; a `ModelError`.
         """
         try:
             with mode(self.module, training=True), self._random(), torch.enable_grad():
@@ -178,7 +182,7 @@ class Training:
         self.epoch += 1
         mean_loss = float(loss_sum) / len(self.inputs)
         if not math.isfinite(mean_loss):
-            raise ModelError(f"training diverged: the loss of epoch {self.epoch} is {mean_loss}")
+            raise DivergedError(f"training diverged: the loss of epoch {self.epoch} is {mean_loss}")
         return Epoch(self.epoch, self.epochs, mean_loss, float(correct) / len(self.inputs))
 
     def _batch(self, chosen: Tensor, number: int) -> Batch:

@@ -55,7 +55,7 @@ class Scheme(ABC):
 
     >>> from holdfast.zoo.schemes import schemes
     >>> schemes.names()
-    ['gradient_hessian', 'gradient_norm', 'hessian_norm', 'ig_norm', 'ig_sum_norm', 'natural', 'pgd']
+    ['calibrated', 'gradient_hessian', 'gradient_norm', 'hessian_norm', 'ig_norm', 'ig_sum_norm', 'natural', 'pgd']
     """
 
     name: ClassVar[str]

@@ -10,16 +10,18 @@ the data of
     pgd                 clean_share L(w, x, y) + (1 - clean_share) max { L(w, x + d, y) : ||d|| <= radius }
     ig_norm             L(w, x, y) + weight max { ||IG(x, x + d)||_1 : ||d||_inf <= radius }
     ig_sum_norm         max { L(w, x + d, y) + weight ||IG(x, x + d)||_1 : ||d||_inf <= radius }
+    calibrated          L(w, x, y) + weight (p_1(x) - f(x))^2
 
 with IG(x, x') the integrated gradients of L on the segment from x to x'. The norms of derivatives are those of
 `holdfast.zoo.regularization` (the Hessian's by Hutchinson's probes), integrated gradients those of
-`holdfast.zoo.attribution_regularization`; the maxima are what projected gradient ascent finds, there for the last two
-and in `holdfast.zoo.adversarial`.
+`holdfast.zoo.attribution_regularization`; the maxima are what projected gradient ascent finds, there for these two
+and in `holdfast.zoo.adversarial`. p_1 is the probability of class 1 of two, and f where it should be: see
+`holdfast.zoo.calibration`.
 
 Sources: Huang, Zhao, Jin and Huang, "SAFARI: versatile and efficient evaluations for robustness of interpretability"
 (ICCV 2023), Sec. 6.5, Proposition 1 and Table 3, for the first five; the weights are ours: the paper does not print its
-own. Chen, Wu, Rastogi, Liang and Jha, "Robust attribution regularization" (NeurIPS 2019), for the last two, with the
-weights of its experiments.
+own. Chen, Wu, Rastogi, Liang and Jha, "Robust attribution regularization" (NeurIPS 2019), for the next two, with the
+weights of its experiments. Wei, Turbe and Mengaldo (2024), App. D, for the last.
 """
 
 from __future__ import annotations
@@ -37,10 +39,12 @@ from holdfast.neighbourhood import Bounds, L2Ball, LinfBall
 from holdfast.registry import Registry
 from holdfast.zoo.adversarial import Pgd
 from holdfast.zoo.attribution_regularization import AttributionAscent, loss_path
+from holdfast.zoo.calibration import Calibrated
 from holdfast.zoo.objective import Batch, Mixed, Part, Scheme
 from holdfast.zoo.regularization import InputDerivatives
 
 schemes: Registry[type[Scheme]] = Registry("training scheme")
+schemes.add("calibrated", Calibrated)
 
 
 @schemes.register("natural")

@@ -1,10 +1,12 @@
-"""Small networks for the synthetic waves, by name: what `scripts/train_series.py` trains.
+"""Small networks for the synthetic waves, by name: what `scripts/train_series.py` trains and the zoo has weights of.
 
 The architectures of Wei, Turbe and Mengaldo (2024), App. C, with fewer channels, and with strides or patches that make
-500 steps 125 or 250: a CPU trains each in minutes.
+500 steps 125 or 250: a CPU trains each in minutes. The published sizes are the defaults of the classes.
 
 >>> sorted(SERIES_MODELS)
 ['bilstm-waves', 'cnn-waves', 'transformer-waves']
+>>> sorted(name for name in BUNDLED if name.startswith("cnn-waves"))[:3]
+['cnn-waves', 'cnn-waves-calibrated', 'cnn-waves-calibrated10']
 """
 
 from __future__ import annotations
@@ -31,4 +33,13 @@ SERIES_MODELS: dict[str, Callable[[], nn.Module]] = {
         dropout=0.1,
         hidden=32,
     ),
+}
+
+#: the ends of their names: trained on series without noise, with the calibrated loss of weight 1 (the paper's) and of
+#: weight 10, on series with noise, in dB
+VARIANTS = ("", "-calibrated", "-calibrated10", "20db", "15db", "10db")
+
+#: all that the zoo may have weights of; `holdfast.zoo.names()` has those that are there
+BUNDLED: dict[str, Callable[[], nn.Module]] = {
+    f"{name}{end}": architecture for name, architecture in SERIES_MODELS.items() for end in VARIANTS
 }

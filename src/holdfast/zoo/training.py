@@ -106,7 +106,7 @@ def train_classifier(
 
     Raises:
         ArgumentError: an argument is out of its range, or inputs and labels do not match.
-        ModelError: the loss is no longer finite.
+        ModelError: the loss is no longer finite (`holdfast.zoo.loop.DivergedError`), or of what the scheme refuses.
 
     >>> generator = torch.Generator().manual_seed(0)
     >>> inputs = torch.randn(200, 2, generator=generator)

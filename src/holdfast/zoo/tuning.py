@@ -18,9 +18,9 @@ import torch
 from torch import nn
 
 from holdfast.data import Dataset
-from holdfast.errors import MissingExtraError, ModelError, UnknownNameError, check
+from holdfast.errors import MissingExtraError, UnknownNameError, check
 from holdfast.zoo.bilstm import BiLSTM
-from holdfast.zoo.loop import Augmentation
+from holdfast.zoo.loop import Augmentation, DivergedError
 from holdfast.zoo.objective import Scheme
 from holdfast.zoo.series_cnn import SeriesCNN
 from holdfast.zoo.series_transformer import SeriesTransformer
@@ -118,6 +118,7 @@ def tune(
     Raises:
         ArgumentError: an argument out of its range, a model without a space.
         MissingExtraError: Optuna is not installed.
+        ModelError: the scheme cannot train this network. A training that diverges is a trial with accuracy 0.
 
     >>> from holdfast.data import synthetic_waves
     >>> tune("series_cnn", synthetic_waves(500), trials=3, epochs=2).options  # doctest: +SKIP
@@ -168,7 +169,7 @@ def tune(
                 optimizer="radam",
                 extras=training.extras,
             )
-        except ModelError:  # diverged
+        except DivergedError:
             return 0.0
         return accuracy(module, validation.inputs, validation.labels)
 

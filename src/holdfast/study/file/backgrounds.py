@@ -95,7 +95,7 @@ def stored_background(raw: str | Mapping[Any, Any]) -> StoredBackground:
     with problems.at(kind):
         if not isinstance(raw[kind], str):
             raise Wrong(Problem((), "a text", shown(raw[kind])))
-        if kind == "data" and raw[kind] not in data.names():
+        if kind == "data" and not data.is_known(raw[kind]):
             raise Wrong(unknown("a data set", raw[kind], data.names(), ()))
     samples = raw.get("samples")
     fine = (samples is None and kind == "path") or (type(samples) is int and samples >= 1)

@@ -204,10 +204,10 @@ class ModelEntry(_Source):
 
     what: ClassVar[str] = "a model"
     kinds: ClassVar[Mapping[str, frozenset[str]]] = {
-        "name": frozenset({"preprocess", "data", "batch_size"}),
-        "path": frozenset({"preprocess", "data", "batch_size"}),
-        "function": frozenset({"preprocess", "data", "batch_size", "options", "weights"}),
-        "architecture": frozenset({"preprocess", "data", "batch_size", "options", "weights"}),
+        "name": frozenset({"preprocess", "forward", "data", "batch_size"}),
+        "path": frozenset({"preprocess", "forward", "data", "batch_size"}),
+        "function": frozenset({"preprocess", "forward", "data", "batch_size", "options", "weights"}),
+        "architecture": frozenset({"preprocess", "forward", "data", "batch_size", "options", "weights"}),
     }
 
     name: Name | None = Field(default=None, description="Of a model of the zoo, as `holdfast list models` shows them.")
@@ -231,6 +231,10 @@ class ModelEntry(_Source):
     )
     preprocess: Annotated[Scaling | Reference, WrapValidator(_preprocess)] | None = Field(
         default=None, description="What to do with inputs before the module: {mean: ..., std: ...} or module:function."
+    )
+    forward: Reference | None = Field(
+        default=None,
+        description="module:function of (module, inputs) that returns logits; the module itself by default.",
     )
     data: (
         Annotated[

@@ -7,14 +7,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from holdfast.errors import ArgumentError
+from holdfast.errors import ArgumentError, MissingExtraError, UnknownNameError
 from holdfast.explainers import EXPLAINERS, Explainer, from_callable
 from holdfast.metrics.base import Metric, metrics
+from holdfast.metrics.peers import is_peer, peer_class, peer_names
 from holdfast.neighbourhood import LinfBall, Neighbourhood
 from holdfast.study.file.backgrounds import with_backgrounds
+from holdfast.study.file.elsewhere import explainer_elsewhere, is_named_elsewhere
 from holdfast.study.file.imports import is_reference, resolve
-from holdfast.study.file.options import configure, explainer_from, hints, members, named, spelled_options
-from holdfast.study.file.problems import Collector, Keys, Problem, Wrong, from_argument, nearest, shown, typed
+from holdfast.study.file.options import Named, configure, explainer_from, hints, members, named, spelled_options
+from holdfast.study.file.problems import Collector, Keys, Problem, Wrong, from_argument, listed, nearest, shown, typed
 from holdfast.study.run import named_metrics
 
 T = TypeVar("T")
@@ -67,12 +69,33 @@ def metrics_from(raw: object, neighbourhood: Neighbourhood | None, complete: boo
         Wrong: no metrics, unknown names or options, values that do not fit, or the same metric twice.
     """
     standing = neighbourhood if complete else LinfBall(0.1)
-    found = _section(raw, "metric", metrics.names(), lambda entry, label: _metric(entry, label, standing))
+    found = _section(raw, "metric", MetricNames(metrics), lambda entry, label: _metric(entry, label, standing))
     if isinstance(raw, Mapping):
         return {str(label): entry for label, entry in zip(raw, found, strict=True)}
     _all_differ(found, "metrics")
     labels = named_metrics([entry.value for entry in found if entry.value is not None])
     return dict(zip(labels, found, strict=True))
+
+
+class MetricNames(list[str]):
+    """The registered metrics; whatever has another package's name before a colon counts as one of them."""
+
+    def __contains__(self, name: object) -> bool:
+        return is_peer(name) or super().__contains__(name)
+
+
+def _of_peer(found: Named) -> type[Metric]:
+    """The metric of another package, at its place in the file if there is none."""
+    try:
+        return peer_class(found.name)
+    except MissingExtraError as error:
+        raise Wrong(Problem(found.at_name, "a metric of an installed package", str(error))) from error
+    except ArgumentError as error:
+        if not isinstance(error, UnknownNameError):  # it is there, and cannot be used
+            raise Wrong(Problem(found.at_name, error.expected, str(error.got))) from error
+        known = peer_names(found.name.partition(":")[0])
+        words = f"a metric ({listed(known)})"
+        raise Wrong(Problem(found.at_name, words, shown(found.name), near=nearest(found.name, known))) from error
 
 
 def _section(
@@ -104,7 +127,9 @@ def _labelled(entry: object, label: str | None, what: str, known: list[str]) -> 
     assert isinstance(options, Mapping)
     if what in options or "function" in options or (len(options) == 1 and next(iter(options)) in known):
         return entry
-    if label in known:
+    if what == "explainer" and is_named_elsewhere(options):
+        return entry
+    if label in known or (what == "explainer" and is_named_elsewhere(label)):
         return {what: label, **options}
     near = nearest(label, known) or next((n for n in (nearest(key, [what]) for key in options) if n), None)
     raise Wrong(Problem((), f"{what}: NAME among the options of {label!r}", shown(entry), near=near))
@@ -137,6 +162,9 @@ _FUNCTION = ("function", "differentiable", "rows_per_input")
 def _explainer(raw: object, label: str | None) -> Configured[Explainer]:
     if isinstance(raw, Mapping) and "function" in raw:
         return _function(raw)
+    if is_named_elsewhere(raw):
+        value, plain, at = explainer_elsewhere(raw)
+        return Configured(value, plain, options=at)
     value = explainer_from(raw)
     at = named(raw, "explainer", "an explainer", EXPLAINERS.names()).at_options if isinstance(raw, Mapping) else ()
     return Configured(value, {"explainer": value.name, **spelled_options(value)}, options=at)
@@ -205,8 +233,8 @@ def imported(entry: Configured[Explainer], label: str, base: Path) -> Explainer:
 
 
 def _metric(raw: object, label: str | None, neighbourhood: Neighbourhood | None) -> Configured[Metric]:
-    found = named(raw, "metric", "a metric", metrics.names())
-    kind = metrics[found.name]
+    found = named(raw, "metric", "a metric", MetricNames(metrics))
+    kind = _of_peer(found) if is_peer(found.name) else metrics[found.name]
     wants = any(
         isinstance(member, type) and issubclass(member, Neighbourhood)
         for member in members(hints(kind).get("neighbourhood"))

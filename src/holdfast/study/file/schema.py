@@ -11,7 +11,9 @@ from typing import Any, Literal, get_args, get_origin
 from holdfast import data, similarity, zoo
 from holdfast.algorithms.search import Search, searches
 from holdfast.explainers import EXPLAINERS, Background, Explainer
+from holdfast.explainers.elsewhere import PACKAGES
 from holdfast.metrics.base import metrics
+from holdfast.metrics.peers import PEERS
 from holdfast.neighbourhood import Neighbourhood, neighbourhoods
 from holdfast.similarity import Similarity
 from holdfast.study.file.options import SHORT, described, hints, json_schema_of, members, spelled
@@ -19,6 +21,9 @@ from holdfast.study.file.spec import Study
 
 Schema = dict[str, Any]
 
+#: names of metrics of other packages
+PEER = rf"^({'|'.join(PEERS)}):\w+$"
+_ELSEWHERE = rf"^({'|'.join(PACKAGES)}):.+$"
 _REFERENCE: Schema = {"type": "string", "pattern": r"^[\w.]+:[\w.]+$"}
 _SPECIAL: tuple[tuple[type, str], ...] = (
     (Neighbourhood, "neighbourhood"),
@@ -37,9 +42,9 @@ def json_schema() -> Schema:
     """
     schema = _without_titles(Study.model_json_schema())
     definitions: Schema = schema["$defs"]
-    _name_or_section(definitions, "DataEntry", data.names())
-    _name_or_section(definitions, "ModelEntry", zoo.names())
-    _name_or_section(definitions, "ExecutorEntry", ["local", "ray", "slurm"])
+    _name_or_section(definitions, "DataEntry", _names(data.names(), data.prefixes()))
+    _name_or_section(definitions, "ModelEntry", _names(zoo.names(), zoo.hubs()))
+    _name_or_section(definitions, "ExecutorEntry", {"enum": ["local", "ray", "slurm"]})
     explainers = {name: EXPLAINERS[name] for name in EXPLAINERS}
     definitions |= {
         "neighbourhood": _neighbourhood(definitions),
@@ -51,7 +56,9 @@ def json_schema() -> Schema:
         "metric": _named(definitions, "metric", "metric", {name: metrics[name] for name in metrics}),
         "metrics": _section("metric", {name: metrics[name] for name in metrics}),
     }
-    definitions["explainer"]["anyOf"].append(_function())
+    definitions["explainer"]["anyOf"] += [_function(), *_elsewhere()]
+    definitions["metric"]["anyOf"] += _peers()
+    definitions["metrics"]["anyOf"][1]["patternProperties"] = {PEER: {"type": ["object", "null", "string"]}}
     schema["properties"]["executor"].pop("default")
     for section in ("neighbourhood", "explainers", "metrics"):
         schema["properties"][section]["$ref"] = f"#/$defs/{section}"
@@ -70,11 +77,16 @@ def _without_titles(value: Any) -> Any:
     return {k: _without_titles(v) for k, v in kept.items()}
 
 
-def _name_or_section(definitions: Schema, name: str, known: Iterable[str]) -> None:
+def _names(known: Iterable[str], prefixes: Iterable[str]) -> Schema:
+    """Names that are known, and those of places that have names of their own: `ucr:GunPoint:test`."""
+    return {"anyOf": [{"enum": list(known)}, {"type": "string", "pattern": f"^({'|'.join(prefixes)}):.+$"}]}
+
+
+def _name_or_section(definitions: Schema, name: str, names: Schema) -> None:
     """Where a section may be written as a name alone."""
     section = definitions[name]
-    section["properties"]["name"] = {"enum": list(known), "description": section["properties"]["name"]["description"]}
-    definitions[name] = {"anyOf": [{"enum": list(known)}, section], "description": section.pop("description", "")}
+    section["properties"]["name"] = {**names, "description": section["properties"]["name"]["description"]}
+    definitions[name] = {"anyOf": [names, section], "description": section.pop("description", "")}
 
 
 def _neighbourhood(definitions: Schema) -> Schema:
@@ -102,7 +114,8 @@ def _similarity() -> Schema:
 def _background() -> Schema:
     count = {"type": "integer", "minimum": 1, "description": "Take this many from the start."}
     path = {"type": "string", "description": "As of data, relative to the study file."}
-    named = {"properties": {"data": {"enum": data.names()}, "samples": count}, "required": ["data", "samples"]}
+    known = _names(data.names(), data.prefixes())
+    named = {"properties": {"data": known, "samples": count}, "required": ["data", "samples"]}
     stored = {"properties": {"path": path, "samples": count}, "required": ["path"]}
     forms = [{"type": "object", **form, "additionalProperties": False} for form in (stored, named)]
     numbers = [{"type": "number"}, {"type": "array", "minItems": 1, "items": {"type": "number"}}]
@@ -127,6 +140,8 @@ def _section(key: str, kinds: Mapping[str, type]) -> Schema:
     single = {"$ref": f"#/$defs/{key}"}
     own = {name: {"anyOf": [{"$ref": f"#/$defs/{key}.{name}"}, {"type": "null"}, single]} for name in kinds}
     labelled = {"type": "object", "minProperties": 1, "properties": own, "additionalProperties": single}
+    if key == "explainer":
+        labelled["patternProperties"] = {_ELSEWHERE: {"type": ["object", "null"]}}
     return {"anyOf": [{"type": "array", "minItems": 1, "items": single}, labelled]}
 
 
@@ -138,6 +153,27 @@ def _function() -> Schema:
         "options": {"type": "object", "description": "Of a class of explainers."},
     }
     return {"type": "object", "properties": properties, "required": ["function"], "additionalProperties": False}
+
+
+def _peers() -> list[Schema]:
+    """Metrics of other packages, whose names and options are known where these are installed."""
+    name = {"type": "string", "pattern": PEER, "description": "A metric of Captum or Quantus."}
+    options = {"type": ["object", "null"], "description": "Arguments of its function or constructor."}
+    single = {"type": "object", "patternProperties": {PEER: options}, "additionalProperties": False}
+    flat = {"type": "object", "properties": {"metric": name}, "required": ["metric"]}
+    return [name, {**single, "minProperties": 1, "maxProperties": 1}, flat]
+
+
+def _elsewhere() -> list[Schema]:
+    """Explainers of other packages: their options are theirs."""
+    name = {"type": "string", "pattern": _ELSEWHERE, "description": "Of another package, as package:Class."}
+    options = {"type": ["object", "null"], "description": "Of its constructor or its call, and of the adapter."}
+    single = {"patternProperties": {_ELSEWHERE: options}, "minProperties": 1, "maxProperties": 1}
+    return [
+        name,
+        {"type": "object", **single, "additionalProperties": False},
+        {"type": "object", "properties": {"explainer": name}, "required": ["explainer"]},
+    ]
 
 
 def _single(name: str, inner: Schema) -> Schema:

@@ -12,7 +12,7 @@ import copy
 import hashlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -50,7 +50,7 @@ def load_data(entry: DataEntry, base: Path, samples: int | None = None) -> Sampl
         found = _loaded(entry, base, count)
         chosen = _first(found, count)
         if entry.bounds is not None:
-            chosen = Samples(chosen.inputs, chosen.targets, _bounds(entry.bounds, chosen.inputs), chosen.about)
+            chosen = replace(chosen, bounds=_bounds(entry.bounds, chosen.inputs))
         _check_range(chosen)
     except Wrong:
         raise
@@ -64,7 +64,7 @@ def load_data(entry: DataEntry, base: Path, samples: int | None = None) -> Sampl
 
 def _loaded(entry: DataEntry, base: Path, count: int | None) -> Samples:
     if entry.name is not None:
-        if entry.name not in data.names():
+        if not data.is_known(entry.name):
             note = "files stand under path:" if "/" in entry.name or "." in entry.name else ""
             raise Wrong(unknown("a data set", entry.name, data.names(), ("name",), note))
         return _from_dataset(data.load(entry.name, download=entry.download), entry.targets)
@@ -77,7 +77,7 @@ def _loaded(entry: DataEntry, base: Path, count: int | None) -> Samples:
         raise Wrong(*wrong.under("function")) from wrong.__cause__
     if isinstance(found, Samples):
         if entry.targets == "predicted" and "targets" in entry.model_fields_set:
-            return Samples(found.inputs, None, found.bounds, found.about)
+            return replace(found, targets=None)
         check(entry.targets != "labels" or found.targets is not None, "targets", "Samples with targets", "none")
         return found
     if isinstance(found, Dataset):
@@ -90,7 +90,7 @@ def _loaded(entry: DataEntry, base: Path, count: int | None) -> Samples:
 
 def _from_dataset(found: Dataset, targets: str) -> Samples:
     about = {"name": found.name, "classes": list(found.classes)}
-    return Samples(found.inputs, found.labels if targets == "labels" else None, found.bounds, about)
+    return Samples(found.inputs, found.labels if targets == "labels" else None, found.bounds, about, found.extras)
 
 
 def _from_content(found: Content, targets: str) -> Samples:
@@ -106,7 +106,8 @@ def _first(found: Samples, count: int | None) -> Samples:
         return found
     check(count <= len(found), "samples", f"at most the {len(found)} samples that there are", count)
     targets = None if found.targets is None else found.targets[:count].clone()
-    return Samples(found.inputs[:count].clone(), targets, found.bounds, found.about)
+    extras = {name: values[:count].clone() for name, values in found.extras.items()}
+    return replace(found, inputs=found.inputs[:count].clone(), targets=targets, extras=extras)
 
 
 def _bounds(bounds: tuple[Numbers, Numbers], inputs: Tensor) -> tuple[Bound, Bound]:
@@ -145,6 +146,7 @@ class _Source(ModelSource):
 
     preprocess: Preprocess = field(default=None, kw_only=True)
     batch_size: int | Literal["auto"] = field(default="auto", kw_only=True)
+    forward: str | None = field(default=None, kw_only=True)
     paths: tuple[str, ...] = field(default=(), kw_only=True)
     about: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
 
@@ -159,7 +161,8 @@ class _Source(ModelSource):
             Wrong: the model cannot be built, at the key of the entry that is at fault.
         """
         prepare = _preparation(self.preprocess, samples.inputs, self.paths)
-        return Classifier(self.module(device), samples.bounds, prepare, device, self.batch_size)
+        forward = _function_of_models(self.forward, self.paths)
+        return Classifier(self.module(device), samples.bounds, prepare, device, self.batch_size, forward)
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,6 +292,16 @@ def _preparation(preprocess: Preprocess, inputs: Tensor, paths: tuple[str, ...])
         return function
 
 
+def _function_of_models(reference: str | None, paths: tuple[str, ...]) -> Callable[[nn.Module, Tensor], Tensor] | None:
+    if reference is None:
+        return None
+    with _at("forward"):
+        function: Callable[[nn.Module, Tensor], Tensor] = resolve(reference, paths)
+        if not callable(function):
+            raise Wrong(Problem((), "a function (module, inputs) -> logits", typed(function)))
+    return function
+
+
 def model_source(entry: ModelEntry, base: Path) -> ModelSource:
     """What an entry under `models` stands for; its files are read here and now.
 
@@ -297,11 +310,14 @@ def model_source(entry: ModelEntry, base: Path) -> ModelSource:
     """
     about: dict[str, Any]
     shared: dict[str, Any] = {"preprocess": entry.preprocess, "batch_size": entry.batch_size, "paths": (str(base),)}
+    shared["forward"] = entry.forward
     if entry.name is not None:
         if entry.name not in zoo.names() and not zoo.is_of_hub(entry.name):
             note = "files stand under path:" if "/" in entry.name or "." in entry.name else ""
             raise Wrong(unknown("a model of the zoo", entry.name, zoo.names(), ("name",), note))
-        return ZooModel(entry.name, about={"name": entry.name}, **shared)
+        hub, _, place = entry.name.partition(":")
+        local = hub == "transformers" and (base / place).is_dir()
+        return ZooModel(f"{hub}:{base / place}" if local else entry.name, about={"name": entry.name}, **shared)
     if entry.architecture is not None:
         if entry.architecture not in architectures:
             raise Wrong(unknown("an architecture of the zoo", entry.architecture, architectures, ("architecture",)))

@@ -32,6 +32,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
+from holdfast.errors import ArgumentError
 from holdfast.explainers import Explainer
 from holdfast.metrics import Metric
 from holdfast.neighbourhood import Neighbourhood
@@ -160,6 +161,11 @@ class Study(Entry):
                 if configured.value is not None:
                     metrics[label] = with_backgrounds(configured.value, self.base)
         pairs = self._pairs()
+        for label, metric in metrics.items():
+            configured = self.metrics[label]
+            for name in {data: None for data, _ in pairs if data in samples}:
+                with found.at("metrics", *configured.path, *configured.options):
+                    _look_up(metric, samples[name], name)
         if check:
             _try_all(found, pairs, samples, sources)
         if found.problems:
@@ -206,6 +212,16 @@ class Study(Entry):
         content["explainers"] = {label: spelled(entry.plain) for label, entry in self.explainers.items()}
         content["metrics"] = {label: spelled(entry.plain) for label, entry in self.metrics.items()}
         return content
+
+
+def _look_up(metric: Metric, samples: Samples, name: str) -> None:
+    """What a metric names of a data set is there, and fits it."""
+    try:
+        metric.for_data(samples.extras).for_samples(samples.inputs, slice(0, len(samples)))
+    except ArgumentError as error:
+        near = nearest(str(error.got).strip("'"), samples.extras)
+        problem = Problem((error.argument,), error.expected, str(error.got), near=near, note=f"on data {name!r}")
+        raise Wrong(problem) from error
 
 
 def _given(entry: DataEntry | ModelEntry) -> dict[str, Any]:

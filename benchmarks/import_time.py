@@ -1,0 +1,74 @@
+"""How long `import holdfast` takes beyond `import torch`, and what else is imported with it.
+
+    python benchmarks/import_time.py [--runs 7]
+
+Every run is a fresh interpreter that has imported torch before the clock starts; the least of the runs is printed, by
+the wall and by the processor. Later lines are what a first use adds: nothing is imported before it is asked for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+
+HEAVY = (
+    "captum",
+    "fsspec",
+    "jinja2",
+    "matplotlib",
+    "numba",
+    "pandas",
+    "PIL",
+    "polars",
+    "pooch",
+    "pyarrow",
+    "pydantic",
+    "rich",
+    "scipy.stats",
+    "skimage",
+    "typer",
+)
+
+CODE = """
+import json, sys, time
+{before}
+wall, processor = time.perf_counter(), time.process_time()
+{statement}
+took = [time.perf_counter() - wall, time.process_time() - processor]
+print(json.dumps([*took, [name for name in {heavy!r} if name in sys.modules]]))
+"""
+
+CASES = (
+    ("", "import torch"),
+    ("import torch", "import holdfast"),
+    ("import torch", "import holdfast; holdfast.Classifier; holdfast.explainers"),
+    ("import torch", "import holdfast; holdfast.metrics"),
+    ("import torch", "from holdfast import *"),
+    ("import torch", "import holdfast.cli"),
+)
+
+
+def measured(before: str, statement: str, runs: int) -> tuple[float, float, list[str]]:
+    """The least seconds, by the wall and by the processor, and the heavy modules that came with it."""
+    code = CODE.format(before=before, statement=statement, heavy=HEAVY)
+    found = []
+    for _ in range(runs):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        found.append(json.loads(done.stdout))
+    return min(f[0] for f in found), min(f[1] for f in found), found[0][2]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=7)
+    runs = parser.parse_args().runs
+    print(f"{'statement':58} {'wall, s':>8} {'cpu, s':>8}  heavy modules")
+    for before, statement in CASES:
+        wall, processor, heavy = measured(before, statement, runs)
+        print(f"{statement:58} {wall:8.3f} {processor:8.3f}  {', '.join(heavy) or 'none'}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""A table, end to end: scikit-learn's breast cancer set, a small network, four explainers, a report.
+
+    python examples/tabular.py
+
+`tabular.yaml` beside it is the same as a study, which takes `load` and `build` from here. scikit-learn is needed.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import torch
+from sklearn.datasets import load_breast_cancer
+from sklearn.model_selection import train_test_split
+from torch import Tensor, nn
+
+import holdfast as hf
+from holdfast.study.grid import Samples
+
+NAMES = tuple(load_breast_cancer().feature_names)
+
+
+@cache
+def split() -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Training and test inputs `(N, 30)`, standardised by the training set, with their labels."""
+    table, labels = load_breast_cancer(return_X_y=True)
+    parts = train_test_split(table, labels, test_size=0.3, random_state=0, stratify=labels)
+    train, test = (torch.tensor(part, dtype=torch.float32) for part in parts[:2])
+    mean, std = train.mean(0), train.std(0)
+    train_labels, test_labels = (torch.tensor(part) for part in parts[2:])
+    return (train - mean) / std, (test - mean) / std, train_labels, test_labels
+
+
+def bounds() -> tuple[Tensor, Tensor]:
+    """The least and the largest value of each feature that occurs, `(30,)` each: no disturbed input leaves them."""
+    everything = torch.cat(split()[:2])
+    return everything.amin(0), everything.amax(0)
+
+
+def load() -> Samples:
+    """The test set with its labels as what to explain."""
+    _, test, _, labels = split()
+    return Samples(test, labels, bounds(), {"features": list(NAMES)})
+
+
+def references(count: int = 50) -> Tensor:
+    """Rows of the training set, `(count, 30)`: what explainers and metrics put in place of a value."""
+    return split()[0][:count]
+
+
+def build(epochs: int = 60) -> nn.Module:
+    """A network of two hidden layers, trained in a second or two; the same on every call."""
+    train, _, labels, _ = split()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        module = nn.Sequential(nn.Linear(30, 32), nn.ReLU(), nn.Linear(32, 16), nn.ReLU(), nn.Linear(16, 2))
+        optimiser = torch.optim.AdamW(module.parameters(), lr=3e-3, weight_decay=0.05)
+        for _ in range(epochs):
+            for rows in torch.randperm(len(train)).split(64):
+                optimiser.zero_grad()
+                nn.functional.cross_entropy(module(train[rows]), labels[rows]).backward()
+                optimiser.step()
+    return module.eval()
+
+
+def evaluate(samples: int = 20, budget: int = 500) -> hf.Evaluation:
+    """Four explainers by four metrics on the first samples of the test set."""
+    classifier = hf.Classifier(build(), bounds())
+    explainers = {
+        "integrated gradients": hf.explainers.get("integrated_gradients", steps=32),
+        "DeepSHAP": hf.explainers.get("deep_shap", background=references()),
+        "KernelSHAP": hf.explainers.get("kernel_shap", samples=300, segments="pixels"),
+        "LIME": hf.explainers.get("lime", samples=300, segments="pixels", output="logit"),
+    }
+    ball = hf.LinfBall(radius=0.1)  # a tenth of a standard deviation, in every feature
+    metrics = [
+        hf.metrics.WorstCase(ball, event="changed_explanation", similarity="spearman", budget=budget),
+        hf.metrics.MaxSensitivity(ball, samples=20, normalise=True),
+        hf.metrics.CorruptionCurve(replacement="sample", background=references(), draws=3),
+        hf.metrics.DataSensitivityConsistency(masks=200),
+    ]
+    return hf.evaluate(classifier, explainers, split()[1][:samples], metrics)
+
+
+def main(folder: Path = Path("results/tabular")) -> None:
+    """The report, and which features matter most for the first sample."""
+    classifier = hf.Classifier(build(), bounds())
+    _, test, _, labels = split()
+    print(f"accuracy on the test set: {(classifier.predict(test) == labels).float().mean():.3f}")
+    maps = hf.explainers.get("integrated_gradients", steps=32)(classifier, test[:1])
+    for feature in maps[0].abs().argsort(descending=True)[:5].tolist():
+        print(f"{NAMES[feature]:25} {maps[0, feature]:+.3f}")
+    folder.mkdir(parents=True, exist_ok=True)
+    evaluate().to_html(folder / "index.html")
+    print(f"report: {folder / 'index.html'}")
+
+
+if __name__ == "__main__":
+    main()

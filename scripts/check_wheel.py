@@ -1,0 +1,90 @@
+"""Check a wheel and an sdist: everything of the package is in them, and nothing else is in the wheel.
+
+python scripts/check_wheel.py dist/*.whl dist/*.tar.gz
+"""
+
+from __future__ import annotations
+
+import configparser
+import sys
+import tarfile
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+#: without these an installed package would not work, wherever it came from
+NEEDED = (
+    "holdfast/py.typed",
+    "holdfast/cli.py",
+    "holdfast/data/assets/digits.npz",
+    "holdfast/report/templates/report.html",
+    "holdfast/zoo/weights/lenet5-mnist.safetensors",
+    "holdfast/zoo/weights/lenet5-mnist.json",
+)
+#: what somebody needs who has only the sdist: to build, to test, to cite
+SOURCES = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff", "Makefile", "constraints.txt")
+
+
+def package_files() -> set[str]:
+    """The files of the package in this checkout, as a wheel names them."""
+    source = ROOT / "src"
+    return {
+        file.relative_to(source).as_posix()
+        for file in source.rglob("*")
+        if file.is_file() and "__pycache__" not in file.parts and not file.name.startswith(".")
+    }
+
+
+def check_wheel(wheel: Path) -> list[str]:
+    """What is wrong with a wheel, in sentences."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        metadata = {name.rpartition("/")[2]: name for name in names if ".dist-info/" in name}
+        about = Parser().parsestr(archive.read(metadata["METADATA"]).decode())
+        scripts = configparser.ConfigParser()
+        scripts.read_string(archive.read(metadata["entry_points.txt"]).decode())
+        empty = [info.filename for info in archive.infolist() if info.filename in NEEDED[1:] and info.file_size == 0]
+    own, inside = package_files(), {name for name in names if ".dist-info/" not in name}
+    problems = [f"{name} is missing" for name in sorted(own - inside)]
+    problems += [f"{name} should not be there" for name in sorted(inside - own)]
+    problems += [f"{name} is needed" for name in NEEDED if name not in inside]
+    problems += [f"{name} is empty" for name in empty]
+    if "LICENSE" not in metadata:
+        problems.append("the licence is missing")
+    if scripts.get("console_scripts", "holdfast", fallback="") != "holdfast.cli:main":
+        problems.append("the command holdfast is missing")
+    for field in ("Requires-Python", "License-Expression", "Description-Content-Type"):
+        if not about.get(field):
+            problems.append(f"the metadata has no {field}")
+    return problems
+
+
+def check_sdist(sdist: Path) -> list[str]:
+    """What is missing in an sdist."""
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    wanted = {*SOURCES, *(f"src/{name}" for name in package_files())}
+    wanted |= {f.relative_to(ROOT).as_posix() for f in (ROOT / "tests").glob("*.py")}
+    return [f"{name} is missing" for name in sorted(wanted - names)]
+
+
+def main(files: list[str]) -> int:
+    """Print what is wrong; the number of files that are not right."""
+    if not files:
+        print(__doc__)
+        return 2
+    wrong = 0
+    for file in map(Path, files):
+        problems = check_wheel(file) if file.suffix == ".whl" else check_sdist(file)
+        wrong += bool(problems)
+        for problem in problems:
+            print(f"{file.name}: {problem}")
+        if not problems:
+            print(f"{file.name}: complete, {file.stat().st_size / 1e6:.1f} MB")
+    return wrong
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,102 @@
+"""The figures of docs/metrics, from holdfast's own report on bundled networks and data.
+
+    python scripts/docs_figures.py                 all of them, docs/figures/*.svg: about four minutes of one core
+    python scripts/docs_figures.py aopc c_eval     some
+
+Everything is seeded; the same command draws the same figures. They are committed, so that the site can be built without
+running a model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+import holdfast as hf
+from holdfast.metrics import Metric
+from holdfast.report import Report
+
+FOLDER = Path(__file__).resolve().parents[1] / "docs" / "figures"
+LARGEST = 60_000  # bytes of a figure
+EXPLAINERS = ("saliency", "input_x_gradient", "gradcam", "random")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A metric, what it is evaluated on, and which of the report's charts stands on its page."""
+
+    metric: Metric
+    samples: int
+    chart: str = "distribution"
+    explainers: tuple[str, ...] = EXPLAINERS
+    model: str = "lenet5-mnist"
+    data: hf.data.Dataset | None = None  # the bundled digits
+
+
+def figures() -> dict[str, Figure]:
+    """The figure of every metric."""
+    of = hf.metrics
+    near, small = hf.LinfBall(0.1), hf.LinfBall(0.02)
+    similarities = ("topk_intersection:k=100", "lens_precision:k=100,w=1", "lens_recall:k=100,w=1")
+    attack = of.AttributionAttack("top_k", radius=0.1, steps=20, restarts=1, similarities=similarities)
+    rare = of.MisinterpretationProbability(near, threshold=0.8, particles=100, floor=-20.0)
+    waves = hf.data.synthetic_waves(60, seed=1)  # the class lies in two blocks, which are known
+    inside = of.RelevanceLocalisation(masks=waves.extras["blocks"])
+    of_series = ("saliency", "input_x_gradient", "integrated_gradients", "random")
+    return {
+        "worst_case": Figure(of.WorstCase(hf.LinfBall(0.2), budget=200), 8, "convergence"),
+        "misinterpretation_probability": Figure(rare, 2, "curve_sample0", EXPLAINERS[:3]),
+        "max_sensitivity": Figure(of.MaxSensitivity(small, samples=30, normalise=True), 30),
+        "local_lipschitz": Figure(of.LocalLipschitz(small, samples=30, normalise=True), 30),
+        "attribution_attack": Figure(attack, 12, "similarities_1", EXPLAINERS[:3]),
+        "data_sensitivity_consistency": Figure(of.DataSensitivityConsistency(masks=500), 20),
+        "parameter_sensitivity_consistency": Figure(of.ParameterSensitivityConsistency(masks=300), 8, "layers"),
+        "c_eval": Figure(of.CEval(), 30, explainers=(*EXPLAINERS, "centre")),
+        "c_eval_plot": Figure(of.CEvalPlot(), 8, "c_eval_plot", (*EXPLAINERS, "centre")),
+        "near_affinity": Figure(of.NearAffinity(), 6, "near_affinity"),
+        "aopc": Figure(of.AOPC(), 30, "perturbation_curve"),
+        "log_odds": Figure(of.LogOdds(pairs=None), 60),
+        "corruption_curve": Figure(of.CorruptionCurve(mean=0.13, sd=0.31), 60, "drop_top"),
+        "relevance_localisation": Figure(inside, 60, explainers=of_series, model="cnn-waves", data=waves),
+    }
+
+
+def draw(name: str, figure: Figure) -> Path:
+    """Evaluate, build the report's charts, and keep the one that was asked for, on white."""
+    data = (figure.data or hf.data.bundled("digits"))[: figure.samples]
+    classifier = hf.Classifier(hf.zoo.load(figure.model), bounds=data.bounds, device="cpu")
+    with tempfile.TemporaryDirectory() as folder:
+        found = hf.evaluate(
+            classifier,
+            figure.explainers,
+            data.inputs,
+            {name: figure.metric},
+            out=f"{folder}/results",
+            samples_per_job=figure.samples,
+            progress=False,
+        )
+        assert not found.failures, found.failures[0]
+        drawn = Report(found.results).figures(f"{folder}/figures")
+        names = {path.stem.rpartition("-inputs-model-")[2]: path for path in drawn if path.stem.startswith("metric-")}
+        if figure.chart not in names:
+            raise SystemExit(f"{name}: the report has no chart {figure.chart!r}, only {', '.join(sorted(names))}")
+        svg = names[figure.chart].with_suffix(".svg").read_text(encoding="utf-8")
+    svg = re.sub(r"(<svg[^>]*>)", r'\1<rect width="100%" height="100%" fill="white"/>', svg, count=1)
+    assert len(svg) <= LARGEST, f"{name}: {len(svg)} bytes"
+    path = FOLDER / f"{name}.svg"
+    path.write_text(svg.rstrip("\n") + "\n", encoding="utf-8")
+    return path
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("metrics", nargs="*", help="names of metrics; all by default")
+    torch.set_num_threads(1)
+    known = figures()
+    for name in parser.parse_args().metrics or known:
+        print(draw(name, known[name]).name, flush=True)

@@ -1,0 +1,224 @@
+"""Ridge lines: how values are distributed, a row for each step of something, beneath each other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from holdfast.charts.base import HOVER, INK, Array, Chart, look, rounded, rule_at, tooltip
+from holdfast.errors import check
+
+#: values from which on there is a density; fewer are drawn one by one
+FEW = 5
+#: points of a density, and rows that a ridge may reach up
+_POINTS, _REACH = 96, 1.7
+#: the least and the largest bandwidth as shares of the axis: a peak is seen, and so are two humps at its ends, which
+#: Scott's rule, made for one hump, would melt together
+_NARROW, _WIDE = 1 / 80, 1 / 25
+#: a density below this share of its peak is not drawn
+_FLAT = 0.004
+_SAME = 1e-12
+
+
+@dataclass(frozen=True)
+class Ridge:
+    """The values of a row: `label` names it on the axis, what is not finite is left out."""
+
+    label: str
+    values: Array
+
+
+def form(values: Array) -> Literal["nothing", "rug", "spike", "density"]:
+    """How finite values can be drawn honestly: one by one, as a spike where all are the same, or as a density.
+
+    >>> form(np.array([0.1, 0.2])), form(np.full(9, 0.5)), form(np.arange(9.0)), form(np.array([np.nan]))
+    ('rug', 'spike', 'density', 'nothing')
+    """
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return "nothing"
+    if len(values) < FEW:
+        return "rug"
+    return "spike" if np.ptp(values) <= _SAME * max(1.0, float(np.abs(values).max())) else "density"
+
+
+def density(
+    values: Array, grid: Array, upper: float | None = None, narrowest: float = 0.0, widest: float = np.inf
+) -> Array:
+    """A Gaussian kernel density estimate with Scott's bandwidth, within limits.
+
+    Args:
+        values: finite, at least two that differ.
+        grid: where to look, `(G,)`.
+        upper: no value can be larger: what the kernels put above it is folded back, and nothing is left there.
+        narrowest, widest: limits of the bandwidth.
+
+    >>> grid = np.linspace(-4, 4, 801)
+    >>> round(float(density(np.array([-1.0, 0.0, 1.0]), grid).sum() * 0.01), 2)
+    1.0
+    """
+    from scipy.stats import gaussian_kde
+
+    values = np.asarray(values, dtype=float)
+    spread = float(values.std(ddof=1))
+    bandwidth = min(max(spread * len(values) ** -0.2, narrowest), widest)
+    estimate = gaussian_kde(values, bw_method=bandwidth / spread)
+    found = estimate(grid)
+    if upper is not None:
+        found = np.where(grid <= upper, found + estimate(2 * upper - grid), 0.0)
+    return np.asarray(found)
+
+
+def ridges(
+    rows: Sequence[Ridge],
+    name: str,
+    explainers: Sequence[str],
+    title: str,
+    axis: str,
+    rows_axis: str,
+    domain: tuple[float, float],
+    *,
+    upper: float | None = None,
+    caption: str = "",
+    heading: str = "",
+    marks: Sequence[float] = (),
+) -> Chart | None:
+    """The distributions of one explainer, the first row on top; None of nothing.
+
+    Every density is as high as any other at its peak, so that heights within a row can be compared, and not across.
+
+    Args:
+        rows: at least one value each, or they stay empty.
+        name: the explainer.
+        explainers: all of the study's, for the colours.
+        title, caption, heading: texts.
+        axis, rows_axis: of the values, and of what rows are for.
+        domain: of the axis, the same for all that are to be compared.
+        upper: no value can be larger: see `density`.
+        marks: values to draw a dotted line at.
+
+    Raises:
+        ArgumentError: a domain that is empty.
+    """
+    check(domain[0] < domain[1], "domain", "two increasing numbers", domain)
+    forms = [form(row.values) for row in rows]
+    if all(each == "nothing" for each in forms):
+        return None
+    colour, _, _ = look(explainers, name)
+    areas: list[dict[str, Any]] = []
+    strokes: list[dict[str, Any]] = []
+    middles: list[dict[str, Any]] = []
+    for number, (row, kind) in enumerate(zip(rows, forms, strict=True)):
+        base = len(rows) - 1 - number
+        values = row.values[np.isfinite(row.values)]
+        if kind == "density":
+            areas += _area(values, row.label, base, domain, upper)
+        elif kind != "nothing":
+            height = 1.0 if kind == "spike" else 0.35
+            places = np.unique(values) if kind == "rug" else values[:1]
+            strokes += [{"row": row.label, "x": rounded(float(x)), "y": base, "top": base + height} for x in places]
+        if len(values):
+            middles.append(_middle(values, row.label, base))
+    room = [-0.35, len(rows) - 1 + _REACH + 0.15]
+    names = json.dumps([row.label for row in reversed(rows)])
+    ticks = {
+        "values": list(range(len(rows))),
+        "tickCount": len(rows) + 1,  # Vega leaves out values beyond the count
+        "labelExpr": f"{names}[datum.value]",
+        "labelOverlap": False,
+        "grid": True,
+        "ticks": False,
+        "domain": False,
+    }
+    y = {
+        "field": "y",
+        "type": "quantitative",
+        "title": rows_axis,
+        "scale": {"domain": room, "nice": False, "zero": False},
+        "axis": ticks,
+    }
+    x = {
+        "field": "x",
+        "type": "quantitative",
+        "title": axis,
+        "scale": {"domain": [rounded(end, 4) for end in domain], "nice": False, "zero": False},
+    }
+    layers: list[dict[str, Any]] = [rule_at("x", value) for value in marks]
+    if areas:
+        body = {"type": "area", "clip": True, "fillOpacity": 0.4, "color": colour}
+        edge = {"type": "line", "clip": True, "strokeWidth": 1.4, "color": colour}
+        detail = {"field": "row", "type": "nominal"}
+        at = {"x": x, "y": {**y, "field": "top"}, "detail": detail}
+        layers += [
+            {"data": {"name": "areas"}, "mark": body, "encoding": {**at, "y2": {"field": "y"}}},
+            {"data": {"name": "areas"}, "mark": edge, "encoding": at},
+        ]
+    if strokes:
+        mark = {"type": "rule", "clip": True, "strokeWidth": 2.4, "color": colour}
+        over = {"x": x, "y": y, "y2": {"field": "top"}}
+        layers.append({"data": {"name": "strokes"}, "mark": mark, "encoding": over})
+    told = tooltip(f"row:{rows_axis}", "median", "quartiles", "samples")
+    layers += [
+        {
+            "data": {"name": "middles"},
+            "mark": {"type": "tick", "clip": True, "orient": "vertical", "color": INK, "size": 9, "thickness": 2},
+            "encoding": {"x": x, "y": y},
+        },
+        {
+            "name": HOVER,
+            "data": {"name": "middles"},
+            "mark": {"type": "point", "filled": True, "clip": True, "size": 220, "opacity": 0},
+            "encoding": {"x": x, "y": y, "tooltip": told},
+        },
+    ]
+    datasets = {"areas": areas, "strokes": strokes, "middles": middles}
+    spec = {"datasets": {key: rows for key, rows in datasets.items() if rows}, "height": 30 * len(rows) + 60}
+    words = "; ".join(f"{each['row']}: median {each['median']}, quartiles {each['quartiles']}" for each in middles)
+    alt = f"{title}. {words}."
+    return Chart({**spec, "layer": layers}, alt, _caption(forms, caption), f"ridges-{name}", heading)
+
+
+def _area(
+    values: Array, label: str, base: int, domain: tuple[float, float], upper: float | None
+) -> list[dict[str, Any]]:
+    """The points of one density, as high as the reach at its peak."""
+    low, high = domain
+    grid = np.linspace(low, high if upper is None else min(high, upper), _POINTS)
+    found = density(values, grid, upper, _NARROW * (high - low), _WIDE * (high - low))
+    share = found / (found.max() or 1.0)
+    drawn = np.flatnonzero(share >= _FLAT)
+    kept = range(max(0, drawn[0] - 1), min(len(grid), drawn[-1] + 2)) if len(drawn) else range(0)
+    return [
+        {"row": label, "x": rounded(float(grid[i]), 4), "y": base, "top": round(base + _REACH * float(share[i]), 3)}
+        for i in kept
+    ]
+
+
+def _middle(values: Array, label: str, base: int) -> dict[str, Any]:
+    q1, median, q3 = (f"{q:.3g}".replace("-", "−") for q in np.quantile(values, [0.25, 0.5, 0.75]))
+    return {
+        "row": label,
+        "x": rounded(float(np.median(values))),
+        "y": base,
+        "median": median,
+        "quartiles": f"{q1} to {q3}",
+        "samples": len(values),
+    }
+
+
+def _caption(forms: Sequence[str], caption: str) -> str:
+    text = "Tick: median."
+    if "density" in forms:
+        text = (
+            "Kernel density estimates (Scott's bandwidth, at most 4% of the axis), each as high as the others at its "
+            "peak; tick: median."
+        )
+    if "spike" in forms:
+        text += " A single bar: all samples have that value."
+    if "rug" in forms:
+        text += f" Short strokes: the samples themselves, as {FEW} are needed for a density."
+    return f"{text} {caption}".strip()

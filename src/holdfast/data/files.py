@@ -1,0 +1,79 @@
+"""A data set in one NumPy file."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from holdfast.data.dataset import Dataset
+from holdfast.errors import ArgumentError, check
+
+_INPUTS, _LABELS = ("inputs", "x"), ("labels", "y")
+
+
+def from_npz(
+    path: str | Path,
+    *,
+    name: str | None = None,
+    classes: Sequence[str] | None = None,
+    bounds: tuple[float, float] = (0.0, 1.0),
+) -> Dataset:
+    """The data set in a `.npz` file: arrays `inputs` or `x` (N, ...), and `labels` or `y` (N,); perhaps `classes`.
+
+    Inputs of type uint8 are divided by 255, others are taken as they are, in float32. Nothing in the file is executed:
+    arrays of Python objects are refused. A study file takes the same file under `path:`.
+
+    Args:
+        path: the file.
+        name: of the data set; that of the file by default.
+        classes: names; by default those in the file, or the numbers up to the largest label.
+        bounds: of the values.
+
+    Raises:
+        ArgumentError: no such file, another kind of file, arrays that are missing or do not fit, values outside the
+            bounds.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.savez(Path(folder) / "noise.npz", x=np.random.rand(3, 1, 4, 4), y=[0, 1, 1])
+    ...     found = from_npz(Path(folder) / "noise.npz", classes=["quiet", "loud"])
+    >>> found.name, found.inputs.shape, found.labels.tolist()
+    ('noise', torch.Size([3, 1, 4, 4]), [0, 1, 1])
+    """
+    path = Path(path)
+    check(path.is_file(), "path", "a .npz file that exists", str(path))
+    try:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as stored:
+            arrays = {key: stored[key] for key in stored.files if key in (*_INPUTS, *_LABELS, "classes")}
+            found = list(stored.files)
+    except (OSError, TypeError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+        reason = (
+            "Python objects, which are not read since that could run code" if "pickle" in str(error) else str(error)
+        )
+        raise ArgumentError(
+            "path", "a .npz file of numbers", f"{path.name}: {reason or type(error).__name__}"
+        ) from error
+    inputs, labels = (next((arrays[key] for key in keys if key in arrays), None) for keys in (_INPUTS, _LABELS))
+    if inputs is None or labels is None:
+        raise ArgumentError("path", "arrays inputs (or x) and labels (or y)", f"{path.name} with {', '.join(found)}")
+    check(inputs.dtype.kind in "fu" and inputs.ndim >= 2, "inputs", "floats or uint8 (N, ...)", _told(inputs))
+    fine = labels.dtype.kind in "iu" and labels.shape == inputs.shape[:1]
+    check(fine, "labels", f"{len(inputs)} whole numbers", _told(labels))
+    check(inputs.dtype.kind == "f" or inputs.dtype == np.uint8, "inputs", "floats or uint8", _told(inputs))
+    values = torch.from_numpy(np.ascontiguousarray(inputs))
+    values = values.float() / 255 if values.dtype == torch.uint8 else values.float()
+    check(bool(values.isfinite().all()), "inputs", "finite values", "NaN or infinity among them")
+    targets = torch.from_numpy(labels.astype(np.int64))
+    if classes is None:
+        largest = int(targets.max()) if len(targets) else -1
+        named = arrays["classes"].reshape(-1).tolist() if "classes" in arrays else range(largest + 1)
+        classes = [str(each) for each in named]
+    return Dataset(name or path.stem, values, targets, tuple(classes), bounds)
+
+
+def _told(array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> str:
+    return f"{array.dtype} {array.shape}"

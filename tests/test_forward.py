@@ -1,0 +1,178 @@
+"""Models that are run by a function: keyword arguments, further inputs, outputs that are no tensor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import holdfast as hf
+from holdfast import explainers as hx
+from holdfast.errors import ArgumentError, ModelError
+from holdfast.gating import gateable, select_layers
+from holdfast.model import Forwarded
+from holdfast.study.file.problems import StudyError
+from holdfast.study.file.spec import study_from
+from holdfast.study.fingerprint import classifier_fingerprint
+
+
+class Conditioned(nn.Module):
+    """Wants its image by name, together with an age, and answers with a dictionary."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 3)
+        self.relu = nn.ReLU()
+        self.flatten = nn.Flatten()
+        self.module = nn.Linear(4 * 36 + 1, 3)  # a child of the same name as the wrapper's
+
+    def forward(self, *, image: Tensor, age: Tensor) -> dict[str, Tensor]:
+        seen = self.flatten(self.relu(self.conv(image)))
+        return {"logits": self.module(torch.cat([seen, age.expand(len(seen), 1)], 1)), "seen": seen}
+
+
+class Plain(nn.Module):
+    """The same with the age inside, from images to logits."""
+
+    def __init__(self, inner: Conditioned) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(image=x, age=AGE)["logits"]
+
+
+AGE = torch.tensor([[0.7]])
+
+
+def at_age(module: nn.Module, x: Tensor) -> Tensor:
+    logits: Tensor = module(image=x, age=AGE.to(x))["logits"]
+    return logits
+
+
+def scaled(x: Tensor) -> Tensor:
+    return (x - 0.2) / 0.6
+
+
+@pytest.fixture
+def inner() -> Conditioned:
+    torch.manual_seed(0)
+    return Conditioned()
+
+
+@pytest.fixture
+def x() -> Tensor:
+    return torch.rand(5, 1, 8, 8, generator=torch.Generator().manual_seed(1))
+
+
+def test_every_explainer_sees_the_same_model(inner: Conditioned, x: Tensor) -> None:
+    ours = hf.Classifier(inner, (0.0, 1.0), scaled, device="cpu", forward=at_age)
+    plain = hf.Classifier(Plain(inner), (0.0, 1.0), scaled, device="cpu")
+    assert torch.equal(ours.logits(x), plain.logits(x))
+    quick = {"lime": {"samples": 20}, "kernel_shap": {"samples": 20}, "shapley_sampling": {"permutations": 3}}
+    quick |= {"rise": {"samples": 20}, "extremal_perturbations": {"steps": 3}}
+    for name in hx.names():
+        maps = [hx.get(name, **quick.get(name, {}))(classifier, x) for classifier in (ours, plain)]
+        torch.testing.assert_close(*maps, msg=lambda text, name=name: f"{name}: {text}")
+    for adapter in (hx.from_captum("Saliency"), hx.from_callable(lambda m, x, t: m(x)[:, :1, None, None] * x)):
+        torch.testing.assert_close(adapter(ours, x), adapter(plain, x))
+
+
+def test_layers_keep_their_names(inner: Conditioned, x: Tensor) -> None:
+    ours = hf.Classifier(inner, (0.0, 1.0), device="cpu", forward=at_age)
+    names = [name for name, _ in ours.module.named_modules()]
+    assert names == ["", "(wrapped)", "conv", "relu", "flatten", "module"]
+    assert dict(ours.module.named_parameters()).keys() == dict(inner.named_parameters()).keys()
+    plain = hf.Classifier(Plain(inner), (0.0, 1.0), device="cpu")
+    torch.testing.assert_close(hx.GradCAM(layer="conv")(ours, x), hx.GradCAM(layer="inner.conv")(plain, x))
+    layers = select_layers(ours.module, "all")
+    assert list(layers) == ["conv", "module"]
+    with ours.session():
+        assert gateable(ours, x, layers) == {"conv", "module"}
+    ours.module.train()
+    state = [m.training for m in inner.modules()]
+    ours.predict(x)
+    assert [m.training for m in inner.modules()] == state == [True] * 5
+
+
+def test_a_bare_layer_may_be_wrapped() -> None:
+    classifier = hf.Classifier(nn.Linear(4, 2), (0.0, 1.0), device="cpu", forward=lambda m, x: 2 * m(x))
+    x = torch.rand(3, 4)
+    expected = 2 * classifier.module.module.weight[1].detach()
+    torch.testing.assert_close(hx.Saliency(absolute=False)(classifier, x, 1), expected.expand(3, -1))
+    assert list(select_layers(classifier.module, "all")) == ["(wrapped)"]
+
+
+def test_the_function_is_part_of_what_a_model_is(inner: Conditioned, x: Tensor) -> None:
+    def later(module: nn.Module, x: Tensor) -> Tensor:
+        return module(image=x, age=2 * AGE)["logits"]
+
+    one, same, other = (hf.Classifier(inner, (0.0, 1.0), device="cpu", forward=f) for f in (at_age, at_age, later))
+    assert classifier_fingerprint(one) == classifier_fingerprint(same)
+    assert classifier_fingerprint(one) != classifier_fingerprint(other)
+    assert not torch.equal(one.logits(x), other.logits(x))
+
+
+def test_what_does_not_fit(inner: Conditioned, x: Tensor) -> None:
+    with pytest.raises(ArgumentError, match="forward: expected a callable"):
+        hf.Classifier(inner, (0.0, 1.0), forward="logits")  # type: ignore[arg-type]
+    whole = hf.Classifier(inner, (0.0, 1.0), device="cpu", forward=lambda m, x: m(image=x, age=AGE))
+    with pytest.raises(ModelError, match="expected logits of shape .*, got a dict"):
+        whole.logits(x)
+    assert isinstance(whole.module, Forwarded)
+
+
+def test_metrics_and_reports(inner: Conditioned, x: Tensor, tmp_path: Path) -> None:
+    ours = hf.Classifier(inner, (0.0, 1.0), device="cpu", forward=at_age)
+    plain = hf.Classifier(Plain(inner), (0.0, 1.0), device="cpu")
+    metrics = [
+        hf.metrics.MaxSensitivity(hf.LinfBall(0.1), samples=4),
+        hf.metrics.ParameterSensitivityConsistency(masks=40),
+        hf.metrics.CEval(fraction=0.2),
+    ]
+    for metric in metrics:
+        one, other = (metric(classifier, "saliency", x).frame() for classifier in (ours, plain))
+        assert one.shape == other.shape
+        column = metric.headline
+        torch.testing.assert_close(
+            one[column].to_torch(), other[column].to_torch(), equal_nan=True, rtol=1e-3, atol=1e-5
+        )
+
+
+def test_a_study_names_the_function(tmp_path: Path) -> None:
+    (tmp_path / "forwarded.py").write_text(
+        "import torch\nfrom torch import nn\n"
+        "class Net(nn.Module):\n"
+        "    def __init__(self):\n        super().__init__()\n        self.linear = nn.Linear(4, 3)\n"
+        "    def forward(self, *, features):\n        return {'logits': self.linear(features)}\n"
+        "def load(): return torch.rand(3, 4)\n"
+        "def logits(module, x): return module(features=x)['logits']\n"
+        "nothing = 3\n"
+    )
+    study = {
+        "data": {"noise": {"function": "forwarded:load"}},
+        "models": {"net": {"function": "forwarded:Net", "forward": "forwarded:logits"}},
+        "explainers": ["saliency"],
+        "metrics": [{"max_sensitivity": {"neighbourhood": {"linf": 0.05}, "samples": 2}}],
+    }
+    found = hf.run_study(study_from(study, tmp_path), tmp_path / "results", progress=False)
+    assert found.failures == []
+    assert study_from(study, tmp_path).plain()["models"]["net"]["forward"] == "forwarded:logits"
+    for wrong, words in (("forwarded:nothing", "a function .module, inputs"), ("forwarded:logit", "'logits'")):
+        study["models"] = {"net": {"function": "forwarded:Net", "forward": wrong}}
+        with pytest.raises(StudyError, match=rf"models.net.forward: expected .*{words}"):
+            study_from(study, tmp_path).grid()
+
+
+def test_outputs_with_attributes() -> None:
+    class Answers(nn.Module):
+        def forward(self, pixel_values: Tensor) -> SimpleNamespace:
+            return SimpleNamespace(logits=pixel_values.flatten(1)[:, :2])
+
+    classifier = hf.Classifier(
+        Answers(), (0.0, 1.0), device="cpu", forward=lambda module, x: module(pixel_values=x).logits
+    )
+    assert classifier.predict(torch.tensor([[[[0.1, 0.9]]]])).tolist() == [1]

@@ -1,0 +1,213 @@
+"""What somebody gets who installs holdfast: a quick and quiet import, types, a whole wheel, a citation."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
+from ruamel.yaml import YAML
+
+import holdfast
+
+ROOT = Path(__file__).resolve().parents[1]
+SCRIPT = ROOT / "tests" / "user_script.py"
+
+
+def python(code: str, *options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *options, "-c", code], capture_output=True, text=True, check=False)
+
+
+def test_import_brings_nothing_that_was_not_asked_for() -> None:
+    code = "import sys, holdfast; print(sorted({name.partition('.')[0] for name in sys.modules}))"
+    done = python(code)
+    assert done.returncode == 0, done.stderr
+    loaded = set(eval(done.stdout))
+    assert "holdfast" in loaded
+    heavy = (
+        "torch captum numpy numba scipy matplotlib skimage polars pyarrow pandas pydantic typer rich fsspec ruamel PIL"
+    )
+    assert (
+        loaded & set(f"{heavy} jinja2 pooch vl_convert safetensors scikit_posthocs sklearn torchvision timm".split())
+        == set()
+    )
+
+
+def test_explainers_and_models_come_without_tables_and_charts() -> None:
+    code = "import sys, holdfast as hf; hf.Classifier, hf.explainers.names(), hf.LinfBall; print(sorted(sys.modules))"
+    loaded = set(eval(python(code).stdout))
+    assert "torch" in loaded
+    assert (
+        loaded & {"polars", "pyarrow", "pandas", "scipy.stats", "matplotlib", "pydantic", "typer", "skimage", "numba"}
+        == set()
+    )
+
+
+def test_every_public_name_is_listed_and_comes_silently() -> None:
+    code = """
+import holdfast
+assert set(holdfast.__all__) <= set(dir(holdfast))
+for name in holdfast.__all__:
+    value = getattr(holdfast, name)
+    assert getattr(holdfast, name) is value and vars(holdfast)[name] is value
+from holdfast import *
+from holdfast.study.results import Results as same
+assert Results is same and holdfast.study.results.Results is same
+"""
+    for each in ("import holdfast", code):
+        done = python(each, "-W", "error")
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_modules_are_attributes_and_nonsense_is_not() -> None:
+    for module in pkgutil.iter_modules(holdfast.__path__):
+        assert getattr(holdfast, module.name) is importlib.import_module(f"holdfast.{module.name}") or (
+            module.name in holdfast.__all__
+        )
+    for name in ("metric", "_hidden", "__wrapped__"):
+        assert not hasattr(holdfast, name)
+    with pytest.raises(AttributeError, match="module 'holdfast' has no attribute 'metric'"):
+        _ = holdfast.metric  # type: ignore[attr-defined]
+
+
+def test_a_broken_installation_says_what_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "polars.py").write_text("raise ModuleNotFoundError(\"No module named 'polars'\", name='polars')\n")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", "import holdfast; holdfast.metrics"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
+    assert "ModuleNotFoundError: No module named 'polars'" in done.stderr
+
+
+def test_a_script_of_a_user_runs_without_a_warning(tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "error", str(SCRIPT), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "radius"
+
+
+def test_the_script_of_a_user_is_type_checked_always() -> None:
+    assert "tests/user_script.py" in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]["files"]
+
+
+@pytest.mark.slow
+def test_a_strict_user_needs_no_stubs(tmp_path: Path) -> None:
+    pytest.importorskip("mypy", reason="needs mypy")
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text(
+        "import holdfast as hf\n\nhf.LinfBall(radius='a')\nhf.nonsense\nhf.metrics.nonsense\nx: int = hf.__version__\n"
+    )
+    # the package as a user has it: found where it is installed, and without our configuration
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--config-file",
+        os.devnull,
+        "--cache-dir",
+        str(tmp_path / "c"),
+    ]
+    done = subprocess.run(
+        [*command, str(SCRIPT), str(wrong)], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    found = sorted(re.findall(r"(\w+)\.py:(\d+): error: .*\[([\w-]+)\]$", done.stdout, re.MULTILINE))
+    expected = [("3", "arg-type"), ("4", "attr-defined"), ("5", "attr-defined"), ("6", "assignment")]
+    assert found == [("wrong", *each) for each in expected], done.stdout + done.stderr
+
+
+def test_wheel_and_sdist_are_whole(tmp_path: Path) -> None:
+    pytest.importorskip("hatchling", reason="needs hatchling")
+    if not (ROOT / "pyproject.toml").is_file():
+        pytest.skip("needs the sources")
+    build = [sys.executable, "-m", "hatchling", "build", "-d", str(tmp_path)]
+    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    files = sorted(str(file) for file in tmp_path.iterdir())
+    assert [Path(file).suffix for file in files] == [".whl", ".gz"]
+    check = [sys.executable, str(ROOT / "scripts" / "check_wheel.py")]
+    done = subprocess.run([*check, *files], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count("complete") == 2
+    # and what it says of a wheel that is not
+    broken = tmp_path / "broken" / Path(files[0]).name
+    broken.parent.mkdir()
+    with zipfile.ZipFile(files[0]) as whole, zipfile.ZipFile(broken, "w") as part:
+        for name in whole.namelist():
+            if not name.endswith(("py.typed", "charts.js")):
+                part.writestr(name, whole.read(name))
+        part.writestr("tests/test_x.py", "")
+    done = subprocess.run([*check, str(broken)], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    said = done.stdout.splitlines()
+    for each in (
+        "holdfast/py.typed is missing",
+        "holdfast/report/templates/charts.js is missing",
+        "tests/test_x.py should not be there",
+    ):
+        assert f"{broken.name}: {each}" in said
+    with tarfile.open(files[1]) as archive:
+        assert not [name for name in archive.getnames() if "__pycache__" in name or "/.venv" in name]
+
+
+def test_the_citation_names_the_papers_of_the_metrics() -> None:
+    text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    cited = YAML(typ="safe").load(text)
+    assert {"cff-version", "message", "title", "authors"} <= cited.keys()
+    assert cited["cff-version"] == "1.2.0"
+    assert cited["type"] == "software"
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert (str(cited["version"]), cited["license"]) == (project["version"], project["license"])
+    for reference in cited["references"]:
+        assert {"type", "title", "authors", "year"} <= reference.keys()
+        assert all({"family-names", "given-names"} == author.keys() for author in reference["authors"])
+    known = [
+        holdfast.metrics.get(name).bibtex
+        for name in ("worst_case", "data_sensitivity_consistency", "c_eval", "attribution_attack", "corruption_curve")
+    ]
+    assert len(cited["references"]) == len(known) == 5
+    for bibtex in known:
+        title = re.search(r"title\s*=\s*\{(.*)\},?\n", bibtex)
+        assert title is not None
+        plain = title[1].replace("{", "").replace("}", "")
+        found = [reference for reference in cited["references"] if reference["title"] == plain]
+        assert len(found) == 1, plain
+        first = re.search(r"author\s*=\s*\{(\w+)", bibtex)
+        year = re.search(r"year\s*=\s*\{(\d+)\}", bibtex)
+        assert first is not None
+        assert year is not None
+        assert (found[0]["authors"][0]["family-names"], found[0]["year"]) == (first[1], int(year[1]))
+
+
+def pins(file: str) -> dict[str, Version]:
+    lines = (line.partition("#")[0].strip() for line in (ROOT / file).read_text().splitlines())
+    return {
+        name.lower().replace("_", "-"): Version(v) for name, _, v in (line.partition("==") for line in lines if line)
+    }
+
+
+def test_lower_bounds_are_what_is_tested() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    lowest, newest = pins("constraints-minimum.txt"), pins("constraints.txt")
+    for text in project["dependencies"]:
+        requirement = Requirement(text)
+        (bound,) = requirement.specifier
+        name = requirement.name.lower()
+        assert bound.operator == ">="
+        assert requirement.specifier.contains(newest[name]), name
+        if name != "torch":  # see constraints-minimum.txt
+            assert lowest[name].release[: len(Version(bound.version).release)] == Version(bound.version).release, name
