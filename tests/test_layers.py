@@ -29,6 +29,7 @@ LAYERS = (
     ("report",),
     ("progress",),
     ("evaluation",),
+    ("export",),
     ("integrations",),
     ("reproduce",),
     ("demo", "dry_run", "fit"),

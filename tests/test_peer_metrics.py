@@ -87,6 +87,7 @@ def gradient(model: nn.Module, inputs: Any, targets: Any, **_: Any) -> np.ndarra
         ("FaithfulnessCorrelation", {"nr_runs": 6, "subset_size": 10}),
         ("Sparseness", {}),
         ("RandomLogit", {"num_classes": 4}),
+        ("MPRT", {"return_average_correlation": True}),  # explains copies with other weights
         ("Infidelity", {"n_perturb_samples": 3}),
     ],
 )

@@ -333,6 +333,8 @@ def list_names(
         raise UnknownNameError("kind", kind, kinds)
     for name in kinds[kind]():
         typer.echo(name)
+    if kind == "metrics":
+        typer.echo("and, in study files, those of other packages: captum:NAME, quantus:NAME", err=True)
 
 
 def _reproductions() -> list[str]:

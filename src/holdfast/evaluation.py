@@ -74,7 +74,7 @@ def evaluate(
     classifier: Classifier,
     explainers: Mapping[str, Explainer | str] | Sequence[Explainer | str],
     inputs: Tensor | Dataset,
-    metrics: Mapping[str, Metric] | Sequence[Metric],
+    metrics: Mapping[str, Metric | str] | Sequence[Metric | str],
     *,
     targets: Tensor | int | None = None,
     seed: int = 0,
@@ -93,7 +93,8 @@ def evaluate(
         explainers: by the names that the report shall use; or a list of registered names.
         inputs: seeds `(N, ...)` within the classifier's bounds; or a data set, for metrics that name its `extras`. Of
             its labels nothing is taken.
-        metrics: configured metrics, or a mapping from labels to them.
+        metrics: configured metrics, or a mapping from labels to them; of another package by name or configured by
+            `holdfast.metrics.peer`.
         targets: classes `(N,)`, or None for the model's own predictions.
         seed: of every random stream.
         out: a folder for the results, or an fsspec address. What it holds already is not computed again: an

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 import torch
-from scipy import stats
 from torch import Tensor
 
 from holdfast.errors import ArgumentError, check
@@ -73,7 +73,7 @@ class RareEventEstimate:
         if self.hits is not None and self.samples is not None:
             return clopper_pearson(self.hits, self.samples, level)
         quantile = torch.as_tensor(
-            stats.t.ppf(0.5 + level / 2, np.asarray(self.degrees.cpu())), device=self.std_error.device
+            scipy.stats.t.ppf(0.5 + level / 2, np.asarray(self.degrees.cpu())), device=self.std_error.device
         )
         width = quantile * self.std_error
         low = torch.where(self.censored, -torch.inf, self.log_probability - width)
@@ -89,8 +89,8 @@ def clopper_pearson(hits: Tensor, samples: int, level: float) -> Tensor:
     """Exact interval for ln of a proportion; `(P, 2)`. Source: Clopper and Pearson, Biometrika 26 (1934)."""
     k, tail = np.asarray(hits.cpu(), dtype=float), (1 - level) / 2
     with np.errstate(divide="ignore", invalid="ignore"):
-        low = np.where(k > 0, stats.beta.ppf(tail, k, samples - k + 1), 0.0)
-        high = np.where(k < samples, stats.beta.ppf(1 - tail, k + 1, samples - k), 1.0)
+        low = np.where(k > 0, scipy.stats.beta.ppf(tail, k, samples - k + 1), 0.0)
+        high = np.where(k < samples, scipy.stats.beta.ppf(1 - tail, k + 1, samples - k), 1.0)
         bounds = np.log(np.stack([low, high], axis=1))
     return torch.as_tensor(bounds, device=hits.device)
 

@@ -12,6 +12,7 @@ from holdfast.metrics.log_odds import LogOdds, LogOddsResult
 from holdfast.metrics.misinterpretation_probability import MisinterpretationProbability, ProbabilityResult
 from holdfast.metrics.near_affinity import NearAffinity, NearAffinityResult
 from holdfast.metrics.parameter_sensitivity_consistency import ParameterSencResult, ParameterSensitivityConsistency
+from holdfast.metrics.peers import PeerMetric, PeerResult, is_peer, peer, peer_class, peer_names
 from holdfast.metrics.reading import Reading, View
 from holdfast.metrics.result import Result
 from holdfast.metrics.sensitivity import LocalLipschitz, MaxSensitivity, SensitivityResult, sensitivity
@@ -41,6 +42,8 @@ __all__ = [
     "NearAffinityResult",
     "ParameterSencResult",
     "ParameterSensitivityConsistency",
+    "PeerMetric",
+    "PeerResult",
     "ProbabilityResult",
     "Reading",
     "RelevanceLocalisation",
@@ -51,6 +54,8 @@ __all__ = [
     "WorstCaseResult",
     "get",
     "names",
+    "peer",
+    "peer_names",
     "sensitivity",
 ]
 
@@ -61,5 +66,5 @@ def names() -> list[str]:
 
 
 def get(name: str) -> type[Metric]:
-    """The metric class of that name."""
-    return metrics[name]
+    """The metric class of that name; of another package for `"quantus:MaxSensitivity"` and the like."""
+    return peer_class(name) if is_peer(name) else metrics[name]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import scipy.stats
+import scipy
 
 from holdfast.algorithms.knee import knee
 from holdfast.charts import Chart, Gallery, GalleryRow, Line, Picture, lines_with_bands

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import numpy as np
-import scipy.stats
+import scipy
 from torch import Tensor
 
 from holdfast.metrics.reading import Array

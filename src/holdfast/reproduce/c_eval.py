@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import scipy.stats
+import scipy
 import torch
 from torch import Tensor, nn
 

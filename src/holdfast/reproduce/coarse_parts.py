@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import scipy.stats
+import scipy
 
 from holdfast.metrics.corruption_compared import compared, gate
 from holdfast.metrics.corruption_curve import FRACTIONS

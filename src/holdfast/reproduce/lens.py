@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 import polars as pl
-import scipy.stats
+import scipy
 
 from holdfast.reproduce.base import Column, Part, Reproduction, Scale, reproductions
 from holdfast.reproduce.lens_chance import CHANCE_PART, above_noise, noise_levels

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import scipy.stats
+import scipy
 
 Array = np.ndarray[Any, Any]
 Correlations = dict[str, tuple[float, float, float]]

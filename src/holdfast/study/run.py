@@ -11,6 +11,7 @@ from typing import Any
 
 from holdfast.errors import check
 from holdfast.metrics import Metric
+from holdfast.metrics.peers import is_peer, peer
 from holdfast.study.environment import environment
 from holdfast.study.executors import Executor, InProcess
 from holdfast.study.grid import Grid
@@ -131,8 +132,10 @@ def _earlier(store: Store, here: Mapping[str, Any]) -> list[Any]:
     return [entry for place, entry in enumerate(found) if entry and entry != here and entry not in found[:place]]
 
 
-def named_metrics(metrics: Mapping[str, Metric] | Sequence[Metric]) -> dict[str, Metric]:
+def named_metrics(metrics: Mapping[str, Metric | str] | Sequence[Metric | str]) -> dict[str, Metric]:
     """Metrics under labels: the given ones, or each one's own and, where two are alike, a number.
+
+    A metric of another package may be given by its name alone, `"quantus:MaxSensitivity"`.
 
     >>> from holdfast.metrics import MaxSensitivity
     >>> from holdfast.neighbourhood import LinfBall
@@ -140,10 +143,9 @@ def named_metrics(metrics: Mapping[str, Metric] | Sequence[Metric]) -> dict[str,
     ['max_sensitivity', 'max_sensitivity 2']
     """
     if isinstance(metrics, Mapping):
-        return dict(metrics)
+        return {label: _configured(metric) for label, metric in metrics.items()}
     named: dict[str, Metric] = {}
-    for metric in metrics:
-        check(isinstance(metric, Metric), "metrics", "holdfast metrics", type(metric).__name__)
+    for metric in map(_configured, metrics):
         label = metric.own_label
         number = 2
         unique = label
@@ -151,3 +153,12 @@ def named_metrics(metrics: Mapping[str, Metric] | Sequence[Metric]) -> dict[str,
             unique, number = f"{label} {number}", number + 1
         named[unique] = metric
     return named
+
+
+def _configured(metric: Metric | str) -> Metric:
+    if isinstance(metric, str) and is_peer(metric):
+        return peer(metric)
+    got = repr(metric) if isinstance(metric, str) else type(metric).__name__
+    check(isinstance(metric, Metric), "metrics", "holdfast metrics, or names such as 'quantus:MaxSensitivity'", got)
+    assert isinstance(metric, Metric)
+    return metric

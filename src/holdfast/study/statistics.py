@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from holdfast.errors import check
 
@@ -209,7 +209,7 @@ def friedman(ranks: Array, permutations: int = 9999, seed: int = 0) -> tuple[flo
     if rows > PERMUTED_ROWS:
         rest = rows * (k - 1) - statistic
         ratio = (rows - 1) * statistic / rest if rest > 1e-9 else math.inf
-        p = float(stats.f.sf(ratio, k - 1, (rows - 1) * (k - 1)))
+        p = float(scipy.stats.f.sf(ratio, k - 1, (rows - 1) * (k - 1)))
         return statistic, max(p, math.exp((1 - rows) * math.lgamma(k + 1)))
     rng = np.random.Generator(np.random.PCG64(seed))
     as_large, step = 0, max(1, _CELLS // centred.size)
@@ -250,7 +250,7 @@ def signed_rank(low: Array, high: Array | None = None) -> tuple[float, float, in
     if untied == 0 or balance == 0:
         return 1.0, effect, untied
     if untied > EXACT_DIFFERENCES:
-        return float(2 * stats.norm.sf(2 * abs(balance) / math.sqrt((weights**2).sum()))), effect, untied
+        return float(2 * scipy.stats.norm.sf(2 * abs(balance) / math.sqrt((weights**2).sum()))), effect, untied
     # probability of every sum of the positive ranks, each sign being a fair coin
     chance = np.zeros(int(weights.sum()) + 1)
     chance[0] = 1.0
@@ -329,12 +329,12 @@ def median_interval(low: Array, high: Array, level: float, side: Side = "upper")
     if count < 2:
         return Interval(value, None, None, count, 0.0, bound, (least, most))
     # how many values lie below the median is Bin(n, 1/2)
-    place = max(1, int(stats.binom.ppf((1 - level) / 2, count, 0.5)))
-    while place > 1 and 2 * stats.binom.cdf(place - 1, count, 0.5) > 1 - level + 1e-12:
+    place = max(1, int(scipy.stats.binom.ppf((1 - level) / 2, count, 0.5)))
+    while place > 1 and 2 * scipy.stats.binom.cdf(place - 1, count, 0.5) > 1 - level + 1e-12:
         place -= 1
-    while 2 * (place + 1) <= count and 2 * stats.binom.cdf(place, count, 0.5) <= 1 - level + 1e-12:
+    while 2 * (place + 1) <= count and 2 * scipy.stats.binom.cdf(place, count, 0.5) <= 1 - level + 1e-12:
         place += 1
-    coverage = float(1 - 2 * stats.binom.cdf(place - 1, count, 0.5))
+    coverage = float(1 - 2 * scipy.stats.binom.cdf(place - 1, count, 0.5))
     ends = float(low[place - 1]), float(high[count - place])
     return Interval(
         value,
@@ -360,9 +360,9 @@ def _mean_interval(values: Array, level: float, resamples: int, seed: int) -> In
         rows = rng.integers(count, size=(min(step, resamples - start), count))
         drawn[start : start + step] = values[rows].mean(axis=1)
     below = ((drawn < mean).mean() + (drawn <= mean).mean()) / 2
-    bias = stats.norm.ppf(np.clip(below, 0.5 / resamples, 1 - 0.5 / resamples))
+    bias = scipy.stats.norm.ppf(np.clip(below, 0.5 / resamples, 1 - 0.5 / resamples))
     apart = values - mean  # a mean without one value differs from their average in proportion to this
     skew = (apart**3).sum() / (6 * (apart**2).sum() ** 1.5)
-    normal = bias + stats.norm.ppf([(1 - level) / 2, (1 + level) / 2])
-    low, high = np.quantile(drawn, stats.norm.cdf(bias + normal / (1 - skew * normal)))
+    normal = bias + scipy.stats.norm.ppf([(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(drawn, scipy.stats.norm.cdf(bias + normal / (1 - skew * normal)))
     return Interval(mean, float(low), float(high), count, level, None, (mean, mean))
