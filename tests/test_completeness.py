@@ -87,6 +87,21 @@ def test_the_share_that_is_missed_in_closed_form() -> None:
         DeepLift()(model(Squared()), series() + 1, 1)
 
 
+def test_where_the_logit_does_not_change_the_share_is_a_number() -> None:
+    """s (s - 1) at s = 1, as at 0; the gradient times the input is 1."""
+
+    class Returning(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            total = x.flatten(1).sum(1)
+            return torch.stack([torch.zeros_like(total) - 1, total * (total - 1)], dim=1)
+
+    x, classifier = torch.full((2, 4), 0.25), model(Returning())
+    with pytest.warns(CompletenessWarning, match=r"miss about 100000%"):
+        maps = DeepLift()(classifier, x, 1)
+    with pytest.warns(CompletenessWarning, match=r"miss 100000% of it"):
+        assert completeness_gap(classifier, DeepLift(), maps, x, targets=1).tolist() == [1.0, 1.0]
+
+
 def test_the_mean_over_references_is_what_counts() -> None:
     """Gradient times difference, averaged over b: s (s - mean b), where it should be (s^2 - mean b^2) / 2."""
     x, references = torch.full((2, 1, 4), 1.0), torch.stack([torch.full((1, 4), 0.5), torch.full((1, 4), -0.25)])

@@ -508,6 +508,8 @@ def test_a_result_has_the_numbers_of_its_summary() -> None:
     for name in ("auc_top", "auc_bottom", "f1", "f1_paper", "auc_skewness", "auc_kurtosis"):
         assert getattr(found, name) == getattr(whole, name), name
         assert np.isfinite(whole.interval(name)).all()
+    # those that a study stores, so that both have the same numbers to the last bit
+    assert found.curves().fractions.tolist() == found.tensors()["fractions"][0].tolist() == list(FEW)
     np.testing.assert_allclose(found.skewness, scipy.stats.skew(top))
     np.testing.assert_allclose(found.kurtosis, scipy.stats.kurtosis(top))
     np.testing.assert_array_equal(found.share_above(0.05), whole.share_above)

@@ -24,6 +24,7 @@ from holdfast.metrics.corruption_figures import drop_curves, figures, fine_curve
 from holdfast.metrics.corruption_pictures import MARKED, galleries
 from holdfast.metrics.corruption_shown import MOST, shades, shown, turns, unshaded
 from holdfast.metrics.corruption_statistics import area
+from holdfast.metrics.corruption_summary import Curves
 from holdfast.metrics.corruption_tables import tables
 from holdfast.metrics.corruption_view import Drops, drops_of
 from holdfast.metrics.corruption_words import gate_sentence, guide
@@ -291,6 +292,27 @@ def test_the_gate_is_applied_where_there_are_random_maps(view: View, drops: Drop
     assert not any(cell.faint for table in shown_tables for _, cells in table.rows for cell in cells)
 
 
+def test_who_passes_by_more_positive_positions_is_named() -> None:
+    """Drops that grow with the share of all positions and nothing else, and twice as many of these."""
+    fractions = np.array([0.25, 0.5, 1.0])
+    half = np.tile(0.5 * fractions, (30, 1))
+    own = np.random.default_rng(0).uniform(0.4, 0.8, (30, 1))
+    drops = Drops(
+        {
+            "more": Curves(own * 2 * half, None, 2 * half, fractions),
+            "good": Curves(np.sqrt(own * half), None, half, fractions),
+            "random": Curves(own * half, None, half, fractions),
+        },
+        np.arange(30),
+        dict.fromkeys(("more", "good", "random"), 0),
+    )
+    assert [gate.passed for gate in drops.gates.values()] == [True, True]
+    assert drops.longer == ["more"]
+    assert "Caution: more may pass by the number" in gate_sentence(drops)
+    found = [[cell.text for cell in row] for _, row in tables(drops)[1].rows]
+    assert found == [["100%", "passed", "not passed"], ["50%", "passed", "passed"], ["50%", "reference", "reference"]]
+
+
 # charts
 
 
@@ -363,6 +385,8 @@ def test_few_samples_have_no_bands_and_no_crash(folder: Path) -> None:
     assert to_files(rugs[0])["svg"].startswith(b"<svg")
     told = [cell.small for table in found if isinstance(table, Table) for _, cells in table.rows for cell in cells]
     assert any("no interval" in small for small in told)
+    captions = [table.caption for table in found if isinstance(table, Table)]
+    assert all("too few samples to tell an AUC top from that of random" in caption for caption in captions)
 
 
 def test_who_has_no_drops_takes_nothing_from_the_others(folder: Path) -> None:
@@ -372,7 +396,7 @@ def test_who_has_no_drops_takes_nothing_from_the_others(folder: Path) -> None:
     found = drops_of(views(builder)[0])
     assert found is not None
     assert list(found.compared) == ["good", "random"]
-    coarse, fine, _ = tables(found)
+    coarse, _, fine, _ = tables(found)
     cells = {name: [cell.text for cell in row] for name, row in coarse.rows}
     assert cells["zero"] == ["0", "–", "–", "–", "–", "–"]
     assert "–" not in [cell.text for name, row in fine.rows if name != "zero" for cell in row]
@@ -395,7 +419,7 @@ def test_one_order_alone(folder: Path, order: tuple[str, ...]) -> None:
     found = figures(views(builder)[0])
     names = {each.name for each in found if isinstance(each, Chart)}
     assert (f"drop-{order[0]}" in names, "skewness" in names) == (True, order == ("top",))
-    assert len([each for each in found if isinstance(each, Table)]) == (3 if order == ("top",) else 1)
+    assert len([each for each in found if isinstance(each, Table)]) == (4 if order == ("top",) else 1)
     assert any(isinstance(each, Gallery) for each in found) == (order == ("top",))
 
 
@@ -403,7 +427,7 @@ def test_one_order_alone(folder: Path, order: tuple[str, ...]) -> None:
 
 
 def test_tables_hold_the_numbers_of_the_summaries(drops: Drops) -> None:
-    coarse, fine, starred = tables(drops)
+    coarse, same, fine, starred = tables(drops)
     titles = [title for title, _ in coarse.columns]
     cells = {name: dict(zip(titles, row, strict=True)) for name, row in coarse.rows}
     share, mean = 0.4 * np.array(FRACTIONS), made("good").mean(0)
@@ -417,6 +441,11 @@ def test_tables_hold_the_numbers_of_the_summaries(drops: Drops) -> None:
         low, high = (float(end) for end in re.findall(r"0\.\d+", cells["good"][title].small))
         assert low < value < high
     assert [cells[name]["gate"].text for name in EXPLAINERS] == ["passed", "not passed", "reference"]
+    assert [[cell.text for cell in row] for _, row in same.rows] == [
+        ["40%", "passed", "passed"],
+        ["40%", "not passed", "not passed"],
+        ["40%", "reference", "reference"],
+    ]
     assert cells["zero"]["samples"].small == "2 with no positive relevance"
     assert not any(cell.faint for _, row in coarse.rows for cell in row)
 
@@ -556,6 +585,7 @@ def test_the_page_has_all_of_it(page: str) -> None:
         "Ridge lines: good",
         "Skewness along k",
         "Coarse numbers, and the gate",
+        "The gate, and how many positions are positive",
         "Starred numbers, rescaled over the explainers",
         "What is replaced first: the most relevant 15%",
         "What a peak at zero cannot fool",
@@ -580,7 +610,7 @@ def test_titles_stand_above_every_picture_where_they_differ(page: str) -> None:
 
 def test_the_guide_says_what_misleads() -> None:
     words = " ".join(guide(OPTIONS).values())
-    for text in ("Table E.I", "KernelSHAP", "left", "`random`", "compared", "0.5"):
+    for text in ("Table E.I", "KernelSHAP", "left", "`random`", "compared", "0.5", "`same share`"):
         assert text in words
     assert "Paired replacements" not in guide({**OPTIONS, "replacement": "constant"})
 

@@ -20,6 +20,7 @@ from holdfast.metrics.corruption_statistics import (
     absolute_skewness,
     area,
     area_over_fractions,
+    area_up_to,
     f1_paper,
     intervals,
     moments,
@@ -83,6 +84,24 @@ def test_area_does_not_depend_on_how_an_array_lies_in_memory() -> None:
     for row in (0, 17, 49):
         assert torch.equal(area(share[row : row + 1, 2], drop[row : row + 1, 2])[0], whole[row, 2])
     assert torch.equal(area(share.transpose(0, 1), drop.transpose(0, 1).clone()).T, whole)
+
+
+def test_area_up_to_is_that_of_the_curve_cut_there() -> None:
+    generator = np.random.default_rng(0)
+    share = np.sort(generator.uniform(size=(20, 4)), axis=1)
+    share[3, 1] = share[3, 0]  # a step
+    share[4, 0] = 0.0
+    drop, end = generator.normal(size=(20, 4)), generator.uniform(size=20) * share[:, -1]
+    end[5], end[6], end[7] = share[5, -1], share[6, 1], 0.0
+    for row in range(20):
+        x, y = np.concatenate([[0], share[row]]), np.concatenate([[0], drop[row]])
+        inside = x <= end[row]
+        cut = np.append(x[inside], end[row]), np.append(y[inside], np.interp(end[row], x, y))
+        expected = scipy.integrate.trapezoid(cut[1], cut[0])
+        assert area_up_to(share[row], drop[row], end[row]) == pytest.approx(expected, abs=1e-12)
+        assert area_up_to(share, drop, end)[row] == pytest.approx(expected, abs=1e-12)
+    held = (1 - share[:, -1]) * drop[:, -1]
+    np.testing.assert_allclose(area_up_to(share, drop, share[:, -1]) + held, area(share, drop), atol=1e-12)
 
 
 def test_area_over_the_fractions() -> None:
@@ -428,6 +447,27 @@ def test_the_gate_is_paired() -> None:
     few = gate(better.of(np.arange(3)), base.of(np.arange(3)))
     assert np.isnan([few.low, few.high]).all()
     assert not few.passed
+
+
+def test_positive_positions_alone_pass_the_gate_and_not_at_the_same_share() -> None:
+    """Random maps, and their sizes, which are positive everywhere: in no better order, and with a larger area."""
+    module = torch.nn.Sequential(torch.nn.Linear(40, 2))
+    with torch.no_grad():
+        weight = torch.randn(40, generator=torch.Generator().manual_seed(0))
+        module[0].weight.copy_(torch.stack([weight, -weight]))
+        module[0].bias.zero_()
+    classifier = hf.Classifier(module, bounds=(-float("inf"), float("inf")), device="cpu")
+    x = torch.randn(120, 40, generator=torch.Generator().manual_seed(1))
+    noise = hf.explainers.RandomExplainer()
+    sizes = hf.explainers.from_callable(lambda module, x, targets: noise(classifier, x).abs(), name="sizes")
+    metric = hf.metrics.CorruptionCurve(fractions=(0.25, 0.5, 0.75, 1.0), order=("top",), draws=2)
+    random, everywhere, better = (
+        metric(classifier, explainer, x).curves() for explainer in (noise, sizes, "input_x_gradient")
+    )
+    assert [gate(each, random).passed for each in (everywhere, better)] == [True, True]
+    fair = gate(everywhere, random, to_common=True)
+    assert fair.low < 0 < fair.high
+    assert gate(better, random, to_common=True).passed
 
 
 def test_the_gate_errs_seldom() -> None:

@@ -154,7 +154,7 @@ def test_names_of_metrics() -> None:
         "worst_case: changed_explanation 2",
     ]
     assert list(named_metrics({"mine": METRICS[0]})) == ["mine"]
-    with pytest.raises(hf.ArgumentError, match="metrics: expected holdfast metrics, got str"):
+    with pytest.raises(hf.ArgumentError, match="metrics: expected holdfast metrics, or names .*, got 'worst_case'"):
         named_metrics(["worst_case"])  # type: ignore[list-item]
 
 

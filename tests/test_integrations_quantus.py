@@ -111,6 +111,16 @@ def test_maps_with_one_channel_for_all() -> None:
     assert same(ours.metric(metric, (0.0, 1.0))(model, x.numpy(), y.numpy(), explain_func=summed), wanted)
 
 
+def test_an_option_of_ours_with_a_name_of_theirs_is_ours() -> None:
+    model, x = net(), rand()
+    y = model(x).argmax(1)
+    wrapped = ours.metric("max_sensitivity", (0.0, 1.0), neighbourhood=BALL, samples=4, normalise=True)
+    assert (wrapped.metric.normalise, wrapped.normalise) == (True, False)
+    wanted = direct(hf.metrics.MaxSensitivity(BALL, samples=4, normalise=True), model, x, y)
+    assert same(wrapped(model, x.numpy(), y.numpy(), explain_func=gradient), wanted)
+    assert not ours.metric("max_sensitivity", (0.0, 1.0), neighbourhood=BALL).metric.normalise
+
+
 def test_a_batch_is_what_is_compared_with() -> None:
     model, x = net(), rand()
     y = model(x).argmax(1)
@@ -244,7 +254,9 @@ def test_options_that_make_no_sense_are_refused() -> None:
     with pytest.raises(hf.ArgumentError, match="explain_func: expected a function .*, got neither"):
         call(explain_func=None)
     with pytest.raises(hf.ArgumentError, match="normalise: expected False: Quantus divides by the largest"):
-        ours.MaxSensitivity((0.0, 1.0), neighbourhood=BALL, normalise=True)
+        ours.AOPC((0.0, 1.0), normalise=True)
+    with pytest.raises(hf.ArgumentError, match="normalise: expected False: Quantus divides by the largest"):
+        ours.metric(hf.metrics.MaxSensitivity(BALL), (0.0, 1.0), normalise=True)  # configured: too late for ours
     with pytest.raises(hf.ArgumentError, match="did you mean 'samples'"):
         ours.MaxSensitivity((0.0, 1.0), neighbourhood=BALL, sample=2)
     with pytest.raises(hf.ArgumentError, match="x_batch: expected values within the bounds"):

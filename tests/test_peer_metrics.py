@@ -352,6 +352,11 @@ def test_a_study_with_their_metrics_and_ours(tmp_path: Path) -> None:
     for words in ("quantus 0", "nr_samples", "Alvarez-Melis", "hedstroem2023quantus", "kokhlikyan2020captum"):
         assert words in text, words
     assert [contents.labels[name].reading.direction for name in names] == ["lower"] * 4
+    page = found.to_html(tmp_path / "report.html").read_text()
+    for words in ("MaxSensitivity, of Quantus", "Lower is better.", "Lower is more robust."):  # the last of ours
+        assert words in page, words
+    assert "Quantus:MaxSensitivity" not in page
+    assert "not installed" not in page
     again = hf.run_study(write(tmp_path, per_job=1), out=tmp_path / "others", progress=False).frame()
     order = ["label", "explainer", "sample"]
     assert (

@@ -177,6 +177,23 @@ def test_the_event_decides_which_direction_is_robust(builder: Builder) -> None:
     assert heads == ["", "higher", "lower", ""]
 
 
+def test_only_of_robustness_it_is_said_that_better_is_more_robust() -> None:
+    readings = {name: metrics[name].reading(metrics[name].example().options()) for name in metrics.names()}
+    robust = {name for name, reading in readings.items() if reading.good == "more robust"}
+    disturbed = {"worst_case", "misinterpretation_probability", "max_sensitivity", "local_lipschitz"}
+    assert robust == {*disturbed, "attribution_attack"}
+    assert {readings[name].good for name in ("aopc", "log_odds")} == {"more faithful"}
+
+
+def test_axes_and_headings_say_what_the_better_way_is(builder: Builder) -> None:
+    builder.worst("a", [0.5, 0.6, 0.7])
+    rows = {**base(["ok"] * 3), "aopc": [0.1, 0.2, 0.3]}
+    builder.job("a", "aopc", "aopc", {"order": "most", "score": "logit"}, rows)
+    page = builder.page()
+    for words in ("Higher is more robust.", "Higher is more faithful.", "more robust →", "more faithful →"):
+        assert words in page, words
+
+
 def test_a_median_on_a_censored_value_is_at_most(builder: Builder) -> None:
     builder.probability("a", [-3.0, -20.0, -20.0], censored=[False, True, True], stalled=True)
     builder.probability("b", [-3.0, -5.0, -20.0], censored=[False, False, True])

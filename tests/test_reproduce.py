@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import holdfast as hf
 from holdfast.cli import app
 from holdfast.reproduce import print_table, read_table, reproductions, write_studies
-from holdfast.reproduce.base import SCALES, Scale
+from holdfast.reproduce.base import SCALES, Column, Part, Scale, table_of
 from holdfast.study.file.spec import load_study
 
 
@@ -43,9 +43,31 @@ def test_a_tiny_run_reads_as_a_table(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert table.rows["samples"][0] == len(frame)
     print_table(table, "small")
     said = capsys.readouterr().out
+    assert said.count("random") > 1
+    assert "…" not in said
     for words in ("paper's estimator", "> 0.6", "null band", "Not as in the paper", "random at the level of random"):
         assert words in said
     assert found.to_html(tmp_path / "r.html").exists()
+
+
+@pytest.mark.parametrize(("width", "tables"), [(200, 1), (60, 2), (20, 4)])
+def test_a_table_wider_than_the_terminal_is_cut_between_columns(
+    width: int, tables: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    columns = tuple(Column(f"number {name} of three", name, decimals=2) for name in "abc")
+    part = Part("wide", "A wide table", lambda scale: {}, columns)
+    frame = pl.DataFrame(
+        {"explainer": ["one", "other"] * 3, "status": ["ok"] * 6, "a": [0.1] * 6, "b": [0.25] * 6, "c": [0.5] * 6}
+    )
+    order = {"explainer": ["one", "other"]}
+    print_table(table_of(part, frame, order, 0), "small")
+    said = capsys.readouterr().out
+    assert (said.count("other"), said.count("continued")) == (tables, tables - 1)
+    assert [said.count(value) for value in ("0.10", "0.25", "0.50")] == [2, 2, 2]
+    if width > 20:  # one column needs more than that
+        assert "…" not in said
+        assert max(map(len, said.splitlines())) <= width
 
 
 def test_claims_are_judged_by_the_numbers() -> None:

@@ -22,8 +22,16 @@ import holdfast as hf
 from holdfast.data.dataset import Dataset
 from holdfast.data.root import data_root
 from holdfast.errors import ArgumentError
-from holdfast.reproduce import base, coarse, coarse_archives, coarse_explainers, coarse_parts, coarse_training
-from holdfast.reproduce.base import Column, Part, Reproduction, Scale, print_table, read_table, reproductions, table_of
+from holdfast.reproduce import (
+    base,
+    coarse,
+    coarse_archives,
+    coarse_explainers,
+    coarse_parts,
+    coarse_training,
+    print_table,
+)
+from holdfast.reproduce.base import Column, Part, Reproduction, Scale, read_table, reproductions, table_of
 from holdfast.reproduce.coarse import CALIBRATED_PART, FIGURE4_PART, TABLE_E1_PART, more_skewed, order_kept
 from holdfast.reproduce.coarse_archives import FIGURE5_PART, SETS, train_all
 from holdfast.reproduce.coarse_explainers import EntryShapley, PositiveNoise, TrainingReferences, evenly
@@ -455,6 +463,13 @@ def test_calibration_verdicts() -> None:
     assert order_kept(plain, "CNN") is None
 
 
+def test_a_gate_that_is_not_known_stops_nobody() -> None:
+    frame = pl.DataFrame({"explainer": ["KS", "KS", "IG"], "gate": [0.0, 0.0, 1.0], "gate_positive": [None, None, 0.0]})
+    assert [coarse.flagged(frame, name) for name in ("gate", "gate_positive", "other")] == [True, None, None]
+    assert coarse.flagged(frame.with_columns(gate=1.0), "gate") is False
+    assert coarse.flagged(frame[2:], "gate") is None
+
+
 def test_figure_4_verdicts() -> None:
     skewness = {**dict.fromkeys(SIX, 0.5), "DS": -1.0, "DL": -0.5, "SVS": -0.7}
     fine = {**ORDER, "DS": 1.0}
@@ -586,6 +601,8 @@ def test_public_sets_end_to_end(
     monkeypatch.setattr(coarse_archives, "_STEPS", 20)
     monkeypatch.setattr(coarse_archives, "_COUNT", 5)
     monkeypatch.setattr(coarse_archives, "_SMALL", {"CNN": {"width": 4, "layers": 1, "hidden": 4}})
+    # the page of such a study takes longer than all else, and is looked at in test_corruption_figures.py
+    monkeypatch.setattr(hf.evaluation.Evaluation, "to_html", lambda self, *args, **options: Path("report.html"))
     (table,) = base.reproduce("coarse-figure5", "small", tmp_path, progress=False)
     assert table.failures == 0
     assert table.rows["network, explainer"].to_list() == [f"CNN, {name}" for name in (*SIX, *OTHERS)]

@@ -482,6 +482,25 @@ def test_ctrl_c_ends_cleanly_and_says_how_to_go_on(tmp_path: Path) -> None:
     load_results(tmp_path / "r")
 
 
+def test_ctrl_c_while_workers_start_ends_cleanly(tmp_path: Path) -> None:
+    """Workers are interrupted as well; while they import, nothing of ours runs in them that could ignore it."""
+    study = write_study(tmp_path, samples=300, workers=2)
+    process = subprocess.Popen(
+        command("run", study, "--out", tmp_path / "r"), stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    if not children.exists():
+        process.kill()
+        pytest.skip("no list of a process's children on this system")
+    began = time.monotonic()
+    while len(children.read_text().split()) < 3 and time.monotonic() - began < 60:  # with the resource tracker
+        time.sleep(0.005)
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in said
+
+
 def refused(*arguments: object, cwd: Path | None = None) -> str:
     """What is said by a command that ends with exit code 2."""
     done = subprocess.run(command(*arguments), capture_output=True, text=True, check=False, cwd=cwd)

@@ -154,6 +154,7 @@ class Classifier:
         out = self.module(x if self.preprocess is None else self.preprocess(x))
         if not isinstance(out, Tensor) or out.ndim != 2 or out.shape[0] != x.shape[0] or out.shape[1] < 2:
             got = f"a tensor of shape {tuple(out.shape)}" if isinstance(out, Tensor) else f"a {type(out).__name__}"
+            got += " (Classifier(..., forward=) can say how logits come of it)"
             raise ModelError(
                 f"module: expected logits of shape ({x.shape[0]}, classes) with at least two classes for inputs of"
                 f" shape {tuple(x.shape)}, got {got}"

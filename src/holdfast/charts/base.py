@@ -149,9 +149,13 @@ def rounded(value: float, digits: int = 6) -> float | None:
     return float(f"{value:.{digits}g}") if math.isfinite(value) else None
 
 
-def towards(axis: str, direction: str | None) -> str | list[str]:
-    """The title of an axis, with an arrow to where explanations are more robust on a line of its own."""
-    arrow = {"higher": "more robust →", "lower": "← more robust"}.get(direction or "")
+def towards(axis: str, direction: str | None, good: str) -> str | list[str]:
+    """The title of an axis, with an arrow to where explanations are `good` on a line of its own.
+
+    >>> towards("AOPC", "higher", "more faithful"), towards("margin", None, "better")
+    (['AOPC', 'more faithful →'], 'margin')
+    """
+    arrow = {"higher": f"{good} →", "lower": f"← {good}"}.get(direction or "")
     return axis if arrow is None else [axis, arrow]
 
 

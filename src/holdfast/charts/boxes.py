@@ -33,6 +33,7 @@ def boxes(
     axis: str,
     direction: str | None,
     *,
+    good: str = "better",
     domain: tuple[float, float] | None = None,
     caption: str = "",
     name: str = "boxes",
@@ -45,7 +46,8 @@ def boxes(
         explainers: all of the study's, for order and colours.
         title, caption, name, heading: texts.
         axis: of the values.
-        direction: which way is more robust.
+        direction: which way is better.
+        good: what it is there, in a word or two.
         domain: of the axis, by default as far as the values reach.
     """
     points = [point for point in points if np.isfinite(point.value)]
@@ -91,7 +93,7 @@ def boxes(
     }
     y = {"field": "explainer", "type": "nominal", "sort": names, "axis": y_axis, "scale": {"domain": names}}
     scale = SCALE if domain is None else {**SCALE, "domain": list(domain)}
-    x = {"field": "value", "type": "quantitative", "title": towards(axis, direction), "scale": scale}
+    x = {"field": "value", "type": "quantitative", "title": towards(axis, direction, good), "scale": scale}
     own_colour = {"field": "colour", "type": "nominal", "scale": None, "legend": None}
     layers = []
     if spans:

@@ -35,6 +35,7 @@ def distribution(
     direction: str | None,
     side: Literal["upper", "lower"] = "upper",
     rule: float | None = None,
+    good: str = "better",
 ) -> Chart | None:
     """Box, whiskers and a point per sample for each explainer; None of nothing.
 
@@ -43,9 +44,10 @@ def distribution(
         explainers: all of the study's, for the colours.
         title: of what is drawn.
         axis: of the values.
-        direction: which way is more robust.
+        direction: which way is better.
         side: where the true value of a censored one lies: at or below it (`"upper"`), or at or above.
         rule: a value to mark, a threshold.
+        good: what is said of the better way, in a word or two.
     """
     strips = [strip for strip in strips if len(strip.values)]
     if not strips:
@@ -57,7 +59,7 @@ def distribution(
             boxes.append({"row": place, "colour": colour, **_box(strip.values)})
         points += _points(strip, place, colour, side)
     rows = {"field": "row", "type": "quantitative", "scale": _rows(places[-1] + 1), "axis": _names(strips, places)}
-    reads = towards(axis, direction)
+    reads = towards(axis, direction, good)
     x = {"field": "value", "type": "quantitative", "scale": SCALE, "title": reads}
     colour_field = {"field": "colour", "type": "nominal", "scale": None, "legend": None}
     layers: list[dict[str, Any]] = []
@@ -182,7 +184,12 @@ def _names(entries: Sequence[Strip] | Sequence[Interval], places: Sequence[float
 
 
 def intervals(
-    entries: Sequence[Interval], explainers: Sequence[str], title: str, axis: str, direction: str | None
+    entries: Sequence[Interval],
+    explainers: Sequence[str],
+    title: str,
+    axis: str,
+    direction: str | None,
+    good: str = "better",
 ) -> Chart | None:
     """Estimates with their intervals beneath each other; an open end runs on as far as the others reach."""
     entries = [entry for entry in entries if math.isfinite(entry.value)]
@@ -210,7 +217,7 @@ def intervals(
             }
         )
     y = {"field": "row", "type": "quantitative", "scale": _rows(len(rows)), "axis": _names(entries, range(len(rows)))}
-    reads = towards(axis, direction)
+    reads = towards(axis, direction, good)
     x = {"field": "value", "type": "quantitative", "scale": SCALE, "title": reads}
     colour_field = {"field": "colour", "type": "nominal", "scale": None, "legend": None}
     shape_field = {"field": "shape", "type": "nominal", "scale": None, "legend": None}

@@ -91,6 +91,7 @@ def sweep(
     direction: str | None,
     side: Literal["upper", "lower"] = "upper",
     *,
+    good: str = "better",
     caption: str = "",
     name: str = "sweep",
     heading: str = "",
@@ -105,7 +106,8 @@ def sweep(
         title, caption, name, heading: texts.
         option: of the axis of x.
         axis: of the values.
-        direction: which way is more robust.
+        direction: which way is better.
+        good: what it is there, in a word or two.
         side: where the true value of a bound lies: at or below it (`"upper"`), or at or above.
         legend: what lines are of, above their names.
         zero: mark the value 0.
@@ -134,7 +136,7 @@ def sweep(
         "datasets": datasets,
         "height": 240,
         "layer": _layers(
-            rows, lying, kinds, lines, looks, places, option, towards(axis, direction), side, zero, legend
+            rows, lying, kinds, lines, looks, places, option, towards(axis, direction, good), side, zero, legend
         ),
     }
     texts = [f"Line: median over samples; band: its interval (95%, less with few samples). {caption}".strip()]

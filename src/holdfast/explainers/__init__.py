@@ -130,7 +130,12 @@ def get(explainer: str | Explainer, **options: Any) -> Explainer:
     if isinstance(explainer, Explainer):
         check(not options, "options", f"none for the ready explainer {explainer.label}", ", ".join(options))
         return explainer
-    check(isinstance(explainer, str), "explainer", "a name or an Explainer", repr(explainer))
+    check(
+        isinstance(explainer, str),
+        "explainer",
+        "a name or an Explainer (from_callable, from_captum and others make one)",
+        repr(explainer),
+    )
     if is_elsewhere(explainer):
         return from_elsewhere(explainer, **options)
     return build(EXPLAINERS, explainer, options)

@@ -111,7 +111,7 @@ def completeness_gap(
         gap = _sums(explainer, attributions.to(x.device, torch.float64), x) - change
     missing = gap.abs() > (tolerance * change.abs() if tolerance < math.inf else change.new_tensor(tolerance)) + _SLACK
     if bool(missing.any()):
-        share = float((gap.abs() / change.abs())[missing].median())
+        share = float((gap.abs() / change.abs().clamp(min=_SLACK))[missing].median())
         warnings.warn(
             f"{explainer.label}: the attributions of {int(missing.sum())} of {len(x)} inputs do not add up to the"
             f" change of the logit from the baseline: they miss {share:.0%} of it in the median (tolerance"
@@ -155,7 +155,7 @@ def look_for_gap(
         change = logits[:rows].double().gather(1, classes[:, None])[:, 0] - at_baseline.double()[classes]
         made = attributions[:rows].detach().double().flatten(1)
         gap = (row_sum(made) - change).abs()
-        share = gap / change.abs()
+        share = gap / change.abs().clamp(min=_SLACK)  # finite where nothing changes
         missing = gap > _TOLERANCE * change.abs() + _SLACK + _ROUNDING * row_sum(made.abs())
         if not bool(missing.any()):
             return

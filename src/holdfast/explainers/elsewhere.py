@@ -24,13 +24,15 @@ PACKAGES: dict[str, Callable[..., Explainer]] = {
 
 
 def is_elsewhere(name: object) -> bool:
-    """Whether a name is of another package's explainer.
+    """Whether a name is of another package's explainer; `"lime:samples=50"` is our own, with an option.
 
     >>> is_elsewhere("captum:Saliency"), is_elsewhere("integrated_gradients:steps=4"), is_elsewhere("captum")
     (True, False, False)
+    >>> is_elsewhere("lime:LimeImageExplainer"), is_elsewhere("lime:samples=50")
+    (True, False)
     """
     package, colon, rest = name.partition(":") if isinstance(name, str) else ("", "", "")
-    return bool(package in PACKAGES and colon and rest)
+    return bool(package in PACKAGES and colon and rest and "=" not in rest)
 
 
 def from_elsewhere(name: str, /, **options: Any) -> Explainer:

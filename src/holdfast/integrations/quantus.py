@@ -16,9 +16,10 @@ no result depends).
 
 What makes no sense here, and is refused: `softmax=True` and `model_predict_kwargs`, since our metrics take the
 module's logits and have options of their own for probabilities; `normalise=True`, which in Quantus divides by the
-largest value of the batch, so that a sample's score depends on its company; `custom_batch`; `channel_first=False`,
-which Quantus itself refuses for torch modules. What needs gradients of the explanation (`attribution_attack` but for
-its attacks `random_sign` and `universal`) cannot be had from functions that return arrays.
+largest value of the batch, so that a sample's score depends on its company (but where our metric has an option of that
+name, as `max_sensitivity` has, ours is meant); `custom_batch`; `channel_first=False`, which Quantus itself refuses for
+torch modules. What needs gradients of the explanation (`attribution_attack` but for its attacks `random_sign` and
+`universal`) cannot be had from functions that return arrays.
 
 Scores are the metric's headline. A sample that could not be evaluated (see `holdfast.metrics.Result`) has NaN, and
 takes no part in the aggregate.
@@ -227,8 +228,11 @@ def _base() -> type[Any]:
             **options: Any,
         ) -> None:
             expected = "False: Quantus divides by the largest value of a batch, so scores would depend on it"
-            check(not normalise, "normalise", expected, normalise)
             known = inspect.signature(self.kind).parameters
+            if "normalise" in known and configured is None:  # ours: of the sample's own map
+                options["normalise"] = normalise
+            else:
+                check(not normalise, "normalise", expected, normalise)
             for option in options:
                 if option not in known or configured is not None:
                     raise UnknownNameError(f"option of {self.kind.name}", option, () if configured else known)

@@ -181,7 +181,7 @@ class AOPC(Metric):
         first = "least" if options.get("order") == "least" else "most"
         title = f"Area over the perturbation curve, {first} relevant regions first"
         axis = f"AOPC ({options.get('score', 'probability')})"
-        return Reading(title, axis, "aopc", "lower" if first == "least" else "higher", 3)
+        return Reading(title, axis, "aopc", "lower" if first == "least" else "higher", 3, good="more faithful")
 
     @classmethod
     def figures(cls, view: View) -> list[Chart | Gallery]:

@@ -57,6 +57,7 @@ def reading(options: Mapping[str, Any]) -> Reading:
         3,
         only=("label_kept",),
         caution=caution,
+        good="more robust",
     )
 
 
@@ -282,7 +283,7 @@ def beside(view: View) -> list[Chart | None]:
                     strips.append(Strip(explainer, samples, values[fine], np.zeros(fine.sum(), dtype=bool), part))
         title, axis = (called(group[0]),) * 2 if len(group) == 1 else ("all similarities", "similarity")
         direction = "higher" if group[0] in closer else "lower"
-        chart = distribution(strips, view.explainers, title, axis, direction)
+        chart = distribution(strips, view.explainers, title, axis, direction, good="more robust")
         if chart is not None:
             heading = axis if len(group) == 1 else "The same maps by every similarity"
             chart = dataclasses.replace(chart, name=f"similarities-{place}", heading=heading)

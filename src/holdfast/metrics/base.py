@@ -204,7 +204,9 @@ def plain_figures(view: View, rule: float | None = None) -> list[Chart | Gallery
             strips.append(Strip(name, samples, view.reading.values(rows), view.reading.bounds(rows)))
     reading = view.reading
     side = reading.censored_side
-    chart = distribution(strips, view.explainers, reading.title, reading.axis, reading.direction, side, rule)
+    chart = distribution(
+        strips, view.explainers, reading.title, reading.axis, reading.direction, side, rule, reading.good
+    )
     return [] if chart is None else [chart]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.errors import check
-from holdfast.metrics.corruption_statistics import area, intervals, mean_of, rescaled
+from holdfast.metrics.corruption_statistics import area, area_up_to, intervals, mean_of, rescaled
 from holdfast.metrics.corruption_summary import Columns, CorruptionSummary, Curves, apart, joined, summary, taken
 from holdfast.metrics.reading import Array
 
@@ -26,7 +26,7 @@ class Gate:
     """Whether an explainer is demonstrably better than random maps on average.
 
     Attributes:
-        difference: of `auc_top`, the explainer's less the random maps'.
+        difference: of `auc_top`, or of the areas up to a common share; the explainer's less the random maps'.
         low, high: its 95% interval; NaN where there are too few samples.
     """
 
@@ -100,12 +100,17 @@ def _rescaled_numbers(columns: list[Columns], means: Array) -> dict[str, Array]:
     return {"skewness_scaled": skewness, "kurtosis_scaled": kurtosis, **fine, **stars}
 
 
-def gate(curves: Curves, random: Curves, *, resamples: int = 2000, seed: int = 0) -> Gate:
+def gate(curves: Curves, random: Curves, *, to_common: bool = False, resamples: int = 2000, seed: int = 0) -> Gate:
     """Whether `auc_top` is demonstrably larger than that of random maps: by a BCa interval of the paired difference.
+
+    Only positive positions are corrupted, so that a map with more of them has a larger area by that alone: its curve
+    goes on where the others' are held. Random maps are positive in half of their positions. `to_common` compares the
+    two areas where both curves are measured, up to the smaller of their last mean shares.
 
     Args:
         curves: of the explainer.
         random: of the explainer `random`, for the same samples in the same order.
+        to_common: areas from 0 to the share of positions that both reach, instead of from 0 to 1.
         resamples, seed: of the bootstrap.
 
     Raises:
@@ -115,6 +120,10 @@ def gate(curves: Curves, random: Curves, *, resamples: int = 2000, seed: int = 0
     >>> share, k = np.full((40, 1), 0.1), np.array([1.0])
     >>> better, random = Curves(0.5 + noise, None, share, k), Curves(0.4 + noise, None, share, k)
     >>> gate(better, random).passed, gate(random, random).passed
+    (True, False)
+    >>> longer = Curves(noise * [[1.0, 2.0]], None, np.full((40, 2), [0.5, 1.0]), np.array([0.5, 1.0]))
+    >>> shorter = Curves(noise * [[0.5, 1.0]], None, np.full((40, 2), [0.25, 0.5]), np.array([0.5, 1.0]))
+    >>> gate(longer, shorter).passed, gate(longer, shorter, to_common=True).passed
     (True, False)
     """
     _check_paired(curves, [random])
@@ -127,6 +136,9 @@ def gate(curves: Curves, random: Curves, *, resamples: int = 2000, seed: int = 0
 
     def difference(means: Array) -> Array:
         share, top, other_share, other_top = np.split(means, 4, axis=-1)
+        if to_common:
+            end = np.minimum(share[..., -1], other_share[..., -1])
+            return np.asarray((area_up_to(share, top, end) - area_up_to(other_share, other_top, end))[..., None])
         return np.asarray((area(share, top) - area(other_share, other_top))[..., None])
 
     low, high = intervals(values, difference, resamples, seed)

@@ -34,6 +34,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar, Literal, get_args
 
+import numpy as np
 import polars as pl
 import torch
 from torch import Tensor
@@ -133,7 +134,7 @@ class CorruptionCurveResult(Result):
         drops = {order: values.double().cpu().numpy() for order, values in self.score_drop.items()}
         share = self.corrupted_share.double().cpu().numpy().copy()
         share[[status != "ok" for status in self.status]] = math.nan
-        return Curves(drops.get("top"), drops.get("bottom"), share, torch.tensor(self.fractions).double().numpy())
+        return Curves(drops.get("top"), drops.get("bottom"), share, np.array(self.fractions))
 
     def summary(self, *, tau: float = 0.5, q: float = 0.25, resamples: int = 2000, seed: int = 0) -> CorruptionSummary:
         """All numbers of these samples, with intervals; see `corruption_summary.summary`."""

@@ -43,6 +43,22 @@ def area(share: Numbers, drop: Numbers) -> Numbers:
     return found
 
 
+def area_up_to(share: Array, drop: Array, end: Array) -> Array:
+    """Under the same curve from 0 to `end` `(...)`, which is at most the last share.
+
+    >>> float(area_up_to(np.array([0.5, 1.0]), np.array([1.0, 1.0]), np.array(0.75)))
+    0.5
+    """
+    found = np.zeros(np.broadcast_shapes(share.shape[:-1], drop.shape[:-1], np.shape(end)))
+    left, before = np.zeros_like(found), np.zeros_like(found)
+    for k in range(share.shape[-1]):
+        width = share[..., k] - left
+        part = np.clip(np.where(width > 0, (end - left) / np.where(width > 0, width, 1.0), 0.0), 0.0, 1.0)
+        found = found + part * width * (before + part * (drop[..., k] - before) / 2)
+        left, before = share[..., k], drop[..., k]
+    return np.asarray(found)
+
+
 def area_over_fractions(values: Array, fractions: Array) -> Array:
     """Under `values` `(..., K)` over the shares `(K,)`, from the first to the last; NaN for a single one."""
     if len(fractions) < 2:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from holdfast.charts import Table, TableCell
-from holdfast.metrics.corruption_compared import STARRED
+from holdfast.metrics.corruption_compared import STARRED, Gate
 from holdfast.metrics.corruption_summary import CorruptionSummary
 from holdfast.metrics.corruption_view import TAU, Drops
-from holdfast.metrics.corruption_words import gate_sentence
+from holdfast.metrics.corruption_words import gate_sentence, percent
 from holdfast.metrics.reading import number
 
 _COARSE = (("auc_top", "AUC top"), ("auc_bottom", "AUC bottom"), ("f1", "F1"), ("f1_paper", "F1 as printed"))
@@ -17,8 +18,8 @@ _CALLED = {"auc_top": "AUC top*", "f1": "F1*", "auc_skewness": "AUC skew*", "auc
 
 
 def tables(drops: Drops) -> list[Table]:
-    """The coarse numbers with the gate, the fine ones, and those that the paper stars."""
-    found = [_coarse(drops)]
+    """The coarse numbers with the gate, which is also applied at the same share; the fine ones; the paper's starred."""
+    found = [_coarse(drops), *_same_share(drops)]
     if any(curves.top is not None for curves in drops.curves.values()):
         found += [_fine(drops), *_starred(drops)]
     return found
@@ -43,9 +44,30 @@ def _coarse(drops: Drops) -> Table:
         rows.append((name, cells))
     caption = (
         "In brackets: 95% intervals over samples (bootstrap, BCa). Samples without positive relevance count, with a "
-        "drop of 0. Left out: skipped, or the model was not finite on a corrupted copy. " + gate_sentence(drops)
+        "drop of 0. Left out: skipped under this explainer alone, or the model was not finite on a corrupted copy; "
+        "what was skipped under all is in “Warnings and failures”. " + gate_sentence(drops)
     )
     return Table("Coarse numbers, and the gate", columns, rows, caption + _repeats(drops))
+
+
+def _same_share(drops: Drops) -> list[Table]:
+    """Who has more positive positions, and whether an area is larger where as many are replaced as at random."""
+    if not drops.gates:
+        return []
+    columns = [
+        ("replaced", "share of positions, in the end"),
+        ("gate", f"AUC top less that of {drops.random}"),
+        ("same share", "areas where both are measured"),
+    ]
+    rows = []
+    for name, found in drops.absolute.items():
+        share = percent(round(float(found.share[-1]), 2)) if found.samples else "–"
+        rows.append((name, [TableCell(share), _verdict(drops, name), _verdict(drops, name, drops.to_common)]))
+    caption = (
+        "An area is held after the last positive position, so a map with more of them has a larger one by that alone. "
+        f"Same share: the areas up to the share of positions that both replace, the explainer and {drops.random}. "
+    )
+    return [Table("The gate, and how many positions are positive", columns, rows, caption + gate_sentence(drops))]
 
 
 _SMALL = {
@@ -56,12 +78,12 @@ _SMALL = {
 }
 
 
-def _verdict(drops: Drops, name: str) -> TableCell:
+def _verdict(drops: Drops, name: str, gates: Mapping[str, Gate] | None = None) -> TableCell:
     if name == drops.random:
         return TableCell("reference")
     if name not in drops.gates or not drops.absolute[name].samples:
         return TableCell("–")
-    found = drops.gates[name]
+    found = (drops.gates if gates is None else gates)[name]
     between = _between(found.low, found.high)
     return TableCell("passed" if found.passed else "not passed", f"{number(found.difference, 3)} {between}".strip())
 

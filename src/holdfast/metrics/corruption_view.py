@@ -48,6 +48,19 @@ class Drops:
         reference = self.curves[self.random]
         return {name: gate(each, reference) for name, each in self.curves.items() if name != self.random}
 
+    @cached_property
+    def to_common(self) -> dict[str, Gate]:
+        """The same of the areas up to the share of positions that both reach, whoever has more positive ones."""
+        if not self.gates:
+            return {}
+        reference = self.curves[str(self.random)]
+        return {name: gate(self.curves[name], reference, to_common=True) for name in self.gates}
+
+    @cached_property
+    def longer(self) -> list[str]:
+        """Who passes the gate, but not where as many positions are replaced as under random maps."""
+        return [name for name, found in self.gates.items() if found.passed and not self.to_common[name].passed]
+
     def counts(self, name: str) -> bool:
         """Whether fine numbers of an explainer may be read: its gate is passed, or could not be applied."""
         return not self.gates or (name in self.gates and self.gates[name].passed)

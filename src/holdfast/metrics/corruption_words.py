@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,7 +34,7 @@ def percent(k: float) -> str:
 
 
 def gate_sentence(drops: Drops) -> str:
-    """Who passes the gate, or why it could not be applied."""
+    """Who passes the gate, and who by the number of its positive positions; or why it could not be applied."""
     if drops.random is None:
         return (
             "The gate could not be applied: the study has no explainer `random`. Read fine numbers with care: maps "
@@ -45,11 +46,23 @@ def gate_sentence(drops: Drops) -> str:
     if not failed:
         return (
             f"All pass the gate: their AUC top is demonstrably larger than that of {drops.random}, which is grey, as "
-            "its shape says nothing."
+            f"its shape says nothing.{_longer(drops)}"
         )
+    grey = f"Grey, as it does not count: {', '.join([*failed, drops.random])}."
+    if all(math.isnan(drops.gates[name].low) for name in failed):
+        return f"{grey} There are too few samples to tell an AUC top from that of {drops.random}.{_longer(drops)}"
     return (
-        f"Grey, as it does not count: {', '.join([*failed, drops.random])}. The AUC top is not demonstrably larger "
-        f"than that of {drops.random}, so the shape of the distribution says nothing."
+        f"{grey} The AUC top is not demonstrably larger than that of {drops.random}, so the shape of the distribution "
+        f"says nothing.{_longer(drops)}"
+    )
+
+
+def _longer(drops: Drops) -> str:
+    if not drops.longer:
+        return ""
+    return (
+        f" Caution: {', '.join(drops.longer)} may pass by the number of positive positions alone: where as many are "
+        f"replaced as under {drops.random}, the area is not demonstrably larger."
     )
 
 
@@ -80,7 +93,9 @@ def guide(options: Mapping[str, Any]) -> dict[str, str]:
         "nothing has drops that are peaked, too, at 0: in the paper's own Table E.I KernelSHAP has the worst areas and "
         "the best kurtosis. So both are grey unless the area is demonstrably larger than that of `random` maps (the "
         "*gate*: a 95% BCa interval of the paired difference above 0). Passing it does not make a peak sit at 1: look "
-        "at the ridge lines."
+        "at the ridge lines. Random maps are positive in half of their positions; a map with more of them has a larger "
+        "area by that alone, as its curve goes on where theirs is held. `same share` compares the areas only up "
+        "to the share of positions that both replace."
     )
     terms["What a peak at zero cannot fool"] = (
         f"The share of samples with a drop of at least {number(TAU, 1)}, and the lower quartile of the drops: three "

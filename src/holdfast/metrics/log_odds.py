@@ -152,7 +152,7 @@ class LogOdds(Metric):
         pairs = options.get("pairs")
         shown = ", ".join(f"{o} to {t}" for o, t in pairs or ())
         caution = f"Only samples of the pairs' first classes have a value: {shown}." if pairs else ""
-        return Reading(title, "change of the log-odds", "log_odds", "higher", 2, caution=caution)
+        return Reading(title, "change of the log-odds", "log_odds", "higher", 2, caution=caution, good="more faithful")
 
     @classmethod
     def figures(cls, view: View) -> list[Chart | Gallery]:

@@ -110,7 +110,9 @@ class PeerMetric(Metric):
     def reading(cls, options: Mapping[str, Any]) -> Reading:
         """See `Metric`; least relevant first (`order`), what was better is worse."""
         turned = {"higher": "lower", "lower": "higher"} if options.get("order") == "lerf" else {}
-        return plain_reading(cls.name, cls.headline, turned.get(cls.direction, cls.direction))
+        package, _, title = cls.name.partition(":")
+        as_ours = plain_reading(cls.name, cls.headline, turned.get(cls.direction, cls.direction))
+        return dataclasses.replace(as_ours, title=f"{title}, of {package.title()}", axis=f"score of {title}")
 
     def score_one(self, sample: Sample) -> object:
         """The peer's answer for one sample: a number, or several of a curve."""

@@ -29,7 +29,7 @@ def reading(options: Mapping[str, Any]) -> Reading:
     event = str(options.get("event"))
     direction = None if event == "misclassification" else "lower"
     title = f"ln P({_WHAT.get(event, event)})"
-    return Reading(title, "ln P", "log_probability", direction, 2, "censored", "upper")  # type: ignore[arg-type]
+    return Reading(title, "ln P", "log_probability", direction, 2, "censored", "upper", good="more robust")  # type: ignore[arg-type]
 
 
 def idle(options: Mapping[str, Any]) -> tuple[str, ...]:

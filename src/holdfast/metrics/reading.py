@@ -23,12 +23,13 @@ class Reading:
         title: what is measured, in words.
         axis: the short form, for an axis.
         column: of the frame, with the value.
-        direction: whether `"higher"` or `"lower"` is more robust; None where the value does not rank explainers.
+        direction: whether `"higher"` or `"lower"` is better; None where the value does not rank explainers.
         decimals: to print; None for four digits.
         censored: a boolean column: where it holds, the value is a bound.
         censored_side: `"upper"`: the true value lies at or below the bound; `"lower"`: at or above it.
         only: boolean columns that must all hold for a row to enter medians and ranks.
         caution: a sentence that belongs beside every ranking by this value, if any.
+        good: what an explainer with a better value is, in a word or two.
     """
 
     title: str
@@ -40,6 +41,7 @@ class Reading:
     censored_side: Literal["upper", "lower"] = "upper"
     only: tuple[str, ...] = ()
     caution: str = ""
+    good: str = "better"
 
     def counted(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The rows that enter medians and ranks: evaluated, with a finite value, and all of `only`."""

@@ -30,7 +30,15 @@ def reading(options: Mapping[str, Any], what: str) -> Reading:
     published = options.get("estimator") == "paper"
     title = f"Sensitivity consistency of prediction and explanation over {what}"
     caution = "The published estimator comes out high whatever the explanation." if published else ""
-    return Reading(title, "rho (published estimator)" if published else "rho", "rho", "higher", 3, caution=caution)
+    return Reading(
+        title,
+        "rho (published estimator)" if published else "rho",
+        "rho",
+        "higher",
+        3,
+        caution=caution,
+        good="more consistent",
+    )
 
 
 def remarks(frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:

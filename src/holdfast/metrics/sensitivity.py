@@ -89,7 +89,7 @@ class _Sensitivity(Metric):
         what = "slope" if cls.per_distance else "distance"
         caution = "" if options.get("normalise") else "It grows with the scale of an explainer's maps."
         axis = f"largest {what}" + (", normalised" if options.get("normalise") else "")
-        return Reading(cls.title, axis, cls.headline, "lower", caution=caution)
+        return Reading(cls.title, axis, cls.headline, "lower", caution=caution, good="more robust")
 
     @classmethod
     def guide(cls, options: Mapping[str, Any]) -> dict[str, str]:

@@ -32,10 +32,10 @@ def reading(options: Mapping[str, Any]) -> Reading:
         title = "Most alike explanation found after the class has changed"
         caution = "Only samples whose class could be changed count."
         direction = "lower" if closer else "higher"
-        return Reading(title, axis, "similarity", direction, 3, only=("found",), caution=caution)  # type: ignore[arg-type]
+        return Reading(title, axis, "similarity", direction, 3, only=("found",), caution=caution, good="more robust")  # type: ignore[arg-type]
     direction = "higher" if closer else "lower"
     title = "Least alike explanation found while the class holds"
-    return Reading(title, axis, "similarity", direction, 3, only=("found",))  # type: ignore[arg-type]
+    return Reading(title, axis, "similarity", direction, 3, only=("found",), good="more robust")  # type: ignore[arg-type]
 
 
 def remarks(frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:

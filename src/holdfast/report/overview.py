@@ -108,7 +108,7 @@ def median_charts(contents: Contents, data: str, model: str) -> list[tuple[str, 
             if middle is not None:
                 entries.append(Drawn(name, middle.value, middle.low, middle.high, middle.bound is not None))
         reading = label.reading
-        chart = intervals(entries, contents.explainers, reading.title, reading.axis, reading.direction)
+        chart = intervals(entries, contents.explainers, reading.title, reading.axis, reading.direction, reading.good)
         if chart is not None:
             charts.append((label.name, chart))
     return charts

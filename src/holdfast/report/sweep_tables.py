@@ -119,6 +119,7 @@ class SweepTable:
                 axis,
                 direction,
                 self.reading.censored_side,
+                good=self.reading.good,
                 caption=" ".join(filter(None, [caption, self._uneven(), self._absent()])),
                 name="-".join(filter(None, [name, self.group.option, panel])),
                 heading=f"{heading}: {panel}" if panel else heading,

@@ -118,7 +118,7 @@ def _options(label: Label) -> dict[str, Any]:
 
 def _unit(reading: Reading) -> tuple[Any, ...]:
     """What two readings must have in common to stand on one axis and be read the same way."""
-    return reading.column, reading.axis, reading.direction, reading.censored, reading.censored_side
+    return reading.column, reading.axis, reading.direction, reading.good, reading.censored, reading.censored_side
 
 
 def _explainers(contents: Contents) -> list[Variant]:
@@ -220,6 +220,7 @@ def _boxes(rows: Rows, entries: Sequence[tuple[str, str]], explainers: Sequence[
     charts = []
     for chunk in chunks:
         drawn = [strip for own in chunk for strip in own]
-        chart = distribution(drawn, explainers, reading.title, reading.axis, reading.direction, reading.censored_side)
+        side, good = reading.censored_side, reading.good
+        chart = distribution(drawn, explainers, reading.title, reading.axis, reading.direction, side, good=good)
         charts += [] if chart is None else [chart]
     return charts

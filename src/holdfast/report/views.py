@@ -9,10 +9,12 @@ from typing import Any
 
 import polars as pl
 
+from holdfast.errors import HoldfastError
 from holdfast.metrics import Metric, Reading, View
 from holdfast.metrics import get as get_metric
 from holdfast.metrics import names as metric_names
 from holdfast.metrics.base import plain_figures, plain_reading
+from holdfast.metrics.peers import is_peer
 from holdfast.study.comparison import Comparison
 from holdfast.study.ranking import Agreement, Ranking, agreements, rankings
 from holdfast.study.results import Results
@@ -85,7 +87,10 @@ class Contents:
         stored = dict((self.manifest.get("metrics") or {}).get(name) or {})
         metric = str(stored.get("metric") or self._of_rows(name) or name)
         options = dict(stored.get("options") or {})
-        kind = get_metric(metric) if metric in metric_names() else None
+        try:
+            kind = get_metric(metric) if metric in metric_names() or is_peer(metric) else None
+        except HoldfastError:  # of another package, which is not installed here or has no such metric any more
+            kind = None
         if kind is not None:
             return Label(name, metric, options, kind.reading(options), kind, stored)
         reading = plain_reading(metric, str(stored.get("headline") or "value"), stored.get("direction"))

@@ -4,12 +4,12 @@ from holdfast.reproduce import c_eval, coarse, lens, safari, safari_cifar, safar
 from holdfast.reproduce.base import (
     Reproduction,
     Table,
-    print_table,
     read_table,
     reproduce,
     reproductions,
     write_studies,
 )
+from holdfast.reproduce.printing import print_table
 
 __all__ = [
     "Reproduction",

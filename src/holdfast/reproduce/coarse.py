@@ -124,8 +124,10 @@ def _network(frame: pl.DataFrame, name: str) -> pl.DataFrame:
 
 def flagged(frame: pl.DataFrame, column: str) -> bool | None:
     """Whether a gate stops KernelSHAP, in rows of one network and data set."""
-    own = frame.filter(pl.col("explainer") == "KS")
-    return None if column not in own.columns or not len(own) else bool((own[column] == 0).all())
+    if column not in frame.columns:
+        return None
+    told = frame.filter(pl.col("explainer") == "KS")[column].drop_nulls()
+    return bool((told == 0).all()) if len(told) else None
 
 
 def _peaked(frame: pl.DataFrame) -> bool | None:

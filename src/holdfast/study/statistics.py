@@ -47,7 +47,7 @@ class Readable(Protocol):
 
     @property
     def direction(self) -> str | None:
-        """`"higher"` or `"lower"` is the more robust; None: not ranked."""
+        """`"higher"` or `"lower"` is better; None: not ranked."""
 
     @property
     def censored(self) -> str | None:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -72,7 +73,9 @@ class Processes(Executor):
         count = min(self.workers, len(jobs))
         pool: list[_Process] = []
         try:
-            pool = [_Process.start(grid, store, self.threads, number) for number in range(count)]
+            for number in range(count):
+                with _interrupts_held_back():  # until the process is among those that `finally` ends
+                    pool.append(_Process.start(grid, store, self.threads, number))
             for process in pool:
                 process.give(queue)
             while pool:
@@ -88,7 +91,9 @@ class Processes(Executor):
                             queue.appendleft(lost)
                         else:
                             yield _died(grid, store, lost, process.process.exitcode)
-                        pool[pool.index(process)] = fresh = _Process.start(grid, store, self.threads, process.number)
+                        with _interrupts_held_back():
+                            fresh = _Process.start(grid, store, self.threads, process.number)
+                            pool[pool.index(process)] = fresh
                         fresh.give(queue)
                     else:
                         if outcome is not None:  # else it has only said that it is there
@@ -201,6 +206,28 @@ def _threads_inherited(threads: int) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+@contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """Ctrl-C waits until the end; processes that are started here do not get it, until they come to ignore it."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    resource_tracker.ensure_running()  # it is started with the first process, and would let the signal through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # is inherited
+    # another thread may take the signal, and the main one is interrupted for it
+    main = threading.current_thread() is threading.main_thread()
+    came: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, _: came.append(number)) if main else None
+    try:
+        yield
+    finally:
+        if handler is not None:
+            signal.signal(signal.SIGINT, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if came:
+            signal.raise_signal(signal.SIGINT)
 
 
 def _work(connection: Connection, grid: Grid, store: Store, threads: int, device: str) -> None:
