@@ -132,7 +132,7 @@ _PROCEEDINGS = {
     ),
     "nguyen2020quantitative": (
         "On Quantitative Aspects of Model Interpretability",
-        "Nguyen, An-phi and Mart{\\'i}nez, Mar{\\'i}a Rodr{\\'i}guez",
+        "Nguyen, An-phi and Rodr{\\'i}guez Mart{\\'i}nez, Mar{\\'i}a",
         "arXiv:2007.07584",
         2020,
     ),
