@@ -216,7 +216,7 @@ metrics: Registry[type[Metric]] = Registry(
 
 
 def plain(value: object) -> Any:
-    """A configuration value as something that JSON can hold."""
+    """A configuration value as something that JSON can hold; a function by its name."""
     if isinstance(value, Similarity):
         return value.name
     if isinstance(value, Neighbourhood):
@@ -226,4 +226,7 @@ def plain(value: object) -> Any:
         return {"name": getattr(value, "name", type(value).__name__), **fields}
     if isinstance(value, list | tuple):
         return [plain(v) for v in value]
+    if callable(value):
+        kind = value if hasattr(value, "__qualname__") else type(value)
+        return f"{kind.__module__}:{kind.__qualname__}"
     return value if isinstance(value, int | float | str | bool | None) else repr(value)

@@ -295,14 +295,6 @@ class CorruptionCurve(Metric):
         """See `Metric`."""
         return cls(fractions=(0.2, 0.6, 1.0), draws=2)
 
-    def options(self) -> dict[str, Any]:
-        """See `Metric`; a function by its name."""
-        found = super().options()
-        if callable(self.replacement):
-            kind = self.replacement if hasattr(self.replacement, "__qualname__") else type(self.replacement)
-            found["replacement"] = f"{kind.__module__}:{kind.__qualname__}"
-        return found
-
     def expected_evaluations(self) -> int:
         """The copies and the sample itself; fewer where few positions are relevant."""
         copies = len(self.order) * len(self.fractions) - (len(self.order) - 1) * (self.fractions[-1] == 1)

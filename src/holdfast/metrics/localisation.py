@@ -208,14 +208,6 @@ class RelevanceLocalisation(Metric):
         """See `Metric`."""
         return cls(_first_half)
 
-    def options(self) -> dict[str, Any]:
-        """See `Metric`; a function by its name."""
-        found = super().options()
-        if callable(self.masks):
-            kind = self.masks if hasattr(self.masks, "__qualname__") else type(self.masks)
-            found["masks"] = f"{kind.__module__}:{kind.__qualname__}"
-        return found
-
     def for_data(self, extras: Mapping[str, Tensor]) -> RelevanceLocalisation:
         """See `Metric`: the masks of that name."""
         if not isinstance(self.masks, str):

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import random
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from holdfast.explainers import Explainer
+from holdfast.explainers.adapters_base import seeded
 from holdfast.explainers.base import PreprocessedModule, whole_module
 from holdfast.model import Classifier
 
@@ -83,7 +82,7 @@ class Sample:
 @contextlib.contextmanager
 def alone(sample: Sample, seed: int) -> Iterator[None]:
     """Inside, the peer draws from seeded generators, its warnings are not shown, and its predictions are counted."""
-    with _seeded(seed, sample.inputs.device), _counting(sample), warnings.catch_warnings():
+    with seeded(seed, sample.inputs.device), _counting(sample), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
@@ -114,18 +113,3 @@ class _Shared:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Shared:
         return self
-
-
-@contextlib.contextmanager
-def _seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """The global generators of torch, numpy and Python: seeded inside, afterwards as they were."""
-    arrays, plain_state = np.random.get_state(), random.getstate()  # noqa: NPY002
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        np.random.seed(seed & 0xFFFFFFFF)  # noqa: NPY002
-        random.seed(seed)
-        try:
-            yield
-        finally:
-            np.random.set_state(arrays)  # noqa: NPY002
-            random.setstate(plain_state)
