@@ -63,7 +63,7 @@ def as_input(value: Any, size: Size | None = None) -> Tensor:
         size: resize to it; the last two axes of a tensor.
     """
     if hasattr(value, "convert") and hasattr(value, "mode"):  # a picture of Pillow
-        picture = _from_pillow(value)
+        picture = from_pillow(value)
     else:
         try:
             tensor = value if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))
@@ -73,10 +73,11 @@ def as_input(value: Any, size: Size | None = None) -> Tensor:
             ) from error
         check(tensor.ndim >= 1 and not tensor.is_complex(), "input", "numbers of one axis or more", tuple(tensor.shape))
         picture = tensor.to(torch.float32) / 255 if tensor.dtype == torch.uint8 else tensor.to(torch.float32)
-    return picture if size is None else _resized(picture, size)
+    return picture if size is None else resized(picture, size)
 
 
-def _from_pillow(picture: Any) -> Tensor:
+def from_pillow(picture: Any) -> Tensor:
+    """A picture of Pillow as `(1 or 3, height, width)` in [0, 1]."""
     if str(picture.mode).startswith("I"):  # 16 bits of grey
         return torch.from_numpy(np.asarray(picture).astype(np.float32))[None].div_(65535).clamp_(0, 1)
     array = np.array(picture.convert("L" if picture.mode in ("1", "L", "LA") else "RGB"))
@@ -84,16 +85,16 @@ def _from_pillow(picture: Any) -> Tensor:
     return tensor[None] if tensor.ndim == 2 else tensor.permute(2, 0, 1).contiguous()
 
 
-def _resized(picture: Tensor, size: Size) -> Tensor:
-    """Bilinear, with antialiasing, as Pillow and torchvision do."""
+def resized(picture: Tensor, size: Size) -> Tensor:
+    """A picture `(C, H, W)` of another size: bilinear, with antialiasing, as Pillow and torchvision do."""
     wanted = (size, size) if isinstance(size, int) else tuple(size)
     fine = len(wanted) == 2 and all(type(side) is int and side > 0 for side in wanted)
     check(fine, "size", "a whole number above 0, or (height, width)", size)
     check(picture.ndim == 3, "size", "none for inputs that are no pictures (C, H, W)", tuple(picture.shape))
     if tuple(picture.shape[1:]) == wanted:
         return picture
-    resized = torch.nn.functional.interpolate(picture[None], wanted, mode="bilinear", antialias=True)[0]
-    return resized.clamp_(float(picture.min()), float(picture.max()))
+    other = torch.nn.functional.interpolate(picture[None], wanted, mode="bilinear", antialias=True)[0]
+    return other.clamp_(float(picture.min()), float(picture.max()))
 
 
 def _plain(label: Any) -> Any:

@@ -17,6 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_safetensors
 from torch import Tensor
 
+from holdfast.data.collected import from_pillow, resized
 from holdfast.errors import ArgumentError, check
 
 INPUTS, LABELS = ("inputs", "x"), ("labels", "y")
@@ -180,7 +181,7 @@ def read_images(
     gray = all(len(p) == 1 for p in pictures) if grayscale is None else grayscale
     pictures = [_channels(p, gray) for p in pictures]
     if size is not None:
-        pictures = [_resized(p, size) for p in pictures]
+        pictures = [resized(p, size) for p in pictures]
     for (file, _), picture in zip(chosen, pictures, strict=True):
         if picture.shape != pictures[0].shape:
             first, other = (f"{p.shape[1]} x {p.shape[2]}" for p in (pictures[0], picture))
@@ -202,15 +203,10 @@ def _picture(file: Path, folder: Path) -> Tensor:
 
     try:
         with Image.open(file) as image:
-            if image.mode.startswith("I"):  # 16 bits of gray
-                return torch.from_numpy(np.asarray(image).astype(np.float32))[None].div_(65535).clamp_(0, 1)
-            mode = "L" if image.mode in ("1", "L", "LA") else "RGB"
-            array = np.asarray(image.convert(mode))
+            return from_pillow(image)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         got = f"{file.relative_to(folder)}: {' '.join(str(error).split())}".replace(str(file), file.name)
         raise ArgumentError("path", "images that Pillow can read", got) from error
-    picture = torch.from_numpy(array.copy()).to(torch.float32).div_(255)
-    return picture[None] if picture.ndim == 2 else picture.permute(2, 0, 1).contiguous()
 
 
 def _channels(picture: Tensor, gray: bool) -> Tensor:
@@ -220,10 +216,3 @@ def _channels(picture: Tensor, gray: bool) -> Tensor:
         return picture.expand(3, -1, -1).contiguous()
     weights = torch.tensor([0.299, 0.587, 0.114])  # ITU-R BT.601, as Pillow's
     return (picture * weights[:, None, None]).sum(0, keepdim=True).clamp_(0, 1)
-
-
-def _resized(picture: Tensor, size: tuple[int, int]) -> Tensor:
-    if tuple(picture.shape[1:]) == size:
-        return picture
-    resized = torch.nn.functional.interpolate(picture[None], size, mode="bilinear", antialias=True)
-    return resized[0].clamp_(0, 1)
