@@ -15,10 +15,9 @@ from torch import Tensor, nn
 
 from holdfast.errors import ArgumentError, check
 from holdfast.explainers.activation import find_layer
-from holdfast.explainers.adapters_base import found_in, like_inputs, seeded
+from holdfast.explainers.adapters_base import ForeignExplainer, found_in, like_inputs
 from holdfast.explainers.base import Explainer, leaf_of, whole_module
 from holdfast.model import Classifier
-from holdfast.tensors import content_keys
 
 Attribution = Callable[[nn.Module, Tensor, Tensor], Any]
 _SAMPLE_COUNTS = ("n_samples", "nt_samples")
@@ -90,7 +89,7 @@ def from_callable(
 
 
 @dataclass(frozen=True)
-class CaptumExplainer(Explainer):
+class CaptumExplainer(ForeignExplainer):
     """A Captum method as an explainer; made by `from_captum`."""
 
     method: Any
@@ -104,35 +103,17 @@ class CaptumExplainer(Explainer):
     differentiable: ClassVar[bool] = False
 
     @property
-    def rows_per_input(self) -> int:
-        return self.rows
-
-    @property
     def label(self) -> str:
         kind = self.method if isinstance(self.method, type) else type(self.method)
         return f"captum.{kind.__name__}"
 
-    def attribute(
-        self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
-    ) -> tuple[Tensor, Tensor]:
-        self._check_graph(create_graph)
-        with torch.no_grad():
-            logits = classifier.forward(x.detach().clone())
-        classes = logits.argmax(1) if targets is None else targets
-        method = self._build(classifier)
-        options = dict(self.call_options)
-        with_target = "target" in _parameters_of(method)
-        pieces: list[Tensor] = []
-        size = 1 if self.one_at_a_time else len(x)
-        seeds = content_keys(x, self.seed).tolist() if self.one_at_a_time else [self.seed]
-        for start, seed in zip(range(0, len(x), size), seeds, strict=True):
-            rows = x[start : start + size].detach().clone().requires_grad_(True)
-            if with_target:
-                options["target"] = classes[start : start + size]
-            with torch.enable_grad(), _quiet(), seeded(seed, x.device):
-                out = method.attribute(rows, **options)
-            pieces.append(like_inputs(out, rows, self.label, layer=self.layer is not None).detach())
-        return torch.cat(pieces), logits
+    def explain(self, classifier: Classifier, rows: Tensor, targets: Tensor) -> Tensor:
+        method, options = self._build(classifier), dict(self.call_options)
+        if "target" in _parameters_of(method):
+            options["target"] = targets
+        with _quiet():
+            out = method.attribute(rows.requires_grad_(True), **options)
+        return like_inputs(out, rows, self.label, layer=self.layer is not None)
 
     def _build(self, classifier: Classifier) -> Any:
         module = whole_module(classifier)
