@@ -54,9 +54,9 @@ audit:
 # the lowest versions that pyproject.toml allows, in an environment of their own
 MINIMUM := build/minimum
 test-minimum: $(MINIMUM)/.installed
-	$(MINIMUM)/bin/python -m pytest -p no:cacheprovider -q tests/test_packaging.py tests/test_export.py tests/test_tensors.py \
-		tests/test_similarity.py tests/test_model.py tests/test_metrics.py tests/test_rare_events.py tests/test_searches.py \
-		tests/test_data.py tests/test_studies.py tests/test_study_file.py tests/test_report.py tests/test_statistics.py
+	$(MINIMUM)/bin/python -m pytest -p no:cacheprovider -q tests/test_packaging.py tests/export/test_export.py tests/test_tensors.py \
+		tests/similarity/test_similarity.py tests/test_model.py tests/metrics/safari/test_metrics.py tests/algorithms/test_rare_events.py tests/algorithms/test_searches.py \
+		tests/data/test_data.py tests/study/test_studies.py tests/study/test_study_file.py tests/report/test_report.py tests/statistics/test_statistics.py
 
 $(MINIMUM)/.installed: pyproject.toml constraints-minimum.txt
 	test -x $(MINIMUM)/bin/python || $(PYTHON) -m venv $(MINIMUM)

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 import holdfast as hf
-from holdfast.metrics.corruption_curve import FRACTIONS, CorruptionCurve
+from holdfast.metrics.coarse_to_fine.corruption_curve import FRACTIONS, CorruptionCurve
 from holdfast.tensors import content_keys
 
 CHANNELS, STEPS = 4, 500

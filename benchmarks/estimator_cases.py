@@ -20,8 +20,8 @@ from torch import Tensor
 import holdfast as hf
 from holdfast.algorithms import Prior, StandardNormal, subset_simulation
 from holdfast.explainers import get as get_explainer
-from holdfast.metrics.events import make_event
 from holdfast.metrics.probe import Probe
+from holdfast.metrics.safari.events import make_event
 from holdfast.neighbourhood import Region
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))

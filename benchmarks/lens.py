@@ -3,7 +3,8 @@
     python benchmarks/lens.py [--pairs 8] [--side 227] [--k 1000] [--threads 1]
 
 Eighteen numbers of each pair: intersection, precision and recall, of plain and of diverse sets, for w = 1, 2, 3. By
-`lens_profile`, and by the set-based version of `tests/set_based_lens.py` (window lists, `intersect1d`, `setdiff1d` for
+`lens_profile`, and by the set-based version of `tests/references/set_based_lens.py` (window lists, `intersect1d`,
+`setdiff1d` for
 each step), on the same pairs in one run; they must agree. Then the two ways to a greedy set, the compiled walk and the
 parallel rounds, and Kendall's tau with its memory. What is compiled once is told apart.
 """
@@ -27,6 +28,7 @@ from torch import Tensor
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 import set_based_lens
+
 from holdfast.similarity import diverse, lens_kendall, lens_profile, smooth
 
 WINDOWS = (1, 2, 3)

@@ -32,7 +32,7 @@ from torch import Tensor
 
 import holdfast as hf
 from holdfast.metrics import AttributionAttack
-from holdfast.metrics.attribution_objectives import GuidedObjective, Lens, TopK, mass_share
+from holdfast.metrics.lens.attribution_objectives import GuidedObjective, Lens, TopK, mass_share
 
 SIMILARITIES = ("topk_intersection:k=100", "lens_recall:k=100,w=1", "lens_precision:k=100,w=1")
 # data, network, radius, positions that top_k attacks: the paper's App. C

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 import holdfast as hf
 from holdfast.explainers import Explainer
-from holdfast.metrics import AOPC, LocalLipschitz, MaxSensitivity, Metric, sensitivity
+from holdfast.metrics import AOPC, LocalLipschitz, MaxSensitivity, Metric, measure_sensitivity
 
 RADIUS = 0.1
 Run = Callable[[], object]
@@ -124,7 +124,7 @@ class Setting:
                 max_examples_per_batch=most,
             )
 
-        ours = sensitivity(self.classifier, explainer, self.x, self.perturbed, self.targets, normalise=True)
+        ours = measure_sensitivity(self.classifier, explainer, self.x, self.perturbed, self.targets, normalise=True)
         given = sensitivity_max(
             explain,
             self.x,
@@ -150,7 +150,7 @@ class Setting:
         """Captum has none; Quantus divides maps by the largest value of a batch unless told not to."""
         explainer = hf.explainers.get("saliency")
         metric = LocalLipschitz(self.ball, samples=self.samples)
-        ours = sensitivity(self.classifier, explainer, self.x, self.perturbed, self.targets, per_distance=True)
+        ours = measure_sensitivity(self.classifier, explainer, self.x, self.perturbed, self.targets, per_distance=True)
         build, plain = self.quantus.LocalLipschitzEstimate, {"normalise": False}
         given = self._quantus(build, len(self.x), perturb_func=self._given(), **plain)()
         return Task(

@@ -18,8 +18,9 @@ from holdfast.algorithms import StandardNormal, UnitBox, subset_simulation
 from holdfast.metrics import MisinterpretationProbability
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from exact import irwin_hall_log_sf, irwin_hall_threshold
 from test_rare_events import problems
+
+from exact import irwin_hall_log_sf, irwin_hall_threshold
 
 
 def exact(runs: int) -> None:

@@ -27,7 +27,8 @@ from torch import Tensor, nn
 
 import holdfast as hf
 from holdfast.gating import group_count, masked_weight, masked_weights, weight_layers
-from holdfast.metrics import ParameterSensitivityConsistency, masked_layers
+from holdfast.metrics import ParameterSensitivityConsistency
+from holdfast.metrics.senc import masked_layers
 
 
 def bare(module: nn.Module, x: Tensor, rows: int, count: int) -> None:

@@ -19,8 +19,8 @@ import torch
 
 from holdfast.algorithms import searches
 from holdfast.data import bundled
-from holdfast.metrics.events import EVENTS
-from holdfast.metrics.worst_case import WorstCase
+from holdfast.metrics.safari.events import EVENTS
+from holdfast.metrics.safari.worst_case import WorstCase
 from holdfast.model import Classifier
 from holdfast.neighbourhood import LinfBall
 from holdfast.zoo import load

@@ -25,8 +25,8 @@ import polars as pl
 import torch
 
 import holdfast as hf
-from holdfast.zoo.series_cnn import SeriesCNN
-from holdfast.zoo.training import accuracy, train_classifier
+from holdfast.zoo.networks.series_cnn import SeriesCNN
+from holdfast.zoo.training.classifier import accuracy, train_classifier
 
 SMALL = os.environ.get("HOLDFAST_SMALL") == "1"  # as the tests run it
 COUNT, EPOCHS, SAMPLES = (200, 1, 6) if SMALL else (1200, 6, 40)

@@ -24,7 +24,7 @@ import numpy as np
 import polars as pl
 
 import holdfast as hf
-from holdfast.study.comparison import compare
+from holdfast.statistics.comparison import compare
 
 SMALL = os.environ.get("HOLDFAST_SMALL") == "1"  # as the tests run it
 SAMPLES, BUDGET = (3, 20) if SMALL else (24, 150)

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from holdfast.algorithms.random_masks import Consistency, consistency, draw_masks, look_schedule, settled
+from holdfast.algorithms.masks.random_masks import Consistency, consistency, draw_masks, look_schedule, settled
 from holdfast.charts import COLOURS
 from holdfast.report.render import CONFIG
 from holdfast.tensors import Streams

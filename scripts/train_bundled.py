@@ -7,7 +7,8 @@ flips where a mirror image is as good, and for traffic signs random views and li
 weights on one machine with one version of torch and as many threads.
 
 `lenet5-mnist-pgd045` and `-pgd075` are trained adversarially: half the loss is that of images perturbed by projected
-gradient ascent (`holdfast.zoo.adversarial`). They stand for the two robust LeNets of Vu, Nguyen, Phan, Gera and Thai,
+gradient ascent (`holdfast.zoo.training.adversarial`). They stand for the two robust LeNets of Vu, Nguyen, Phan, Gera
+and Thai,
 "c-Eval: a unified metric to evaluate feature-based explanations via perturbation", Sec. V-B: trained "alternatively"
 on clean and adversarial images whose "normalized L2-norm distortion" is at most 0.3 and 0.5, above 95% on clean and
 above 94% on adversarial images. The paper does not say by what it normalises.
@@ -46,15 +47,14 @@ from torch.nn import functional as F
 
 from holdfast import data
 from holdfast.neighbourhood import L2Ball, LinfBall
-from holdfast.zoo.adversarial import Pgd, robust_accuracy
-from holdfast.zoo.dla import DLA34
-from holdfast.zoo.lenet import LeNet5
-from holdfast.zoo.objective import Scheme
-from holdfast.zoo.resnet import ResNet18
-from holdfast.zoo.resnet20 import ResNet20
-from holdfast.zoo.schemes import Adversarial, GradientHessian, GradientNorm, HessianNorm, IgSumNorm, Natural
-from holdfast.zoo.small_cnn import SmallCNN
-from holdfast.zoo.training import (
+from holdfast.zoo.networks.dla import DLA34
+from holdfast.zoo.networks.lenet import LeNet5
+from holdfast.zoo.networks.resnet import ResNet18
+from holdfast.zoo.networks.resnet20 import ResNet20
+from holdfast.zoo.networks.small_cnn import SmallCNN
+from holdfast.zoo.networks.vgg import VGG16
+from holdfast.zoo.training.adversarial import Pgd, robust_accuracy
+from holdfast.zoo.training.classifier import (
     Augmentation,
     Epoch,
     accuracy,
@@ -63,7 +63,8 @@ from holdfast.zoo.training import (
     random_shift,
     train_classifier,
 )
-from holdfast.zoo.vgg import VGG16
+from holdfast.zoo.training.objective import Scheme
+from holdfast.zoo.training.schemes import Adversarial, GradientHessian, GradientNorm, HessianNorm, IgSumNorm, Natural
 
 WEIGHTS = Path(__file__).resolve().parents[1] / "src" / "holdfast" / "zoo" / "weights"
 

@@ -7,7 +7,8 @@ and Mengaldo, "Revisiting the robustness of post-hoc interpretability methods" (
 networks are smaller. In half of the series that the network sees, blocks are noise (`random_noise_blocks`), so that
 series which an evaluation corrupts so are no news to it. With `--calibrated` the loss of App. D, as
 `<name>-calibrated`, and with `--weight 10` beside it as `<name>-calibrated10`, which brings probabilities to their
-places (see `holdfast.zoo.calibration`); with `--data waves20db` and the like noisy series, as `<model>-waves20db`. The
+places (see `holdfast.zoo.training.calibration`); with `--data waves20db` and the like noisy series, as
+`<model>-waves20db`. The
 same seed gives the same weights on one machine with one version of torch and as many threads.
 """
 
@@ -28,10 +29,10 @@ from train_bundled import WEIGHTS, write
 
 from holdfast import data
 from holdfast.data.waves import NOISES
-from holdfast.zoo.calibration import Calibrated
-from holdfast.zoo.schemes import Natural
-from holdfast.zoo.series_models import SERIES_MODELS
-from holdfast.zoo.training import Epoch, accuracy, initialize, random_noise_blocks, train_classifier
+from holdfast.zoo.networks.series_models import SERIES_MODELS
+from holdfast.zoo.training.calibration import Calibrated
+from holdfast.zoo.training.classifier import Epoch, accuracy, initialize, random_noise_blocks, train_classifier
+from holdfast.zoo.training.schemes import Natural
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from holdfast.gating import gateable, select_layers
 from holdfast.model import Forwarded
 from holdfast.study.file.problems import StudyError
 from holdfast.study.file.spec import study_from
-from holdfast.study.fingerprint import classifier_fingerprint
+from holdfast.study.identity import classifier_fingerprint
 
 
 class Conditioned(nn.Module):

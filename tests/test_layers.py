@@ -21,18 +21,20 @@ LAYERS = (
     ("gating",),
     ("explainers",),
     ("algorithms",),
-    ("charts",),
+    ("statistics",),
     ("metrics",),
     ("data",),
     ("zoo",),
     ("study",),
+    ("charts",),
+    ("presentation",),
     ("report",),
     ("progress",),
     ("evaluation",),
     ("export",),
     ("integrations",),
     ("reproduce",),
-    ("demo", "dry_run", "fit"),
+    ("demo", "dry_runs", "train"),
     ("cli",),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
@@ -40,8 +42,10 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 # never loads a model
 FORBIDDEN = {
     "algorithms": {"similarity", "model", "explainers"},
-    "charts": {"similarity", "model", "explainers", "algorithms"},
-    "segments": {"similarity", "model", "explainers", "algorithms", "charts"},
+    "statistics": {"similarity", "model", "explainers", "algorithms"},
+    "charts": {"similarity", "model", "explainers", "algorithms", "metrics", "data", "zoo", "study"},
+    "segments": {"similarity", "model", "explainers", "algorithms"},
+    "presentation": {"model", "explainers", "data", "zoo"},
     "report": {"model", "explainers", "algorithms", "data", "zoo"},
     "data": {"model", "explainers", "algorithms", "metrics"},
     "zoo": {"explainers", "algorithms", "metrics"},
@@ -80,9 +84,83 @@ def test_layers_import_only_from_above() -> None:
     assert wrong == []
 
 
-def test_files_are_short_and_well_named() -> None:
+def test_metrics_know_nothing_of_their_presentation() -> None:
+    """No charts, no data frames: only `Result.frame()` makes one, and what overrides it."""
+    wrong = []
+    for file in sorted((ROOT / "metrics").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            if "polars" in names and file.name != "result.py":
+                wrong.append(f"{file.relative_to(ROOT)} imports polars")
+    assert wrong == []
+
+
+def test_no_import_circles() -> None:
+    """Within each tree: of modules, by all imports, those inside of functions too."""
+    trees = {ROOT: "holdfast"}
+    for root, package in trees.items():
+        modules = {_module_of(file, root, package): file for file in root.rglob("*.py")}
+        arrows = {name: _imported(file, set(modules)) - {name} for name, file in modules.items()}
+        assert _circles(arrows) == []
+
+
+def _module_of(file: Path, root: Path, package: str) -> str:
+    parts = [package, *file.relative_to(root).with_suffix("").parts]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _imported(file: Path, modules: set[str]) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            inner = {f"{node.module}.{alias.name}" for alias in node.names} & modules
+            found |= inner or ({node.module} & modules)
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names} & modules
+    return found
+
+
+def _circles(arrows: dict[str, set[str]]) -> list[list[str]]:
+    """Modules that reach themselves, grouped."""
+    reached: dict[str, set[str]] = {}
+    for start in arrows:
+        seen: set[str] = set()
+        stack = list(arrows[start])
+        while stack:
+            name = stack.pop()
+            if name not in seen:
+                seen.add(name)
+                stack += arrows.get(name, set())
+        reached[start] = seen
+    groups = {
+        tuple(sorted({a, *(b for b in reached[a] if a in reached.get(b, ()))})) for a in arrows if a in reached[a]
+    }
+    return [list(group) for group in sorted(groups)]
+
+
+def test_folders_are_small_and_files_well_named() -> None:
     assert [str(f) for _, f in files() if f.stem in ("utils", "helpers", "common", "misc")] == []
-    assert [str(f) for _, f in files() if len(f.read_text().splitlines()) > 420] == []
+    tests = Path(__file__).parent
+    folders = [folder for root in (ROOT, tests) for folder in [root, *root.rglob("*")] if folder.is_dir()]
+    assert [str(folder) for folder in folders if len(list(folder.glob("*.py"))) > 20] == []
+
+
+def test_no_function_has_the_name_of_its_module() -> None:
+    """Importing it into the package would hide the module."""
+    assert [
+        str(file.relative_to(ROOT))
+        for _, file in files()
+        for node in ast.parse(file.read_text()).body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == file.stem
+    ] == []
+
+
+def test_tests_are_in_the_folders_of_the_source() -> None:
+    tests = Path(__file__).parent
+    own = {"references", "stand_ins", "docs"}  # slow re-implementations, stand-ins, and tests of the documentation
+    folders = {f.parent.relative_to(tests) for f in tests.rglob("test_*.py")}
+    assert [str(f) for f in sorted(folders) if f.parts and f.parts[0] not in own and not (ROOT / f).is_dir()] == []
 
 
 def test_import_is_quiet_and_light() -> None:

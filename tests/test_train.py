@@ -19,13 +19,13 @@ from holdfast import data, fit
 from holdfast.cli import app
 from holdfast.data import Dataset
 from holdfast.errors import ArgumentError, HoldfastError, ModelError, UnknownNameError
-from holdfast.fit import Plan
 from holdfast.study.file.spec import study_from
-from holdfast.zoo.adversarial import robust_accuracy
-from holdfast.zoo.architectures import architectures
-from holdfast.zoo.loop import Training
-from holdfast.zoo.schemes import Adversarial, GradientHessian
-from holdfast.zoo.training import accuracy
+from holdfast.train import Plan
+from holdfast.zoo.networks.names import architectures
+from holdfast.zoo.training.adversarial import robust_accuracy
+from holdfast.zoo.training.classifier import accuracy
+from holdfast.zoo.training.loop import Training
+from holdfast.zoo.training.schemes import Adversarial, GradientHessian
 
 
 class Tiny(nn.Module):

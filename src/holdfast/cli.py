@@ -93,7 +93,7 @@ def run(
         raise ArgumentError("--address", "none, but for the executor ray", address)
     chosen = executor_of(loaded, executor, _count(workers), address)
     if dry_run:
-        from holdfast.dry_run import dry_run as describe
+        from holdfast.dry_runs import dry_run as describe
 
         describe(loaded, target)
         return
@@ -174,7 +174,7 @@ def train(
 
     Exit codes: 0 done, 2 an option or the data is wrong, 130 interrupted.
     """
-    from holdfast.fit import Plan, fit
+    from holdfast.train import Plan, fit
 
     plan = Plan(
         model,
@@ -309,11 +309,11 @@ def list_names(
 ) -> None:
     """List what can be named."""
     import holdfast as hf
-    from holdfast.algorithms.search import searches
-    from holdfast.metrics.attribution_objectives import attribution_attacks
+    from holdfast.algorithms.searches.base import searches
+    from holdfast.metrics.lens.attribution_objectives import attribution_attacks
     from holdfast.neighbourhood import neighbourhoods
-    from holdfast.zoo.architectures import architectures
-    from holdfast.zoo.schemes import schemes
+    from holdfast.zoo.networks.names import architectures
+    from holdfast.zoo.training.schemes import schemes
 
     kinds = {
         "explainers": hf.explainers.names,

@@ -94,7 +94,7 @@ def evaluate(
         inputs: seeds `(N, ...)` within the classifier's bounds; or a data set, for metrics that name its `extras`. Of
             its labels nothing is taken.
         metrics: configured metrics, or a mapping from labels to them; of another package by name or configured by
-            `holdfast.metrics.peer`.
+            `holdfast.metrics.get`.
         targets: classes `(N,)`, or None for the model's own predictions.
         seed: of every random stream.
         out: a folder for the results, or an fsspec address. What it holds already is not computed again: an

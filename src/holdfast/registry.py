@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from functools import cached_property
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar
 
@@ -24,6 +25,8 @@ class Registry(Generic[T]):
         kind: what to call one of them in messages.
         group: the entry points' group, such as `"holdfast.metrics"`; None for a registry without plug-ins.
         fits: whether a plug-in's object is one of them.
+        packages: packages whose things are named `"package:Title"`, and for each the function, as `"module:function"`,
+            that makes the entry from such a name. It is imported when a name of that package is asked for.
 
     >>> shapes: Registry[type] = Registry("shape")
     >>> shapes.add("list", list)
@@ -35,8 +38,14 @@ class Registry(Generic[T]):
     holdfast.errors.UnknownNameError: shape: expected one of list, got 'lisst' (did you mean 'list'?)
     """
 
-    def __init__(self, kind: str, group: str | None = None, fits: Callable[[object], bool] = callable) -> None:
-        self.kind, self.group, self._fits = kind, group, fits
+    def __init__(
+        self,
+        kind: str,
+        group: str | None = None,
+        fits: Callable[[object], bool] = callable,
+        packages: Mapping[str, str] | None = None,
+    ) -> None:
+        self.kind, self.group, self._fits, self.packages = kind, group, fits, dict(packages or {})
         self._entries: dict[str, T] = {}
 
     def add(self, name: str, entry: T) -> None:
@@ -59,7 +68,15 @@ class Registry(Generic[T]):
         """The entry points of other packages, by name."""
         return {} if self.group is None else {point.name: point for point in entry_points(group=self.group)}
 
+    def is_elsewhere(self, name: object) -> bool:
+        """Whether a name has the form of one of another package, `"package:Title"`, known or not."""
+        return isinstance(name, str) and ":" in name and name.partition(":")[0] in self.packages
+
     def __getitem__(self, name: str) -> T:
+        if self.is_elsewhere(name):
+            module, _, function = self.packages[name.partition(":")[0]].partition(":")
+            made: T = getattr(import_module(module), function)(name)
+            return made
         if name not in self._entries:
             if name not in self.plugins:
                 raise UnknownNameError(self.kind, name, self.names())
@@ -98,7 +115,9 @@ def build(kinds: Registry[type[T]], text: str, options: Mapping[str, Any] | None
         UnknownNameError: no such name.
         ArgumentError: a malformed or unknown option; a value that the dataclass refuses.
     """
-    name, _, rest = text.partition(":")
+    package, colon, title = text.partition(":")
+    name, _, rest = title.partition(":") if colon and package in kinds.packages else text.partition(":")
+    name = f"{package}:{name}" if colon and package in kinds.packages else name
     kind = kinds[name.strip()]
     options = {**_parse(rest, kinds.kind), **(options or {})}
     known = [field.name for field in fields(kind)]  # type: ignore[arg-type]

@@ -1,14 +1,9 @@
 """What metrics are made of, generic and free of explanations: they are handed a score function on tensors."""
 
-from holdfast.algorithms.block_search import BlockSearch
-from holdfast.algorithms.certified_distortion import CertifiedDistortion, certified_distortion
+from holdfast.algorithms.certified.bound import CertifiedDistortion, certified_distortion
 from holdfast.algorithms.distortion import Attack, MinimalDistortion, attacks, minimal_distortion
-from holdfast.algorithms.genetic import GeneticSearch
-from holdfast.algorithms.gradient_search import GradientSearch
-from holdfast.algorithms.knee import knee
-from holdfast.algorithms.monte_carlo import monte_carlo
-from holdfast.algorithms.priors import Prior, StandardNormal, UnitBox
-from holdfast.algorithms.random_masks import (
+from holdfast.algorithms.knees import knee
+from holdfast.algorithms.masks.random_masks import (
     Consistency,
     consistency,
     draw_masks,
@@ -16,11 +11,16 @@ from holdfast.algorithms.random_masks import (
     mask_sensitivity,
     settled,
 )
-from holdfast.algorithms.random_search import RandomSearch
-from holdfast.algorithms.rare_event import Levels, RareEventEstimate
-from holdfast.algorithms.search import Outcome, Search, SearchResult, searches
-from holdfast.algorithms.sign_search import SignSearch
-from holdfast.algorithms.subset_simulation import subset_simulation
+from holdfast.algorithms.rare_events.estimate import Levels, RareEventEstimate
+from holdfast.algorithms.rare_events.plain_sampling import monte_carlo
+from holdfast.algorithms.rare_events.priors import Prior, StandardNormal, UnitBox
+from holdfast.algorithms.rare_events.subset_sampling import subset_simulation
+from holdfast.algorithms.searches.base import Outcome, Search, SearchResult, searches
+from holdfast.algorithms.searches.block import BlockSearch
+from holdfast.algorithms.searches.genetic import GeneticSearch
+from holdfast.algorithms.searches.gradient import GradientSearch
+from holdfast.algorithms.searches.random import RandomSearch
+from holdfast.algorithms.searches.sign import SignSearch
 
 __all__ = [
     "Attack",

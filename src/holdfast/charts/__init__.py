@@ -5,12 +5,12 @@ shape and dash through the whole report, and no chart tells explainers apart by 
 """
 
 from holdfast.charts.base import COLOURS, HOVER, INK, Chart, Gallery, GalleryRow, Interval, Line, Picture, Strip
-from holdfast.charts.boxes import GREY, Point, boxes
-from holdfast.charts.distribution import distribution, intervals
-from holdfast.charts.heatmap import heat_table, heatmap
+from holdfast.charts.box_plot import GREY, Point, boxes
+from holdfast.charts.heat_map import heat_table, heatmap
 from holdfast.charts.lines import ecdf, lines_with_bands
-from holdfast.charts.ridges import Ridge, ridges
-from holdfast.charts.sweep import Track, looks_of_explainers, looks_of_values, sweep
+from holdfast.charts.ridge_plot import Ridge, ridges
+from holdfast.charts.strip_plot import distribution, intervals
+from holdfast.charts.sweep_plot import Track, looks_of_explainers, looks_of_values, sweep
 from holdfast.charts.table import Table, TableCell
 
 #: what a section of the report is made of

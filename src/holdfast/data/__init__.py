@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from holdfast.data.bundled import bundled, bundled_names
+from holdfast.data.bundled_digits import bundled, bundled_names
 from holdfast.data.cifar import cifar10
-from holdfast.data.cpsc import cpsc
+from holdfast.data.cpsc_files import cpsc
 from holdfast.data.dataset import Dataset
 from holdfast.data.files import from_npz
-from holdfast.data.gtsrb import gtsrb
+from holdfast.data.gtsrb_files import gtsrb
 from holdfast.data.huggingface import from_huggingface, load_of_huggingface
-from holdfast.data.mnist import fashion_mnist, mnist
+from holdfast.data.mnist_files import fashion_mnist, mnist
 from holdfast.data.root import MissingDataError, data_root
 from holdfast.data.torchvision_sets import from_torchvision, load_of_torchvision
-from holdfast.data.ucr import is_of_archive, load_of_archive, ucr
+from holdfast.data.ucr_archive import is_of_archive, load_of_archive, ucr
 from holdfast.data.waves import NOISES, named_waves, synthetic_waves
 from holdfast.registry import Registry
 

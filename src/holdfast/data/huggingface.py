@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast.data.collected import Size, chosen, collected, parsed, size_of
+from holdfast.data.conversion import Size, chosen, collected, parsed, size_of
 from holdfast.data.dataset import Dataset
 from holdfast.data.root import VARIABLE, MissingDataError, data_root
 from holdfast.errors import ArgumentError, MissingExtraError, check

@@ -5,32 +5,32 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.errors import check
-from holdfast.explainers.activation import GradCAM
-from holdfast.explainers.adapters import from_callable, from_captum
-from holdfast.explainers.adapters_grad_cam import from_grad_cam
-from holdfast.explainers.adapters_lime import from_lime
-from holdfast.explainers.adapters_quantus import from_quantus
-from holdfast.explainers.adapters_shap import from_shap
-from holdfast.explainers.adapters_zennit import from_zennit
+from holdfast.explainers.adapters.callables import from_callable, from_captum
+from holdfast.explainers.adapters.grad_cam import from_grad_cam
+from holdfast.explainers.adapters.lime import from_lime
+from holdfast.explainers.adapters.packages import from_elsewhere, is_elsewhere
+from holdfast.explainers.adapters.quantus import from_quantus
+from holdfast.explainers.adapters.shap import from_shap
+from holdfast.explainers.adapters.zennit import from_zennit
 from holdfast.explainers.background import Background
 from holdfast.explainers.base import Explainer
+from holdfast.explainers.baselines import RandomExplainer
+from holdfast.explainers.cam.full_grad import FullGrad, FullGradient
+from holdfast.explainers.cam.gradcam import GradCAM
+from holdfast.explainers.cam.guided_gradcam import GuidedGradCAM
 from holdfast.explainers.centre import CentreExplainer
-from holdfast.explainers.deep_shap import DeepSHAP
-from holdfast.explainers.deep_taylor import DeepTaylor
-from holdfast.explainers.elsewhere import from_elsewhere, is_elsewhere
-from holdfast.explainers.extremal_perturbations import ExtremalPerturbations
-from holdfast.explainers.full_grad import FullGrad, FullGradient
-from holdfast.explainers.gradient import InputXGradient, IntegratedGradients, Saliency, SmoothGrad
-from holdfast.explainers.gradient_shap import GradientSHAP
-from holdfast.explainers.guided_gradcam import GuidedGradCAM
-from holdfast.explainers.kernel_shap import KernelSHAP
-from holdfast.explainers.lime import LIME
-from holdfast.explainers.occlusion import Occlusion
-from holdfast.explainers.propagation import LRP, Deconvolution, DeepLift, GuidedBackprop
-from holdfast.explainers.random import RandomExplainer
-from holdfast.explainers.rise import RISE
-from holdfast.explainers.shapley_sampling import ShapleySampling
-from holdfast.explainers.surrogates import smooth_relu
+from holdfast.explainers.gradients.gradient_shap import GradientSHAP
+from holdfast.explainers.gradients.input_gradients import InputXGradient, IntegratedGradients, Saliency, SmoothGrad
+from holdfast.explainers.gradients.surrogates import smooth_relu
+from holdfast.explainers.perturbation.extremal_perturbations import ExtremalPerturbations
+from holdfast.explainers.perturbation.kernel_shap import KernelSHAP
+from holdfast.explainers.perturbation.lime import LIME
+from holdfast.explainers.perturbation.occlusion import Occlusion
+from holdfast.explainers.perturbation.rise import RISE
+from holdfast.explainers.perturbation.shapley_sampling import ShapleySampling
+from holdfast.explainers.propagation.backward_rules import LRP, Deconvolution, DeepLift, GuidedBackprop
+from holdfast.explainers.propagation.deep_shap import DeepSHAP
+from holdfast.explainers.propagation.deep_taylor import DeepTaylor
 from holdfast.registry import Registry, build
 
 __all__ = [

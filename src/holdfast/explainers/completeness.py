@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from holdfast.errors import check
 from holdfast.explainers.background import References, background_of
 from holdfast.explainers.base import Explainer
-from holdfast.explainers.segmented import SegmentedExplainer, features_of
+from holdfast.explainers.perturbation.segmented import SegmentedExplainer, features_of
 from holdfast.model import Classifier
 from holdfast.similarity.rows import row_sum
 

@@ -8,8 +8,8 @@ from itertools import groupby
 
 from holdfast.errors import check
 from holdfast.export.rows import Entry
-from holdfast.metrics.reading import number
-from holdfast.study.statistics import Interval
+from holdfast.presentation.base import number
+from holdfast.statistics.paired import Interval
 
 _ARROWS = {"higher": r"$\uparrow$", "lower": r"$\downarrow$"}
 _SIGNS = {"upper": r"\leq ", "lower": r"\geq "}

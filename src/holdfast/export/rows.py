@@ -14,15 +14,15 @@ import polars as pl
 
 from holdfast.errors import check
 from holdfast.evaluation import Evaluation
-from holdfast.metrics import Reading
-from holdfast.metrics import get as get_metric
 from holdfast.metrics.result import Result
+from holdfast.presentation import Reading
+from holdfast.presentation.base import presentation_of
 from holdfast.report import Report
 from holdfast.report.summary import estimate
 from holdfast.report.views import Contents
-from holdfast.study.comparison import Comparison
+from holdfast.statistics.comparison import Comparison
+from holdfast.statistics.paired import Interval, bootstrap_interval
 from holdfast.study.results import Results, load_results
-from holdfast.study.statistics import Interval, bootstrap_interval
 from holdfast.study.store import Store
 
 #: what can be exported: opened results, what `evaluate` and `run_study` return, a report, or where results lie
@@ -91,7 +91,7 @@ def entries(
     check(statistic in ("median", "mean"), "statistic", "'median' or 'mean'", repr(statistic))
     if isinstance(source, Result):
         check(labels is None, "labels", "none for a single Result", labels)
-        reading = get_metric(source.metric).reading(source.options)
+        reading = presentation_of(source.metric).reading(source.options)
         rows = source.frame().with_columns(pl.lit(0).alias("repeat"))
         middle = _middle(reading, rows, statistic)
         return [Entry("", "", "", source.metric, source.metric, reading, statistic, middle)]

@@ -1,22 +1,24 @@
 """One file per published evaluation, named after it."""
 
-from holdfast.metrics.aopc import AOPC, AOPCResult
-from holdfast.metrics.attribution_attack import AttributionAttack, AttributionAttackResult
+from typing import Any
+
+from holdfast.errors import check
 from holdfast.metrics.base import Metric, metrics
-from holdfast.metrics.c_eval import CEval, CEvalResult
-from holdfast.metrics.c_eval_plot import CEvalPlot, CEvalPlotResult
-from holdfast.metrics.corruption_curve import CorruptionCurve, CorruptionCurveResult
-from holdfast.metrics.data_sensitivity_consistency import DataSencResult, DataSensitivityConsistency
-from holdfast.metrics.localisation import LocalisationResult, RelevanceLocalisation
-from holdfast.metrics.log_odds import LogOdds, LogOddsResult
-from holdfast.metrics.misinterpretation_probability import MisinterpretationProbability, ProbabilityResult
-from holdfast.metrics.near_affinity import NearAffinity, NearAffinityResult
-from holdfast.metrics.parameter_sensitivity_consistency import ParameterSencResult, ParameterSensitivityConsistency
-from holdfast.metrics.peers import PeerMetric, PeerResult, is_peer, peer, peer_class, peer_names
-from holdfast.metrics.reading import Reading, View
+from holdfast.metrics.c_eval.c_eval import CEval, CEvalResult
+from holdfast.metrics.c_eval.c_eval_plot import CEvalPlot, CEvalPlotResult
+from holdfast.metrics.c_eval.near_affinity import NearAffinity, NearAffinityResult
+from holdfast.metrics.coarse_to_fine.corruption_curve import CorruptionCurve, CorruptionCurveResult
+from holdfast.metrics.faithfulness.aopc import AOPC, AOPCResult
+from holdfast.metrics.faithfulness.localisation import LocalisationResult, RelevanceLocalisation
+from holdfast.metrics.faithfulness.log_odds import LogOdds, LogOddsResult
+from holdfast.metrics.lens.attribution_attack import AttributionAttack, AttributionAttackResult
 from holdfast.metrics.result import Result
-from holdfast.metrics.sensitivity import LocalLipschitz, MaxSensitivity, SensitivityResult, sensitivity
-from holdfast.metrics.worst_case import WorstCase, WorstCaseResult
+from holdfast.metrics.safari.misinterpretation_probability import MisinterpretationProbability, ProbabilityResult
+from holdfast.metrics.safari.sensitivity import LocalLipschitz, MaxSensitivity, SensitivityResult, measure_sensitivity
+from holdfast.metrics.safari.worst_case import WorstCase, WorstCaseResult
+from holdfast.metrics.senc.data_sensitivity_consistency import DataSencResult, DataSensitivityConsistency
+from holdfast.metrics.senc.parameter_sensitivity_consistency import ParameterSencResult, ParameterSensitivityConsistency
+from holdfast.registry import build
 
 __all__ = [
     "AOPC",
@@ -42,21 +44,15 @@ __all__ = [
     "NearAffinityResult",
     "ParameterSencResult",
     "ParameterSensitivityConsistency",
-    "PeerMetric",
-    "PeerResult",
     "ProbabilityResult",
-    "Reading",
     "RelevanceLocalisation",
     "Result",
     "SensitivityResult",
-    "View",
     "WorstCase",
     "WorstCaseResult",
     "get",
+    "measure_sensitivity",
     "names",
-    "peer",
-    "peer_names",
-    "sensitivity",
 ]
 
 
@@ -65,6 +61,20 @@ def names() -> list[str]:
     return metrics.names()
 
 
-def get(name: str) -> type[Metric]:
-    """The metric class of that name; of another package for `"quantus:MaxSensitivity"` and the like."""
-    return peer_class(name) if is_peer(name) else metrics[name]
+def get(metric: str | Metric, **options: Any) -> Metric:
+    """A metric by its name and options, by `"name:option=value,..."`, or one that is there already.
+
+    Those of other packages are `"quantus:MaxSensitivity"` or `"captum:infidelity"`, with their own options.
+
+    Raises:
+        MissingExtraError: that other package cannot be imported.
+        ArgumentError: an unknown name or option, with the nearest that there is; a value out of range.
+
+    >>> get("aopc", unit="grid").unit
+    'grid'
+    """
+    if isinstance(metric, Metric):
+        check(not options, "options", f"none for the configured metric {metric.own_label}", ", ".join(options))
+        return metric
+    check(isinstance(metric, str), "metric", "a name or a Metric", repr(metric))
+    return build(metrics, metric, options)

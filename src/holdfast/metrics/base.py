@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeVar
 
-import polars as pl
 import torch
 from torch import Tensor
 
-from holdfast.charts import Chart, Figure, Gallery, Strip, distribution
 from holdfast.errors import check
 from holdfast.explainers import Explainer
 from holdfast.explainers import get as get_explainer
-from holdfast.metrics.reading import Reading, View
 from holdfast.metrics.result import Result
 from holdfast.model import Classifier
 from holdfast.neighbourhood import Neighbourhood
@@ -126,50 +123,10 @@ class Metric(ABC):
         """The configuration as plain values, for reports and files."""
         return {f.name: plain(getattr(self, f.name)) for f in dataclasses.fields(self)}
 
-    # What follows is for the report. It works on stored results: `options` are those of `options()`.
-
-    @classmethod
-    def reading(cls, options: Mapping[str, Any]) -> Reading:
-        """How the frame of a metric with these options is read; by default by its headline and direction."""
-        return plain_reading(cls.name, cls.headline, cls.direction)
-
-    @classmethod
-    def figures(cls, view: View) -> Sequence[Figure]:
-        """The figures, and tables, of one data set and model; by default the distribution over samples."""
-        return plain_figures(view)
-
-    @classmethod
-    def remarks(cls, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
-        """Notes under an explainer's entry in the overview; `frame` holds its evaluated samples."""
-        return []
-
-    @classmethod
-    def guide(cls, options: Mapping[str, Any]) -> dict[str, str]:
-        """Terms and what they mean, for "How to read this"; `code` and *emphasis* are marked like that."""
-        return {}
-
     @classmethod
     def idle(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
         """Options that leave the headline as it is, given the others: not what two configurations are compared by."""
         return ()
-
-    @classmethod
-    def compared(cls, views: Sequence[View], option: str) -> list[Chart | Gallery]:
-        """Figures of views of one data set and model that differ in one option (a dotted path) and nothing else.
-
-        The report draws numbers on a common axis where the readings agree; this is for all that has none.
-        """
-        return []
-
-    @classmethod
-    def across(cls, views: Sequence[View]) -> Sequence[Figure]:
-        """Figures over data sets, from two or more views of one configuration, a view for each data set and model."""
-        return []
-
-    @classmethod
-    def contradictions(cls, view: View, others: Sequence[View]) -> list[str]:
-        """Sentences, one for each sample whose numbers cannot all be right; `others` are of the same data and model."""
-        return []
 
 
 def of_samples(metric: M, inputs: Tensor, rows: slice) -> M:
@@ -181,37 +138,11 @@ def of_samples(metric: M, inputs: Tensor, rows: slice) -> M:
     return metric if own is segments else dataclasses.replace(metric, segments=own)  # type: ignore[call-arg]
 
 
-def plain_reading(metric: str, headline: str, direction: str | None) -> Reading:
-    """A reading for want of a better one.
-
-    >>> plain_reading("new_metric", "score", "higher").title
-    'New metric: score'
-    """
-    title = f"{metric}: {headline}".replace("_", " ")
-    towards: Literal["higher", "lower"] | None = (
-        "higher" if direction == "higher" else "lower" if direction == "lower" else None
-    )
-    return Reading(title[:1].upper() + title[1:], headline.replace("_", " "), headline, towards)
-
-
-def plain_figures(view: View, rule: float | None = None) -> list[Chart | Gallery]:
-    """The distribution over samples, an explainer beneath the other, with a line at `rule`."""
-    strips = []
-    for name in view.present:
-        rows = view.reading.counted(view.of(name))
-        if len(rows):
-            samples = [int(sample) for sample in rows["sample"]]
-            strips.append(Strip(name, samples, view.reading.values(rows), view.reading.bounds(rows)))
-    reading = view.reading
-    side = reading.censored_side
-    chart = distribution(
-        strips, view.explainers, reading.title, reading.axis, reading.direction, side, rule, reading.good
-    )
-    return [] if chart is None else [chart]
-
-
 metrics: Registry[type[Metric]] = Registry(
-    "metric", "holdfast.metrics", lambda kind: isinstance(kind, type) and issubclass(kind, Metric)
+    "metric",
+    "holdfast.metrics",
+    lambda kind: isinstance(kind, type) and issubclass(kind, Metric),
+    packages=dict.fromkeys(("captum", "quantus"), "holdfast.integrations.peers:peer_class"),
 )
 
 

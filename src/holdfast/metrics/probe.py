@@ -15,7 +15,7 @@ from torch import Tensor
 
 from holdfast.errors import check
 from holdfast.explainers import Explainer
-from holdfast.explainers.surrogates import smooth_relu
+from holdfast.explainers.gradients.surrogates import smooth_relu
 from holdfast.model import Classifier
 from holdfast.similarity import Similarity, degenerate
 from holdfast.tensors import rows_to

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.errors import check
-from holdfast.study.comparison import Comparison
+from holdfast.statistics.comparison import Comparison
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

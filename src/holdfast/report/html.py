@@ -9,16 +9,16 @@ from functools import partial
 from typing import Any
 
 from holdfast.charts import Chart, Gallery, GalleryRow, Table
-from holdfast.metrics import View
+from holdfast.presentation import View
 from holdfast.report import methods
 from holdfast.report.critical_difference import critical_difference_diagram, describe
-from holdfast.report.explorer import explorer
 from holdfast.report.overview import agreement_charts, agreement_sentence, matrix, median_charts, worth_drawing
 from holdfast.report.pictures import drawn
 from holdfast.report.render import Drawn, bundle, config, for_page
+from holdfast.report.sample_explorer import explorer
 from holdfast.report.sweeps import Compared, models_compared, options_compared
 from holdfast.report.views import Contents, Label
-from holdfast.study.comparison import Comparison
+from holdfast.statistics.comparison import Comparison
 from holdfast.study.results import Results
 
 #: warnings and failures that are spelled out
@@ -182,7 +182,7 @@ def _context(contents: Contents) -> dict[str, Any]:
     failures = contents.results.failures.rows(named=True)
     guide: dict[str, str] = {}
     for label in contents.labels.values():
-        for term, meaning in ({} if label.kind is None else label.kind.guide(label.options)).items():
+        for term, meaning in label.presentation.guide(label.options).items():
             guide.pop(term, None)  # what many have in common comes last
             guide[term] = meaning
     return {

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from holdfast.metrics.reading import number, numbers
+from holdfast.presentation.base import number, numbers
 from holdfast.report.views import Contents
 
 _FACTS = ("title", "model", "data", "created", "command")

@@ -10,11 +10,11 @@ import polars as pl
 
 from holdfast.charts import Chart, heatmap, intervals
 from holdfast.charts import Interval as Drawn
-from holdfast.metrics.reading import number
+from holdfast.presentation.base import number
 from holdfast.report.summary import Cell, cell, estimate
 from holdfast.report.views import Contents, Label
-from holdfast.study.comparison import Comparison
-from holdfast.study.ranking import Agreement
+from holdfast.statistics.comparison import Comparison
+from holdfast.statistics.ranking import Agreement
 
 
 @dataclass(frozen=True)

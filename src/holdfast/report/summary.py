@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from holdfast.metrics import Reading
-from holdfast.metrics.reading import number
+from holdfast.presentation import Reading
+from holdfast.presentation.base import number
 from holdfast.report.views import Label
-from holdfast.study.statistics import Interval, bootstrap_interval, median_over_repeats
+from holdfast.statistics.paired import Interval, bootstrap_interval, median_over_repeats
 
 SIGNS = {"upper": "≤ ", "lower": "≥ "}
 

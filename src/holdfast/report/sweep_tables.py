@@ -9,7 +9,7 @@ from itertools import islice
 import polars as pl
 
 from holdfast.charts import Chart, Interval, Track, looks_of_explainers, looks_of_values, sweep
-from holdfast.metrics import Reading
+from holdfast.presentation import Reading
 from holdfast.report.options import Group, Member
 from holdfast.report.summary import estimate
 

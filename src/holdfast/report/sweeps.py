@@ -9,7 +9,8 @@ from typing import Any
 import polars as pl
 
 from holdfast.charts import Chart, Gallery, Strip, distribution
-from holdfast.metrics import Reading
+from holdfast.metrics.base import metrics
+from holdfast.presentation import Reading
 from holdfast.report.options import Group, Variant, dotted, groups
 from holdfast.report.sweep_tables import Rows, SweepTable
 from holdfast.report.views import Contents, Label
@@ -112,8 +113,8 @@ class _Kept:
 
 
 def _options(label: Label) -> dict[str, Any]:
-    idle = getattr(label.kind, "idle", None)
-    return dotted(label.options, () if idle is None else idle(label.options))
+    known = label.metric in metrics
+    return dotted(label.options, metrics[label.metric].idle(label.options) if known else ())
 
 
 def _unit(reading: Reading) -> tuple[Any, ...]:
@@ -163,13 +164,15 @@ def _of_labels(contents: Contents, group: Group, data: str, model: str) -> Part:
             caption = " ".join([chart.caption, *_missing(group, frames)])
             alt = chart.alt.replace("Distribution over samples", f"Values by {group.option}", 1)
             part.charts.append(replace(chart, name=name, heading=heading, caption=caption, alt=alt))
-    kind = contents.labels[group.members[0].name].kind
-    compared = getattr(kind, "compared", None)
+    presentation = contents.labels[group.members[0].name].presentation
     views = [contents.view(data, model, member.name) for member in group.members if len(frames[member.name])]
-    if not group.numeric and compared is not None and len(views) > 1:
+    if not group.numeric and len(views) > 1:
         part.bounds = views[0].bounds
-        for figure in compared(views, group.option):
-            (part.galleries if isinstance(figure, Gallery) else part.charts).append(figure)
+        for figure in presentation.compared(views, group.option):
+            if isinstance(figure, Gallery):
+                part.galleries.append(figure)
+            else:
+                part.charts.append(figure)
     return part
 
 

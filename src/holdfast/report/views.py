@@ -9,14 +9,10 @@ from typing import Any
 
 import polars as pl
 
-from holdfast.errors import HoldfastError
-from holdfast.metrics import Metric, Reading, View
-from holdfast.metrics import get as get_metric
-from holdfast.metrics import names as metric_names
-from holdfast.metrics.base import plain_figures, plain_reading
-from holdfast.metrics.peers import is_peer
-from holdfast.study.comparison import Comparison
-from holdfast.study.ranking import Agreement, Ranking, agreements, rankings
+from holdfast.presentation import Reading, View
+from holdfast.presentation.base import Presentation, presentation_of
+from holdfast.statistics.comparison import Comparison
+from holdfast.statistics.ranking import Agreement, Ranking, agreements, rankings
 from holdfast.study.results import Results
 
 
@@ -29,7 +25,7 @@ class Label:
         metric: the registered name.
         options: its configuration, as stored.
         reading: how its frame is read.
-        kind: the metric's class; None where no such metric is registered here.
+        presentation: how its results are drawn and put into words.
         stored: the manifest's entry.
     """
 
@@ -37,27 +33,25 @@ class Label:
     metric: str
     options: dict[str, Any]
     reading: Reading
-    kind: type[Metric] | None
+    presentation: Presentation
     stored: dict[str, Any]
 
     def figures(self, view: View) -> list[Any]:
         """The metric's own figures."""
-        return plain_figures(view) if self.kind is None else list(self.kind.figures(view))
+        return list(self.presentation.figures(view))
 
     def across(self, views: Sequence[View]) -> list[Any]:
         """The metric's own figures over several data sets and models."""
-        return [] if self.kind is None or len(views) < 2 else list(self.kind.across(views))
+        return [] if len(views) < 2 else list(self.presentation.across(views))
 
     def remarks(self, frame: pl.DataFrame) -> list[str]:
         """The metric's own notes."""
-        return [] if self.kind is None else self.kind.remarks(frame, self.options)
+        return self.presentation.remarks(frame, self.options)
 
     @property
     def bibtex(self) -> str:
         """The publication's BibTeX entry, or what is known of it."""
-        stored = str(self.stored.get("bibtex") or self.stored.get("citation") or "")
-        own = "" if self.kind is None else self.kind.bibtex
-        return own or stored
+        return str(self.stored.get("bibtex") or self.stored.get("citation") or "")
 
 
 class Contents:
@@ -87,14 +81,8 @@ class Contents:
         stored = dict((self.manifest.get("metrics") or {}).get(name) or {})
         metric = str(stored.get("metric") or self._of_rows(name) or name)
         options = dict(stored.get("options") or {})
-        try:
-            kind = get_metric(metric) if metric in metric_names() or is_peer(metric) else None
-        except HoldfastError:  # of another package, which is not installed here or has no such metric any more
-            kind = None
-        if kind is not None:
-            return Label(name, metric, options, kind.reading(options), kind, stored)
-        reading = plain_reading(metric, str(stored.get("headline") or "value"), stored.get("direction"))
-        return Label(name, metric, options, reading, None, stored)
+        own = presentation_of(metric, str(stored.get("headline") or "value"), stored.get("direction"))
+        return Label(name, metric, options, own.reading(options), own, stored)
 
     def _of_rows(self, label: str) -> str | None:
         for frame in (self.results.jobs, self.results.samples):
@@ -163,7 +151,7 @@ class Contents:
         """The explainers compared, for each data set, model and label that ranks."""
         if not self._frames:
             return []
-        return rankings(self.results, {name: label.reading for name, label in self.labels.items()})
+        return rankings(self.results.samples, {name: label.reading for name, label in self.labels.items()})
 
     @cached_property
     def comparisons(self) -> dict[tuple[str, str, str], Comparison]:
@@ -182,7 +170,6 @@ class Contents:
         for data, model in self.pairs:
             views = [self.view(data, model, label) for label in self.labels if len(self.frame(data, model, label))]
             for view in views:
-                kind = self.labels[view.label].kind
-                if kind is not None:
-                    found += kind.contradictions(view, [other for other in views if other is not view])
+                own = self.labels[view.label].presentation
+                found += own.contradictions(view, [other for other in views if other is not view])
         return found

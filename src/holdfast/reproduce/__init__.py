@@ -1,6 +1,5 @@
 """Tables and figures of papers, run as studies: `holdfast reproduce senc-mnist --scale small`."""
 
-from holdfast.reproduce import c_eval, coarse, lens, safari, safari_cifar, safari_imagenet, senc
 from holdfast.reproduce.base import (
     Reproduction,
     Table,
@@ -9,7 +8,14 @@ from holdfast.reproduce.base import (
     reproductions,
     write_studies,
 )
+from holdfast.reproduce.c_eval import figures as c_eval
+from holdfast.reproduce.coarse_to_fine import synthetic as coarse
+from holdfast.reproduce.lens import tables as lens
 from holdfast.reproduce.printing import print_table
+from holdfast.reproduce.safari import cifar as safari_cifar
+from holdfast.reproduce.safari import imagenet as safari_imagenet
+from holdfast.reproduce.safari import tables as safari
+from holdfast.reproduce.senc import figures as senc
 
 __all__ = [
     "Reproduction",

@@ -36,12 +36,12 @@ import polars as pl
 
 from holdfast.errors import check
 from holdfast.evaluation import run_study
-from holdfast.metrics.reading import flags, number
+from holdfast.presentation.base import flags, number
 from holdfast.registry import Registry
-from holdfast.study.environment import environment
+from holdfast.statistics.paired import Interval, Side, bootstrap_interval
 from holdfast.study.folders import write_atomically
+from holdfast.study.provenance import environment
 from holdfast.study.results import Results
-from holdfast.study.statistics import Interval, Side, bootstrap_interval
 
 Scale = Literal["small", "full"]
 SCALES = ("small", "full")

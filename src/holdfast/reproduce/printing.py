@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from holdfast.metrics.reading import number
+from holdfast.presentation.base import number
 from holdfast.reproduce.base import Column, Scale, Table
 
 

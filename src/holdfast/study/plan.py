@@ -18,8 +18,8 @@ from torch import Tensor
 from holdfast.metrics.base import plain
 from holdfast.model import Classifier
 from holdfast.segments import check_one_for_all
-from holdfast.study.fingerprint import classifier_fingerprint, fingerprint
 from holdfast.study.grid import Grid, Samples
+from holdfast.study.identity import classifier_fingerprint, fingerprint
 from holdfast.study.store import digest, tensor_digest
 
 

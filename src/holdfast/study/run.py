@@ -9,13 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from holdfast.errors import check
-from holdfast.metrics import Metric
-from holdfast.metrics.peers import is_peer, peer
-from holdfast.study.environment import environment
+from holdfast.metrics import Metric, get
 from holdfast.study.executors import Executor, InProcess
 from holdfast.study.grid import Grid
 from holdfast.study.plan import Job, make_plan
+from holdfast.study.provenance import environment
 from holdfast.study.store import Store
 
 #: jobs from which on results are compacted, so that they open at once
@@ -135,7 +133,7 @@ def _earlier(store: Store, here: Mapping[str, Any]) -> list[Any]:
 def named_metrics(metrics: Mapping[str, Metric | str] | Sequence[Metric | str]) -> dict[str, Metric]:
     """Metrics under labels: the given ones, or each one's own and, where two are alike, a number.
 
-    A metric of another package may be given by its name alone, `"quantus:MaxSensitivity"`.
+    A metric may be given by its name, as to `holdfast.metrics.get`.
 
     >>> from holdfast.metrics import MaxSensitivity
     >>> from holdfast.neighbourhood import LinfBall
@@ -143,9 +141,9 @@ def named_metrics(metrics: Mapping[str, Metric | str] | Sequence[Metric | str]) 
     ['max_sensitivity', 'max_sensitivity 2']
     """
     if isinstance(metrics, Mapping):
-        return {label: _configured(metric) for label, metric in metrics.items()}
+        return {label: get(metric) for label, metric in metrics.items()}
     named: dict[str, Metric] = {}
-    for metric in map(_configured, metrics):
+    for metric in map(get, metrics):
         label = metric.own_label
         number = 2
         unique = label
@@ -153,12 +151,3 @@ def named_metrics(metrics: Mapping[str, Metric | str] | Sequence[Metric | str]) 
             unique, number = f"{label} {number}", number + 1
         named[unique] = metric
     return named
-
-
-def _configured(metric: Metric | str) -> Metric:
-    if isinstance(metric, str) and is_peer(metric):
-        return peer(metric)
-    got = repr(metric) if isinstance(metric, str) else type(metric).__name__
-    check(isinstance(metric, Metric), "metrics", "holdfast metrics, or names such as 'quantus:MaxSensitivity'", got)
-    assert isinstance(metric, Metric)
-    return metric

@@ -20,27 +20,27 @@ from torch import nn
 
 from holdfast.errors import HoldfastError
 from holdfast.registry import Registry
-from holdfast.zoo.architectures import architectures
-from holdfast.zoo.bilstm import BiLSTM
-from holdfast.zoo.dla import DLA34
-from holdfast.zoo.embedded_text import (
+from holdfast.zoo.hub import HUBS, from_hub, from_timm, from_transformers
+from holdfast.zoo.networks.bilstm import BiLSTM
+from holdfast.zoo.networks.dla import DLA34
+from holdfast.zoo.networks.embedded_text import (
     EmbeddedText,
     from_text_transformers,
     padded_batch,
     text_classifier,
     token_relevance,
 )
-from holdfast.zoo.hub import HUBS, from_hub, from_timm, from_transformers
-from holdfast.zoo.lenet import LeNet5
-from holdfast.zoo.mobilenet_v1 import MobileNetV1
-from holdfast.zoo.mobilenet_v2 import MobileNetV2
-from holdfast.zoo.resnet import ResNet18
-from holdfast.zoo.resnet20 import ResNet20
-from holdfast.zoo.series_cnn import SeriesCNN
-from holdfast.zoo.series_models import BUNDLED, SERIES_MODELS
-from holdfast.zoo.series_transformer import SeriesTransformer
-from holdfast.zoo.small_cnn import SmallCNN
-from holdfast.zoo.vgg import VGG16
+from holdfast.zoo.networks.lenet import LeNet5
+from holdfast.zoo.networks.mobilenet_v1 import MobileNetV1
+from holdfast.zoo.networks.mobilenet_v2 import MobileNetV2
+from holdfast.zoo.networks.names import architectures
+from holdfast.zoo.networks.resnet import ResNet18
+from holdfast.zoo.networks.resnet20 import ResNet20
+from holdfast.zoo.networks.series_cnn import SeriesCNN
+from holdfast.zoo.networks.series_models import BUNDLED, SERIES_MODELS
+from holdfast.zoo.networks.series_transformer import SeriesTransformer
+from holdfast.zoo.networks.small_cnn import SmallCNN
+from holdfast.zoo.networks.vgg import VGG16
 
 __all__ = [
     "DLA34",

@@ -10,7 +10,6 @@ from typing import Any, Generic, TypeVar
 from holdfast.errors import ArgumentError, MissingExtraError, UnknownNameError
 from holdfast.explainers import EXPLAINERS, Explainer, from_callable
 from holdfast.metrics.base import Metric, metrics
-from holdfast.metrics.peers import is_peer, peer_class, peer_names
 from holdfast.neighbourhood import LinfBall, Neighbourhood
 from holdfast.study.file.backgrounds import with_backgrounds
 from holdfast.study.file.elsewhere import explainer_elsewhere, is_named_elsewhere
@@ -81,19 +80,19 @@ class MetricNames(list[str]):
     """The registered metrics; whatever has another package's name before a colon counts as one of them."""
 
     def __contains__(self, name: object) -> bool:
-        return is_peer(name) or super().__contains__(name)
+        return metrics.is_elsewhere(name) or super().__contains__(name)
 
 
 def _of_peer(found: Named) -> type[Metric]:
     """The metric of another package, at its place in the file if there is none."""
     try:
-        return peer_class(found.name)
+        return metrics[found.name]
     except MissingExtraError as error:
         raise Wrong(Problem(found.at_name, "a metric of an installed package", str(error))) from error
     except ArgumentError as error:
         if not isinstance(error, UnknownNameError):  # it is there, and cannot be used
             raise Wrong(Problem(found.at_name, error.expected, str(error.got))) from error
-        known = peer_names(found.name.partition(":")[0])
+        known = error.names
         words = f"a metric ({listed(known)})"
         raise Wrong(Problem(found.at_name, words, shown(found.name), near=nearest(found.name, known))) from error
 
@@ -234,7 +233,7 @@ def imported(entry: Configured[Explainer], label: str, base: Path) -> Explainer:
 
 def _metric(raw: object, label: str | None, neighbourhood: Neighbourhood | None) -> Configured[Metric]:
     found = named(raw, "metric", "a metric", MetricNames(metrics))
-    kind = _of_peer(found) if is_peer(found.name) else metrics[found.name]
+    kind = _of_peer(found) if metrics.is_elsewhere(found.name) else metrics[found.name]
     wants = any(
         isinstance(member, type) and issubclass(member, Neighbourhood)
         for member in members(hints(kind).get("neighbourhood"))

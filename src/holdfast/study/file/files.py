@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_safetensors
 from torch import Tensor
 
-from holdfast.data.collected import from_pillow, resized
+from holdfast.data.conversion import from_pillow, resized
 from holdfast.errors import ArgumentError, check
 
 INPUTS, LABELS = ("inputs", "x"), ("labels", "y")

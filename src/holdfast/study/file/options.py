@@ -18,7 +18,7 @@ from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from pydantic.errors import PydanticInvalidForJsonSchema
 
 from holdfast import similarity
-from holdfast.algorithms.search import Search, searches
+from holdfast.algorithms.searches.base import Search, searches
 from holdfast.errors import ArgumentError
 from holdfast.explainers import EXPLAINERS, Background, Explainer
 from holdfast.explainers import get as get_explainer

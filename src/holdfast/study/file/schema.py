@@ -9,11 +9,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, get_args, get_origin
 
 from holdfast import data, similarity, zoo
-from holdfast.algorithms.search import Search, searches
+from holdfast.algorithms.searches.base import Search, searches
 from holdfast.explainers import EXPLAINERS, Background, Explainer
-from holdfast.explainers.elsewhere import PACKAGES
+from holdfast.explainers.adapters.packages import PACKAGES
 from holdfast.metrics.base import metrics
-from holdfast.metrics.peers import PEERS
 from holdfast.neighbourhood import Neighbourhood, neighbourhoods
 from holdfast.similarity import Similarity
 from holdfast.study.file.options import SHORT, described, hints, json_schema_of, members, spelled
@@ -22,7 +21,7 @@ from holdfast.study.file.spec import Study
 Schema = dict[str, Any]
 
 #: names of metrics of other packages
-PEER = rf"^({'|'.join(PEERS)}):\w+$"
+PEER = rf"^({'|'.join(metrics.packages)}):\w+$"
 _ELSEWHERE = rf"^({'|'.join(PACKAGES)}):.+$"
 _REFERENCE: Schema = {"type": "string", "pattern": r"^[\w.]+:[\w.]+$"}
 _SPECIAL: tuple[tuple[type, str], ...] = (

@@ -29,7 +29,7 @@ from holdfast.study.file.imports import call, importable, place, resolve
 from holdfast.study.file.problems import Problem, Wrong, raised, typed, unknown
 from holdfast.study.file.programs import fill, kind_of_program, load_exported, load_torchscript, read_weights
 from holdfast.study.grid import ModelSource, Samples
-from holdfast.zoo.architectures import architectures
+from holdfast.zoo.networks.names import architectures
 
 # Data
 

@@ -1,0 +1,1 @@
+"""Lower bounds on minimal distortions by linear relaxation."""

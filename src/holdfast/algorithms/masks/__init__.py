@@ -1,0 +1,1 @@
+"""Random masks, sensitivities from them, and their null distribution."""

@@ -1,0 +1,356 @@
+"""Subset simulation: the probability of a rare event as a product of probabilities that are not rare.
+
+Problem: `P = P(score(x) >= 0)` for x from a prior, where P may be 1e-40 and the score is a black box.
+
+    P = prod_i P(score >= L_i | score >= L_{i-1}),   L_i the (1 - quantile) quantile of the current population.
+
+N particles are drawn from the prior; those at or above the level survive, the others are replaced by copies of
+survivors drawn uniformly, and all are moved by `moves` Metropolis steps that leave the prior within the level alone.
+
+Sources: Au and Beck, "Estimation of small failure probabilities in high dimensions by subset simulation" (2001);
+Cerou, Del Moral, Furon and Guyader, "Sequential Monte Carlo for rare event estimation" (2012); SAFARI (Huang et al.
+2023), Sec. 5 and App. 8.4. Where we depart from SAFARI, and why:
+
+- Particles move in Gaussian space, `z' = sqrt(1 - b^2) z + b xi` (preconditioned Crank-Nicolson, Cotter et al.
+  2013; Papaioannou et al. 2015 for subset simulation), which leaves the prior alone in any dimension; only the level
+  rejects. A random walk on 784 pixels is hardly ever accepted, or hardly moves. `proposal="random_walk"` is there
+  to compare: uniform around each feature, cut off at the box's faces as in the authors' code, with the acceptance ratio
+  of Eq. 23 the right way up; its width is adapted for all particles together, not for each on its own history.
+- `ln(kept / N)` of an adaptive level is too large, since the level is itself an order statistic: we use
+  `digamma(kept) - digamma(N + 1)`, the exact mean of the logarithm, for adaptive levels.
+- Eq. 16 with lambda = 0 takes clones for independent. The standard error here counts genealogies; see `genealogy`.
+
+Cost: `N (1 + moves * levels)` scores for each problem, about `ln P / ln quantile` levels.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from holdfast.algorithms.rare_events.estimate import RareEventEstimate, Score, as_columns
+from holdfast.algorithms.rare_events.genealogy import History
+from holdfast.algorithms.rare_events.priors import Prior
+from holdfast.errors import check
+from holdfast.tensors import draw_seed, rows_to
+
+Proposal = Literal["gaussian", "random_walk"]
+
+# acceptance aimed at: Papaioannou et al. 2015 for the Gaussian move, SAFARI's choice for the random walk
+_TARGET_ACCEPTANCE = {"gaussian": 0.35, "random_walk": 0.234}
+_STATE_ELEMENTS = 1 << 26  # numbers held for the particles of one group of problems: a quarter of a gigabyte
+_MOST_LEVELS = 1000
+_NEARLY_ALL = 0.9
+
+
+def subset_simulation(
+    score: Score,
+    prior: Prior,
+    particles: int = 1000,
+    moves: int = 4,
+    quantile: float = 0.5,
+    proposal: Proposal = "gaussian",
+    floor: float = -100.0,
+    generator: torch.Generator | None = None,
+    indexed: bool = False,
+) -> RareEventEstimate:
+    """Estimate `ln P(score(x) >= 0)` for x from each of the prior's P distributions.
+
+    Args:
+        score: maps points `(M, *shape)` to scores `(M,)`; failure is `score >= 0`. It may return `(M, S)` for an
+            event in S stages (Eq. 13 to 15): all of the columns `>= 0`, reached one after the other. NaN is no
+            failure.
+        prior: a neighbourhood around inputs (`ball.around(inputs, bounds)`), `UnitBox(d)` or `StandardNormal(d)`.
+        particles: N, at least 10.
+        moves: Metropolis steps for each particle and level, at least 1.
+        quantile: rho, the share of particles that a level keeps; strictly between 0 and 1.
+        proposal: `"gaussian"` or the paper's `"random_walk"`.
+        floor: ln P at which to give up; the estimate is then `censored`.
+        generator: the seed is drawn from it; without one always the same.
+        indexed: call `score(x, problem)` with the problem's number for every row, int64 `(M,)`.
+
+    Raises:
+        ArgumentError: for a value outside these ranges, or a score of the wrong shape.
+
+    >>> from holdfast.algorithms import UnitBox
+    >>> half = subset_simulation(lambda x: x[:, 0] - 0.5, UnitBox(2), particles=500)
+    >>> bool((half.log_probability.exp() - 0.5).abs() < 0.1)
+    True
+    """
+    check(type(particles) is int and particles >= 10, "particles", "a whole number of at least 10", particles)
+    check(type(moves) is int and moves >= 1, "moves", "a whole number of at least 1", moves)
+    check(0 < quantile < 1, "quantile", "a number between 0 and 1", quantile)
+    check(proposal in _TARGET_ACCEPTANCE, "proposal", f"one of {', '.join(_TARGET_ACCEPTANCE)}", repr(proposal))
+    check(floor < 0, "floor", "a number below 0", floor)
+    seed = draw_seed(generator)
+    size = max(1, _STATE_ELEMENTS // (particles * math.prod(prior.shape)))
+    groups = torch.split(torch.arange(len(prior)), size)
+    with torch.no_grad():
+        parts = [
+            _Run(score, prior, rows, seed, particles, moves, quantile, proposal, floor, indexed).result()
+            for rows in groups
+        ]
+    return parts[0] if len(parts) == 1 else _concatenate(parts)
+
+
+class _Run:
+    """The problems of one group, in lockstep; those that have ended are dropped from the batch."""
+
+    def __init__(
+        self,
+        score: Score,
+        prior: Prior,
+        rows: Tensor,
+        seed: int,
+        particles: int,
+        moves: int,
+        quantile: float,
+        proposal: Proposal,
+        floor: float,
+        indexed: bool,
+    ) -> None:
+        self.score, self.indexed = score, indexed
+        self.problems = rows.to(prior.device)  # numbers of the problems still running
+        self.prior = prior.select(rows)
+        self.streams = self.prior.streams(seed)
+        self.count, self.moves, self.proposal, self.floor = particles, moves, proposal, floor
+        self.keep = min(particles - 1, max(1, round(quantile * particles)))
+        total = len(rows)
+        self.active = list(range(total))  # their places in the result
+        self.histories = [History() for _ in range(total)]
+        self.evaluations = torch.zeros(total, dtype=torch.int64)
+        self.censored = torch.zeros(total, dtype=torch.bool)
+        self.stalled = torch.zeros(total, dtype=torch.bool)
+        self.width = torch.full((total,), 0.8 if proposal == "gaussian" else 1.0, device=prior.device)
+        self.state = self.prior.sample_gaussian(particles, self.streams)
+        points = self.prior.from_gaussian(self.state)
+        if proposal == "random_walk":
+            self.state = points
+            # a first step as wide as the prior, feature by feature
+            self.scale = points.std(dim=1, keepdim=True)
+        self.widest = self._widest()
+        self.weight = self._log_target(points)
+        self.scores = self._evaluate(points)
+        self.extreme = points[:, 0].clone()
+
+    def result(self) -> RareEventEstimate:
+        while self.active:
+            self._raise_levels()
+            if self.active:
+                self._move()
+        levels, degrees = zip(*(h.levels(self.count) for h in self.histories), strict=True)
+        last = torch.stack([level.log_probability[-1] for level in levels])
+        error = torch.stack([level.std_error[-1] for level in levels])
+        # a run that ended early knows no more than that P lies below the last level (one in N is left unseen)
+        bound = torch.where(self.stalled, last, torch.full_like(last, self.floor))
+        accepted = [[a for a in h.acceptance if not math.isnan(a)] for h in self.histories]
+        device = self.extreme.device
+        return RareEventEstimate(
+            log_probability=torch.where(self.censored, bound, last).to(device),
+            std_error=torch.where(self.censored, torch.nan, error).to(device),
+            censored=self.censored.to(device),
+            stalled=self.stalled.to(device),
+            acceptance=torch.tensor([sum(a) / len(a) if a else math.nan for a in accepted], device=device),
+            model_evaluations=self.evaluations.to(device),
+            levels=levels,
+            extreme=self.extreme,
+            degrees=torch.tensor(degrees, device=device, dtype=torch.float64),
+        )
+
+    def _evaluate(self, points: Tensor) -> Tensor:
+        """Scores `(A, N, S)` of points `(A, N, *shape)`."""
+        rows = points.shape[0] * points.shape[1]
+        flat = points.reshape(rows, *points.shape[2:])
+        if self.indexed:
+            values = self.score(flat, self.problems.repeat_interleave(points.shape[1]))
+        else:
+            values = self.score(flat)
+        self.evaluations[self.active] += points.shape[1]
+        return as_columns(values, rows).reshape(*points.shape[:2], -1)
+
+    def _log_target(self, points: Tensor) -> Tensor | None:
+        """Log density of the target relative to what the proposal leaves alone."""
+        return self.prior.log_density(points) if self.proposal == "random_walk" else self.prior.log_weight(points)
+
+    def _raise_levels(self) -> None:
+        """Set each problem's next level, keep what is at or above it, and refill with copies of the survivors."""
+        stages, values = _keys(self.scores)
+        going_on, level_stage, level_value, survivors = [], [], [], []
+        for row, place in enumerate(self.active):
+            history = self.histories[place]
+            best = _order(stages[row], values[row])[-1]
+            self.extreme[place] = self._point(row, int(best))
+            level = _next_level(stages[row], values[row], self.scores.shape[2], self.keep, not history.stage)
+            if level is None or len(history.stage) >= _MOST_LEVELS:
+                self.censored[place] = self.stalled[place] = True
+                if not history.stage:  # nothing was ever reached: P is below 1, and no more is known
+                    history.record(0, -math.inf, 0.0, torch.ones(self.count, dtype=torch.bool))
+                continue
+            stage, value, log_ratio, above = level
+            before = history.log_probability[-1] if history.log_probability else 0.0
+            # reaching a stage is crossing the threshold of the column before it
+            column = (stage - 1, 0.0) if stage and value == -math.inf else (stage, value)
+            history.record(*column, before + log_ratio, above.cpu())
+            if stage == self.scores.shape[2]:
+                continue
+            if before + log_ratio < self.floor:
+                self.censored[place] = True
+                continue
+            going_on.append(row)
+            level_stage.append(stage)
+            level_value.append(value)
+            survivors.append(above)
+        self._keep_problems(going_on)
+        if not going_on:
+            return
+        device = self.scores.device
+        self.level_stage = torch.tensor(level_stage, device=device)[:, None]
+        self.level_value = torch.tensor(level_value, device=device, dtype=torch.float64)[:, None]
+        self._refill(survivors)
+
+    def _point(self, row: int, particle: int) -> Tensor:
+        point = self.state[row : row + 1, particle : particle + 1]
+        if self.proposal == "gaussian":
+            point = self.prior.select([row]).from_gaussian(point)
+        return point[0, 0]
+
+    def _keep_problems(self, rows: list[int]) -> None:
+        if len(rows) == len(self.active):
+            return
+        self.active = [self.active[row] for row in rows]
+        self.prior, self.streams = self.prior.select(rows), self.streams.select(rows)
+        index = torch.tensor(rows, device=self.problems.device, dtype=torch.int64)
+        self.problems, self.width, self.widest = self.problems[index], self.width[index], self.widest[index]
+        self.state, self.scores = self.state[index], self.scores[index]
+        if self.weight is not None:
+            self.weight = self.weight[index]
+        if self.proposal == "random_walk":
+            self.scale = self.scale[index]
+
+    def _refill(self, survivors: list[Tensor]) -> None:
+        alive = [above.nonzero()[:, 0] for above in survivors]
+        picks = self.streams.choice([len(a) for a in alive], [self.count - len(a) for a in alive])
+        parents = torch.arange(self.count, device=self.state.device).repeat(len(alive), 1)
+        for row, (above, survivor, pick) in enumerate(zip(survivors, alive, picks, strict=True)):
+            parents[row, ~above] = survivor[pick]
+            self.histories[self.active[row]].parents.append(parents[row].cpu())
+        rows = torch.arange(len(alive), device=parents.device)[:, None]
+        self.state, self.scores = self.state[rows, parents], self.scores[rows, parents]
+        if self.weight is not None:
+            self.weight = self.weight[rows, parents]
+
+    def _move(self) -> None:
+        """`moves` Metropolis steps of every particle within its problem's level, adapting the width as they go."""
+        accepted = torch.zeros(len(self.active), device=self.state.device)
+        for step in range(self.moves):
+            proposed, correction = self._propose()
+            points = self.prior.from_gaussian(proposed) if self.proposal == "gaussian" else proposed
+            scores = self._evaluate(points)
+            stages, values = _keys(scores)
+            accept = (stages > self.level_stage) | ((stages == self.level_stage) & (values >= self.level_value))
+            weight = self._log_target(points)
+            if weight is not None and self.weight is not None:
+                chance = self.streams.uniform((self.count,), weight.dtype)
+                accept &= torch.log(chance) < weight - self.weight + correction
+                self.weight = torch.where(accept, weight, self.weight)
+            self.state = torch.where(rows_to(accept, self.state), proposed, self.state)
+            self.scores = torch.where(accept[..., None], scores, self.scores)
+            rate = accept.float().mean(1)
+            accepted += rate
+            # one width for all particles of a problem, in steps that shrink: the kernel stays a Markov kernel
+            gain = 1.0 / math.sqrt(step + 1)
+            self.width = self.width * torch.exp(gain * (rate - _TARGET_ACCEPTANCE[self.proposal]))
+            self.width = torch.minimum(self.width, self.widest)
+        for place, rate in zip(self.active, (accepted / self.moves).tolist(), strict=True):
+            self.histories[place].acceptance[-1] = rate
+
+    def _propose(self) -> tuple[Tensor, Tensor | float]:
+        """Proposed states, and the log of how much likelier the way back is than the way there, `(P, n)`."""
+        width = rows_to(self.width.to(self.state.dtype), self.state)
+        shape = (self.count, *self.prior.shape)
+        if self.proposal == "gaussian":
+            noise = self.streams.normal(shape, self.state.dtype)
+            return torch.sqrt(1 - width**2) * self.state + width * noise, 0.0
+        reach, noise = width * self.scale, self.streams.uniform(shape, self.state.dtype)
+        if self.prior.box is None:
+            return self.state + reach * (2 * noise - 1), 0.0
+        lower, upper = (face[:, None] for face in self.prior.box)
+
+        def ends(x: Tensor) -> tuple[Tensor, Tensor]:
+            return torch.maximum(x - reach, lower), torch.minimum(x + reach, upper)
+
+        (low, high), roomy = ends(self.state), upper > lower
+        proposed = torch.lerp(low, high, noise)
+        back_low, back_high = ends(proposed)
+        # a feature without room stays where it is
+        ratio = torch.where(roomy, high - low, 1.0) / torch.where(roomy, back_high - back_low, 1.0)
+        return proposed, ratio.log().flatten(2).sum(2)
+
+    def _widest(self) -> Tensor:
+        """The most that a width is adapted to `(P,)`: beyond it the proposal is no other, and would never come back."""
+        if self.proposal == "gaussian" or self.prior.box is None:
+            return torch.full_like(self.width, 1.0 if self.proposal == "gaussian" else torch.inf)
+        room, scale = (self.prior.box[1] - self.prior.box[0]).flatten(1), self.scale[:, 0].flatten(1)
+        reach = torch.where((room > 0) & (scale > 0), room / scale.clamp(min=1e-30), 0.0)
+        return reach.amax(1).clamp(min=1.0).to(self.width.dtype)
+
+
+def _keys(scores: Tensor) -> tuple[Tensor, Tensor]:
+    """The order of particles: how many stages each has passed, and its value in the next one."""
+    passed = (scores >= 0).to(torch.int64).cumprod(-1).sum(-1)
+    padded = torch.cat([scores, scores[..., -1:]], dim=-1)  # past the last stage, deeper is further
+    return passed, padded.gather(-1, passed[..., None])[..., 0]
+
+
+def _order(stages: Tensor, values: Tensor) -> Tensor:
+    """Particles from the lowest key to the highest."""
+    by_value = values.argsort(stable=True)
+    return by_value[stages[by_value].argsort(stable=True)]
+
+
+def _next_level(
+    stages: Tensor, values: Tensor, last: int, keep: int, first: bool = True
+) -> tuple[int, float, float, Tensor] | None:
+    """The next level of one problem: `(stage, value, ln of the share kept, who is kept)`; None on a plateau."""
+    count = len(stages)
+    order = _order(stages, values)
+    nth = order[count - keep]
+    stage, value = int(stages[nth]), float(values[nth])
+    if stage < last:
+        above = (stages > stage) | ((stages == stage) & (values >= value))
+        if bool(above.all()):  # ties down to the lowest particle: go on with what lies strictly above
+            above = (stages > stage) | ((stages == stage) & (values > value))
+            if not bool(above.any()):
+                return None
+            lowest = order[count - int(above.sum())]
+            stage, value = int(stages[lowest]), float(values[lowest])
+    crossed = stages >= stage
+    # reaching a stage is a level of its own (Eq. 13); one that nearly all of the prior is in costs no round of moves
+    cheap = first and float(crossed.float().mean()) > _NEARLY_ALL
+    if stage == last or (int(stages.min()) < stage and not cheap):
+        return stage, -math.inf, math.log(int(crossed.sum()) / count), crossed
+    kept = int(above.sum())
+    ratio = math.log(kept / count)
+    if kept == keep:
+        ratio = float(torch.digamma(torch.tensor(float(kept))) - torch.digamma(torch.tensor(count + 1.0)))
+    return stage, value, ratio, above
+
+
+def _concatenate(parts: list[RareEventEstimate]) -> RareEventEstimate:
+    def joined(name: str) -> Tensor:
+        return torch.cat([getattr(part, name) for part in parts])
+
+    return RareEventEstimate(
+        log_probability=joined("log_probability"),
+        std_error=joined("std_error"),
+        censored=joined("censored"),
+        stalled=joined("stalled"),
+        acceptance=joined("acceptance"),
+        model_evaluations=joined("model_evaluations"),
+        levels=tuple(level for part in parts for level in part.levels),
+        extreme=joined("extreme"),
+        degrees=joined("degrees"),
+    )

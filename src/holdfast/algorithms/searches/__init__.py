@@ -1,0 +1,1 @@
+"""Searches for the worst point of a region."""

@@ -1,0 +1,254 @@
+"""Structured random search: change shrinking blocks of the input, keep what is better.
+
+Problem: `max value(x) subject to violation(x) <= 0` over the region; a black box, one incumbent per problem. Starts
+at the best of some vertices of the box, constant on coarse patches; then each proposal changes one contiguous block
+(of an image, a series or a flat vector; in a random set of channels) by one of these moves, and the best of
+`proposals` replaces the incumbent if `Outcome.key` says that it is better (feasible points by value, the others by
+violation):
+
+- `vertex`: the block becomes constant, at the end of the box that its middle is further from;
+- `centre`: the block goes back to the centre;  `scale`: its offset from the centre shrinks by a random factor;
+- `nudge`: the block moves up or down by a share of the box from 1 to 2^-8;
+- `relax`: the offset of the whole input shrinks or grows by such a share.
+
+In a box the move is `vertex` as long as the incumbent violates the constraint or has a better value than the centre.
+Where leaving the centre costs value, and in an L2 ball, a move is drawn in proportion to its recent successes. Now
+and then it is drawn at random. The share of the features in a block
+falls from `start` to a single feature as `(1 - spent / budget)^power`.
+
+Blocks are put where changes have made a difference and none was tried lately (`_Influence`).
+
+Source: Andriushchenko et al., "Square Attack: a query-efficient black-box adversarial attack via random search" (ECCV
+2020). Where we depart from it: a smooth schedule in place of a table; a block takes the opposite vertex, since a random
+one is half the time what it was; two proposals at once, for larger batches; learnt places in place of uniform ones; the
+moves besides `vertex`, because the most similar explanation under a changed class (SAFARI's second kind) lies on the
+decision boundary and not in a corner. In an L2 ball a vertex is one of a
+random smaller box, of half width between `radius / sqrt(features)` and `radius`; every proposal is projected.
+
+Cost: `budget` evaluations for each problem, the first of them at the centre.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from holdfast.algorithms.searches.base import (
+    NAN_KEY,
+    Best,
+    GradientObjective,
+    Objective,
+    Search,
+    SearchResult,
+    Tracer,
+    look,
+    searches,
+    take,
+)
+from holdfast.errors import check
+from holdfast.neighbourhood import Region
+from holdfast.tensors import Streams, rows_to
+
+_MOVES = 5  # vertex, centre, scale, nudge, relax
+_PATCHES = 7  # along each axis, in the vertices to start from
+_AHEAD = 64  # rounds whose random numbers are drawn at once
+
+
+@searches.register("block")
+@dataclass(frozen=True)
+class BlockSearch(Search):
+    """Structured random search after Square Attack, with moves that also leave the corners.
+
+    Args:
+        proposals: evaluated at once; the best of them may replace the incumbent.
+        starts: patchwork vertices tried first, at most a tenth of the budget.
+        start: share of the features in the first blocks.
+        power: how fast blocks shrink.
+        explore: share of moves drawn at random instead of by success.
+        memory: by how much a success counts less with each further round.
+    """
+
+    proposals: int = 2
+    starts: int = 400
+    start: float = 0.1
+    power: float = 3.0
+    explore: float = 0.02
+    memory: float = 0.98
+    name: ClassVar[str] = "block"
+
+    def __post_init__(self) -> None:
+        for option in ("proposals", "starts"):
+            count = getattr(self, option)
+            check(type(count) is int and count >= 1, option, "a whole number of at least 1", count)
+        check(0 < self.start <= 1, "start", "a share above 0 and at most 1", self.start)
+        check(self.power >= 0, "power", "a number of at least 0", self.power)
+        check(0 < self.explore <= 1, "explore", "a share above 0 and at most 1", self.explore)
+        check(0 <= self.memory < 1, "memory", "a number in [0, 1)", self.memory)
+
+    def run(
+        self,
+        objective: Objective,
+        region: Region,
+        budget: int,
+        seed: int,
+        gradient: GradientObjective | None = None,
+    ) -> SearchResult:
+        """See `Search`."""
+        tracer, streams, canvas = Tracer(budget), region.streams(seed), _Canvas(region)
+        best, spent = Best(objective, region), 1
+        tracer.note(spent, best.outcome, last=budget == 1)
+        if budget == 1:
+            return best.result(tracer.trace())
+        home, centre_key = best.outcome.value, best.key
+        x = canvas.patchwork(min(self.starts, max(1, budget // 10)), streams)
+        seen = look(objective, x)
+        best.offer(x, seen)
+        spent += x.shape[1]
+        tracer.note(spent, best.outcome, last=spent == budget)
+        # the walk starts at the best vertex and not at the centre, which is often feasible and hard to leave
+        key, row = seen.key().max(dim=1)
+        better = torch.ones_like(key, dtype=torch.bool)
+        x, value = take(x, row[:, None]), seen.value.gather(1, row[:, None])[:, 0]
+        broken = key == NAN_KEY
+        x = torch.where(rows_to(broken, x), region.centre[:, None], x)  # unless nothing is to be seen at the vertices
+        value, key = torch.where(broken, home, value), torch.where(broken, centre_key, key)
+        corner = torch.eye(_MOVES, dtype=torch.float64, device=region.device)[0]
+        credit = torch.ones(len(region), _MOVES, dtype=torch.float64, device=region.device)
+        influence = _Influence(len(region), canvas.size, region.device)
+        step = 0
+        while spent < budget:
+            if step % _AHEAD == 0:
+                draws = streams.uniform((_AHEAD, self.proposals, canvas.draws), torch.float32)
+            u = draws[:, step % _AHEAD, : budget - spent]
+            # corners serve as long as leaving the centre pays; where it costs value, any move may, and in a ball
+            inner = (key > 0) & (value < home) if region.radius is None else torch.ones_like(better)
+            wanted = torch.where(inner[:, None], credit / credit.sum(1, keepdim=True), corner)
+            chance = self.explore / _MOVES + (1 - self.explore) * wanted
+            move = torch.searchsorted(chance.cumsum(1), u[..., 0].double().contiguous()).clamp(max=_MOVES - 1)
+            side = canvas.side(self.start * (1 - spent / budget) ** self.power)
+            block, middle = canvas.block(side, influence.draw(u[..., 1]))
+            y = canvas.propose(x, move, block, middle, u[..., 2:])
+            seen = look(objective, y)
+            influence.learn(block, seen.value - value[:, None])
+            best.offer(y, seen)
+            spent += y.shape[1]
+            tracer.note(spent, best.outcome, last=spent == budget)
+            new, row = seen.key().max(dim=1)
+            better, row = new > key, row[:, None]
+            key = torch.where(better, new, key)
+            x = torch.where(rows_to(better, x), take(y, row), x)
+            value = torch.where(better, seen.value.gather(1, row)[:, 0], value)
+            credit = (self.memory * credit + (1 - self.memory) * 1e-2).scatter_add(
+                1, move.gather(1, row), better[:, None].double()
+            )
+            step += 1
+        return best.result(tracer.trace())
+
+
+class _Canvas:
+    """The P inputs as channels over a line, a plane, ...: `(P, n, C, S)`, S the product of the extents."""
+
+    def __init__(self, region: Region) -> None:
+        self.region, shape = region, tuple(region.shape)
+        self.channels, self.extents = (shape[0], shape[1:]) if len(shape) > 1 else (1, shape)
+        self.size = math.prod(self.extents)
+        flat = (len(region), 1, self.channels, self.size)
+        self.centre = region.centre.reshape(flat)
+        self.lower, self.upper = region.lower.reshape(flat), region.upper.reshape(flat)
+        #: random numbers that one proposal takes: move, place, box, amount, sign, channels
+        self.draws = 5 + self.channels
+
+    def patchwork(self, count: int, streams: Streams) -> Tensor:
+        """Random vertices `(P, count, *shape)`, constant on patches, `_PATCHES` of them along each axis."""
+        patches = [min(_PATCHES, extent) for extent in self.extents]
+        up = streams.uniform((count, self.channels, *patches), torch.float32) < 0.5
+        for axis, (extent, parts) in enumerate(zip(self.extents, patches, strict=True)):
+            up = up.index_select(3 + axis, torch.arange(extent, device=up.device) * parts // extent)
+        up = up.flatten(3)
+        lower, upper = self._box(torch.zeros(up.shape[:2], device=up.device))
+        return self._back(torch.where(up, upper, lower))
+
+    def propose(self, x: Tensor, move: Tensor, block: Tensor, middle: Tensor, u: Tensor) -> Tensor:
+        """Changed copies `(P, n, *shape)` of the incumbents `x` `(P, 1, *shape)`; `move` `(P, n)`, `u` uniform."""
+        x, kind = x.reshape(self.centre.shape), move[..., None, None]
+        box, amount, sign, channels = torch.split(u, [1, 1, 1, self.channels], dim=2)
+        taken = channels < 0.5
+        inside = block[:, :, None] & (taken | ~taken.any(2, keepdim=True))[..., None]
+        inside |= kind == 4
+        lower, upper = self._box(box[..., 0])
+        at, low, high = (
+            values.expand(*move.shape, *x.shape[2:]).gather(3, middle[..., None, None].expand(-1, -1, self.channels, 1))
+            for values in (x, lower, upper)
+        )
+        factor = amount[..., None].to(x.dtype)
+        step = torch.where(sign[..., None] < 0.5, -1.0, 1.0).to(x.dtype) * 2.0 ** (-8 * factor)
+        offset = x - self.centre
+        y = torch.where(at - low < high - at, upper, lower)
+        y = torch.where(kind == 1, self.centre, y)
+        y = torch.where(kind == 2, self.centre + offset * factor, y)
+        y = torch.where(kind == 3, x + step * (upper - lower), y)
+        y = torch.where(kind == 4, self.centre + offset * (1 + step), y)
+        return self._back(torch.where(inside, y, x))
+
+    def side(self, share: float) -> int:
+        """Side of a block with this share of the features."""
+        return max(1, round(math.pow(share * self.size, 1 / len(self.extents))))
+
+    def block(self, side: int, place: Tensor) -> tuple[Tensor, Tensor]:
+        """The block around each feature `place` `(P, n)`, within the canvas: a mask `(P, n, S)`, and its middle."""
+        mask = torch.ones((*place.shape, 1), dtype=torch.bool, device=place.device)
+        middle, stride = torch.zeros_like(place), self.size
+        for extent in self.extents:
+            stride //= extent
+            length = min(side, extent)
+            first = (place // stride % extent - length // 2).clamp(min=0, max=extent - length)
+            line = torch.arange(extent, device=place.device) - first[..., None]
+            mask = (mask[..., None] & ((line >= 0) & (line < length))[:, :, None]).flatten(2)
+            middle = middle * extent + first + length // 2
+        return mask, middle
+
+    def _box(self, u: Tensor) -> tuple[Tensor, Tensor]:
+        """Ends of the box for each proposal; for an L2 ball those of a smaller box, u `(P, n)` saying how small."""
+        if self.region.radius is None:
+            return self.lower, self.upper
+        features = self.channels * self.size
+        width = (self.region.radius * features ** (-0.5 * (1 - u)))[..., None, None].to(self.centre.dtype)
+        return torch.maximum(self.lower, self.centre - width), torch.minimum(self.upper, self.centre + width)
+
+    def _back(self, x: Tensor) -> Tensor:
+        return self.region.project(x.reshape(*x.shape[:2], *self.region.shape))
+
+
+class _Influence:
+    """Where a change makes a difference, learnt from the proposals of each problem, and where none was tried lately.
+
+    Most features of a picture hardly matter, and one that was just tried and refused is not worth another try soon:
+    a place is drawn in proportion to its mean change of value per feature, times the rounds since it was last in a
+    block, mixed with a little of the mean.
+    """
+
+    _FADE, _PRIOR, _FLOOR = 0.999, 0.5, 0.1
+
+    def __init__(self, problems: int, size: int, device: torch.device) -> None:
+        self._change = torch.zeros((problems, size), dtype=torch.float64, device=device)
+        self._tries, self._idle = torch.zeros_like(self._change), torch.zeros_like(self._change)
+
+    def draw(self, u: Tensor) -> Tensor:
+        """Features `(P, n)` for uniform numbers of that shape."""
+        mean = self._change.sum(1, keepdim=True) / self._tries.sum(1, keepdim=True).clamp(min=1e-9)
+        influence = (self._change + self._PRIOR * mean) / (self._tries + self._PRIOR) + 1e-12
+        weight = influence * (self._idle + 1)
+        ladder = (weight + self._FLOOR * weight.mean(1, keepdim=True)).cumsum(1)
+        rungs = u.double() * ladder[:, -1:]
+        return torch.searchsorted(ladder, rungs).clamp(max=ladder.shape[1] - 1)
+
+    def learn(self, block: Tensor, change: Tensor) -> None:
+        """What the changes of value `(P, n)` say of the features in the blocks `(P, n, S)`."""
+        each = change.double().abs().nan_to_num(nan=0.0, posinf=0.0)[..., None] / block.sum(2, keepdim=True)
+        self._change = self._FADE * self._change + (block * each).sum(1)
+        self._tries = self._FADE * self._tries + block.double().sum(1)
+        self._idle = torch.where(block.any(1), 0.0, self._idle + 1)

@@ -1,0 +1,89 @@
+"""`holdfast run --dry-run`: the grid, the jobs, and about how long they take, as a table on the terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holdfast.study.cost import Line, estimate
+from holdfast.study.plan import make_plan
+from holdfast.study.store import Store
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from holdfast.study.file.spec import Study
+
+
+def dry_run(study: Study, out: str | Path) -> list[Line]:
+    """Print what a run of `study` into `out` would do, and return it."""
+    from rich.console import Console
+    from rich.markup import escape
+
+    console = Console()
+    plan = make_plan(study.grid())
+    done = {job for job, status in Store(out).statuses().items() if status == "done"}
+    with console.status("calibrating") as status:
+        lines = estimate(plan, done, lambda said: status.update(escape(said)))
+    several = len(plan.grid.meetings()) > 1
+    console.print(_table("metric", lambda line: line.label, lines, several, study.title))
+    console.print(_table("explainer", lambda line: line.explainer, lines, several))
+    grid = plan.grid
+    samples = ", ".join(f"{len(found)} of {name}" for name, found in grid.data.items())
+    say = partial(console.print, soft_wrap=True, highlight=False, markup=False)
+    say(f"samples: {samples}; {grid.samples_per_job} a job; repeats: {grid.repeats}; seed: {grid.seed}")
+    jobs, before = len(plan.jobs), sum(line.done for line in lines)
+    say(
+        f"{jobs} jobs, {before} of them done; about {sum(line.evaluations for line in lines):,} model evaluations,"
+        f" {duration(_seconds(lines))} for one worker like this process"
+    )
+    if broken := sorted({line.explainer for line in lines if math.isnan(line.seconds)}):
+        say(f"explaining failed for {', '.join(broken)}: their jobs will fail, too, and say why")
+    say(f"results would go to {out}")
+    return lines
+
+
+def _table(what: str, name: Callable[[Line], str], lines: Sequence[Line], several: bool, title: str = "") -> Table:
+    """Sums over the lines of each metric, or of each explainer, for each data set and model."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(
+        *(("data", "model") if several else ()), what, title=Text(title) if title else None, box=box.SIMPLE_HEAD
+    )
+    for column in ("jobs", "done", "evaluations", "time"):
+        table.add_column(column, justify="right", no_wrap=True)
+    groups: dict[tuple[str, ...], list[Line]] = {}
+    for line in lines:
+        groups.setdefault((*((line.data, line.model) if several else ()), name(line)), []).append(line)
+    for names, group in groups.items():
+        jobs, done, evaluations = (sum(getattr(n, part) for n in group) for part in ("jobs", "done", "evaluations"))
+        table.add_row(*map(Text, names), str(jobs), str(done), f"{evaluations:,}", duration(_seconds(group)))
+    return table
+
+
+def _seconds(lines: Sequence[Line]) -> float:
+    """Their sum, without what fails; NaN where all of it does."""
+    known = [line.seconds for line in lines if not math.isnan(line.seconds)]
+    return sum(known) if known else math.nan
+
+
+def duration(seconds: float) -> str:
+    """Seconds in words, two digits.
+
+    >>> duration(float("nan"))
+    'fails'
+
+    >>> duration(0.4), duration(75), duration(8000), duration(400000)
+    ('0.4 s', '1.2 min', '2.2 h', '4.6 days')
+    """
+    if math.isnan(seconds):
+        return "fails"
+    for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.1f} s"

@@ -1,0 +1,1 @@
+"""Explainers of other packages, and callables, behind our interface."""

@@ -1,0 +1,210 @@
+"""What explainers from elsewhere share: rows kept apart, seeds, shapes, and functions over arrays."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import random
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from holdfast.errors import ArgumentError, MissingExtraError, ModelError, UnknownNameError, check
+from holdfast.explainers.base import Explainer
+from holdfast.explainers.cam.gradcam import resize
+from holdfast.model import Classifier
+from holdfast.tensors import content_keys
+
+#: an array in, an array out, as packages without tensors want their models
+ArrayFunction = Callable[[Any], Any]
+
+
+class ForeignExplainer(Explainer):
+    """An explainer of another package, which draws from the global generators if it draws at all.
+
+    Where it draws, each row is explained alone, with generators that are seeded by its content, and rows of equal
+    content and target once: so the explanation is a function of the input. The global generators are afterwards as
+    they were.
+
+    Attributes:
+        one_at_a_time: explain each row alone; None: only if a chunk of them moved the generators.
+        seed: of the random numbers.
+        rows: forwarded at once for one input.
+    """
+
+    one_at_a_time: bool | None
+    seed: int
+    rows: int
+    differentiable: ClassVar[bool] = False
+
+    @property
+    def rows_per_input(self) -> int:
+        return self.rows
+
+    @abstractmethod
+    def explain(self, classifier: Classifier, rows: Tensor, targets: Tensor) -> Any:
+        """What the package gives for `rows` `(n, ...)`, its own to write to, and classes `(n,)`; shaped like them."""
+
+    def attribute(
+        self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        self._check_graph(create_graph)
+        with torch.no_grad():
+            logits = classifier.forward(x.detach().clone())
+        classes = logits.argmax(1) if targets is None else targets
+        with kept_gradients(classifier.module):
+            if not self.one_at_a_time:
+                maps, drew = self._rows(classifier, x, classes, self.seed)
+                if not drew or self.one_at_a_time is False:
+                    return maps, logits
+            known: dict[tuple[int, int], Tensor] = {}
+            keys = content_keys(x, self.seed).tolist()
+            for row, key in enumerate(zip(keys, classes.tolist(), strict=True)):
+                if key not in known:
+                    one = slice(row, row + 1)
+                    known[key] = self._rows(classifier, x[one], classes[one], key[0])[0]
+        return torch.cat([known[key] for key in zip(keys, classes.tolist(), strict=True)]), logits
+
+    def _rows(self, classifier: Classifier, x: Tensor, classes: Tensor, seed: int) -> tuple[Tensor, bool]:
+        rows = x.detach().clone()
+        with torch.enable_grad(), seeded(seed, x.device) as drew:
+            out = self.explain(classifier, rows, classes)
+            moved = drew()
+        return like_inputs(out, x, self.label).detach(), moved
+
+
+@contextlib.contextmanager
+def kept_gradients(module: nn.Module) -> Iterator[None]:
+    """Parameters have the gradients afterwards that they had before: packages set them to None."""
+    before = [(parameter, parameter.grad) for parameter in module.parameters()]
+    try:
+        yield
+    finally:
+        for parameter, gradient in before:
+            parameter.grad = gradient
+
+
+def check_common(rows: int, one_at_a_time: bool | None, seed: int) -> None:
+    """Raise `ArgumentError` for options that all adapters share and that are out of range."""
+    check(type(rows) is int and rows >= 1, "rows_per_input", "a whole number of at least 1", repr(rows))
+    check(one_at_a_time in (None, True, False), "one_at_a_time", "True, False or None", repr(one_at_a_time))
+    check(type(seed) is int, "seed", "a whole number", repr(seed))
+
+
+def like_inputs(out: Any, x: Tensor, label: str, layer: bool = False, one_channel: bool = False) -> Tensor:
+    """A result as a tensor of `x`'s shape, dtype and device, or an error that names both shapes.
+
+    Args:
+        out: a tensor or an array, alone or in a tuple.
+        x: the inputs `(N, C, ...)`.
+        label: of the explainer.
+        layer: it may have another size and a single channel, and is resized.
+        one_channel: it may have a single channel, which stands for all.
+    """
+    if isinstance(out, tuple) and len(out) == 1:
+        out = out[0]
+    if not isinstance(out, Tensor | np.ndarray):
+        raise ModelError(f"{label}: expected attributions as a tensor or an array, got {type(out).__name__}")
+    values = torch.as_tensor(out, dtype=x.dtype, device=x.device)
+    if layer and values.ndim == x.ndim >= 3 and len(values) == len(x) and values.shape[1] in (1, x.shape[1]):
+        values = resize(values, x, "linear")
+    if one_channel and x.ndim >= 3 and values.shape == (len(x), 1, *x.shape[2:]):
+        values = values.expand_as(x).contiguous()
+    if values.shape != x.shape:
+        raise ModelError(f"{label}: expected attributions of shape {tuple(x.shape)}, got {tuple(values.shape)}")
+    return values
+
+
+@contextlib.contextmanager
+def seeded(seed: int, device: torch.device) -> Iterator[Callable[[], bool]]:
+    """The global generators (of torch, NumPy and Python) seeded inside, afterwards as they were.
+
+    Gives a function that says whether any of them moved since.
+    """
+    numbers, python = np.random.get_state(), random.getstate()  # noqa: NPY002
+    cuda = device.type == "cuda"
+    with torch.random.fork_rng(devices=[device] if cuda else []):
+        torch.manual_seed(seed)
+        np.random.seed(seed & 0xFFFFFFFF)  # noqa: NPY002
+        random.seed(seed)
+        state = torch.cuda.get_rng_state(device) if cuda else torch.empty(0)
+        start = (torch.random.get_rng_state(), np.random.get_state(), random.getstate())  # noqa: NPY002
+
+        def drew() -> bool:
+            same = torch.equal(start[0], torch.random.get_rng_state()) and start[2] == random.getstate()
+            same = same and (not cuda or torch.equal(state, torch.cuda.get_rng_state(device)))
+            now: Any = np.random.get_state()  # noqa: NPY002
+            then: Any = start[1]
+            return not (same and then[2:] == now[2:] and np.array_equal(then[1], now[1]))
+
+        try:
+            yield drew
+        finally:
+            np.random.set_state(numbers)  # noqa: NPY002
+            random.setstate(python)
+
+
+@contextlib.contextmanager
+def quiet_bars() -> Iterator[None]:
+    """Without progress bars of a package that has no switch for them."""
+    with contextlib.redirect_stderr(io.StringIO()):
+        yield
+
+
+def array_function(
+    classifier: Classifier, shape: tuple[int, ...], probabilities: bool, target: int | None = None
+) -> ArrayFunction:
+    """The classifier as a function from arrays to arrays, in chunks that fit into memory.
+
+    Args:
+        classifier: in a session.
+        shape: of one input; rows are reshaped to it.
+        probabilities: of the classes, instead of logits.
+        target: the one class to return, `(m,)`; None returns `(m, classes)`.
+    """
+
+    def predict(rows: Any) -> Any:
+        values = torch.as_tensor(np.asarray(rows), dtype=classifier.dtype, device=classifier.device)
+        with torch.no_grad():
+            (out,) = classifier.map_rows(lambda z: (classifier.forward(z),), values.reshape(-1, *shape))
+        out = out.double().softmax(1) if probabilities else out
+        return (out if target is None else out[:, target]).cpu().numpy()
+
+    return predict
+
+
+def found_in(package: str, module: str, name: str, extra: str, fits: Callable[[Any], bool] = callable) -> Any:
+    """The class `name` in `module` of an optional package; `fits` says what else could be meant.
+
+    Raises:
+        MissingExtraError: the package is not there, or cannot be imported.
+        UnknownNameError: it has no such name.
+    """
+    try:
+        home = importlib.import_module(module)
+    except (ImportError, RuntimeError) as error:  # torchvision beside a torch it was not built for raises the latter
+        raise MissingExtraError(f"{package} ({type(error).__name__}: {error})", extra) from error
+    if not hasattr(home, name):
+        kinds = {n: kind for n, kind in vars(home).items() if isinstance(kind, type) and not n.startswith("_")}
+        public = [n for n, kind in kinds.items() if fits(kind)]
+        raise UnknownNameError(f"{package} class", name, public)
+    return getattr(home, name)
+
+
+def own_module_only(label: str, theirs: object, classifier: Classifier) -> None:
+    """Raise `ArgumentError` unless an object of the user's is built on the very module that is explained."""
+    if classifier.preprocess is not None or theirs is not classifier.module:
+        got = "another one" if classifier.preprocess is None else "a classifier with preprocessing"
+        raise ArgumentError("method", f"a {label} built on the classifier's own module, or the class", got)
+
+
+def check_known(options: Mapping[str, Any], known: Mapping[str, Any], title: str) -> None:
+    """Raise `ArgumentError` for options that neither the constructor nor the call has."""
+    names = sorted({*known} - {"self", "args", "kwargs"})
+    for option in options:
+        check(option in names, option, f"an option of {title}: {', '.join(names)}", "an unknown one")

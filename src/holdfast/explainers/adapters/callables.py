@@ -1,0 +1,236 @@
+"""Explainers from elsewhere: any callable, any Captum method. Those of other packages: `adapters_*.py`."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import math
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from holdfast.errors import ArgumentError, check
+from holdfast.explainers.adapters.base import ForeignExplainer, found_in, like_inputs
+from holdfast.explainers.base import Explainer, leaf_of, whole_module
+from holdfast.explainers.cam.gradcam import find_layer
+from holdfast.model import Classifier
+
+Attribution = Callable[[nn.Module, Tensor, Tensor], Any]
+_SAMPLE_COUNTS = ("n_samples", "nt_samples")
+_ROW_COUNTS = ("n_steps", *_SAMPLE_COUNTS)
+
+
+@dataclass(frozen=True)
+class CallableExplainer(Explainer):
+    """A user's function as an explainer; made by `from_callable`."""
+
+    function: Attribution
+    rows: int = 1
+    title: str = "callable"
+    name: ClassVar[str] = "callable"
+    differentiable: ClassVar[bool] = False
+
+    @property
+    def rows_per_input(self) -> int:
+        return self.rows
+
+    @property
+    def label(self) -> str:
+        return self.title
+
+    def attribute(
+        self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        self._check_graph(create_graph)
+        with torch.set_grad_enabled(create_graph):
+            logits = classifier.forward(leaf_of(x, True).clone() if create_graph else x.detach().clone())
+        classes = logits.detach().argmax(1) if targets is None else targets
+        with torch.enable_grad():
+            out = self.function(whole_module(classifier), x if create_graph else x.detach().clone(), classes)
+        out = like_inputs(out, x, self.label)
+        return (out, logits) if create_graph else (out.detach(), logits)
+
+
+@dataclass(frozen=True)
+class DifferentiableCallable(CallableExplainer):
+    """A user's function whose attributions carry a graph back to its inputs; made by `from_callable`."""
+
+    differentiable: ClassVar[bool] = True
+
+
+def from_callable(
+    function: Attribution, *, differentiable: bool = False, rows_per_input: int = 1, name: str | None = None
+) -> Explainer:
+    """An explainer from `function(module, inputs, targets) -> attributions`.
+
+    The function gets the module (with the classifier's preprocessing, in evaluation mode), a chunk of inputs
+    `(n, ...)` of its own, and classes `(n,)`; gradients are enabled. It returns a tensor or an array of the
+    inputs' shape, and must treat each row alone. The logits cost one more forward pass.
+
+    Args:
+        function: as above.
+        differentiable: its result can be differentiated with respect to its inputs.
+        rows_per_input: rows it makes the module forward at once for one input; chunks are cut to fit.
+        name: for messages and tables; by default the function's own.
+
+    >>> from holdfast.model import Classifier
+    >>> explainer = from_callable(lambda module, inputs, targets: inputs * 2)
+    >>> explainer(Classifier(nn.Linear(2, 2), bounds=(0.0, 1.0), device="cpu"), torch.ones(1, 2))
+    tensor([[2., 2.]])
+    """
+    check(callable(function), "function", "a callable (module, inputs, targets) -> attributions", repr(function))
+    _check_rows(rows_per_input)
+    kind = DifferentiableCallable if differentiable else CallableExplainer
+    return kind(function, rows_per_input, str(name or getattr(function, "__name__", type(function).__name__)))
+
+
+@dataclass(frozen=True)
+class CaptumExplainer(ForeignExplainer):
+    """A Captum method as an explainer; made by `from_captum`."""
+
+    method: Any
+    rows: int = 1
+    layer: str | None = None
+    constructor_options: Mapping[str, Any] = field(default_factory=dict)
+    call_options: Mapping[str, Any] = field(default_factory=dict)
+    one_at_a_time: bool = False
+    seed: int = 0
+    name: ClassVar[str] = "captum"
+    differentiable: ClassVar[bool] = False
+
+    @property
+    def label(self) -> str:
+        kind = self.method if isinstance(self.method, type) else type(self.method)
+        return f"captum.{kind.__name__}"
+
+    def explain(self, classifier: Classifier, rows: Tensor, targets: Tensor) -> Tensor:
+        method, options = self._build(classifier), dict(self.call_options)
+        if "target" in _parameters_of(method):
+            options["target"] = targets
+        with _quiet():
+            out = method.attribute(rows.requires_grad_(True), **options)
+        return like_inputs(out, rows, self.label, layer=self.layer is not None)
+
+    def _build(self, classifier: Classifier) -> Any:
+        module = whole_module(classifier)
+        if isinstance(self.method, type):
+            layer = [] if self.layer is None else [find_layer(classifier.module, self.layer)[1]]
+            return self.method(module, *layer, **self.constructor_options)
+        own = getattr(self.method, "forward_func", None)
+        if classifier.preprocess is not None or (own is not module and own != module.forward):
+            got = "another one" if classifier.preprocess is None else "a classifier with preprocessing"
+            raise ArgumentError("method", f"a {self.label} built on the classifier's own module, or the class", got)
+        return self.method
+
+
+def from_captum(
+    method: Any,
+    /,
+    *,
+    rows_per_input: int | None = None,
+    layer: str | None = None,
+    one_at_a_time: bool | None = None,
+    seed: int = 0,
+    **options: Any,
+) -> Explainer:
+    """An explainer from a Captum class (say `captum.attr.Saliency`), or from an object of one.
+
+    Args:
+        method: a class that is built on a model alone, or on a model and a layer, or the class's name; or an object
+            (`NoiseTunnel` over another, say) built on the very module of the classifier, which then must have no
+            preprocessing.
+        rows_per_input: rows forwarded at once for one input; by default from `n_steps`, `n_samples`,
+            `nt_samples` and their defaults.
+        layer: the layer's name, for methods that need one; their maps are resized to the inputs.
+        one_at_a_time: explain each input alone, with random numbers seeded by its content. By default for
+            methods that draw samples: only so is their explanation a function of the input.
+        seed: of such random numbers; the global generators are afterwards as they were.
+        options: of the constructor or of `.attribute`, told apart by their signatures.
+
+    Raises:
+        ArgumentError: an option that neither has; no Captum method.
+
+    >>> import captum.attr
+    >>> from_captum(captum.attr.IntegratedGradients, n_steps=20, multiply_by_inputs=False).rows_per_input
+    20
+    """
+    if isinstance(method, str):
+        method = found_in("captum", "captum.attr", method, "explainers", lambda kind: hasattr(kind, "attribute"))
+    check(
+        callable(getattr(method, "attribute", None)),
+        "method",
+        "a class or an object of captum.attr",
+        repr(method),
+    )
+    in_call = _parameters_of(method)
+    for taken in ("self", "inputs", "target"):
+        in_call.pop(taken, None)
+    in_constructor: dict[str, inspect.Parameter] = {}
+    if isinstance(method, type):
+        in_constructor = dict(list(inspect.signature(method).parameters.items()))
+        if not {"forward_func", "model"} & set(list(in_constructor)[:1]):
+            raise ArgumentError("method", "a Captum class built on a model (or an object)", method.__name__)
+        needs_layer = "layer" in in_constructor
+        expected = "the name of a layer" if needs_layer else f"None ({method.__name__} takes no layer)"
+        check(needs_layer == (layer is not None), "layer", expected, repr(layer))
+        for taken in ("forward_func", "model", "layer"):
+            in_constructor.pop(taken, None)
+    known = sorted({*in_constructor, *in_call} - {"args", "kwargs"})
+    for option in options:
+        check(option in known, option, f"an option of {_title(method)}: {', '.join(known)}", "an unknown one")
+    call_options = {key: value for key, value in options.items() if key not in in_constructor}
+    rows = _rows_of(in_call, call_options) if rows_per_input is None else rows_per_input
+    _check_rows(rows)
+    samples = any(name in in_call for name in _SAMPLE_COUNTS)
+    return CaptumExplainer(
+        method=method,
+        rows=rows,
+        layer=layer,
+        constructor_options={key: value for key, value in options.items() if key in in_constructor},
+        call_options=call_options,
+        one_at_a_time=samples if one_at_a_time is None else one_at_a_time,
+        seed=seed,
+    )
+
+
+def _parameters_of(method: Any) -> dict[str, inspect.Parameter]:
+    """What `.attribute` takes; for a `NoiseTunnel` together with what the method inside takes."""
+    parameters = dict(inspect.signature(method.attribute).parameters)
+    inner = getattr(method, "attribution_method", None)
+    return parameters if inner is None else {**_parameters_of(inner), **parameters}
+
+
+def _title(method: Any) -> str:
+    return method.__name__ if isinstance(method, type) else type(method).__name__
+
+
+def _check_rows(rows: int) -> None:
+    check(type(rows) is int and rows >= 1, "rows_per_input", "a whole number of at least 1", repr(rows))
+
+
+def _rows_of(parameters: Mapping[str, inspect.Parameter], options: Mapping[str, Any]) -> int:
+    """Rows at once for one input, from the options and the defaults of Captum's `attribute`."""
+
+    def value(name: str) -> int:
+        default = parameters[name].default if name in parameters else 1
+        chosen = options.get(name, default)
+        return chosen if isinstance(chosen, int) else 1
+
+    if "perturbations_per_eval" in parameters:
+        return value("perturbations_per_eval")
+    both = 2 if "custom_attribution_func" in parameters else 1  # the DeepLift family forwards its baselines too
+    return both * math.prod(
+        value(name) for name in (*_ROW_COUNTS, "n_perturb_samples") if name in {**parameters, **options}
+    )
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without Captum's own warnings: that it sets hooks and removes them, and the like."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=UserWarning, module=r"captum(\.|$)")
+        yield

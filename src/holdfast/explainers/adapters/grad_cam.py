@@ -1,0 +1,160 @@
+"""Class activation maps of the package `pytorch_grad_cam` (on PyPI `grad-cam`)."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from holdfast.errors import ModelError, check
+from holdfast.explainers.adapters.base import (
+    ForeignExplainer,
+    check_common,
+    check_known,
+    found_in,
+    own_module_only,
+    quiet_bars,
+)
+from holdfast.explainers.base import whole_module
+from holdfast.explainers.cam.gradcam import find_layer
+from holdfast.model import Classifier
+
+
+@dataclass(frozen=True)
+class ClassLogit:
+    """The logit of one class, of one row of logits or of many: what the package calls a target."""
+
+    category: int
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        return logits[..., self.category]
+
+
+@dataclass(frozen=True)
+class CAMExplainer(ForeignExplainer):
+    """A class activation map of pytorch_grad_cam; made by `from_grad_cam`."""
+
+    method: Any
+    layers: tuple[str | None, ...] = (None,)
+    rows: int = 1
+    constructor_options: Mapping[str, Any] = field(default_factory=dict)
+    call_options: Mapping[str, Any] = field(default_factory=dict)
+    one_at_a_time: bool | None = None
+    seed: int = 0
+    name: ClassVar[str] = "grad_cam_package"
+
+    @property
+    def label(self) -> str:
+        kind = self.method if isinstance(self.method, type) else type(self.method)
+        return f"pytorch_grad_cam.{kind.__name__}"
+
+    def explain(self, classifier: Classifier, rows: Tensor, targets: Tensor) -> Tensor:
+        check(rows.ndim >= 4, "inputs", f"images (N, C, H, W) for {self.label}", f"shape {tuple(rows.shape)}")
+        wanted = [ClassLogit(target) for target in targets.tolist()]
+        with self._built(classifier) as cam, quiet_bars():
+            # it differentiates by a layer, and parameters want no gradients here
+            found = cam(input_tensor=rows.requires_grad_(True), targets=wanted, **self.call_options)
+        if not isinstance(found, np.ndarray | Tensor):
+            raise ModelError(f"{self.label}: expected a map as an array, got {type(found).__name__}")
+        maps = torch.as_tensor(found, dtype=rows.dtype, device=rows.device)
+        shape = (len(rows), *rows.shape[2:])
+        if tuple(maps.shape) != shape:
+            raise ModelError(f"{self.label}: expected maps of shape {shape}, got {tuple(maps.shape)}")
+        return maps[:, None].expand_as(rows)
+
+    @contextlib.contextmanager
+    def _built(self, classifier: Classifier) -> Iterator[Any]:
+        """One with hooks, which are removed; a ready one keeps its own."""
+        cam = self.method
+        try:
+            if isinstance(self.method, type):
+                layers = [find_layer(classifier.module, layer)[1] for layer in self.layers]
+                cam = self.method(model=whole_module(classifier), target_layers=layers, **self.constructor_options)
+            else:
+                own_module_only(self.label, cam.model, classifier)
+            yield cam
+        finally:
+            if cam is not self.method and hasattr(cam, "activations_and_grads"):
+                cam.activations_and_grads.release()
+
+
+def from_grad_cam(
+    method: Any,
+    /,
+    layer: str | Sequence[str] | None = None,
+    *,
+    rows_per_input: int = 1,
+    one_at_a_time: bool | None = None,
+    seed: int = 0,
+    **options: Any,
+) -> CAMExplainer:
+    """An explainer from a class of pytorch_grad_cam (say `pytorch_grad_cam.GradCAMPlusPlus`), or from an object of one.
+
+    A class is built on the classifier's module for each call, and its hooks are removed. An object must have been built
+    on the very module of the classifier, without preprocessing; its hooks stay where its maker has put them. Maps
+    `(N, H, W)`, which the package scales to [0, 1] for each input, stand for all channels.
+
+    Args:
+        method: a class, its name, or an object.
+        layer: the name of the target layer, or several of them; by default the last convolution.
+        rows_per_input: rows forwarded at once for one input.
+        one_at_a_time: explain each input alone, with random numbers seeded by its content; by default where a chunk
+            of them has drawn any.
+        seed: of such random numbers; the global generators are afterwards as they were.
+        options: of the constructor (`reshape_transform` for transformers) or of the call (`eigen_smooth`,
+            `aug_smooth`), told apart by their signatures.
+
+    Raises:
+        MissingExtraError: a name, and the package cannot be imported.
+        ArgumentError: an option that neither has; nothing of the package; in the call, no such layer, or inputs
+            that are no images.
+
+    Source: Gildenblat and contributors, PyTorch library for CAM methods, 2021.
+
+    >>> class Means:  # what the package's classes look like
+    ...     def __init__(self, model, target_layers):
+    ...         self.model = model
+    ...     def __call__(self, input_tensor, targets):
+    ...         return input_tensor.detach().mean(1).numpy()
+    >>> module = nn.Sequential(nn.Conv2d(1, 2, 2), nn.Flatten(), nn.Linear(2, 2))
+    >>> classifier = Classifier(module, bounds=(0.0, 1.0), device="cpu")
+    >>> from_grad_cam(Means, "0")(classifier, torch.ones(1, 1, 2, 2))
+    tensor([[[[1., 1.],
+              [1., 1.]]]])
+    """
+    if isinstance(method, str):
+        method = found_in("pytorch_grad_cam", "pytorch_grad_cam", method, "explainers")
+    check(callable(method), "method", "a class or an object of pytorch_grad_cam", repr(method))
+    layers = (layer,) if layer is None or isinstance(layer, str) else tuple(layer)
+    fine = len(layers) > 0 and all(name is None or isinstance(name, str) for name in layers)
+    check(fine, "layer", "the name of a layer, or several", repr(layer))
+    known = dict(inspect.signature(method.__call__).parameters)
+    in_constructor = {}
+    if isinstance(method, type):
+        in_constructor = dict(inspect.signature(method).parameters)
+        fine = {"model", "target_layers"} <= set(in_constructor)
+        check(fine, "method", "a class of pytorch_grad_cam, built on model and target_layers", method.__name__)
+    else:
+        check(layer is None, "layer", "None for a ready object, which has its own", repr(layer))
+        check(isinstance(getattr(method, "model", None), nn.Module), "method", "an object with a model", repr(method))
+    for taken in ("self", "input_tensor", "targets", "model", "target_layers"):
+        known.pop(taken, None)
+        in_constructor.pop(taken, None)
+    title = method.__name__ if isinstance(method, type) else type(method).__name__
+    check_known(options, {**in_constructor, **known}, title)
+    check_common(rows_per_input, one_at_a_time, seed)
+    return CAMExplainer(
+        method=method,
+        layers=layers,
+        rows=rows_per_input,
+        constructor_options={key: value for key, value in options.items() if key in in_constructor},
+        call_options={key: value for key, value in options.items() if key not in in_constructor},
+        one_at_a_time=one_at_a_time,
+        seed=seed,
+    )

@@ -1,0 +1,76 @@
+"""Explanation functions in the style of Quantus: arrays in, arrays out, options as keywords."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from holdfast.errors import check
+from holdfast.explainers.adapters.base import ForeignExplainer, check_common, like_inputs
+from holdfast.explainers.base import whole_module
+from holdfast.model import Classifier
+
+
+@dataclass(frozen=True)
+class QuantusFunction(ForeignExplainer):
+    """A function `(model, inputs, targets, **options) -> array`; made by `from_quantus`."""
+
+    function: Callable[..., Any]
+    rows: int = 1
+    call_options: Mapping[str, Any] = field(default_factory=dict)
+    one_at_a_time: bool | None = None
+    seed: int = 0
+    title: str = "quantus_function"
+    name: ClassVar[str] = "quantus_function"
+
+    @property
+    def label(self) -> str:
+        return self.title
+
+    def explain(self, classifier: Classifier, rows: Tensor, targets: Tensor) -> Tensor:
+        given = rows.cpu().numpy(), targets.cpu().numpy()
+        out = self.function(whole_module(classifier), *given, **self.call_options)
+        return like_inputs(out, rows, self.label, one_channel=True)
+
+
+def from_quantus(
+    function: Callable[..., Any],
+    /,
+    *,
+    rows_per_input: int = 1,
+    one_at_a_time: bool | None = None,
+    seed: int = 0,
+    name: str | None = None,
+    **options: Any,
+) -> QuantusFunction:
+    """An explainer from `explain_func(model, inputs, targets, **kwargs) -> attributions`, as Quantus's metrics take.
+
+    The function gets the module (with the classifier's preprocessing, in evaluation mode), a chunk of inputs as an
+    array `(n, ...)` of its own and classes `(n,)`. It returns an array (or a tensor) of the inputs' shape, or with a
+    single channel, which then stands for all. `quantus.explain` is one:
+    `from_quantus(quantus.explain, method="Saliency")`.
+
+    Args:
+        function: as above; it must treat each row alone.
+        rows_per_input: rows it makes the module forward at once for one input.
+        one_at_a_time: explain each input alone, with global generators seeded by its content; by default where a chunk
+            of them has moved these generators. (It is then done again.)
+        seed: of the global generators inside; they are afterwards as they were.
+        name: for messages and tables; by default the function's own.
+        options: handed on to the function.
+
+    Raises:
+        ArgumentError: no function, or options out of range.
+
+    >>> from torch import nn, ones
+    >>> explainer = from_quantus(lambda model, inputs, targets, factor=1: factor * inputs, factor=3)
+    >>> explainer(Classifier(nn.Linear(2, 2), bounds=(0.0, 1.0), device="cpu"), ones(1, 2))
+    tensor([[3., 3.]])
+    """
+    check(callable(function), "function", "a callable (model, inputs, targets, **options)", repr(function))
+    check_common(rows_per_input, one_at_a_time, seed)
+    title = str(name or getattr(function, "__name__", type(function).__name__))
+    return QuantusFunction(function, rows_per_input, options, one_at_a_time, seed, title)

@@ -1,0 +1,255 @@
+"""Explainers of the package `shap`: built on the classifier for each class that is explained."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from holdfast.errors import ModelError, check
+from holdfast.explainers.adapters.base import (
+    ForeignExplainer,
+    array_function,
+    check_common,
+    check_known,
+    found_in,
+    own_module_only,
+)
+from holdfast.explainers.background import Background, References, background_of, background_size, check_background
+from holdfast.explainers.base import Baseline, whole_module
+from holdfast.model import Classifier
+
+#: those that differentiate a module; all others call a function of arrays
+_ON_MODULES = ("GradientExplainer", "DeepExplainer")
+#: those that draw nothing
+_EXACT = ("DeepExplainer", "ExactExplainer")
+#: what tells how many rows an input costs, and shap's default of it (the kernel's is 2 F + 2048)
+_COUNTS = {"nsamples": {"GradientExplainer": 200, "": 2048}, "max_evals": {"": 500}}
+
+
+class ChosenLogit(nn.Module):
+    """One class's logit `(N, 1)` of a module."""
+
+    def __init__(self, module: nn.Module, target: int) -> None:
+        super().__init__()
+        self.module, self.target = module, target
+        self.training = module.training
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Of inputs `(N, ...)`."""
+        out: Tensor = self.module(x)
+        return out[:, self.target, None]
+
+
+@dataclass(frozen=True)
+class SHAPExplainer(ForeignExplainer):
+    """An explainer of shap; made by `from_shap`."""
+
+    method: Any
+    background: Baseline | Background = 0.0
+    output: Literal["logit", "probability"] = "logit"
+    rows: int = 1
+    constructor_options: Mapping[str, Any] = field(default_factory=dict)
+    call_options: Mapping[str, Any] = field(default_factory=dict)
+    one_at_a_time: bool | None = None
+    seed: int = 0
+    name: ClassVar[str] = "shap"
+
+    @property
+    def label(self) -> str:
+        return f"shap.{_kind(self.method).__name__}"
+
+    def explain(self, classifier: Classifier, rows: Tensor, targets: Tensor) -> Tensor:
+        if not isinstance(self.method, type):
+            return self._values(self._ready(classifier), rows, targets)
+        out = torch.zeros_like(rows)
+        for target in sorted(set(targets.tolist())):
+            at = targets == target
+            out[at] = self._values(self._built(classifier, rows, target), rows[at], targets[at])
+        return out
+
+    def _built(self, classifier: Classifier, rows: Tensor, target: int) -> Any:
+        references = background_of(classifier, rows, self.background)
+        with _quiet(), _still():
+            if _on_modules(self.method):
+                module = ChosenLogit(whole_module(classifier), target)
+                return self.method(module, references, **self.constructor_options)
+            predict = array_function(classifier, tuple(rows.shape[1:]), self.output == "probability", target)
+            return self.method(predict, references.flatten(1).cpu().numpy(), **self.constructor_options)
+
+    def _ready(self, classifier: Classifier) -> Any:
+        if _on_modules(_kind(self.method)):
+            own_module_only(self.label, self.method.explainer.model, classifier)
+        return self.method
+
+    def _values(self, explainer: Any, rows: Tensor, targets: Tensor) -> Tensor:
+        given: Any = rows.clone() if _on_modules(_kind(explainer)) else rows.flatten(1).cpu().numpy()
+        with _quiet(), _without_leftovers(explainer):
+            if _legacy(_kind(explainer)):
+                found = explainer.shap_values(given, **self.call_options)
+            else:
+                found = explainer(given, **self.call_options).values
+        return _of_targets(found, rows, targets, self.label)
+
+
+def from_shap(
+    method: Any,
+    /,
+    *,
+    background: References = 0.0,
+    output: Literal["logit", "probability"] = "logit",
+    rows_per_input: int | None = None,
+    one_at_a_time: bool | None = None,
+    seed: int = 0,
+    **options: Any,
+) -> SHAPExplainer:
+    """An explainer from a class of shap (say `shap.GradientExplainer`), or from an object of one.
+
+    A class is built anew, for the target of each row, on the classifier: `GradientExplainer` and `DeepExplainer` on the
+    module with its preprocessing, all others (`KernelExplainer`, `PermutationExplainer`, ...) on a function of flat
+    rows, forwarded in chunks that fit into memory. An object is taken as it is, and must have been built on the very
+    module (or on a function of the very model) of the classifier.
+
+    Args:
+        method: a class, its name, or an object.
+        background: reference inputs of a class: a number, one for each channel, a tensor `(B, ...)` or a `Background`.
+        output: of the function that others than those two explain: `"logit"` or `"probability"`.
+        rows_per_input: rows forwarded for one input; by default from `nsamples` or `max_evals`.
+        one_at_a_time: explain each input alone, with random numbers seeded by its content; by default for all that
+            draw, which are all but `DeepExplainer` and `ExactExplainer`.
+        seed: of such random numbers; the global generators are afterwards as they were.
+        options: of the constructor or of the call (`shap_values`, or the object itself), told apart by their
+            signatures. With many features `KernelExplainer` wants an `l1_reg`: its default keeps ten of them.
+
+    Raises:
+        MissingExtraError: a name, and shap is not installed.
+        ArgumentError: an option that neither has; nothing of shap.
+
+    Source: Lundberg and Lee, A unified approach to interpreting model predictions, NeurIPS 2017, and their package.
+
+    >>> class Halves:  # what shap's classes look like
+    ...     def __init__(self, model, masker):
+    ...         self.model = model
+    ...     def __call__(self, rows, max_evals=500):
+    ...         return type("Explanation", (), {"values": rows / 2})
+    >>> classifier = Classifier(nn.Linear(2, 2), bounds=(0.0, 1.0), device="cpu")
+    >>> from_shap(Halves, max_evals=9)(classifier, torch.ones(1, 2))
+    tensor([[0.5000, 0.5000]])
+    """
+    if isinstance(method, str):
+        method = found_in("shap", "shap", method, "explainers", lambda kind: kind.__name__.endswith("Explainer"))
+    kind = _kind(method)
+    runs = getattr(kind, "shap_values", None) if _legacy(kind) else getattr(kind, "__call__", None)  # noqa: B004
+    check(callable(runs), "method", "a class or an object of shap's explainers", repr(method))
+    assert runs is not None
+    in_call = dict(inspect.signature(runs).parameters)
+    in_constructor = dict(inspect.signature(kind).parameters) if isinstance(method, type) else {}
+    first = list(in_constructor)
+    fine = not isinstance(method, type) or (first[:1] == ["model"] and bool({"data", "masker"} & set(first[1:2])))
+    check(fine, "method", "a class of shap built on a model and a background", kind.__name__)
+    for taken in ("model", "data", "masker", "X", "self", *list(in_call)[:1]):
+        in_constructor.pop(taken, None)
+        in_call.pop(taken, None)
+    if not any(p.kind is p.VAR_KEYWORD for p in (*in_call.values(), *in_constructor.values())):
+        check_known(options, {**in_constructor, **in_call}, kind.__name__)
+    check(output in ("logit", "probability"), "output", "'logit' or 'probability'", repr(output))
+    call_options = {key: value for key, value in options.items() if key not in in_constructor}
+    silent = "silent" in in_call or any(p.kind is p.VAR_KEYWORD for p in in_call.values())
+    rows = _rows(kind, call_options, background_size(background)) if rows_per_input is None else rows_per_input
+    check_common(rows, one_at_a_time, seed)
+    return SHAPExplainer(
+        method=method,
+        background=check_background(background),
+        output=output,
+        rows=rows,
+        constructor_options={key: value for key, value in options.items() if key in in_constructor},
+        call_options={"silent": True} | call_options if silent else call_options,
+        one_at_a_time=_names(kind).isdisjoint(_EXACT) if one_at_a_time is None else one_at_a_time,
+        seed=seed,
+    )
+
+
+def _kind(method: Any) -> Any:
+    return method if isinstance(method, type) else type(method)
+
+
+def _names(kind: Any) -> set[str]:
+    return {base.__name__ for base in getattr(kind, "__mro__", ())}
+
+
+def _on_modules(kind: Any) -> bool:
+    return not _names(kind).isdisjoint(_ON_MODULES)
+
+
+def _legacy(kind: Any) -> bool:
+    """Whether its results come from `shap_values`: the older ones, which are built on `data` and not on a `masker`."""
+    return "data" in inspect.signature(kind).parameters and hasattr(kind, "shap_values")
+
+
+def _rows(kind: Any, options: Mapping[str, Any], references: int) -> int:
+    if "DeepExplainer" in _names(kind):
+        return 2 * references  # the input and the references, for each of them
+    count = "nsamples" if _legacy(kind) else "max_evals"
+    defaults = _COUNTS[count]
+    own = next((defaults[name] for name in _names(kind) if name in defaults), defaults[""])
+    samples = options.get(count, own)
+    samples = samples if type(samples) is int and samples >= 1 else own
+    return samples if _on_modules(kind) else samples * references
+
+
+def _of_targets(found: Any, rows: Tensor, targets: Tensor, label: str) -> Tensor:
+    """Values `(n, *shape)` from what shap returns: with or without a last axis, or a list, of classes."""
+    if isinstance(found, list):
+        found = np.stack(found, axis=-1)
+    if not isinstance(found, np.ndarray | Tensor):
+        raise ModelError(f"{label}: expected attributions as an array, got {type(found).__name__}")
+    values = torch.as_tensor(found, dtype=rows.dtype, device=rows.device)
+    flat = rows.flatten(1)
+    shapes = (tuple(rows.shape), tuple(flat.shape))
+    if tuple(values.shape) not in shapes:
+        if tuple(values.shape[:-1]) not in shapes or values.shape[-1] <= int(targets.max()) * (values.shape[-1] > 1):
+            expected = f"attributions of shape {shapes[0]} or {(*shapes[0], 'classes')}"
+            raise ModelError(f"{label}: expected {expected}, got {tuple(values.shape)}")
+        at = targets if values.shape[-1] > 1 else torch.zeros_like(targets)
+        values = values.flatten(1, -2).gather(2, at[:, None, None].expand(-1, flat.shape[1], 1))[..., 0]
+    return values.reshape(rows.shape)
+
+
+@contextlib.contextmanager
+def _still() -> Iterator[None]:
+    """Some constructors seed NumPy's generator anew from the clock: here it goes on where it was."""
+    state = np.random.get_state()  # noqa: NPY002
+    try:
+        yield
+    finally:
+        np.random.set_state(state)  # noqa: NPY002
+
+
+@contextlib.contextmanager
+def _without_leftovers(explainer: Any) -> Iterator[None]:
+    """`DeepExplainer` keeps what layers saw as parameters `x` and `y` on them, and forgets those of nested modules."""
+    module = getattr(getattr(explainer, "explainer", None), "model", None)
+    layers = list(module.modules()) if isinstance(module, nn.Module) else []
+    before = [set(layer._parameters) for layer in layers]
+    try:
+        yield
+    finally:
+        for layer, names in zip(layers, before, strict=True):
+            for name in {"x", "y"} & set(layer._parameters) - names:
+                delattr(layer, name)
+
+
+class _quiet(warnings.catch_warnings):
+    """Without shap's own warnings, and those that NumPy and torch give it."""
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        warnings.filterwarnings("ignore", module=r"shap(\.|$)")
+        warnings.filterwarnings("ignore", category=UserWarning, message=".*non-full backward hook.*")

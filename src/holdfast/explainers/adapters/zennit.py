@@ -1,0 +1,131 @@
+"""zennit's composites and attributors: rules of layer-wise relevance propagation, registered for each call."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from holdfast.errors import ModelError, check
+from holdfast.explainers.adapters.base import ForeignExplainer, check_common, check_known, found_in, own_module_only
+from holdfast.explainers.base import whole_module
+from holdfast.model import Classifier
+
+Start = Literal["one", "logit"]
+
+
+@dataclass(frozen=True)
+class ZennitExplainer(ForeignExplainer):
+    """An attributor of zennit with a composite; made by `from_zennit`."""
+
+    composite: Any
+    attributor: Any
+    start: Start = "one"
+    rows: int = 1
+    options: Mapping[str, Any] = field(default_factory=dict)
+    one_at_a_time: bool | None = None
+    seed: int = 0
+    name: ClassVar[str] = "zennit"
+
+    @property
+    def label(self) -> str:
+        built = not isinstance(self.attributor, type)
+        kind = type(self.attributor) if built else self.attributor
+        rules = getattr(self.attributor, "composite", None) if built else self.composite
+        return f"zennit.{kind.__name__}" + ("" if rules is None else f".{type(rules).__name__}")
+
+    def explain(self, classifier: Classifier, rows: Tensor, targets: Tensor) -> Tensor:
+        attributor = self.attributor
+        if isinstance(attributor, type):
+            attributor = attributor(model=whole_module(classifier), composite=self.composite, **self.options)
+        else:
+            own_module_only(self.label, attributor.model, classifier)
+
+        def relevance(logits: Tensor) -> Tensor:
+            mask = one_hot(targets, logits.shape[1]).to(logits)
+            return mask if self.start == "one" else mask * logits.detach()
+
+        found = attributor(rows, relevance)
+        if not isinstance(found, tuple | list) or len(found) != 2 or not isinstance(found[1], Tensor):
+            raise ModelError(f"{self.label}: expected (output, attributions), got {type(found).__name__}")
+        return found[1]
+
+
+def from_zennit(
+    composite: Any = None,
+    attributor: Any = "Gradient",
+    *,
+    start: Start = "one",
+    rows_per_input: int = 1,
+    one_at_a_time: bool | None = None,
+    seed: int = 0,
+    **options: Any,
+) -> ZennitExplainer:
+    """An explainer from a composite of zennit (say `zennit.composites.EpsilonPlusFlat()`), or from an attributor.
+
+    The composite is registered on the classifier's module (with its preprocessing) for the call and removed after it.
+
+    Args:
+        composite: an object, a class that needs no options, the name of one, or None for none.
+        attributor: a class of `zennit.attribution` or its name: `"Gradient"`, `"SmoothGrad"`, `"IntegratedGradients"`,
+            ...; or a ready attributor, built on the very module of the classifier, which then has its own composite.
+        start: the relevance of the target that is propagated: `"one"`, as in zennit's examples, or its `"logit"`.
+        rows_per_input: rows forwarded at once for one input; attributors take their iterations one by one.
+        one_at_a_time: explain each input alone, with random numbers seeded by its content; by default where a chunk
+            of them has drawn any.
+        seed: of such random numbers; the global generators are afterwards as they were.
+        options: of the attributor's constructor.
+
+    Raises:
+        MissingExtraError: a name, and zennit cannot be imported.
+        ArgumentError: an option that the attributor does not have; nothing of zennit.
+
+    Source: Anders et al., Software for dataset-wide XAI: from local explanations to global insights with Zennit,
+    CoReLay and ViRelAy, 2021, and their package.
+
+    >>> import torch
+    >>> class Gradient:  # what zennit's attributors look like
+    ...     def __init__(self, model, composite=None):
+    ...         self.model = model
+    ...     def __call__(self, x, relevance):
+    ...         out = self.model(x.requires_grad_())
+    ...         return out, torch.autograd.grad(out, x, relevance(out))[0]
+    >>> module = torch.nn.Linear(2, 2)
+    >>> classifier = Classifier(module, bounds=(0.0, 1.0), device="cpu")
+    >>> maps = from_zennit(attributor=Gradient)(classifier, torch.ones(1, 2), 1)
+    >>> bool((maps == module.weight[1]).all())
+    True
+    """
+    if isinstance(composite, str):
+        composite = found_in("zennit", "zennit.composites", composite, "explainers")
+    if isinstance(composite, type):
+        composite = _made(composite)
+    fine = composite is None or callable(getattr(composite, "register", None))
+    check(fine, "composite", "a composite of zennit (with register and remove) or None", repr(composite))
+    if isinstance(attributor, str):
+        attributor = found_in("zennit", "zennit.attribution", attributor, "explainers")
+    check(callable(attributor), "attributor", "a class or an object of zennit.attribution", repr(attributor))
+    if isinstance(attributor, type):
+        known = dict(inspect.signature(attributor).parameters)
+        check({"model", "composite"} <= set(known), "attributor", "a class of zennit.attribution", attributor.__name__)
+        for taken in ("model", "composite", "attr_output"):
+            known.pop(taken, None)
+        check_known(options, known, attributor.__name__)
+    else:
+        check(hasattr(attributor, "model"), "attributor", "an attributor, which has a model", repr(attributor))
+        check(composite is None, "composite", "None beside a ready attributor, which has its own", "one")
+        check_known(options, {}, type(attributor).__name__)
+    check(start in ("one", "logit"), "start", "'one' or 'logit'", repr(start))
+    check_common(rows_per_input, one_at_a_time, seed)
+    return ZennitExplainer(composite, attributor, start, rows_per_input, options, one_at_a_time, seed)
+
+
+def _made(kind: Callable[[], Any]) -> Any:
+    try:
+        return kind()
+    except TypeError as error:
+        raise ModelError(f"composite: expected an object, since {kind} needs options: {error}") from error

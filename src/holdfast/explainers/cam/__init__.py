@@ -1,0 +1,1 @@
+"""Explainers made of activations: class activation maps and full gradients."""

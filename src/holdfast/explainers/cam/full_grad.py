@@ -1,0 +1,246 @@
+"""FullGrad: the gradient by the input and by every bias, together a whole account of the logit."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+
+from holdfast.errors import ModelError, check
+from holdfast.explainers.base import Explainer, chosen, leaf_of
+from holdfast.explainers.cam.gradcam import resize
+from holdfast.gating import CONVOLUTIONS
+from holdfast.model import Classifier
+
+Rescale = Literal["channel", "layer"]
+
+_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+_SHIFT = "preprocess"
+# a map that varies by less than this many units in the last place of its maximum is constant: nothing to rescale
+_ROUNDING = 16
+
+
+@dataclass(frozen=True, eq=False)
+class FullGradient:
+    """What the input and the biases of every layer add to a logit, by the full-gradient decomposition.
+
+    Attributes:
+        input: `x * d f_t / d x`, `(N, ...)`.
+        biases: `sum of b * d f_t / d b` by layer (and `"preprocess"`), each `(N,)`.
+        logits: `f_t(x)`, `(N,)`.
+    """
+
+    input: Tensor
+    biases: dict[str, Tensor]
+    logits: Tensor
+
+    @property
+    def total(self) -> Tensor:
+        """All of it added up, `(N,)`: the logits, where the decomposition is complete."""
+        total = self.input.flatten(1).sum(1)
+        for bias in self.biases.values():
+            total = total + bias
+        return total
+
+
+@dataclass(frozen=True)
+class FullGrad(Explainer):
+    """`psi(x * d f_t / d x) + sum over layers l, channels c of psi(b_lc * d f_t / d z_lc)`, z_l a layer's output.
+
+    Srinivas and Fleuret, Full-gradient representation for neural network visualization, NeurIPS 2019, Equation 4;
+    `psi` takes absolute values, rescales them to [0, 1] and upsamples bilinearly (linearly for series). The same map is
+    repeated over the channels of the inputs; images `(N, C, H, W)` and series `(N, C, T)`. One forward and one backward
+    pass for each input.
+
+    Biases are those of the module's convolutions (transposed ones too) and batch normalisations, whose implicit bias is
+    `beta - gamma * mean / sqrt(var + eps)`; at every run of a layer that runs twice. They are seen by hooks on the
+    modules: not where a function gets a bias without its module, nor constants that the module adds (a normalisation
+    of images inside it, say), nor layer, group and instance normalisations. The biases of linear layers have no place
+    in the input, and are left out of the map, as in the paper. A preprocessing `p` is a layer, too: gradients are those
+    by the input within its bounds, and `p(0)` is the bias of a shift, as of a normalisation's mean (it counts in the
+    map where it has the axes of the inputs).
+
+    Of flat inputs `(N, F)` every feature is a position; no layer's biases have any of these places, so the map is that
+    of the first term, and of a preprocessing's shift.
+
+    `full_gradient` gives the decomposition itself, which adds up to the logit for networks of such layers, ReLUs,
+    pooling and sums: the paper's Proposition 1. Whether it does is the test for what hooks do not see.
+
+    Args:
+        rescale: `"channel"`: `psi` sees each channel by itself, as in the paper's equation; `"layer"`: all channels of
+            a layer at once, as in its authors' code, so that they keep their sizes relative to each other.
+
+    >>> from holdfast.model import Classifier
+    >>> _ = torch.manual_seed(0)
+    >>> module = nn.Sequential(nn.Conv1d(2, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(18, 2))
+    >>> classifier, x = Classifier(module, bounds=(0.0, 1.0), device="cpu"), torch.rand(5, 2, 8)
+    >>> FullGrad()(classifier, x).shape
+    torch.Size([5, 2, 8])
+    >>> found = FullGrad().full_gradient(classifier, x, 1)
+    >>> list(found.biases), torch.allclose(found.total, classifier.logits(x)[:, 1], atol=1e-6)
+    (['0', '3'], True)
+    """
+
+    rescale: Rescale = "channel"
+    name: ClassVar[str] = "fullgrad"
+    differentiable: ClassVar[bool] = True
+    gateable: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        known = get_args(Rescale)
+        check(self.rescale in known, "rescale", f"one of {', '.join(known)}", repr(self.rescale))
+
+    def attribute(
+        self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        product, terms, logits = _terms(classifier, x, targets, create_graph)
+        with torch.set_grad_enabled(create_graph):
+            maps = self._psi(product, x)
+            for name, layer, bias in terms:
+                placed = bias.ndim == x.ndim if x.ndim > 2 else bias.shape == x.shape and layer is None
+                if placed and not isinstance(layer, nn.Linear):
+                    _check_rows(name, bias, x)
+                    maps = maps + self._psi(bias, x)
+            return maps.expand_as(x).contiguous(), logits
+
+    def full_gradient(
+        self, classifier: Classifier, inputs: Tensor, targets: Tensor | int | None = None
+    ) -> FullGradient:
+        """The decomposition of the target's logit at `inputs` `(N, ...)`, detached. Arguments and errors as of a call.
+
+        Raises:
+            ArgumentError: inputs or targets that do not fit the classifier.
+            ModelError: the module fails on them, or folds several inputs, or time steps, into one axis of a layer.
+        """
+        names: list[str] = []
+
+        def explain(x: Tensor, classes: Tensor) -> tuple[Tensor, ...]:
+            product, terms, logits = _terms(classifier, x, classes, create_graph=False)
+            sums: dict[str, Tensor] = {}
+            for name, _, bias in terms:
+                _check_rows(name, bias, x)
+                sums[name] = sums.get(name, 0.0) + bias.flatten(1).sum(1)
+            names[:] = sums
+            return product, chosen(logits, classes), *sums.values()
+
+        with torch.inference_mode(False):
+            inputs = classifier.check_inputs(inputs)
+            classes = classifier.check_targets(targets, inputs)
+            with classifier.session():
+                product, logits, *sums = classifier.map_rows(explain, inputs, classes, kind="backward")
+        return FullGradient(product, dict(zip(names, sums, strict=True)), logits)
+
+    def _psi(self, values: Tensor, like: Tensor) -> Tensor:
+        """`|values|` `(N, C, positions...)`, rescaled to [0, 1], at the size of `like`, added up over channels."""
+        values = values.abs()
+        if like.ndim == 2:
+            values = values[:, None]  # features are positions
+        axes = tuple(range(2 if self.rescale == "channel" else 1, values.ndim))
+        low, high = values.amin(axes, keepdim=True), values.amax(axes, keepdim=True)
+        varies = (high - low).detach() > _ROUNDING * torch.finfo(values.dtype).eps * high.detach()
+        values = torch.where(varies, (values - low) / torch.where(varies, high - low, 1.0), 0.0)
+        if like.ndim == 2:
+            return values[:, 0]
+        return resize(values.sum(1, keepdim=True), like[:, :1], "linear")  # upsampling is linear: after the sum
+
+
+def _check_rows(name: str, values: Tensor, x: Tensor) -> None:
+    if len(values) != len(x):
+        got = f"{len(values)} for {len(x)} inputs"
+        raise ModelError(f"fullgrad: expected the output of layer {name!r} to have a row for each input, got {got}")
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One run of a layer with a bias: where the gradient by its output flows, and the bias, shaped to multiply it."""
+
+    name: str
+    layer: nn.Module | None
+    edge: GradientEdge
+    bias: Tensor
+
+
+def _terms(
+    classifier: Classifier, x: Tensor, targets: Tensor | None, create_graph: bool
+) -> tuple[Tensor, list[tuple[str, nn.Module | None, Tensor]], Tensor]:
+    """`x * gradient`; layers' names, themselves, and `bias * gradient` at their outputs; the logits."""
+    runs: list[_Run] = []
+    with torch.enable_grad():
+        leaf = leaf_of(x, create_graph)
+        with _watched(classifier, x, runs):
+            logits = classifier.forward(leaf.clone())
+        scores = chosen(logits, targets)
+        gradients: list[Tensor | None] = [None] * (1 + len(runs))
+        if scores.requires_grad:
+            edges = [get_gradient_edge(leaf), *(run.edge for run in runs)]
+            gradients = list(torch.autograd.grad(scores.sum(), edges, create_graph=create_graph, allow_unused=True))
+    with torch.set_grad_enabled(create_graph):
+        by_input = gradients[0]
+        product = torch.zeros_like(x) if by_input is None else x * by_input
+        terms = [
+            (run.name, run.layer, torch.zeros_like(run.bias) if gradient is None else gradient * run.bias)
+            for run, gradient in zip(runs, gradients[1:], strict=True)
+        ]
+    return product, terms, logits if create_graph else logits.detach()
+
+
+@contextlib.contextmanager
+def _watched(classifier: Classifier, x: Tensor, runs: list[_Run]) -> Iterator[None]:
+    """Inside, a forward pass adds to `runs` whatever layer with a bias runs, the preprocessing before all."""
+    handles = []
+
+    def watch(name: str, layer: nn.Module, bias: Tensor) -> None:
+        def note(_layer: nn.Module, _args: Any, out: Tensor) -> Tensor | None:
+            constant = not out.requires_grad  # it does not depend on the input, but the logit depends on it
+            if constant:
+                out = out.detach().requires_grad_(True)
+            runs.append(_Run(name, layer, get_gradient_edge(out), _along(layer, bias, out)))
+            return out.clone() if constant else None
+
+        handles.append(layer.register_forward_hook(note))
+
+    def shifted(_module: nn.Module, args: Any) -> None:
+        assert classifier.preprocess is not None
+        shown = args[0]
+        if shown.requires_grad:
+            with torch.no_grad():
+                shift = classifier.preprocess(torch.zeros_like(x[:1])).expand_as(shown)
+            runs.append(_Run(_SHIFT, None, get_gradient_edge(shown), shift))
+
+    try:
+        if classifier.preprocess is not None:
+            handles.append(classifier.module.register_forward_pre_hook(shifted))
+        for name, layer in classifier.module.named_modules():
+            bias = _bias_of(layer)
+            if bias is not None:
+                watch(name or "module", layer, bias)
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _bias_of(layer: nn.Module) -> Tensor | None:
+    """What a layer adds whatever its input, one number for each output channel; `None` if it adds nothing."""
+    if isinstance(layer, _NORMS):
+        if layer.running_mean is None or layer.running_var is None:
+            return None  # it measures its batch
+        scale = (layer.running_var + layer.eps).rsqrt()
+        scale = scale if layer.weight is None else scale * layer.weight.detach()
+        shift = -layer.running_mean * scale
+        return shift if layer.bias is None else shift + layer.bias.detach()
+    if isinstance(layer, (*CONVOLUTIONS, nn.Linear)):
+        return layer.bias.detach() if isinstance(layer.bias, Tensor) else None
+    return None
+
+
+def _along(layer: nn.Module, bias: Tensor, out: Tensor) -> Tensor:
+    """The bias `(K,)` on the axis of the output that holds the layer's channels."""
+    if isinstance(layer, nn.Linear):
+        return bias.expand_as(out)
+    return bias.reshape(-1, *[1] * (out.ndim - 2)).expand_as(out)

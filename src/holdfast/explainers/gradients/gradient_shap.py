@@ -1,0 +1,114 @@
+"""GradientSHAP: gradients between the input and reference points, averaged over a set of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from holdfast.errors import check
+from holdfast.explainers.background import References, background_of, background_size, check_background
+from holdfast.explainers.base import Explainer, check_seed, path_gradients
+from holdfast.explainers.gradients.input_gradients import noise_width, shared_noise
+from holdfast.model import Classifier
+
+Draws = Literal["stratified", "uniform"]
+
+
+@dataclass(frozen=True)
+class GradientSHAP(Explainer):
+    """Expected gradients: `mean over k of (x - b_k) * d f_t(b_k + a_k (x - b_k) + e_k) / d x`.
+
+    Erion, Janizek, Sturmfels, Lundberg and Lee, Improving performance of deep learning models with axiomatic
+    attribution priors and expected gradients, Nature Machine Intelligence 3, 2021; the GradientExplainer of Lundberg
+    and Lee's SHAP. `b_k` is one of the reference points, `a_k` in [0, 1) a place between it and the input: an estimate
+    of the mean of integrated gradients over the background, so attributions add up to `f_t(x) - mean f_t(b)` up to the
+    sampling error. What is drawn comes from `seed` alone and is shared by all inputs: the explanation is a
+    deterministic function of the input, and differentiable. The target is the class predicted at `x` itself. Inputs
+    and attributions `(N, ...)`; `samples + 1` rows for each input, in flat batches.
+
+    Captum and SHAP add their noise to the input, and with it to the factor `x - b_k`; ours is added to the point where
+    the gradient is taken, so that a linear model's attributions are exact with noise, too.
+
+    Args:
+        background: reference points: a number, one for each channel, or a set of inputs (`Background`, or a tensor
+            `(B, ...)`).
+        samples: pairs of a reference point and a place, at least 1.
+        draws: `"stratified"`: places one in each of `samples` equal intervals, and the reference points in turns, so
+            that each is met equally often (unbiased, with the smaller error); `"uniform"`: both independent, as in the
+            papers.
+        noise: standard deviation of `e_k` as a share of the range of the classifier's bounds, at least 0. Noisy points
+            are not clipped to the bounds.
+        seed: of the draws.
+
+    Raises:
+        ArgumentError: on a call, a background that does not fit the inputs or the bounds; noise with infinite bounds.
+
+    >>> from holdfast.model import Classifier
+    >>> module = torch.nn.Linear(2, 2, bias=False)
+    >>> _ = module.weight.data.copy_(torch.tensor([[1.0, -2.0], [0.0, 1.0]]))
+    >>> classifier = Classifier(module, bounds=(0.0, 1.0), device="cpu")
+    >>> GradientSHAP(torch.tensor([[0.0, 0.0], [0.5, 1.0]]), samples=4)(classifier, torch.ones(1, 2), 0)
+    tensor([[ 0.7500, -1.0000]])
+    """
+
+    background: References = 0.0
+    samples: int = 20
+    draws: Draws = "stratified"
+    noise: float = 0.0
+    seed: int = 0
+    name: ClassVar[str] = "gradient_shap"
+    differentiable: ClassVar[bool] = True
+    gateable: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "background", check_background(self.background))
+        fine = type(self.samples) is int and self.samples >= 1
+        check(fine, "samples", "a whole number of at least 1", repr(self.samples))
+        check(self.draws in get_args(Draws), "draws", f"one of {', '.join(get_args(Draws))}", repr(self.draws))
+        fine = isinstance(self.noise, int | float) and 0 <= self.noise < float("inf")
+        check(fine, "noise", "a finite number of at least 0", repr(self.noise))
+        check_seed(self.seed)
+
+    @property
+    def rows_per_input(self) -> int:
+        return self.samples + 1
+
+    def attribute(
+        self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        references = background_of(classifier, x, self.background)
+        which, places = _draw(self.seed, self.samples, background_size(self.background), self.draws, x.device)
+        chosen = references.index_select(0, which)
+        along = places.to(x.dtype).reshape(-1, *[1] * (x.ndim - 1))
+        with torch.set_grad_enabled(create_graph):
+            difference = x[:, None] - chosen
+            points = chosen + along * difference
+            if self.noise > 0:
+                width = self.noise * noise_width(classifier)
+                # from another stream than the places
+                points = points + width * shared_noise(self.seed + 1, points.shape[1:], x.dtype, x.device)
+            gradients, logits = path_gradients(classifier, x, points, targets, create_graph)
+            return (difference * gradients).mean(1), logits
+
+
+@lru_cache(maxsize=32)
+def _draw(seed: int, samples: int, references: int, how: Draws, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Which reference point, int64, and which place between it and the input, float64; both `(samples,)`.
+
+    Stratified, sample k lies in the k-th interval and meets the reference point that stands at k (modulo their number)
+    in a random order: as likely any of them, so that every sample by itself is drawn from its whole stratum. Drawn on
+    the CPU, so the same on every device.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    places = torch.rand(samples, generator=generator, dtype=torch.float64)
+    if how == "uniform":
+        which = torch.randint(references, (samples,), generator=generator)
+    else:
+        turns = torch.arange(samples)
+        which = torch.randperm(references, generator=generator)[turns % references]
+        places = (turns + places) / samples
+    return which.to(device), places.to(device)

@@ -1,0 +1,1 @@
+"""Explainers that look at scores of perturbed inputs: LIME, SHAP, occlusion, RISE."""

@@ -1,0 +1,131 @@
+"""KernelSHAP: Shapley values of an input's segments by weighted least squares."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from holdfast.errors import check
+from holdfast.explainers.perturbation.coalitions import CoalitionExplainer, Coalitions, least_squares
+from holdfast.explainers.perturbation.copies import Output
+
+
+@dataclass(frozen=True)
+class KernelSHAP(CoalitionExplainer):
+    """Shapley values of the segments, in the game where a coalition's worth is the score with the others masked.
+
+    Lundberg and Lee, A unified approach to interpreting model predictions, NeurIPS 2017, Theorem 2: the minimum of
+    `sum over z of k(z) (f(z) - f(0) - sum over i in z of phi_i)^2` subject to `sum of phi = f(1) - f(0)`, with
+    `k(z) = (m - 1) / (C(m, s) s (m - s))` for a coalition of `s` out of `m` segments. The constraint holds exactly,
+    whatever the samples. Sizes s and m - s are looked at in full, from the outside in, while a budget shared out as
+    the kernel's mass affords it; the rest of the budget is drawn in pairs of a coalition and its complement, sizes in
+    proportion to the mass that is left. With `samples >= 2^m - 2` every coalition is there and the values are exact;
+    with fewer they are random with the seed, and their bias vanishes faster than their spread. With fewer pairs than
+    segments there are many solutions, and the one nearest to an even share is taken.
+
+    Inputs and attributions `(N, ...)`: every pixel, in all channels, has its segment's value, not divided by the
+    segment's size, as in Captum. So pixels rank as their segments do; the values of all segments, one each, add up to
+    `f(x) - f(baseline)`, the pixels of a map do not.
+
+    The coalitions are drawn once for each number of segments, from `seed`, and shared by all inputs: the explanation is
+    a deterministic function of the input. Coalitions that are equal are forwarded once. No derivative.
+
+    Args:
+        samples: coalitions, at least 2; the input and the baseline come on top.
+        segments: the players: `"auto"`, `"slic"`, `"quickshift"`, `"grid"`, `"windows"`, `"columns"`, about how many
+            segments, or labels of the spatial shape (see `holdfast.segments.segment`); `"pixels"` makes every pixel,
+            point in time or flat feature its own.
+        baseline: what masked segments show: a number, or one for each channel, in or out of the bounds.
+        output: the score: `"logit"`, which integrated gradients and DeepLift share out too, or `"probability"`.
+        seed: of the samples.
+        segmentation: of a disturbed copy in a metric: `"each"` copy is cut anew, or `"fixed"`, with the segments of the
+            undisturbed input.
+
+    Raises:
+        ArgumentError: an option out of range; in the call, segments that do not fit the inputs.
+
+    >>> from holdfast.model import Classifier
+    >>> module = torch.nn.Linear(4, 2, bias=False)
+    >>> _ = module.weight.data.copy_(torch.tensor([[1.0, -2.0, 0.0, 4.0], [0.0, 0.0, 0.0, 0.0]]))
+    >>> classifier = Classifier(module, bounds=(0.0, 1.0), device="cpu")
+    >>> KernelSHAP()(classifier, torch.full((1, 4), 0.5), 0).round(decimals=4) + 0.0
+    tensor([[ 0.5000, -1.0000,  0.0000,  2.0000]])
+    """
+
+    output: Output = "logit"
+    name: ClassVar[str] = "kernel_shap"
+
+    @property
+    def rows_per_input(self) -> int:
+        return self.samples + 2
+
+    def coalitions(self, features: int, device: torch.device) -> Coalitions:
+        check(features >= 2, "segments", "at least 2 segments to share out among", features)
+        return _coalitions(self.samples, features, self.seed, device)
+
+
+@lru_cache(maxsize=64)
+def _coalitions(samples: int, features: int, seed: int, device: torch.device) -> Coalitions:
+    """Made on the CPU so that they are the same on every device; never written to."""
+    masks, weights = shapley_samples(samples, features, torch.Generator().manual_seed(seed))
+    share = masks.double().mean(1)
+    # phi = (f(1) - f(0)) / m + u with u adding up to 0, and what u must explain is f(z) - f(0) - share (f(1) - f(0))
+    inner = least_squares(masks.double() - share[:, None], weights)
+    inner = inner - inner.mean(0)  # adds up to 0 but for rounding
+    even = torch.full((features, 1), 1 / features, dtype=torch.float64)
+    full, empty = even - inner @ share[:, None], -even - inner @ (1 - share[:, None])
+    ends = torch.tensor([[True], [False]]).expand(2, features)
+    return Coalitions(torch.cat([ends, masks]), torch.cat([full, empty, inner], 1)).to(device)
+
+
+def shapley_samples(samples: int, features: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Different coalitions, neither full nor empty, bool `(R, m)` with R at most `samples`, and weights `(R,)`.
+
+    The weights estimate the kernel; where all are enumerated they are the kernel.
+
+    >>> masks, weights = shapley_samples(6, 3, torch.Generator())
+    >>> masks.sum(1).tolist(), weights.tolist()
+    ([1, 1, 1, 2, 2, 2], [0.333, 0.333, 0.333, 0.333, 0.333, 0.333])
+    """
+    m = features
+    halves = range(1, m // 2 + 1)
+    # each size together with that of its complements
+    sizes = {s: math.comb(m, s) * (1 if 2 * s == m else 2) for s in halves}
+    masses = {s: (m - 1) / (s * (m - s)) * (1 if 2 * s == m else 2) for s in halves}
+    left, mass = samples, sum(masses.values())
+    masks, weights = [torch.zeros(0, m, dtype=torch.bool)], [torch.zeros(0, dtype=torch.float64)]
+    for s in halves:
+        if left * masses[s] < sizes[s] * mass * (1 - 1e-9):
+            break
+        small = torch.zeros(math.comb(m, s), m, dtype=torch.bool)
+        small.scatter_(1, torch.tensor(list(combinations(range(m), s))), True)
+        masks += [small] if 2 * s == m else [small, ~small]
+        weights.append(torch.full((sizes[s],), masses[s] / sizes[s], dtype=torch.float64))
+        left, mass = left - sizes[s], mass - masses[s]
+        del masses[s]
+    pairs = left // 2
+    if masses and pairs:
+        drawn, counts = _pairs(pairs, m, masses, generator)
+        masks.append(drawn)
+        weights.append(counts * (mass / (2 * pairs)))
+    return torch.cat(masks), torch.cat(weights)
+
+
+def _pairs(pairs: int, features: int, masses: dict[int, float], generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Random coalitions and their complements, and how often each was drawn."""
+    # sizes at even steps through their distribution, from a random start: less noise than independent draws
+    shares = torch.tensor(list(masses.values()), dtype=torch.float64).cumsum(0)
+    offset = torch.rand(1, generator=generator, dtype=torch.float64)
+    steps = (torch.arange(pairs) + offset) / pairs * shares[-1]
+    sizes = torch.tensor(list(masses))[torch.searchsorted(shares, steps).clamp(max=len(masses) - 1)]
+    order = torch.rand(pairs, features, generator=generator, dtype=torch.float64).argsort(1)
+    small = torch.zeros(pairs, features, dtype=torch.bool)
+    small.scatter_(1, order, torch.arange(features) < sizes[:, None])
+    drawn, counts = torch.unique(torch.cat([small, ~small]), dim=0, return_counts=True)
+    return drawn, counts

@@ -1,0 +1,163 @@
+"""Occlusion: what the score loses where a sliding window is covered."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from holdfast.errors import check
+from holdfast.explainers.base import Baseline, Explainer, baseline_of, check_baseline
+from holdfast.explainers.perturbation.copies import Output, check_output, scores_of_copies, with_channel
+from holdfast.model import Classifier
+from holdfast.segments import spatial_shape
+
+Sides = int | Sequence[int] | None
+
+# windows along a side by default, were they side by side, and steps to a window
+_WINDOWS, _STEPS = 8, 2
+# windows of a 28x28 image by default: what dry runs reckon with, as the inputs' size is known in the call only
+_USUAL = 169
+
+
+@dataclass(frozen=True)
+class Occlusion(Explainer):
+    """The mean drop `f(x) - f(x with the window covered)` over all windows that cover a pixel.
+
+    Zeiler and Fergus, Visualizing and understanding convolutional networks, ECCV 2014, Section 4.2: a square of a
+    baseline's colour slides over the image, and the score of the class is watched. Windows start every `stride` pixels
+    from the corner until one reaches the far end; that one is cut off by the border where they do not fit exactly.
+    They cover all channels. That is Captum's `Occlusion` with a window over all channels, and its mean over windows.
+
+    Inputs and attributions `(N, ...)`: images, series (windows of time) and flat features (windows of neighbours),
+    the same in all channels. All windows of all inputs go through the module as one flat batch: one row for each
+    window, `product over axes of 1 + ceil((size - window) / stride)`, and one for the input. The size is known in the
+    call only; dry runs reckon with 169 windows, those of a 28x28 image by default. No derivative.
+
+    Args:
+        window: sides of the window: a number for all axes, or one for each, at least 1, at most the input's side. By
+            default an eighth of each side of images and series, rounded, at least 1, and 1 for flat features.
+        stride: steps, likewise; at most the window's side, so that every pixel is covered. By default half the
+            window, rounded up.
+        baseline: what covered pixels show: a number, or one for each channel.
+        output: the score: `"probability"`, as in the paper, or `"logit"`.
+
+    Raises:
+        ArgumentError: an option out of range; in the call, windows that do not fit the inputs.
+
+    >>> from holdfast.model import Classifier
+    >>> module = torch.nn.Linear(4, 2, bias=False)
+    >>> _ = module.weight.data.copy_(torch.tensor([[1.0, -2.0, 0.0, 4.0], [0.0, 0.0, 0.0, 0.0]]))
+    >>> classifier = Classifier(module, bounds=(0.0, 1.0), device="cpu")
+    >>> Occlusion(output="logit")(classifier, torch.full((1, 4), 0.5), 0)
+    tensor([[ 0.5000, -1.0000,  0.0000,  2.0000]])
+    >>> Occlusion(window=2, stride=2, output="logit")(classifier, torch.full((1, 4), 0.5), 0)
+    tensor([[-0.5000, -0.5000,  2.0000,  2.0000]])
+    """
+
+    window: Sides = None
+    stride: Sides = None
+    baseline: Baseline = 0.0
+    output: Output = "probability"
+    name: ClassVar[str] = "occlusion"
+    differentiable: ClassVar[bool] = False
+    gateable: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        for option in ("window", "stride"):
+            sides = getattr(self, option)
+            if isinstance(sides, list):
+                object.__setattr__(self, option, sides := tuple(sides))
+            each = sides if isinstance(sides, tuple) else (1 if sides is None else sides,)
+            fine = len(each) > 0 and all(type(n) is int and n >= 1 for n in each)
+            check(fine, option, "a whole number of at least 1, or one for each axis", repr(sides))
+        check_baseline(self.baseline)
+        check_output(self.output)
+
+    @property
+    def rows_per_input(self) -> int:
+        return _USUAL + 1
+
+    def windows(self, spatial: tuple[int, ...], flat: bool = False) -> list[tuple[int, int, int]]:
+        """For each axis the window's side, the step, and how many windows there are along it.
+
+        >>> Occlusion().windows((28, 28)), Occlusion(window=5, stride=3).windows((7,))
+        ([(4, 2, 13), (4, 2, 13)], [(5, 3, 2)])
+        """
+        sides = _each("window", self.window, [1 if flat else max(1, round(n / _WINDOWS)) for n in spatial])
+        strides = _each("stride", self.stride, [-(-n // _STEPS) for n in sides])
+        for size, side, stride in zip(spatial, sides, strides, strict=True):
+            check(side <= size, "window", f"at most the inputs' size {spatial}", self.window)
+            check(stride <= side, "stride", f"at most the window {tuple(sides)}, so that it covers all", self.stride)
+        each = zip(spatial, sides, strides, strict=True)
+        return [(side, stride, 1 + -(-(size - side) // stride)) for size, side, stride in each]
+
+    def attribute(
+        self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        self._check_graph(create_graph)
+        with torch.no_grad():
+            x = x.detach()
+            spatial = spatial_shape(x)
+            axes = self.windows(spatial, flat=x.ndim == 2)
+            counts = [count for _, _, count in axes]
+            many = math.prod(counts)
+            inside = [_inside(size, *axis, x) for size, axis in zip(spatial, axes, strict=True)]
+            other, shape = baseline_of(self.baseline, x), with_channel(x)
+
+            def copies(_first: int, numbers: Tensor) -> Tensor:
+                number, covered = numbers % many, x.new_ones(len(numbers), *[1] * len(spatial))
+                for axis in reversed(range(len(spatial))):
+                    along = inside[axis].index_select(0, number % counts[axis])
+                    covered = covered * along.reshape(-1, *[n if a == axis else 1 for a, n in enumerate(spatial)])
+                    number = number // counts[axis]
+                # lerp gives its ends to the bit
+                return torch.lerp(x.index_select(0, numbers // many), other, covered.reshape(-1, *shape))
+
+            scores, own, at_x = scores_of_copies(
+                classifier, x, targets, lambda numbers: numbers // many, copies, many * len(x), self.output
+            )
+            drops = (own[:, None] - scores.reshape(len(x), many)).reshape(len(x), *counts)
+            for axis, size in enumerate(spatial):
+                drops = _spread(drops, axis + 1, size, *axes[axis])
+            maps = drops.reshape(len(x), *shape)
+            return maps.to(x.dtype).expand_as(x).contiguous(), at_x
+
+
+def _each(name: str, given: Sides, usual: list[int]) -> list[int]:
+    """One number for each axis."""
+    if given is None:
+        return usual
+    if isinstance(given, int):
+        return [given] * len(usual)
+    check(len(given) == len(usual), name, f"one number, or {len(usual)} (one for each axis)", len(given))
+    return list(given)
+
+
+def _inside(size: int, side: int, stride: int, count: int, x: Tensor) -> Tensor:
+    """Which places of an axis each window covers: ones and zeros `(count, size)`."""
+    start = stride * torch.arange(count, device=x.device)[:, None]
+    place = torch.arange(size, device=x.device)
+    return ((place >= start) & (place < start + side)).to(x.dtype)
+
+
+def _spread(values: Tensor, axis: int, size: int, side: int, stride: int, count: int) -> Tensor:
+    """The mean over the windows that cover each place, along one axis: from `count` entries to `size`.
+
+    A place is covered by windows next to each other; they are added one by one, so that the last bits do not depend on
+    how many inputs there are.
+    """
+    place = torch.arange(size, device=values.device)
+    last = (place // stride).clamp(max=count - 1)
+    first = ((place - side) // stride + 1).clamp(min=0)
+    covering = last - first + 1
+    shape = [-1 if a == axis else 1 for a in range(values.ndim)]
+    total = values.index_select(axis, first)
+    for further in range(1, -(-side // stride)):
+        there = (further < covering).reshape(shape)
+        total = total + torch.where(there, values.index_select(axis, (first + further).clamp(max=count - 1)), 0.0)
+    return total / covering.reshape(shape)

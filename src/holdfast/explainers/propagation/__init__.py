@@ -1,0 +1,1 @@
+"""Explainers with backward rules: DeepLIFT, LRP, deep Taylor, guided backpropagation."""

@@ -1,0 +1,115 @@
+"""The epsilon rule of LRP, as a mode that exchanges what the module's function calls send back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from holdfast.errors import ModelError
+from holdfast.explainers.propagation.difference_rules import MAX_POOLS, RuleMode, carriers, taken_in_place, words
+
+# relevance passes through these unchanged: elementwise with f(0) = 0;
+PASSING = words("relu tanh elu leaky_relu gelu silu mish selu celu hardtanh relu6 hardswish")
+# it follows the epsilon rule for these,
+_LINEAR = frozenset(MAX_POOLS) | words(
+    "linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d batch_norm mean sum"
+    " avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d"
+    " interpolate add sub __add__ __radd__ __sub__ __rsub__ rsub"
+)
+# for these where only one factor depends on the input,
+_LINEAR_IN_ONE = words("mul __mul__ __rmul__ matmul __matmul__ mm addmm")
+_QUOTIENTS = words("div true_divide __truediv__")
+# and it moves with the values for these; dropout is off.
+MOVING = words(
+    "flatten view reshape permute transpose squeeze unsqueeze cat concat stack __getitem__ contiguous expand"
+    " pad chunk split unflatten movedim swapaxes t dropout dropout1d dropout2d dropout3d alpha_dropout"
+    " feature_dropout clone select narrow flip to unbind view_as reshape_as float double"
+)
+
+
+class _TimesInput(Function):
+    """The identity; what comes back is multiplied by the input: from weights on it to its relevance."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor) -> Tensor:
+        ctx.save_for_backward(a)
+        return a.view_as(a)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        (a,) = ctx.saved_tensors
+        return gradients[0] * a  # type: ignore[no-any-return]
+
+
+class _OverOutput(Function):
+    """The identity; relevance that comes back is divided by the output, kept away from zero by epsilon."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, epsilon: float) -> Tensor:
+        ctx.save_for_backward(z)
+        ctx.epsilon = epsilon
+        return z.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        (z,) = ctx.saved_tensors
+        divisor = torch.where(z >= 0, z + ctx.epsilon, z - ctx.epsilon)
+        empty = divisor == 0  # only where epsilon is 0 or lost in rounding: 0 / 0 has no relevance to give
+        return torch.where(empty, 0.0, gradients[0] / torch.where(empty, 1.0, divisor)), None
+
+
+class Through(Function):
+    """`function(z)`, with the relevance passed to `z` as it is; the function must give memory of its own."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+        return function(z)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return gradients[0], None
+
+
+class EpsilonRule(RuleMode):
+    """What flows back through a forward pass inside is relevance, shared out by the epsilon rule."""
+
+    def __init__(self, epsilon: float) -> None:
+        super().__init__()
+        self.epsilon = epsilon
+
+    def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+        carrying = carriers([*args, *kwargs.values()])
+        if not carrying or name in MOVING:
+            return func(*args, **kwargs)
+        plain = name if name.startswith("__") else name.removesuffix("_")
+        if plain in PASSING:
+            kwargs = dict(kwargs)
+            z = args.pop(0) if args else kwargs.pop("input")
+            in_place = taken_in_place(name, args, kwargs)
+            result = Through.apply(z, lambda z: func(z.clone(), *args, **kwargs))  # type: ignore[no-untyped-call]
+            return z.copy_(result) if in_place else result
+        alone = len(carrying) == 1
+        by_constant = alone and plain in _QUOTIENTS and args[0] is carrying[0]
+        if plain in _LINEAR or (plain in _LINEAR_IN_ONE and alone) or by_constant:
+            if plain == name:
+                return self._share(func, args, kwargs)
+            # in place: compute beside it, then write
+            twin = getattr(torch, plain)
+            return args[0].copy_(self._share(twin, [args[0].clone(), *args[1:]], kwargs))
+        result = func(*args, **kwargs)
+        if carriers([result]):
+            raise ModelError(f"lrp: expected a module made of functions with a rule, got {name!r}, which has none")
+        return result
+
+    def _share(self, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Tensor:
+        def weigh(value: Any) -> Any:
+            if isinstance(value, Tensor) and value.requires_grad:
+                return _TimesInput.apply(value)  # type: ignore[no-untyped-call]
+            return value
+
+        out = func(*[weigh(a) for a in args], **{key: weigh(value) for key, value in kwargs.items()})
+        return _OverOutput.apply(out, self.epsilon)  # type: ignore[no-untyped-call,no-any-return]

@@ -1,0 +1,106 @@
+"""What is particular of Captum's metrics; see `peers`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib.metadata import version as installed
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from holdfast.errors import MissingExtraError, check
+from holdfast.integrations.peers.base import PeerMetric, fields_from
+from holdfast.integrations.peers.sample import Sample
+
+#: given by us, or without an effect on the value of a sample that is alone
+_OURS = frozenset(
+    {
+        "explanation_func",
+        "forward_func",
+        "inputs",
+        "attributions",
+        "additional_forward_args",
+        "target",
+        "max_examples_per_batch",
+    }
+)
+
+
+def version() -> str:
+    """The package and its version."""
+    return f"captum {installed('captum')}"
+
+
+def metrics() -> dict[str, Callable[..., Any]]:
+    """Captum's functions by name."""
+    try:
+        from captum.metrics import infidelity, sensitivity_max
+    except ImportError as error:
+        raise MissingExtraError(f"a metric of Captum ({error})", "peers") from error
+    return {"infidelity": infidelity, "sensitivity_max": sensitivity_max}
+
+
+def refusal(title: str) -> str:
+    """Both can be used."""
+    return ""
+
+
+def direction_of(title: str) -> None:
+    """Captum says nothing of it."""
+
+
+def fields_of(title: str) -> tuple[list[tuple[str, Any, Any]], tuple[str, ...], dict[str, Any]]:
+    """The options as fields, the names of those that go to Captum, and what else the class has."""
+    own = fields_from(metrics()[title], _OURS)
+    if title == "infidelity":
+        return [*own, ("noise", float, field(default=0.1))], tuple(name for name, *_ in own), {"with_noise": True}
+    # Captum's default is a function, which a study file cannot hold: None stands for it
+    own = [(name, Any, field(default=None)) if name == "perturb_func" else (name, *rest) for name, *rest in own]
+    return own, tuple(name for name, *_ in own), {}
+
+
+@dataclass(frozen=True)
+class Base(PeerMetric):
+    """A metric of Captum."""
+
+    with_noise: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        samples = getattr(self, "n_perturb_samples", 1)
+        fine = type(samples) is int and samples >= 1
+        check(fine, "n_perturb_samples", "a whole number of at least 1", repr(samples))
+        for name in ("noise", "perturb_radius"):
+            value = getattr(self, name, 1.0)
+            fine = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf")
+            check(fine, name, "a finite number of at least 0", repr(value))
+
+    def score_one(self, sample: Sample) -> object:
+        """See `PeerMetric`."""
+        options = {name: getattr(self, name) for name in self.passed_on if getattr(self, name) is not None}
+        function = metrics()[self.name.partition(":")[2]]
+        if not self.with_noise:
+
+            def explain(inputs: Tensor | tuple[Tensor, ...]) -> Tensor | tuple[Tensor]:
+                # a tuple for a tuple: Captum takes a tensor apart as if it were one
+                if isinstance(inputs, tuple):
+                    return (sample.explain(inputs[0], sample.targets),)
+                return sample.explain(inputs, sample.targets)
+
+            return function(explain, sample.inputs, **options)
+        options.setdefault("perturb_func", self._perturb)
+        with torch.no_grad():
+            return function(
+                sample.module,
+                inputs=sample.inputs,
+                attributions=sample.maps,
+                target=sample.targets,
+                **options,
+            )
+
+    def _perturb(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Normal noise `I`, and the input without it: `E (I . a - (f(x) - f(x - I)))^2`."""
+        noise = torch.randn_like(inputs) * self.noise  # type: ignore[attr-defined]
+        return noise, inputs - noise

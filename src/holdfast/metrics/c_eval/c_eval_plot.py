@@ -1,0 +1,138 @@
+"""c-Eval over the size of the explanation: the c-Eval plot, and its knee (c-Eval, Sec. V-A, Fig. 9)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import polars as pl
+import torch
+from torch import Tensor
+
+from holdfast.algorithms.distortion import Attack
+from holdfast.algorithms.distortion.base import get as get_attack
+from holdfast.algorithms.knees import knee
+from holdfast.explainers import Explainer
+from holdfast.metrics.base import Metric, metrics, of_samples
+from holdfast.metrics.c_eval.c_eval import BIBTEX
+from holdfast.metrics.c_eval.fixed_features import Unit
+from holdfast.metrics.c_eval.held_distortion import Holder, check_fractions, check_options, ratio
+from holdfast.metrics.result import Result
+from holdfast.model import Classifier
+from holdfast.segments import Method
+
+
+@dataclass(frozen=True)
+class CEvalPlotResult(Result):
+    """c-Eval of each sample over sizes.
+
+    Attributes:
+        mean_ratio: the mean over sizes of `c / c_empty`, `(N,)`; NaN for skipped samples.
+        c_empty: the distortion with nothing held, `(N,)`.
+        knee: the size past which more features gain little, NaN where the curve has no knee, `(N,)`.
+        found: whether a change of the prediction was found at all sizes; else some c are lower ends. bool `(N,)`
+        empty_evaluations: inputs predicted for `c_empty`, which all explainers share, int `(N,)`.
+        fractions: the sizes, repeated for each sample, `(N, K)`.
+        curve, curve_found: c at these sizes, and whether a change was found, `(N, K)`.
+    """
+
+    mean_ratio: Tensor
+    c_empty: Tensor
+    knee: Tensor
+    found: Tensor
+    empty_evaluations: Tensor
+    fractions: Tensor
+    curve: Tensor
+    curve_found: Tensor
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The curves."""
+        return {name: getattr(self, name) for name in ("fractions", "curve", "curve_found")}
+
+    def frame(self) -> pl.DataFrame:
+        """See `Result`; with `bound`, whether the mean is only a lower end."""
+        bound = torch.logical_not(self.found) & self.mean_ratio.isfinite()
+        return super().frame().with_columns(pl.Series("bound", bound.tolist(), dtype=pl.Boolean))
+
+
+@metrics.register("c_eval_plot")
+@dataclass(frozen=True)
+class CEvalPlot(Metric):
+    """c-Eval at growing sizes of the explanation, for explainers or for settings of one (Vu et al. 2021, Fig. 9).
+
+    The sets are nested, so c never falls; each search starts from the solution of the size before. Name settings by
+    their number (`LIME 100`, `LIME 1000`), and the figure says from which on nothing is gained.
+
+    Args:
+        fractions: the sizes, rising shares of the places.
+        attack, unit, segments, norm, absolute: see `CEval`.
+
+    >>> import holdfast as hf
+    >>> digits = hf.data.bundled("digits")[:2]
+    >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> result = CEvalPlot((0.05, 0.1, 0.2))(classifier, "saliency", digits.inputs)
+    >>> bool((result.curve.diff(dim=1) >= 0).all())
+    True
+    """
+
+    name: ClassVar[str] = "c_eval_plot"
+    headline: ClassVar[str] = "mean_ratio"
+    direction: ClassVar[Literal["higher", "lower"]] = "higher"
+    citation: ClassVar[str] = "vu2021ceval"
+    bibtex: ClassVar[str] = BIBTEX
+
+    fractions: tuple[float, ...] | list[float] = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
+    attack: str | Attack = "fmn"
+    unit: Unit = "pixel"
+    segments: Method | int | Tensor = "auto"
+    norm: float | str = 2
+    absolute: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fractions", check_fractions(self.fractions))
+        object.__setattr__(
+            self, "segments", check_options(self.attack, self.unit, self.segments, self.norm, self.absolute)
+        )
+
+    @classmethod
+    def example(cls) -> CEvalPlot:
+        """See `Metric`."""
+        return cls((0.1, 0.2, 0.4), "fmn:steps=5,polish=2")
+
+    def for_samples(self, inputs: Tensor, rows: slice) -> CEvalPlot:
+        """See `Metric`: label maps of these samples, if every sample has its own."""
+        return of_samples(self, inputs, rows)
+
+    def expected_evaluations(self) -> int:
+        """Those of the attack for each size, and for c(empty)."""
+        return 1 + (1 + len(self.fractions)) * get_attack(self.attack).expected_evaluations()
+
+    def evaluate(
+        self,
+        classifier: Classifier,
+        explainer: Explainer,
+        inputs: Tensor,
+        targets: Tensor | None,
+        generator: torch.Generator | None,
+    ) -> CEvalPlotResult:
+        """See `Metric`."""
+        holder = Holder(self, classifier, explainer, inputs, targets, generator)
+        found = holder.distortions([holder.held(size) for size in self.fractions], empty := holder.empty())
+        empty = holder.repaired(empty, found)
+        probe, rows = holder.probe, holder.rows
+        probe.evaluations[rows] += found.evaluations
+        sizes = torch.tensor(self.fractions, dtype=torch.float64, device=inputs.device)
+        places = [knee(self.fractions, curve) for curve in found.c.double().tolist()]
+        knees = torch.tensor([torch.nan if p is None else self.fractions[p] for p in places], dtype=torch.float64)
+        nan = torch.nan
+        return CEvalPlotResult(
+            **probe.shared(self),
+            mean_ratio=holder.spread(ratio(found.c, empty).mean(1), nan),
+            c_empty=holder.spread(empty.c[:, 0], nan),
+            knee=holder.spread(knees.to(inputs.device), nan),
+            found=holder.spread(found.found.all(1), nan),
+            empty_evaluations=holder.counts(empty.evaluations),
+            fractions=sizes.expand(len(inputs), -1),
+            curve=holder.spread(found.c, nan),
+            curve_found=holder.spread(found.found, nan),
+        )

@@ -1,0 +1,61 @@
+"""`c(empty)`, the distortion with nothing held: computed once for an input and a model, shared by all explainers."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from holdfast.algorithms.distortion import Attack, minimal_distortion
+from holdfast.model import Classifier
+
+_KEPT = 1 << 26  # bytes of points that are remembered for one model
+
+Key = tuple[object, ...]
+_Entry = tuple[Tensor, Tensor, Tensor, Tensor]
+_remembered: WeakKeyDictionary[Classifier, OrderedDict[Key, _Entry]] = WeakKeyDictionary()
+
+
+def find_empty_distortion(
+    classifier: Classifier, inputs: Tensor, targets: Tensor, norm: float | str, attack: Attack, seed: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """`minimal_distortion` of `inputs` `(N, ...)` with all features free; remembered by content.
+
+    A distortion does not depend on who else is in a batch, so no result depends on what was computed before. The key
+    holds a digest of the weights, so that training on is noticed; of the bounds; not of what else a module may have:
+    who changes an attribute that is no tensor, or the preprocessing, needs a new `Classifier`.
+
+    Returns:
+        Distortions, whether they were found, and evaluations, each `(N,)`; the points `(N, ...)`.
+    """
+    common = (norm, attack, seed, _digest(classifier))
+    keys = [
+        (*common, int(target), hashlib.sha256(x.numpy().tobytes()).digest())
+        for x, target in zip(inputs.detach().cpu(), targets.tolist(), strict=True)
+    ]
+    known = _remembered.setdefault(classifier, OrderedDict())
+    missing = [row for row, key in enumerate(keys) if key not in known]
+    fresh: dict[Key, _Entry] = {}
+    if missing:
+        rows = torch.tensor(missing, device=inputs.device)
+        generator = torch.Generator().manual_seed(seed)
+        found = minimal_distortion(classifier, inputs[rows], targets[rows], None, norm, attack, generator=generator)
+        columns = (found.distortion, found.found, found.model_evaluations, found.inputs)
+        fresh = {keys[row]: entry for row, entry in zip(missing, zip(*columns, strict=True), strict=True)}
+    entries = [fresh[key] if key in fresh else known[key] for key in keys]
+    known.update(fresh)
+    most = max(1, _KEPT // (inputs[0].numel() * inputs.element_size()))
+    while len(known) > most:
+        known.popitem(last=False)
+    distortion, flips, evaluations, points = (torch.stack(column) for column in zip(*entries, strict=True))
+    return distortion, flips, evaluations, points
+
+
+def _digest(classifier: Classifier) -> bytes:
+    digest = hashlib.sha256()
+    for tensor in (*classifier.module.parameters(), *classifier.module.buffers(), *classifier.bounds):
+        digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+    return digest.digest()

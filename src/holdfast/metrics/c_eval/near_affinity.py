@@ -1,0 +1,139 @@
+"""Is the decision surface nearly affine? The Pythagorean relation of c-Eval, Sec. IV-B, Eq. 10 and 11, along sizes.
+
+For an affine classifier and one facing boundary, in the 2-norm and without bounds,
+
+    1 / c(empty)^2 = 1 / c(e)^2 + 1 / c(rest)^2
+
+for any features e and the rest of them. So `c_hat = (1 / c(e)^2 + 1 / c(rest)^2)^(-1/2)` estimates c(empty) without
+looking for it, and where `c_hat / c(empty)` is near 1 for all sizes of e, the surface is nearly affine: a necessary
+condition, not a sufficient one (Figs. 6 to 8). Bounds that stop a change, and several boundaries, push it away from 1
+also for an affine classifier.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from holdfast.algorithms.distortion import Attack
+from holdfast.algorithms.distortion.base import get as get_attack
+from holdfast.explainers import Explainer
+from holdfast.metrics.base import Metric, metrics, of_samples
+from holdfast.metrics.c_eval.c_eval import BIBTEX
+from holdfast.metrics.c_eval.fixed_features import Unit
+from holdfast.metrics.c_eval.held_distortion import Holder, check_fractions, check_options
+from holdfast.metrics.result import Result
+from holdfast.model import Classifier
+from holdfast.segments import Method
+
+
+@dataclass(frozen=True)
+class NearAffinityResult(Result):
+    """How near to affine a decision surface is, seen from each sample.
+
+    Attributes:
+        deviation: the mean over sizes of `|log(c_hat / c_empty)|`, 0 for an affine surface; NaN for skipped samples and
+            where no change was found. `(N,)`
+        c_empty: `(N,)`.
+        fractions: the sizes, repeated for each sample, `(N, K)`.
+        c, c_rest: with the features held, and with the rest held, `(N, K)`; infinite where no change was found, which
+            is what they count as.
+        estimate: c_hat, `(N, K)`.
+    """
+
+    deviation: Tensor
+    c_empty: Tensor
+    fractions: Tensor
+    c: Tensor
+    c_rest: Tensor
+    estimate: Tensor
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The curves."""
+        return {name: getattr(self, name) for name in ("fractions", "c", "c_rest", "estimate")}
+
+
+@metrics.register("near_affinity")
+@dataclass(frozen=True)
+class NearAffinity(Metric):
+    """Whether c(e), c(rest) and c(empty) fit together as on an affine surface (Vu et al. 2021, Eq. 11, Figs. 7, 8).
+
+    It says something of the model at an input; the explainer only chooses along which features it is looked at.
+
+    Args:
+        fractions: sizes of the explanation, rising.
+        attack, unit, segments, absolute: see `CEval`. The norm is the 2-norm, for which the relation holds.
+
+    >>> import holdfast as hf
+    >>> digits = hf.data.bundled("digits")[:2]
+    >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> result = NearAffinity((0.2, 0.5))(classifier, "gradcam", digits.inputs)
+    >>> result.estimate.shape
+    torch.Size([2, 2])
+    """
+
+    name: ClassVar[str] = "near_affinity"
+    headline: ClassVar[str] = "deviation"
+    direction: ClassVar[Literal["higher", "lower"]] = "lower"
+    citation: ClassVar[str] = "vu2021ceval"
+    bibtex: ClassVar[str] = BIBTEX
+
+    fractions: tuple[float, ...] | list[float] = (0.1, 0.3, 0.5, 0.7, 0.9)
+    attack: str | Attack = "fmn"
+    unit: Unit = "pixel"
+    segments: Method | int | Tensor = "auto"
+    absolute: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fractions", check_fractions(self.fractions))
+        object.__setattr__(self, "segments", check_options(self.attack, self.unit, self.segments, 2, self.absolute))
+
+    @classmethod
+    def example(cls) -> NearAffinity:
+        """See `Metric`."""
+        return cls((0.3, 0.6), "fmn:steps=5,polish=2")
+
+    def for_samples(self, inputs: Tensor, rows: slice) -> NearAffinity:
+        """See `Metric`: label maps of these samples, if every sample has its own."""
+        return of_samples(self, inputs, rows)
+
+    def expected_evaluations(self) -> int:
+        """Those of the attack, twice for each size, and for c(empty)."""
+        return 1 + (1 + 2 * len(self.fractions)) * get_attack(self.attack).expected_evaluations()
+
+    def evaluate(
+        self,
+        classifier: Classifier,
+        explainer: Explainer,
+        inputs: Tensor,
+        targets: Tensor | None,
+        generator: torch.Generator | None,
+    ) -> NearAffinityResult:
+        """See `Metric`."""
+        holder = Holder(self, classifier, explainer, inputs, targets, generator)
+        masks = [holder.held(size) for size in self.fractions]
+        empty = holder.empty()
+        held = holder.distortions(masks, empty)
+        rest = holder.distortions([~mask for mask in reversed(masks)], empty)
+        empty = holder.repaired(holder.repaired(empty, held), rest)
+        c = torch.where(held.found, held.c, torch.inf).double()
+        c_rest = torch.where(rest.found, rest.c, torch.inf).double().flip(1)
+        estimate = (c.square().reciprocal() + c_rest.square().reciprocal()).rsqrt()
+        deviation = (estimate / empty.c.double()).log().abs().mean(1)
+        deviation = torch.where(deviation.isfinite() & empty.found[:, 0], deviation, torch.nan)
+        probe, rows = holder.probe, holder.rows
+        probe.evaluations[rows] += held.evaluations + rest.evaluations + empty.evaluations
+        sizes = torch.tensor(self.fractions, dtype=torch.float64, device=inputs.device)
+        nan = torch.nan
+        return NearAffinityResult(
+            **probe.shared(self),
+            deviation=holder.spread(deviation, nan),
+            c_empty=holder.spread(empty.c[:, 0], nan),
+            fractions=sizes.expand(len(inputs), -1),
+            c=holder.spread(c, nan),
+            c_rest=holder.spread(c_rest, nan),
+            estimate=holder.spread(estimate, nan),
+        )

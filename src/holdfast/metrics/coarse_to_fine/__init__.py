@@ -1,0 +1,1 @@
+"""Coarse to fine: what replacing the most relevant positions costs the prediction."""

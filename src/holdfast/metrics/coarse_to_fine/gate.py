@@ -1,0 +1,154 @@
+"""Explainers beside each other: numbers rescaled over all of them, and the gate that fine numbers must pass.
+
+See `corruption_summary` for the numbers, and for why there is a gate.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from holdfast.errors import check
+from holdfast.metrics.coarse_to_fine.statistics import area, area_up_to, intervals, mean_of, rescaled
+from holdfast.metrics.coarse_to_fine.summary import Columns, CorruptionSummary, Curves, apart, joined, summarise, taken
+from holdfast.statistics.paired import Array
+
+#: numbers that the paper rescales once more over the explainers, and marks with a star
+STARRED = ("auc_top", "f1", "auc_skewness", "auc_kurtosis")
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Whether an explainer is demonstrably better than random maps on average.
+
+    Attributes:
+        difference: of `auc_top`, or of the areas up to a common share; the explainer's less the random maps'.
+        low, high: its 95% interval; NaN where there are too few samples.
+    """
+
+    difference: float
+    low: float
+    high: float
+
+    @property
+    def passed(self) -> bool:
+        """The interval lies above 0."""
+        return self.low > 0
+
+
+def compared(
+    curves: Mapping[str, Curves], *, tau: float = 0.5, q: float = 0.25, resamples: int = 2000, seed: int = 0
+) -> dict[str, CorruptionSummary]:
+    """All numbers of several explainers, the fine ones rescaled over all of them, and the starred ones.
+
+    Args:
+        curves: by explainer, of the same samples in the same order; a sample that lacks drops of one is left out.
+        tau, q, resamples, seed: as for `summarise`. Samples are resampled for all explainers at once; intervals of
+            rescaled numbers are plain percentiles, as the extremes of a set are not smooth.
+
+    Raises:
+        ArgumentError: no explainers; other samples or other shares for some of them; options out of range.
+
+    >>> drops = np.random.default_rng(0).uniform(size=(50, 2)) ** 3
+    >>> share, k = np.full((50, 2), [0.1, 0.2]), np.array([0.5, 1.0])
+    >>> found = compared({"one": Curves(1 - drops, None, share, k), "other": Curves(drops, None, share, k)})
+    >>> found["one"].scale, found["one"].starred["auc_skewness"], found["other"].starred["auc_skewness"]
+    ('compared', 1.0, 0.0)
+    """
+    check(len(curves) > 0, "curves", "those of at least one explainer", "none")
+    first = next(iter(curves.values()))
+    _check_paired(first, curves.values())
+    complete = np.all([each.complete() for each in curves.values()], axis=0)
+    kept = {name: each.of(complete) for name, each in curves.items()}
+    found = {name: summarise(each, tau=tau, q=q, resamples=resamples, seed=seed) for name, each in kept.items()}
+    columns = [Columns(each, tau) for each in kept.values()]
+    values = np.concatenate([each.values for each in columns], axis=1)
+    numbers = _rescaled_numbers(columns, mean_of(values))
+    ends: list[dict[str, Array]] = []
+    if resamples:
+
+        def statistic(means: Array) -> Array:
+            return joined(_rescaled_numbers(columns, means), means.shape[:-1])
+
+        pair = intervals(values, statistic, resamples, seed, accelerated=False)
+        ends = [taken(apart(end, numbers)) for end in pair]
+    numbers = taken(numbers)
+    result = {}
+    for row, (name, each) in enumerate(found.items()):
+        own: dict[str, Any] = {key: array[row] for key, array in numbers.items()}
+        starred = {key: float(own.pop(f"starred_{key}")) for key in STARRED}
+        if ends:
+            own["intervals"] = {**each.intervals, **{key: (ends[0][key][row], ends[1][key][row]) for key in numbers}}
+        for key in ("auc_skewness", "auc_kurtosis"):
+            own[key] = float(own[key])
+        left_out = len(first) - each.samples
+        result[name] = dataclasses.replace(each, left_out=left_out, scale="compared", starred=starred, **own)
+    return result
+
+
+def _rescaled_numbers(columns: list[Columns], means: Array) -> dict[str, Array]:
+    """What depends on who is compared, from means of the columns of E explainers: `(..., E, K)` or `(..., E, 1)`."""
+    each = [c.numbers(own) for c, own in zip(columns, np.split(means, len(columns), axis=-1), strict=True)]
+    own = {name: np.stack([numbers[name] for numbers in each], axis=-2) for name in each[0]}
+    skewness, kurtosis = (rescaled(own[name], (-2, -1)) for name in ("skewness", "kurtosis"))
+    fine = {name: values[..., None] for name, values in columns[0].fine(skewness, kurtosis).items()}
+    stars = {f"starred_{name}": rescaled({**own, **fine}[name], (-2,)) for name in STARRED}
+    return {"skewness_scaled": skewness, "kurtosis_scaled": kurtosis, **fine, **stars}
+
+
+def apply_gate(
+    curves: Curves, random: Curves, *, to_common: bool = False, resamples: int = 2000, seed: int = 0
+) -> Gate:
+    """Whether `auc_top` is demonstrably larger than that of random maps: by a BCa interval of the paired difference.
+
+    Only positive positions are corrupted, so that a map with more of them has a larger area by that alone: its curve
+    goes on where the others' are held. Random maps are positive in half of their positions. `to_common` compares the
+    two areas where both curves are measured, up to the smaller of their last mean shares.
+
+    Args:
+        curves: of the explainer.
+        random: of the explainer `random`, for the same samples in the same order.
+        to_common: areas from 0 to the share of positions that both reach, instead of from 0 to 1.
+        resamples, seed: of the bootstrap.
+
+    Raises:
+        ArgumentError: other samples or other shares; drops of the top are missing.
+
+    >>> noise = np.random.default_rng(0).uniform(size=(40, 1))
+    >>> share, k = np.full((40, 1), 0.1), np.array([1.0])
+    >>> better, random = Curves(0.5 + noise, None, share, k), Curves(0.4 + noise, None, share, k)
+    >>> apply_gate(better, random).passed, apply_gate(random, random).passed
+    (True, False)
+    >>> longer = Curves(noise * [[1.0, 2.0]], None, np.full((40, 2), [0.5, 1.0]), np.array([0.5, 1.0]))
+    >>> shorter = Curves(noise * [[0.5, 1.0]], None, np.full((40, 2), [0.25, 0.5]), np.array([0.5, 1.0]))
+    >>> apply_gate(longer, shorter).passed, apply_gate(longer, shorter, to_common=True).passed
+    (True, False)
+    """
+    _check_paired(curves, [random])
+    for name, each in (("curves", curves), ("random", random)):
+        check(each.top is not None, name, "drops with the most relevant first", "none")
+    check(type(resamples) is int and resamples >= 1, "resamples", "a whole number of at least 1", repr(resamples))
+    both = curves.complete() & random.complete()
+    own, other = curves.of(both), random.of(both)
+    values = np.concatenate([own.share, own.top, other.share, other.top], axis=1)
+
+    def difference(means: Array) -> Array:
+        share, top, other_share, other_top = np.split(means, 4, axis=-1)
+        if to_common:
+            end = np.minimum(share[..., -1], other_share[..., -1])
+            return np.asarray((area_up_to(share, top, end) - area_up_to(other_share, other_top, end))[..., None])
+        return np.asarray((area(share, top) - area(other_share, other_top))[..., None])
+
+    low, high = intervals(values, difference, resamples, seed)
+    return Gate(float(difference(mean_of(values))[0]), float(low[0]), float(high[0]))
+
+
+def _check_paired(first: Curves, others: Iterable[Curves]) -> None:
+    for each in others:
+        same = each.share.shape == first.share.shape and bool((each.fractions == first.fractions).all())
+        expected = f"the same {len(first)} samples and {len(first.fractions)} shares for all explainers"
+        check(same, "curves", expected, f"{len(each)} samples and shares {each.fractions.tolist()}")

@@ -1,0 +1,224 @@
+"""Areas, moments and quantiles of drops, and bootstrap intervals for them: pure functions of arrays.
+
+`Numbers` are arrays or tensors alike. Drops are `(n, K)`: n samples, K shares of their positive positions. What the
+numbers mean stands in `corruption_summary`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+import numpy as np
+import scipy
+from torch import Tensor
+
+from holdfast.statistics.paired import Array
+
+Numbers = TypeVar("Numbers", Array, Tensor)
+Statistic = Callable[[Array], Array]
+
+LEVEL = 0.95
+#: samples from which on there is an interval
+FEW = 5
+_CELLS = 2_000_000  # numbers held at once
+_SAME = 1e-15  # drops that differ by less than this share of themselves are the same
+_NOTHING = 1e-12  # and so are those of a resample whose variance is this share of the whole sample's
+
+
+def area(share: Numbers, drop: Numbers) -> Numbers:
+    """Under the curve through `(0, 0)` and the points, held constant from the last one to 1.
+
+    Args:
+        share: in [0, 1], not decreasing, `(..., K)`.
+        drop: `(..., K)`.
+
+    >>> float(area(np.array([0.5, 1.0]), np.array([1.0, 1.0])))
+    0.75
+    """
+    twice: Numbers = share[..., 0] * drop[..., 0]
+    for k in range(1, share.shape[-1]):  # one by one: a sum's last bits depend on how an array lies in memory
+        twice = twice + (share[..., k] - share[..., k - 1]) * (drop[..., k] + drop[..., k - 1])
+    found: Numbers = twice / 2 + (1 - share[..., -1]) * drop[..., -1]
+    return found
+
+
+def area_up_to(share: Array, drop: Array, end: Array) -> Array:
+    """Under the same curve from 0 to `end` `(...)`, which is at most the last share.
+
+    >>> float(area_up_to(np.array([0.5, 1.0]), np.array([1.0, 1.0]), np.array(0.75)))
+    0.5
+    """
+    found = np.zeros(np.broadcast_shapes(share.shape[:-1], drop.shape[:-1], np.shape(end)))
+    left, before = np.zeros_like(found), np.zeros_like(found)
+    for k in range(share.shape[-1]):
+        width = share[..., k] - left
+        part = np.clip(np.where(width > 0, (end - left) / np.where(width > 0, width, 1.0), 0.0), 0.0, 1.0)
+        found = found + part * width * (before + part * (drop[..., k] - before) / 2)
+        left, before = share[..., k], drop[..., k]
+    return np.asarray(found)
+
+
+def area_over_fractions(values: Array, fractions: Array) -> Array:
+    """Under `values` `(..., K)` over the shares `(K,)`, from the first to the last; NaN for a single one."""
+    if len(fractions) < 2:
+        return np.full(values.shape[:-1], np.nan)
+    return np.asarray(((values[..., 1:] + values[..., :-1]) * np.diff(fractions)).sum(-1) / 2)
+
+
+def f1_paper(top: Array, bottom: Array) -> Array:
+    """`A_top (1 - A_bottom) / (A_top + 1 - A_bottom)`, at most 0.5; NaN where the sum is not above 0.
+
+    >>> f1_paper(np.array([1.0, 0.2]), np.array([0.0, 0.2])).round(3).tolist()
+    [0.5, 0.16]
+    """
+    top, kept = np.asarray(top, dtype=float), 1 - np.asarray(bottom, dtype=float)
+    total = top + kept
+    return np.where(total > 0, top * kept / np.where(total > 0, total, 1.0), np.nan)
+
+
+def moments(drops: Array) -> tuple[Array, Array, Array]:
+    """Skewness and excess kurtosis of each column, biased, and where all of it is the same, so that both are 0.
+
+    >>> skewness, kurtosis, flat = moments(np.array([[0.0, 0.5], [0.0, 0.5], [1.0, 0.5]]))
+    >>> skewness.round(3).tolist(), kurtosis.round(3).tolist(), flat.tolist()
+    ([0.707, 0.0], [-1.5, 0.0], [False, True])
+    """
+    return shape_of(*(mean_of(power) for power in centred_powers(np.asarray(drops, dtype=float))))
+
+
+def centred_powers(drops: Array) -> tuple[Array, Array, Array, Array]:
+    """Deviations from the mean of each column to the powers 1 to 4; exactly 0 where all of a column is the same."""
+    if not len(drops):
+        return drops, drops, drops, drops
+    off = drops - drops.mean(0)
+    same = np.ptp(drops, axis=0) <= _SAME * np.abs(drops).max(0)
+    off = np.where(same, 0.0, off)
+    return off, off**2, off**3, off**4
+
+
+def shape_of(first: Array, second: Array, third: Array, fourth: Array) -> tuple[Array, Array, Array]:
+    """Skewness, excess kurtosis, and where they are 0 as there is no spread, from mean powers about a fixed point."""
+    k2 = second - first**2
+    k3 = third - 3 * first * second + 2 * first**3
+    k4 = fourth - 4 * first * third + 6 * first**2 * second - 3 * first**4
+    flat = k2 <= _NOTHING * second
+    spread = np.where(flat, 1.0, k2)
+    return np.where(flat, 0.0, k3 / spread**1.5), np.where(flat, 0.0, k4 / spread**2 - 3), flat
+
+
+def absolute_skewness(skewness: Array) -> Array:
+    """In (0, 1), growing, 1/2 for 0: `(1 + s / (1 + |s|)) / 2`."""
+    return np.asarray((1 + skewness / (1 + np.abs(skewness))) / 2)
+
+
+def absolute_kurtosis(kurtosis: Array) -> Array:
+    """In [0, 1), growing, 0 for -2, the least there is, and 1/2 for a normal distribution's 0: `(e + 2) / (e + 4)`."""
+    return np.asarray((kurtosis + 2) / (kurtosis + 4))
+
+
+def rescaled(values: Array, axes: tuple[int, ...]) -> Array:
+    """From 0 for the least to 1 for the largest along the axes; 1/2 where all are the same.
+
+    >>> rescaled(np.array([[3.0, 1.0, 2.0], [4.0, 4.0, 4.0]]), (1,)).tolist()
+    [[1.0, 0.0, 0.5], [0.5, 0.5, 0.5]]
+    """
+    low, high = values.min(axes, keepdims=True), values.max(axes, keepdims=True)
+    same = high == low
+    return np.where(same, 0.5, (values - low) / np.where(same, 1.0, high - low))
+
+
+def share_above(drops: Array, tau: float) -> Array:
+    """The share of samples with a drop of at least tau, for each column; NaN of no samples."""
+    return mean_of((drops >= tau).astype(float))
+
+
+def quantile(drops: Array, q: float) -> Array:
+    """The least drop that at least a share q of the samples does not exceed, for each column; NaN of no samples."""
+    if not len(drops):
+        return np.full(drops.shape[1], np.nan)
+    return np.asarray(np.quantile(drops, q, axis=0, method="inverted_cdf"))
+
+
+def quantile_interval(drops: Array, q: float) -> tuple[Array, Array]:
+    """Order statistics with the q-quantile between them with at least 95%, whatever the distribution.
+
+    NaN for an end that so few samples do not have.
+
+    >>> low, high = quantile_interval(np.arange(1.0, 101.0)[:, None], 0.5)
+    >>> low.tolist(), high.tolist()
+    ([40.0], [61.0])
+    """
+    count, ordered, missing = len(drops), np.sort(drops, axis=0), np.full(drops.shape[1], np.nan)
+    if not count:
+        return missing, missing
+    below = scipy.stats.binom(count, q)
+    # the j-th smallest lies above the quantile with P(B < j) and below it with P(B >= j): 2.5% at most for each end
+    low, high = int(below.ppf((1 - LEVEL) / 2)), int(below.ppf((1 + LEVEL) / 2)) + 1
+    return ordered[low - 1] if low >= 1 else missing, ordered[high - 1] if high <= count else missing
+
+
+def mean_of(values: Array) -> Array:
+    """Over samples, `(n, Q)`; NaN of none."""
+    return np.asarray(values.mean(0)) if len(values) else np.full(values.shape[1], np.nan)
+
+
+def intervals(
+    values: Array, statistic: Statistic, resamples: int, seed: int, *, accelerated: bool = True
+) -> tuple[Array, Array]:
+    """Ends of 95% intervals for a statistic of means over samples, which are resampled as wholes.
+
+    Args:
+        values: `(n, Q)`.
+        statistic: of means `(..., Q)`, gives `(..., R)`, NaN where it is not defined.
+        resamples: at least 1; the same seed draws the same samples, so that results of the same samples are paired.
+        seed: of the draws.
+        accelerated: Efron's (1987, JASA 82) BCa with jackknife acceleration; else plain percentiles, for what is
+            not smooth in the means.
+
+    Returns:
+        Two arrays `(R,)`; NaN for fewer than `FEW` samples, and where the statistic is undefined for more than 5% of
+        the draws or without one of the samples.
+    """
+    count = len(values)
+    mean = mean_of(values)
+    value = statistic(mean)
+    low, high = np.full_like(value, np.nan), np.full_like(value, np.nan)
+    if count < FEW:
+        return low, high
+    drawn = np.concatenate([statistic(means) for means in _resampled(values, resamples, seed)])
+    without = statistic((count * mean - values) / (count - 1)) if accelerated else None
+    for place in range(len(value)):
+        defined = np.isfinite(drawn[:, place])
+        one_out = None if without is None else without[:, place]
+        if defined.mean() >= LEVEL and (one_out is None or np.isfinite(one_out).all()):
+            low[place], high[place] = _ends(value[place], drawn[defined, place], one_out)
+    return low, high
+
+
+def _resampled(values: Array, resamples: int, seed: int) -> Iterator[Array]:
+    """Means of resamples, `(R, Q)`, a part at a time."""
+    generator, count = np.random.Generator(np.random.PCG64(seed)), len(values)
+    step = max(1, _CELLS // count)
+    for start in range(0, resamples, step):
+        rows = generator.integers(count, size=(min(step, resamples - start), count))
+        rows += count * np.arange(len(rows))[:, None]
+        times = np.bincount(rows.ravel(), minlength=rows.size).reshape(rows.shape)
+        yield times @ values / count
+
+
+def _ends(value: float, drawn: Array, without: Array | None) -> tuple[float, float]:
+    """Of the interval of one statistic, from its draws and from its values without each of the samples."""
+    drawn, value = np.round(drawn, 12), float(np.round(value, 12))  # ties are ties, whatever the rounding
+    if drawn.min() == drawn.max():
+        return value, value
+    normal = scipy.stats.norm.ppf([(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    if without is not None:
+        below = ((drawn < value).mean() + (drawn <= value).mean()) / 2
+        bias = scipy.stats.norm.ppf(np.clip(below, 0.5 / len(drawn), 1 - 0.5 / len(drawn)))
+        apart = without.mean() - without
+        spread = (apart**2).sum()
+        skew = (apart**3).sum() / (6 * spread**1.5) if spread > 0 else 0.0  # each sample may tell the same
+        normal = bias + (bias + normal) / (1 - skew * (bias + normal))
+    low, high = np.quantile(drawn, scipy.stats.norm.cdf(normal))
+    return float(low), float(high)

@@ -1,0 +1,1 @@
+"""Classic measures of faithfulness: AOPC, log-odds, localisation."""

@@ -1,0 +1,1 @@
+"""LENS: attacks on attribution maps, judged by locality-aware similarities."""

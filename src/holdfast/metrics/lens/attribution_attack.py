@@ -1,0 +1,356 @@
+"""Attacks on attributions, and what is left of the map when locality and diversity count.
+
+For each input a disturbed one is looked for, in the maximum norm ball and within the bounds, that keeps the class and
+moves the map: by steps along the sign of the gradient of an objective (see `attribution_objectives`), through the
+explanation itself, from several random starts; of all points on the way the one that reached most wins. Then the maps
+of the two inputs are compared by all similarities that were asked for. A top-k intersection alone calls a map that
+moved by a pixel a different one; the locality-sensitive similarities say how much of the apparent fragility that was.
+
+Source: Kamath, Mittal, Deshpande and Balasubramanian, "Rethinking robustness of model attributions" (AAAI 2024), Sec. 3
+and App. C; the attacks are those of Ghorbani, Abid and Zou, "Interpretation of neural networks is fragile" (AAAI 2019).
+We depart from them in two things: where a point has left the class, the next step leads back instead of on; and a
+network of rectifiers is followed with softplus of sharpness `beta`, but every point is judged on the network itself.
+
+Cost for each sample: `restarts * (2 * steps + 1) + 3` predictions with explanation; 2 for the random ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any, ClassVar, Literal
+
+import polars as pl
+import torch
+from torch import Tensor
+
+from holdfast.algorithms.searches.base import Outcome
+from holdfast.algorithms.searches.sign import SignSearch
+from holdfast.errors import ArgumentError, check
+from holdfast.explainers import Explainer
+from holdfast.metrics.base import Metric, metrics
+from holdfast.metrics.lens.attribution_objectives import (
+    AttributionObjective,
+    BlindObjective,
+    GuidedObjective,
+)
+from holdfast.metrics.lens.attribution_objectives import get as get_attack
+from holdfast.metrics.probe import Probe, check_probe_options
+from holdfast.metrics.result import Result
+from holdfast.metrics.safari.events import strictly_below_zero
+from holdfast.model import ROW_ALIGNMENT, Classifier
+from holdfast.neighbourhood import LinfBall
+from holdfast.similarity import LensProfile, Similarity, lens_profile, per_position, registry
+from holdfast.similarity import get as get_similarity
+from holdfast.tensors import draw_seed
+
+_JUDGED_ELEMENTS = 1 << 22  # numbers in the maps that are judged at once
+LENS = """@inproceedings{kamath2024rethinking,
+  title     = {Rethinking Robustness of Model Attributions},
+  author    = {Kamath, Sandesh and Mittal, Sankalp and Deshpande, Amit and Balasubramanian, Vineeth N},
+  booktitle = {Proceedings of the AAAI Conference on Artificial Intelligence},
+  year      = {2024}
+}"""
+
+
+@dataclass(frozen=True)
+class AttributionAttackResult(Result):
+    """The disturbed input of each sample, and how alike its map is to the undisturbed one.
+
+    A skipped sample (`status`) is compared with itself: leave it out.
+
+    Attributes:
+        names: of the similarities; each is a column of the frame, under this name.
+        similarities: `(N, S)`, in the order of `names`; NaN where the map at the disturbed input is not finite.
+        similarity: the first of them, `(N,)`.
+        found: a disturbed input was found that keeps the class, `(N,)` bool. Where none was, the input itself stands.
+        label_kept: the class is kept at what is returned, `(N,)` bool; it may be lost by the random attacks only.
+        margin: J there, `(N,)`.
+        predicted: the class there, `(N,)`.
+        kept: top-k intersection for the metric's own k, `(N,)`.
+        kept_within_1, kept_within_2: the mean of LENS-precision and LENS-recall at this k, for windows of one and of
+            two positions around, `(N,)`.
+        inputs, seeds: disturbed and undisturbed inputs, `(N, ...)`.
+        maps, seed_maps: their explanations, signed, `(N, ...)`.
+        profile: intersections, precision and recall for the k and w of the curves; arrays `(N, K)` and `(N, K, W)`.
+    """
+
+    names: tuple[str, ...]
+    similarities: Tensor
+    similarity: Tensor
+    found: Tensor
+    label_kept: Tensor
+    margin: Tensor
+    predicted: Tensor
+    kept: Tensor
+    kept_within_1: Tensor
+    kept_within_2: Tensor
+    inputs: Tensor
+    seeds: Tensor
+    maps: Tensor
+    seed_maps: Tensor
+    profile: LensProfile
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Inputs, maps, and the curves with their k and w."""
+        profile, rows = self.profile, len(self)
+        curves = ("intersection", "precision", "recall")
+        return {
+            "seeds": self.seeds,
+            "inputs": self.inputs,
+            "seed_maps": self.seed_maps,
+            "maps": self.maps,
+            "curve_k": torch.tensor(profile.k).expand(rows, -1),
+            "curve_w": torch.tensor(profile.w).expand(rows, -1),
+            **{f"curve_{name}": getattr(profile, name) for name in curves},
+            **{f"curve_{name}_diverse": getattr(profile, f"{name}_diverse") for name in curves},
+        }
+
+    def frame(self) -> pl.DataFrame:
+        """See `Result`; with a column for each similarity."""
+        values = [pl.Series(name, self.similarities[:, column].tolist()) for column, name in enumerate(self.names)]
+        return super().frame().with_columns(values)
+
+
+@metrics.register("attribution_attack")
+@dataclass(frozen=True)
+class AttributionAttack(Metric):
+    """How alike the map is after an attack on it, by as many similarities as one likes.
+
+    Args:
+        attack: `"top_k"`, `"mass_center"`, `"target"`, `"lens"`, which need an explainer that can be differentiated
+            (of ours `saliency`, `input_x_gradient`, `integrated_gradients`, `smoothgrad`, `gradient_shap`, `deeplift`,
+            `gradcam` and `fullgrad`); `"random_sign"` or `"universal"`, which need nothing. With options as in
+            `"top_k:t=200"`, or configured.
+        radius: of the maximum norm ball, above 0, in the units of the inputs.
+        steps: of each start, at least 1.
+        step: the length of each in every feature; by default 2.5 radius / steps.
+        restarts: random starts, at least 1.
+        similarities: names or similarities, at least one; the first is what explainers are ranked by.
+        k: how many positions the report draws and counts: a number, or a share in (0, 1); by default that of the first
+            similarity which has one, or else a tenth.
+        curve_k: numbers of positions of its curves, or shares of them.
+        curve_w: windows of its curves, in positions to each side.
+        absolute: compare absolute attributions.
+        beta: sharpness of the softplus that stands for ReLU where gradients are taken.
+
+    >>> import holdfast as hf
+    >>> digits = hf.data.bundled("digits")[:2]
+    >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> similarities = ("topk_intersection:k=100", "lens_precision:k=100,w=1")
+    >>> attack = AttributionAttack("top_k", radius=0.1, steps=5, restarts=2, similarities=similarities)
+    >>> result = attack(classifier, "saliency", digits.inputs)
+    >>> bool((result.similarities[:, 1] >= result.similarities[:, 0]).all()), result.label_kept.tolist()
+    (True, [True, True])
+    """
+
+    name: ClassVar[str] = "attribution_attack"
+    headline: ClassVar[str] = "similarity"
+    direction: ClassVar[Literal["higher", "lower"]] = "higher"
+    citation: ClassVar[str] = "kamath2024rethinking"
+    bibtex: ClassVar[str] = LENS
+
+    attack: str | AttributionObjective = "top_k"
+    radius: float = 0.1
+    steps: int = 100
+    step: float | None = None
+    restarts: int = 3
+    similarities: tuple[str | Similarity, ...] = ("topk_intersection", "lens_precision", "lens_recall")
+    k: int | float | None = None
+    curve_k: tuple[int | float, ...] = (0.02, 0.05, 0.1, 0.2, 0.4)
+    curve_w: tuple[int, ...] = (1, 2, 3)
+    absolute: bool = True
+    beta: float = 10.0
+
+    def __post_init__(self) -> None:
+        get_attack(self.attack)
+        for option in ("radius", "beta") if self.step is None else ("radius", "step", "beta"):
+            value = getattr(self, option)
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            check(number and 0 < value < math.inf, option, "a finite number above 0", repr(value))
+        for option in ("steps", "restarts"):
+            value = getattr(self, option)
+            check(type(value) is int and value >= 1, option, "a whole number of at least 1", repr(value))
+        for option in ("similarities", "curve_k", "curve_w"):
+            value = getattr(self, option)
+            listed = isinstance(value, list | tuple) and len(value) > 0
+            check(listed, option, "a list with at least one entry", repr(value))
+            object.__setattr__(self, option, tuple(value))
+        self._check_similarities()
+        check_counts("k", (0.1 if self.k is None else self.k,))
+        if self.k is None:
+            given = (getattr(similarity.function, "keywords", {}).get("k") for similarity in self._similarities())
+            object.__setattr__(self, "k", next((k for k in given if isinstance(k, int | float)), None))
+        check_counts("curve_k", self.curve_k)
+        check(all(type(w) is int and w >= 0 for w in self.curve_w), "curve_w", "whole numbers, 0 or more", self.curve_w)
+        check_probe_options(self.absolute, "seed", "logit")
+
+    def _check_similarities(self) -> None:
+        """Names that can be columns, and a first one whose direction a report knows from its name."""
+        first, names = self._similarities()[0], [similarity.name for similarity in self._similarities()]
+        check(len(set(names)) == len(names), "similarities", "each of them once", names)
+        taken = {"sample", "status", *(field.name for field in fields(AttributionAttackResult))}
+        for name in names:
+            check(name not in taken, "similarities", "names that are no columns of the result", repr(name))
+        known = first.larger_is_closer or first.name.partition(":")[0] in registry
+        check(known, "similarities", "first a similarity, or a registered discrepancy", repr(first.name))
+
+    @classmethod
+    def example(cls) -> AttributionAttack:
+        """See `Metric`."""
+        return cls("top_k", radius=0.1, steps=5, restarts=2)
+
+    @property
+    def own_label(self) -> str:
+        """See `Metric`: with the attack."""
+        return f"{self.name}: {get_attack(self.attack).name}"
+
+    def options(self) -> dict[str, Any]:
+        """See `Metric`; similarities by name."""
+        return {**super().options(), "similarities": [similarity.name for similarity in self._similarities()]}
+
+    def expected_evaluations(self) -> int:
+        """Those of the steps, each followed and judged; of the starts, the seed and the last check."""
+        guided = isinstance(get_attack(self.attack), GuidedObjective)
+        return self._budget() + 2 if guided else 2
+
+    @classmethod
+    def idle(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """What only the report draws; and how a gradient is followed, where none is."""
+        drawn = ("k", "curve_k", "curve_w")
+        attack = options.get("attack")
+        blind = isinstance(attack, str) and isinstance(get_attack(attack), BlindObjective)
+        return (*drawn, "steps", "step", "restarts", "beta") if blind else drawn
+
+    def _similarities(self) -> list[Similarity]:
+        return [get_similarity(similarity) for similarity in self.similarities]
+
+    def _budget(self) -> int:
+        return 1 + self.restarts * (2 * self.steps + 1)
+
+    def evaluate(
+        self,
+        classifier: Classifier,
+        explainer: Explainer,
+        inputs: Tensor,
+        targets: Tensor | None,
+        generator: torch.Generator | None,
+    ) -> AttributionAttackResult:
+        """See `Metric`."""
+        attack, similarities = get_attack(self.attack), self._similarities()
+        if isinstance(attack, GuidedObjective) and not explainer.differentiable:
+            raise ArgumentError(
+                "attack", f"random_sign or universal, since {explainer.label} cannot be differentiated", attack.name
+            )
+        # whatever is asked for, the report counts positions of sets, which constant maps do not have
+        probe = Probe(
+            classifier, explainer, inputs, targets, get_similarity("topk_intersection"), self.absolute, "seed"
+        )
+        self._try_out(probe.reference[:1], attack)
+        usable, seed, disturbed = probe.usable(), draw_seed(generator), inputs.clone()
+        if len(usable):
+            region = LinfBall(self.radius).around(inputs[usable], classifier.bounds)
+            if isinstance(attack, GuidedObjective):
+                watched = _Watched(attack, probe, usable, self.beta)
+                step = 2.5 * self.radius / self.steps if self.step is None else self.step
+                search = SignSearch(self.restarts, step)
+                found = search.run(watched, region, self._budget(), seed, watched.ascent).inputs
+            else:
+                assert isinstance(attack, BlindObjective)
+                found = attack.draw(region, self.radius, seed)
+            disturbed[usable] = region.project(found[:, None])[:, 0]
+        return self._result(probe, inputs, disturbed, similarities)
+
+    def _try_out(self, maps: Tensor, attack: AttributionObjective) -> None:
+        """Raise now what would be raised after all the work: a k, for one, that maps of this size do not have."""
+
+        def attempt(what: str, function: Callable[[], object]) -> None:
+            try:
+                function()
+            except ArgumentError as error:
+                raise ArgumentError(f"{error.argument} of {what}", error.expected, error.got) from error
+
+        for similarity in self._similarities():
+            own = similarity.of_maps(maps)
+            attempt(similarity.name, partial(similarity, own, own))
+        positions = per_position(maps, "abs_sum").abs()
+        if isinstance(attack, GuidedObjective):
+            attempt(f"attack {attack.name}", partial(attack.state, positions))
+        for option, counts in (("k", (0.1 if self.k is None else self.k,)), ("curve_k", self.curve_k)):
+            attempt(f"option {option}", partial(lens_profile, positions, positions, counts, (0,), diverse=False))
+
+    def _result(
+        self, probe: Probe, inputs: Tensor, disturbed: Tensor, similarities: list[Similarity]
+    ) -> AttributionAttackResult:
+        """From a look of our own at what was found."""
+        everyone = torch.arange(len(inputs), device=inputs.device)
+        seen = probe.look(disturbed, everyone, keep_maps=True, compare=False)
+        assert seen.maps is not None
+        assert seen.predicted is not None
+        before, after = (maps.abs() if self.absolute else maps for maps in (probe.maps, seen.maps))
+        values = [similarity(similarity.of_maps(before), similarity.of_maps(after)) for similarity in similarities]
+        before, after = per_position(before, "sum"), per_position(after, "sum")
+        profile = lens_profile(before, after, self.curve_k, self.curve_w)
+        own = lens_profile(before, after, (0.1 if self.k is None else self.k,), (1, 2), diverse=False)
+        within = (own.precision[:, 0] + own.recall[:, 0]) / 2
+        label_kept = seen.margin < 0
+        moved = (disturbed != inputs).flatten(1).any(1)
+        return AttributionAttackResult(
+            **probe.shared(self),
+            names=tuple(similarity.name for similarity in similarities),
+            similarities=torch.stack(values, dim=1),
+            similarity=values[0],
+            found=label_kept & moved,
+            label_kept=label_kept,
+            margin=seen.margin,
+            predicted=seen.predicted,
+            kept=own.intersection[:, 0],
+            kept_within_1=within[:, 0],
+            kept_within_2=within[:, 1],
+            inputs=disturbed,
+            seeds=inputs,
+            maps=seen.maps,
+            seed_maps=probe.maps,
+            profile=profile,
+        )
+
+
+class _Watched:
+    """The objective that the search sees: on the model itself, and where its gradient leads."""
+
+    def __init__(self, attack: GuidedObjective, probe: Probe, usable: Tensor, beta: float) -> None:
+        self.attack, self.probe, self.usable, self.beta = attack, probe, usable, beta
+        self.state = attack.state(self._mass(probe.maps))
+
+    def __call__(self, x: Tensor, problem: Tensor) -> Outcome:
+        rows = max(_JUDGED_ELEMENTS // x[0].numel() // ROW_ALIGNMENT, 2) * ROW_ALIGNMENT
+        parts = zip(torch.split(x, rows), torch.split(self.usable[problem], rows), strict=True)
+        reached, margins = zip(*(self._judged(*part) for part in parts), strict=True)
+        return Outcome(torch.cat(reached), -strictly_below_zero(torch.cat(margins)))
+
+    def _judged(self, x: Tensor, seed: Tensor) -> tuple[Tensor, Tensor]:
+        """What some points reach, and their margins: a number of them whose maps and sets fit into memory."""
+        seen = self.probe.look(x, seed, keep_maps=True, compare=False)
+        assert seen.maps is not None
+        return self.attack.reached(self.state[seed], self._mass(seen.maps)), seen.margin
+
+    def ascent(self, x: Tensor, problem: Tensor, feasible: Tensor) -> Tensor:
+        """See `GradientObjective`."""
+
+        def goal(maps: Tensor, margin: Tensor, seed: Tensor, feasible: Tensor) -> Tensor:
+            return torch.where(feasible, self.attack.goal(self.state[seed], self._mass(maps)), -margin)
+
+        return self.probe.gradient(goal, x, self.usable[problem], feasible, beta=self.beta)
+
+    def _mass(self, maps: Tensor) -> Tensor:
+        return per_position(maps, "abs_sum").abs()
+
+
+def check_counts(option: str, values: tuple[int | float, ...]) -> None:
+    """Numbers of positions, or shares of them."""
+    for value in values:
+        whole = type(value) is int and value >= 1
+        share = isinstance(value, float) and 0 < value < 1
+        check(whole or share, option, "whole numbers of at least 1, or shares in (0, 1)", repr(value))

@@ -1,0 +1,243 @@
+"""How probable is a misinterpretation within a neighbourhood?
+
+    P(x) = P(x' in F),  x' distributed as the neighbourhood says around x
+
+F the event `changed_explanation`, `changed_class` or `misclassification` (SAFARI, Eq. 3 and 10). Source: Huang et al.,
+"SAFARI: Versatile and Efficient Evaluations for Robustness of Interpretability" (ICCV 2023), Sec. 5 and App. 8.4. The
+estimators, and where they depart from the paper, are in `holdfast.algorithms.subset_simulation` and `.monte_carlo`.
+
+`changed_class` is reached in two stages, the class first and the explanation within it (Eq. 13 to 15), so one run also
+estimates the probability of plain misclassification. `changed_explanation` has the class as its first stage as well,
+which costs nothing as long as most of the neighbourhood keeps the class.
+
+Cost: `particles * (1 + moves * levels)` predictions with explanation for each sample; about `ln P / ln quantile`
+levels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from holdfast.algorithms.rare_events.estimate import Levels, RareEventEstimate
+from holdfast.algorithms.rare_events.plain_sampling import monte_carlo
+from holdfast.algorithms.rare_events.subset_sampling import Proposal, subset_simulation
+from holdfast.errors import check
+from holdfast.explainers import Explainer
+from holdfast.metrics.base import Metric, metrics
+from holdfast.metrics.probe import Explain, Margin, Probe, check_probe_options
+from holdfast.metrics.result import Result
+from holdfast.metrics.safari.events import SAFARI, Event, EventName, make_event
+from holdfast.model import Classifier
+from holdfast.neighbourhood import LinfBall, Neighbourhood
+from holdfast.similarity import Similarity
+from holdfast.similarity import get as get_similarity
+
+
+@dataclass(frozen=True)
+class ProbabilityResult(Result):
+    """ln P for each sample; skipped samples count as censored at ln P = 0, which says nothing.
+
+    Attributes:
+        log_probability: natural logarithm of the probability; an upper bound where `censored`. `(N,)`
+        std_error: of `log_probability`; NaN where `censored`. `(N,)`
+        low, high: the 95% interval of ln P; `low` is minus infinity where `censored`. `(N,)`
+        censored: the event was not reached: rarer than the floor, no hit, a plateau, or skipped. `(N,)` bool
+        stalled: the run ended on a plateau of equal scores. `(N,)` bool
+        acceptance: share of accepted moves, NaN without moves. `(N,)`
+        levels: the levels of each sample, its curve of ln P against the threshold; None where skipped or for plain
+            Monte Carlo. A `threshold` in the last stage is `t`: similarity `threshold - t` for an event that wants
+            unlike maps, `threshold + t` for one that wants alike ones (signs turned for a discrepancy).
+        extreme: the last population's particle nearest to the event or deepest in it, `(N, ...)`.
+        estimate: the estimator's own result, for the samples of `estimated`; None if all were skipped.
+        estimated: numbers of the samples that were estimated.
+    """
+
+    log_probability: Tensor
+    std_error: Tensor
+    low: Tensor
+    high: Tensor
+    censored: Tensor
+    stalled: Tensor
+    acceptance: Tensor
+    levels: tuple[Levels | None, ...]
+    extreme: Tensor
+    estimate: RareEventEstimate | None
+    estimated: Tensor = field(metadata={"per_sample": False})
+
+    def interval(self, level: float = 0.95) -> Tensor:
+        """Confidence interval for ln P, `(N, 2)`; from minus infinity where `censored`."""
+        out = torch.zeros((len(self), 2), dtype=torch.float64, device=self.targets.device)
+        out[:, 0] = -torch.inf
+        if self.estimate is not None:
+            out[self.estimated] = self.estimate.interval(level)
+        return out
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The curves of ln P against the threshold, padded with NaN to the longest, `(N, L)`."""
+        length = max((len(level.stage) for level in self.levels if level is not None), default=0)
+        out: dict[str, Tensor] = {}
+        for name in ("stage", "threshold", "log_probability", "std_error"):
+            lines = torch.full((len(self), length), torch.nan, dtype=torch.float64)
+            for row, level in enumerate(self.levels):
+                if level is not None:
+                    values = getattr(level, name)
+                    lines[row, : len(values)] = values.double()
+            out[f"level_{name}"] = lines
+        return out
+
+
+@metrics.register("misinterpretation_probability")
+@dataclass(frozen=True)
+class MisinterpretationProbability(Metric):
+    """The probability of a misinterpretation, as ln P with an interval that covers.
+
+    Args:
+        neighbourhood: where perturbed inputs lie and how they are distributed.
+        event: `"changed_explanation"`, `"changed_class"` or `"misclassification"`.
+        similarity: a similarity or its name.
+        threshold: of the similarity; None for its own (0.4 for a changed explanation, 0.6 for a kept one).
+        method: `"subset"` simulation, or plain `"monte_carlo"` with `samples`.
+        particles, moves, quantile, proposal, floor: see `holdfast.algorithms.subset_simulation`.
+        samples: of plain Monte Carlo.
+        absolute, explain, margin: as for `WorstCase`.
+
+    >>> import holdfast as hf
+    >>> digits = hf.data.bundled("digits")[:1]
+    >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> metric = MisinterpretationProbability(hf.LinfBall(0.1), threshold=0.9, particles=100, moves=2)
+    >>> result = metric(classifier, "input_x_gradient", digits.inputs)
+    >>> bool(result.low < result.log_probability), bool(result.log_probability < result.high)
+    (True, True)
+    """
+
+    name: ClassVar[str] = "misinterpretation_probability"
+    headline: ClassVar[str] = "log_probability"
+    direction: ClassVar[Literal["higher", "lower"]] = "lower"
+    citation: ClassVar[str] = "huang2023safari"
+    bibtex: ClassVar[str] = SAFARI
+
+    neighbourhood: Neighbourhood
+    event: EventName = "changed_explanation"
+    similarity: str | Similarity = "pearson"
+    threshold: float | None = None
+    method: Literal["subset", "monte_carlo"] = "subset"
+    particles: int = 1000
+    moves: int = 4
+    quantile: float = 0.5
+    proposal: Proposal = "gaussian"
+    floor: float = -100.0
+    samples: int = 10_000
+    absolute: bool = True
+    explain: Explain = "predicted"
+    margin: Margin = "logit"
+
+    def __post_init__(self) -> None:
+        kind = type(self.neighbourhood).__name__
+        check(isinstance(self.neighbourhood, Neighbourhood), "neighbourhood", "a LinfBall or an L2Ball", kind)
+        methods = ("subset", "monte_carlo")
+        check(self.method in methods, "method", f"one of {', '.join(methods)}", repr(self.method))
+        check(type(self.particles) is int and self.particles >= 10, "particles", "at least 10", self.particles)
+        check(type(self.moves) is int and self.moves >= 1, "moves", "at least 1", self.moves)
+        check(0 < self.quantile < 1, "quantile", "a number between 0 and 1", self.quantile)
+        check(self.proposal in ("gaussian", "random_walk"), "proposal", "gaussian or random_walk", self.proposal)
+        check(self.floor < 0, "floor", "a number below 0", self.floor)
+        check(type(self.samples) is int and self.samples >= 1, "samples", "at least 1", self.samples)
+        check_probe_options(self.absolute, self.explain, self.margin)
+        self._event()
+
+    @classmethod
+    def example(cls) -> MisinterpretationProbability:
+        """See `Metric`."""
+        return cls(LinfBall(0.1), threshold=0.95, particles=40, moves=2, floor=-8.0)
+
+    def expected_evaluations(self) -> int:
+        """Those of an event half-way to the floor."""
+        if self.method == "monte_carlo":
+            return self.samples
+        levels = 0.5 * self.floor / math.log(self.quantile)
+        return round(self.particles * (1 + self.moves * levels))
+
+    @classmethod
+    def idle(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """Each method has options of its own, and leaves the other's alone."""
+        plain = options.get("method") == "monte_carlo"
+        return ("particles", "moves", "quantile", "proposal", "floor") if plain else ("samples",)
+
+    def _event(self) -> Event:
+        return make_event(self.event, get_similarity(self.similarity), self.threshold, needs_threshold=True)
+
+    def evaluate(
+        self,
+        classifier: Classifier,
+        explainer: Explainer,
+        inputs: Tensor,
+        targets: Tensor | None,
+        generator: torch.Generator | None,
+    ) -> ProbabilityResult:
+        """See `Metric`."""
+        event = self._event()
+        probe = Probe(
+            classifier, explainer, inputs, targets, event.similarity, self.absolute, self.explain, self.margin
+        )
+        usable = probe.usable()
+
+        def score(x: Tensor, problem: Tensor) -> Tensor:
+            return event.scores(event.look(probe, x, usable[problem]))
+
+        estimate = None
+        if len(usable):
+            region = self.neighbourhood.around(inputs[usable], classifier.bounds)
+            if self.method == "monte_carlo":
+                estimate = monte_carlo(score, region, self.samples, generator, indexed=True)
+            else:
+                estimate = subset_simulation(
+                    score,
+                    region,
+                    self.particles,
+                    self.moves,
+                    self.quantile,
+                    self.proposal,
+                    self.floor,
+                    generator,
+                    indexed=True,
+                )
+        return self._result(probe, inputs, usable, estimate)
+
+    def _result(
+        self, probe: Probe, inputs: Tensor, usable: Tensor, estimate: RareEventEstimate | None
+    ) -> ProbabilityResult:
+        count, device = len(inputs), inputs.device
+
+        def spread(values: Tensor | None, default: float, dtype: torch.dtype = torch.float64) -> Tensor:
+            out = torch.full((count,), default, dtype=dtype, device=device)
+            if values is not None:
+                out[usable] = values.to(dtype)
+            return out
+
+        interval = None if estimate is None else estimate.interval()
+        levels: list[Levels | None] = [None] * count
+        extreme = inputs.clone()
+        if estimate is not None:
+            extreme[usable] = estimate.extreme
+            for place, level in zip(usable.tolist(), estimate.levels, strict=False):
+                levels[place] = level
+        return ProbabilityResult(
+            **probe.shared(self),
+            log_probability=spread(None if estimate is None else estimate.log_probability, 0.0),
+            std_error=spread(None if estimate is None else estimate.std_error, torch.nan),
+            low=spread(None if interval is None else interval[:, 0], -torch.inf),
+            high=spread(None if interval is None else interval[:, 1], 0.0),
+            censored=spread(None if estimate is None else estimate.censored, 1, torch.bool),
+            stalled=spread(None if estimate is None else estimate.stalled, 0, torch.bool),
+            acceptance=spread(None if estimate is None else estimate.acceptance, torch.nan),
+            levels=tuple(levels),
+            extreme=extreme,
+            estimate=estimate,
+            estimated=usable,
+        )

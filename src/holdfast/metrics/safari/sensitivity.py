@@ -1,0 +1,273 @@
+"""Max-sensitivity and local Lipschitz constant: the classics that everybody compares with.
+
+    SENS_MAX(x)  = max over x' of ||g(x') - g(x)||_2                      (Yeh et al., NeurIPS 2019, Eq. 3)
+    SENS_LIPS(x) = max over x' of ||g(x') - g(x)||_2 / ||x' - x||_2      (Alvarez-Melis and Jaakkola 2018, Eq. 2)
+
+over x' in a neighbourhood of x; the published estimators sample it. A sample is a poor maximum: with `search="genetic"`
+or any other search the maximum is taken over the candidates of a search for the most different explanation, as in
+SAFARI (Huang et al. 2023), Table 1.
+
+Captum and Quantus divide `SENS_MAX` by `||g(x)||` (`normalise=True`), explain the seed's class (`explain="seed"`) and
+compare signed attributions (`absolute=False`): the last two are defaults here.
+
+Cost: `samples` predictions with explanation for each input, and one for the input itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from holdfast.algorithms.searches.base import Search, searches
+from holdfast.errors import check
+from holdfast.explainers import Explainer
+from holdfast.metrics.base import Metric, metrics
+from holdfast.metrics.probe import Explain, Probe, check_probe_options
+from holdfast.metrics.result import Result
+from holdfast.metrics.safari.worst_case import WorstCase
+from holdfast.model import Classifier
+from holdfast.neighbourhood import LinfBall, Neighbourhood
+from holdfast.tensors import draw_seed
+
+_BLOCK = 32  # samples drawn at once for each input
+_ELEMENTS = 1 << 26
+
+
+@dataclass(frozen=True)
+class SensitivityResult(Result):
+    """The largest sensitivity of each sample.
+
+    Attributes:
+        sensitivity: the maximum found, at least 0; 0 for skipped samples, whose status says why. `(N,)`
+        inputs: where it was found, `(N, ...)`; None from a search, which remembers its own worst input.
+    """
+
+    sensitivity: Tensor
+    inputs: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class _Sensitivity(Metric):
+    headline: ClassVar[str] = "sensitivity"
+    direction: ClassVar[Literal["higher", "lower"]] = "lower"
+    per_distance: ClassVar[bool]
+
+    neighbourhood: Neighbourhood
+    samples: int = 50
+    search: str | Search = "sample"
+    absolute: bool = False
+    explain: Explain = "seed"
+    normalise: bool = False
+
+    def __post_init__(self) -> None:
+        kind = type(self.neighbourhood).__name__
+        check(isinstance(self.neighbourhood, Neighbourhood), "neighbourhood", "a LinfBall or an L2Ball", kind)
+        check(type(self.samples) is int and self.samples >= 1, "samples", "at least 1", self.samples)
+        check(isinstance(self.normalise, bool), "normalise", "True or False", self.normalise)
+        check_probe_options(self.absolute, self.explain, "logit")
+        if isinstance(self.search, str) and self.search != "sample":
+            _ = searches[self.search]
+
+    @classmethod
+    def example(cls) -> _Sensitivity:
+        """See `Metric`."""
+        return cls(LinfBall(0.1), samples=10)
+
+    def expected_evaluations(self) -> int:
+        """The samples and the seed."""
+        return self.samples + 1
+
+    def evaluate(
+        self,
+        classifier: Classifier,
+        explainer: Explainer,
+        inputs: Tensor,
+        targets: Tensor | None,
+        generator: torch.Generator | None,
+    ) -> SensitivityResult:
+        """See `Metric`."""
+        if self.search != "sample":
+            return self._from_search(classifier, explainer, inputs, targets, generator)
+        probe = Probe(classifier, explainer, inputs, targets, None, self.absolute, self.explain)
+        rows = probe.usable()
+        seed = draw_seed(generator)
+        best = torch.full((len(inputs),), -torch.inf, device=inputs.device, dtype=inputs.dtype)
+        where = inputs.clone()
+        # blocks of a fixed size, so that a sample's draws do not depend on its company; few rows at once for memory
+        group = max(1, _ELEMENTS // (_BLOCK * inputs[0].numel()))
+        for part in torch.split(rows, group) if len(rows) else ():
+            region = self.neighbourhood.around(inputs[part], classifier.bounds)
+            streams = region.streams(seed)
+            for start in range(0, self.samples, _BLOCK):
+                x = region.sample(min(_BLOCK, self.samples - start), streams)
+                top, index = _sensitivities(probe, part, x, inputs, self.per_distance).max(1)
+                better = top > best[part]
+                best[part] = torch.maximum(best[part], top)
+                where[part[better]] = x[better, index[better]]
+        return self._result(probe, best.clamp(min=0), where)
+
+    def _from_search(
+        self,
+        classifier: Classifier,
+        explainer: Explainer,
+        inputs: Tensor,
+        targets: Tensor | None,
+        generator: torch.Generator | None,
+    ) -> SensitivityResult:
+        worst = WorstCase(
+            self.neighbourhood,
+            "changed_explanation",
+            "mse",
+            self.search,
+            self.samples,
+            absolute=self.absolute,
+            explain=self.explain,
+            track_sensitivity=True,
+        ).evaluate(classifier, explainer, inputs, targets, generator)
+        found = worst.sens_lips if self.per_distance else worst.sens_max
+        if self.normalise:
+            found = found / _norms(worst.seed_maps.nan_to_num())
+        return SensitivityResult(
+            metric=self.name,
+            options=self.options(),
+            status=worst.status,
+            targets=worst.targets,
+            model_evaluations=worst.model_evaluations,
+            degenerate=worst.degenerate,
+            nonfinite=worst.nonfinite,
+            sensitivity=found,
+        )
+
+    def _result(self, probe: Probe, best: Tensor, where: Tensor) -> SensitivityResult:
+        if self.normalise:
+            best = best / _norms(probe.reference.nan_to_num())
+        return SensitivityResult(
+            **probe.shared(self),
+            sensitivity=best,
+            inputs=where,
+        )
+
+
+@metrics.register("max_sensitivity")
+@dataclass(frozen=True)
+class MaxSensitivity(_Sensitivity):
+    """The largest distance between the explanations of an input and of its neighbours (Yeh et al. 2019).
+
+    Args:
+        neighbourhood: where perturbed inputs lie and how they are distributed.
+        samples: perturbed inputs for each sample; the search's budget with a search.
+        search: `"sample"`, or the name of a search whose candidates are looked at (Table 1 of SAFARI).
+        absolute: compare absolute attributions.
+        explain: at a perturbed input, explain the `"seed"`'s class or the one `"predicted"` there.
+        normalise: divide by `||g(x)||_2`, as Captum and Quantus do.
+
+    >>> import holdfast as hf
+    >>> digits = hf.data.bundled("digits")[:2]
+    >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> result = MaxSensitivity(hf.LinfBall(0.02), samples=10)(classifier, "saliency", digits.inputs)
+    >>> bool((result.sensitivity > 0).all())
+    True
+    """
+
+    name: ClassVar[str] = "max_sensitivity"
+    citation: ClassVar[str] = "yeh2019infidelity"
+    bibtex: ClassVar[str] = """@inproceedings{yeh2019infidelity,
+  title     = {On the (In)fidelity and Sensitivity of Explanations},
+  author    = {Yeh, Chih-Kuan and Hsieh, Cheng-Yu and Suggala, Arun Sai and Inouye, David I. and Ravikumar, Pradeep},
+  booktitle = {Advances in Neural Information Processing Systems},
+  volume    = {32},
+  year      = {2019}
+}"""
+    per_distance: ClassVar[bool] = False
+
+
+@metrics.register("local_lipschitz")
+@dataclass(frozen=True)
+class LocalLipschitz(_Sensitivity):
+    """The largest slope between the explanations of an input and of its neighbours (Alvarez-Melis and Jaakkola 2018).
+
+    Arguments are those of `MaxSensitivity`.
+
+    >>> import holdfast as hf
+    >>> digits = hf.data.bundled("digits")[:2]
+    >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> result = LocalLipschitz(hf.LinfBall(0.02), samples=10)(classifier, "saliency", digits.inputs)
+    >>> bool((result.sensitivity > 0).all())
+    True
+    """
+
+    name: ClassVar[str] = "local_lipschitz"
+    citation: ClassVar[str] = "alvarezmelis2018robustness"
+    bibtex: ClassVar[str] = """@inproceedings{alvarezmelis2018robustness,
+  title     = {On the Robustness of Interpretability Methods},
+  author    = {Alvarez-Melis, David and Jaakkola, Tommi S.},
+  booktitle = {ICML Workshop on Human Interpretability in Machine Learning (WHI)},
+  note      = {arXiv:1806.08049},
+  year      = {2018}
+}"""
+    per_distance: ClassVar[bool] = True
+
+
+def measure_sensitivity(
+    classifier: Classifier,
+    explainer: Explainer,
+    inputs: Tensor,
+    perturbed: Tensor,
+    targets: Tensor | int | None = None,
+    *,
+    absolute: bool = False,
+    explain: Explain = "seed",
+    normalise: bool = False,
+    per_distance: bool = False,
+) -> Tensor:
+    """The largest sensitivity over given perturbed inputs `(N, S, ...)` of inputs `(N, ...)`; shape `(N,)`.
+
+    For comparing tools on the same perturbations; the metrics draw their own. Raises ArgumentError where `perturbed`
+    does not fit `inputs`.
+
+    >>> import holdfast as hf
+    >>> digits = hf.data.bundled("digits")[:2]
+    >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> perturbed = digits.inputs[:, None].expand(-1, 3, -1, -1, -1)
+    >>> measure_sensitivity(classifier, hf.explainers.get("saliency"), digits.inputs, perturbed)
+    tensor([0., 0.])
+    """
+    inputs = classifier.check_inputs(inputs)
+    check(
+        perturbed.ndim == inputs.ndim + 1
+        and perturbed.shape[0] == len(inputs)
+        and perturbed.shape[2:] == inputs.shape[1:],
+        "perturbed",
+        f"shape ({len(inputs)}, samples, {', '.join(map(str, inputs.shape[1:]))})",
+        tuple(perturbed.shape),
+    )
+    checked = None if targets is None else classifier.check_targets(targets, inputs)
+    with classifier.session():
+        probe = Probe(classifier, explainer, inputs, checked, None, absolute, explain)
+        rows = torch.arange(len(inputs), device=inputs.device)
+        values = _sensitivities(probe, rows, perturbed.to(inputs.device), inputs, per_distance).amax(1)
+    values = values.clamp(min=0)  # nothing finite was seen
+    return values / _norms(probe.reference) if normalise else values
+
+
+def _norms(maps: Tensor) -> Tensor:
+    """`||g(x)||_2`, with 1 for an all-zero map, whose sensitivity is then left as it is."""
+    norm = maps.flatten(1).norm(dim=1)
+    return torch.where(norm > 0, norm, 1.0)
+
+
+def _sensitivities(probe: Probe, rows: Tensor, x: Tensor, inputs: Tensor, per_distance: bool) -> Tensor:
+    """Distance, or slope, for each of the perturbed inputs `x` `(P, S, ...)` of the seeds `rows`; `(P, S)`."""
+    count = x.shape[1]
+    seed = rows.repeat_interleave(count)
+    flat = x.reshape(-1, *x.shape[2:])
+    distance = probe.look(flat, seed, want_distance=True).distance
+    assert distance is not None
+    distance = torch.where(distance.isnan(), -torch.inf, distance)
+    if per_distance:
+        step = (flat - inputs[seed]).flatten(1).norm(dim=1)
+        distance = torch.where(step > 0, distance / step, 0.0)
+    return distance.reshape(-1, count)

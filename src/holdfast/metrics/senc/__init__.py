@@ -1,0 +1,1 @@
+"""SenC: are prediction and explanation sensitive to the same features and weights?"""

@@ -1,0 +1,32 @@
+"""How the stored results of metrics are read, drawn and put into words. No metric imports this."""
+
+from holdfast.presentation import peers
+from holdfast.presentation.base import Presentation, Reading, View, presentation_of, presentations
+from holdfast.presentation.c_eval import c_eval, c_eval_plot, near_affinity
+from holdfast.presentation.coarse_to_fine import corruption_curve
+from holdfast.presentation.faithfulness import aopc, localisation, log_odds
+from holdfast.presentation.lens import attribution_attack
+from holdfast.presentation.safari import misinterpretation_probability, sensitivity, worst_case
+from holdfast.presentation.senc import data_sensitivity_consistency, parameter_sensitivity_consistency
+
+__all__ = [
+    "Presentation",
+    "Reading",
+    "View",
+    "aopc",
+    "attribution_attack",
+    "c_eval",
+    "c_eval_plot",
+    "corruption_curve",
+    "data_sensitivity_consistency",
+    "localisation",
+    "log_odds",
+    "misinterpretation_probability",
+    "near_affinity",
+    "parameter_sensitivity_consistency",
+    "peers",
+    "presentation_of",
+    "presentations",
+    "sensitivity",
+    "worst_case",
+]

@@ -1,0 +1,1 @@
+"""c-Eval: minimal distortions with explanations held fixed."""

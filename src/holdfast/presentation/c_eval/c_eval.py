@@ -1,0 +1,214 @@
+"""What a report shows of c-Eval: ratios, c over the size of an explanation, and the least changes found."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import polars as pl
+import scipy
+
+from holdfast.algorithms.knees import knee
+from holdfast.charts import Chart, Gallery, GalleryRow, Line, Picture, lines_with_bands
+from holdfast.presentation.base import (
+    Presentation,
+    Reading,
+    View,
+    flags,
+    number,
+    numbers,
+    plain_figures,
+    presentations,
+)
+from holdfast.statistics.paired import Array
+
+SHOWN = 4
+_PICTURES = ("seeds", "seed_maps", "mask", "inputs")
+_GAINED = 0.01  # an increase of the mean ratio by less than this share is nothing
+_TINT = np.array([0.90, 0.45, 0.0])
+
+
+@presentations.register("c_eval")
+class CEvalPresentation(Presentation):
+    """c-Eval: distributions, c over sizes, and what was changed."""
+
+    def reading(self, options: Mapping[str, Any]) -> Reading:
+        """A larger ratio is better; without a flip it is a lower end."""
+        held = f"the top {float(options.get('fraction', 0.1)):.0%} held"
+        caution = "Found by an attack, so an upper bound of the true minimum. Ratios compare at equal size only."
+        return Reading(
+            f"c-Eval: least change that flips the class with {held}, over that with nothing held",
+            "c(e) / c(empty)",
+            "ratio",
+            "higher",
+            2,
+            censored="bound",
+            censored_side="lower",
+            caution=caution,
+        )
+
+    def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
+        """Sizes, and how many were not found."""
+        c, empty, found = numbers(frame, "c"), numbers(frame, "c_empty"), flags(frame, "found")
+        notes = []
+        if found.any():
+            middle = number(float(np.median(np.where(found, c, np.inf))), 3)  # what was not found counts as more
+            notes.append(f"median c {middle}, c(empty) {number(float(np.nanmedian(empty)), 3)}")
+        if not found.all():
+            notes.append(f"no change found: {int((~found).sum())} of {len(frame)}")
+        lower = numbers(frame, "lower")
+        proved = found & np.isfinite(lower) & (lower > 0)
+        if proved.any():
+            width = float(np.median((c / np.where(proved, lower, 1.0))[proved]))
+            notes.append(f"certified: c is at most {number(width, 3)} times the true minimum (median)")
+        return notes
+
+    def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
+        """Terms."""
+        return {
+            "c-Eval": (
+                "The features that an explanation puts first are held, and an attack looks for the least change of all "
+                "others that flips the class. The more has to change, the more the held features were what "
+                "mattered. The "
+                "ratio to the change needed with nothing held is compared, since inputs differ; it is at least 1. "
+                "`random` holds as many features by lot, `centre` the middle square: an explanation should beat both."
+            ),
+            "Upper bound": (
+                "What an attack finds, any other may better. Where it finds nothing, the value is a lower end, "
+                "marked as "
+                "such: the true one may be anything from there up, and medians and their intervals allow for it."
+            ),
+            "Certified (`certify`)": (
+                "A lower bound that holds for every change there is: the true minimum lies between it and c. The "
+                "gap is "
+                "mostly the bound's looseness, but it is all that is proved."
+            ),
+            "Which features (`absolute`)": (
+                "By default those with the largest *signed* attributions: what speaks against the class does not count."
+            ),
+        }
+
+    def figures(self, view: View) -> list[Chart | Gallery]:
+        """Distributions, the sweep, and the pictures."""
+        found: list[Chart | Gallery] = plain_figures(view)
+        swept = sweep(view)
+        found += [] if swept is None else [swept]
+        gallery = _gallery(view)
+        return [*found, gallery] if gallery.rows else found
+
+
+def sweep(view: View) -> Chart | None:
+    """c over size (c-Eval, Fig. 9): the median over samples with its interval, the knee, and what settings gain."""
+    curves = {name: curves_of(view, name) for name in view.present}
+    curves = {name: (sizes, values) for name, (sizes, values) in curves.items() if len(values)}
+    lines, knees = [], []
+    for name, (sizes, values) in curves.items():
+        low, middle, high = np.quantile(values, [0.25, 0.5, 0.75], axis=0)
+        lines.append(Line(name, sizes, middle, low, high))
+        place = knee(sizes.tolist(), middle.tolist())
+        if place is not None:
+            knees.append(f"{name} {sizes[place]:.0%}")
+    caption = "Line: median over samples; band: their quartiles. Where no change was found, as far as was looked."
+    if knees:
+        caption += f" Knee, past which more features gain little: {', '.join(knees)}."
+    caption += "".join(f" {sentence}" for sentence in settings(curves))
+    return lines_with_bands(
+        lines,
+        view.explainers,
+        "c-Eval plot: c(e) / c(empty) over the size of the explanation",
+        "share of places held",
+        "c(e) / c(empty)",
+        caption=caption,
+        name="c-eval-plot",
+        heading="c-Eval plot",
+        markers=True,
+    )
+
+
+def curves_of(view: View, explainer: str) -> tuple[Array, Array]:
+    """Sizes `(K,)` and ratios `(n, K)` of an explainer's samples; ends where nothing was found count as they are."""
+    sizes, ratios = np.empty(0), []
+    for row, arrays in view.lines(explainer, ("curve", "fractions"), len(view.frame)):
+        sizes = np.asarray(arrays["fractions"], dtype=float)
+        ratios.append(np.maximum(np.asarray(arrays["curve"], dtype=float) / float(row["c_empty"]), 1.0))
+    return sizes, np.array(ratios) if ratios else np.empty((0, 0))
+
+
+def settings(curves: Mapping[str, tuple[Array, Array]]) -> list[str]:
+    """Of explainers that differ in a number alone (`LIME 100`, `LIME 1000`): from which on nothing is gained.
+
+    The mean ratio over sizes of each setting is compared with that of the largest, on the same samples: nothing is
+    gained where the 95% interval of the mean difference (Student's t) does not lie wholly above 1% of the ratio.
+
+    >>> flat = (np.array([0.1, 0.2, 0.3]), np.ones((8, 3)))
+    >>> settings({"LIME 10": (flat[0], 0.5 * flat[1]), "LIME 100": flat, "LIME 1000": flat})
+    ['LIME: nothing is gained from 100 on.']
+    """
+    families: dict[str, list[tuple[float, str]]] = {}
+    for name in curves:
+        match = re.search(r"(\d+(?:\.\d+)?)", name)
+        if match:
+            family = f"{name[: match.start()]}{name[match.end() :]}".strip(" :=_-")
+            families.setdefault(family, []).append((float(match.group()), name))
+    sentences = []
+    for family, members in families.items():
+        ordered = [(value, curves[name][1].mean(axis=1)) for value, name in sorted(members)]
+        largest = ordered[-1][1]
+        if len(ordered) < 2 or any(len(means) != len(largest) for _, means in ordered) or len(largest) < 2:
+            continue
+        enough = [
+            value for value, means in ordered[:-1] if _lower_end(largest - means) <= _GAINED * float(largest.mean())
+        ]
+        text = f"nothing is gained from {min(enough):g} on" if enough else f"still gains at {ordered[-1][0]:g}"
+        sentences.append(f"{family}: {text}.")
+    return sentences
+
+
+def _lower_end(differences: Array) -> float:
+    """Of the 95% interval for the mean."""
+    error = float(differences.std(ddof=1)) / np.sqrt(len(differences))
+    return float(differences.mean() - scipy.stats.t.ppf(0.975, len(differences) - 1) * error)
+
+
+def _gallery(view: View) -> Gallery:
+    rows = [_row(view, *shown) for shown in view.gallery(SHOWN, _PICTURES)]
+    note = (
+        "Each row is an explainer, for the same input. Held features are tinted. The change is stretched to full "
+        "colour, and often far fainter in truth. Pale pictures: no change of the class was found."
+    )
+    return Gallery("Least changes outside of the explanation", tuple(rows), note)
+
+
+def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: dict[str, Array]) -> GalleryRow:
+    seed, changed = np.asarray(arrays["seeds"], dtype=float), np.asarray(arrays["inputs"], dtype=float)
+    who = f"{explainer}, sample {sample}"
+    pictures = (
+        Picture("input", seed, f"Input, sample {sample}"),
+        Picture("its map", arrays["seed_maps"], f"Explanation: {who}", signed=True),
+        Picture("held", _tinted(seed, arrays["mask"], view.bounds), f"Held features: {who}"),
+        Picture("least change", changed - seed, f"Least change found, stretched: {who}", signed=True),
+        Picture("changed", changed, f"Changed input: {who}"),
+    )
+    c, empty, ratio = (number(row.get(name), 3) for name in ("c", "c_empty", "ratio"))
+    found = bool(row.get("found"))
+    classes = f"class {row.get('targets')} → {row.get('predicted')}" if found else f"class {row.get('targets')}, kept"
+    sign = "" if found else "at least "
+    text = f"c {sign}{c}; c(empty) {empty}; ratio {sign}{ratio}; {classes}"
+    lower = row.get("lower")
+    if lower is not None and np.isfinite(lower):
+        text += f"; certified: at least {number(lower, 3)}"
+    return GalleryRow(explainer, sample, pictures, text, found)
+
+
+def _tinted(seed: Array, mask: Array, bounds: tuple[float, float]) -> Array:
+    """The input with its held places coloured; of a series or flat features, these alone."""
+    if seed.ndim != 3:
+        return np.where(np.broadcast_to(mask, seed.shape), seed, 0.0)
+    low, high = bounds if np.isfinite(bounds).all() else (float(seed.min()), float(seed.max()))
+    span = (high - low) or 1.0
+    colours = seed if len(seed) == 3 else seed.mean(axis=0, keepdims=True).repeat(3, axis=0)
+    share = np.clip((colours - low) / span, 0.0, 1.0)
+    tinted = np.where(np.asarray(mask, dtype=bool)[None], 0.35 * share + 0.65 * _TINT[:, None, None], 0.75 * share)
+    return np.asarray(low + span * tinted)

@@ -1,0 +1,39 @@
+"""c-Eval over sizes of the explanation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.charts import Chart, Gallery
+from holdfast.presentation.base import Reading, View, plain_figures, presentations
+from holdfast.presentation.c_eval.c_eval import CEvalPresentation, sweep
+
+
+@presentations.register("c_eval_plot")
+class CEvalPlotPresentation(CEvalPresentation):
+    """c-Eval over sizes of the explanation."""
+
+    def reading(self, options: Mapping[str, Any]) -> Reading:
+        """More is better."""
+        return Reading(
+            "c-Eval over sizes: mean of c(e) / c(empty)",
+            "mean c(e) / c(empty)",
+            "mean_ratio",
+            "higher",
+            2,
+            censored="bound",
+            censored_side="lower",
+        )
+
+    def figures(self, view: View) -> list[Chart | Gallery]:
+        """The plot, and the distribution of its means."""
+        swept = sweep(view)
+        return [*([] if swept is None else [swept]), *plain_figures(view)]
+
+    def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
+        """See `Presentation`."""
+        knee_text = (
+            "The size farthest above the straight line between a curve's ends: past it, more features gain less."
+        )
+        return {**super().guide(options), "Knee": knee_text}

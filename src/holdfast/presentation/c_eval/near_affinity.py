@@ -1,0 +1,56 @@
+"""Near-affinity: how far a decision surface is from a plane."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from holdfast.charts import Chart, Gallery, Line, lines_with_bands
+from holdfast.presentation.base import Presentation, Reading, View, plain_figures, presentations
+
+
+@presentations.register("near_affinity")
+class NearAffinityPresentation(Presentation):
+    """Near-affinity: how far a decision surface is from a plane."""
+
+    def reading(self, options: Mapping[str, Any]) -> Reading:
+        """A property of the model: it ranks no explainers."""
+        return Reading("Near-affinity: mean deviation of the estimated c(empty)", "mean |log ratio|", "deviation", None)
+
+    def figures(self, view: View) -> list[Chart | Gallery]:
+        """c_hat / c(empty) over the size, and the deviations."""
+        lines = []
+        for name in view.present:
+            sizes, shares = np.empty(0), []
+            for row, arrays in view.lines(name, ("estimate", "fractions"), len(view.frame)):
+                sizes = np.asarray(arrays["fractions"], dtype=float)
+                shares.append(np.asarray(arrays["estimate"], dtype=float) / float(row["c_empty"]))
+            if shares:
+                known = np.where(np.isfinite(shares), shares, np.nan)
+                some = np.isfinite(known).any(axis=0)
+                low, middle, high = np.nanquantile(known[:, some], [0.25, 0.5, 0.75], axis=0)
+                sizes = sizes[some]
+                lines.append(Line(name, sizes, middle, low, high))
+        chart = lines_with_bands(
+            lines,
+            view.explainers,
+            "Near-affinity: estimated c(empty) over the one found",
+            "share of places held",
+            "c_hat(empty) / c(empty)",
+            caption="Line: median over samples; band: their quartiles. On an affine surface all lines lie at 1.",
+            name="near-affinity",
+            heading="Near-affinity",
+            markers=True,
+        )
+        return [*([] if chart is None else [chart]), *plain_figures(view)]
+
+    def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
+        """See `Presentation`."""
+        text = (
+            "For an affine classifier the distortions with an explanation held, with the rest held and with nothing "
+            "held obey a law like Pythagoras'. How far they are from it says how far the decision surface around the "
+            "input is from a plane. It is about the model, not about the explainer."
+        )
+        return {"Near-affinity": text}

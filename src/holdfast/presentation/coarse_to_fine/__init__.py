@@ -1,0 +1,1 @@
+"""Coarse to fine: corruption curves."""

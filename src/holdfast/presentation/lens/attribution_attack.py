@@ -1,0 +1,329 @@
+"""What a report shows of an attack on attributions: what it left, over windows and numbers of positions.
+
+The sets and their overlaps are those of Kamath, Mittal, Deshpande and Balasubramanian (AAAI 2024): the curves are
+their Figs. 5 and 10, the pictures (`attribution_attack_pictures`) their Figs. 3 and 6.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from holdfast.charts import INK, Chart, Gallery, Strip, distribution
+from holdfast.charts.base import rounded, tooltip, wrapped
+from holdfast.presentation.base import (
+    Presentation,
+    Reading,
+    View,
+    flags,
+    larger_is_closer,
+    number,
+    numbers,
+    plain_figures,
+    presentations,
+)
+from holdfast.presentation.lens.curves import curves_of, over_k, over_windows
+from holdfast.presentation.lens.pictures import KEPT, LOST, galleries
+from holdfast.presentation.lens.words import (
+    attack_of,
+    by_chance,
+    called,
+    meanings,
+    positions_of,
+    similarities_of,
+    top_of,
+    unit_of,
+)
+from holdfast.similarity.diverse import resolve_k
+from holdfast.statistics.bootstrap import FEW, intervals_of_means
+from holdfast.statistics.paired import Array
+
+_KEPT = ("kept", "kept_within_1", "kept_within_2")
+_CHANCE = "two sets by lot"
+#: kept, moved by one, moved by two, and the rest: from dark to light, then another hue
+_SHADES = (KEPT, "#7fb1dd", "#c5dcf0", LOST)
+
+
+@presentations.register("attribution_attack")
+class AttributionAttackPresentation(Presentation):
+    """Attacks on maps: similarities, curves over windows and k, the maps."""
+
+    def reading(self, options: Mapping[str, Any]) -> Reading:
+        """See `AttributionAttack.reading`."""
+        first = [*similarities_of(options), "similarity"][0]
+        closer = larger_is_closer({"similarity": first})
+        name, settings = attack_of(options)
+        title = f"{called(first)} {'left by' if closer else 'after'} the {name} attack{settings}"
+        caution = f"A stronger attack may {'leave less' if closer else 'reach more'}."
+        direction = "higher" if closer else "lower"
+        return Reading(
+            title[:1].upper() + title[1:],
+            called(first),
+            "similarity",
+            direction,  # type: ignore[arg-type]
+            3,
+            only=("label_kept",),
+            caution=caution,
+            good="more robust",
+        )
+
+    def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
+        """See `AttributionAttack.guide`."""
+        return meanings(options)
+
+    def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
+        """See `AttributionAttack.remarks`."""
+        if not len(frame):
+            return []
+        kept = flags(frame, "label_kept")
+        rows, notes = frame.filter(pl.Series(kept)), []
+        for name in similarities_of(options):
+            values = per_sample(rows, (name,))
+            if len(values):
+                mean, low, high = (float(end[0]) for end in intervals_of_means(values))
+                between = f" [{number(low, 3)}, {number(high, 3)}]" if np.isfinite(low) else ""
+                notes.append(f"{called(name)}: mean {number(mean, 3)}{between}")
+        if not kept.all():
+            notes.append(f"class lost, so not counted: {int((~kept).sum())} of {len(frame)}")
+        still = int((kept & ~flags(frame, "found")).sum())
+        if still:
+            notes.append(f"no other input of the class found, so counted as unmoved: {still} of {len(frame)}")
+        found = fragility(rows)
+        return [*notes, found.sentence(top_of(options), "position")] if found is not None else notes
+
+    def figures(self, view: View) -> list[Chart | Gallery]:
+        """See `AttributionAttack.figures`."""
+        curves = {name: found for name in view.present if (found := curves_of(view, name)) is not None}
+        shape = next(iter(curves.values())).shape if curves else None
+        charts = [taken_apart(view, shape), *plain_figures(view), *beside(view)]
+        if shape is not None:
+            charts += [*over_windows(view, curves, shape), *over_k(view, curves, shape)]
+        return [*(chart for chart in charts if chart is not None), *galleries(view)]
+
+
+@dataclass(frozen=True)
+class Fragility:
+    """What share of the top positions was lost, and of that what share was found again nearby.
+
+    Attributes:
+        samples: that it was averaged over.
+        parts: means of what was kept in place, within one position and within two.
+        shares: of the loss, what was a shift of one position and of at most two; NaN where nothing was lost.
+        low, high: ends of their 95% intervals; NaN where there are none.
+    """
+
+    samples: int
+    parts: tuple[float, float, float]
+    shares: tuple[float, float]
+    low: tuple[float, float]
+    high: tuple[float, float]
+
+    def sentence(self, top: str, unit: str) -> str:
+        """All of it in words, for the `top` positions, each a `unit`."""
+        lost = 1 - self.parts[0]
+        if not np.isfinite(self.shares).all():
+            return f"None of the {top} was lost, so there is no fragility to take apart."
+        one, two = (
+            f"{number(100 * share, 0)}%"
+            + (f" [{number(100 * low, 0)}, {number(100 * high, 0)}]" if np.isfinite(low) else "")
+            for share, low, high in zip(self.shares, self.low, self.high, strict=True)
+        )
+        text = (
+            f"Of the apparent fragility ({number(lost, 2 if lost >= 0.01 else 4)} of the {top} lost), {one} was a "
+            f"shift of one {unit}, {two} of at most two."
+        )
+        if self.samples < FEW:
+            counted = "A single sample" if self.samples == 1 else f"{self.samples} samples"
+            text += f" {counted}, so without intervals."
+        elif not np.isfinite([*self.low, *self.high]).all():
+            text += " Too few samples lost anything for intervals."
+        return text
+
+
+def fragility(rows: pl.DataFrame) -> Fragility | None:
+    """From the rows of one explainer that count; None of nothing.
+
+    With f_w = 1 - mean(kept within w positions), the shares are (f_0 - f_1) / f_0 and (f_0 - f_2) / f_0, ratios of
+    means, whose intervals resample the samples.
+
+    >>> rows = pl.DataFrame({"kept": [0.2, 0.6], "kept_within_1": [0.6, 0.8], "kept_within_2": [0.8, 1.0]})
+    >>> print(fragility(rows).sentence("top 10 pixels", "pixel"))
+    Of the apparent fragility (0.60 of the top 10 pixels lost), 50% was a shift of one pixel, 83% of at most two. \
+2 samples, so without intervals.
+    """
+    values = per_sample(rows, _KEPT)
+    if not len(values):
+        return None
+    parts = values.mean(axis=0)
+    shares, low, high = intervals_of_means(values, shares_of_loss)
+    return Fragility(len(values), tuple(parts), tuple(shares), tuple(low), tuple(high))
+
+
+def shares_of_loss(means: Array) -> Array:
+    """Of means of what is kept, within one and within two `(..., 3)`, the two shares `(..., 2)`; NaN of no loss."""
+    lost = 1 - means[..., :1]
+    some = lost > 1e-9  # less is rounding: a single position of a single sample is more
+    shares: Array = np.where(some, (means[..., 1:] - means[..., :1]) / np.where(some, lost, 1.0), np.nan)
+    return shares
+
+
+def per_sample(rows: pl.DataFrame, columns: Sequence[str]) -> Array:
+    """The means of some columns over each sample's repeats `(n, columns)`, of the rows where all are finite."""
+    values: Array = np.stack([numbers(rows, column) for column in columns], axis=1)
+    fine = np.isfinite(values).all(axis=1)
+    values = values[fine]
+    if "sample" not in rows.columns or not len(values):
+        return values
+    samples, place, counts = np.unique(rows["sample"].to_numpy()[fine], return_inverse=True, return_counts=True)
+    total = np.zeros((len(samples), len(columns)))
+    np.add.at(total, place, values)
+    return np.asarray(total / counts[:, None])
+
+
+def taken_apart(view: View, shape: tuple[int, ...] | None) -> Chart | None:
+    """What became of the top positions: a bar for each explainer, and the sentence of the loss."""
+    unit = unit_of(shape)
+    top, bars, sentences, words = top_of(view.options, shape), [], [], []
+    titles = ("kept in place", f"one {unit} away", f"two {unit}s away", "further away, or gone")
+    kept: dict[str, Sequence[float]] = {}
+    for name in view.present:
+        found = fragility(view.reading.counted(view.of(name)))
+        if found is not None:
+            kept[name] = found.parts
+            sentences.append(f"{name}: {found.sentence(top, unit)}")
+    if kept and shape is not None:
+        k = resolve_k(view.options.get("k"), positions_of(shape))
+        kept[_CHANCE] = chance = [by_chance(shape, k, w) for w in (0, 1, 2)]
+        if chance[0] < 1:
+            one, two = (f"{share:.0%}" for share in shares_of_loss(np.array(chance)))
+            sentences.append(
+                f"Between two sets scattered by lot, {one} of the loss would count as a shift of one {unit}, {two} as "
+                "one of at most two."
+            )
+    for name, parts in kept.items():
+        ends = [0.0, *parts, 1.0]
+        shares = [max(0.0, after - before) for before, after in pairwise(ends)]
+        words.append(f"{name}: " + ", ".join(f"{s:.0%} {t}" for s, t in zip(shares, titles, strict=True)))
+        bars += [
+            {
+                "explainer": name,
+                "part": title,
+                "low": rounded(ends[place]),
+                "high": rounded(ends[place + 1]),
+                "middle": rounded((ends[place] + ends[place + 1]) / 2),
+                "share": f"{share:.0%}",
+                "text": f"{share:.0%}" if share >= 0.07 else "",
+            }
+            for place, (title, share) in enumerate(zip(titles, shares, strict=True))
+        ]
+    if not bars:
+        return None
+    names = list(kept)
+    y_axis = {
+        "title": None,
+        "domain": False,
+        "ticks": False,
+        "labelLimit": 130,
+        "labelOverlap": False,
+        "labelExpr": f"{json.dumps({name: wrapped(name) for name in names})}[datum.label]",
+    }
+    y = {"field": "explainer", "type": "nominal", "sort": names, "axis": y_axis}
+    x = {"type": "quantitative", "scale": {"domain": [0, 1], "nice": False}, "title": f"share of the {top}"}
+    colour = {
+        "field": "part",
+        "type": "nominal",
+        "scale": {"domain": list(titles), "range": list(_SHADES)},
+        "legend": {"orient": "bottom", "title": None, "columns": 2, "labelLimit": 160, "symbolType": "square"},
+    }
+    layers = [
+        {
+            "mark": {"type": "bar", "clip": True},
+            "encoding": {
+                "x": {**x, "field": "low"},
+                "x2": {"field": "high"},
+                "y": y,
+                "color": colour,
+                "tooltip": tooltip("explainer", "part", "share"),
+            },
+        },
+        {
+            "mark": {"type": "text", "fontSize": 11},
+            "encoding": {
+                "x": {**x, "field": "middle"},
+                "y": y,
+                "text": {"field": "text", "type": "nominal"},
+                "color": {"condition": {"test": "datum.low === 0", "value": "#ffffff"}, "value": "#000000"},
+            },
+        },
+    ]
+    caption = (
+        f"Means over samples of the top-k intersection, and of what LENS-precision and LENS-recall add for windows of "
+        f"one and of two {unit}s (their mean). {' '.join(sentences)}"
+    )
+    if unit == "feature":
+        caption += " Features have no place: a window follows their order, which may mean nothing."
+    spec = {"data": {"values": bars}, "height": 38 * len(names) + 10, "layer": layers}
+    heading = f"How much of it was a shift of a {unit} or two"
+    return Chart(spec, f"What became of the {top}. {'; '.join(words)}.", caption, "fragility", heading)
+
+
+def beside(view: View) -> list[Chart | None]:
+    """All similarities that were asked for, with their means; a discrepancy in a chart of its own."""
+    asked = similarities_of(view.options)
+    closer = [name for name in asked if larger_is_closer({"similarity": name})]
+    groups = [closer] if closer and closer != asked[:1] else []
+    groups += [[name] for name in asked[1:] if name not in closer]
+    charts: list[Chart | None] = []
+    for place, group in enumerate(groups, 1):
+        strips = []
+        for explainer in view.present:
+            rows = view.of(explainer).filter(pl.Series(_counts(view, explainer)))
+            for name in group:
+                values = numbers(rows, name)
+                fine = np.isfinite(values)
+                if fine.any():
+                    samples = [int(sample) for sample in rows["sample"].to_numpy()[fine]]
+                    part = called(name) if len(group) > 1 else ""
+                    strips.append(Strip(explainer, samples, values[fine], np.zeros(fine.sum(), dtype=bool), part))
+        title, axis = (called(group[0]),) * 2 if len(group) == 1 else ("all similarities", "similarity")
+        direction = "higher" if group[0] in closer else "lower"
+        chart = distribution(strips, view.explainers, title, axis, direction, good="more robust")
+        if chart is not None:
+            heading = axis if len(group) == 1 else "The same maps by every similarity"
+            chart = dataclasses.replace(chart, name=f"similarities-{place}", heading=heading)
+            charts.append(_with_means(chart, strips))
+    return charts
+
+
+def _counts(view: View, explainer: str) -> Array:
+    """Which of an explainer's rows were evaluated and kept their class."""
+    rows = view.of(explainer)
+    return np.asarray((rows["status"] == "ok").to_numpy() & flags(rows, "label_kept"), dtype=bool)
+
+
+def _with_means(chart: Chart, strips: Sequence[Strip]) -> Chart:
+    """A distribution with a diamond at each mean."""
+    layers = []
+    for layer in chart.spec["layer"]:
+        axis = {**layer["encoding"]["y"]["axis"], "labelLimit": 170}  # longer names than those of explainers
+        layers.append({**layer, "encoding": {**layer["encoding"], "y": {**layer["encoding"]["y"], "axis": axis}}})
+    x, y = (layers[-1]["encoding"][channel] for channel in ("x", "y"))
+    means = [
+        {"row": row, "value": rounded(float(strip.values.mean()))}
+        for row, strip in zip(y["axis"]["values"], strips, strict=True)
+    ]
+    mark = {"type": "point", "shape": "diamond", "filled": True, "size": 90, "color": INK, "opacity": 1}
+    diamonds = {
+        "data": {"values": means},
+        "mark": mark,
+        "encoding": {"x": x, "y": {**y, "field": "row"}},
+    }
+    spec = {**chart.spec, "layer": [*layers, diamonds]}
+    return dataclasses.replace(chart, spec=spec, caption=f"{chart.caption} Diamond: mean.")

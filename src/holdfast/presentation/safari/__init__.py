@@ -1,0 +1,1 @@
+"""SAFARI: worst cases, probabilities of misinterpretation, sensitivities."""

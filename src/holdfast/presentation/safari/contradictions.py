@@ -1,0 +1,101 @@
+"""Relations that must hold whatever the model: where estimates of probabilities contradict each other or a search."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from holdfast.presentation.base import View, flags, larger_is_closer, number, numbers, threshold
+
+
+def find_contradictions(part: View, others: Sequence[View]) -> list[str]:
+    """Sentences, one for each explainer and sample whose numbers cannot all be right, or whose search fell short.
+
+    Args:
+        part: estimated probabilities.
+        others: what else there is for the same data and model.
+    """
+    found: list[str] = []
+    for other in others:
+        same = _same(part.options, other.options, ("neighbourhood", "margin"))
+        if (
+            other.metric == part.metric
+            and (part.options.get("event"), other.options.get("event")) == ("changed_class", "misclassification")
+            and same
+        ):
+            found += _part_above_whole(part, other)
+        if other.metric == "worst_case":
+            options: tuple[str, ...] = ("event", "similarity", "absolute", "explain", "margin")
+            if other.options.get("event") == "misclassification":
+                options = ("event",)
+            if _same(part.options, other.options, options) and _region(part.options) == _region(other.options):
+                found += _search_fell_short(part, other)
+    return found
+
+
+def _same(a: Mapping[str, Any], b: Mapping[str, Any], names: tuple[str, ...]) -> bool:
+    return all(a.get(name) == b.get(name) for name in names)
+
+
+def _region(options: Mapping[str, Any]) -> Any:
+    neighbourhood = options.get("neighbourhood")
+    if isinstance(neighbourhood, dict):
+        return neighbourhood.get("norm"), neighbourhood.get("radius")
+    return neighbourhood
+
+
+def _pairs(a: View, b: View) -> Iterator[tuple[str, pl.DataFrame, pl.DataFrame]]:
+    """For each explainer the rows of both, of the samples and repeats that both evaluated, in the same order."""
+    keys = ["repeat", "sample"]
+    for name in a.present:
+        first, second = (view.of(name).filter(pl.col("status") == "ok") for view in (a, b))
+        if len(first) and len(second):
+            first, second = first.join(second, on=keys, how="semi"), second.join(first, on=keys, how="semi")
+            yield name, first.sort(keys), second.sort(keys)
+
+
+def _who(view: View, explainer: str, rows: pl.DataFrame, i: int) -> str:
+    repeat = f", repeat {rows['repeat'][i]}" if rows["repeat"][i] else ""
+    return f"{view.data}, {view.model}: {explainer}, sample {rows['sample'][i]}{repeat}"
+
+
+def _part_above_whole(part: View, whole: View) -> list[str]:
+    found = []
+    for name, inner, outer in _pairs(part, whole):
+        low, high = numbers(inner, "low"), numbers(outer, "high")
+        found += [
+            f"{_who(part, name, inner, i)}: ln P({part.label}) is at least {number(float(low[i]))}, yet "
+            f"ln P({whole.label}), of which it is a part, is at most {number(float(high[i]))}. "
+            "One of the two estimates is wrong: more particles or moves are needed."
+            for i in np.flatnonzero(low > high).tolist()
+        ]
+    return found
+
+
+def _search_fell_short(estimate: View, worst: View) -> list[str]:
+    event, limit = estimate.options.get("event"), threshold(estimate.options)
+    if limit is None and event != "misclassification":
+        return []
+    sign = 1.0 if larger_is_closer(estimate.options) else -1.0
+    found = []
+    for name, seen, searched in _pairs(estimate, worst):
+        margin, similarity = numbers(searched, "margin"), numbers(searched, "similarity")
+        if event == "misclassification":
+            happened = margin >= 0
+        elif event == "changed_explanation":
+            happened = (margin < 0) & (sign * similarity < sign * float(limit or 0.0))
+        else:
+            happened = (margin >= 0) & (sign * similarity > sign * float(limit or 0.0))
+        value = numbers(seen, "log_probability")
+        short = ~flags(seen, "censored") & np.isfinite(value) & ~happened
+        found += [
+            f"{_who(estimate, name, seen, i)}: {estimate.label} was seen (ln P about {number(float(value[i]))}), but "
+            f"the search of {worst.label} ended short of it (similarity {number(float(similarity[i]), 3)}, margin "
+            f"{number(float(margin[i]))}). The true worst case is worse than the one reported here: a larger budget or "
+            "another search is needed."
+            for i in np.flatnonzero(short).tolist()
+        ]
+    return found

@@ -1,0 +1,159 @@
+"""What a report shows of a misinterpretation's probability: reading, and ln P against the threshold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from holdfast.charts import Chart, Gallery, Line, lines_with_bands
+from holdfast.metrics.probe import COMPARED
+from holdfast.metrics.safari.events import MARGIN, MEANINGS
+from holdfast.presentation.base import (
+    Presentation,
+    Reading,
+    View,
+    flags,
+    larger_is_closer,
+    number,
+    numbers,
+    plain_figures,
+    presentations,
+    threshold,
+)
+from holdfast.presentation.safari.contradictions import find_contradictions
+from holdfast.statistics.paired import Array
+
+#: samples with a curve
+SHOWN = 3
+_WHAT = {
+    "changed_explanation": "the explanation changes, the class holds",
+    "changed_class": "the class changes, the explanation stays",
+    "misclassification": "the class changes",
+}
+_CURVES = ("level_stage", "level_threshold", "level_log_probability", "level_std_error")
+
+
+@presentations.register("misinterpretation_probability")
+class ProbabilityPresentation(Presentation):
+    """Probabilities: ln P, its bounds, and ln P against the threshold."""
+
+    def reading(self, options: Mapping[str, Any]) -> Reading:
+        """Less probable is more robust; misclassification says nothing of explainers."""
+        event = str(options.get("event"))
+        direction = None if event == "misclassification" else "lower"
+        title = f"ln P({_WHAT.get(event, event)})"
+        return Reading(title, "ln P", "log_probability", direction, 2, "censored", "upper", good="more robust")  # type: ignore[arg-type]
+
+    def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
+        """See `MisinterpretationProbability.remarks`."""
+        width = (numbers(frame, "high") - numbers(frame, "low"))[~flags(frame, "censored")]
+        width = width[np.isfinite(width)]
+        notes = [f"each estimate: ± {number(float(np.median(width)) / 2)}"] if len(width) else []
+        stalled = int(flags(frame, "stalled").sum())
+        return [*notes, f"stalled: {stalled}"] if stalled else notes
+
+    def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
+        """See `MisinterpretationProbability.guide`."""
+        event = MEANINGS.get(str(options.get("event")))
+        return {
+            "ln P": "The natural logarithm of the probability of the event when the input is disturbed by noise "
+            "drawn from "
+            "the neighbourhood: −2.3 is one in ten, −6.9 one in a thousand, −23 one in ten thousand million. It "
+            "refers to "
+            "that noise, not to inputs as they occur in nature, nor to an adversary, who finds rare events on purpose.",
+            "Each estimate: ±": "The half width of the 95% interval of a single estimate of ln P, the error of the "
+            "simulation alone; the median over samples.",
+            **(dict([event]) if event else {}),
+            **MARGIN,
+            **COMPARED,
+        }
+
+    def contradictions(self, view: View, others: Sequence[View]) -> list[str]:
+        """See `holdfast.presentation.safari.contradictions`."""
+        return find_contradictions(view, others)
+
+    def figures(self, view: View) -> list[Chart | Gallery]:
+        """See `MisinterpretationProbability.figures`."""
+        found: list[Chart | Gallery] = plain_figures(view)
+        for sample in view.samples(SHOWN):
+            found += _curves(view, sample)
+        return found
+
+
+def _curves(view: View, sample: int) -> list[Chart]:
+    """ln P against the threshold at one sample, a chart for each stage: one run's levels, with 1.96 standard errors."""
+    event = str(view.options.get("event"))
+    stages = {"misclassification": [0], "changed_class": [0, 1]}.get(event, [1])
+    lines: dict[int, list[Line]] = {stage: [] for stage in stages}
+    without = []
+    for name in view.present:
+        shown = view.shown(name, sample, _CURVES)
+        if shown is None:
+            continue
+        row, arrays = shown
+        columns = column_of_levels(arrays["level_stage"], arrays["level_threshold"], event, bool(row.get("censored")))
+        drawn = False
+        for stage in stages:
+            here = columns == stage
+            if here.any():
+                drawn = True
+                x = threshold_as_read(view.options, stage, arrays["level_threshold"][here])
+                y = arrays["level_log_probability"][here]
+                band = 1.96 * np.nan_to_num(arrays["level_std_error"][here])
+                lines[stage].append(Line(name, x, y, y - band, np.minimum(y + band, 0.0)))
+        without += [] if drawn else [name]
+    charts = []
+    for stage in stages:
+        limit = 0.0 if stage == 0 else threshold(view.options)
+        caption = f"Sample {sample}. Dotted: the threshold of the event. Band: ±1.96 standard errors."
+        if without:
+            caption += f" No levels to draw: {', '.join(without)}."
+        if stage == 0:
+            caption += " The margin does not depend on the explainer, so these curves may cover each other."
+        chart = lines_with_bands(
+            lines[stage],
+            view.explainers,
+            f"ln P against the threshold, sample {sample}",
+            _axis(view.options, stage),
+            "ln P",
+            caption=caption,
+            name=f"curve-sample{sample}" + ("-class" if stage == 0 and len(stages) > 1 else ""),
+            heading=f"Sample {sample}: ln P against the {'margin' if stage == 0 else 'threshold'}",
+            rule=limit,
+            markers=True,
+        )
+        charts += [chart] if chart is not None else []
+    return charts
+
+
+def column_of_levels(stage: Array, t: Array, event: str, censored: bool) -> Array:
+    """Which score column each level belongs to, NaN for padding.
+
+    A level at exactly 0 ends a column; it is stored under the number of the next one, which is where the run goes on.
+    """
+    stage = np.array(stage, dtype=float)
+    stage[(t == 0) & (stage >= 1)] -= 1
+    end = int(np.isfinite(stage).sum()) - 1
+    if end >= 0 and t[end] == 0 and not censored:
+        stage[end] = 0.0 if event == "misclassification" else 1.0
+    return stage
+
+
+def threshold_as_read(options: Mapping[str, Any], stage: int, t: Array) -> Array:
+    """A level in the units that it is read in: the margin, or the similarity."""
+    limit, event = threshold(options), options.get("event")
+    if event == "misclassification" or (event == "changed_class" and stage == 0) or limit is None:
+        return t
+    sign = 1.0 if (event == "changed_class") == larger_is_closer(options) else -1.0
+    return limit + sign * t
+
+
+def _axis(options: Mapping[str, Any], stage: int) -> str:
+    event = options.get("event")
+    if event == "misclassification" or (event == "changed_class" and stage == 0):
+        return "margin J at least"
+    below = (event == "changed_explanation") == larger_is_closer(options)
+    return f"similarity ({options.get('similarity')}) {'below' if below else 'above'}"

@@ -1,0 +1,39 @@
+"""Max-sensitivity and local Lipschitz: the largest distance, or slope, between explanations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from holdfast.metrics.probe import COMPARED
+from holdfast.presentation.base import Presentation, Reading, presentations
+
+
+@presentations.register("max_sensitivity")
+class MaxSensitivityPresentation(Presentation):
+    """The largest distance between explanations."""
+
+    what: ClassVar[str] = "distance"
+    title: ClassVar[str] = "Max-sensitivity: largest distance between explanations"
+
+    def reading(self, options: Mapping[str, Any]) -> Reading:
+        """Smaller is more robust, if the maps are on one scale."""
+        caution = "" if options.get("normalise") else "It grows with the scale of an explainer's maps."
+        axis = f"largest {self.what}" + (", normalised" if options.get("normalise") else "")
+        return Reading(self.title, axis, self.headline, "lower", caution=caution, good="more robust")
+
+    def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
+        """See `Presentation`."""
+        text = (
+            "Distances between raw maps. They depend on the maps' own scale, so explainers with larger attributions "
+            "look less robust, unless `normalise` is on. Sampled maxima are low: the true maximum is larger."
+        )
+        return {"Max-sensitivity and local Lipschitz": text, **COMPARED}
+
+
+@presentations.register("local_lipschitz")
+class LocalLipschitzPresentation(MaxSensitivityPresentation):
+    """The largest slope between explanations."""
+
+    what: ClassVar[str] = "slope"
+    title: ClassVar[str] = "Local Lipschitz: largest slope between explanations"

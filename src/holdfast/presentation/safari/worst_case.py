@@ -1,0 +1,219 @@
+"""What a report shows of the worst case: reading, convergence of the search, the inputs that were found."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+
+from holdfast.charts import Chart, Gallery, GalleryRow, Line, Picture, Strip, ecdf, lines_with_bands
+from holdfast.metrics.probe import COMPARED
+from holdfast.metrics.safari.events import MARGIN, MEANINGS
+from holdfast.presentation.base import (
+    Presentation,
+    Reading,
+    View,
+    flags,
+    larger_is_closer,
+    number,
+    numbers,
+    plain_figures,
+    presentations,
+    threshold,
+)
+from holdfast.statistics.paired import Array
+
+#: samples in a gallery, and samples behind a line
+SHOWN, TRACED = 4, 100
+#: samples in a gallery over several similarities
+COMPARED_SAMPLES = 3
+_PICTURES = ("seeds", "inputs", "seed_maps", "maps")
+
+
+@presentations.register("worst_case")
+class WorstCasePresentation(Presentation):
+    """The worst case: reading, convergence of the search, the inputs that were found."""
+
+    def reading(self, options: Mapping[str, Any]) -> Reading:
+        """The event decides which direction is the robust one; a search for none of the explainer's ranks none."""
+        event, closer = options.get("event"), larger_is_closer(options)
+        if event == "misclassification":
+            return Reading("Largest margin found, towards another class", "margin J", "margin", None, 2)
+        axis = f"similarity ({options.get('similarity', '?')})"
+        if event == "changed_class":
+            title = "Most alike explanation found after the class has changed"
+            caution = "Only samples whose class could be changed count."
+            towards: Literal["higher", "lower"] = "lower" if closer else "higher"
+            return Reading(title, axis, "similarity", towards, 3, only=("found",), caution=caution, good="more robust")
+        towards = "higher" if closer else "lower"
+        title = "Least alike explanation found while the class holds"
+        return Reading(title, axis, "similarity", towards, 3, only=("found",), good="more robust")
+
+    def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
+        """See `WorstCase.remarks`."""
+        event, notes = options.get("event"), []
+        if event != "changed_explanation":
+            notes.append(f"class changed: {int(flags(frame, 'found').sum())} of {len(frame)}")
+        if event != "misclassification":
+            notes.append(f"misinterpreted: {int(flags(frame, 'misinterpreted').sum())} of {len(frame)}")
+        for column, title in (("sens_max", "largest distance"), ("sens_lips", "largest slope")):
+            values = numbers(frame, column)
+            if np.isfinite(values).any():
+                notes.append(f"{title}: {number(float(np.median(values[np.isfinite(values)])), None)}")
+        return notes
+
+    def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
+        """See `WorstCase.guide`."""
+        worst = (
+            "The worst input that a search with a limited budget came across. It proves that explanations can be "
+            "bent this "
+            "far. It does *not* prove that they cannot be bent further: the true worst case is at least as bad. It "
+            "is no "
+            "certificate, and a good value may only mean that the search was weak."
+        )
+        event = MEANINGS.get(str(options.get("event")))
+        return {"Worst case found": worst, **(dict([event]) if event else {}), **MARGIN, **COMPARED}
+
+    def figures(self, view: View) -> list[Chart | Gallery]:
+        """See `WorstCase.figures`."""
+        found: list[Chart | Gallery] = plain_figures(view)
+        found += [chart for chart in (_shares(view), _convergence(view)) if chart is not None]
+        gallery = _gallery(view)
+        return [*found, gallery] if gallery.rows else found
+
+    def compared(self, views: Sequence[View], option: str) -> list[Chart | Gallery]:
+        """See `WorstCase.compared`: for each explainer, a row for each similarity (SAFARI, Fig. 6)."""
+        if option.partition(".")[0] != "similarity":
+            return []
+        note = (
+            "Each row is the worst input by another similarity, for the same input and explainer; a small number is "
+            "unlike "
+            "for some, a large one for others, so look at the maps. They are signed, red speaks for the class and blue "
+            "against it, each on its own scale. The change is stretched to full colour."
+        )
+        explainers = [name for name in views[0].explainers if sum(name in view.present for view in views) > 1]
+        galleries: list[Chart | Gallery] = []
+        for explainer in explainers:
+            rows = []
+            for sample in views[0].samples(COMPARED_SAMPLES):
+                for view in views:
+                    shown = view.shown(explainer, sample, _PICTURES)
+                    if shown is not None:
+                        setting = str(view.options.get("similarity"))
+                        rows.append(dataclasses.replace(_row(view, explainer, sample, *shown), setting=setting))
+            title = f"{explainer}: worst cases by similarity"
+            galleries += [Gallery(title, tuple(rows), note, folded=bool(galleries))] if rows else []
+        return galleries
+
+
+def _shares(view: View) -> Chart | None:
+    strips = []
+    for name in view.present:
+        rows = view.reading.counted(view.of(name))
+        values = view.reading.values(rows)
+        if len(values) >= 5:
+            strips.append(Strip(name, rows["sample"].to_list(), values, np.zeros(len(values), dtype=bool)))
+    caption = "Read off, for any threshold, which share of the samples was taken at or below it."
+    limit = threshold(view.options)
+    if limit is not None:
+        caption += f" Dotted: the event's own, {number(limit, None)}."
+    title = f"Share of samples, {view.reading.title}"
+    return ecdf(strips, view.explainers, title, view.reading.axis, caption=caption, rule=limit)
+
+
+def _convergence(view: View) -> Chart | None:
+    """Best so far against evaluations: the median over samples and the band of their quartiles (SAFARI, Fig. 2)."""
+    lines, cut = [], False
+    for name in view.present:
+        grid, samples = _on_one_grid(view, name)
+        cut |= len(samples) == TRACED
+        seen = np.isfinite(samples).any(axis=0) if samples.size else np.zeros(0, dtype=bool)
+        if seen.any():
+            low, middle, high = np.nanquantile(samples[:, seen], [0.25, 0.5, 0.75], axis=0)
+            lines.append(Line(name, grid[seen], middle, low, high))
+    caption = (
+        "Line: median over samples; band: their quartiles. A line that still moves at its end asks for more budget."
+    )
+    if cut:
+        caption += f" Of the first {TRACED} samples."
+    if view.options.get("event") == "changed_class":
+        caption += " Only samples whose class has changed by then count, so a line may also step the wrong way."
+    if view.options.get("event") == "misclassification":
+        caption += " The margin does not depend on the explainer, so the lines may cover each other."
+    return lines_with_bands(
+        lines,
+        view.explainers,
+        f"Convergence of the search, {view.reading.title}",
+        "model evaluations per sample",
+        f"{view.reading.axis}, best so far",
+        caption=caption,
+        name="convergence",
+        heading="Convergence of the search",
+    )
+
+
+def _on_one_grid(view: View, explainer: str) -> tuple[Array, Array]:
+    """The samples' traces as steps on all their evaluation counts: `(T,)`, and `(N, T)` with NaN before the first."""
+    event = view.options.get("event")
+    name = "trace_margin" if event == "misclassification" else "trace_similarity"
+    at, values = [], []
+    for _, arrays in view.lines(explainer, ("trace_evaluations", "trace_margin", name), TRACED):
+        line = arrays[name].astype(float)
+        if event == "changed_class":
+            line[~(arrays["trace_margin"] >= 0)] = np.nan
+        at.append(arrays["trace_evaluations"].astype(float))
+        values.append(line)
+    grid = np.unique(np.concatenate([np.empty(0), *at]))
+    lines = np.full((len(at), len(grid)), np.nan)
+    for row, (x, y) in enumerate(zip(at, values, strict=True)):
+        last = np.searchsorted(x, grid, side="right") - 1
+        lines[row, last >= 0] = y[last[last >= 0]]
+    return grid, lines
+
+
+def _gallery(view: View) -> Gallery:
+    rows = [_row(view, *shown) for shown in view.gallery(SHOWN, _PICTURES)]
+    note = (
+        "Each row is an explainer, for the same input. Maps are signed: red speaks for the class, blue against it, "
+        "each on its own scale{}. The change is stretched to full colour, and often far fainter in truth. Pale "
+        "pictures: nothing was found."
+    )
+    signs = "; the similarity was computed on absolute values, so colours may swap without counting"
+    misclassified = view.options.get("event") == "misclassification"
+    return Gallery(
+        "Pictures (they show the model's weakness rather than the explainers')"
+        if misclassified
+        else "Worst cases found",
+        tuple(rows),
+        note.format(signs if view.options.get("absolute") else ""),
+        folded=misclassified,
+    )
+
+
+def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: dict[str, Array]) -> GalleryRow:
+    seed, worst = np.asarray(arrays["seeds"], dtype=float), np.asarray(arrays["inputs"], dtype=float)
+    difference = worst - seed
+    largest = float(np.abs(difference).max()) if difference.size else 0.0
+    who = f"{explainer}, sample {sample}"
+    pictures = (
+        Picture("input", seed, f"Input, sample {sample}"),
+        Picture("its map", arrays["seed_maps"], f"Explanation of the input: {who}", signed=True),
+        Picture("worst input", worst, f"Worst input found: {who}"),
+        Picture("change", difference, f"Change of the input, stretched: {who}", signed=True),
+        Picture("map there", arrays["maps"], f"Explanation of the worst input: {who}", signed=True),
+    )
+    before, after = row.get("targets"), row.get("predicted")
+    classes = f"class {before} → {after}" if before != after else f"class {before}, kept"
+    similarity, margin = number(row.get("similarity"), 3), number(row.get("margin"))
+    text = f"similarity {similarity}; {classes}; margin {margin}; change up to {number(largest, 3)}"
+    found = bool(row.get("found"))
+    if np.ptp(arrays["maps"]) == 0:
+        text += "; the map there is constant: a correlation of 0 by definition"
+    if not found:
+        text += "; not found: no input met the constraint, this is the nearest"
+    elif row.get("misinterpreted"):
+        text += "; class changed" if view.options.get("event") == "misclassification" else "; misinterpreted"
+    return GalleryRow(explainer, sample, pictures, text, found)

@@ -1,0 +1,1 @@
+"""SenC: sensitivity consistency of prediction and explanation."""

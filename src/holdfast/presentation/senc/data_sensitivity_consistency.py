@@ -1,0 +1,195 @@
+"""What a report shows of sensitivity consistency: rho against its null, and what prediction and explanation feel."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import polars as pl
+
+from holdfast.charts import INK, Chart, Gallery, GalleryRow, Picture
+from holdfast.presentation.base import (
+    Presentation,
+    Reading,
+    View,
+    flags,
+    number,
+    numbers,
+    plain_figures,
+    presentations,
+)
+from holdfast.statistics.paired import Array
+
+#: samples in a gallery
+SHOWN = 4
+_PICTURES = ("seeds", "seed_maps", "segments", "prediction_sensitivity", "explanation_sensitivity")
+
+
+class SencPresentation(Presentation):
+    """What the presentations of both SenC metrics share."""
+
+    #: what is switched off at random, in words
+    parts: ClassVar[str]
+
+    def reading(self, options: Mapping[str, Any]) -> Reading:
+        """Rho, higher is more consistent; `what` is randomly switched off."""
+        published = options.get("estimator") == "paper"
+        title = f"Sensitivity consistency of prediction and explanation over {self.parts}"
+        caution = "The published estimator comes out high whatever the explanation." if published else ""
+        return Reading(
+            title,
+            "rho (published estimator)" if published else "rho",
+            "rho",
+            "higher",
+            3,
+            caution=caution,
+            good="more consistent",
+        )
+
+    def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
+        """Samples beyond the null, agreement of the most sensitive, what the published estimator would have said."""
+        notes = []
+        p = numbers(frame, "p_value")
+        p = p[np.isfinite(p)]
+        if len(p):
+            notes.append(
+                f"p < 0.05: {int((p < 0.05).sum())} of {len(p)} ({number(100 * float((p < 0.05).mean()), 0)}%)"
+            )
+        for column, title in (("top1", "top-1 agreement"), ("top3", "top-3 agreement")):
+            notes += _mean(frame, column, title)
+        if options.get("estimator") != "paper":
+            notes += _mean(frame, "rho_paper", "published estimator (biased), mean rho")
+        fallback = int(flags(frame, "grid_fallback").sum())
+        return [*notes, f"no superpixels found, a grid instead: {fallback}"] if fallback else notes
+
+    def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
+        """The terms that all SenC metrics share."""
+        published = (
+            "`estimator = paper`, as here, sums the weights of the masks that kept a part, as published. *This sum is "
+            "biased*: prediction and explanation share the masks, so they share how often each part happened to be "
+            "kept, "
+            "and weights that have nothing to do with each other reach a rho of 0.7 to 0.96. Compare with the null."
+        )
+        centred = (
+            "`estimator = centred`: weights and masks less their means, so that unrelated weights give a rho around "
+            "0. The "
+            "published sum (`estimator = paper`, column `rho_paper`) leaves that out and is *biased* towards "
+            "agreement: "
+            "weights that have nothing to do with each other reach a rho of 0.7 to 0.96. See docs/senc-bias.md."
+        )
+        return {
+            "Sensitivity consistency (rho)": "Random parts are switched off, again and again. A part is sensitive "
+            "for the "
+            "prediction if the class's probability survives when it is kept and suffers when it is not; sensitive "
+            "for the "
+            "explanation if the ranking of the attributions does. Rho is Spearman's correlation of the two over "
+            "parts: 1 "
+            "if both feel the same parts in the same order, 0 if they have nothing to do with each other. It does "
+            "not say "
+            "that the explanation names those parts.",
+            "Estimator": published if options.get("estimator") == "paper" else centred,
+            "Null, p": "What rho would be if the explanation's changes were dealt out to the masks at random. The band "
+            "holds 95% of it: it is wide, as there are few parts, so a rho within it says little of a single "
+            "sample. p is "
+            "the share of the null at or above rho; about 5% of samples are below 0.05 by chance.",
+            "Top-1 and top-3 agreement": "Share of the one, or three, most sensitive parts that prediction and "
+            "explanation "
+            "have in common.",
+        }
+
+
+@presentations.register("data_sensitivity_consistency")
+class DataSencPresentation(SencPresentation):
+    """Data SenC: rho against its null, and the sensitivities of segments drawn over the input."""
+
+    parts: ClassVar[str] = "parts of the input"
+
+    def figures(self, view: View) -> list[Chart | Gallery]:
+        """The distribution with the null's band, and the sensitivities over the input."""
+        rows = [_row(view, *shown) for shown in view.gallery(SHOWN, _PICTURES)]
+        if not rows:
+            return distribution_figures(view)
+        note = (
+            "Each row is an explainer, for the same input. Red: the class's probability, or the order of the "
+            "attributions, "
+            "survives better where this segment is kept, so it is sensitive; blue: it survives worse. Each on its own "
+            "scale. The middle picture is the same in all rows of an input, but for the draw of masks."
+        )
+        return [*distribution_figures(view), Gallery("Sensitive segments", tuple(rows), note)]
+
+
+def _mean(frame: pl.DataFrame, column: str, title: str) -> list[str]:
+    values = numbers(frame, column)
+    values = values[np.isfinite(values)]
+    return [f"{title}: {number(float(values.mean()))}"] if len(values) else []
+
+
+def distribution_figures(view: View) -> list[Chart | Gallery]:
+    """The distribution of rho over samples, with the band of the null."""
+    low, high = (_null(view, column) for column in ("null_low", "null_high"))
+    found: list[Chart | Gallery] = []
+    for figure in plain_figures(view):
+        drawn = isinstance(figure, Chart) and low is not None and high is not None
+        found.append(with_band(figure, low, high) if drawn else figure)  # type: ignore[arg-type]
+    return found
+
+
+def _null(view: View, column: str) -> float | None:
+    values = np.concatenate([np.empty(0), *(numbers(view.reading.counted(view.of(n)), column) for n in view.present)])
+    values = values[np.isfinite(values)]
+    return float(values.mean()) if len(values) else None
+
+
+def with_band(chart: Chart, low: float, high: float) -> Chart:
+    """A distribution with the null's 95% band behind it."""
+    edge = {"field": "low", "type": "quantitative"}
+    band = {
+        "data": {"values": [{"low": low, "high": high}]},
+        "mark": {"type": "rect", "clip": True, "color": INK, "opacity": 0.08},
+        "encoding": {"x": edge, "x2": {"field": "high"}},
+    }
+    shown = f"{number(low)} to {number(high)}"
+    return dataclasses.replace(
+        chart,
+        spec={**chart.spec, "layer": [band, *chart.spec["layer"]]},
+        alt=f"{chart.alt} Null band: {shown}.",
+        caption=f"{chart.caption} Shaded: the null's 95% band at a single sample ({shown}), averaged over all.",
+    )
+
+
+def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: dict[str, Array]) -> GalleryRow:
+    who = f"{explainer}, sample {sample}"
+    published = view.options.get("estimator") == "paper"
+    felt = {
+        kind: spread(arrays[f"{kind}_sensitivity"], arrays["segments"], arrays["seeds"].shape, published)
+        for kind in ("prediction", "explanation")
+    }
+    pictures = (
+        Picture("input", np.asarray(arrays["seeds"], dtype=float), f"Input, sample {sample}"),
+        Picture("prediction feels", felt["prediction"], f"Sensitivity of the prediction, sample {sample}", signed=True),
+        Picture("explanation feels", felt["explanation"], f"Sensitivity of the explanation: {who}", signed=True),
+        Picture("explanation", arrays["seed_maps"], f"Explanation of the input: {who}", signed=True),
+    )
+    text = (
+        f"rho {number(row.get('rho'))} [{number(row.get('low'))}, {number(row.get('high'))}]; "
+        f"p {number(row.get('p_value'), 3)}; null {number(row.get('null_low'))} to {number(row.get('null_high'))}; "
+        f"top-1 {number(row.get('top1'), 0)}, top-3 {number(row.get('top3'))}; {row.get('features')} segments"
+    )
+    return GalleryRow(explainer, sample, pictures, text)
+
+
+def spread(sensitivity: Array, segments: Array, shape: tuple[int, ...], published: bool = False) -> Array:
+    """Sensitivities `(m,)` laid out over an input of that shape: `(1, H, W)`, `(1, T)` or `(F,)`.
+
+    The published sums are all large and positive, so they are drawn less their mean.
+
+    >>> spread(np.array([3.0, 1.0, np.nan]), np.array([0, 0, 1]), (3,)).tolist()
+    [3.0, 3.0, 1.0]
+    """
+    values = np.asarray(sensitivity, dtype=float)
+    if published:
+        values = values - np.nanmean(values)
+    laid: Array = values[np.asarray(segments)]
+    return laid if len(shape) == 1 else laid[None]

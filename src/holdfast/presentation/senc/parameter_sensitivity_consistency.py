@@ -1,0 +1,144 @@
+"""What a report shows of parameter SenC: rho by layer, and channels of the first layer (Tan 2025, Fig. 3, S6)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import polars as pl
+
+from holdfast.charts import Chart, Gallery, GalleryRow, Picture, heat_table
+from holdfast.presentation.base import View, number, numbers, presentations
+from holdfast.presentation.senc.data_sensitivity_consistency import SHOWN, SencPresentation, distribution_figures
+from holdfast.statistics.paired import Array
+
+_PREFIX = "rho_"
+_PICTURES = ("seeds", "prediction_sensitivity", "explanation_sensitivity")
+
+
+@presentations.register("parameter_sensitivity_consistency")
+class ParameterSencPresentation(SencPresentation):
+    """Parameter SenC: rho against its null, by layer, and the channels of the first layer."""
+
+    parts: ClassVar[str] = "channels of the model"
+
+    def figures(self, view: View) -> list[Chart | Gallery]:
+        """See `ParameterSensitivityConsistency.figures`."""
+        found = distribution_figures(view)
+        chart = _by_layer(view)
+        gallery = _channels(view)
+        return [*found, *([] if chart is None else [chart]), *([gallery] if gallery.rows else [])]
+
+    def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
+        """See `ParameterSensitivityConsistency.remarks`."""
+        notes = super().remarks(frame, options)
+        if "method" in frame.columns:
+            notes += [f"weights: {method}" for method in frame["method"].drop_nulls().unique().sort()]
+        return notes
+
+    def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
+        """See `ParameterSensitivityConsistency.guide`."""
+        return {
+            **super().guide(options),
+            "Parameters": "What is switched off are groups of weights of a layer: output channels of a convolution, or "
+            "input features of a linear layer. Rho is computed in each layer, then averaged. The first convolutions "
+            "say "
+            "most; in linear layers with hundreds of inputs a single one hardly matters, and it takes many masks to "
+            "tell.",
+            "Gated, or masked weights": "*Gated*: masked channels are switched off within one batch, which is exact "
+            "for "
+            "whatever only runs the model forward and backward. *Masked weights*: the weights are set to zero in "
+            "truth, a "
+            "mask at a time, for explainers with rules of their own. The two agree; only the second is slow, and its "
+            "samples share their masks.",
+        }
+
+
+def layers_of(frame: pl.DataFrame) -> list[str]:
+    """The layers that a frame has columns of, in order."""
+    return [c.removeprefix(_PREFIX) for c in frame.columns if c.startswith(_PREFIX) and c != "rho_paper"]
+
+
+def _by_layer(view: View) -> Chart | None:
+    """Mean rho of each explainer in each layer."""
+    layers = layers_of(view.frame)
+    values = np.full((len(view.present), len(layers)), np.nan)
+    for i, name in enumerate(view.present):
+        rows = view.reading.counted(view.of(name))
+        for j, layer in enumerate(layers):
+            column = numbers(rows, _PREFIX + layer)
+            column = column[np.isfinite(column)]
+            if len(column):
+                values[i, j] = column.mean()
+    keep = np.isfinite(values).any(0)  # other models of the study have other layers
+    shown = [layer for layer, some in zip(layers, keep, strict=True) if some]
+    caption = "Mean rho over samples, in each layer. Blue: consistent; orange: the opposite order; pale: none."
+    return heat_table(
+        view.present,
+        shown,
+        values[:, keep],
+        "Rho by layer",
+        "mean rho",
+        caption=caption,
+        name="layers",
+        heading="Consistency by layer",
+    )
+
+
+def _channels(view: View) -> Gallery:
+    layers = layers_of(view.frame)
+    rows = [_row(view, *shown) for shown in view.gallery(SHOWN if layers else 0, _PICTURES)]
+    note = (
+        "A square for each channel of the first layer evaluated, row by row. Red: the class's probability, or the "
+        "order of the attributions, survives better where this channel is kept, so it is sensitive; blue: it survives "
+        "worse. Each on its own scale."
+    )
+    return Gallery("Sensitive channels of the first layer", tuple(rows), note)
+
+
+def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: dict[str, Array]) -> GalleryRow:
+    published = view.options.get("estimator") == "paper"
+    felt = {kind: squares(arrays[f"{kind}_sensitivity"][0], published) for kind in ("prediction", "explanation")}
+    layer = next((n for n in layers_of(view.frame) if row.get(_PREFIX + n) is not None), "?")
+    who = f"{explainer}, sample {sample}"
+    pictures = (
+        Picture("input", np.asarray(arrays["seeds"], dtype=float), f"Input, sample {sample}"),
+        Picture(
+            "prediction feels",
+            felt["prediction"],
+            f"Sensitivity of the prediction to channels of {layer}, sample {sample}",
+            signed=True,
+        ),
+        Picture(
+            "explanation feels",
+            felt["explanation"],
+            f"Sensitivity of the explanation to channels of {layer}: {who}",
+            signed=True,
+        ),
+    )
+    text = (
+        f"{layer}: rho {number(row.get(_PREFIX + layer))}; all layers: rho {number(row.get('rho'))} "
+        f"[{number(row.get('low'))}, {number(row.get('high'))}]; p {number(row.get('p_value'), 3)}; "
+        f"null {number(row.get('null_low'))} to {number(row.get('null_high'))}"
+    )
+    return GalleryRow(explainer, sample, pictures, text)
+
+
+def squares(sensitivity: Array, published: bool = False) -> Array:
+    """Sensitivities `(m,)`, NaN beyond the layer's own, as an image `(1, h, w)` of nearly square shape, filled by rows.
+
+    The published sums are all large and positive, so they are drawn less their mean.
+
+    >>> squares(np.array([1.0, -2.0, 3.0, np.nan])).tolist()
+    [[[1.0, -2.0], [3.0, 0.0]]]
+    """
+    values = np.asarray(sensitivity, dtype=float)
+    values = values[np.isfinite(values)]
+    if published and len(values):
+        values = values - values.mean()
+    wide = max(1, math.ceil(math.sqrt(len(values))))
+    image = np.zeros((max(1, math.ceil(len(values) / wide)), wide))
+    image.reshape(-1)[: len(values)] = values
+    return image[None]

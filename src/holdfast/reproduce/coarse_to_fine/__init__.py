@@ -1,0 +1,1 @@
+"""Tables and figures of coarse to fine."""

@@ -1,0 +1,378 @@
+"""Coarse to fine: Fig. 4 (distributions), Table E.I (noise) and App. D (calibration) on the synthetic series.
+
+Wei, Turbe and Mengaldo, "Revisiting the robustness of post-hoc interpretability methods" (2024). What the parts share
+is in `coarse_parts`, Fig. 5 in `coarse_archives`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from holdfast.presentation.base import number
+from holdfast.reproduce.base import Column, Part, Reproduction, Scale, reproductions
+from holdfast.reproduce.coarse_to_fine.archives import FIGURE5_PART
+from holdfast.reproduce.coarse_to_fine.paper import NETWORKS, SIX, STARRED, as_printed, means
+from holdfast.reproduce.coarse_to_fine.parts import (
+    AGREES,
+    ROWS,
+    SHOWN,
+    explainers_of,
+    gate_note,
+    judged,
+    largest,
+    last,
+    leads,
+    means_of,
+    orders_agree,
+    parts_of,
+    rows_of,
+    said_order,
+    sampled_shapley,
+    study_of,
+    tau,
+)
+from holdfast.reproduce.reading import Verdict
+from holdfast.reproduce.safari.parts import by_outcome, scaled
+from holdfast.study.results import Results
+
+_PREFIXES = dict(zip(NETWORKS, ("cnn", "bilstm", "transformer"), strict=True))
+_NOISES = {"no noise": "waves", "20 dB": "waves20db", "15 dB": "waves15db", "10 dB": "waves10db"}
+_PLAYERS, _ORDERS = 200, 2  # of Shapley value sampling in a small run: windows of 10 steps of a channel
+#: an estimate of Shapley values that is mostly noise, beside the six
+ROUGH = "SVS, 1 order"
+_CALIBRATED = "calibrated"
+_HIGH = 0.5  # of a number that lies in [0, 1] after rescaling
+
+
+def _named(name: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "batch_size": ROWS, **more}
+
+
+def _networks(results: Results) -> pl.DataFrame:
+    """`rows_of` with the network, which is the first word of a model's name."""
+    frame = rows_of(results)
+    return frame.with_columns(pl.col("model").str.split(", ").list.first().alias("network"))
+
+
+def _starred(paper: bool = False) -> tuple[Column, ...]:
+    return tuple(
+        Column(heading, column, judged=False, decimals=2, spread="deviation", paper=as_printed(column) if paper else {})
+        for column, heading in STARRED.items()
+    )
+
+
+def _plain(headings: dict[str, str]) -> tuple[Column, ...]:
+    return tuple(
+        Column(heading, column, judged=False, decimals=2, spread="deviation") for column, heading in headings.items()
+    )
+
+
+_ABSOLUTE = {
+    "auc_top": "AUC_top",
+    "f1_paper": "F1",
+    "skewness": "mean skewness",
+    "kurtosis": "mean ekurtosis",
+    "share_above": "drop ≥ 0.5",
+}
+_GATES = (
+    Column("gate", "gate", judged=False, decimals=2),
+    Column("gate, positive", "gate_positive", judged=False, decimals=2),
+)
+
+_COMMON = (
+    "smaller networks (see their cards); integrated gradients and DeepLIFT from a baseline of 0, DeepSHAP and"
+    " GradientSHAP from 20 training series, KernelSHAP with 25 coalitions of all entries (Captum's default; the paper"
+    " gives no settings, and its framework's code takes noise for a baseline); the explainers' seeds are the same in"
+    " all repeats, which differ by the replacements"
+)
+
+
+def _differs(scale: Scale, count: int, repeats: int) -> str:
+    words = (
+        f"{count} test series (1500), {repeats} repeats (5), Shapley value sampling with {_ORDERS} orders of {_PLAYERS}"
+        f" windows of 10 steps of one channel (25 orders of 2000 entries), integrated gradients with 16 steps (50)"
+    )
+    return scaled(scale, words) + _COMMON
+
+
+# ---- Table E.I: noise ----
+
+_COUNT_E1, _REPEATS_E1 = 40, 5
+
+
+def _study_e1(scale: Scale) -> dict[str, Any]:
+    return study_of(
+        "Explainers on the synthetic series, without and with noise (Table E.I)",
+        _COUNT_E1 if scale == "small" else None,
+        _REPEATS_E1,
+        data={noise: f"{kind}:test" for noise, kind in _NOISES.items()},
+        models={
+            f"{network}, {noise}": _named(f"{prefix}-{kind}", data=[noise])
+            for network, prefix in _PREFIXES.items()
+            for noise, kind in _NOISES.items()
+        },
+        explainers=explainers_of(scale, _PLAYERS, _ORDERS),
+    )
+
+
+def _network(frame: pl.DataFrame, name: str) -> pl.DataFrame:
+    return frame.filter(pl.col("network") == name)
+
+
+def flagged(frame: pl.DataFrame, column: str) -> bool | None:
+    """Whether a gate stops KernelSHAP, in rows of one network and data set."""
+    if column not in frame.columns:
+        return None
+    told = frame.filter(pl.col("explainer") == "KS")[column].drop_nulls()
+    return bool((told == 0).all()) if len(told) else None
+
+
+def _peaked(frame: pl.DataFrame) -> bool | None:
+    found = means_of(frame, "starred_auc_kurtosis").get("KS")
+    return None if found is None else found >= _HIGH
+
+
+def _verdicts_e1(frame: pl.DataFrame) -> list[Verdict]:
+    cnn = _network(frame, "CNN")
+    found = judged(
+        "DeepSHAP and Shapley value sampling lead (AUC_top, CNN)", cnn, lambda own: leads(own, ("DS", "SVS"))
+    )
+    for network in NETWORKS[1:]:
+        text = f"Shapley value sampling is first (AUC_top, {network})"
+        found += judged(text, _network(frame, network), lambda own: leads(own, ("SVS",)))
+    found += judged("KernelSHAP ranks last (AUC_top)", frame, lambda own: last(own, "KS"))
+    found += judged(f"KernelSHAP has a high AUCKurt* (at least {_HIGH:g})", frame, _peaked)
+    found += judged("the gate stops KernelSHAP: not above random maps (ours)", frame, lambda own: flagged(own, "gate"))
+    found += judged(
+        "KernelSHAP is not above random maps that are positive everywhere, as its own nearly are (ours)",
+        frame,
+        lambda own: flagged(own, "gate_positive"),
+    )
+    text = f"coarse and fine orders mostly agree: Kendall's tau of AUC_top* and AUCSkew* at least {AGREES:g}"
+    found += judged(text, frame, lambda own: orders_agree(own)[1])
+    most = {network: _most_robust(_network(frame, network)) for network in NETWORKS}
+    return found + by_outcome("with noise Shapley value sampling is the most robust (AUCSkew*)", most)
+
+
+def _most_robust(frame: pl.DataFrame) -> bool | None:
+    """Shapley value sampling has the largest AUCSkew* with each noise, or only on average over all (None)."""
+    noisy = frame.filter(pl.col("data") != "no noise")
+    if not len(noisy):
+        return None
+    each = [largest(own, "SVS", "starred_auc_skewness") for own in parts_of(noisy).values()]
+    return True if all(each) else None if largest(noisy, "SVS", "starred_auc_skewness") else False
+
+
+def _order_notes(frame: pl.DataFrame) -> list[str]:
+    notes = []
+    for network in NETWORKS:
+        own = _network(frame, network)
+        told = [f"{data} {number(orders_agree(part)[0])}" for data, part in parts_of(own, "data").items()]
+        paper = tau(means("starred_auc_top", network), means("starred_auc_skewness", network))
+        notes.append(f"{network}, by AUC_top: {said_order(own)}")
+        notes.append(f"{network}, Kendall's tau of coarse and fine: {', '.join(told)} (paper's means {number(paper)})")
+    return [*notes, *gate_note(frame)]
+
+
+def _spread_notes(frame: pl.DataFrame) -> list[str]:
+    """How much of the spread is noise of the data, and how much the draws of the replacement."""
+    notes = []
+    for network in NETWORKS:
+        told = []
+        for name in SIX:
+            rows = _network(frame, network).filter(pl.col("explainer") == name)
+            groups = [part["starred_auc_top"].to_numpy() for part in parts_of(rows, "data").values() if len(rows)]
+            if len(groups) > 1 and min(map(len, groups)) > 1:
+                within = float(np.mean([group.std(ddof=1) for group in groups]))
+                between = float(np.std([group.mean() for group in groups], ddof=1))
+                told.append(f"{name} {number(within)} and {number(between)}")
+        if told:
+            notes.append(
+                f"{network}, deviation of AUC_top* over repeats, and of its means over noises: {', '.join(told)}"
+            )
+    return notes
+
+
+TABLE_E1_PART = Part(
+    name="coarse-tableE1",
+    title="Table E.I: coarse and fine, over noise and repeats: mean ± standard deviation",
+    study=_study_e1,
+    columns=(*_starred(paper=True), *_plain(_ABSOLUTE), *_GATES),
+    differs=lambda scale: _differs(scale, _COUNT_E1, _REPEATS_E1),
+    prepare=_networks,
+    notes=lambda frame: [*_order_notes(frame), *_spread_notes(frame)],
+    verdicts=_verdicts_e1,
+    rows=("network", "explainer"),
+)
+
+# ---- Fig. 4: distributions ----
+
+_COUNT_4, _REPEATS_4 = 100, 2
+
+
+def _study_4(scale: Scale) -> dict[str, Any]:
+    small = scale == "small"
+    return study_of(
+        "Distributions of the drop on the synthetic series (Fig. 4)",
+        _COUNT_4 if small else None,
+        _REPEATS_4 if small else 5,
+        data={"waves": "waves:test"},
+        models={network: _named(f"{prefix}-waves") for network, prefix in _PREFIXES.items()},
+        explainers={**explainers_of(scale, _PLAYERS, _ORDERS), ROUGH: sampled_shapley(1, 2 * _PLAYERS)},
+    )
+
+
+def _verdicts_4(frame: pl.DataFrame) -> list[Verdict]:
+    transformer = _network(frame, "Transformer")
+    fine = {
+        "AUCSkew*": largest(transformer, "DS", "starred_auc_skewness"),
+        "AUCKurt*": largest(transformer, "DS", "starred_auc_kurtosis"),
+    }
+    found = judged(
+        "DeepSHAP is the best by AUC_top (the paper: Transformer)", frame, lambda own: leads(own, ("DS",)), "network"
+    )
+    found += by_outcome("Transformer: DeepSHAP is the best by fine numbers", fine if len(transformer) else {})
+    text = "DS, DL and SVS have the lowest skewness (mean over k; the paper: Transformer)"
+    found += judged(text, frame, _lowest_three, "network")
+    found += judged("KernelSHAP is the worst by AUC_top", frame, lambda own: last(own, "KS"), "network")
+    return found + judged(
+        "KernelSHAP is the worst by AUCSkew*", frame, lambda own: _smallest(own, "starred_auc_skewness"), "network"
+    )
+
+
+def _lowest_three(frame: pl.DataFrame) -> bool | None:
+    found = means_of(frame, "skewness")
+    return (
+        None if len(found) < len(SIX) else set(sorted(found, key=lambda name: found[name])[:3]) == {"DS", "DL", "SVS"}
+    )
+
+
+def _smallest(frame: pl.DataFrame, column: str) -> bool | None:
+    found = means_of(frame, column)
+    return None if "KS" not in found else min(found, key=lambda name: found[name]) == "KS"
+
+
+FIGURE4_PART = Part(
+    name="coarse-figure4",
+    title="Fig. 4: the drop along k, its skewness and excess kurtosis: mean ± standard deviation over repeats",
+    study=_study_4,
+    columns=(
+        *_starred(),
+        *_plain({f"drop {k:g}": f"drop, k = {k:g}" for k in SHOWN}),
+        *_plain({f"skewness {k:g}": f"skewness, k = {k:g}" for k in SHOWN}),
+        *_plain({f"kurtosis {k:g}": f"ekurtosis, k = {k:g}" for k in SHOWN}),
+        *_plain({"quartile": "lower quartile"}),
+        *_GATES,
+    ),
+    differs=lambda scale: (
+        _differs(scale, _COUNT_4, _REPEATS_4) + "; the paper's figure is of the Transformer; ridge lines in the report"
+    ),
+    prepare=_networks,
+    notes=_order_notes,
+    verdicts=_verdicts_4,
+    rows=("network", "explainer"),
+)
+
+# ---- App. D: calibration ----
+
+_COUNT_D, _REPEATS_D = 60, 2
+
+
+def _study_d(scale: Scale) -> dict[str, Any]:
+    small = scale == "small"
+    models = {}
+    for network, prefix in _PREFIXES.items():
+        models[network] = _named(f"{prefix}-waves")
+        models[f"{network}, {_CALIBRATED}"] = _named(f"{prefix}-waves-{_CALIBRATED}")
+    return study_of(
+        "Networks with a calibrated loss (App. D)",
+        _COUNT_D if small else None,
+        _REPEATS_D if small else 5,
+        data={"waves": "waves:test"},
+        models=models,
+        explainers=explainers_of(scale, _PLAYERS, _ORDERS),
+    )
+
+
+def _pair(frame: pl.DataFrame, network: str) -> tuple[pl.DataFrame, pl.DataFrame]:
+    own = frame.filter(pl.col("network") == network)
+    return own.filter(pl.col("model") != network), own.filter(pl.col("model") == network)
+
+
+def more_skewed(frame: pl.DataFrame, network: str) -> dict[str, bool | None]:
+    """Whether AUCSkew (absolute) is larger with calibration: True or False where intervals lie apart, by explainer."""
+    calibrated, plain = _pair(frame, network)
+    found: dict[str, bool | None] = {}
+    for name in SIX:
+        rows = [part.filter(pl.col("explainer") == name) for part in (calibrated, plain)]
+        if all(len(part) for part in rows):
+            ends = [(float(part["skewness_low"][0]), float(part["skewness_high"][0])) for part in rows]
+            (low, high), (other_low, other_high) = ends
+            found[f"{network} {name}"] = True if low > other_high else False if high < other_low else None
+    return found
+
+
+def order_kept(frame: pl.DataFrame, network: str) -> bool | None:
+    """Whether all pairs stand in the same order by AUC_top; False where a pair is turned beyond doubt, else None."""
+    calibrated, plain = _pair(frame, network)
+    values = [means_of(part, "auc_top") for part in (calibrated, plain)]
+    if not all(len(found) == len(SIX) for found in values):
+        return None
+    kept = True
+    for first in SIX:
+        for other in SIX:
+            if other != first:
+                column, own = f"above {other}", pl.col("explainer") == first
+                signs = [part.filter(own)[column][0] for part in (calibrated, plain)]
+                if signs[0] * signs[1] == -1:
+                    return False
+                kept &= (values[0][first] > values[0][other]) == (values[1][first] > values[1][other])
+    return True if kept else None
+
+
+def _verdicts_d(frame: pl.DataFrame) -> list[Verdict]:
+    skewed: dict[str, bool | None] = {}
+    for network in NETWORKS:
+        skewed |= more_skewed(frame, network)
+    found = by_outcome("calibration makes distributions more left-skewed (AUCSkew, absolute)", skewed)
+    order = {network: order_kept(frame, network) for network in NETWORKS}
+    return found + by_outcome("calibration leaves the order of the explainers (AUC_top)", order)
+
+
+def _notes_d(frame: pl.DataFrame) -> list[str]:
+    notes = []
+    for network in NETWORKS:
+        calibrated, plain = _pair(frame, network)
+        found = tau(means_of(calibrated, "auc_top"), means_of(plain, "auc_top"))
+        notes.append(f"{network}: {said_order(plain)}; calibrated: {said_order(calibrated)}; tau {number(found)}")
+    return [*notes, *gate_note(frame)]
+
+
+CALIBRATED_PART = Part(
+    name="coarse-calibrated",
+    title="App. D: with and without a calibrated loss: mean ± standard deviation over repeats",
+    study=_study_d,
+    columns=(
+        *_starred(),
+        *_plain({**_ABSOLUTE, "auc_skewness": "AUCSkew", "auc_kurtosis": "AUCKurt", "quartile": "lower quartile"}),
+        *_GATES,
+    ),
+    differs=lambda scale: (
+        _differs(scale, _COUNT_D, _REPEATS_D) + "; the paper shows the Transformer alone, as ridge lines (Fig. D.I)"
+    ),
+    prepare=_networks,
+    notes=_notes_d,
+    verdicts=_verdicts_d,
+    rows=("model", "explainer"),
+)
+
+for _name, _title, _part in (
+    ("figure4", "Fig. 4: distributions of the drop, synthetic series", FIGURE4_PART),
+    ("figure5", "Fig. 5: public data sets", FIGURE5_PART),
+    ("tableE1", "Table E.I: noise", TABLE_E1_PART),
+    ("calibrated", "App. D: calibration", CALIBRATED_PART),
+):
+    reproductions.add(f"coarse-{_name}", Reproduction(f"Coarse to fine, {_title}", (_part,)))

@@ -1,0 +1,376 @@
+"""LENS: Fig. 2 (size of the perturbation), Fig. 4 (data sets), Fig. 5 (windows), Fig. 10 (numbers of pixels)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import polars as pl
+
+from holdfast.reproduce.base import Column, Part, Scale
+from holdfast.reproduce.lens.chance import above_noise, noise_levels, unrelated
+from holdfast.reproduce.lens.paper import ATTACKS, TABLE4, survey_note
+from holdfast.reproduce.lens.parts import (
+    CIFAR10,
+    FASHION,
+    GTSRB,
+    IG,
+    INTERSECTION,
+    LOCAL,
+    MNIST,
+    PRECISION,
+    RECALL,
+    Outcomes,
+    Setting,
+    attack_notes,
+    attack_of,
+    budget_words,
+    columns_above,
+    factor_verdict,
+    integrated,
+    long,
+    networks_of,
+    never_below_verdict,
+    similarity,
+    size_words,
+    study_of,
+    together,
+)
+from holdfast.reproduce.reading import Verdict, all_above, interval
+from holdfast.reproduce.safari.parts import by_outcome, with_words
+
+_SG = "SG"
+_NATURAL = ("natural",)
+_FULL = 1000  # images of a full run
+
+
+def _natural_study(
+    title: str, setting: Setting, scale: Scale, metrics: dict[str, Any], **sections: Any
+) -> dict[str, Any]:
+    explainers = {IG: integrated(scale, setting)}
+    count = setting.small[0] if scale == "small" else _FULL
+    return study_of(
+        f"{title}, {setting.title}",
+        setting,
+        count,
+        _NATURAL,
+        **{"explainers": explainers, "metrics": metrics, **sections},
+    )
+
+
+def _differs(setting: Setting, scale: Scale, more: str) -> str:
+    budget = budget_words(setting, scale, f"{min(_FULL, setting.images)} in a full run")
+    return f"{budget}{networks_of(setting, 'natural')}{more}"
+
+
+# ---- Fig. 2: similarity by the size of the perturbation ----
+
+_SIZES2 = (0.125, 0.25, 0.5, 1.0)  # of the radius: 1, 2, 4, 8 where it is 8 / 255
+
+
+def _columns2(setting: Setting) -> dict[str, str]:
+    k = setting.share
+    return {
+        "top-k intersection": similarity("intersection", k),
+        "3-LENS-recall@k": similarity("recall", k, 3),
+        "3-LENS-recall@k-div": similarity("recall", k, 3, diverse=True),
+    }
+
+
+def _radii(setting: Setting) -> list[float]:
+    return [share * setting.radius for share in _SIZES2]
+
+
+def _study2(setting: Setting, scale: Scale) -> dict[str, Any]:
+    columns = tuple(_columns2(setting).values())
+    return _natural_study(
+        "Similarity by the size of the perturbation (Fig. 2)",
+        setting,
+        scale,
+        {
+            f"{name}, {size_words(r)}": attack_of(name, setting, scale, columns, r)
+            for name in ATTACKS
+            for r in _radii(setting)
+        },
+        explainers={_SG: "saliency", IG: integrated(scale, setting)},
+    )
+
+
+def _verdicts2(setting: Setting, frame: pl.DataFrame) -> list[Verdict]:
+    names = _columns2(setting)
+    intersection, recall, diverse = names.values()
+    least, most = (size_words(r) for r in (_radii(setting)[0], _radii(setting)[-1]))
+    falls: Outcomes = {}
+    better: Outcomes = {}
+    for explainer in (_SG, IG):
+        own = frame.filter(pl.col("explainer") == explainer).with_columns(pl.lit("").alias("label"))
+        for attack in ATTACKS:
+            rows = own.filter(pl.col("attack") == attack)
+            falls[f"{explainer} {attack}"] = all_above(rows, [(least, most)], intersection, "radius")
+            each = [rows.filter(pl.col("radius") == size_words(r)) for r in _radii(setting)]
+            better[f"{explainer} {attack}"] = together(columns_above(part, diverse, recall) for part in each)
+    return [
+        *by_outcome("top-k intersection drops with the size of the perturbation, even for random signs", falls),
+        *by_outcome("locality with diversity is above locality alone, at every size", better),
+        *never_below_verdict(frame, {"3-LENS-recall@k": recall}, intersection, "top-k intersection"),
+    ]
+
+
+def _figure2(setting: Setting) -> Part:
+    names = _columns2(setting)
+
+    def notes(frame: pl.DataFrame) -> list[str]:
+        chance = unrelated(setting.side, [setting.share], [3])
+        told = [f"{getattr(chance, field).mean():.2f}" for field in ("intersection", "recall", "recall_diverse")]
+        return [f"unrelated maps (noise): {', '.join(told)}", *attack_notes(frame, "explainer", "radius", "attack")]
+
+    return Part(
+        name=f"lens-figure2-{setting.name}",
+        title=f"{setting.title}, k = {setting.share}, by attack and radius: mean [95% interval]",
+        study=partial(_study2, setting),
+        columns=tuple(
+            Column(f"{explainer} {heading}", name, where={"explainer": explainer}, decimals=2)
+            for explainer in (_SG, IG)
+            for heading, name in names.items()
+        ),
+        differs=lambda scale: _differs(
+            setting,
+            scale,
+            f" (SqueezeNet, ImageNet); k = {setting.share} is the share of pixels that 1000 are of 227 x 227, with"
+            " windows of 3 as there: unrelated maps then score about as high",
+        ),
+        notes=notes,
+        verdicts=partial(_verdicts2, setting),
+        rows=("attack", "radius"),
+        prepare=lambda results: with_words(results.samples, "attack", "radius"),
+    )
+
+
+FIGURE2 = tuple(
+    _figure2(replace(setting, small=small))
+    for setting, small in ((MNIST, (24, 30, 1)), (FASHION, (24, 30, 1)), (GTSRB, (20, 10, 1)))
+)
+
+# ---- Fig. 4: data sets ----
+
+_NEAR = 0.8  # of the pixels: what we take "< 20% of the samples" for
+
+
+def _verdicts4(setting: Setting, frame: pl.DataFrame) -> list[Verdict]:
+    levels = noise_levels(setting.side, 100, 1)
+    noise: Outcomes = {heading: above_noise(frame, column, levels[heading]) for heading, column in LOCAL.items()}
+    verdicts = [
+        *never_below_verdict(frame, LOCAL, INTERSECTION, "top-k intersection"),
+        *factor_verdict(frame, setting.title),
+    ]
+    if PRECISION in frame.columns:
+        _, low, high = interval(frame[PRECISION].drop_nulls().to_numpy())
+        holds = True if low >= _NEAR else False if high < _NEAR else None
+        verdicts.append(("less than 20% of the top pixels moved by more than one (our reading)", setting.title, holds))
+    verdicts += by_outcome("maps are more alike than noise to noise (ours)", noise)
+    return verdicts
+
+
+def _figure4(setting: Setting) -> Part:
+    paper = TABLE4.get(setting.title, {}).get("natural, top-k")
+    columns = {"top-k intersection": INTERSECTION, "1-LENS-recall@k": RECALL, "1-LENS-prec@k": PRECISION}
+    return Part(
+        name=f"lens-figure4-{setting.name}",
+        title=f"{setting.title}, top-t attack (t = {setting.t}) of {size_words(setting.radius)}: mean [95% interval]",
+        study=lambda scale: _natural_study(
+            "The top-t attack on integrated gradients (Fig. 4)",
+            setting,
+            scale,
+            {"top-k": attack_of("top-k", setting, scale, tuple(columns.values()))},
+        ),
+        columns=tuple(
+            Column(heading, name, paper={} if paper is None else {IG: paper[place]})
+            for place, (heading, name) in enumerate(columns.items())
+        ),
+        differs=lambda scale: _differs(
+            setting, scale, "; the figure's numbers are those of Table 4" if paper else "; the figure prints no numbers"
+        ),
+        notes=lambda frame: [*attack_notes(frame, "label"), *([survey_note()] if setting is MNIST else [])],
+        verdicts=partial(_verdicts4, setting),
+    )
+
+
+FIGURE4 = tuple(_figure4(setting) for setting in (MNIST, FASHION, GTSRB, CIFAR10))
+
+# ---- Fig. 5: windows ----
+
+_WINDOWS = (0, 1, 2, 3, 4)
+
+
+def _in_window(setting: Setting, diverse: bool, w: int) -> str:
+    return similarity("precision", setting.share, w, diverse)
+
+
+def _columns5(setting: Setting) -> dict[str, Any]:
+    return {
+        name: partial(_in_window, setting, name == "precision_diverse") for name in ("precision", "precision_diverse")
+    }
+
+
+def _verdicts5(frame: pl.DataFrame) -> list[Verdict]:
+    grown: dict[str, Outcomes] = {"precision": {}, "precision_diverse": {}}
+    steps = [(str(after), str(before)) for before, after in pairwise(_WINDOWS)]
+    for column, outcomes in grown.items():
+        for attack in ATTACKS:
+            rows = frame.filter(pl.col("label") == attack)
+            if column == "precision":
+                means = rows.group_by("w").agg(pl.col(column).mean()).sort(pl.col("w").cast(pl.Int64))[column].to_list()
+                outcomes[attack] = all(a <= b + 1e-9 for a, b in pairwise(means)) if len(means) > 1 else None
+            else:
+                outcomes[attack] = all_above(rows, steps, column, "w")
+    wide = frame.filter(pl.col("w").is_in(["0", "3"]))
+    gains = _gains(wide)
+    most: Outcomes = {
+        f"than {other}": all_above(gains, [("top-k", other)], "gain", "label") for other in ("mass center", "random")
+    }
+    return [
+        *by_outcome("w-LENS-prec@k increases with w (true by construction)", grown["precision"]),
+        *by_outcome("w-LENS-prec@k-div increases with w, at every step", grown["precision_diverse"]),
+        *by_outcome("the top-t attack gains more from w (3 less 0)", most),
+    ]
+
+
+def _gains(frame: pl.DataFrame) -> pl.DataFrame:
+    """For each image and attack: its precision at w = 3 less that at w = 0."""
+    index = [name for name in ("data", "model", "explainer", "label", "repeat", "sample") if name in frame.columns]
+    wide = frame.pivot(on="w", index=index, values="precision")
+    if not {"0", "3"} <= set(wide.columns):
+        return wide.clear().with_columns(pl.lit(None, dtype=pl.Float64).alias("gain"))
+    return wide.with_columns((pl.col("3") - pl.col("0")).alias("gain"))
+
+
+def _figure5(setting: Setting) -> Part:
+    names = _columns5(setting)
+
+    def notes(frame: pl.DataFrame) -> list[str]:
+        chance = unrelated(setting.side, [setting.share], _WINDOWS)
+        assert chance.precision_diverse is not None
+        return [
+            f"unrelated maps (noise), {words}, w = 0 to {_WINDOWS[-1]}: "
+            + ", ".join(f"{value:.2f}" for value in values[:, 0].mean(0).tolist())
+            for words, values in (("prec", chance.precision), ("prec-div", chance.precision_diverse))
+        ] + attack_notes(frame, "label")
+
+    return Part(
+        name=f"lens-figure5-{setting.name}",
+        title=f"{setting.title}, integrated gradients, k = {setting.share}, by attack and window: mean [95% interval]",
+        study=lambda scale: _natural_study(
+            "Growth with the window (Fig. 5)",
+            setting,
+            scale,
+            {
+                attack: attack_of(
+                    attack,
+                    setting,
+                    scale,
+                    [name(w) for w in _WINDOWS for name in names.values() if w or name == names["precision"]],
+                )
+                for attack in ATTACKS
+            },
+        ),
+        columns=(
+            Column("w-LENS-prec@k", "precision", decimals=2),
+            Column("w-LENS-prec@k-div", "precision_diverse", decimals=2),
+        ),
+        differs=lambda scale: _differs(
+            setting,
+            scale,
+            f" (SqueezeNet, ImageNet); k = {setting.share} is the share of pixels that 1000 are of 227 x 227; at w = 0"
+            " both are top-k intersection; windows are not scaled with the image",
+        ),
+        notes=notes,
+        verdicts=_verdicts5,
+        rows=("label", "w"),
+        prepare=long(
+            "w", _WINDOWS, {**names, "precision_diverse": lambda w: names["precision_diverse" if w else "precision"](w)}
+        ),
+    )
+
+
+FIGURE5 = tuple(_figure5(setting) for setting in (MNIST, FASHION, GTSRB))
+
+# ---- Fig. 10: numbers of pixels ----
+
+_COUNTS = (10, 25, 50, 100, 200, 300)
+_LARGE = 0.1  # what we take "a large disparity" for at the least
+
+
+def _verdicts10(setting: Setting, frame: pl.DataFrame) -> list[Verdict]:
+    outcomes: Outcomes = {}
+    noise: Outcomes = {}
+    for attack in ("top-k", "random"):
+        told: list[bool | None] = []
+        for k in _COUNTS:
+            rows = frame.filter(pl.col("label") == attack, pl.col("k") == str(k))
+            if not {"precision", "intersection"} <= set(rows.columns):
+                continue
+            gap = (rows["precision"] - rows["intersection"]).drop_nulls().to_numpy()
+            _, low, high = interval(gap)
+            told.append(True if low >= _LARGE else False if high < _LARGE else None)
+            level = noise_levels(setting.side, k, 1)["1-LENS-prec@k"]
+            noise[f"{attack} {k}"] = above_noise(rows, "precision", level)
+        outcomes[attack] = together(told)
+    text = f"a large disparity of intersection and 1-LENS-prec@k for all k (at least {_LARGE}, our reading)"
+    return [
+        *by_outcome(text, outcomes),
+        *by_outcome("1-LENS-prec@k is above that of noise to noise, by attack and k (ours)", noise),
+    ]
+
+
+def _figure10(setting: Setting) -> Part:
+    names: dict[str, Any] = {
+        "intersection": lambda k: similarity("intersection", k),
+        "precision": lambda k: similarity("precision", k, 1),
+    }
+    paper = {
+        f"{attack}, 100": TABLE4[setting.title][f"natural, {attack}"] if setting.title in TABLE4 else ()
+        for attack in ("top-k", "random")
+    }
+
+    def notes(frame: pl.DataFrame) -> list[str]:
+        chance = unrelated(setting.side, _COUNTS, [1], diverse=False)
+        told = [
+            f"{k}: {a:.2f}, {b:.2f}"
+            for k, a, b in zip(_COUNTS, chance.intersection.mean(0), chance.precision[:, :, 0].mean(0), strict=True)
+        ]
+        return [
+            f"unrelated maps (noise), intersection and 1-LENS-prec by k: {'; '.join(told)}",
+            *attack_notes(frame, "label"),
+        ]
+
+    return Part(
+        name=f"lens-figure10-{setting.name}",
+        title=f"{setting.title}, integrated gradients, by attack and k: mean [95% interval]",
+        study=lambda scale: _natural_study(
+            "From few pixels to many (Fig. 10)",
+            setting,
+            scale,
+            {
+                attack: attack_of(attack, setting, scale, [name(k) for k in _COUNTS for name in names.values()])
+                for attack in ("top-k", "random")
+            },
+        ),
+        columns=tuple(
+            Column(
+                heading, column, decimals=2, paper={row: numbers[place] for row, numbers in paper.items() if numbers}
+            )
+            for heading, column, place in (("top-k intersection", "intersection", 0), ("1-LENS-prec@k", "precision", 2))
+        ),
+        differs=lambda scale: _differs(
+            setting, scale, "; the figure prints no numbers, those at k = 100 are Table 4's; k of our choice"
+        ),
+        notes=notes,
+        verdicts=partial(_verdicts10, setting),
+        rows=("label", "k"),
+        prepare=long("k", _COUNTS, names),
+    )
+
+
+FIGURE10 = tuple(_figure10(setting) for setting in (MNIST, FASHION, GTSRB))

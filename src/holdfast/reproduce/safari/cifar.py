@@ -1,0 +1,228 @@
+"""SAFARI: Table 8, explainers on four architectures for CIFAR-10.
+
+Setting as in `holdfast.reproduce.safari.parts`, but for the radius, 0.03, and the networks. A small run takes narrow
+networks of the zoo; a full one takes the published widths from files that `holdfast train` makes (see `trained`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from torch import nn
+
+from holdfast import zoo
+from holdfast.reproduce.base import Part, Reproduction, Scale, reproductions
+from holdfast.reproduce.reading import Verdict
+from holdfast.reproduce.safari.events import HAT, HEADINGS, TILDE, both_events, columns_of, more_robust, rows_of
+from holdfast.reproduce.safari.parts import PAPER_GENETIC, PAPER_SUBSET, by_outcome, scaled
+from holdfast.study.file.programs import fill, read_weights
+from holdfast.zoo.networks.names import architectures
+
+RADIUS = 0.03
+
+# ---- the networks ----
+
+#: the paper's names: the zoo's small network, the architecture of the published width
+NETWORKS = {
+    "ResNet20": ("resnet20-cifar10", "resnet20"),
+    "MobileNetV2": ("mobilenetv2w025-cifar10", "mobilenet_v2"),
+    "VGG16": ("vgg16w8-cifar10", "vgg16"),
+    "DLA": ("dla34w2-cifar10", "dla"),
+}
+_ROWS = 64  # forwarded at once where there is no GPU: they stay in the cache
+_FOLDER = "models"  # where `holdfast train` puts what it makes
+
+
+def trained(architecture: str, weights: str) -> nn.Module:
+    """A network of published width for CIFAR-10, with the weights in a file that `holdfast train` made.
+
+    Raises `MissingWeightsError` where it is not, with the command that makes it.
+    """
+    file = Path(weights)
+    if not file.is_file():
+        command = f"holdfast train --model {architecture} --data cifar10 --augment shift_flip --epochs 100"
+        raise zoo.MissingWeightsError(f"{weights} is missing here; `{command}` makes it")
+    module = architectures[architecture](num_classes=10)
+    fill(module, read_weights(file.read_bytes()))
+    return module
+
+
+def _models(scale: Scale) -> dict[str, Any]:
+    if scale == "small":
+        known = zoo.names()
+        return {own: {"name": name, "batch_size": _ROWS} for own, (name, _) in NETWORKS.items() if name in known}
+    function = f"{__name__}:trained"
+    return {
+        own: {
+            "function": function,
+            "options": {"architecture": a, "weights": f"{_FOLDER}/{a}-cifar10-natural.safetensors"},
+        }
+        for own, (_, a) in NETWORKS.items()
+    }
+
+
+# ---- the study ----
+
+_EXPLAINERS = ("Gradient x Input", "Integrated Gradients", "GradCAM", "DeepLift")
+_STEPS: dict[Scale, int] = {"small": 5, "full": 50}  # of integrated gradients; Captum's default is 50
+_SMALL: tuple[dict[str, Any], dict[str, Any]] = (
+    {"budget": 200},
+    {"particles": 30, "quantile": 0.25, "moves": 2, "floor": -20.0},
+)
+_IMAGES: dict[Scale, int] = {"small": 6, "full": 100}
+
+_PAPER: dict[str, tuple[tuple[float, ...], ...]] = {
+    "ResNet20": (
+        (0.0166, 0.0375, 0.0044, 0.0212),
+        (0.8562, 0.8308, 0.8079, 0.8551),
+        (-20.32, -45.05, -35.93, -21.22),
+        (-80.73, -87.64, -68.27, -81.81),
+    ),
+    "MobileNetV2": (
+        (0.0552, 0.1167, 0.0523, 0.0712),
+        (0.7689, 0.7885, 0.7085, 0.7707),
+        (-12.75, -34.99, -16.01, -8.70),
+        (-70.32, -62.19, -82.17, -68.38),
+    ),
+    "VGG16": (
+        (0.0767, 0.1227, 0.1133, 0.0206),
+        (0.7813, 0.8240, 0.8637, 0.8358),
+        (-14.42, -53.48, -47.52, -44.25),
+        (-59.74, -54.155, -49.90, -66.02),
+    ),
+    "DLA": (
+        (0.0737, 0.0953, 0.0078, 0.0930),
+        (0.7919, 0.8111, 0.2113, 0.7983),
+        (-8.48, -28.69, -4.31, -9.77),
+        (-39.57, -37.74, -77.57, -36.40),
+    ),
+}
+PAPER_ROWS = {
+    f"{network}, {explainer}": numbers
+    for network, table in _PAPER.items()
+    for explainer, numbers in zip(_EXPLAINERS, zip(*table, strict=True), strict=True)
+}
+
+
+def _study(scale: Scale) -> dict[str, Any]:
+    explainers: dict[str, Any] = {
+        "Gradient x Input": "input_x_gradient",
+        "Integrated Gradients": {"explainer": "integrated_gradients", "steps": _STEPS[scale]},
+        "GradCAM": "gradcam",
+        "DeepLift": "deeplift",
+    }
+    return {
+        "title": "Explainers on four architectures for CIFAR-10 (Table 8)",
+        "samples": _IMAGES[scale],
+        "samples_per_job": _IMAGES[scale] if scale == "small" else 10,
+        "data": {"CIFAR-10": "cifar10:test"},
+        "models": _models(scale),
+        "neighbourhood": {"linf": RADIUS},
+        "explainers": explainers,
+        "metrics": both_events(*(_SMALL if scale == "small" else (PAPER_GENETIC, PAPER_SUBSET))),
+    }
+
+
+def _by_model(frame: pl.DataFrame, heading: str, pairs: Sequence[tuple[str, str]]) -> dict[str, bool | None]:
+    models = frame["model"].unique(maintain_order=True).to_list()
+    return {model: more_robust(frame.filter(pl.col("model") == model), heading, pairs) for model in models}
+
+
+def _whatever(outcomes: Mapping[str, bool | None]) -> bool | None:
+    """Of all architectures."""
+    values = list(outcomes.values())
+    return False if False in values else True if values and all(values) else None
+
+
+def _mostly(outcomes: Sequence[bool | None]) -> bool | None:
+    """Of more than half of them, in the table's cells."""
+    yes, no = outcomes.count(True), outcomes.count(False)
+    return True if 2 * yes > len(outcomes) else False if outcomes and 2 * no >= len(outcomes) else None
+
+
+def _varies(frame: pl.DataFrame, heading: str) -> bool | None:
+    """Whether some two explainers clearly stand in one order for one architecture and in the other for another."""
+    orders = [set(_by_model(frame, heading, [pair]).values()) for pair in permutations(_EXPLAINERS, 2)]
+    if any({True, False} <= order for order in orders):
+        return True
+    return False if orders and all(None not in order and order for order in orders) else None
+
+
+def _verdicts(frame: pl.DataFrame) -> list[Verdict]:
+    if not len(frame):
+        return []
+
+    def first(name: str, headings: Sequence[str]) -> dict[str, dict[str, bool | None]]:
+        pairs = [(name, other) for other in _EXPLAINERS if other != name]
+        return {heading: _by_model(frame, heading, pairs) for heading in headings}
+
+    def flat(outcomes: Mapping[str, Mapping[str, bool | None]]) -> dict[str, bool | None]:
+        return {f"{heading} {model}": holds for heading, own in outcomes.items() for model, holds in own.items()}
+
+    ig, cam = first("Integrated Gradients", HAT), first("GradCAM", TILDE)
+    always = {heading: _whatever(own) for heading, own in ig.items()}
+    return [
+        *by_outcome("Integrated Gradients is the most robust for F-hat", flat(ig)),
+        *by_outcome("and that whatever the architecture", always),
+        *by_outcome("GradCAM is the most robust for F-tilde (our reading)", flat(cam)),
+        ("and that in most cases (of architectures and columns)", "both", _mostly(list(flat(cam).values()))),
+        *by_outcome("robustness for F-tilde varies with the architecture", {h: _varies(frame, h) for h in TILDE}),
+    ]
+
+
+def _leaders(frame: pl.DataFrame) -> list[str]:
+    """Which explainer is the most robust by its mean, and how many class changes there are to speak of."""
+    notes = []
+    for heading, (_, column, higher) in HEADINGS.items():
+        own = rows_of(frame, heading)
+        if column not in own.columns or not len(own):
+            continue
+        means = own.group_by("model", "explainer", maintain_order=True).agg(pl.col(column).mean()).drop_nulls(column)
+        best = means.sort(column, descending=higher, maintain_order=True).unique("model", maintain_order=True)
+        tied = means.join(best, on=["model", column]).group_by("model", maintain_order=True).agg("explainer")
+        told = {model: " and ".join(names) for model, names in tied.iter_rows()}
+        models = [model for model in own["model"].unique(maintain_order=True) if model in told]
+        notes.append(f"most robust by the mean, {heading}: " + ", ".join(f"{m} {told[m]}" for m in models))
+    if "found" in frame.columns:
+        own = frame.filter(pl.col("label") == "worst F-tilde")
+        shares = own.group_by("model", maintain_order=True).agg(pl.col("found").cast(pl.Float64).mean())
+        told = {model: f"{share:.0%}" for model, share in shares.iter_rows() if share is not None}
+        notes.append(f"class changes found by the search for F-tilde: {', '.join(f'{m} {s}' for m, s in told.items())}")
+    return notes
+
+
+def _differs(scale: Scale) -> str:
+    cards = {own: zoo.card(name) for own, (name, _) in NETWORKS.items() if name in zoo.names()}
+    accuracies = ", ".join(f"{own} {card['test_accuracy']:.1%}" for own, card in cards.items())
+    settings, subset = _SMALL
+    narrow = (
+        f"networks of about a quarter of a million parameters, trained on 20000 images: {accuracies} (ResNet20 87.8%);"
+        f" {_IMAGES[scale]} images (not said), worst cases by block search of {settings['budget']} evaluations (GA,"
+        f" 500000), {subset['particles']} particles with {subset['moves']} moves (250), ln P down to"
+        f" {subset['floor']:g} (-100)"
+    )
+    published = f"{_IMAGES[scale]} images (not said); networks by `holdfast train`, from {_FOLDER}/"
+    return (
+        (scaled(scale, narrow) or f"{published}, ")
+        + "the first images of the test set (random); subset simulation in Gaussian space; integrated gradients with"
+        f" {_STEPS[scale]} steps (not said); GradCAM at the last convolution, of 8x8 positions for ResNet20, 4x4 for"
+        " MobileNetV2 and DLA, 2x2 for VGG16; sol_F-tilde only where a class change was found"
+    )
+
+
+ARCHITECTURE_PART = Part(
+    name="safari-architectures",
+    title="Robustness of explainers by architecture, CIFAR-10: mean [95% interval]",
+    study=_study,
+    columns=columns_of(PAPER_ROWS),
+    differs=_differs,
+    notes=_leaders,
+    verdicts=_verdicts,
+    rows=("model", "explainer"),
+)
+
+reproductions.add("safari-table8", Reproduction("SAFARI, Table 8: architectures", (ARCHITECTURE_PART,)))

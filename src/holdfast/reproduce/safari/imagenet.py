@@ -1,0 +1,226 @@
+"""SAFARI: Table 9, explainers on a Wide ResNet-50-2 for ImageNet.
+
+Photos are those in `imagenet_sample/images` under the data root (`HOLDFAST_DATA`).
+
+A full run takes the network of timm (extra `hub`). A small one shows the path and nothing else: its network is an
+untrained stand-in (`stand_in`), whose numbers say nothing about the paper's.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from holdfast.data.root import VARIABLE, MissingDataError, data_root
+from holdfast.errors import check
+from holdfast.reproduce.base import Part, Reproduction, Scale, reproductions
+from holdfast.reproduce.reading import Verdict
+from holdfast.reproduce.safari.events import HAT, HEADINGS, both_events, columns_of, more_robust
+from holdfast.reproduce.safari.parts import by_outcome, scaled
+from holdfast.study.file.files import IMAGES
+from holdfast.zoo.hub import Normalised
+from holdfast.zoo.networks.layers import conv_norm_relu, mean_and_linear
+
+RADIUS = 0.03  # the paper does not say; CIFAR-10's
+FOLDER = "imagenet_sample/images"
+_SHORT, _CROP = 256, 224  # pixels: the short side that photos are brought to, and what is cut from the middle
+
+
+def photos(count: int, side: int) -> Tensor:
+    """The first `count` photos by name in `imagenet_sample/images` of the data root, (count, 3, side, side) in [0, 1].
+
+    The middle 224 x 224 of a short side of 256, as networks for ImageNet are measured, then resized where `side` is
+    another.
+
+    Raises `MissingDataError` where there are fewer.
+    """
+    folder = data_root() / FOLDER
+    files = sorted(file for file in folder.glob("*") if file.suffix.lower() in IMAGES)
+    if len(files) < count:
+        raise MissingDataError(f"needs {count} photos in {folder} ({len(files)} there); {VARIABLE} names another root")
+    return torch.stack([_photo(Image.open(file), side) for file in files[:count]])
+
+
+def _photo(image: Image.Image, side: int) -> Tensor:
+    check(side >= 1, "side", "at least 1", side)
+    image = image.convert("RGB")
+    if min(image.size) != _SHORT:
+        scale = _SHORT / min(image.size)
+        width, height = (max(_SHORT, round(scale * length)) for length in image.size)
+        image = image.resize((width, height), Image.Resampling.BICUBIC)
+    left, top = ((length - _CROP) // 2 for length in image.size)
+    image = image.crop((left, top, left + _CROP, top + _CROP))
+    if side != _CROP:
+        image = image.resize((side, side), Image.Resampling.BICUBIC)
+    return torch.from_numpy(np.asarray(image).copy()).permute(2, 0, 1).float().div_(255)
+
+
+# ---- the stand-in ----
+
+
+class _Bottleneck(nn.Module):
+    """`relu(f(x) + shortcut(x))`, `f` of 1x1, 3x3 and 1x1 convolutions, the inner ones half as wide as the outer.
+
+    Zagoruyko and Komodakis, Wide residual networks, BMVC 2016: twice a ResNet-50's inner width.
+    """
+
+    def __init__(self, in_channels: int, channels: int, stride: int) -> None:
+        super().__init__()
+        self.shortcut: nn.Module = nn.Identity()
+        if stride != 1 or in_channels != channels:
+            self.shortcut = _conv_norm(in_channels, channels, stride)
+        self.reduce = conv_norm_relu(in_channels, channels // 2, kernel_size=1)
+        self.spatial = conv_norm_relu(channels // 2, channels // 2, stride=stride)
+        self.expand = _conv_norm(channels // 2, channels)
+        self.relu = nn.ReLU()
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        features: Tensor = self.relu(self.expand(self.spatial(self.reduce(inputs))) + self.shortcut(inputs))
+        return features
+
+
+def _conv_norm(in_channels: int, channels: int, stride: int = 1) -> nn.Sequential:
+    convolution = nn.Conv2d(in_channels, channels, kernel_size=1, stride=stride, bias=False)
+    return nn.Sequential(OrderedDict(conv=convolution, norm=nn.BatchNorm2d(channels)))
+
+
+def stand_in(width: int = 16, num_classes: int = 1000) -> nn.Module:
+    """An UNTRAINED wide residual network: images (N, 3, H, W) in [0, 1] to logits (N, num_classes).
+
+    The stem and the four stages of a Wide ResNet-50-2, with one block in each for 3, 4, 6 and 3, of `width` times 1, 2,
+    4 and 8 channels for 256 times as many, behind the normalisation of images that a hub's network has. Weights are
+    drawn from torch's generator; the normalisations measure noise once, so that features neither vanish nor grow.
+    """
+    layers: OrderedDict[str, nn.Module] = OrderedDict(
+        stem=conv_norm_relu(3, width, kernel_size=7, stride=2), pool=nn.MaxPool2d(3, stride=2, padding=1)
+    )
+    channels = width
+    for stage in range(4):
+        layers[f"stage{stage + 1}"] = _Bottleneck(channels, width * 2**stage, stride=1 if stage == 0 else 2)
+        channels = width * 2**stage
+    layers["classifier"] = mean_and_linear(channels, num_classes)
+    module = nn.Sequential(layers)
+    with torch.no_grad():
+        for layer in module.modules():
+            if isinstance(layer, nn.BatchNorm2d):
+                layer.momentum = 1.0
+        module.train()(torch.randn(16, 3, 64, 64))
+    mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+    return Normalised(module, mean, std).eval()
+
+
+# ---- the study ----
+
+_STAND_IN, _WIDE = "UNTRAINED STAND-IN", "Wide ResNet-50-2"
+_SIDE: dict[Scale, int] = {"small": 64, "full": _CROP}
+_IMAGES: dict[Scale, int] = {"small": 3, "full": 20}
+_STEPS: dict[Scale, tuple[int, int]] = {"small": (4, 10), "full": (16, 50)}  # integrated gradients, perturbations
+_SIZES: dict[Scale, tuple[dict[str, Any], dict[str, Any]]] = {
+    "small": ({"budget": 40}, {"particles": 20, "quantile": 0.25, "moves": 1, "floor": -10.0}),
+    "full": ({"budget": 5000}, {"particles": 200, "quantile": 0.1, "moves": 10, "floor": -100.0}),
+}
+
+_FULLGRAD, _EXTREMAL = "FullGrad", "Extremal Perturbations"
+_PAPER = {
+    "Gradient x Input": (0.159, 0.463, -4.595, -100.0),
+    "Integrated Gradients": (0.191, 0.515, -39.235, -100.0),
+    "GradCAM": (0.233, 0.944, -98.725, -76.688),
+    _FULLGRAD: (0.315, 0.799, -100.0, -75.716),
+    _EXTREMAL: (0.126, 0.957, -4.321, -32.612),
+}
+
+
+def _study(scale: Scale) -> dict[str, Any]:
+    steps, optimised = _STEPS[scale]
+    small = {"function": f"{__name__}:stand_in", "batch_size": 64}
+    return {
+        "title": f"Explainers on a {_WIDE} for ImageNet (Table 9)"
+        + (f": the path, with an {_STAND_IN.lower()}" if scale == "small" else ""),
+        "samples": _IMAGES[scale],
+        "samples_per_job": _IMAGES[scale] if scale == "small" else 1,
+        "data": {
+            "ImageNet": {
+                "function": f"{__name__}:photos",
+                "options": {"count": _IMAGES[scale], "side": _SIDE[scale]},
+            }
+        },
+        "models": {_STAND_IN: small} if scale == "small" else {_WIDE: "timm:wide_resnet50_2"},
+        "neighbourhood": {"linf": RADIUS},
+        "explainers": {
+            "Gradient x Input": "input_x_gradient",
+            "Integrated Gradients": {"explainer": "integrated_gradients", "steps": steps},
+            "GradCAM": "gradcam",
+            _FULLGRAD: "fullgrad",
+            _EXTREMAL: {"explainer": "extremal_perturbations", "areas": [0.1], "steps": optimised},
+        },
+        "metrics": both_events(*_SIZES[scale]),
+    }
+
+
+def _verdicts(frame: pl.DataFrame) -> list[Verdict]:
+    """The paper's sentences, of the paper's network alone."""
+    own = frame.filter(pl.col("model") == _WIDE) if "model" in frame.columns else frame
+    if not len(own):
+        return []
+
+    def judged(pairs: Sequence[tuple[str, str]], headings: Sequence[str]) -> dict[str, bool | None]:
+        return {heading: more_robust(own, heading, pairs) for heading in headings}
+
+    parts = [(_FULLGRAD, name) for name in ("Gradient x Input", "GradCAM")]
+    last = [(name, _EXTREMAL) for name in _PAPER if name != _EXTREMAL]
+    text = "FullGrad combines the advantages of Gradient x Input and GradCAM (above both for F-hat, our reading)"
+    return [
+        *by_outcome(text, judged(parts, HAT)),
+        *by_outcome(
+            "Extremal Perturbations are not robust (below all others, our reading)", judged(last, list(HEADINGS))
+        ),
+    ]
+
+
+def _notes(frame: pl.DataFrame) -> list[str]:
+    if "model" in frame.columns and _STAND_IN in frame["model"].to_list():
+        return [
+            f"{_STAND_IN}: THESE NUMBERS MEAN NOTHING ABOUT THE PAPER'S, which stand beside them for what a full"
+            " run would show; no sentence of the paper is judged"
+        ]
+    return []
+
+
+def _differs(scale: Scale) -> str:
+    worst, subset = _SIZES[scale]
+    steps, optimised = _STEPS[scale]
+    network = (
+        f"a narrow untrained network of four blocks ({_WIDE}, 81.60% top-1), {_IMAGES[scale]} photos (20) of"
+        f" {_SIDE[scale]}x{_SIDE[scale]} pixels ({_CROP}x{_CROP})"
+    )
+    return (
+        (f"{network}, " if scale == "small" else "timm's weights, whose accuracy may differ (81.60% top-1); ")
+        + f"radius {RADIUS} (not said for ImageNet; CIFAR-10's); the first photos by name in {FOLDER} (random);"
+        f" worst cases by block search of {worst['budget']} evaluations (GA, 500000); subset simulation in Gaussian"
+        f" space, particles: {subset['particles']} (1000), moves: {subset['moves']} (250)"
+        + scaled(scale, f", ln P down to {subset['floor']:g} (-100)").removesuffix(", ")
+        + f"; integrated gradients with {steps} steps, extremal perturbations of one area, 0.1, with {optimised} steps"
+        " (not said); FullGrad without the bias of the images' normalisation, which is inside the module; sol_F-tilde"
+        " only where a class change was found"
+    )
+
+
+IMAGENET_PART = Part(
+    name="safari-imagenet",
+    title=f"Robustness of explainers, {_WIDE}, ImageNet: mean [95% interval]",
+    study=_study,
+    columns=columns_of({f"{model}, {name}": row for model in (_STAND_IN, _WIDE) for name, row in _PAPER.items()}),
+    differs=_differs,
+    notes=_notes,
+    verdicts=_verdicts,
+    rows=("model", "explainer"),
+)
+
+reproductions.add("safari-table9", Reproduction("SAFARI, Table 9: a network for ImageNet", (IMAGENET_PART,)))

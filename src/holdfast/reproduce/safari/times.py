@@ -1,0 +1,160 @@
+"""SAFARI: Table 4, the time of 1000 explanations and of comparing them; a measurement, on whatever device there is.
+
+Seconds say as much of the machine as of the method, so beside them stands the ratio to the bare passes of the model:
+what the method costs beyond the network's own work, which no implementation can avoid.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import polars as pl
+import torch
+from torch import Tensor
+
+from holdfast import data, zoo
+from holdfast.explainers import LIME, Explainer, KernelSHAP
+from holdfast.explainers import get as get_explainer
+from holdfast.explainers.gradients.input_gradients import IntegratedGradients
+from holdfast.explainers.perturbation.coalitions import CoalitionExplainer
+from holdfast.metrics.probe import Probe
+from holdfast.model import Classifier
+from holdfast.reproduce.base import Column, Part, Scale
+from holdfast.reproduce.reading import Verdict
+from holdfast.reproduce.safari.parts import NATURAL, RADIUS, scaled
+from holdfast.similarity import get as get_similarity
+
+_PAPER4 = {
+    "Gradient x Input": 0.0202,
+    "Integrated Gradients": 0.0512,
+    "GradCAM": 0.0342,
+    "DeepLift": 0.0382,
+    "LIME": 99.21,
+    "SHAP": 25.80,
+}
+_COUNT = 1000
+_STEPS = 50  # of integrated gradients, Captum's default
+_RUNS: dict[Scale, int] = {"small": 2, "full": 10}
+
+
+def timed_explainers(samples: int = 200) -> dict[str, Explainer]:
+    """Table 4's, and the two surrogates with segments that need not be found."""
+    return {
+        "Gradient x Input": get_explainer("input_x_gradient"),
+        "Integrated Gradients": IntegratedGradients(steps=_STEPS),
+        "GradCAM": get_explainer("gradcam"),
+        "DeepLift": get_explainer("deeplift"),
+        "LIME": LIME(samples=samples, segments="quickshift"),
+        "SHAP": KernelSHAP(samples=samples, segments="quickshift"),
+        "LIME, grid": LIME(samples=samples, segments="grid"),
+        "SHAP, grid": KernelSHAP(samples=samples, segments="grid"),
+    }
+
+
+def measure_times(
+    classifier: Classifier, seed: Tensor, count: int, explainers: Mapping[str, Explainer], runs: int
+) -> pl.DataFrame:
+    """Seconds for explaining `count` disturbed copies of `seed` `(1, ...)` and comparing the maps with its own.
+
+    One row for each explainer and run: `seconds`; `passes`, the seconds in units of a forward and a backward pass of
+    the copies, measured in the same run; `share`, of it that the passes take which the explainer cannot do without: a
+    forward pass of every masked copy (or of the input, for Grad-CAM), a forward and a backward pass of every step, or
+    of the input and its reference.
+    """
+    rows = []
+    with classifier.session():
+        seed = classifier.check_inputs(seed)
+        noise = torch.rand((count, *seed.shape[1:]), generator=torch.Generator().manual_seed(0))
+        region_low, region_high = ((seed + reach).clamp(*classifier.bounds) for reach in (-RADIUS, RADIUS))
+        copies = region_low + (region_high - region_low) * noise.to(seed)
+        seeds = torch.zeros(count, dtype=torch.int64, device=seed.device)
+        for name, explainer in explainers.items():
+            probe = Probe(classifier, explainer, seed, None, get_similarity("pearson"))
+            probe.look(copies[:64], seeds[:64])  # allocation, the choice of kernels, coalitions
+            for run in range(runs):
+                forward = _seconds(classifier, lambda: _forward(classifier, copies))
+                both = _seconds(classifier, lambda: _gradient(classifier, copies))
+                own = _seconds(classifier, partial(probe.look, copies, seeds))
+                needed = explainer_passes(explainer, forward, both)
+                row = {"seconds": own, "passes": own / both, "share": needed / own}
+                rows.append({"explainer": name, "sample": run, "status": "ok", **row})
+    return pl.DataFrame(rows)
+
+
+def explainer_passes(explainer: Explainer, forward: float, both: float) -> float:
+    """Seconds of the passes that an explainer cannot do without."""
+    if isinstance(explainer, CoalitionExplainer):
+        return explainer.rows_per_input * forward
+    if isinstance(explainer, IntegratedGradients):
+        return explainer.steps * both
+    # Grad-CAM need not go back to the input
+    return forward if explainer.name == "gradcam" else both * (2 if explainer.name == "deeplift" else 1)
+
+
+def _forward(classifier: Classifier, x: Tensor) -> None:
+    with torch.no_grad():
+        classifier.map_rows(lambda rows: (classifier.forward(rows),), x)
+
+
+def _gradient(classifier: Classifier, x: Tensor) -> None:
+    def top(rows: Tensor) -> tuple[Tensor, ...]:
+        with torch.enable_grad():
+            leaf = rows.detach().requires_grad_(True)
+            return torch.autograd.grad(classifier.forward(leaf).amax(1).sum(), leaf)
+
+    classifier.map_rows(top, x, kind="backward")
+
+
+def _seconds(classifier: Classifier, work: Callable[[], object]) -> float:
+    _wait(classifier.device)
+    began = time.perf_counter()
+    work()
+    _wait(classifier.device)
+    return time.perf_counter() - began
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _measure(scale: Scale) -> pl.DataFrame:
+    classifier = Classifier(zoo.load(NATURAL), bounds=(0.0, 1.0), device="cuda" if torch.cuda.is_available() else "cpu")
+    return measure_times(classifier, data.mnist("test").inputs[:1], _COUNT, timed_explainers(), _RUNS[scale])
+
+
+def _verdicts(frame: pl.DataFrame) -> list[Verdict]:
+    means = dict(frame.group_by("explainer").agg(pl.col("passes").mean()).iter_rows())
+    slow, fast = (
+        [means[name] for name in names if name in means]
+        for names in (("LIME", "SHAP"), ("Gradient x Input", "Integrated Gradients", "GradCAM", "DeepLift"))
+    )
+    holds = min(slow) > 2 * max(fast) if slow and fast else None
+    grid = min((means[name] for name in ("LIME", "SHAP", "LIME, grid", "SHAP, grid") if name in means), default=0.0)
+    paper = (25.80 / 0.0202, 99.21 / 0.0202)
+    found: list[Verdict] = [("LIME and SHAP take much more time than gradient-based methods (twice)", "passes", holds)]
+    if grid and "Gradient x Input" in means:
+        text = f"LIME and SHAP cost {paper[0]:.0f} to {paper[1]:.0f} times Gradient x Input, as in the paper (or more)"
+        found.append((text, "passes", bool(grid / means["Gradient x Input"] >= paper[0])))
+    return found
+
+
+TIME_PART = Part(
+    name="safari-times",
+    title="1000 explanations of LeNet-5 and their PCC with the seed's",
+    study=None,
+    columns=(
+        Column("seconds", "seconds", paper=_PAPER4),
+        Column("in passes forward and backward", "passes", decimals=1),
+        Column("share of passes it needs", "share", decimals=2),
+    ),
+    differs=lambda scale: (
+        scaled(scale, f"{_RUNS[scale]} runs (10)")
+        + f"this machine (an A100); 28x28 pixels (32x32); integrated gradients with {_STEPS} steps, LIME and SHAP with"
+        " 200 samples and quickshift's segments (not said); LIME and SHAP on a fixed grid are ours"
+    ),
+    verdicts=_verdicts,
+    measure=_measure,
+)

@@ -1,0 +1,1 @@
+"""Statistics of values over samples: intervals, paired tests, comparisons, rankings."""

@@ -1,0 +1,239 @@
+"""Rankings of a whole study, one for each data, model and label, and how far the labels agree.
+
+"Most robust" differs by metric, and the reader must see it: Kendall's W says how alike the rankings of m metrics are
+(1: the same; 1/m on average: unrelated), and a matrix of rank correlations which of them are. Only what has a direction
+is ranked.
+
+Kendall and Babington Smith 1939 (Ann. Math. Stat. 10); ties and tests as in Conover 1999.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+
+from holdfast.errors import check
+from holdfast.statistics.comparison import Comparison, compare
+from holdfast.statistics.paired import Array, Interval, Readable, friedman, median_over_repeats, midranks
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """The explainers of a data set and a model, ranked by one label.
+
+    Attributes:
+        data, model, label: which.
+        comparison: of the explainers that have any value.
+        samples: sample numbers, one for each place in `comparison.used`.
+        absent: explainers without a single value, which are not ranked.
+    """
+
+    data: str
+    model: str
+    label: str
+    comparison: Comparison
+    samples: tuple[int, ...]
+    absent: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Agreement:
+    """How far the rankings of k explainers by m metrics agree.
+
+    Attributes:
+        names: of the metrics.
+        used: (explainers,) of bool, which are ranked by all of them; k of them.
+        kendalls_w: 1 where all rankings are the same, 1/m on average where they are unrelated, 0 where they cancel out;
+            NaN for fewer than two metrics or explainers, and where all is tied.
+        p_value: that the rankings are unrelated, by the test of `statistics.friedman` with metrics for rows: permuted
+            for up to 50 metrics.
+        correlations: (m, m) of Spearman's rho; NaN where a metric ties all. Its mean over pairs is (m W - 1) / (m - 1)
+            without ties, which is why it is this one and not Kendall's tau: the matrix and W tell one story.
+        interval: of W over samples, where it was computed.
+        data, model: which, in a study.
+        explainers: names, one for each place in `used`, in a study.
+    """
+
+    names: tuple[str, ...]
+    used: Array
+    kendalls_w: float
+    p_value: float
+    correlations: Array
+    interval: Interval | None = None
+    data: str = ""
+    model: str = ""
+    explainers: tuple[str, ...] = ()
+
+
+def agreement(ranks: Array, names: Sequence[str], permutations: int = 9999, seed: int = 0) -> Agreement:
+    """How far m rankings agree.
+
+    Args:
+        ranks: (m, k) mean ranks or anything else by which each metric orders the explainers; NaN where it does not rank
+            one, which is then left out for all.
+        names: of the metrics.
+        permutations, seed: of the test.
+
+    >>> found = agreement(np.array([[1.0, 2, 3, 4], [1, 2, 4, 3], [2, 1, 3, 4]]), ["a", "b", "c"])
+    >>> found.kendalls_w, found.correlations[0]
+    (0.82, array([1. , 0.8, 0.8]))
+    """
+    ranks = np.asarray(ranks, dtype=float)
+    check(ranks.ndim == 2, "ranks", "an array of metrics x explainers", f"shape {ranks.shape}")
+    check(len(names) == len(ranks), "names", f"{len(ranks)} of them", list(names))
+    used = np.asarray(~np.isnan(ranks).any(axis=0))
+    ordered = midranks(ranks[:, used])
+    m, k = ordered.shape
+    if m < 2 or k < 2:
+        return Agreement(tuple(names), used, math.nan, math.nan, np.full((m, m), np.nan))
+    centred = ordered - (k + 1) / 2
+    with np.errstate(invalid="ignore"):  # 0 / 0 of a metric that ties all is NaN, and stays so
+        unit = centred / np.sqrt((centred**2).sum(axis=1, keepdims=True))
+    correlations = np.clip(unit @ unit.T, -1, 1)
+    np.fill_diagonal(correlations, np.where(np.isnan(unit[:, 0]), np.nan, 1.0))
+    _, p = friedman(ordered, permutations, seed)
+    return Agreement(tuple(names), used, float(_kendalls_w(ordered)), p, correlations)
+
+
+def agreement_interval(ranks: Array, level: float = 0.95, resamples: int = 2000, seed: int = 0) -> Interval | None:
+    """Kendall's W of the mean ranks over samples, with its percentile bootstrap interval; None where W is undefined.
+
+    Samples are drawn with all their metrics. It says how much W hangs on the choice of samples. It is not centred on W:
+    resampling adds noise to mean ranks, and noise lowers agreement that is high and raises what is low.
+
+    Args:
+        ranks: (m, n, k) of each metric, sample and explainer; NaN rows where a sample is not ranked.
+        level, resamples, seed: of the interval.
+
+    >>> agreement_interval(np.tile([1.0, 2, 3], (2, 9, 1))).low
+    1.0
+    """
+    ranks = np.asarray(ranks, dtype=float)
+    check(ranks.ndim == 3, "ranks", "an array of metrics x samples x explainers", f"shape {ranks.shape}")
+    check(0 < level < 1, "level", "a number between 0 and 1", level)
+    m, n, k = ranks.shape
+    present = ~np.isnan(ranks).any(axis=2)
+    if m < 2 or k < 2 or not present.any(axis=1).all():
+        return None
+    rng = np.random.Generator(np.random.PCG64(seed))
+    # how often each sample was drawn; the first row, each once, is the data itself
+    counts = np.vstack([np.ones((1, n)), rng.multinomial(n, np.full(n, 1 / n), size=resamples)])
+    sums = np.einsum("bn,mnk->bmk", counts, np.where(present[..., None], ranks, 0.0), optimize=True)
+    drawn = counts @ present.T
+    complete = (drawn > 0).all(axis=1)
+    values = _kendalls_w(midranks(sums[complete] / drawn[complete][..., None]))
+    value = float(values[0])
+    if math.isnan(value):
+        return None
+    # all explainers tied in what was drawn: W is undefined there
+    others = values[1:][~np.isnan(values[1:])]
+    ends = (None, None) if n < 2 or not len(others) else np.quantile(others, [(1 - level) / 2, (1 + level) / 2])
+    low, high = (None if end is None else float(end) for end in ends)
+    return Interval(value, low, high, n, level if n > 1 else 0.0, None, (value, value))
+
+
+def rankings(samples: pl.DataFrame, readings: Mapping[str, Readable], level: float = 0.05) -> list[Ranking]:
+    """One ranking for each data, model and label that has a direction and values for two explainers.
+
+    A sample counts where its status is `"ok"`, its value finite and all of `Readable.only` hold; its value is the
+    median over the repeats in which it counts. Samples that do not count for all explainers are left out.
+
+    Args:
+        samples: the rows of a study, one for each evaluated sample.
+        readings: how to read each label.
+        level: of the tests.
+    """
+    found: list[Ranking] = []
+    for (data, model, label), part in samples.group_by(["data", "model", "label"], maintain_order=True):
+        reading = readings.get(str(label))
+        if reading is None or reading.direction is None or reading.column not in part.columns:
+            continue
+        direction = reading.direction
+        check(direction in ("higher", "lower"), "direction", "'higher', 'lower' or None", repr(direction))
+        explainers = part["explainer"].unique(maintain_order=True).to_list()
+        numbers = part["sample"].unique().sort().to_list()
+        values, censored = _grid(part, reading, explainers, numbers)
+        middle, bounded = median_over_repeats(values, censored, reading.censored_side)
+        some: Array = np.asarray(~np.isnan(middle).all(axis=0))
+        if some.sum() < 2:
+            continue
+        comparison = compare(
+            middle[:, some],
+            [name for name, has in zip(explainers, some, strict=True) if has],
+            "higher" if direction == "higher" else "lower",
+            bounded[:, some],
+            reading.censored_side,
+            level,
+        )
+        absent = tuple(name for name, has in zip(explainers, some, strict=True) if not has)
+        found.append(Ranking(str(data), str(model), str(label), comparison, tuple(numbers), absent))
+    return found
+
+
+def agreements(rankings: Iterable[Ranking], level: float = 0.95) -> list[Agreement]:
+    """How far the labels of each data and model agree, over the explainers that all of them rank; two labels or more.
+
+    Labels whose samples have nothing in common to rank are left out.
+    """
+    groups: dict[tuple[str, str], list[Ranking]] = {}
+    for ranking in rankings:
+        if ranking.comparison.count:
+            groups.setdefault((ranking.data, ranking.model), []).append(ranking)
+    found = []
+    for (data, model), group in groups.items():
+        if len(group) < 2:
+            continue
+        explainers = list(dict.fromkeys(name for ranking in group for name in ranking.comparison.names))
+        samples = sorted({sample for ranking in group for sample in ranking.samples})
+        ranks = np.full((len(group), len(samples), len(explainers)), np.nan)
+        means = np.full((len(group), len(explainers)), np.nan)
+        for m, ranking in enumerate(group):
+            columns = np.asarray([explainers.index(name) for name in ranking.comparison.names])
+            rows = np.searchsorted(samples, np.asarray(ranking.samples)[ranking.comparison.used])
+            ranks[m][np.ix_(rows, columns)] = ranking.comparison.ranks
+            means[m, columns] = ranking.comparison.mean_ranks
+        agreed = agreement(means, [ranking.label for ranking in group])
+        interval = agreement_interval(ranks[:, :, agreed.used], level)
+        found.append(replace(agreed, interval=interval, data=data, model=model, explainers=tuple(explainers)))
+    return found
+
+
+def _kendalls_w(ranks: Array) -> Array:
+    """W of (..., m, k) ranks, with its correction for ties: the sum of squares between explainers as a share of all."""
+    m, k = ranks.shape[-2:]
+    centred = ranks - (k + 1) / 2
+    between, total = (centred.sum(axis=-2) ** 2).sum(axis=-1), (centred**2).sum(axis=(-1, -2))
+    with np.errstate(invalid="ignore"):  # all tied by all: undefined
+        return np.asarray(between / (m * total))
+
+
+def _grid(part: pl.DataFrame, reading: Readable, explainers: list[str], samples: list[int]) -> tuple[Array, Array]:
+    """Values and flags, (repeats, samples, explainers); NaN where there is none that counts."""
+    value = pl.col(reading.column).cast(pl.Float64)
+    counts = (pl.col("status") == "ok") & value.is_finite().fill_null(False)
+    for name in reading.only:
+        counts &= pl.col(name).cast(pl.Boolean).fill_null(False) if name in part.columns else pl.lit(False)
+    # a column that is not there has no censored values
+    flags = reading.censored if reading.censored in part.columns else None
+    part = part.filter(counts).select(
+        "explainer",
+        "sample",
+        "repeat",
+        value.alias("value"),
+        (pl.lit(False) if flags is None else pl.col(flags).cast(pl.Boolean).fill_null(False)).alias("censored"),
+    )
+    repeats = part["repeat"].unique().sort().to_list()
+    shape = (max(1, len(repeats)), len(samples), len(explainers))
+    values, censored = np.full(shape, np.nan), np.zeros(shape, dtype=bool)
+    columns = {name: place for place, name in enumerate(explainers)}
+    place = (
+        np.searchsorted(repeats, part["repeat"].to_numpy()),
+        np.searchsorted(samples, part["sample"].to_numpy()),
+        [columns[name] for name in part["explainer"]],
+    )
+    values[place], censored[place] = part["value"].to_numpy(), part["censored"].to_numpy()
+    return values, censored

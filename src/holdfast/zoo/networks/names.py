@@ -1,0 +1,44 @@
+"""The zoo's architectures by name, with weights as they are drawn: `architectures["resnet20"](num_classes=10)`.
+
+Each takes `num_classes` and `in_channels`, and is otherwise as its class has it by default: `lenet5` for 28x28 images;
+`series_cnn`, `bilstm` and `series_transformer` for series of any length; all others for 32x32 images. Further options,
+a width among them, are those of the classes.
+
+>>> import torch
+>>> architectures.names()
+['bilstm', 'dla', 'lenet5', 'mobilenet_v1', 'mobilenet_v2', 'resnet18', 'resnet20', 'series_cnn', ...]
+>>> architectures["resnet20"](num_classes=4, in_channels=1)(torch.zeros(2, 1, 32, 32)).shape
+torch.Size([2, 4])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import nn
+
+from holdfast.registry import Registry
+from holdfast.zoo.networks.bilstm import BiLSTM
+from holdfast.zoo.networks.dla import DLA34
+from holdfast.zoo.networks.lenet import LeNet5
+from holdfast.zoo.networks.mobilenet_v1 import MobileNetV1
+from holdfast.zoo.networks.mobilenet_v2 import MobileNetV2
+from holdfast.zoo.networks.resnet import ResNet18
+from holdfast.zoo.networks.resnet20 import ResNet20
+from holdfast.zoo.networks.series_cnn import SeriesCNN
+from holdfast.zoo.networks.series_transformer import SeriesTransformer
+from holdfast.zoo.networks.small_cnn import SmallCNN
+from holdfast.zoo.networks.vgg import VGG16
+
+architectures: Registry[Callable[..., nn.Module]] = Registry("architecture")
+architectures.add("bilstm", BiLSTM)
+architectures.add("dla", DLA34)
+architectures.add("lenet5", LeNet5)
+architectures.add("mobilenet_v1", MobileNetV1)
+architectures.add("mobilenet_v2", MobileNetV2)
+architectures.add("resnet18", ResNet18)
+architectures.add("resnet20", ResNet20)
+architectures.add("series_cnn", SeriesCNN)
+architectures.add("series_transformer", SeriesTransformer)
+architectures.add("small_cnn", SmallCNN)
+architectures.add("vgg16", VGG16)

@@ -1,0 +1,1 @@
+"""Training: schemes, objectives, the loop, calibration, tuning."""

@@ -1,0 +1,353 @@
+"""Subset simulation and plain Monte Carlo against exact answers, down to 1e-20.
+
+The statistical tests use fixed seeds. Their tolerances are stated as error probabilities: a test of a mean over R
+runs allows 4 standard errors of the mean (1 in 16,000 for a correct estimator), coverage counts are tested
+against the binomial distribution at 1 in 1000.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor
+
+from exact import irwin_hall_log_sf, irwin_hall_threshold
+from holdfast import L2Ball, LinfBall
+from holdfast.algorithms import Prior, RareEventEstimate, StandardNormal, UnitBox, monte_carlo, subset_simulation
+from holdfast.algorithms.rare_events.genealogy import spared
+from holdfast.algorithms.rare_events.subset_sampling import _next_level
+from holdfast.errors import ArgumentError
+from holdfast.neighbourhood import Region
+
+
+@dataclass(frozen=True)
+class Problem:
+    name: str
+    score: Callable[[Tensor], Tensor]
+    prior: Prior
+    truth: float
+
+
+def problems() -> list[Problem]:
+    ten, twenty = (irwin_hall_threshold(50, math.log(10.0**-k)) for k in (10, 20))
+    half, tails = stats.norm.isf(1e-12), stats.norm.isf(5e-9)
+    first, second = stats.norm.isf(1e-4), stats.norm.isf(1e-5)
+    return [
+        Problem("Irwin-Hall 1e-10", lambda x: x.sum(1) - ten, UnitBox(50), irwin_hall_log_sf(50, ten)),
+        Problem("Irwin-Hall 1e-20", lambda x: x.sum(1) - twenty, UnitBox(50), irwin_hall_log_sf(50, twenty)),
+        Problem("half-space 1e-12", lambda x: x.sum(1) / 200**0.5 - half, StandardNormal(200), math.log(1e-12)),
+        Problem("two tails 1e-8", lambda x: (x.sum(1) / 50**0.5).abs() - tails, StandardNormal(50), math.log(1e-8)),
+        Problem(
+            "two stages 1e-9",
+            lambda x: torch.stack([x[:, 0] - first, x[:, 1] - second], 1),
+            StandardNormal(50),
+            math.log(1e-9),
+        ),
+    ]
+
+
+def repeat(problem: Problem, runs: int, **options: object) -> list[RareEventEstimate]:
+    generator = torch.Generator().manual_seed(2024)
+    return [
+        subset_simulation(problem.score, problem.prior, generator=generator, **options)  # type: ignore[arg-type]
+        for _ in range(runs)
+    ]
+
+
+def check_unbiased_and_covering(problem: Problem, estimates: list[RareEventEstimate]) -> None:
+    runs = len(estimates)
+    errors = np.array([e.log_probability.item() for e in estimates]) - problem.truth
+    reported = np.array([e.std_error.item() for e in estimates])
+    # an unbiased P makes ln P low by half its variance; moves that mix less than perfectly do so here
+    allowance = 0.5 * errors.var(ddof=1)
+    assert -allowance - 4 * errors.std(ddof=1) / runs**0.5 < errors.mean() < 4 * errors.std(ddof=1) / runs**0.5
+    covered = sum(low <= problem.truth <= high for low, high in (e.interval()[0].tolist() for e in estimates))
+    assert covered >= stats.binom.ppf(1e-3, runs, 0.93)
+    # the standard error is the right one: the ratio of variances, with the t distribution's wide margin
+    ratio = np.sqrt((reported**2).mean()) / errors.std(ddof=1)
+    assert 0.6 < ratio < 1.6
+
+
+@pytest.mark.parametrize("problem", problems(), ids=lambda p: p.name)
+def test_exact_answers(problem: Problem) -> None:
+    check_unbiased_and_covering(problem, repeat(problem, 20))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{}, {"quantile": 0.1, "moves": 12}, {"quantile": 0.5, "moves": 10}], ids=str)
+@pytest.mark.parametrize("problem", problems(), ids=lambda p: p.name)
+def test_exact_answers_over_200_runs(problem: Problem, options: dict[str, float]) -> None:
+    estimates = repeat(problem, 200, **options)
+    check_unbiased_and_covering(problem, estimates)
+    covered = sum(low <= problem.truth <= high for low, high in (e.interval()[0].tolist() for e in estimates))
+    assert 180 <= covered <= 199
+
+
+def test_every_level_is_an_estimate() -> None:
+    problem = problems()[0]
+    threshold = irwin_hall_threshold(50, math.log(1e-10))
+    (estimate,) = repeat(problem, 1)
+    (levels,) = estimate.levels
+    exact = [irwin_hall_log_sf(50, threshold + t) for t in levels.threshold.tolist()]
+    pull = (levels.log_probability.numpy() - np.array(exact)) / levels.std_error.numpy()
+    assert len(exact) >= 10
+    assert np.abs(pull).max() < 4
+    assert (np.diff(levels.log_probability.numpy()) < 0).all()
+    assert levels.threshold[-1] == 0
+
+
+@pytest.mark.parametrize("method", [subset_simulation, monte_carlo])
+def test_common_events(method: Callable[..., RareEventEstimate]) -> None:
+    for share in (0.9, 0.5, 0.05):
+        estimate = method(lambda x, share=share: share - x[:, 0], UnitBox(3))
+        low, high = estimate.interval(0.9999)[0].tolist()
+        assert low <= math.log(share) <= high
+        assert not estimate.censored.any()
+
+
+@pytest.mark.parametrize("method", [subset_simulation, monte_carlo])
+def test_certain_and_impossible_events(method: Callable[..., RareEventEstimate]) -> None:
+    always = method(lambda x: torch.ones(len(x)), UnitBox(2))
+    assert always.log_probability.item() == 0
+    assert not always.censored.any()
+    assert always.interval()[0, 1] == 0
+    never = method(lambda x: -torch.ones(len(x)), UnitBox(2))
+    assert never.censored.all()
+    assert never.interval()[0, 0] == -torch.inf
+    assert torch.isnan(never.std_error).all()
+    nothing = method(lambda x: torch.full((len(x),), torch.nan), UnitBox(2))
+    assert nothing.censored.all()
+
+
+def test_the_first_stage_is_an_estimate_of_its_own() -> None:
+    problem = next(p for p in problems() if p.name.startswith("two stages"))
+    for estimate in repeat(problem, 5):
+        (levels,) = estimate.levels
+        crossing = ((levels.stage == 0) & (levels.threshold == 0)).nonzero()[0, 0]
+        assert abs(levels.log_probability[crossing] - math.log(1e-4)) < 4 * levels.std_error[crossing]
+        assert (levels.stage.diff() >= 0).all()
+
+
+@pytest.mark.parametrize("quantile", [0.1, 0.5])
+def test_stages_that_few_pass_are_crossed_without_asking_for_the_next(quantile: float) -> None:
+    score = lambda x: torch.stack([x[:, 0] - 0.8, x[:, 1] - 0.95], dim=1)  # noqa: E731
+    problem = Problem("two stages", score, UnitBox(2), math.log(0.2 * 0.05))
+    check_unbiased_and_covering(problem, repeat(problem, 30, quantile=quantile, moves=10))
+
+
+def test_a_plateau_is_reported_and_does_not_loop() -> None:
+    stuck = subset_simulation(lambda x: torch.where(x[:, 0] > 0.5, -1.0, -2.0), UnitBox(2))
+    assert stuck.stalled.all()
+    assert stuck.censored.all()
+    assert stuck.log_probability.item() == pytest.approx(math.log(0.5), abs=0.2)
+
+
+def test_the_extreme_point_is_the_deepest() -> None:
+    for method in (subset_simulation, monte_carlo):
+        estimate = method(lambda x: x[:, 0] - 0.5, UnitBox(2))
+        assert estimate.extreme[0, 0] > 0.95
+
+
+def test_ties_do_not_bias_the_estimate() -> None:
+    # a score in whole steps: every level is a tie
+    estimates = [
+        subset_simulation(lambda x: torch.floor(x[:, 0] * 2) - 9, StandardNormal(3), generator=generator)
+        for generator in [torch.Generator().manual_seed(1)]
+        for _ in range(20)
+    ]
+    errors = np.array([e.log_probability.item() for e in estimates]) - stats.norm.logsf(4.5)
+    assert abs(errors.mean()) < 4 * errors.std(ddof=1) / 20**0.5
+
+
+def test_the_floor_censors() -> None:
+    estimate = subset_simulation(lambda x: x[:, 0] - 30, StandardNormal(5), floor=-40.0, particles=200)
+    assert estimate.censored.all()
+    assert not estimate.stalled.any()
+    assert estimate.log_probability.item() == -40
+    assert estimate.interval()[0].tolist() == [-math.inf, -40]
+
+
+@pytest.mark.parametrize("prior", [UnitBox(4), StandardNormal(4)], ids=["box", "normal"])
+def test_random_walk_has_the_right_acceptance_ratio(prior: Prior) -> None:
+    # with the ratio of the paper's Eq. 23, upside down, the normal one drifts outwards without end
+    limit = 3.4 if isinstance(prior, StandardNormal) else 0.9999
+    truth = stats.norm.logsf(3.4) if isinstance(prior, StandardNormal) else math.log(1e-4)
+    problem = Problem("random walk", lambda x: x[:, 0] - limit, prior, truth)
+    check_unbiased_and_covering(problem, repeat(problem, 20, proposal="random_walk", moves=30, quantile=0.1))
+
+
+def test_a_random_walk_wider_than_the_box_stays_finite() -> None:
+    """Levels that keep nine in ten are accepted too often for the width to be bounded by them; one feature is fixed."""
+    prior = Region(
+        centre=torch.full((1, 4), 0.5, dtype=torch.float64),
+        lower=torch.tensor([[0.0, 0.0, 0.0, 0.5]], dtype=torch.float64),
+        upper=torch.tensor([[1.0, 1.0, 1.0, 0.5]], dtype=torch.float64),
+    )
+    options = {"proposal": "random_walk", "quantile": 0.9, "moves": 300, "particles": 300}
+    found = subset_simulation(lambda x: x[:, 0] - 0.999, prior, **options)  # type: ignore[arg-type]
+    assert not found.censored.any()
+    assert abs(found.log_probability.item() - math.log(1e-3)) < 4 * found.std_error.item()
+
+
+@pytest.mark.parametrize(
+    "ball", [L2Ball(0.5), L2Ball(0.5, "truncated_normal", 0.2), LinfBall(0.5, "truncated_normal", 0.2)], ids=str
+)
+@pytest.mark.parametrize("proposal", ["gaussian", "random_walk"])
+def test_neighbourhoods_as_priors(ball: LinfBall, proposal: str) -> None:
+    prior = ball.around(torch.tensor([[0.1, 0.5, 0.8]], dtype=torch.float64), (0.0, 1.0))
+
+    def score(x: Tensor) -> Tensor:
+        return x.sum(1) - 2.08
+
+    exact = monte_carlo(score, prior, samples=200_000)
+    assert -9 < exact.log_probability.item() < -3
+    problem = Problem("ball", score, prior, exact.log_probability.item())
+    moves = 10 if proposal == "gaussian" else 30
+    estimates = repeat(problem, 20, proposal=proposal, moves=moves)
+    errors = np.array([e.log_probability.item() for e in estimates]) - problem.truth
+    assert abs(errors.mean()) < 4 * math.hypot(errors.std(ddof=1) / 20**0.5, exact.std_error.item()) + 0.02
+
+
+def test_problems_share_batches_and_nothing_else() -> None:
+    x = torch.rand(4, 6)
+    limits = torch.tensor([3.2, 3.6, 4.0, 9.0])
+    prior = LinfBall(0.3).around(x, (0.0, 1.0))
+    excess = limits - x.sum(1)
+
+    def score(points: Tensor, problem: Tensor) -> Tensor:
+        return (points - x[problem]).sum(1) - 0.2 * excess[problem].abs().clamp(min=1.0)
+
+    options = {"particles": 200, "indexed": True, "floor": -20.0}
+    together = subset_simulation(score, prior, **options)  # type: ignore[arg-type]
+    for row in (0, 3):
+        alone = subset_simulation(
+            lambda p, _, row=row: score(p, torch.full((len(p),), row)), prior.select([row]), **options
+        )  # type: ignore[arg-type]
+        assert alone.log_probability[0] == together.log_probability[row]
+        assert torch.equal(alone.extreme[0], together.extreme[row])
+        assert alone.model_evaluations[0] == together.model_evaluations[row]
+    many = monte_carlo(score, prior, samples=3000, indexed=True)
+    for row in (1, 2):
+        alone = monte_carlo(
+            lambda p, _, row=row: score(p, torch.full((len(p),), row)), prior.select([row]), samples=3000, indexed=True
+        )
+        assert alone.hits is not None
+        assert many.hits is not None
+        assert alone.hits[0] == many.hits[row]
+
+
+def test_groups_that_bound_memory_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    prior = LinfBall(0.3).around(torch.rand(5, 6), (0.0, 1.0))
+
+    def score(p: Tensor) -> Tensor:
+        return p.sum(1) - 4.5
+
+    methods = (
+        lambda: subset_simulation(score, prior, particles=100, floor=-15.0),
+        lambda: monte_carlo(score, prior, samples=2500),
+    )
+    before = [m() for m in methods]
+    for name in ("subset_simulation", "monte_carlo"):
+        monkeypatch.setattr(sys.modules[f"holdfast.algorithms.{name}"], "_STATE_ELEMENTS", 1)
+    for method, expected in zip(methods, before, strict=True):
+        got = method()
+        assert torch.equal(got.log_probability, expected.log_probability)
+        assert torch.equal(got.extreme, expected.extreme)
+        assert torch.equal(got.model_evaluations, expected.model_evaluations)
+
+
+def test_evaluations_are_counted_and_generators_obeyed() -> None:
+    seen = 0
+
+    def score(x: Tensor) -> Tensor:
+        nonlocal seen
+        seen += len(x)
+        return x.sum(1) - 20
+
+    first = subset_simulation(score, UnitBox(30), particles=200, generator=torch.Generator().manual_seed(5))
+    assert first.model_evaluations.item() == seen
+    again = subset_simulation(score, UnitBox(30), particles=200, generator=torch.Generator().manual_seed(5))
+    other = subset_simulation(score, UnitBox(30), particles=200, generator=torch.Generator().manual_seed(6))
+    assert torch.equal(first.log_probability, again.log_probability)
+    assert not torch.equal(first.log_probability, other.log_probability)
+    state = torch.random.get_rng_state()
+    subset_simulation(score, UnitBox(30), particles=100)
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_monte_carlo_intervals_are_clopper_pearsons() -> None:
+    estimate = monte_carlo(lambda x: x[:, 0] - 0.995, UnitBox(1), samples=2000)
+    assert estimate.hits is not None
+    exact = stats.binomtest(int(estimate.hits.item()), 2000).proportion_ci(0.9, method="exact")
+    assert estimate.interval(0.9)[0].exp().tolist() == pytest.approx([exact.low, exact.high])
+    assert estimate.monte_carlo_samples().item() == pytest.approx(2000)
+
+
+def test_monte_carlo_equivalent_is_the_papers() -> None:
+    # SAFARI, Table 2: ln P = -12.25 and delta^2 = 0.0184 correspond to 1.13e7 samples
+    estimate = monte_carlo(lambda x: x[:, 0] - 0.5, UnitBox(1), samples=100)
+    changed = type(estimate)(
+        **{**vars(estimate), "log_probability": torch.tensor([-12.25]), "std_error": torch.tensor([0.0184**0.5])}
+    )
+    assert changed.monte_carlo_samples().item() == pytest.approx(1.13e7, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"particles": 5}, "particles: expected a whole number of at least 10, got 5"),
+        ({"moves": 0}, "moves: expected a whole number of at least 1"),
+        ({"quantile": 1.0}, "quantile: expected a number between 0 and 1"),
+        ({"proposal": "walk"}, "proposal: expected one of gaussian, random_walk, got 'walk'"),
+        ({"floor": 1.0}, "floor: expected a number below 0"),
+        ({"score": lambda x: x.sum()}, r"score: expected a function that returns shape"),
+        ({"score": lambda x: 1.0}, r"score: expected a function that returns .* got float"),
+    ],
+)
+def test_bad_arguments(options: dict[str, object], message: str) -> None:
+    arguments = {"score": lambda x: x[:, 0], "prior": UnitBox(2)} | options
+    with pytest.raises(ArgumentError, match=message):
+        subset_simulation(**arguments)  # type: ignore[arg-type]
+
+
+def test_spared_pairs_are_those_of_keeping_survivors() -> None:
+    kept, count = 30, 50
+    generator = np.random.default_rng(0)
+    shared = []
+    for _ in range(4000):
+        parents = np.concatenate([np.arange(kept), generator.integers(kept, size=count - kept)])
+        family = np.bincount(parents, minlength=kept)
+        shared.append((family * (family - 1)).sum() / (count * (count - 1)))
+    error = 4 * np.std(shared) / len(shared) ** 0.5
+    assert 1 / kept - spared(kept, count) == pytest.approx(np.mean(shared), abs=error)
+
+
+def test_adaptive_levels_are_unbiased_in_the_logarithm() -> None:
+    # the level is the kept-th largest of N: ln P(above it), averaged, is what an estimate of it should average to
+    count, keep = 40, 4
+    values = torch.rand(4000, count, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    stages = torch.zeros(count, dtype=torch.int64)
+    found = [_next_level(stages, row - 2, 1, keep) for row in values]
+    levels = np.array([level[1] + 2 for level in found if level is not None])
+    estimates = np.array([level[2] for level in found if level is not None])
+    error = np.log(1 - levels) - estimates
+    assert len(error) == 4000
+    assert abs(error.mean()) < 4 * error.std() / 4000**0.5
+    assert abs((error + estimates - math.log(keep / count)).mean()) > 4 * error.std() / 4000**0.5
+
+
+def test_deep_runs_with_few_particles_start_new_genealogies() -> None:
+    threshold = irwin_hall_threshold(50, math.log(1e-20))
+    problem = Problem("deep", lambda x: x.sum(1) - threshold, UnitBox(50), irwin_hall_log_sf(50, threshold))
+    estimates = repeat(problem, 40, particles=60)
+    errors = np.array([e.log_probability.item() for e in estimates]) - problem.truth
+    reported = np.array([e.std_error.item() for e in estimates])
+    assert np.sqrt((reported**2).mean()) > 0.6 * errors.std(ddof=1)
+    assert sum(low <= problem.truth <= high for low, high in (e.interval()[0].tolist() for e in estimates)) >= 33

@@ -1,0 +1,322 @@
+"""The searches for a worst case: known optima, and one contract that every registered search keeps."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import linprog
+from torch import Tensor
+
+from holdfast.algorithms import BlockSearch, GeneticSearch, GradientSearch, RandomSearch, SignSearch, searches
+from holdfast.algorithms.searches.base import Best, GradientObjective, Outcome, SearchResult, ascent
+from holdfast.errors import ArgumentError
+from holdfast.neighbourhood import L2Ball, LinfBall, Region
+
+NAMES = searches.names()
+SHAPES = [(1, 6, 6), (3, 5, 4), (2, 15), (17,)]
+
+
+class Linear:
+    """`max w.x subject to a.x <= b`, rows summed one by one so that no bit depends on the batch; counts the looks."""
+
+    def __init__(self, features: int, problems: int, a: Tensor | None = None, b: float = 0.0) -> None:
+        generator = torch.Generator().manual_seed(3)
+        self.w = torch.randn(features, generator=generator)
+        self.a, self.b = a, b
+        self.looks = torch.zeros(problems, dtype=torch.int64)
+        self.region: Region | None = None
+
+    def __call__(self, x: Tensor, problem: Tensor) -> Outcome:
+        self.looks.index_add_(0, problem, torch.ones_like(problem))
+        if self.region is not None:
+            slack = 0.0 if self.region.radius is None else 1e-5
+            region = self.region.select(problem)
+            assert bool(region.contains(x.detach()[:, None], slack=slack).all())
+        return self.outcome(x, problem)
+
+    def outcome(self, x: Tensor, problem: Tensor) -> Outcome:
+        value = (x.flatten(1) * self.w).sum(1)
+        if self.a is None:
+            return Outcome(value, torch.full_like(value, -torch.inf))
+        return Outcome(value, (x.flatten(1) * self.a).sum(1) - self.b)
+
+
+class Rugged(Linear):
+    """Many local optima around a slope, and a constraint that cuts the region in two."""
+
+    def outcome(self, x: Tensor, problem: Tensor) -> Outcome:
+        flat = x.flatten(1)
+        value = (flat * self.w).sum(1) + 0.3 * torch.sin(20 * flat * self.w).sum(1)
+        return Outcome(value, flat[:, 0] - flat[:, -1] - 0.02)
+
+
+class Patchy(Rugged):
+    """NaN where the first feature is large, in the value or in the violation."""
+
+    def outcome(self, x: Tensor, problem: Tensor) -> Outcome:
+        seen = super().outcome(x, problem)
+        first = x.flatten(1)[:, 0]
+        value = torch.where(first > 0.6, torch.nan, seen.value)
+        return Outcome(value, torch.where(first < 0.3, torch.nan, seen.violation))
+
+
+def gradient_of(objective: Linear) -> GradientObjective:
+    """What the white-box searches want; counts as looks."""
+
+    def gradient(x: Tensor, problem: Tensor, feasible: Tensor) -> Tensor:
+        with torch.enable_grad():
+            leaf = x.clone().requires_grad_(True)
+            return ascent(objective(leaf, problem), leaf, feasible)
+
+    return gradient
+
+
+def centres(problems: int, shape: tuple[int, ...]) -> Tensor:
+    return torch.rand((problems, *shape), generator=torch.Generator().manual_seed(5))
+
+
+def box(problems: int = 3, shape: tuple[int, ...] = (1, 6, 6), radius: float = 0.2) -> Region:
+    return LinfBall(radius).around(centres(problems, shape), (0.0, 1.0))
+
+
+def solve(name: str, objective: Linear, region: Region, budget: int, seed: int = 0) -> SearchResult:
+    search = GeneticSearch(population=100) if name == "genetic" else searches[name]()
+    return search.run(objective, region, budget, seed, gradient_of(objective) if search.white_box else None)
+
+
+def same(a: SearchResult, b: SearchResult) -> bool:
+    pairs = ((a.inputs, b.inputs), (a.value, b.value), (a.trace.value, b.trace.value))
+    return all(torch.equal(x, y) for x, y in pairs)
+
+
+def test_the_five_searches_are_registered() -> None:
+    assert {"random", "genetic", "block", "gradient", "sign"} <= set(NAMES)
+
+
+# known optima
+
+
+def box_optimum(objective: Linear, region: Region) -> Tensor:
+    lower, upper = region.lower.flatten(1), region.upper.flatten(1)
+    return torch.where(objective.w > 0, objective.w * upper, objective.w * lower).sum(1)
+
+
+def gap(objective: Linear, region: Region, found: SearchResult, optimum: Tensor) -> Tensor:
+    """What is missing from the centre's value to the optimum, as a share."""
+    start = (region.centre.flatten(1) * objective.w).sum(1)
+    return (optimum - found.value) / (optimum - start)
+
+
+@pytest.mark.parametrize(("name", "missing"), [("block", 1e-5), ("gradient", 1e-5), ("sign", 1e-5), ("genetic", 0.1)])
+def test_linear_maximum_over_a_box(name: str, missing: float) -> None:
+    region = LinfBall(0.2).around(centres(2, (1, 6, 6)))
+    objective = Linear(36, 2)
+    found = solve(name, objective, region, budget=8000 if name == "genetic" else 1500)
+    optimum = (region.centre.flatten(1) * objective.w).sum(1) + 0.2 * objective.w.abs().sum()
+    assert torch.allclose(optimum, box_optimum(objective, region), rtol=1e-5)
+    assert bool((gap(objective, region, found, optimum) <= missing).all())
+
+
+@pytest.mark.parametrize(("name", "missing"), [("block", 0.5), ("gradient", 0.03), ("genetic", 0.15)])
+def test_linear_programme(name: str, missing: float) -> None:
+    # block search changes one block at a time: it cannot trade one feature for another along a tight constraint
+    region = box(2, (12,))
+    a = torch.randn(12, generator=torch.Generator().manual_seed(11)).abs() * Linear(12, 1).w.sign()
+    for p in range(2):
+        b = float((region.centre[p] * a).sum()) + 0.3
+        objective = Linear(12, 1, a, b)
+        found = solve(name, objective, region.select([p]), budget=6000)
+        bounds = np.stack([region.lower[p].numpy(), region.upper[p].numpy()], axis=1)
+        exact = linprog(-objective.w.numpy(), A_ub=a.numpy()[None], b_ub=[b], bounds=bounds)
+        optimum = torch.tensor([-exact.fun])
+        assert found.violation.item() <= 0
+        assert optimum < box_optimum(objective, region.select([p])) - 1e-3  # the constraint matters
+        share = gap(objective, region.select([p]), found, optimum)
+        assert -1e-4 <= share.item() <= missing
+
+
+@pytest.mark.parametrize(("name", "missing"), [("block", 0.05), ("gradient", 0.01), ("genetic", 0.2)])
+def test_linear_maximum_over_an_l2_ball(name: str, missing: float) -> None:
+    region = L2Ball(0.7).around(centres(2, (1, 4, 4)))
+    objective = Linear(16, 2)
+    found = solve(name, objective, region, budget=6000)
+    optimum = (region.centre.flatten(1) * objective.w).sum(1) + 0.7 * objective.w.norm()
+    share = gap(objective, region, found, optimum)
+    assert bool((share <= missing).all())
+    assert bool((share >= -1e-4).all())
+
+
+@pytest.mark.parametrize("name", ["block", "gradient", "genetic"])
+def test_least_violation_where_nothing_is_feasible(name: str) -> None:
+    region = box(2, (20,))
+    objective = Linear(20, 2, a=torch.ones(20), b=-1.0)
+    found = solve(name, objective, region, budget=4000)
+    least = region.lower.sum(1) + 1.0
+    assert bool((found.violation > 0).all())
+    start = region.centre.sum(1) + 1.0
+    assert bool(((found.violation - least) / (start - least) < 0.1).all())
+
+
+# the contract
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("budget", [1, 2, 3, 7, 30, 1203])
+def test_budget_is_kept_and_used_for_every_problem(name: str, budget: int) -> None:
+    objective, region = Rugged(36, 3), box()
+    found = solve(name, objective, region, budget)
+    assert bool((objective.looks <= budget).all())
+    assert bool((objective.looks >= 0.9 * budget - 1).all())
+    assert found.trace.evaluations[-1] == objective.looks[0]
+    assert torch.equal(found.trace.value[:, -1], found.value)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("ball", [LinfBall(0.2), L2Ball(0.5)])
+def test_all_points_lie_in_the_region_and_the_answer_is_what_it_says(
+    name: str, shape: tuple[int, ...], ball: LinfBall | L2Ball
+) -> None:
+    region = ball.around(centres(2, shape), (0.0, 1.0))
+    objective = Rugged(region.centre[0].numel(), 2)
+    objective.region = region
+    found = solve(name, objective, region, budget=300)
+    assert found.inputs.shape == region.centre.shape
+    again = objective(found.inputs, torch.arange(2))
+    assert torch.equal(again.value, found.value)
+    assert torch.equal(again.violation, found.violation)
+    start = objective(region.centre, torch.arange(2))
+    assert bool((found.trace.value[:, 0] == start.value).all())  # the centre comes first
+    keys = torch.stack([Outcome(v, j).key() for v, j in zip(found.trace.value.T, found.trace.violation.T, strict=True)])
+    assert bool((keys.diff(dim=0) >= 0).all())
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("ball", [LinfBall(0.2), L2Ball(0.5)])
+def test_a_problem_does_not_see_its_batch_mates(name: str, ball: LinfBall | L2Ball) -> None:
+    region = ball.around(centres(3, (1, 6, 6)), (0.0, 1.0))
+    together = solve(name, Rugged(36, 3), region, budget=400)
+    backwards = solve(name, Rugged(36, 3), region.select([2, 1, 0]), budget=400)
+    assert torch.equal(together.inputs, backwards.inputs.flip(0))
+    for p in range(3):
+        alone = solve(name, Rugged(36, 1), region.select([p]), budget=400)
+        assert torch.equal(alone.inputs[0], together.inputs[p])
+        assert torch.equal(alone.trace.value[0], together.trace.value[p])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_same_seed_same_bits_another_seed_others(name: str) -> None:
+    region, state = box(), torch.get_rng_state()
+    before = dataclasses.replace(region, centre=region.centre.clone())
+    first = solve(name, Rugged(36, 3), region, budget=300)
+    assert same(first, solve(name, Rugged(36, 3), region, budget=300))
+    assert not same(first, solve(name, Rugged(36, 3), region, budget=300, seed=1))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(region.centre, before.centre)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("ball", [LinfBall(0.0), L2Ball(0.0)])
+def test_radius_zero_is_the_centre(name: str, ball: LinfBall | L2Ball) -> None:
+    region = ball.around(centres(2, (1, 4, 4)), (0.0, 1.0))
+    found = solve(name, Rugged(16, 2), region, budget=50)
+    assert torch.equal(found.inputs, region.centre)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nan_never_wins(name: str) -> None:
+    region = LinfBall(0.4).around(torch.full((2, 1, 4, 4), 0.5), (0.0, 1.0))
+    objective = Patchy(16, 2)
+    found = solve(name, objective, region, budget=500)
+    assert bool(found.value.isfinite().all())
+    assert bool((found.violation <= 0).all())
+    assert bool((found.value > objective(region.centre, torch.arange(2)).value).all())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_all_nan_survives(name: str) -> None:
+    class Nothing(Linear):
+        def outcome(self, x: Tensor, problem: Tensor) -> Outcome:
+            nothing = x.flatten(1).sum(1) * torch.nan
+            return Outcome(nothing, nothing)
+
+    region = box(2)
+    found = solve(name, Nothing(36, 2), region, budget=60)
+    assert torch.equal(found.inputs, region.centre)
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n != "random"])
+def test_better_than_random_on_a_rugged_slope(name: str) -> None:
+    region = box(4)
+    chance = solve("random", Rugged(36, 4), region, budget=3000)
+    found = solve(name, Rugged(36, 4), region, budget=3000)
+    assert bool((Outcome(found.value, found.violation).key() > Outcome(chance.value, chance.violation).key()).all())
+
+
+# parts
+
+
+def test_a_larger_random_search_contains_the_smaller_one() -> None:
+    region = box()
+    small, large = (solve("random", Rugged(36, 3), region, budget) for budget in (200, 500))
+    assert bool((large.value >= small.value).all())
+    steps = int((large.trace.evaluations <= 129).sum())
+    assert torch.equal(large.trace.value[:, steps - 1], small.trace.value[:, small.trace.evaluations <= 129][:, -1])
+
+
+def test_genetic_returns_its_population_and_stops_on_a_plateau() -> None:
+    region, objective = box(), Rugged(36, 3)
+    found = GeneticSearch(population=40, patience=3).run(objective, region, 4000, 0)
+    assert found.population is not None
+    assert found.population.shape == (3, 40, 1, 6, 6)
+    flat = LinfBall(0.0).around(centres(2, (5,)))
+    idle = Linear(5, 2)
+    GeneticSearch(population=10, patience=3).run(idle, flat, 4000, 0)
+    assert idle.looks.tolist() == [10 + 3 * 10] * 2
+
+
+def test_gradient_needs_a_gradient() -> None:
+    with pytest.raises(ArgumentError, match="gradient"):
+        GradientSearch().run(Linear(36, 3), box(), 10, 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (RandomSearch, {"block": 0}),
+        (GeneticSearch, {"population": 1}),
+        (GeneticSearch, {"mutation": 1.5}),
+        (BlockSearch, {"proposals": 0}),
+        (BlockSearch, {"start": 0.0}),
+        (GradientSearch, {"restarts": 0}),
+        (GradientSearch, {"step": 0.0}),
+        (SignSearch, {"restarts": 0}),
+        (SignSearch, {"step": -0.1}),
+    ],
+)
+def test_options_are_checked(kind: type, options: dict[str, float]) -> None:
+    with pytest.raises(ArgumentError, match=next(iter(options))):
+        kind(**options)
+
+
+def test_keys_are_exact_and_nan_is_last() -> None:
+    one = torch.tensor(1.0)
+    big = torch.tensor(1e10)
+    value = torch.stack([-big, -one, one, torch.nextafter(one, big), big, torch.nextafter(big, big * 2)])
+    assert bool((Outcome(value, torch.zeros(6)).key().diff() > 0).all())
+    assert bool((Outcome(torch.zeros(6), value.abs().sort().values).key().diff() <= 0).all())
+    mixed = Outcome(torch.tensor([-torch.inf, torch.inf, torch.nan]), torch.tensor([0.0, 1e-38, -1.0]))
+    assert mixed.key().argsort(descending=True).tolist() == [0, 1, 2]
+
+
+def test_the_first_of_equals_stays() -> None:
+    region = box(1, (2,))
+    objective = Linear(2, 1)
+    objective.w = torch.zeros(2)
+    best = Best(objective, region)
+    x = region.lower[:, None]
+    best.offer(x, Outcome(torch.zeros(1, 1), torch.full((1, 1), -torch.inf)))
+    assert torch.equal(best.x, region.centre)

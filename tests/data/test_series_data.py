@@ -1,0 +1,463 @@
+"""Sets of the UCR and UEA archives and CPSC, from files written here by their descriptions; aeon by a stand-in."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from scipy.io import savemat
+
+from holdfast import data
+from holdfast.data.cpsc_files import LEADS, read_header, read_record
+from holdfast.data.ucr_archive import PAPER, moments
+from holdfast.errors import ArgumentError, MissingExtraError
+
+Array = npt.NDArray[Any]
+splits = ("train", "test")
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty data root."""
+    monkeypatch.setenv("HOLDFAST_DATA", str(tmp_path / "root"))
+    return tmp_path / "root"
+
+
+# UCR and UEA
+
+
+def arrays(seed: int = 0, **changes: Any) -> dict[str, Array]:
+    numbers = np.random.default_rng(seed)
+    made = {
+        "X_train": numbers.normal(5, 3, (6, 2, 9)).astype(np.float32),
+        "y_train": np.array([0, 1, 2, 0, 1, 2]),
+        "X_test": numbers.normal(5, 3, (4, 2, 9)).astype(np.float32),
+        "y_test": np.array([2, 1, 0, 0]),
+        "classes": np.array([-1, 1, 3]),
+    }
+    return made | changes
+
+
+def write_npz(root: Path, name: str, content: dict[str, Array]) -> Path:
+    (root / "ucr").mkdir(parents=True, exist_ok=True)
+    np.savez(root / "ucr" / f"{name}.npz", **content)
+    return root / "ucr" / f"{name}.npz"
+
+
+def test_files_are_read_and_standardised_by_the_training_split(root: Path) -> None:
+    stored = arrays()
+    write_npz(root, "Small", stored)
+    mean, deviation = stored["X_train"].mean((0, 2)), stored["X_train"].std((0, 2))
+    for split in ("train", "test"):
+        found = data.load(f"ucr:Small:{split}")
+        assert (found.name, found.classes) == (f"ucr:Small:{split}", ("-1", "1", "3"))
+        assert found.labels.tolist() == stored[f"y_{split}"].tolist()
+        wanted = (stored[f"X_{split}"] - mean[:, None]) / deviation[:, None]
+        assert np.allclose(found.inputs, wanted, atol=1e-5)
+        assert found.inputs.dtype == torch.float32
+        assert dict(found.extras) == {}
+        assert found.bounds == (-np.inf, np.inf)
+        assert torch.equal(data.ucr("Small", split, standardize=False).inputs, torch.from_numpy(stored[f"X_{split}"]))
+
+
+def test_what_was_not_measured_is_filled_and_told(root: Path) -> None:
+    stored = arrays()
+    stored["X_train"][0, :, 6:] = np.nan
+    stored["X_test"][1, 0, 3] = np.nan
+    write_npz(root, "Ragged", stored)
+    found = data.ucr("Ragged", "test")
+    hole = torch.zeros(4, 2, 9, dtype=torch.bool)
+    hole[1, 0, 3] = True
+    assert torch.equal(found.extras["observed"], ~hole)
+    assert float(found.inputs[1, 0, 3]) == 0
+    mean = np.nanmean(stored["X_train"], (0, 2))
+    deviation = np.nanstd(stored["X_train"], (0, 2))
+    wanted = np.where(hole, 0, (stored["X_test"] - mean[:, None]) / deviation[:, None])
+    assert np.allclose(found.inputs, wanted, atol=1e-5)
+    assert found[1:2].extras["observed"].sum() == 17
+
+
+def test_a_constant_channel_is_only_moved() -> None:
+    series = torch.randn(5, 2, 7)
+    series[:, 1] = 1e4
+    mean, deviation = moments(series)
+    assert deviation[1].item() == 1
+    assert float(((series - mean) / deviation)[:, 1].abs().max()) == 0
+
+
+@pytest.mark.parametrize("scale", [1e-13, 1e-6, 1.0, 1e6])
+def test_values_are_standardised_whatever_their_unit(root: Path, scale: float) -> None:
+    """Teslas, volts: a small scale is not a constant."""
+    stored = arrays()
+    write_npz(root, "Tiny", {**stored, **{f"X_{split}": stored[f"X_{split}"] * np.float32(scale) for split in splits}})
+    write_npz(root, "Plain", stored)
+    for split in splits:
+        assert torch.allclose(data.ucr("Tiny", split).inputs, data.ucr("Plain", split).inputs, atol=1e-4)
+
+
+@pytest.mark.parametrize("level", [0.0, 0.1, -1e-9, 1e4])
+def test_a_constant_is_told_from_a_small_scale(level: float) -> None:
+    _, deviation = moments(torch.full((50, 1, 33), level))
+    assert deviation.item() == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"X_train": np.zeros((6, 9), np.float32)}, r"X_train: expected floating point numbers .*float32 \(6, 9\)"),
+        ({"X_test": np.zeros((4, 2, 8), np.float32)}, "X_test: expected the shape of X_train"),
+        ({"X_test": np.zeros((4, 2, 9), np.int64)}, "X_test: expected floating"),
+        ({"y_train": np.zeros(5, np.int64)}, "y_train: expected 6 whole numbers"),
+        ({"y_train": np.full(6, 0.5)}, "y_train: expected 6 whole numbers, got float64"),
+        ({"y_test": np.array([0, 1, 2, 3])}, r"y_test: expected classes 0 \.\. 2, got 0 \.\. 3"),
+        ({"X_test": np.full((4, 2, 9), np.inf, np.float32)}, "ucr:Broken: expected finite values"),
+    ],
+)
+def test_broken_arrays_are_refused(root: Path, change: dict[str, Array], complaint: str) -> None:
+    write_npz(root, "Broken", arrays(**change))
+    with pytest.raises(ArgumentError, match=complaint):
+        data.ucr("Broken", "test")
+
+
+def test_broken_files_are_refused_with_their_path(root: Path) -> None:
+    file = write_npz(root, "Broken", {"X_train": np.zeros((2, 1, 3), np.float32)})
+    with pytest.raises(ArgumentError, match=r"expected arrays X_test, X_train, .*got X_train") as caught:
+        data.ucr("Broken")
+    assert str(file) in str(caught.value)
+    file.write_bytes(file.read_bytes()[:40])
+    with pytest.raises(ArgumentError, match=r"expected a set of series as \.npz"):
+        data.ucr("Broken")
+    np.savez(file, X_train=np.array([{}], dtype=object))
+    with pytest.raises(ArgumentError, match="broken one"):
+        data.ucr("Broken")
+    with file.open("wb") as opened:
+        np.save(opened, np.zeros(3))
+    with pytest.raises(ArgumentError, match="broken one"):
+        data.ucr("Broken")
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("ucr:GunPoint", "name: expected ucr:<name>:train or ucr:<name>:test, got 'ucr:GunPoint'"),
+        ("ucr:GunPoint:validation", "split: expected train or test"),
+        ("ucr:../mnist/x:train", "name: expected a set's name"),
+        ("ucr::train", "name: expected a set's name"),
+    ],
+)
+def test_names_are_checked(root: Path, name: str, complaint: str) -> None:
+    with pytest.raises(ArgumentError, match=complaint):
+        data.load(name)
+
+
+class Archive:
+    """Stands in for `aeon.datasets`."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked: list[dict[str, Any]] = []
+        self.series: dict[str, tuple[Any, Array]] = {
+            "train": ([np.arange(6.0).reshape(2, 3), np.ones((2, 5))], np.array(["10", "9"])),
+            "test": ([np.zeros((2, 4))], np.array(["9"])),
+        }
+        module = SimpleNamespace(__file__=str(folder / "datasets" / "__init__.py"), load_classification=self.load)
+        monkeypatch.setitem(sys.modules, "aeon", SimpleNamespace(datasets=module))
+        monkeypatch.setitem(sys.modules, "aeon.datasets", module)
+
+    def load(self, name: str, **options: Any) -> tuple[Any, Array]:
+        self.asked.append({"name": name, **options})
+        if name == "Nothing":
+            raise ValueError(f"Invalid dataset name ={name}")
+        return self.series[options["split"]]
+
+
+def put(folder: Path, name: str) -> None:
+    (folder / name).mkdir(parents=True)
+    for split in ("TRAIN", "TEST"):
+        (folder / name / f"{name}_{split}.ts").write_text("@data\n")
+
+
+def test_sets_in_the_package_of_aeon(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = Archive(tmp_path, monkeypatch)
+    put(tmp_path / "datasets" / "data", "Vowels")
+    train = data.ucr("Vowels", "train", standardize=False)
+    assert train.inputs.shape == (2, 2, 5)
+    assert train.inputs[0].tolist() == [[0, 1, 2, 0, 0], [3, 4, 5, 0, 0]]
+    assert train.extras["observed"][0].tolist() == [[True] * 3 + [False] * 2] * 2
+    assert train.classes == ("9", "10")  # as numbers
+    assert train.labels.tolist() == [1, 0]
+    assert data.load("ucr:Vowels:test").labels.tolist() == [0]
+    assert {call["extract_path"] for call in archive.asked} == {None}
+    assert all(call["load_equal_length"] is call["load_no_missing"] is False for call in archive.asked)
+
+
+def test_other_sets_are_downloaded_only_when_asked_for(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = Archive(tmp_path, monkeypatch)
+    with pytest.raises(data.MissingDataError, match="ucr:Wafer: no .*Wafer.npz.*download=True"):
+        data.ucr("Wafer")
+    assert archive.asked == []
+    assert len(data.load("ucr:Wafer:train", download=True)) == 2
+    assert {call["extract_path"] for call in archive.asked} == {str(root / "ucr")}
+    archive.asked.clear()
+    put(root / "ucr", "Wafer")  # as aeon leaves it
+    assert len(data.ucr("Wafer")) == 2
+    assert archive.asked
+    with pytest.raises(data.MissingDataError, match="aeon could not load it: ValueError: Invalid dataset name"):
+        data.ucr("Nothing", download=True)
+
+
+def test_without_aeon_the_extra_is_named(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "aeon", None)
+    with pytest.raises(MissingExtraError, match=r"ucr:Wafer .*holdfast\[timeseries\]"):
+        data.ucr("Wafer")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("aeon") is None, reason="aeon is not installed: extra timeseries")
+@pytest.mark.parametrize(
+    ("name", "sizes", "shape", "classes"),
+    [
+        ("GunPoint", (50, 150), (1, 150), 2),
+        ("BasicMotions", (40, 40), (6, 100), 4),
+        ("ItalyPowerDemand", (67, 1029), (1, 24), 2),
+        ("JapaneseVowels", (270, 370), (12, 29), 9),
+    ],
+)
+def test_aeon_itself(
+    root: Path, name: str, sizes: tuple[int, int], shape: tuple[int, int], classes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sets in its package, without files of ours and without a network; and the same as our files, if any."""
+    made = {split: data.load(f"ucr:{name}:{split}") for split in splits}
+    assert not root.exists()
+    for split, size in zip(splits, sizes, strict=True):
+        found = made[split]
+        assert found.inputs.shape == (size, *shape)
+        assert len(found.classes) == classes
+        assert set(found.labels.tolist()) == set(range(classes))
+        assert ("observed" in found.extras) == (name == "JapaneseVowels")
+    if name == "JapaneseVowels":  # series of 7 to 26 or 29 steps, the rest is filled up
+        lengths = made["test"].extras["observed"].sum(2)
+        assert (int(lengths.min()), int(lengths.max())) == (7, 29)
+        assert bool((lengths == lengths[:, :1]).all())
+    monkeypatch.undo()
+    for split in splits:
+        try:
+            ours = data.load(f"ucr:{name}:{split}")
+        except data.MissingDataError:
+            continue
+        assert torch.allclose(ours.inputs, made[split].inputs, atol=1e-5)
+        assert torch.equal(ours.labels, made[split].labels)
+
+
+@pytest.mark.parametrize("name", ["ECG200", "JapaneseVowels", "GunPointAgeSpan"])
+def test_real_files(name: str) -> None:
+    try:
+        train, test = (data.load(f"ucr:{name}:{split}") for split in ("train", "test"))
+    except (data.MissingDataError, MissingExtraError) as missing:
+        pytest.skip(str(missing))
+    published = {"ECG200": (100, 100, 1, 96, 2), "JapaneseVowels": (270, 370, 12, 29, 9)}
+    shape = (len(train), len(test), *train.inputs.shape[1:], len(train.classes))
+    assert shape == published.get(name, (135, 316, 1, 150, 2))
+    seen = train.extras.get("observed", torch.ones_like(train.inputs, dtype=torch.bool))
+    for channel in range(train.inputs.shape[1]):
+        values = train.inputs[:, channel][seen[:, channel]].double()
+        assert abs(float(values.mean())) < 1e-3
+        assert float(values.std()) == pytest.approx(1, abs=1e-2)
+
+
+def test_the_paper_has_nineteen_sets() -> None:
+    assert len(set(PAPER)) == 19
+
+
+# CPSC
+
+HEADER = """{record} 12 500 {samples} 12-May-2020 12:33:59
+{signals}
+#Age: 74
+#Sex: Male
+#Dx: {codes}
+#Rx: Unknown
+"""
+
+
+def write_record(
+    folder: Path, record: str, values: Array, codes: str = "59118001", signal: str = "16+24 1000/mV 16 0 28 -1716 0"
+) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    signals = "\n".join(f"{record}.mat {signal} {lead}" for lead in LEADS)
+    content = HEADER.format(record=record, samples=values.shape[1], signals=signals, codes=codes)
+    (folder / f"{record}.hea").write_text(content)
+    savemat(folder / f"{record}.mat", {"val": values}, format="4")
+    return folder / f"{record}.hea"
+
+
+def heart(samples: int = 5000, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).integers(-3000, 3000, (12, samples)).astype(np.int16)
+
+
+@pytest.mark.parametrize(
+    ("signal", "gain", "baseline"),
+    [
+        ("16+24 1000/mV 16 0 28 -1716 0", 1000, 0),
+        ("16x1+24 1000.0(0)/mV 16 0 28 -1716 0", 1000, 0),
+        ("16+24 200(12)/mV 16 5 28 -1716 0", 200, 12),
+        ("16+24 2/uV 16 7 28 -1716 0", 2000, 7),
+        ("16+24 0/mV 16 0 28 -1716 0", 200, 0),
+    ],
+)
+def test_a_record_is_read_in_millivolts(tmp_path: Path, signal: str, gain: float, baseline: int) -> None:
+    values = heart(700)
+    header, signals = read_record(write_record(tmp_path, "A0001", values, "59118001,164889003", signal))
+    assert (header.record, header.rate, header.samples) == ("A0001", 500, 700)
+    assert header.leads == LEADS
+    assert header.diagnoses == ("59118001", "164889003")
+    assert np.allclose(signals, (values - baseline) / gain, rtol=1e-6)
+
+
+def test_comments_may_have_a_blank(tmp_path: Path) -> None:
+    """As in version 1.0.2 of the challenge."""
+    path = write_record(tmp_path, "A0002", heart(10))
+    path.write_text(path.read_text().replace("#", "# "))
+    assert read_header(path).diagnoses == ("59118001",)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("A0003 12 500 600", "A0003 12 x 600", "line 1: expected a record's name, .*got A0003 12 x 600"),
+        ("A0003 12 500 600", "A0003", "line 1: expected"),
+        ("A0003 12 500 600", "A0003 11 500 600", "expected 11 lines of signals, got 12"),
+        ("A0003 12 500 600", "A0003 12 500 601", r"a matrix val of \(12, 601\), as A0003.hea says, got \(12, 600\)"),
+        (
+            "A0003.mat 16+24 1000/mV 16 0 28 -1716 0 V6",
+            "B.mat 16+24 1000/mV 16 0 28 0 0 V6",
+            "one file for all signals",
+        ),
+        ("16+24 1000/mV 16 0 28 -1716 0 I\n", "212 1000/mV 16 0 28 -1716 0 I\n", "signal 1: expected one sample of 16"),
+        ("A0003.mat 16+24", "../A0003.mat 16+24", "signal 1: expected one sample of 16 bits"),
+        ("1000/mV 16 0 28 -1716 0 II\n", "many/mV 16 0 28 -1716 0 II\n", "signal 2: expected a gain"),
+        ("1000/mV 16 0 28 -1716 0 II\n", "1000/mmHg 16 0 28 -1716 0 II\n", "signal 2: expected a gain"),
+        ("1000/mV 16 0 28 -1716 0 II\n", "1000/mV 16 zero 28 -1716 0 II\n", "signal 2: expected numbers"),
+    ],
+)
+def test_broken_headers_are_refused(tmp_path: Path, old: str, new: str, complaint: str) -> None:
+    path = write_record(tmp_path, "A0003", heart(600))
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(ArgumentError, match=complaint) as caught:
+        read_record(path)
+    assert str(tmp_path) in str(caught.value)
+
+
+def test_broken_matrices_are_refused(tmp_path: Path) -> None:
+    path = write_record(tmp_path, "A0004", heart(600))
+    file = path.with_suffix(".mat")
+    savemat(file, {"other": heart(600)}, format="4")
+    with pytest.raises(ArgumentError, match="expected a matrix val, got none"):
+        read_record(path)
+    savemat(file, {"val": heart(600) / 2}, format="4")
+    with pytest.raises(ArgumentError, match="expected whole numbers in val"):
+        read_record(path)
+    for content in (
+        b"",
+        b"no MATLAB file at all, but long enough to have a header of one hundred and twenty-eight bytes" * 3,
+    ):
+        file.write_bytes(content)
+        with pytest.raises(ArgumentError, match="expected a MATLAB file"):
+            read_record(path)
+    file.unlink()
+    with pytest.raises(data.MissingDataError, match="A0004.mat is missing"):
+        read_record(path)
+
+
+@pytest.fixture
+def hearts(root: Path) -> dict[str, Array]:
+    """Sixteen recordings of 3 to 6 seconds, in folders; the odd ones have the diagnosis."""
+    made = {}
+    for number in range(16):
+        record = f"A{number:04}"
+        made[record] = heart(1500 + 100 * number, seed=number)
+        codes = "426783006" if number % 2 == 0 else "164889003,59118001"
+        write_record(root / "cpsc_2018" / f"g{number % 2}", record, made[record], codes)
+    return made
+
+
+def test_recordings_are_split_by_name_and_labelled_by_diagnosis(hearts: dict[str, Array]) -> None:
+    train, test = (data.cpsc(split, rate=500.0, steps=1500, standardize=False) for split in ("train", "test"))
+    assert len(train) + len(test) == 16
+    assert 0 < len(test) < 8
+    assert train.classes == ("other", "right bundle branch block")
+    rows = {record: values[:, :1500] / 1000 for record, values in hearts.items()}
+    for found in (train, test):
+        for inputs, label in zip(found.inputs, found.labels.tolist(), strict=True):
+            (record,) = [record for record, values in rows.items() if np.allclose(values, inputs, atol=1e-6)]
+            assert label == int(record[1:]) % 2
+            del rows[record]
+    assert rows == {}
+    again = data.cpsc("test", rate=500.0, steps=1500, standardize=False)
+    assert torch.equal(again.inputs, test.inputs)
+    assert data.cpsc("train", diagnosis="426783006", steps=10).labels.tolist() == (1 - train.labels).tolist()
+
+
+def test_recordings_are_resampled_and_standardised(root: Path) -> None:
+    """A sine of 2 Hz stays one at another rate."""
+    time = np.arange(2400) / 500
+    wave = (1000 * np.sin(2 * np.pi * 2 * time)).astype(np.int16)
+    for number in range(12):
+        write_record(root / "cpsc", f"A{number:04}", np.tile(wave, (12, 1)))
+    found = data.cpsc("train", standardize=False)
+    assert found.inputs.shape[1:] == (12, 450)
+    wanted = np.sin(2 * np.pi * 2 * np.arange(450) / 100)
+    assert np.allclose(found.inputs.numpy()[:, :, 20:430], wanted[20:430], atol=0.01)
+    scaled = data.load("cpsc:train")
+    assert float(scaled.inputs.std()) == pytest.approx(1, abs=1e-2)
+    assert torch.allclose(scaled.inputs, found.inputs / found.inputs.std(), atol=0.02)
+    assert dict(scaled.extras) == {}
+
+
+def test_a_level_stays_one_when_resampled(root: Path) -> None:
+    """From its first step on: a recording does not come from 0 mV."""
+    level = np.full((12, 2400), 800, np.int16)
+    for number in range(12):
+        write_record(root / "cpsc", f"A{number:04}", level)
+    found = data.cpsc("train", standardize=False, steps=480)
+    assert float((found.inputs - 0.8).abs().max()) < 1e-3
+
+
+def test_short_recordings_end_in_zeros(root: Path) -> None:
+    for number in range(12):
+        write_record(root / "cpsc", f"A{number:04}", heart(1000, seed=number))
+    found = data.cpsc("test", rate=500.0, steps=1200)
+    observed = torch.zeros_like(found.inputs, dtype=torch.bool)
+    observed[:, :, :1000] = True
+    assert torch.equal(found.extras["observed"], observed)
+    assert float(found.inputs[:, :, 1000:].abs().max()) == 0
+
+
+def test_missing_recordings_say_where_they_come_from(root: Path) -> None:
+    for download in (False, True):
+        with pytest.raises(data.MissingDataError, match=r"physionet.org/content/challenge-2020/1.0.2") as caught:
+            data.load("cpsc:test", download=download)
+        assert str(root / "cpsc") in str(caught.value)
+        assert ("not downloaded from here" in str(caught.value)) == download
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"split": "all"}, "split: expected train or test"),
+        ({"diagnosis": "RBBB"}, "diagnosis: expected a SNOMED CT code"),
+        ({"steps": 1}, "steps: expected"),
+        ({"rate": 0.5}, "rate: expected"),
+    ],
+)
+def test_options_of_cpsc_are_checked(root: Path, options: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ArgumentError, match=complaint):
+        data.cpsc(**options)

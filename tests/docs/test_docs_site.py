@@ -1,0 +1,104 @@
+"""The site builds without a warning and loads nothing from elsewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("mkdocs", reason="needs the extra docs")
+pytest.importorskip("material", reason="needs the extra docs")
+pytest.importorskip("mkdocstrings", reason="needs the extra docs")
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built strictly; the notebooks are run by `test_notebooks.py`."""
+    folder = tmp_path_factory.mktemp("site")
+    environment = {**os.environ, "HOLDFAST_DOCS_RUN": "0", "NO_MKDOCS_2_WARNING": "1"}
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "WARNING" not in done.stderr
+    return folder
+
+
+class Loaded(HTMLParser):
+    """What a page loads by itself: scripts, styles, fonts, pictures, frames."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        given = dict(attributes)
+        rels = (given.get("rel") or "").split()
+        if tag == "link" and not {"stylesheet", "icon", "preload", "preconnect", "dns-prefetch", "modulepreload"} & set(
+            rels
+        ):
+            return
+        address = given.get("href") if tag == "link" else given.get("src") if tag != "a" else None
+        if address:
+            self.addresses.append(address)
+
+
+def pages(site: Path) -> Iterator[tuple[Path, str]]:
+    for path in sorted(site.rglob("*.html")):
+        yield path, path.read_text(encoding="utf-8")
+
+
+def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
+    count = 0
+    for path, text in pages(site):
+        parser = Loaded()
+        parser.feed(text)
+        away = [a for a in parser.addresses if re.match(r"(https?:)?//", a)]
+        assert away == [], path.name
+        count += 1
+    assert count > 30
+    for style in site.rglob("*.css"):
+        assert not re.search(r"url\(['\"]?(https?:)?//|@import", style.read_text(encoding="utf-8")), style.name
+
+
+def test_formulas_are_converted(site: Path) -> None:
+    """No command of LaTeX is left over, as what the converter does not know would be."""
+    formulas = 0
+    for path, text in pages(site):
+        assert "arithmatex" not in text, path.name
+        for formula in re.findall(r"<math.*?</math>", text, re.DOTALL):
+            assert "\\" not in formula, formula
+            formulas += 1
+    assert formulas > 60
+
+
+def test_pages_have_what_the_hooks_put_there(site: Path) -> None:
+    classes = (site / "api" / "metrics.html").read_text(encoding="utf-8")
+    import holdfast as hf
+
+    assert [n for n in hf.metrics.__all__ if f"holdfast.metrics.{n}" not in classes] == []
+    assert "public: holdfast" not in classes
+    notebook = (site / "notebooks" / "time_series.html").read_text(encoding="utf-8")
+    assert "synthetic_waves" in notebook
+    assert (site / "notebooks" / "time_series.ipynb").exists()
+
+
+def test_examples_of_docstrings_are_code(site: Path) -> None:
+    text = re.sub(r"<[^>]+>", "", (site / "api" / "holdfast.html").read_text(encoding="utf-8"))
+    assert "&gt;&gt;&gt; import holdfast as hf" in text
+    assert not re.search(r"<blockquote>\s*<blockquote>", (site / "api" / "metrics.html").read_text(encoding="utf-8"))
+
+
+def test_every_page_of_docs_is_in_the_navigation() -> None:
+    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    named = set(re.findall(r"([\w/.-]+\.md)$", nav, re.M))
+    there = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    there |= {f"notebooks/{path.stem}.md" for path in (ROOT / "notebooks").glob("*.py")}
+    assert named == there

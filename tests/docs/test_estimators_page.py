@@ -1,0 +1,292 @@
+"""benchmarks/estimators.py and its page: the published estimator, the exact answers, the tables and the command."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch import distributions
+
+import holdfast as hf
+from exact import irwin_hall_log_sf, irwin_hall_threshold
+from holdfast.algorithms.rare_events.estimate import clopper_pearson
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+import estimator_cases  # noqa: E402
+import estimator_page  # noqa: E402
+import estimators  # noqa: E402
+from safari_estimator import SafariEstimate, Window, claimed_error, safari_estimate, within  # noqa: E402
+
+
+def repeat(
+    score: Callable[[torch.Tensor], torch.Tensor], region: Any, radius: float, runs: int, **options: Any
+) -> list[SafariEstimate]:
+    return [safari_estimate(score, region, radius, seed, **options) for seed in range(runs)]
+
+
+def check_mean(found: list[SafariEstimate], truth: float, allowance: float = 0.03) -> None:
+    errors = np.array([e.log_probability for e in found]) - truth
+    assert abs(errors.mean()) < 4 * errors.std(ddof=1) / len(errors) ** 0.5 + allowance
+
+
+def test_claimed_error_is_equation_16() -> None:
+    # shares 0.1, 0.1 and 0.35 of 1000: 0.9 / 100 + 0.9 / 100 + 0.65 / 350
+    assert claimed_error([0.1, 0.1, 0.35], 1000) == pytest.approx(0.1409154, abs=1e-6)
+    assert claimed_error([1.0], 1000) == 0
+    (run,) = repeat(lambda x: x.sum(1) - 1.9, box(2), 0.5, 1, moves=5)
+    assert run.delta == pytest.approx(math.sqrt(sum((1 - p) / (p * 1000) for p in run.shares)))
+    assert run.log_probability == pytest.approx(sum(map(math.log, run.shares)))
+    assert run.evaluations == 1000 * (1 + 5 * (len(run.shares) - 1))
+
+
+def box(dimension: int) -> Any:
+    return estimator_cases.box(dimension)
+
+
+@pytest.mark.parametrize("width", [0.01, 0.13, 0.5])
+def test_window_is_the_uniform_proposal_cut_to_the_ball(width: float) -> None:
+    # against torch.distributions, feature by feature, on a ball that the bounds cut
+    centre = torch.rand(1, 300, generator=torch.Generator().manual_seed(0), dtype=torch.float64).round(decimals=1)
+    region = hf.LinfBall(0.3).around(centre, (0.0, 1.0))
+    window = Window(region.lower, region.upper, 0.3)
+    widths = torch.full((40, 1), width, dtype=torch.float64)
+    x = region.sample(40, region.streams(1))[0]
+    proposed = window.propose(x, widths, np.random.default_rng(0))
+
+    def proposal(at: torch.Tensor) -> distributions.Uniform:
+        return distributions.Uniform(torch.maximum(at - width, region.lower), torch.minimum(at + width, region.upper))
+
+    forth, back = proposal(x).log_prob(proposed).sum(1), proposal(proposed).log_prob(x).sum(1)
+    assert torch.isfinite(forth).all()
+    ratio = window.log_length(x, widths) - window.log_length(proposed, widths)
+    assert torch.allclose(ratio, back - forth)
+    share = (proposed - proposal(x).low) / (proposal(x).high - proposal(x).low)
+    assert stats.kstest(share.flatten().numpy(), "uniform").pvalue > 1e-3
+
+
+@pytest.mark.parametrize("adaptation", ["published", "pooled"])
+def test_the_walk_is_right_where_it_mixes(adaptation: str) -> None:
+    # a corner of the box, where the cut matters: without the ratio of Eq. 23, or with it upside down, this fails
+    threshold = irwin_hall_threshold(2, math.log(1e-4))
+    found = repeat(lambda x: x.sum(1) - threshold, box(2), 0.5, 12, moves=40, width=1 / 3, adaptation=adaptation)
+    check_mean(found, irwin_hall_log_sf(2, threshold))
+    assert not any(run.failed for run in found)
+
+
+def test_the_walk_with_a_normal_prior_and_with_stages() -> None:
+    ball = hf.LinfBall(8.0, "truncated_normal", 1.0)
+    region = ball.around(torch.zeros(1, 3, dtype=torch.float64))
+    found = repeat(lambda x: x.sum(1) / 3**0.5 - 3.5, region, 8.0, 12, moves=60, width=0.1)
+    check_mean(found, stats.norm.logsf(3.5))
+    score = lambda x: torch.stack([x[:, 0] - 0.98, x[:, 1] - 0.95], 1)  # noqa: E731
+    check_mean(repeat(score, box(2), 0.5, 12, moves=40, width=1 / 3), math.log(0.02 * 0.05))
+
+
+def test_slow_mixing_makes_the_published_walk_low_and_sure_of_itself() -> None:
+    problem = estimator_cases.irwin_hall(50, 5)
+    found = repeat(problem.score, problem.region, problem.radius, 4, moves=10)
+    errors = np.array([run.log_probability for run in found]) - problem.truth
+    assert errors.mean() < -3
+    assert max(run.delta for run in found) < 0.4
+    runs = [estimator_cases.ours(problem, seed) for seed in range(5)]
+    assert sum(run.low <= problem.truth <= run.high for run in runs) >= 3
+
+
+def test_a_walk_that_ends_nowhere_has_failed() -> None:
+    never = safari_estimate(lambda x: -torch.ones(len(x)), box(2), 0.5, 0, moves=2)
+    assert never.failed
+    deep = safari_estimate(lambda x: x[:, 0] - 2, box(2), 0.5, 0, moves=2, floor=-10.0)
+    assert deep.failed
+    nan = safari_estimate(lambda x: torch.full((len(x),), torch.nan), box(2), 0.5, 0, moves=2)
+    assert nan.failed
+    scores = torch.tensor([[1.0, 2.0], [-1.0, 3.0]])
+    assert within(scores, 1).tolist() == [2.0, -math.inf]
+
+
+def test_exact_answer_of_the_linear_classifier() -> None:
+    # the lower tail of a noncentral t, where scipy is accurate; and by sampling the maps
+    for dimension, length, threshold in ((50, 8.0, 0.5), (10, 3.0, 0.3)):
+        slope = threshold / math.sqrt(1 - threshold**2)
+        library = stats.nct.logcdf(slope * math.sqrt(dimension - 2), dimension - 2, length)
+        assert estimator_cases.cone_log_probability(dimension, length, threshold) == pytest.approx(library, rel=1e-8)
+    problem = estimator_cases.linear_classifier()
+    assert -35 < problem.truth < -15
+    x = torch.zeros(1, 12, dtype=torch.float64) + torch.linspace(-1, 1, 12, dtype=torch.float64)
+    rng = np.random.default_rng(0)
+    maps = x.numpy() + rng.standard_normal((100_000, 12))
+    centred, direction = maps - maps.mean(1, keepdims=True), x[0].numpy()
+    pearson = centred @ direction / np.linalg.norm(centred, axis=1) / np.linalg.norm(direction)
+    expected = math.exp(estimator_cases.cone_log_probability(12, float(np.linalg.norm(direction)), 0.1))
+    assert abs((pearson < 0.1).mean() - expected) < 4 * math.sqrt(expected / 100_000)
+
+
+def test_problems_are_the_same_for_both_estimators() -> None:
+    for case in estimator_cases.CASES:
+        if case.kind != "exact" or "784" in case.name:
+            continue
+        problem = case.build()
+        assert problem.truth < math.log(1e-4)
+        for prior in (problem.prior, problem.region):  # mean and spread of the first stage's score
+            points = prior.sample(4000, prior.streams(3))[0]
+            values = problem.score(points).reshape(4000, -1)[:, -1]
+            if prior is problem.prior:
+                first = values
+        assert stats.ks_2samp(first.numpy(), values.numpy()).pvalue > 1e-4
+
+
+def test_monte_carlo_hits_and_reference() -> None:
+    case = estimator_cases.digit_case("model", 1, 0.3, 0.72)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(estimator_cases, "BLOCK", 1000)
+        hits = estimator_cases.monte_carlo_hits([case], 0)[case.name]
+        assert hits == estimator_cases.monte_carlo_hits([case], 0)[case.name]
+    metric = hf.metrics.MisinterpretationProbability(
+        hf.LinfBall(0.3), threshold=0.72, method="monte_carlo", samples=2000
+    )
+    classifier, digits = estimator_cases.lenet()
+    expected = metric(classifier, "input_x_gradient", digits[1:2]).log_probability.exp().item()
+    assert 0.02 < expected < 0.98
+    assert abs(hits / 1000 - expected) < 4 * math.sqrt(expected * (1 - expected) * (1 / 1000 + 1 / 2000))
+    blocks = [{"hits": 30, "evaluations": 1000}, {"hits": 10, "evaluations": 1000}]
+    assert estimator_page.reference(blocks) == pytest.approx((math.log(0.02), math.sqrt(0.98 / 40)))
+    assert math.isnan(estimator_page.reference([])[0])
+
+
+def record(
+    case: str, estimator: str, run: int, value: float, error: float, truth: float, **more: Any
+) -> dict[str, Any]:
+    bounds = {"low": value - 2 * error, "high": value + 2 * error}
+    base = {"case": case, "estimator": estimator, "run": run, "log_probability": value, "error": error}
+    return base | bounds | {"evaluations": 1000, "failed": False, "truth": truth, "seconds": 1.0} | more
+
+
+def test_summaries_by_hand() -> None:
+    name, model = "Irwin-Hall, d = 50, 1e-5", "digit 1, radius 0.3, PCC < 0.5"
+    records = [record(name, "holdfast", run, value, 0.1, -10.0) for run, value in enumerate((-10.1, -9.9, -10.3))]
+    records.append(record(name, "holdfast", 3, -100.0, math.nan, -10.0, failed=True))
+    records += [record(model, "holdfast", 0, -5.45, 0.1, math.nan), record(model, "holdfast", 1, -5.0, 0.1, math.nan)]
+    records.append({"case": model, "estimator": "plain Monte Carlo", "run": 0, "hits": 100, "evaluations": 14841})
+    summaries = estimator_page.summarise(records)
+    row = summaries[name, "holdfast"]
+    assert (row.runs, row.failed, row.covered) == (4, 1, 2)
+    assert row.errors.mean() == pytest.approx(-0.1)
+    assert row.rmse == pytest.approx(math.sqrt(0.11 / 3))
+    assert row.work == pytest.approx(1000 * 0.11 / 3)
+    # against a reference of ln P = -5.00 with standard error 0.1: -5.45 with 0.2 to each side is not covered by less
+    row = summaries[model, "holdfast"]
+    assert row.truth_error == pytest.approx(0.0997, abs=1e-3)
+    assert row.covered == 1
+    assert row.rmse == pytest.approx(math.sqrt(0.45**2 / 2 - row.truth_error**2), abs=1e-3)
+
+
+def test_monte_carlo_rows_are_calculated() -> None:
+    samples, p = 3000, 1e-3
+    cells = estimator_page.monte_carlo_cells(math.log(p), samples)
+    hits = np.random.default_rng(0).binomial(samples, p, 20_000)
+    bounds = clopper_pearson(torch.from_numpy(hits), samples, 0.95).exp().numpy()
+    covered = ((bounds[:, 0] <= p) & (p <= bounds[:, 1])).mean()
+    assert f"| {covered:.0%} |" in cells
+    assert f"no hit in {100 * (1 - p) ** samples:.4g}%" in cells
+    assert cells.endswith("| 3,000 | 999 |")
+
+
+def test_markers() -> None:
+    text = "a\n<!-- x: begin -->\nold\n<!-- x: end -->\nb"
+    new = estimator_page.replace_between(text, "x", r"new \1 | 50%")
+    assert new == "a\n<!-- x: begin -->\n\nnew \\1 | 50%\n\n<!-- x: end -->\nb"
+    assert estimator_page.replace_between(new, "x", r"new \1 | 50%") == new
+    for wrong in ("nothing", text + text):
+        with pytest.raises(ValueError, match="markers"):
+            estimator_page.replace_between(wrong, "x", "new")
+
+
+NAMES = ("headline", "exact", "widths", "model", "rare")
+
+
+def test_the_command_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[int] = []
+
+    def tiny(problem: estimator_cases.Problem, seed: int) -> estimator_cases.Run:
+        ran.append(seed)
+        return estimator_cases.ours(problem, seed, particles=50, moves=1)
+
+    for name in estimator_cases.ESTIMATORS:
+        monkeypatch.setitem(estimator_cases.ESTIMATORS, name, tiny)
+    monkeypatch.setattr(estimators, "QUICK", ("Irwin-Hall, d = 50, 1e-5", "Irwin-Hall, d = 50, 1e-10"))
+    page, cache = tmp_path / "page.md", tmp_path / "deep" / "runs.jsonl"
+    page.write_text("# Title\n" + "".join(f"<!-- {name}: begin --><!-- {name}: end -->\n" for name in NAMES))
+    command = ["--quick", "--runs", "3", "--cache", str(cache), "--page", str(page)]
+    estimators.main(command)
+    first, count = page.read_text(), len(ran)
+    assert count == len(set(ran)) == len(cache.read_text().splitlines())
+    assert "holdfast's random walk" in first
+    assert page.with_suffix(".svg").read_text().startswith("<svg")
+    estimators.main(command)
+    assert (len(ran), page.read_text()) == (count, first)
+    lines = cache.read_text().splitlines()
+    cache.write_text("\n".join(lines[:-2]) + "\n" + lines[-2][:30])  # killed while writing
+    estimators.main(command)
+    assert len(ran) == count + 2
+    assert ran[-2:] == ran[count - 2 : count]
+    kept = [json.loads(line) for line in cache.read_text().splitlines() if line.endswith("}")]
+    assert len(kept) == count
+    assert page.read_text() == first
+
+
+def test_fewer_runs_are_the_first_of_more() -> None:
+    few, many = estimators.tasks(estimators.PARTS, 3), estimators.tasks(estimators.PARTS, 30)
+    assert set(few) < set(many)
+    # half-way through, every row with several runs has some
+    half = many[: len(many) // 2]
+    assert all(any(key[:2] == task[:2] for key in half) for task in many if task[2] >= 3)
+
+
+def table_rows(block: str) -> list[list[str]]:
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in block.splitlines() if line[:1] == "|"]
+    return cells[2:]
+
+
+def section(text: str, name: str) -> str:
+    found = re.search(f"<!-- {name}: begin -->(.*?)<!-- {name}: end -->", text, re.DOTALL)
+    assert found
+    return found.group(1)
+
+
+def test_the_page_agrees_with_itself() -> None:
+    text = (ROOT / "docs" / "estimators.md").read_text()
+    rows = [row for row in table_rows(section(text, "exact")) if row[2] != "calculated"]
+    for line in section(text, "headline").strip().splitlines():
+        found = re.match(r"- \*\*(.*?)\*\*: on (\d+) exact problems .* in (\d+)% .* of (\d+) runs; bias .*", line)
+        assert found, line
+        mine = [row for row in rows if row[1] == found.group(1)]
+        runs = [int(row[2].split(",")[0]) for row in mine]
+        held = [round(float(row[7].split("%")[0]) / 100 * count) for row, count in zip(mine, runs, strict=True)]
+        assert (len(mine), sum(runs)) == (int(found.group(2)), int(found.group(4)))
+        assert int(found.group(3)) == pytest.approx(100 * sum(held) / sum(runs), abs=1)
+        biases = [float(row[3].split()[0]) for row in mine]
+        assert f"from {min(biases):+.2f} to {max(biases):+.2f}" in line
+    assert (ROOT / "docs" / "estimators.svg").read_text().startswith("<svg")
+
+
+@pytest.mark.slow
+def test_quick() -> None:
+    done = subprocess.run(
+        [sys.executable, "benchmarks/estimators.py", "--quick", "--cache", "build/estimators-quick.jsonl"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for name in ("headline", "exact", "widths", "model"):
+        assert f"{name}:\n" in done.stdout

@@ -1,0 +1,54 @@
+"""Guides to models and explainers: the blocks that need an optional package run where it is there.
+
+All other blocks of the documentation, these pages' included, are run by `test_docs_code.py`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import elsewhere_stand_ins
+import pytest
+from test_docs_code import ROOT, blocks
+
+PAGES = ("your-model", "explainers-from-elsewhere", "text")
+_NEEDS = re.compile(r"needs ([a-z_]+)$")
+#: what another package is to be where it cannot be imported
+_STAND_INS = {"zennit": elsewhere_stand_ins.modules(), "pytorch_grad_cam": elsewhere_stand_ins.modules()}
+
+
+def imported(package: str, monkeypatch: pytest.MonkeyPatch) -> bool:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            importlib.import_module(package)
+    except (ImportError, RuntimeError):
+        for name, module in _STAND_INS.get(package, {}).items():
+            monkeypatch.setitem(sys.modules, name, module)
+        return package in _STAND_INS
+    return True
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_blocks_that_need_a_package(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = ROOT / "docs" / "how-to" / f"{page}.md"
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    missing = []
+    for block in blocks(path.read_text(encoding="utf-8")):
+        needed = _NEEDS.match(block.reason or "")
+        if needed and not imported(needed[1], monkeypatch):
+            missing.append(needed[1])
+        elif block.kind == "python" and (block.reason is None or needed):
+            code = compile("\n" * (block.line - 1) + block.code, str(path), "exec")
+            with warnings.catch_warnings():
+                if needed:
+                    warnings.simplefilter("ignore")
+                exec(code, namespace)
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")

@@ -1,0 +1,100 @@
+"""A table from end to end: the example at small size, in Python and as a study; features as what is explained."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from ruamel.yaml import YAML
+from torch import nn
+
+import holdfast as hf
+from holdfast.errors import ArgumentError
+from holdfast.study.file.spec import study_from
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture(scope="module")
+def tabular() -> ModuleType:
+    pytest.importorskip("sklearn")
+    found = importlib.util.spec_from_file_location("tabular", EXAMPLES / "tabular.py")
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def classifier(tabular: ModuleType) -> hf.Classifier:
+    return hf.Classifier(tabular.build(), tabular.bounds(), device="cpu", batch_size=512)
+
+
+def test_the_network_has_learned(tabular: ModuleType, classifier: hf.Classifier) -> None:
+    train, test, _, labels = tabular.split()
+    torch.testing.assert_close(train.mean(0), torch.zeros(30), rtol=0, atol=1e-5)
+    torch.testing.assert_close(train.std(0), torch.ones(30))
+    assert float((classifier.predict(test) == labels).float().mean()) > 0.95
+    again, same = tabular.build().state_dict(), classifier.module.state_dict()
+    assert all(torch.equal(again[key], same[key]) for key in same)
+
+
+def test_features_have_bounds_of_their_own(tabular: ModuleType, classifier: hf.Classifier) -> None:
+    """What neighbourhoods give stays within each feature's range, and a row beyond it is refused."""
+    lower, upper = tabular.bounds()
+    test = tabular.split()[1]
+    edge = test[int((test == upper).any(1).nonzero()[0])][None]
+    ball = hf.LinfBall(radius=0.5)
+    metric = hf.metrics.WorstCase(ball, event="changed_explanation", similarity="spearman", budget=200)
+    found = metric(classifier, "saliency", edge)
+    worst = found.inputs
+    assert bool(((worst >= lower - 1e-6) & (worst <= upper + 1e-6)).all())
+    assert float((worst - edge).abs().max()) <= 0.5 + 1e-6
+    assert not torch.equal(worst, edge)
+    beyond = edge.clone()
+    beyond[0, 3] = upper[3] + 0.5
+    with pytest.raises(ArgumentError, match="inputs: expected values within the bounds"):
+        classifier.logits(beyond)
+
+
+def test_shapley_values_of_an_additive_model() -> None:
+    """Each feature its own player: `w_i x_i` exactly, for KernelSHAP, and in the limit for LIME without a kernel."""
+    module = nn.Linear(30, 2)
+    classifier = hf.Classifier(module, (-3.0, 3.0), device="cpu")
+    x = torch.randn(4, 30, generator=torch.Generator().manual_seed(0)).clamp(-3, 3)
+    expected = module.weight[1].detach() * x
+    for name, options in (("kernel_shap", {}), ("lime", {"output": "logit", "ridge": 0.0, "kernel_width": 100.0})):
+        maps = hf.explainers.get(name, samples=300, segments="pixels", **options)(classifier, x, 1)
+        torch.testing.assert_close(maps, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_the_example(tabular: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = tabular.evaluate(samples=2, budget=40)
+    frame = found.frame()
+    assert found.failures == []
+    assert len(frame) == 4 * 4 * 2
+    assert set(frame["status"]) <= {"ok", "degenerate", "misclassified"}
+    curves = frame.filter(frame["metric"] == "corruption_curve")
+    assert curves["area_top"].is_finite().all()
+    page = found.to_html(tmp_path / "index.html").read_text()
+    assert "KernelSHAP" in page
+
+
+def test_the_study(tabular: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = YAML(typ="safe").load((EXAMPLES / "tabular.yaml").read_text())
+    content |= {"samples": 2, "executor": {"workers": 1}}
+    content["metrics"][0]["worst_case"]["budget"] = 40
+    content["explainers"] = {key: content["explainers"][key] for key in ("integrated gradients", "Captum's occlusion")}
+    found = hf.run_study(study_from(content, EXAMPLES), tmp_path / "results", progress=False)
+    sys.modules.pop("tabular", None)
+    assert found.failures == []
+    samples = found.results.samples
+    assert set(samples["explainer"]) == {"integrated gradients", "Captum's occlusion"}
+    assert len(samples) == 2 * 4 * 2
+    lower, upper = found.results.manifest["data"]["breast cancer"]["bounds"]
+    assert lower[0] < lower[1] < 0 < upper[0] < upper[1]

@@ -1,0 +1,504 @@
+"""Explainers of other packages: what comes out is what they say, whatever the batch, and nothing is left behind."""
+
+from __future__ import annotations
+
+import random
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import elsewhere_stand_ins as stand_in
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import holdfast as hf
+from conftest import SHAPES, small_net
+from holdfast import explainers as hx
+from holdfast.errors import ArgumentError, MissingExtraError, ModelError, UnknownNameError
+from holdfast.explainers import Background, Explainer
+
+
+def package(name: str) -> Any:
+    """shap, lime or quantus, whose imports warn."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pytest.importorskip(name)
+
+
+@pytest.fixture
+def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, module in stand_in.modules().items():
+        monkeypatch.setitem(sys.modules, name, module)
+
+
+def batch(kind: str, count: int = 5, seed: int = 0) -> Tensor:
+    return torch.rand(count, *SHAPES[kind], generator=torch.Generator().manual_seed(seed))
+
+
+def shift(x: Tensor) -> Tensor:
+    return (x - 0.4) / 0.3
+
+
+def net(kind: str, preprocess: Callable[[Tensor], Tensor] | None = shift, **options: Any) -> hf.Classifier:
+    return hf.Classifier(small_net(SHAPES[kind]), (0.0, 1.0), preprocess, device="cpu", **options)
+
+
+def draws(model: nn.Module, inputs: np.ndarray, targets: np.ndarray, level: float = 0.5) -> np.ndarray:
+    """A function in Quantus's style that draws from all three generators."""
+    noise = np.random.randn(*inputs.shape) + torch.randn(inputs.shape).numpy() + random.random()  # noqa: NPY002
+    return inputs * (1 + level * noise) + targets.reshape(-1, *[1] * (inputs.ndim - 1))
+
+
+def cases() -> dict[str, tuple[str, Callable[[], Explainer]]]:
+    references = Background(batch("flat", 3, seed=9))
+    return {
+        "shap gradient": ("image", lambda: hx.from_shap("GradientExplainer", nsamples=10)),
+        "shap deep": ("image", lambda: hx.from_shap("DeepExplainer", background=batch("image", 3, seed=9))),
+        "shap kernel": ("flat", lambda: hx.from_shap("KernelExplainer", background=references, nsamples=40)),
+        "like shap": ("flat", lambda: hx.from_shap(Restless)),
+        "lime image": ("image", lambda: hx.from_lime("image", num_samples=30, segmentation_fn=quarters)),
+        "lime tabular": ("flat", lambda: hx.from_lime("tabular", num_samples=40, training_data=batch("flat", 50))),
+        "zennit": ("image", lambda: hx.from_zennit("EpsilonPlusFlat")),
+        "zennit smooth": ("series", lambda: hx.from_zennit(None, "SmoothGrad", n_iter=3)),
+        "grad cam": ("image", lambda: hx.from_grad_cam("GradCAM", "0")),
+        "random cam": ("image", lambda: hx.from_grad_cam("RandomCAM")),
+        "quantus": ("series", lambda: hx.from_quantus(draws)),
+    }
+
+
+class Restless:
+    """What shap's newer classes look like; like theirs, it seeds NumPy's generator from the clock."""
+
+    def __init__(self, model: Callable[[np.ndarray], np.ndarray], masker: np.ndarray) -> None:
+        np.random.seed(None)  # noqa: NPY002
+        self.model = model
+
+    def __call__(self, rows: np.ndarray, max_evals: int = 500) -> Any:
+        noise = np.random.randn(*rows.shape)  # noqa: NPY002
+        return type("Explanation", (), {"values": self.model(rows)[:, None] * rows + noise})
+
+
+def quarters(image: np.ndarray) -> np.ndarray:
+    rows, columns = np.indices(image.shape[:2])
+    return 2 * (rows >= image.shape[0] // 2) + (columns >= image.shape[1] // 2)
+
+
+@pytest.mark.parametrize("name", cases())
+def test_what_every_explainer_keeps(name: str, stand_ins: None) -> None:
+    """Rows apart whatever the chunk, the same for the same seed, and model and generators as they were."""
+    for other in ("shap", "lime"):
+        if name.startswith(other):
+            package(other)
+    kind, made = cases()[name]
+    classifier, x = net(kind), batch(kind)
+    classifier.module.train()
+    for parameter in classifier.module.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    weights = {key: value.clone() for key, value in classifier.module.state_dict().items()}
+    targets = torch.tensor([0, 1, 1, 3, 0])
+    explainer = made()  # packages draw as they are imported
+    np.random.seed(5)  # noqa: NPY002
+    random.seed(5)
+    before = torch.random.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()  # noqa: NPY002
+    maps = explainer(classifier, x, targets)
+    after = torch.random.get_rng_state(), np.random.get_state()[1], random.getstate()  # noqa: NPY002
+    assert torch.equal(before[0], after[0])
+    assert (before[1] == after[1]).all()
+    assert before[2] == after[2]
+    assert maps.shape == x.shape
+    assert maps.flatten(1).std(1).min() > 0
+    assert not torch.equal(maps[0] / maps[0].abs().max(), maps[1] / maps[1].abs().max())
+    assert classifier.module.training
+    assert all(p.requires_grad and bool((p.grad == 1).all()) for p in classifier.module.parameters())
+    assert all(torch.equal(value, weights[key]) for key, value in classifier.module.state_dict().items())
+    assert not any(m._forward_hooks or m._backward_hooks for m in classifier.module.modules())
+    small = net(kind, batch_size=3)
+    assert torch.equal(made()(small, x.flip(0), targets.flip(0)).flip(0), maps)
+    assert torch.equal(made()(small, x[1:2], targets[1:2]), maps[1:2])
+    predicted = made()(classifier, x)
+    assert torch.equal(predicted, made()(classifier, x, classifier.predict(x)))
+
+
+def test_another_seed_is_another_explanation() -> None:
+    classifier, x = net("series"), batch("series")
+    one, same, other = (hx.from_quantus(draws, seed=seed)(classifier, x) for seed in (0, 0, 1))
+    assert torch.equal(one, same)
+    assert not torch.equal(one, other)
+
+
+def test_rows_that_draw_are_explained_once_and_alone() -> None:
+    """With noise of their own each; a function that draws nothing is called once for a chunk."""
+    sizes: list[int] = []
+
+    def noise(model: nn.Module, inputs: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        sizes.append(len(inputs))
+        return np.random.randn(*inputs.shape)  # noqa: NPY002
+
+    def nothing(model: nn.Module, inputs: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        sizes.append(len(inputs))
+        return inputs
+
+    classifier, x = net("flat", batch_size=16), batch("flat", 3)
+    maps = hx.from_quantus(noise)(classifier, x)
+    assert sizes == [16, 1, 1, 1]  # a chunk, padded to 16 rows, in which it drew; then the three different rows
+    assert len({tuple(row) for row in maps.tolist()}) == 3
+    sizes.clear()
+    hx.from_quantus(noise, one_at_a_time=True)(classifier, x)
+    assert sizes == [1, 1, 1]
+    sizes.clear()
+    hx.from_quantus(noise, one_at_a_time=False)(classifier, x)
+    hx.from_quantus(nothing)(classifier, x)
+    assert sizes == [16, 16]
+    sizes.clear()
+    both = hx.from_quantus(noise, one_at_a_time=True)(classifier, x[:1].expand(2, -1), torch.tensor([0, 1]))
+    assert sizes == [1, 1]  # one content, two targets
+    assert torch.equal(both[0], both[1])
+
+
+# ---------------------------------------------------------------- shap
+
+
+def plain(module: nn.Module, preprocess: Callable[[Tensor], Tensor]) -> Callable[[np.ndarray], np.ndarray]:
+    """The model as a function of flat rows, without holdfast."""
+    return lambda rows: module(preprocess(torch.as_tensor(rows, dtype=torch.float32))).detach().numpy()
+
+
+def test_kernel_shap_is_the_packages() -> None:
+    shap = package("shap")
+    classifier, x = net("flat"), batch("flat", 2)
+    references = batch("flat", 3, seed=9)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = shap.KernelExplainer(plain(classifier.module, shift), references.numpy())
+        # 4094 coalitions of 12 features are all of them, so nothing is random
+        expected = theirs.shap_values(x.numpy(), nsamples=5000, l1_reg=0, silent=True)
+    ours = hx.from_shap(shap.KernelExplainer, background=references, nsamples=5000, l1_reg=0)
+    maps = ours(classifier, x, torch.tensor([2, 0]))
+    torch.testing.assert_close(maps, torch.as_tensor(expected[[0, 1], :, [2, 0]]).float(), rtol=1e-3, atol=1e-5)
+    logits, empty = classifier.logits(x), classifier.logits(references).mean(0)
+    torch.testing.assert_close(maps.sum(1), torch.stack([logits[0, 2] - empty[2], logits[1, 0] - empty[0]]))
+    assert ours.rows_per_input == 5000 * 3
+    likely = hx.from_shap("KernelExplainer", background=references, output="probability", nsamples=500, l1_reg=0)
+    share = classifier.logits(x).softmax(1)[:, 1] - classifier.logits(references).softmax(1)[:, 1].mean()
+    torch.testing.assert_close(likely(classifier, x, 1).sum(1), share)
+
+
+def test_deep_and_gradient_shap_are_the_packages() -> None:
+    shap = package("shap")
+    classifier, x = net("image"), batch("image", 2)
+    references = batch("image", 4, seed=9)
+    ours = hx.from_shap(shap.DeepExplainer, background=references)
+    torch.testing.assert_close(
+        ours(classifier, x, torch.tensor([3, 1])),
+        hx.DeepSHAP(background=references)(classifier, x, torch.tensor([3, 1])),
+        rtol=1e-4,
+        atol=1e-5,
+    )
+    assert ours.rows_per_input == 8
+    module = classifier.module.eval()
+    torch.manual_seed(0)
+    bare = hf.Classifier(module, (0.0, 1.0), device="cpu")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = shap.GradientExplainer(module, references)
+        expected = theirs.shap_values(x[:1], nsamples=30, rseed=3)[..., 2]
+    gradient = hx.from_shap(shap.GradientExplainer, background=references, nsamples=30, rseed=3)
+    torch.testing.assert_close(gradient(bare, x[:1], 2), torch.as_tensor(expected).float(), rtol=1e-4, atol=1e-6)
+    assert gradient.rows_per_input == 30
+    # a ready object, whose classes are told apart afterwards
+    ready = hx.from_shap(theirs, nsamples=30, rseed=3)
+    torch.testing.assert_close(ready(bare, x[:1], 2), torch.as_tensor(expected).float(), rtol=1e-4, atol=1e-6)
+    with pytest.raises(ArgumentError, match="classifier's own module"):
+        ready(net("image"), x)
+
+
+@pytest.mark.slow
+def test_additive_shap_of_a_linear_model() -> None:
+    """`w_i (x_i - mean of the references)`, whichever of them explains."""
+    package("shap")  # which compiles for many seconds
+    module = nn.Linear(12, 3)
+    classifier = hf.Classifier(module, (0.0, 1.0), device="cpu")
+    x, references = batch("flat", 3), batch("flat", 4, seed=9)
+    expected = module.weight[1].detach() * (x - references.mean(0))
+    for name, options in (
+        ("PermutationExplainer", {"max_evals": 60}),
+        ("ExactExplainer", {}),
+        ("KernelExplainer", {"nsamples": 5000, "l1_reg": 0}),
+    ):
+        few = x[:1] if name == "ExactExplainer" else x
+        maps = hx.from_shap(name, background=references, **options)(classifier, few, 1)
+        torch.testing.assert_close(maps, expected[: len(few)], rtol=1e-3, atol=1e-5)
+        assert torch.equal(hx.from_shap(name, background=references, **options)(classifier, few[:1], 1), maps[:1])
+
+
+def test_what_shap_is_not() -> None:
+    shap = package("shap")
+    with pytest.raises(ArgumentError, match="method"):
+        hx.from_shap(nn.ReLU)
+    with pytest.raises(UnknownNameError, match="shap class: .*'KernalExplainer' .did you mean 'KernelExplainer'"):
+        hx.from_shap("KernalExplainer")
+    with pytest.raises(ArgumentError, match="n_samples: expected an option of GradientExplainer"):
+        hx.from_shap(shap.GradientExplainer, n_samples=3)
+    with pytest.raises(ArgumentError, match="output"):
+        hx.from_shap(shap.KernelExplainer, output="score")
+    with pytest.raises(ArgumentError, match="background"):
+        hx.from_shap(shap.DeepExplainer, background=batch("image", 2) * 3)(net("image"), batch("image"))
+
+
+# ---------------------------------------------------------------- lime
+
+
+def test_lime_for_images_is_the_packages() -> None:
+    package("lime")
+    from lime.lime_image import LimeImageExplainer
+
+    classifier, x = net("image"), batch("image", 1)
+    given = {"num_samples": 40, "segmentation_fn": quarters, "hide_color": 0}
+    maps = hx.from_lime(LimeImageExplainer(random_state=3), **given)(classifier, x, 2)
+    assert maps[0].unique().numel() == 4
+    tied = torch.as_tensor(quarters(np.zeros((8, 8, 3))))
+    assert all(maps[0, 0][tied == segment].unique().numel() == 1 for segment in range(4))
+    # four segments in 2^4 ways: with all of them often enough, the weighted ridge has one solution
+    many = hx.from_lime("image", **given | {"num_samples": 3000})(classifier, x, 2)
+    ours = hx.LIME(samples=3000, segments=tied)(classifier, x, 2)
+    torch.testing.assert_close(many, ours, rtol=0.1, atol=0.02 * float(ours.abs().max()))
+    gray = hx.from_lime("image", num_samples=20)
+    with pytest.raises(ArgumentError, match=r"images \(N, 1, H, W\) or \(N, 3, H, W\)"):
+        gray(net("flat"), batch("flat"))
+
+
+def test_lime_for_tables() -> None:
+    package("lime")
+    from lime.lime_tabular import LimeTabularExplainer
+
+    train, x = batch("flat", 200, seed=4), batch("flat", 2)
+    weights = torch.zeros(3, 12)
+    weights[1, 2], weights[1, 7] = 8.0, -4.0
+    module = nn.Linear(12, 3)
+    module.weight.data, module.bias.data = weights, torch.zeros(3)
+    classifier = hf.Classifier(module, (0.0, 1.0), device="cpu")
+    object_ = LimeTabularExplainer(train.numpy(), random_state=1, discretize_continuous=False)
+    state = object_.random_state.get_state()[1].copy()
+    explainer = hx.from_lime(object_, num_samples=500, output="logit")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # lime's own: logits do not add up to 1
+        maps = explainer(classifier, x, 1)
+    # coefficients of standardised features: the slope times the standard deviation
+    expected = weights[1] * train.std(0, unbiased=False)
+    torch.testing.assert_close(maps, expected.expand(2, -1), rtol=0.05, atol=0.01)
+    assert (object_.random_state.get_state()[1] == state).all()
+    assert object_.class_names is None
+    assert explainer.rows_per_input == 500
+    with pytest.raises(ArgumentError, match=r"flat features \(N, F\)"):
+        explainer(net("image"), batch("image"))
+    with pytest.raises(ArgumentError, match="training_data: expected a value for LimeTabularExplainer"):
+        hx.from_lime("tabular")
+    with pytest.raises(ArgumentError, match="an explainer of classifiers, got mode 'regression'"):
+        hx.from_lime(LimeTabularExplainer(train.numpy(), mode="regression"))
+    with pytest.raises(ArgumentError, match="samples: expected an option of LimeTabularExplainer"):
+        hx.from_lime(object_, samples=3)
+    with pytest.raises(ArgumentError, match="method"):
+        hx.from_lime(nn.ReLU())
+
+
+# ---------------------------------------------------------------- zennit
+
+
+def test_zennit_composites(stand_ins: None) -> None:
+    """The composite's rules, from one or from the logit; without one, the gradient."""
+    classifier, x = net("image"), batch("image")
+    targets = torch.tensor([0, 3, 3, 1, 2])
+    guided = hx.GuidedBackprop()(classifier, x, targets)
+    composite = stand_in.Composite()
+    torch.testing.assert_close(hx.from_zennit(composite)(classifier, x, targets), guided)
+    assert composite.handles == []
+    logits = classifier.logits(x).gather(1, targets[:, None]).reshape(-1, 1, 1, 1)
+    gradient = hx.Saliency(absolute=False)(classifier, x, targets)
+    torch.testing.assert_close(hx.from_zennit()(classifier, x, targets), gradient)
+    torch.testing.assert_close(hx.from_zennit(start="logit")(classifier, x, targets), logits * gradient)
+    assert hx.from_zennit("EpsilonPlusFlat").label == "zennit.Gradient.Composite"
+    bare = net("image", preprocess=None)
+    ready = hx.from_zennit(attributor=stand_in.Gradient(bare.module, composite))
+    torch.testing.assert_close(ready(bare, x), hx.GuidedBackprop()(bare, x))
+    for other in (net("image", preprocess=None), net("image")):
+        with pytest.raises(ArgumentError, match="classifier's own module"):
+            ready(other, x)
+
+
+def test_a_composite_is_removed_after_an_error(stand_ins: None) -> None:
+    class Fails(stand_in.Gradient):
+        def forward(self, x: Tensor, attr_output: Any) -> Any:
+            raise ValueError("stop")
+
+    classifier, composite = net("image"), stand_in.Composite()
+    with pytest.raises(ValueError, match="stop"):
+        hx.from_zennit(composite, Fails)(classifier, batch("image"))
+    assert composite.handles == []
+
+
+def test_what_zennit_is_not(stand_ins: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ArgumentError, match="composite: expected a composite of zennit"):
+        hx.from_zennit(3)
+    with pytest.raises(UnknownNameError, match="zennit class: .*'EpsilonPlusFlat'"):
+        hx.from_zennit("EpsilonFlat")
+    with pytest.raises(ModelError, match="composite: expected an object, since .*NeedsOptions.* needs options"):
+        hx.from_zennit("NeedsOptions")
+    with pytest.raises(ArgumentError, match="n_iter: expected an option of Gradient"):
+        hx.from_zennit("EpsilonPlusFlat", n_iter=3)
+    with pytest.raises(ArgumentError, match="beside a ready attributor"):
+        hx.from_zennit("EpsilonPlusFlat", stand_in.Gradient(nn.ReLU()))
+    with pytest.raises(ArgumentError, match="start"):
+        hx.from_zennit("EpsilonPlusFlat", start="two")
+    monkeypatch.setitem(sys.modules, "zennit.composites", None)
+    with pytest.raises(MissingExtraError, match=r"zennit .*pip install 'holdfast\[explainers\]'"):
+        hx.from_zennit("EpsilonPlusFlat")
+
+
+# ---------------------------------------------------------------- pytorch_grad_cam
+
+
+def test_grad_cam_of_the_package(stand_ins: None) -> None:
+    classifier, x = net("image"), batch("image")
+    targets = torch.tensor([0, 3, 3, 1, 2])
+    ours = hx.GradCAM(layer="0")(classifier, x, targets)
+    ours = ours - ours.amin((1, 2, 3), keepdim=True)
+    maps = hx.from_grad_cam("GradCAM", "0")(classifier, x, targets)
+    torch.testing.assert_close(maps, ours / (1e-7 + ours.amax((1, 2, 3), keepdim=True)))
+    assert torch.equal(hx.from_grad_cam(stand_in.GradCAM)(classifier, x, targets), maps)
+    bare = net("image", preprocess=None)
+    ready = hx.from_grad_cam(stand_in.GradCAM(bare.module, [bare.module[0]]))
+    torch.testing.assert_close(ready(bare, x), hx.from_grad_cam("GradCAM", "0")(bare, x))
+    assert bare.module[0]._forward_hooks  # where its maker has put it
+    with pytest.raises(ArgumentError, match="classifier's own module"):
+        ready(classifier, x)
+    with pytest.raises(ArgumentError, match=r"layer: expected one of '0', .* got 'conv'"):
+        hx.from_grad_cam("GradCAM", "conv")(classifier, x)
+    with pytest.raises(ArgumentError, match=r"images \(N, C, H, W\)"):
+        hx.from_grad_cam("GradCAM")(net("series"), batch("series"))
+
+
+def test_what_grad_cam_is_not(stand_ins: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ArgumentError, match="method"):
+        hx.from_grad_cam(nn.ReLU)
+    with pytest.raises(ArgumentError, match="eigen: expected an option of GradCAM: aug_smooth, reshape_transform"):
+        hx.from_grad_cam("GradCAM", eigen=True)
+    with pytest.raises(ArgumentError, match="layer"):
+        hx.from_grad_cam("GradCAM", [])
+    monkeypatch.setitem(sys.modules, "pytorch_grad_cam", None)
+    with pytest.raises(MissingExtraError, match="pytorch_grad_cam"):
+        hx.from_grad_cam("GradCAM")
+
+
+# ---------------------------------------------------------------- quantus
+
+
+def test_functions_in_the_style_of_quantus() -> None:
+    classifier, x = net("image"), batch("image")
+
+    def first(model: nn.Module, inputs: np.ndarray, targets: np.ndarray, *, factor: float) -> np.ndarray:
+        assert isinstance(inputs, np.ndarray)
+        assert not model.training
+        logits = model(torch.as_tensor(inputs)).detach().numpy()
+        return factor * logits[np.arange(len(targets)), targets].reshape(-1, 1, 1, 1) * inputs[:, :1]
+
+    explainer = hx.from_quantus(first, factor=2.0)
+    targets = torch.tensor([0, 3, 3, 1, 2])
+    expected = 2 * classifier.logits(x).gather(1, targets[:, None]).reshape(-1, 1, 1, 1) * x
+    torch.testing.assert_close(explainer(classifier, x, targets), expected)
+    assert explainer.label == "first"
+    with pytest.raises(ModelError, match="wide: expected attributions of shape"):
+        hx.from_quantus(lambda m, i, t: i[:, :, :3], name="wide")(classifier, x)
+    with pytest.raises(ArgumentError, match="one_at_a_time"):
+        hx.from_quantus(first, one_at_a_time="yes")
+    with pytest.raises(ArgumentError, match="rows_per_input"):
+        hx.from_quantus(first, rows_per_input=0)
+
+
+def test_quantus_own_function() -> None:
+    quantus = package("quantus")
+    classifier, x = net("image"), batch("image")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        maps = hx.from_quantus(quantus.explain, method="IntegratedGradients", device="cpu")(classifier, x, 1)
+    # what it is there: ten steps of Captum's, by the trapezoid rule, from black
+    theirs = hx.from_captum("IntegratedGradients", n_steps=10, method="riemann_trapezoid")(classifier, x, 1)
+    torch.testing.assert_close(maps, theirs, rtol=1e-4, atol=1e-6)
+
+
+# ---------------------------------------------------------------- by name, and in studies
+
+
+def test_by_name(stand_ins: None) -> None:
+    package("shap")
+    classifier, x = net("image"), batch("image")
+    saliency = hx.get("captum:Saliency", abs=False)
+    torch.testing.assert_close(saliency(classifier, x), hx.Saliency(absolute=False)(classifier, x))
+    assert hx.get("shap:DeepExplainer", background=0.5).rows_per_input == 2
+    assert hx.get("zennit:EpsilonPlusFlat", start="logit").start == "logit"
+    assert hx.get("grad_cam:GradCAM", layer="0").layers == ("0",)
+    with pytest.raises(UnknownNameError, match="captum class: .*'Salience' .did you mean 'Saliency'"):
+        hx.get("captum:Salience")
+    with pytest.raises(ArgumentError, match="steps: expected an option of IntegratedGradients"):
+        hx.get("captum:IntegratedGradients", steps=3)
+
+
+def test_a_study_takes_explainers_of_other_packages(tmp_path: Any, stand_ins: None) -> None:
+    package("shap")
+    (tmp_path / "elsewhere_data.py").write_text(
+        "import torch\nfrom torch import nn\ndef load(): return torch.rand(2, 1, 8, 8)\n"
+        "def build(): return nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3))\n"
+    )
+    np.save(tmp_path / "references.npy", batch("image", 2).numpy())
+    content = {
+        "data": {"noise": {"function": "elsewhere_data:load"}},
+        "models": {"net": {"function": "elsewhere_data:build"}},
+        "explainers": {
+            "captum:Saliency": {"abs": False},
+            "ig": {"captum:IntegratedGradients": {"n_steps": 4}},
+            "cells": {"explainer": "captum:Occlusion", "sliding_window_shapes": [1, 4, 4], "strides": [1, 4, 4]},
+            "deep": {"shap:DeepExplainer": {"background": {"path": "references.npy"}}},
+            "cam": "grad_cam:GradCAM",
+        },
+        "metrics": [{"max_sensitivity": {"neighbourhood": {"linf": 0.05}, "samples": 2}}],
+    }
+    import jsonschema
+
+    from holdfast.study.file.schema import json_schema
+    from holdfast.study.file.spec import study_from
+
+    jsonschema.validate(content, json_schema())
+    study = study_from(content, tmp_path)
+    again = study_from(study.plain(), tmp_path)
+    assert again.plain() == study.plain()
+    assert study.plain()["explainers"]["ig"] == {"explainer": "captum:IntegratedGradients", "n_steps": 4}
+    found = hf.run_study(study, tmp_path / "results", progress=False)
+    assert found.failures == []
+    assert set(found.results.samples["explainer"]) == set(content["explainers"])
+    listed = study_from(
+        content | {"explainers": ["captum:Saliency", {"captum:Saliency": {"abs": False}}, "lrp"]}, tmp_path
+    )
+    assert list(listed.explainers) == ["captum:Saliency", "captum:Saliency: abs=False", "lrp"]
+
+
+def test_a_study_says_what_is_wrong_with_them(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from holdfast.study.file.problems import StudyError
+    from holdfast.study.file.spec import study_from
+
+    monkeypatch.setitem(sys.modules, "zennit.composites", None)
+    wrong = [
+        "captum:Salience",
+        {"captum:IntegratedGradients": {"steps": 3}},
+        "zennit:EpsilonPlusFlat",
+        {"captum:Saliency": 3},
+    ]
+    words = {"data": {"d": "digits"}, "models": {"m": "lenet5-mnist"}, "explainers": wrong, "metrics": ["c_eval"]}
+    with pytest.raises(StudyError) as error:
+        study_from(words, tmp_path)
+    text = str(error.value)
+    assert "did you mean 'Saliency'" in text
+    assert "explainers[1].captum:IntegratedGradients.steps: expected an option of IntegratedGradients" in text
+    assert "pip install 'holdfast[explainers]'" in text
+    assert "explainers[3].captum:Saliency: expected options of captum:Saliency" in text

@@ -1,0 +1,123 @@
+"""Guided Grad-CAM against Captum, and against the product of its two factors."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Literal
+
+import captum.attr as ca
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import holdfast as hf
+from holdfast.explainers import GradCAM, GuidedBackprop, GuidedGradCAM
+
+
+def images() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        *(nn.Conv2d(2, 6, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 5, 3), nn.ReLU()),
+        *(nn.Flatten(), nn.Linear(45, 12), nn.ReLU(), nn.Linear(12, 4)),
+    )
+
+
+def series() -> nn.Module:
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Conv1d(2, 6, 3), nn.ReLU(), nn.Conv1d(6, 5, 3), nn.ReLU(), nn.Flatten(), nn.Linear(60, 4))
+
+
+class Functional(nn.Module):
+    """The same as `images`, with functional rectifiers, some in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = images()
+
+    def forward(self, x: Tensor) -> Tensor:
+        a = F.max_pool2d(F.relu(self.layers[0](x)), 2)
+        a = torch.relu_(self.layers[3](a)).flatten(1)
+        return self.layers[8](self.layers[6](a).relu())  # type: ignore[no-any-return]
+
+
+KINDS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "images": (images, (2, 10, 10)),
+    "series": (series, (2, 16)),
+}
+
+
+def setting(kind: str) -> tuple[hf.Classifier, Tensor]:
+    build, shape = KINDS[kind]
+    x = torch.rand(9, *shape, generator=torch.Generator().manual_seed(3))
+    return hf.Classifier(build().eval(), (0.0, 1.0), device="cpu"), x
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("interpolation", ["linear", "nearest"])
+def test_equals_captum(kind: str, interpolation: Literal["linear", "nearest"]) -> None:
+    classifier, x = setting(kind)
+    t = torch.arange(9) % 4
+    mode = {"nearest": "nearest", "linear": "bilinear" if kind == "images" else "linear"}[interpolation]
+    for name in {"images": ("0", "1", "3"), "series": ("0", "2")}[kind]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            method = ca.GuidedGradCam(classifier.module, classifier.module.get_submodule(name))
+            theirs = method.attribute(x.clone().requires_grad_(True), target=t, interpolate_mode=mode).detach()
+        assert float(theirs.abs().max()) > 0
+        ours = GuidedGradCAM(name, interpolation)(classifier, x, t)
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6 * float(theirs.abs().max()))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("interpolation", ["linear", "nearest"])
+def test_is_the_product_of_its_factors(kind: str, interpolation: Literal["linear", "nearest"]) -> None:
+    classifier, x = setting(kind)
+    for layer in (None, "0"):
+        product = GuidedBackprop()(classifier, x) * GradCAM(layer, interpolation=interpolation)(classifier, x)
+        assert float(product.abs().max()) > 0
+        assert torch.equal(GuidedGradCAM(layer, interpolation)(classifier, x), product)
+
+
+def test_functional_rectifiers_and_those_in_place() -> None:
+    classifier, x = setting("images")
+    functional = hf.Classifier(Functional(), (0.0, 1.0), device="cpu")
+    ours = GuidedGradCAM("layers.3")(functional, x, 1)
+    torch.testing.assert_close(ours, GuidedGradCAM("3")(classifier, x, 1))
+
+
+def test_the_gradients_before_the_layer_are_plain_and_one_forward_pass_does_for_both() -> None:
+    """A ReLU that guides both passes would weigh the channels otherwise."""
+    classifier, x = setting("images")
+    rows: list[int] = []
+    handle = classifier.module[0].register_forward_hook(lambda m, args, out: rows.append(len(out)))
+    ours = GuidedGradCAM("0")(classifier, x, 1)
+    handle.remove()
+    assert sum(rows) == 16 + 16  # the classes are checked on one input, padded
+    from holdfast.explainers.cam.gradcam import class_activation, resize
+    from holdfast.explainers.gradients.surrogates import ReluReplacement
+    from holdfast.explainers.propagation.backward_rules import _GuidedRelu
+
+    with classifier.session(), ReluReplacement(_GuidedRelu.apply):
+        hidden = classifier.module[0](x).detach().requires_grad_(True)
+        logits = classifier.module[1:](hidden.clone())
+        (guided,) = torch.autograd.grad(logits[:, 1].sum(), hidden)
+    wrong = resize(class_activation(guided, hidden.detach(), True), x, "linear") * GuidedBackprop()(classifier, x, 1)
+    assert not torch.allclose(ours, wrong, rtol=1e-2)
+
+
+def test_errors() -> None:
+    classifier, x = setting("images")
+    with pytest.raises(hf.ArgumentError, match="layer: expected one of '0', '1'"):
+        GuidedGradCAM("conv")(classifier, x)
+    with pytest.raises(hf.ArgumentError, match="layer: expected a layer with outputs"):
+        GuidedGradCAM("6")(classifier, x)
+    with pytest.raises(hf.ArgumentError, match="interpolation: expected one of linear, nearest"):
+        GuidedGradCAM(interpolation="cubic")  # type: ignore[arg-type]
+    with classifier.session(), pytest.raises(hf.ArgumentError, match="no derivative"):
+        GuidedGradCAM().attribute(classifier, x.requires_grad_(True), None, create_graph=True)
+    twice = nn.Conv2d(2, 2, 3, padding=1)
+    module = nn.Sequential(twice, nn.ReLU(), twice, nn.Flatten(), nn.Linear(200, 3))
+    with pytest.raises(hf.ModelError, match="guided_gradcam: expected layer '0' to run once a forward pass, ran 2x"):
+        GuidedGradCAM()(hf.Classifier(module, (0.0, 1.0), device="cpu"), x.detach())

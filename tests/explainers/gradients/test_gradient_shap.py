@@ -1,0 +1,239 @@
+"""GradientSHAP and the variants of SmoothGrad: formulas, closed forms, Captum, integrated gradients."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from typing import Any
+
+import captum.attr as ca
+import pytest
+import torch
+from torch import Tensor, nn
+
+import holdfast as hf
+from conftest import SHAPES, small_net
+from holdfast.explainers import GradientSHAP, IntegratedGradients, SmoothGrad
+from holdfast.explainers.gradients.gradient_shap import _draw
+from holdfast.explainers.gradients.input_gradients import shared_noise
+
+CPU = torch.device("cpu")
+
+
+def batch(shape: tuple[int, ...], count: int, seed: int = 0) -> Tensor:
+    return torch.rand(count, *shape, generator=torch.Generator().manual_seed(seed))
+
+
+def double_net(shape: tuple[int, ...]) -> hf.Classifier:
+    return hf.Classifier(small_net(shape).double(), (0.0, 1.0), device="cpu", batch_size=256)
+
+
+def gradients_at(classifier: hf.Classifier, points: Tensor, target: int) -> Tensor:
+    leaf = points.clone().requires_grad_(True)
+    with classifier.session():
+        return torch.autograd.grad(classifier.forward(leaf)[:, target].sum(), leaf)[0]
+
+
+def products(classifier: hf.Classifier, x: Tensor, references: Tensor, explainer: GradientSHAP) -> Tensor:
+    """What the formula averages, `(samples, N, ...)`, one sample after the other."""
+    which, places = _draw(explainer.seed, explainer.samples, len(references), explainer.draws, CPU)
+    noise = shared_noise(explainer.seed + 1, (explainer.samples, *x.shape[1:]), x.dtype, CPU)
+    lower, upper = classifier.bounds
+    found = []
+    for k in range(explainer.samples):
+        b = references[int(which[k])]
+        point = b + float(places[k]) * (x - b) + explainer.noise * (upper - lower) * noise[k]
+        found.append((x - b) * gradients_at(classifier, point, 1))
+    return torch.stack(found)
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize("draws", ["stratified", "uniform"])
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_is_the_mean_of_its_formula(shape: tuple[int, ...], draws: Any, noise: float) -> None:
+    classifier = hf.Classifier(small_net(shape).double(), (-1.0, 1.0), device="cpu", batch_size=24)
+    x, references = batch(shape, 4).double(), batch(shape, 5, seed=1).double() - 0.5
+    explainer = GradientSHAP(references, samples=13, draws=draws, noise=noise, seed=3)
+    expected = products(classifier, x, references, explainer).mean(0)
+    assert float(expected.abs().max()) > 0
+    torch.testing.assert_close(explainer(classifier, x, 1), expected)
+
+
+@pytest.mark.parametrize("options", [{"draws": "uniform"}, {"samples": 12}, {"samples": 12, "noise": 0.3}])
+def test_linear_model_is_exact(options: dict[str, Any]) -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Flatten(), nn.Linear(12, 3)).double()
+    classifier = hf.Classifier(module, (0.0, 1.0), device="cpu")
+    x, references = batch((3, 4), 5).double(), batch((3, 4), 6, seed=1).double()
+    t = torch.tensor([0, 1, 2, 2, 1])
+    explainer = GradientSHAP(references, **options)
+    which, _ = _draw(0, explainer.samples, 6, explainer.draws, CPU)
+    met = references[which].mean(0)
+    if explainer.draws == "stratified":  # two rounds: each as often
+        torch.testing.assert_close(met, references.mean(0))
+    weight = module[1].weight.detach()[t].reshape(5, 3, 4)
+    torch.testing.assert_close(explainer(classifier, x, t), weight * (x - met))
+
+
+def test_one_number_a_channel_is_a_background_of_one() -> None:
+    shape = (3, 10)
+    classifier, x = double_net(shape), batch(shape, 3).double()
+    numbers = GradientSHAP((0.1, 0.5, 0.9), samples=6)(classifier, x, 0)
+    single = torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64).reshape(1, 3, 1).expand(1, 3, 10)
+    torch.testing.assert_close(GradientSHAP(single, samples=6)(classifier, x, 0), numbers)
+
+
+@pytest.mark.parametrize("samples", [1, 7, 20, 41])
+def test_draws_are_stratified_and_each_by_itself_uniform(samples: int) -> None:
+    counts = torch.zeros(samples, 5)
+    for seed in range(200):
+        which, places = _draw(seed, samples, 5, "stratified", CPU)
+        assert torch.equal((places * samples).floor(), torch.arange(samples, dtype=torch.float64))
+        often = torch.bincount(which, minlength=5)
+        assert int(often.max() - often.min()) <= 1
+        counts[torch.arange(samples), which] += 1
+    # every reference point is as likely at every place: 200 draws of a fifth each
+    assert float((counts - 40).abs().max()) < 5 * (200 * 0.2 * 0.8) ** 0.5
+    which, places = _draw(0, 4000, 5, "uniform", CPU)
+    assert float((torch.bincount(which) / 4000 - 0.2).abs().max()) < 5 * (0.16 / 4000) ** 0.5
+    assert abs(float(places.mean()) - 0.5) < 5 * (1 / 12 / 4000) ** 0.5
+    assert abs(float(torch.corrcoef(torch.stack([which.double(), places]))[0, 1])) < 5 / 4000**0.5
+
+
+def test_converges_to_integrated_gradients_of_one_baseline() -> None:
+    """Within the sampling error that the samples' own spread tells; and that error is what it says."""
+    classifier, x = double_net((1, 8, 8)), batch((1, 8, 8), 4).double()
+    exact = IntegratedGradients(steps=4000, baseline=0.2, method="riemann_middle")(classifier, x, 1)
+    explainer = GradientSHAP(0.2, samples=400, draws="uniform", seed=5)
+    spread = products(classifier, x, torch.full((1, 1, 8, 8), 0.2, dtype=torch.float64), explainer)
+    error = spread.std(0) / 400**0.5
+    assert float(error.max()) > 1e-4  # there is something to be wrong about
+    z = (explainer(classifier, x, 1) - exact) / (error + 1e-5)
+    assert float(z.abs().max()) < 5
+    errors = {}
+    for draws in ("uniform", "stratified"):
+        runs = [GradientSHAP(0.2, samples=50, draws=draws, seed=s)(classifier, x, 1) - exact for s in range(20)]
+        errors[draws] = torch.stack(runs)
+    squared = errors["uniform"].square().mean()
+    assert float(squared) == pytest.approx(float(spread.var(0).mean()) / 50, rel=0.5)  # sigma^2 / samples
+    assert float(errors["stratified"].square().mean()) < 0.1 * float(squared)
+
+
+def test_attributions_add_up_to_the_change_from_the_background() -> None:
+    classifier, x = double_net((12,)), batch((12,), 6).double()
+    references = batch((12,), 10, seed=1).double()
+    change = classifier.logits(x)[:, 1] - classifier.logits(references)[:, 1].mean()
+    sums = torch.stack(
+        [GradientSHAP(references, samples=200, seed=s)(classifier, x, 1).sum(1) for s in range(8)]
+    )  # unbiased: so is their mean
+    error = sums.std(0) / 8**0.5
+    assert float(((sums.mean(0) - change) / error).abs().max()) < 5
+    assert float(error.max()) < 0.05 * float(change.abs().max())
+
+
+def test_equals_captum_within_sampling_error() -> None:
+    classifier, x = double_net((1, 8, 8)), batch((1, 8, 8), 2).double()
+    references = batch((1, 8, 8), 6, seed=1).double()
+    samples = 2000
+    with warnings.catch_warnings(), classifier.session():
+        warnings.simplefilter("ignore")
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            import numpy as np
+
+            state = np.random.get_state()  # noqa: NPY002
+            np.random.seed(0)  # noqa: NPY002
+            theirs = ca.GradientShap(classifier.module).attribute(
+                x, baselines=references, n_samples=samples, stdevs=0.0, target=1
+            )
+            np.random.set_state(state)  # noqa: NPY002
+    explainer = GradientSHAP(references, samples=samples, draws="uniform")
+    error = products(classifier, x, references, dataclasses.replace(explainer, samples=300)).std(0)
+    z = (explainer(classifier, x, 1) - theirs.detach()) / (error * (2 / samples) ** 0.5 + 1e-6)
+    assert float(z.abs().max()) < 5.5
+    assert 0.5 < float(z.square().mean()) < 1.6
+
+
+def test_derivative_with_a_background_set() -> None:
+    classifier, x = double_net((12,)), batch((12,), 3).double()
+    explainer = GradientSHAP(batch((12,), 4, seed=1), samples=6, noise=0.1)
+    direction = batch((12,), 3, seed=2).double()
+    with classifier.session(), hf.explainers.smooth_relu(5.0):
+        leaf = x.clone().requires_grad_(True)
+        maps, _ = explainer.attribute(classifier, leaf, torch.tensor([0, 1, 2]), create_graph=True)
+        (gradient,) = torch.autograd.grad(maps.square().sum(), leaf)
+        ends = [
+            explainer.attribute(classifier, x + s * direction, torch.tensor([0, 1, 2]))[0].square().flatten(1).sum(1)
+            for s in (1e-5, -1e-5)
+        ]
+    torch.testing.assert_close((gradient * direction).sum(1), (ends[0] - ends[1]) / 2e-5, rtol=1e-5, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("options", "argument"),
+    [
+        ({"samples": 0}, "samples"),
+        ({"draws": "sobol"}, "draws"),
+        ({"noise": -0.1}, "noise"),
+        ({"seed": 0.5}, "seed"),
+        ({"background": "black"}, "background"),
+        ({"background": torch.zeros(3)}, "background"),
+    ],
+)
+def test_options_out_of_range(options: dict[str, Any], argument: str) -> None:
+    with pytest.raises(hf.ArgumentError, match=f"^{argument}: expected"):
+        GradientSHAP(**options)
+
+
+# ---------------------------------------------------------------- SmoothGrad
+
+
+@pytest.mark.parametrize("times_input", [False, True])
+@pytest.mark.parametrize("absolute", [False, True])
+def test_smoothgrad_statistics_are_their_formulas(times_input: bool, absolute: bool) -> None:
+    classifier, x = double_net((1, 8, 8)), batch((1, 8, 8), 3).double()
+    options: dict[str, Any] = {"samples": 7, "noise": 0.2, "absolute": absolute, "times_input": times_input}
+    values = []
+    for e in shared_noise(0, (7, 1, 8, 8), torch.float64, CPU):
+        gradient = gradients_at(classifier, x + 0.2 * e, 2)
+        value = gradient * (x + 0.2 * e) if times_input else gradient
+        values.append(value.abs() if absolute else value)
+    stacked = torch.stack(values)
+    for statistic, expected in (
+        ("mean", stacked.mean(0)),
+        ("mean_square", (stacked * stacked).mean(0)),
+        ("variance", stacked.var(0, correction=0)),
+    ):
+        ours = SmoothGrad(statistic=statistic, **options)(classifier, x, 2)  # type: ignore[arg-type]
+        torch.testing.assert_close(ours, expected)
+    # the default is to the bit what it was: the mean of the noisy copies' gradients
+    plain = hf.Classifier(small_net((1, 8, 8)), (0.0, 1.0), device="cpu", batch_size=256)
+    x = x.float()
+    noise = shared_noise(0, (16, 1, 8, 8), torch.float32, CPU)
+    points = x[:, None] + 0.1 * noise
+    flat = gradients_at(plain, torch.cat([x, points.flatten(0, 1), x[:5]]), 2)[3:51]
+    assert torch.equal(SmoothGrad()(plain, x, 2), flat.reshape(points.shape).mean(1))
+    assert SmoothGrad() == SmoothGrad(16, 0.1, False, False, 0, "mean")
+
+
+def test_vargrad_of_a_quadratic_is_known() -> None:
+    class Quadratic(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            c = torch.arange(1.0, 5.0, dtype=x.dtype)
+            return torch.stack([(c * x.square()).sum(1), x.sum(1)], 1)
+
+    classifier = hf.Classifier(Quadratic(), (0.0, 2.0), device="cpu")
+    x = batch((4,), 3)
+    noise = shared_noise(0, (500, 4), torch.float32, CPU)
+    expected = 4 * torch.arange(1.0, 5.0).square() * (0.1 * 2) ** 2 * noise.var(0, correction=0)
+    ours = SmoothGrad(samples=500, noise=0.1, statistic="variance")(classifier, x, 0)
+    torch.testing.assert_close(ours, expected.expand(3, 4), rtol=1e-4, atol=0)
+    linear = SmoothGrad(samples=500, noise=0.1, statistic="variance")(classifier, x, 1)
+    assert torch.equal(linear, torch.zeros_like(x))
+
+
+def test_smoothgrad_refuses_what_is_no_statistic() -> None:
+    with pytest.raises(hf.ArgumentError, match="statistic: expected one of mean, mean_square, variance"):
+        SmoothGrad(statistic="median")  # type: ignore[arg-type]
+    with pytest.raises(hf.ArgumentError, match="samples: expected at least 2 for a variance"):
+        SmoothGrad(samples=1, statistic="variance")

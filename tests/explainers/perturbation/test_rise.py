@@ -1,0 +1,161 @@
+"""RISE against the paper's formulas written out, and on models whose expected map is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import holdfast as hf
+from conftest import SHAPES, small_net
+from holdfast.errors import ArgumentError
+from holdfast.explainers import RISE
+from holdfast.explainers.perturbation import rise
+
+KINDS = {**SHAPES, "colour": (3, 9, 11), "large": (1, 40, 30)}
+
+
+def rand(*shape: int, seed: int = 0) -> Tensor:
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def drawn(explainer: RISE, shape: tuple[int, ...]) -> tuple[Tensor, Tensor, list[int]]:
+    """Grids, offsets and cells' sides, drawn again."""
+    spatial = shape[-1:] if len(shape) < 3 else shape[1:]
+    usual = {1: spatial[0], 2: 20, 3: 7}[len(shape)]
+    grid = [min(explainer.cells or usual, n) for n in spatial]
+    generator = torch.Generator().manual_seed(explainer.seed)
+    grids = torch.rand(explainer.samples, *grid, generator=generator, dtype=torch.float64) < explainer.keep
+    sides = [-(-n // h) for n, h in zip(spatial, grid, strict=True)]
+    offsets = torch.rand(explainer.samples, len(grid), generator=generator, dtype=torch.float64)
+    return grids.double(), (offsets * torch.tensor(sides)).long(), sides
+
+
+def slow_masks(explainer: RISE, shape: tuple[int, ...]) -> Tensor:
+    """Section 3.2: enlarge each grid by one cell more than it needs, and cut the input's size out of it."""
+    grids, offsets, sides = drawn(explainer, shape)
+    if len(shape) == 1:
+        return grids
+    mode = "linear" if len(shape) == 2 else "bilinear"
+    masks = []
+    for grid, offset in zip(grids, offsets.tolist(), strict=True):
+        size = [(h + 1) * side for h, side in zip(grid.shape, sides, strict=True)]
+        whole = F.interpolate(grid[None, None], size=size, mode=mode, align_corners=False)[0, 0]
+        place = tuple(slice(start, start + n) for start, n in zip(offset, shape[1:], strict=True))
+        assert whole[place].shape == shape[1:]
+        masks.append(whole[place])
+    return torch.stack(masks)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_equals_the_papers_formula(kind: str, kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not kept:
+        monkeypatch.setattr(rise, "_KEPT", 0)
+    shape = KINDS[kind]
+    module, x = small_net(shape).double().eval(), rand(3, *shape)
+    explainer = RISE(samples=70, keep=0.4, baseline=0.3, cells=None if len(shape) == 1 else 5, seed=2)
+    masks = slow_masks(explainer, shape)
+    torch.testing.assert_close(explainer.masks(x)(10, 30), masks[10:30], rtol=0, atol=1e-12)
+    assert float(masks.min()) >= -1e-12
+    assert float(masks.max()) <= 1 + 1e-12
+    expected = torch.zeros_like(x)
+    for mask in masks:
+        with torch.no_grad():
+            score = module(x * mask + 0.3 * (1 - mask)).softmax(1)[:, 1]
+        expected += score.reshape(3, *[1] * len(shape)) * mask / (0.4 * 70)
+    found = explainer(hf.Classifier(module, (0.0, 1.0), device="cpu", batch_size=64), x, 1)
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_masks_have_the_mean_that_was_asked_for() -> None:
+    x = torch.zeros(1, 1, 28, 28)
+    for keep in (0.3, 0.5):
+        masks = RISE(samples=4000, keep=keep).masks(x)(0, 4000)
+        assert masks.dtype == torch.float32
+        spread = (keep * (1 - keep) / 4000) ** 0.5  # at most, as pixels between cells vary less
+        assert float((masks.mean(0) - keep).abs().max()) < 5 * spread
+
+
+def test_cells_that_are_kept_or_not_give_the_conditional_expectation() -> None:
+    """Equation 3: for a linear score, S_i = w_i x_i + keep * (the others'), which the mean over masks estimates."""
+    weight = torch.tensor([[1.0, -2.0, 0.5, 0.0, 3.0, -1.0], [0.0] * 6]).double()
+    module = nn.Linear(6, 2, bias=False).double()
+    module.weight.data.copy_(weight)
+    x = rand(2, 6) + 0.2
+    classifier = hf.Classifier(module, (0.0, 2.0), device="cpu", batch_size=4096)
+    found = RISE(samples=20000, keep=0.4, output="logit")(classifier, x, 0)
+    parts = weight[0] * x
+    expected = parts + 0.4 * (parts.sum(1, keepdim=True) - parts)
+    torch.testing.assert_close(found, expected, rtol=0, atol=0.08)
+    # the masks are few enough to see what they are
+    masks = RISE(samples=20000, keep=0.4).masks(x)(0, 20000)
+    assert torch.equal(masks, masks.round())
+
+
+def test_a_model_that_looks_at_one_corner() -> None:
+    class Looks(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.stack([8 * x[:, 0, 4:8, 20:24].mean((1, 2)), torch.full((len(x),), 4.0)], 1)
+
+    classifier = hf.Classifier(Looks(), (0.0, 1.0), device="cpu", batch_size=256)
+    found = RISE()(classifier, torch.ones(1, 1, 28, 28), 0)[0, 0]
+    best = divmod(int(found.argmax()), 28)
+    assert 2 <= best[0] <= 9
+    assert 18 <= best[1] <= 25
+    assert float(found[4:8, 20:24].mean()) > float(found.mean()) + 3 * float(found[14:, :14].std())
+
+
+def test_the_same_whatever_the_batch_and_other_with_another_seed(digits: hf.data.Dataset) -> None:
+    x = digits.inputs[:5]
+
+    def lenet_at(batch_size: int) -> hf.Classifier:
+        return hf.Classifier(hf.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu", batch_size=batch_size)
+
+    state = torch.get_rng_state()
+    whole = RISE(samples=50)(lenet_at(1024), x)
+    for size in (16, 136):
+        assert torch.equal(RISE(samples=50)(lenet_at(size), x), whole)
+    assert torch.equal(RISE(samples=50)(lenet_at(256), x[3:4]), whole[3:4])
+    assert not torch.equal(RISE(samples=50, seed=1)(lenet_at(256), x), whole)
+    assert torch.equal(state, torch.get_rng_state())
+    assert RISE(samples=50).rows_per_input == 51
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"samples": 0}, "samples: expected a whole number of at least 1, got 0"),
+        ({"cells": 0}, "cells: expected a whole number of at least 1, or one for each axis"),
+        ({"cells": (7, 2.0)}, "cells: expected"),
+        ({"keep": 1.0}, "keep: expected a number above 0 and below 1, got 1.0"),
+        ({"keep": "half"}, "keep: expected"),
+        ({"baseline": "black"}, "baseline: expected"),
+        ({"output": "odds"}, "output: expected"),
+        ({"seed": 1.5}, "seed: expected a whole number"),
+    ],
+)
+def test_options_out_of_range(options: dict[str, Any], match: str) -> None:
+    with pytest.raises(ArgumentError, match=match):
+        RISE(**options)
+
+
+def test_cells_that_do_not_fit_the_inputs() -> None:
+    flat = hf.Classifier(small_net((12,)), (0.0, 1.0), device="cpu")
+    with pytest.raises(ArgumentError, match="cells: expected None for flat features, each of which is a cell, got 3"):
+        RISE(cells=3)(flat, torch.rand(2, 12))
+    images = hf.Classifier(small_net((1, 8, 8)), (0.0, 1.0), device="cpu")
+    with pytest.raises(ArgumentError, match="cells: expected one number, or 2"):
+        RISE(cells=(3, 3, 3))(images, torch.rand(2, 1, 8, 8))
+    assert RISE(cells=(3, 20)).masks(torch.zeros(1, 1, 8, 8))(0, 9).shape == (9, 8, 8)  # at most 8 fit
+
+
+def test_by_name_and_in_study_files() -> None:
+    from holdfast.study.file.options import configure
+
+    assert hf.explainers.get("rise:samples=50,keep=0.3") == RISE(50, keep=0.3)
+    assert configure(RISE, "rise", {"cells": [4, 2]}) == RISE(cells=(4, 2))
+    assert hash(RISE(cells=[4, 2])) == hash(RISE(cells=(4, 2)))

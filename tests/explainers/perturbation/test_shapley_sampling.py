@@ -1,0 +1,229 @@
+"""Shapley sampling against Shapley values by enumeration, against Captum, and against its own definition."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from itertools import permutations
+from typing import Any
+
+import captum.attr as ca
+import pytest
+import torch
+from games import mlp, rand
+from torch import Tensor, nn
+
+import holdfast as hf
+from conftest import small_net
+from holdfast.errors import ArgumentError
+from holdfast.explainers import KernelSHAP, ShapleySampling
+from holdfast.explainers.perturbation.shapley_sampling import _walks, orders_of
+from holdfast.segments import segment
+
+CPU = torch.device("cpu")
+
+
+def worths(module: nn.Module, x: Tensor, baseline: float, target: int, output: str) -> Tensor:
+    """The score of each of the 2^m coalitions of one input's features, by its bits."""
+    m = len(x)
+    kept = (torch.arange(2**m)[:, None] >> torch.arange(m)) & 1
+    with torch.no_grad():
+        logits = module(torch.where(kept.bool(), x, torch.tensor(baseline, dtype=x.dtype)))
+    return (logits.softmax(1) if output == "probability" else logits)[:, target]
+
+
+def shapley(worth: Tensor) -> Tensor:
+    """By the definition: a weighted sum over coalitions."""
+    m = int(math.log2(len(worth)))
+    codes = torch.arange(len(worth))
+    sizes = ((codes[:, None] >> torch.arange(m)) & 1).sum(1)
+    phi = []
+    for i in range(m):
+        without = codes[(codes >> i) & 1 == 0]
+        share = [math.factorial(s) * math.factorial(m - s - 1) / math.factorial(m) for s in sizes[without].tolist()]
+        phi.append((torch.tensor(share, dtype=torch.float64) * (worth[without + (1 << i)] - worth[without])).sum())
+    return torch.stack(phi)
+
+
+def walked(worth: Tensor, orders: Tensor) -> Tensor:
+    """Mean marginal contributions over the orders, one step after the other."""
+    phi = torch.zeros(orders.shape[1], dtype=torch.float64)
+    for order in orders.tolist():
+        code = 0
+        for i in order:
+            phi[i] += worth[code + (1 << i)] - worth[code]
+            code += 1 << i
+    return phi / len(orders)
+
+
+@pytest.mark.parametrize("output", ["logit", "probability"])
+@pytest.mark.parametrize("features", [3, 4, 5])
+def test_all_orders_give_exact_shapley_values(features: int, output: str) -> None:
+    module, x = mlp(features), rand(5, features)
+    explainer = ShapleySampling(math.factorial(features), baseline=0.3, output=output)  # type: ignore[arg-type]
+    ours = explainer(hf.Classifier(module, (0.0, 1.0), device="cpu"), x, 1)
+    expected = torch.stack([shapley(worths(module, row, 0.3, 1, output)) for row in x])
+    torch.testing.assert_close(ours, expected, rtol=1e-9, atol=1e-12)
+    assert float(expected.abs().max()) > 0.01
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 24])
+@pytest.mark.parametrize("antithetic", [True, False])
+def test_it_is_the_mean_over_its_orders(count: int, antithetic: bool) -> None:
+    module, x = mlp(9), rand(4, 9)
+    explainer = ShapleySampling(count, antithetic, baseline=0.1, seed=5)
+    orders = orders_of(count, antithetic, 9, torch.Generator().manual_seed(5))
+    ours = explainer(hf.Classifier(module, (0.0, 1.0), device="cpu"), x, 2)
+    expected = torch.stack([walked(worths(module, row, 0.1, 2, "logit"), orders) for row in x])
+    torch.testing.assert_close(ours, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_many_orders_come_near_the_exact_values() -> None:
+    module, x = mlp(10), rand(2, 10)
+    classifier = hf.Classifier(module, (0.0, 1.0), device="cpu", batch_size=1024)
+    exact = torch.stack([shapley(worths(module, row, 0.0, 0, "logit")) for row in x])
+    torch.testing.assert_close(KernelSHAP(samples=1022)(classifier, x, 0), exact, rtol=1e-6, atol=1e-8)
+    errors = []
+    for count in (32, 512):
+        found = torch.stack([ShapleySampling(count, seed=s)(classifier, x, 0) for s in range(4)])
+        errors.append(float((found - exact).norm() / exact.norm() / 2))
+    assert errors[0] < 0.2
+    assert errors[1] < 0.4 * errors[0]  # a quarter, as the root of 16 says
+
+
+def test_pairs_of_reverse_orders_vary_less() -> None:
+    """In a game with interactions of two, the two of a pair add up to the exact value; others' noise shrinks."""
+    weights = rand(8, 8, seed=3) - 0.5
+    codes = ((torch.arange(256)[:, None] >> torch.arange(8)) & 1).double()
+    pairs = torch.einsum("ci,ij,cj->c", codes, weights, codes)
+    spread = {}
+    for worth, name in ((pairs, "pairs"), (worths(mlp(8), rand(8), 0.0, 0, "logit"), "net")):
+        exact = shapley(worth)
+        for antithetic in (True, False):
+            found = [
+                walked(worth, orders_of(4, antithetic, 8, torch.Generator().manual_seed(seed))) for seed in range(60)
+            ]
+            spread[name, antithetic] = float((torch.stack(found) - exact).pow(2).mean())
+    assert spread["pairs", True] < 1e-20
+    assert spread["pairs", False] > 1e-3
+    assert spread["net", True] < 0.7 * spread["net", False]
+
+
+def test_additive_models_are_exact_from_one_order() -> None:
+    weight = rand(3, 12, seed=1) - 0.5
+    module = nn.Sequential(nn.Flatten(), nn.Linear(12, 3)).double()
+    module[1].weight.data.copy_(weight)
+    x = rand(4, 1, 3, 4)
+    classifier = hf.Classifier(module, (0.0, 1.0), device="cpu")
+    one = ShapleySampling(permutations=1, segments="pixels", baseline=0.25)(classifier, x, 2)
+    torch.testing.assert_close(one, (x - 0.25) * weight[2].reshape(1, 3, 4), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("how", ["auto", "pixels"])
+def test_values_add_up_whatever_the_orders(how: Any, digits: hf.data.Dataset) -> None:
+    x = digits.inputs[:3].double()
+    module = hf.zoo.load("lenet5-mnist").double()
+    classifier = hf.Classifier(module, (0.0, 1.0), device="cpu", batch_size=256)
+    maps = ShapleySampling(permutations=1 if how == "pixels" else 3, segments=how)(classifier, x, 4)
+    labels = torch.arange(784).expand(3, 784) if how == "pixels" else segment(x, how).labels.flatten(1)
+    change = (classifier.logits(x) - classifier.logits(torch.zeros_like(x)))[:, 4]
+    for one, cut, expected in zip(maps.flatten(1), labels, change, strict=True):
+        first = torch.stack([one[cut == k][0] for k in range(int(cut.max()) + 1)])
+        torch.testing.assert_close(first[cut], one)
+        torch.testing.assert_close(first.sum(), expected, rtol=1e-9, atol=1e-9)
+
+
+def test_agrees_with_captum_within_sampling_error() -> None:
+    shape = (1, 8, 8)
+    module, x = small_net(shape).eval(), rand(1, *shape).float()
+    labels = (torch.arange(64) // 8).reshape(8, 8)
+    ours = ShapleySampling(100, segments=labels)(hf.Classifier(module, (0.0, 1.0), device="cpu"), x, 2)
+    with warnings.catch_warnings(), torch.random.fork_rng():
+        warnings.simplefilter("ignore")
+        torch.manual_seed(0)
+        theirs = ca.ShapleyValueSampling(module).attribute(
+            x, target=2, feature_mask=labels[None, None], n_samples=100, perturbations_per_eval=8
+        )
+    assert float((ours - theirs).norm() / ours.norm()) < 0.1
+
+
+@pytest.mark.parametrize("features", [3, 6, 70])
+def test_coalitions_that_coincide_are_forwarded_once(features: int) -> None:
+    walks = _walks(40, True, features, 0, CPU)
+    masks = walks.ranks[walks.order] < walks.size[:, None]
+    assert len(masks.unique(dim=0)) == len(masks)
+    assert not masks[0].any()
+    assert not masks.all(1).any()
+    assert len(walks.ranks) == min(40, math.factorial(features))
+    if features == 3:
+        assert len(masks) == 7
+        assert {tuple(row.argsort().tolist()) for row in walks.ranks} == set(permutations(range(3)))
+    every = torch.cat([masks, torch.ones(1, features, dtype=torch.bool)])
+    for p, ranks in enumerate(walks.ranks):  # what the numbers stand for
+        assert torch.equal(every[walks.before[p]], ranks < ranks[:, None])
+        assert torch.equal(every[walks.after[p]], ranks <= ranks[:, None])
+    rows: list[int] = []
+    module = nn.Linear(features, 2)
+    module.register_forward_hook(lambda m, a, out: rows.append(len(out)))
+    classifier = hf.Classifier(module, (0.0, 1.0), device="cpu", batch_size=512)
+    with classifier.session():
+        ShapleySampling(40, segments="pixels").attribute(classifier, torch.rand(2, features), None)
+    assert sum(rows) - 2 * (1 + len(masks)) in range(16)  # but for padding
+    assert len(masks) + 1 <= 40 * (features - 1) + 2
+
+
+def test_every_pixel_of_a_digit_within_bounded_memory() -> None:
+    walks = _walks(25, True, 784, 0, CPU)
+    assert sum(t.numel() * t.element_size() for t in vars(walks).values()) < 1e6
+    # of pairs of reverse orders nothing coincides but the empty one; a last pixel may
+    assert 25 * 782 < len(walks.size) <= 25 * 783 + 1
+
+
+def test_batches_and_company_do_not_matter_where_segments_differ(digits: hf.data.Dataset) -> None:
+    x = digits.inputs[:9]
+    assert len(segment(x).count.unique()) > 2
+
+    def lenet_at(batch_size: int) -> hf.Classifier:
+        return hf.Classifier(hf.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu", batch_size=batch_size)
+
+    explainer = ShapleySampling(permutations=3)
+    whole = explainer(lenet_at(1024), x)
+    for size in (16, 136):
+        assert torch.equal(explainer(lenet_at(size), x), whole)
+    order = torch.randperm(9, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(explainer(lenet_at(256), x[order]), whole[order])
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"permutations": 0}, "permutations: expected a whole number of at least 1, got 0"),
+        ({"antithetic": 1}, "antithetic: expected True or False"),
+        ({"segments": "pixel"}, "segments: expected 'pixels', 'auto', "),
+        ({"baseline": float("nan")}, "baseline: expected"),
+        ({"output": "odds"}, "output: expected one of probability, logit, got 'odds'"),
+        ({"seed": 1.5}, "seed: expected a whole number"),
+    ],
+)
+def test_options_out_of_range(options: dict[str, Any], match: str) -> None:
+    with pytest.raises(ArgumentError, match=match):
+        ShapleySampling(**options)
+
+
+def test_by_name_in_study_files_and_what_it_costs() -> None:
+    from holdfast.study.file.options import configure
+
+    name = "shapley_sampling"
+    assert hf.explainers.get(f"{name}:permutations=8,segments=grid") == ShapleySampling(8, segments="grid")
+    assert configure(ShapleySampling, name, {"segments": 12, "baseline": [0, 1]}) == ShapleySampling(
+        segments=12, baseline=(0, 1)
+    )
+    assert ShapleySampling(10, segments=12).rows_per_input == 112
+    assert ShapleySampling(10, segments=torch.arange(9).reshape(3, 3)).rows_per_input == 82
+
+
+def test_fewer_orders_than_asked_for_are_divided_by_their_number() -> None:
+    """Three features have six orders, not the default's 24."""
+    module, x = mlp(3), rand(1, 3)
+    found = ShapleySampling()(hf.Classifier(module, (0.0, 1.0), device="cpu"), x, 1)[0]
+    torch.testing.assert_close(found, shapley(worths(module, x[0], 0.0, 1, "logit")))

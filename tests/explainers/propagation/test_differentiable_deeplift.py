@@ -1,0 +1,301 @@
+"""The derivative of DeepLift's attributions by the input, against finite differences and closed forms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import holdfast as hf
+from holdfast.explainers import DeepLift, DeepSHAP, Saliency, smooth_relu
+from holdfast.zoo import LeNet5
+from holdfast.zoo.training.classifier import initialize
+
+
+def of(module: nn.Module, **options: Any) -> hf.Classifier:
+    return hf.Classifier(module.eval(), **{"bounds": (0.0, 1.0), "device": "cpu", "batch_size": 64} | options)
+
+
+def batch(shape: tuple[int, ...], count: int = 3, seed: int = 0) -> Tensor:
+    return torch.rand(count, *shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def seeded(*layers: Callable[[], nn.Module]) -> nn.Sequential:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return nn.Sequential(*(layer() for layer in layers)).double()
+
+
+def attributions(explainer: DeepLift, classifier: hf.Classifier, x: Tensor, targets: Tensor) -> Tensor:
+    with classifier.session():
+        return explainer.attribute(classifier, x, targets)[0]
+
+
+def check_derivative(
+    explainer: DeepLift, classifier: hf.Classifier, x: Tensor, *, step: float = 1e-5, directions: int = 3
+) -> Tensor:
+    """Of random sums of attributions, along random directions; the attributions are to the bit those without graph."""
+    generator = torch.Generator().manual_seed(7)
+    targets, leaf = torch.arange(len(x)) % 2, x.clone().requires_grad_(True)
+    with classifier.session():
+        maps, logits = explainer.attribute(classifier, leaf, targets, create_graph=True)
+        (of_logits,) = torch.autograd.grad(logits.sum(), leaf, retain_graph=True)
+        again = x.clone().requires_grad_(True)
+        (expected,) = torch.autograd.grad(classifier.forward(again.clone()).sum(), again)
+    torch.testing.assert_close(of_logits, expected)
+    assert torch.equal(maps.detach(), attributions(explainer, classifier, x, targets))
+    for _ in range(directions):
+        weights, direction = torch.randn(2, *x.shape, generator=generator, dtype=x.dtype)
+        (gradient,) = torch.autograd.grad((maps * weights).sum(), leaf, retain_graph=True)
+        there, back = (attributions(explainer, classifier, x + sign * step * direction, targets) for sign in (1, -1))
+        numeric = ((there - back) * weights).flatten(1).sum(1) / (2 * step)
+        assert float(numeric.abs().min()) > 1e-6
+        torch.testing.assert_close((gradient * direction).flatten(1).sum(1), numeric, rtol=1e-5, atol=1e-8)
+    return maps
+
+
+# ---------------------------------------------------------------- networks
+
+ACTIVATIONS = [nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.Mish, nn.ELU, nn.CELU, nn.SELU, nn.Softplus, nn.LogSigmoid]
+
+
+@pytest.mark.parametrize("activation", [*ACTIVATIONS, nn.Hardswish], ids=lambda kind: kind.__name__)
+def test_activations(activation: type[nn.Module]) -> None:
+    module = seeded(lambda: nn.Linear(5, 8), activation, lambda: nn.Linear(8, 6), activation, lambda: nn.Linear(6, 2))
+    check_derivative(DeepLift(baseline=0.2), of(module), batch((5,)))
+    check_derivative(DeepLift(baseline=(0.1, 0.9, 0.3, 0.0, 1.0), times_input=False), of(module), batch((5,)))
+
+
+def lenet() -> nn.Module:
+    with torch.random.fork_rng():
+        return initialize(LeNet5(in_channels=2), torch.Generator().manual_seed(1)).double()
+
+
+@pytest.mark.parametrize("preprocess", [None, lambda x: (x - 0.3) / 0.4], ids=["plain", "normalised"])
+@pytest.mark.parametrize("baseline", [0.0, (0.2, 0.7)], ids=["one", "channels"])
+def test_lenet_with_softplus(preprocess: Any, baseline: Any) -> None:
+    """Max-pooling included; a search differentiates within `smooth_relu`."""
+    with smooth_relu(beta=8.0):
+        check_derivative(
+            DeepLift(baseline=baseline), of(lenet(), preprocess=preprocess), batch((2, 28, 28)), step=1e-7, directions=2
+        )
+
+
+def test_digits_on_a_black_page(digits: hf.data.Dataset) -> None:
+    """Most units of the first layers do not move from the baseline: their slope is the softplus' derivative."""
+    classifier = of(hf.zoo.load("lenet5-mnist").double())
+    x = digits[:3].inputs.double()
+    direction = torch.rand(x.shape, generator=torch.Generator().manual_seed(0), dtype=x.dtype)
+    inked = (x > 0).to(x.dtype)
+    targets = torch.tensor([1, 2, 3])
+    with smooth_relu(), classifier.session():
+        leaf = x.clone().requires_grad_(True)
+        maps, _ = DeepLift().attribute(classifier, leaf, targets, create_graph=True)
+        (gradient,) = torch.autograd.grad((maps**2).sum(), leaf)
+        step = 1e-7  # so short that no maximum changes its place
+        ends = [DeepLift().attribute(classifier, x + s * step * direction * inked, targets)[0] for s in (1, -1)]
+    numeric = (ends[0] ** 2 - ends[1] ** 2).sum((1, 2, 3)) / (2 * step)
+    torch.testing.assert_close((gradient * direction * inked).sum((1, 2, 3)), numeric, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    "pool", [nn.MaxPool1d(2), nn.MaxPool1d(3, stride=1, padding=1), nn.AdaptiveMaxPool1d(4)], ids=str
+)
+def test_series_with_pooling(pool: nn.Module) -> None:
+    module = seeded(
+        *(lambda: nn.Conv1d(2, 5, 3), nn.Tanh, lambda: pool, lambda: nn.Conv1d(5, 4, 2), nn.SiLU, nn.Flatten),
+        lambda: nn.LazyLinear(2),
+    )
+    module(batch((2, 10)))
+    check_derivative(DeepLift(baseline=0.4), of(module), batch((2, 10)))
+
+
+class Written(nn.Module):
+    """Products of hidden values, a softmax, a residual sum, in-place activations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layers = seeded(*[lambda: nn.Linear(6, 6)] * 4, lambda: nn.Linear(6, 2))
+        self.a, self.b, self.c, self.d, self.last = layers
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.tanh(self.a(x)) * torch.sigmoid(self.b(x))
+        z = self.c(y)
+        z = F.elu_(z + 0.0) + y
+        z = torch.softmax(self.d(z), 1) * z
+        return self.last(F.layer_norm(torch.relu_(z * 2), (6,)))
+
+
+@pytest.mark.filterwarnings("ignore::holdfast.explainers.completeness.CompletenessWarning")
+def test_what_else_depends_on_the_input() -> None:
+    """Rescale changes activations alone; all other gradients depend on the input through true values."""
+    with smooth_relu(beta=3.0):
+        check_derivative(DeepLift(baseline=0.3), of(Written()), batch((6,)))
+
+
+def test_all_of_the_jacobian() -> None:
+    module = seeded(lambda: nn.Linear(4, 5), nn.Tanh, lambda: nn.Linear(5, 3), nn.GELU, lambda: nn.Linear(3, 2))
+    classifier, explainer = of(module), DeepLift(baseline=0.1)
+    with classifier.session():
+        assert torch.autograd.gradcheck(
+            lambda x: explainer.attribute(classifier, x, torch.tensor([1, 0]), create_graph=True),
+            batch((4,), 2).requires_grad_(True),
+        )
+
+
+# ---------------------------------------------------------------- closed forms
+
+
+@pytest.mark.parametrize("smooth", [False, True])
+def test_one_unit(smooth: bool) -> None:
+    """`m = w (f(wx + c) - f(c)) / (wx)`, for each input of its own; for a rectifier where its kink lies between."""
+    weight, bias = torch.tensor([1.5, -2.0, 0.7, 1.0]).double(), torch.tensor([-0.5, 1.0, 0.3, -2.0]).double()
+
+    class Units(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.unused = nn.Parameter(torch.zeros(1).double())
+
+        def forward(self, x: Tensor) -> Tensor:
+            out = torch.relu(weight * x + bias).sum(1)
+            return torch.stack([out, -out], 1)
+
+    x = torch.tensor([[0.9, 0.8, 0.4, 0.6], [0.1, 0.2, 0.9, 0.5]]).double()
+    function = (lambda z: F.softplus(z, beta=6.0)) if smooth else torch.relu
+    classifier = of(Units())
+    with smooth_relu(beta=6.0) if smooth else torch.enable_grad(), classifier.session():
+        leaf = x.clone().requires_grad_(True)
+        maps, _ = DeepLift(times_input=False).attribute(classifier, leaf, torch.tensor([0, 0]), create_graph=True)
+        (gradient,) = torch.autograd.grad(maps.sum(), leaf)
+    z = weight * x + bias
+    secant = (function(z) - function(bias)) / (weight * x)
+    torch.testing.assert_close(maps.detach(), weight * secant)
+    derivative = torch.sigmoid(6 * z) if smooth else (z > 0).double()
+    torch.testing.assert_close(gradient, weight * (derivative - secant) / x)
+
+
+@pytest.mark.parametrize("way", [0.0, 1e-8, 1e-6, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.5])
+def test_short_ways_from_the_baseline_in_single_precision(way: float) -> None:
+    """Where the quotient of small differences loses the derivative."""
+
+    class Unit(nn.Module):
+        def __init__(self, dtype: torch.dtype) -> None:
+            super().__init__()
+            self.unused = nn.Parameter(torch.zeros(1, dtype=dtype))
+
+        def forward(self, x: Tensor) -> Tensor:
+            out = torch.relu(x + 0.05).sum(1)
+            return torch.stack([out, -out], 1)
+
+    def derivative(dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        classifier = of(Unit(dtype))
+        leaf = torch.tensor([[0.3 + way, 0.3 - way]], dtype=dtype).requires_grad_(True)
+        with smooth_relu(beta=10.0), classifier.session():
+            maps, _ = DeepLift(0.3, times_input=False).attribute(classifier, leaf, torch.tensor([0]), create_graph=True)
+            (gradient,) = torch.autograd.grad(maps.sum(), leaf)
+        return maps.detach(), gradient
+
+    ways = torch.tensor([[way, -way]], dtype=torch.float64)
+    # the mean over t of t f''(z_b + t way), f the softplus, by Gauss' rule
+    nodes, weights = (torch.from_numpy(part) for part in np.polynomial.legendre.leggauss(30))
+    t = (nodes + 1) / 2
+    curve = torch.sigmoid(10 * (0.35 + t * ways[..., None]))
+    expected = (weights / 2 * t * 10 * curve * (1 - curve)).sum(-1)
+    _, exact = derivative(torch.float64)
+    torch.testing.assert_close(exact, expected, rtol=1e-6, atol=1e-6)
+    _, single = derivative(torch.float32)
+    torch.testing.assert_close(single.double(), expected, rtol=5e-3, atol=2e-3)
+
+
+def test_at_the_baseline_the_slope_is_the_derivative() -> None:
+    """That of what stands in for a rectifier, with a graph and without."""
+    classifier, x = of(lenet()), torch.full((2, 2, 28, 28), 0.3, dtype=torch.float64)
+    with smooth_relu(beta=5.0):
+        gradient = Saliency(absolute=False)(classifier, x, 1)
+        torch.testing.assert_close(DeepLift(0.3, times_input=False)(classifier, x, 1), gradient)
+        with classifier.session():
+            maps, _ = DeepLift(0.3, times_input=False).attribute(
+                classifier, x.clone().requires_grad_(True), torch.tensor([1, 1]), create_graph=True
+            )
+    torch.testing.assert_close(maps.detach(), gradient)
+    step = Saliency(absolute=False)(classifier, x, 1)
+    torch.testing.assert_close(DeepLift(0.3, times_input=False)(classifier, x, 1), step)
+    assert not torch.allclose(step, gradient)
+
+
+# ---------------------------------------------------------------- in use
+
+
+def test_alone_and_in_a_batch() -> None:
+    classifier, x = of(lenet()), batch((2, 28, 28), 5)
+    explainer, targets = DeepLift(), torch.arange(5)
+
+    def gradient(rows: slice) -> tuple[Tensor, Tensor, Tensor]:
+        leaf = x[rows].clone().requires_grad_(True)
+        with smooth_relu(), classifier.session():
+            maps, logits = explainer.attribute(classifier, leaf, targets[rows], create_graph=True)
+            return maps.detach(), logits.detach(), torch.autograd.grad((maps**3).sum(), leaf)[0]
+
+    together, alone = gradient(slice(0, 5)), gradient(slice(3, 4))
+    for whole, one in zip(together, alone, strict=True):
+        torch.testing.assert_close(one, whole[3:4])
+
+
+def test_one_forward_pass_each_for_inputs_and_baseline() -> None:
+    module, rows = lenet(), []
+    classifier = of(module)
+    handle = module.register_forward_hook(lambda module, inputs, out: rows.append(len(inputs[0])))
+    leaf = batch((2, 28, 28), 16).requires_grad_(True)
+    with classifier.session():
+        DeepLift().attribute(classifier, leaf, None, create_graph=True)
+    handle.remove()
+    assert rows == [16, 16]
+
+
+def test_from_within_the_graph_of_a_caller() -> None:
+    """The input may be a function of something else; backward passes of others see true derivatives meanwhile."""
+    module = seeded(lambda: nn.Linear(4, 6), nn.Tanh, lambda: nn.Linear(6, 2))
+    classifier, start = of(module), batch((4,)).requires_grad_(True)
+    with classifier.session():
+        x = torch.sin(start)
+        maps, logits = DeepLift().attribute(classifier, x, None, create_graph=True)
+        loss = (maps**2).sum() + logits.exp().sum()
+        (gradient,) = torch.autograd.grad(loss, start)
+        leaf = torch.sin(start.detach()).requires_grad_(True)
+        maps, logits = DeepLift().attribute(classifier, leaf, None, create_graph=True)
+        (inner,) = torch.autograd.grad((maps**2).sum() + logits.exp().sum(), leaf)
+    torch.testing.assert_close(gradient, inner * torch.cos(start.detach()))
+
+
+def test_constant_activations_have_no_part_in_it() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = seeded(lambda: nn.Linear(4, 5), lambda: nn.Linear(5, 2))
+            self.shift = nn.Parameter(torch.rand(1, 5, generator=torch.Generator().manual_seed(0)).double())
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.last(torch.tanh(self.first(x)) * torch.sigmoid(self.shift))
+
+    check_derivative(DeepLift(0.2), of(Net()), batch((4,)))
+
+
+def test_searches_with_gradients_use_it(digits: hf.data.Dataset) -> None:
+    classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu", batch_size=64)
+    ball, x = hf.LinfBall(0.1), digits[:4].inputs
+    found = {
+        search: hf.metrics.WorstCase(ball, search=search, budget=60, similarity="cosine")(classifier, "deeplift", x)
+        for search in ("gradient", "random")
+    }
+    by_gradient, by_chance = (found[search].similarity for search in ("gradient", "random"))
+    assert (by_gradient < by_chance - 0.05).all()
+
+
+def test_deep_shap_is_not() -> None:
+    assert DeepLift.differentiable
+    assert not DeepSHAP.differentiable

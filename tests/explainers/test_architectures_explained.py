@@ -1,0 +1,81 @@
+"""Explainers on the zoo's architectures: sums of relevance, layers that are found, what ReLU6 changes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from small_networks import SMALL, drawn, fixed, noise
+from torch import nn
+
+import holdfast as hf
+
+LAST_CONVOLUTION = {
+    "resnet20": "stage3.block3.conv2",
+    "mobilenet_v1": "features.block13.pointwise.conv",
+    "mobilenet_v2": "features.head.conv",
+    "vgg16": "features.conv13",
+    "dla": "stage6.tree.root.conv",
+}
+each = pytest.mark.parametrize("name", SMALL)
+
+
+@pytest.mark.parametrize(
+    "explainer",
+    ["saliency", "gradcam:relu=False", "integrated_gradients:steps=4", "guided_backprop", "deconvolution", "lrp"],
+)
+@each
+def test_explainers_explain_them(name: str, explainer: str) -> None:
+    classifier = hf.Classifier(fixed(name), bounds=(0.0, 1.0), device="cpu", batch_size=64)
+    inputs = noise(2)
+    maps = hf.explainers.get(explainer)(classifier, inputs, 3)
+    assert maps.shape == inputs.shape
+    assert torch.isfinite(maps).all()
+    assert (maps.flatten(1).abs().amax(1) > 1e-9).all()
+    if explainer != "deconvolution":  # without a max-pooling it only looks at the network
+        assert not torch.equal(maps[0], maps[1])
+
+
+@each
+def test_deeplift_adds_up(name: str) -> None:
+    """To the change of the logit, through sums, concatenations, maxima and ReLU6."""
+    classifier = hf.Classifier(fixed(name), bounds=(0.0, 1.0), device="cpu", batch_size=64)
+    inputs = noise(2)
+    change = (classifier.logits(inputs) - classifier.logits(0 * inputs))[:, 3]
+    torch.testing.assert_close(hf.explainers.get("deeplift")(classifier, inputs, 3).sum((1, 2, 3)), change)
+
+
+@each
+def test_relevance_without_biases_adds_up(name: str) -> None:
+    """To the logit, through sums, concatenations and ReLU6."""
+    model = drawn(name)
+    with torch.no_grad():
+        for part in model.modules():
+            if isinstance(part, nn.BatchNorm2d):
+                assert part.running_mean is not None
+                part.running_mean.zero_()
+            if isinstance(part, nn.BatchNorm2d | nn.Conv2d | nn.Linear) and part.bias is not None:
+                part.bias.zero_()
+    classifier = hf.Classifier(model, bounds=(0.0, 1.0), device="cpu", batch_size=64)
+    inputs = noise(2)
+    relevance = hf.explainers.get("lrp", epsilon=1e-12)(classifier, inputs, 3)
+    torch.testing.assert_close(relevance.sum((1, 2, 3)), classifier.logits(inputs)[:, 3], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", LAST_CONVOLUTION)
+def test_gradcam_looks_at_the_last_convolution(name: str) -> None:
+    classifier = hf.Classifier(fixed(name), bounds=(0.0, 1.0), device="cpu", batch_size=64)
+    inputs = noise(2)
+    by_default = hf.explainers.get("gradcam", relu=False)(classifier, inputs, 3)
+    named = hf.explainers.get("gradcam", relu=False, layer=LAST_CONVOLUTION[name])(classifier, inputs, 3)
+    assert torch.equal(by_default, named)
+
+
+def test_guided_backpropagation_sees_every_rectifier() -> None:
+    """ReLU6 too, in MobileNetV2."""
+    inputs = noise(2)
+    for name in SMALL:
+        leaf = inputs.clone().requires_grad_(True)
+        (gradient,) = torch.autograd.grad(fixed(name)(leaf)[:, 3].sum(), leaf)
+        classifier = hf.Classifier(fixed(name), bounds=(0.0, 1.0), device="cpu", batch_size=64)
+        guided = hf.explainers.get("guided_backprop")(classifier, inputs, 3)
+        assert not torch.allclose(guided, gradient, rtol=1e-3, atol=0), name

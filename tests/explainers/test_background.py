@@ -1,0 +1,248 @@
+"""Reference inputs: as options that are compared and stored, in the call, in study files; and what is made of them."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import holdfast as hf
+from conftest import small_net
+from holdfast.explainers import Background, DeepSHAP, GradientSHAP
+from holdfast.metrics.base import plain
+from holdfast.study.file.problems import StudyError
+from holdfast.study.file.schema import json_schema
+from holdfast.study.file.spec import study_from
+from holdfast.study.identity import fingerprint
+
+SETS = {"gradient_shap": lambda b: GradientSHAP(b, samples=6), "deep_shap": DeepSHAP}
+
+
+def batch(count: int, seed: int = 0) -> Tensor:
+    return torch.rand(count, 1, 8, 8, generator=torch.Generator().manual_seed(seed))
+
+
+def classifier(size: int = 64, bounds: tuple[float, float] = (0.0, 1.0)) -> hf.Classifier:
+    return hf.Classifier(small_net((1, 8, 8)), bounds, device="cpu", batch_size=size)
+
+
+# ---------------------------------------------------------------- the object
+
+
+def test_is_told_by_its_content() -> None:
+    values = batch(5)
+    a, b, other = Background(values), Background(values.clone()), Background(batch(5, seed=1))
+    assert a == b != other
+    assert hash(a) == hash(b) != hash(other)
+    assert (a.shape, len(a)) == ((5, 1, 8, 8), 5)
+    assert Background(values.reshape(5, 64)) != a
+    values.zero_()  # a copy
+    assert torch.equal(a.inputs, batch(5))
+    for make in SETS.values():
+        assert make(a) == make(batch(5)) != make(other)
+        assert hash(make(a)) == hash(make(b)) != hash(make(other))
+        assert fingerprint(make(a)) == fingerprint(make(b)) != fingerprint(make(other))
+        described = plain(make(a))["background"]
+        assert described == {"name": "Background", "shape": [5, 1, 8, 8], "digest": a.digest}
+        json.dumps(described)
+    with pytest.raises(AttributeError):
+        a.shape = ()  # type: ignore[misc]
+
+
+def test_travels() -> None:
+    background = Background(batch(4))
+    for twin in (pickle.loads(pickle.dumps(background)), copy.deepcopy(background), copy.copy(background)):
+        assert twin == background
+        assert torch.equal(twin.inputs, background.inputs)
+    for make in SETS.values():
+        there = pickle.loads(pickle.dumps(make(background)))
+        assert there == make(background)
+        assert fingerprint(there) == fingerprint(make(background))
+        assert torch.equal(there(classifier(), batch(3)), make(background)(classifier(), batch(3)))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        np.zeros((2, 3)),
+        torch.zeros(3),
+        torch.zeros(0, 3),
+        torch.zeros(2, 3, dtype=torch.int64),
+        torch.full((2, 3), torch.nan),
+    ],
+    ids=["array", "one axis", "empty", "integers", "nan"],
+)
+def test_refuses_what_is_no_batch(wrong: Any) -> None:
+    with pytest.raises(hf.ArgumentError, match="^background: expected .*reference inputs"):
+        Background(wrong)
+
+
+# ---------------------------------------------------------------- the call
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_shape_and_bounds_are_checked_in_the_call(name: str) -> None:
+    make = SETS[name]
+    with pytest.raises(hf.ArgumentError, match=r"background: expected reference inputs of shape \(B, \*\(1, 8, 8\)\)"):
+        make(torch.zeros(2, 1, 4, 4))(classifier(), batch(2))
+    with pytest.raises(hf.ArgumentError, match=r"background: expected values within the bounds \[0, 1\], got .*1\.5"):
+        make(torch.full((2, 1, 8, 8), 1.5))(classifier(), batch(2))
+    with pytest.raises(hf.ArgumentError, match=r"background: expected values within the bounds \[0\.5, 1\]"):
+        make(0.0)(classifier(bounds=(0.5, 1.0)), 0.5 + batch(2) / 2)
+    with pytest.raises(hf.ArgumentError, match="background: expected one number, or 1"):
+        make((0.0, 1.0))(classifier(), batch(2))
+    double = hf.Classifier(small_net((1, 8, 8)).double(), (0.0, 1.0), device="cpu")
+    assert make(batch(2))(double, batch(2).double()).dtype == torch.float64
+
+
+@pytest.mark.parametrize("count", [1, 3, 16, 21])
+@pytest.mark.parametrize("name", SETS)
+def test_chunks_order_and_company_do_not_matter(name: str, count: int) -> None:
+    """As `test_explainers.py` asks of all explainers, for sets of any size."""
+    x, explainer = batch(19, seed=7), SETS[name](batch(count, seed=8))
+    x[:, :, :3] = 0.0
+    targets = torch.arange(19) % 4
+    whole = explainer(classifier(1024), x, targets)
+    for size in (8, 16, 40, 64):
+        assert torch.equal(explainer(classifier(size), x, targets), whole), size
+    order = torch.randperm(19, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(explainer(classifier(), x[order], targets[order]), whole[order])
+    assert torch.equal(explainer(classifier(), x[3:5], targets[3:5]), whole[3:5])
+    assert torch.equal(explainer(classifier(), x[:1], targets[:1]), whole[:1])
+    torch.testing.assert_close(explainer(classifier(1), x[:3], targets[:3]), whole[:3], rtol=1e-3, atol=1e-5)
+
+
+# ---------------------------------------------------------------- study files
+
+
+def study(folder: Path, *explainers: Any) -> Any:
+    content: dict[str, Any] = {
+        "samples": 2,
+        "data": {"d": "digits"},
+        "models": {"m": "lenet5-mnist"},
+        "explainers": list(explainers),
+        "metrics": [{"max_sensitivity": {"neighbourhood": {"linf": 0.1}, "samples": 2}}],
+        "device": "cpu",
+    }
+    return study_from(content, base=folder)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    digits = hf.data.bundled("digits").inputs
+    np.save(tmp_path / "references.npy", digits[10:16].numpy())
+    np.savez(tmp_path / "references.npz", x=digits[10:16].numpy(), y=np.arange(6))
+    np.save(tmp_path / "small.npy", np.zeros((3, 1, 4, 4), dtype=np.float32))
+    np.save(tmp_path / "whole.npy", np.ones((3, 5), dtype=np.int64))
+    return tmp_path
+
+
+def test_in_a_study_file(folder: Path) -> None:
+    digits = hf.data.bundled("digits").inputs
+    found = study(
+        folder,
+        {"gradient_shap": {"background": "references.npy", "samples": 4}},
+        {"explainer": "deep_shap", "background": {"path": "references.npz", "samples": 3}},
+        {"deep_shap": {"background": {"data": "digits", "samples": 5}}},
+        {"gradient_shap": {"background": [0.5]}},
+        {"gradient_shap": {"background": 0}},
+        "deep_shap",
+    )
+    made = list(found.grid(check=False).explainers.values())
+    assert made == [
+        GradientSHAP(digits[10:16], samples=4),
+        DeepSHAP(digits[10:13]),
+        DeepSHAP(digits[:5]),
+        GradientSHAP((0.5,)),
+        GradientSHAP(0.0),
+        DeepSHAP(),
+    ]
+    labels = list(found.explainers)
+    assert len(set(labels)) == 6
+    again = study_from(json.loads(json.dumps(found.plain())), base=folder)
+    assert again.plain() == found.plain()
+    assert list(again.grid(check=False).explainers.values()) == made
+    assert found.plain()["explainers"][labels[1]]["background"] == {"path": "references.npz", "samples": 3}
+
+
+def test_a_study_with_a_background_runs(folder: Path) -> None:
+    from holdfast.study.plan import make_plan
+
+    def identities(*explainers: Any) -> list[str]:
+        return [job.identity for job in make_plan(study(folder, *explainers).grid()).jobs]
+
+    entry = {"deep_shap": {"background": "references.npy"}}
+    jobs = identities(entry)
+    assert jobs == identities(entry) == identities({"deep_shap": {"background": {"path": "references.npz"}}})
+    np.save(folder / "references.npy", hf.data.bundled("digits").inputs[20:26].numpy())
+    assert set(jobs).isdisjoint(identities(entry))  # other references, other results
+    result = hf.evaluate(
+        hf.Classifier(hf.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu", batch_size=64),
+        study(folder, entry).grid(check=False).explainers,
+        hf.data.bundled("digits").inputs[:2],
+        [hf.metrics.MaxSensitivity(hf.LinfBall(0.1), samples=2)],
+    )
+    assert result.frame().height == 2
+
+
+@pytest.mark.parametrize(
+    ("background", "message"),
+    [
+        ("none.npy", "explainers[0].deep_shap.background: expected a file or a folder that exists"),
+        ("whole.npy", "explainers[0].deep_shap.background: expected inputs as floats or uint8"),
+        ({"path": "references.npy", "samples": 7}, "background.samples: expected at most the 6 samples that there are"),
+        ({"data": "digits", "samples": 301}, "background.samples: expected at most the 300 samples that there are"),
+    ],
+)
+def test_files_that_cannot_be_read(folder: Path, background: Any, message: str) -> None:
+    found = study(folder, {"deep_shap": {"background": background}})  # nothing is read yet
+    with pytest.raises(StudyError) as error:
+        found.grid(check=False)
+    assert message in " ".join(str(error.value).split())
+
+
+@pytest.mark.parametrize(
+    ("background", "message"),
+    [
+        ({"data": "digit", "samples": 3}, "background.data: expected a data set"),
+        ({"data": "digits"}, "background.samples: expected a whole number of at least 1, got nothing"),
+        ({"data": "digits", "samples": 0}, "background.samples: expected a whole number of at least 1, got 0"),
+        ({"data": 3, "samples": 1}, "background.data: expected a text, got 3"),
+        ({"data": "digits", "path": "x.npy", "samples": 1}, "exactly one of path, data, got path and data at once"),
+        ({"samples": 1}, "background: expected a background with exactly one of path, data"),
+        ({"file": "x.npy"}, "background.file: expected a key of a background (path, data, samples)"),
+        (True, "background: expected a number, one for each channel, a file of reference inputs"),
+        (["a"], "background: expected a number, one for each channel, a file of reference inputs"),
+    ],
+)
+def test_what_names_no_background(folder: Path, background: Any, message: str) -> None:
+    with pytest.raises(StudyError) as error:
+        study(folder, {"deep_shap": {"background": background}})
+    assert message in " ".join(str(error.value).split())
+
+
+def test_references_of_another_shape_are_found_before_the_study_runs(folder: Path) -> None:
+    """By the first call; the study's own data and models have been met by then."""
+    explainer = study(folder, {"deep_shap": {"background": "small.npy"}}).grid(check=False).explainers["deep_shap"]
+    with pytest.raises(hf.ArgumentError, match="background: expected reference inputs of shape"):
+        explainer(
+            hf.Classifier(hf.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu"), hf.data.bundled("digits").inputs[:1]
+        )
+
+
+def test_schema() -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = json_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator({"$defs": schema["$defs"], "$ref": "#/$defs/explainer"})
+    for fine in (0, [0.1, 0.2], "a.npy", {"path": "a.npy"}, {"data": "digits", "samples": 3}):
+        assert validator.is_valid({"gradient_shap": {"background": fine}}), fine
+    for wrong in (None, True, [], {"data": "digits"}, {"data": "nowhere", "samples": 3}, {"samples": 3}):
+        assert not validator.is_valid({"gradient_shap": {"background": wrong}}), wrong

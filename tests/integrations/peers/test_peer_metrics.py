@@ -1,0 +1,433 @@
+"""Metrics of Quantus and Captum in our evaluations: their own values, our habits."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pickle
+import random
+import re
+import warnings
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import captum.metrics
+import jsonschema
+import numpy as np
+import pytest
+import torch
+from ruamel.yaml import YAML
+from torch import Tensor, nn
+
+import holdfast as hf
+from conftest import SHAPES, small_net
+from holdfast.integrations.peers import PeerMetric, is_peer, peer, peer_class, peer_names
+from holdfast.integrations.peers import quantus as peers_quantus
+from holdfast.integrations.peers.publications import CITATIONS, bibtex
+from holdfast.report.methods import option_tables, publications
+from holdfast.report.views import Contents
+from holdfast.study.file.problems import StudyError
+from holdfast.study.file.schema import json_schema
+from holdfast.study.file.spec import load_study, study_from
+from holdfast.study.identity import fingerprint
+from holdfast.tensors import content_keys
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    quantus = pytest.importorskip("quantus")
+
+#: small settings, where a metric has such an option
+SMALL = {"nr_samples": 3, "nr_runs": 4, "subset_size": 8, "patch_size": 4, "nr_steps": 4, "n_perturb_samples": 3}
+NAMES = peer_names("captum") + peer_names("quantus")
+
+
+def small(name: str, **more: Any) -> PeerMetric:
+    known = {field.name for field in dataclasses.fields(peer_class(name))}
+    return peer(name, **{key: value for key, value in SMALL.items() if key in known}, **more)
+
+
+def rand(shape: tuple[int, ...] = (1, 8, 8), count: int = 3) -> Tensor:
+    return torch.rand(count, *shape, generator=torch.Generator().manual_seed(1))
+
+
+def classifier(shape: tuple[int, ...] = (1, 8, 8), batch_size: int = 64) -> hf.Classifier:
+    return hf.Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=batch_size)
+
+
+def alone(x: Tensor, run: Callable[[], Any], seed: int = 0) -> Any:
+    """Their own call, with the generators that a sample gets from us."""
+    key = int(content_keys(x, seed)[0])
+    with torch.random.fork_rng():
+        torch.manual_seed(key)
+        np.random.seed(key & 0xFFFFFFFF)  # noqa: NPY002
+        random.seed(key)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return run()
+
+
+def gradient(model: nn.Module, inputs: Any, targets: Any, **_: Any) -> np.ndarray[Any, Any]:
+    """Input times gradient, in a batch of 16 at least as ours are: relative stability makes much of the last bits."""
+    x, classes = torch.as_tensor(np.asarray(inputs)), torch.as_tensor(np.asarray(targets)).long()
+    count = max(1, -(-16 // len(x)))
+    x, classes = x.repeat(count, *[1] * (x.ndim - 1)).requires_grad_(True), classes.repeat(count)
+    (found,) = torch.autograd.grad(model(x).gather(1, classes[:, None]).sum(), x)
+    return (found * x).detach()[: len(inputs)].numpy()
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("MaxSensitivity", {"nr_samples": 5, "lower_bound": 0.1}),
+        ("AvgSensitivity", {"nr_samples": 5}),
+        ("LocalLipschitzEstimate", {"nr_samples": 5, "normalise": False}),
+        ("RelativeInputStability", {"nr_samples": 5}),
+        ("FaithfulnessCorrelation", {"nr_runs": 6, "subset_size": 10}),
+        ("Sparseness", {}),
+        ("RandomLogit", {"num_classes": 4}),
+        ("MPRT", {"return_average_correlation": True}),  # explains copies with other weights
+        ("Infidelity", {"n_perturb_samples": 3}),
+    ],
+)
+def test_quantus_has_its_own_values(name: str, options: dict[str, Any]) -> None:
+    model, x = classifier(), rand()
+    found = peer(f"quantus:{name}", **options)(model, "input_x_gradient", x)
+    assert found.status == ("ok",) * 3
+    module = model.module.eval()
+    for row in range(3):
+        one = x[row : row + 1]
+        target = module(one).argmax(1).numpy()
+        metric = getattr(quantus, name)(**options, disable_warnings=True)
+
+        def run(one: Tensor = one, target: Any = target, metric: Any = metric) -> Any:
+            maps = gradient(module, one.numpy(), target)
+            given = {"x_batch": one.numpy(), "y_batch": target, "a_batch": maps}
+            return metric(model=module, **given, explain_func=gradient, channel_first=True)
+
+        assert found.score[row].item() == pytest.approx(float(alone(one, run)[0]), rel=1e-4), row
+
+
+def test_captum_has_its_own_values() -> None:
+    model, x = classifier(), rand()
+    module = model.module.eval()
+    sensitivity = peer("captum:sensitivity_max", perturb_radius=0.1, n_perturb_samples=7)
+    infidelity = peer("captum:infidelity", noise=0.2, n_perturb_samples=7, normalize=True)
+    found = [metric(model, "input_x_gradient", x).score for metric in (sensitivity, infidelity)]
+
+    def explain(inputs: Any) -> tuple[Tensor]:
+        rows = inputs[0] if isinstance(inputs, tuple) else inputs
+        with torch.enable_grad():
+            return (torch.as_tensor(gradient(module, rows, target.expand(len(rows)))),)
+
+    def perturb(inputs: Tensor) -> tuple[Tensor, Tensor]:
+        noise = 0.2 * torch.randn(inputs.shape)
+        return noise, inputs - noise
+
+    for row in range(3):
+        one = x[row : row + 1]
+        target = module(one).argmax(1)
+        settings: dict[str, Any] = {"perturb_radius": 0.1, "n_perturb_samples": 7}
+        largest = alone(one, partial(captum.metrics.sensitivity_max, explain, one, **settings))
+        assert found[0][row].item() == pytest.approx(float(largest), rel=1e-5)
+        maps = torch.as_tensor(gradient(module, one, target))
+        settings = {"target": target, "n_perturb_samples": 7, "normalize": True}
+        lost = alone(one, partial(captum.metrics.infidelity, module, perturb, one, maps, **settings))
+        assert found[1][row].item() == pytest.approx(float(lost), rel=1e-5)
+
+
+def test_ours_and_captum_s_max_sensitivity_are_the_same_number() -> None:
+    """Away from the bounds both draw from the whole ball, and a sample's stream begins with the same numbers."""
+    model, x = classifier(), rand() * 0.6 + 0.2
+    theirs = peer("captum:sensitivity_max", perturb_radius=0.1, n_perturb_samples=10)(model, "saliency", x)
+    ours = hf.metrics.MaxSensitivity(hf.LinfBall(0.1), samples=10, normalise=True)(model, "saliency", x)
+    assert torch.allclose(theirs.score, ours.sensitivity.double(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "quantus:IROF"])
+def test_every_metric_keeps_our_habits(name: str) -> None:
+    """Batch size, order, company, seed; the generators, the inputs and the module as they were."""
+    metric, x, model = small(name), rand(), classifier()
+    before, states = x.clone(), (torch.random.get_rng_state(), np.random.get_state()[1].copy(), random.getstate())  # noqa: NPY002
+    whole = metric(model, "input_x_gradient", x)
+    assert torch.equal(metric(classifier(batch_size=16), "input_x_gradient", x).score, whole.score)
+    assert torch.equal(metric(model, "input_x_gradient", x.flip(0)).score.flip(0), whole.score)
+    assert torch.equal(metric(model, "input_x_gradient", x[1:2]).score, whole.score[1:2])
+    assert whole.failure == (None,) * 3
+    assert torch.isfinite(whole.score).all()
+    assert (whole.model_evaluations >= 1).all()
+    assert torch.equal(x, before)
+    assert torch.equal(states[0], torch.random.get_rng_state())
+    assert np.array_equal(states[1], np.random.get_state()[1])  # noqa: NPY002
+    assert states[2] == random.getstate()
+    assert model.module.training
+    assert all(p.requires_grad for p in model.module.parameters())
+    assert not any(m._forward_hooks or m._backward_hooks for m in model.module.modules())
+    assert pickle.loads(pickle.dumps(metric)) == metric
+    json.dumps(metric.options())
+    assert metric.options()["package"].startswith(name.partition(":")[0] + " ")
+    assert metric.direction in ("higher", "lower")
+    assert metric.name in CITATIONS
+    assert metric.bibtex.count("@") == 2
+    assert metric.citation in metric.bibtex
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize("name", ["captum:infidelity", "captum:sensitivity_max", "quantus:MaxSensitivity"])
+def test_shapes(name: str, shape: tuple[int, ...]) -> None:
+    result = small(name)(classifier(shape), "saliency", rand(shape))
+    assert result.status == ("ok",) * 3
+    assert torch.isfinite(result.score).all()
+    assert result.score.max() > 0
+
+
+def test_evaluations_are_counted() -> None:
+    model, x = classifier(), rand(count=2)
+    counts = {
+        "captum:sensitivity_max": 1 + 1 + 3,  # ours of the sample, theirs of it, and of its copies
+        "captum:infidelity": 1 + 1 + 3,  # predictions of the sample and of its copies
+        "quantus:MaxSensitivity": 1 + 3,
+        "quantus:PixelFlipping": 1 + 64,
+    }
+    for name, wanted in counts.items():
+        assert small(name)(model, "saliency", x).model_evaluations.tolist() == [wanted] * 2, name
+    # not the rows of a batch that was padded, nor an explainer's steps
+    steps = small("quantus:MaxSensitivity")(model, hf.explainers.get("integrated_gradients", steps=4), x)
+    assert steps.model_evaluations.tolist() == [4, 4]
+
+
+def test_seeds_matter_and_nothing_else() -> None:
+    model, x, metric = classifier(), rand(), small("quantus:MaxSensitivity")
+    first = metric(model, "saliency", x, generator=torch.Generator().manual_seed(1)).score
+    np.random.seed(5)  # noqa: NPY002
+    assert torch.equal(metric(model, "saliency", x, generator=torch.Generator().manual_seed(1)).score, first)
+    assert not torch.equal(metric(model, "saliency", x, generator=torch.Generator().manual_seed(2)).score, first)
+
+
+def test_a_sample_without_a_value_is_flagged_and_the_rest_goes_on() -> None:
+    class Blank(nn.Module):
+        """Says the same of dark inputs, whatever they are: an all-zero map."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = small_net((1, 8, 8))
+
+        def forward(self, x: Tensor) -> Tensor:
+            dark = (x.flatten(1).mean(1) < 0.1)[:, None]
+            return torch.where(dark, torch.arange(4.0).flip(0).expand(len(x), 4), self.net(x))
+
+    model, x = hf.Classifier(Blank(), (0.0, 1.0), device="cpu"), rand(count=4)
+    x[1] = 0.01
+    y = model.predict(x)
+    y[2] = (y[2] + 1) % 4
+    result = peer("quantus:Sparseness")(model, "saliency", x, y)  # which asserts that a map is not zero
+    assert result.status == ("ok", "nonfinite", "misclassified", "ok")
+    assert result.failed.tolist() == [False, True, False, False]
+    assert result.score.isnan().tolist() == [False, True, True, False]
+    assert result.frame()["failure"].to_list()[0] is None
+    assert "all equal to zero" in result.frame()["failure"].to_list()[1]
+    nan = peer("quantus:MaxSensitivity", nr_samples=2, norm_denominator=lambda a: np.full(len(a), np.nan))
+    assert nan(model, "saliency", x[:1]).failure == ("quantus:MaxSensitivity gave nan",)
+
+    def refuse(**_: Any) -> float:
+        raise ValueError("not this one")
+
+    metric = peer("quantus:MaxSensitivity", nr_samples=2, similarity_func=lambda a, b: a - b, norm_denominator=refuse)
+    assert metric(model, "saliency", x[2:], y[2:]).failure == (None, "ValueError: not this one")
+
+
+def test_errors_of_the_user_s_explainer_and_of_a_peer_that_does_not_run_are_errors() -> None:
+    model, x, calls = classifier(), rand(), [0]
+
+    def breaks(module: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        calls[0] += 1
+        if calls[0] > 1:
+            raise ZeroDivisionError("of the user's")
+        return inputs
+
+    with pytest.raises(ZeroDivisionError, match="of the user's"):
+        small("quantus:MaxSensitivity")(model, hf.explainers.from_callable(breaks), x)
+
+    def typo(a: Any, b: Any) -> Any:
+        return a.shap  # type: ignore[attr-defined]
+
+    metric = peer("quantus:MaxSensitivity", similarity_func=typo)
+    with pytest.raises(hf.HoldfastError, match="quantus:MaxSensitivity of quantus .* does not run: AttributeError"):
+        metric(model, "saliency", x)
+    with pytest.raises(hf.ModelError, match="float32"):
+        double = hf.Classifier(small_net((1, 8, 8)).double(), (0.0, 1.0), device="cpu")
+        small("quantus:MaxSensitivity")(double, "saliency", x.double())
+
+
+def test_several_numbers_for_a_sample() -> None:
+    model, x = classifier(), rand(count=1)
+    module, target = model.module.eval(), model.predict(x).numpy()
+    curve = quantus.RegionPerturbation(patch_size=4, disable_warnings=True)(
+        module, x.numpy(), target, gradient(module, x.numpy(), target), explain_func=gradient, channel_first=True
+    )[0]
+    wanted = {"mean": float(np.mean(curve)), "last": float(curve[-1]), "max": float(np.max(curve))}
+    for how, value in wanted.items():
+        metric = peer("quantus:RegionPerturbation", patch_size=4, reduce=how)
+        assert metric(model, "input_x_gradient", x).score.item() == pytest.approx(value, rel=1e-4)
+    with pytest.raises(hf.ArgumentError, match="reduce: expected mean, last or max, as .* has 4 numbers a sample"):
+        peer("quantus:RegionPerturbation", patch_size=4, reduce=None)(model, "saliency", x)
+    assert peer("quantus:RegionPerturbation").direction == "higher"  # drops, most relevant first
+    assert peer("quantus:RegionPerturbation", order="lerf").direction == "lower"
+
+
+def test_names_and_options_are_checked() -> None:
+    assert is_peer("quantus:x")
+    assert not is_peer("max_sensitivity")
+    with pytest.raises(hf.ArgumentError, match="did you mean 'MaxSensitivity'"):
+        peer("quantus:MaxSensitivit")
+    with pytest.raises(hf.ArgumentError, match="option of quantus:MaxSensitivity: .*did you mean 'nr_samples'"):
+        peer("quantus:MaxSensitivity", nr_sample=3)
+    with pytest.raises(hf.ArgumentError, match="package: expected one of captum, quantus, got 'quantos'"):
+        peer("quantos:MaxSensitivity")
+    with pytest.raises(hf.ArgumentError, match="nr_samples: expected a whole number of at least 1, got 0"):
+        peer("quantus:MaxSensitivity", nr_samples=0)
+    with pytest.raises(hf.ArgumentError, match="n_perturb_samples: expected a whole number of at least 1, got 0"):
+        peer("captum:infidelity", n_perturb_samples=0)
+    with pytest.raises(hf.ArgumentError, match="similarity_func: expected one of .*, got 'corelation_spearman'"):
+        peer("quantus:FaithfulnessCorrelation", similarity_func="corelation_spearman")
+    by_name = peer("quantus:FaithfulnessCorrelation", similarity_func="correlation_spearman")
+    assert by_name.options()["similarity_func"] == "correlation_spearman"
+    for name, why in (("Consistency", "compares samples"), ("PointingGame", "needs a mask")):
+        with pytest.raises(hf.ArgumentError, match=f"{name}, which {why}"):
+            peer(f"quantus:{name}")
+        assert f"quantus:{name}" not in NAMES
+    assert bibtex("captum:sensitivity_max").startswith("@misc{yeh2019infidelity,")
+
+
+def test_without_quantus_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> Any:
+        raise ImportError(f"No module named {name!r}")
+
+    monkeypatch.setattr(peers_quantus, "import_module", missing)
+    peers_quantus.metrics.cache_clear()
+    with pytest.raises(hf.MissingExtraError, match=r"pip install 'holdfast\[peers\]'"):
+        peer("quantus:Monotonicity_")
+    study = {"data": {"d": "digits"}, "models": {"m": "lenet5-mnist"}, "explainers": ["lrp"]}
+    with pytest.raises(StudyError, match=r"(?s)metrics\[0\].*pip install\s+'holdfast\[peers\]'"):
+        study_from({**study, "metrics": ["quantus:Monotonicity_"]})
+    peers_quantus.metrics.cache_clear()
+
+
+STUDY = """\
+samples: 2
+samples_per_job: {per_job}
+data: {{digits: digits}}
+models: {{lenet: lenet5-mnist}}
+explainers: [saliency, input_x_gradient]
+neighbourhood: {{linf: 0.02}}
+metrics: [{{quantus:MaxSensitivity: {{nr_samples: 4}}}}, {{quantus:LocalLipschitzEstimate: {{nr_samples: 5}}}},
+  captum:sensitivity_max, {{captum:infidelity: {{noise: 0.05}}}}, max_sensitivity]
+"""
+
+
+def write(folder: Path, per_job: int = 2) -> Path:
+    file = folder / "study.yaml"
+    file.write_text(
+        STUDY.format(per_job=per_job).replace("quantus:MaxSensitivity,", "{quantus:MaxSensitivity: {nr_samples: 4}},")
+    )
+    return file
+
+
+def test_a_study_with_their_metrics_and_ours(tmp_path: Path) -> None:
+    file = write(tmp_path)
+    study = load_study(file)
+    names = ["quantus:MaxSensitivity", "quantus:LocalLipschitzEstimate", "captum:sensitivity_max", "captum:infidelity"]
+    assert list(study.metrics) == [*names, "max_sensitivity"]
+    assert study.plain()["metrics"]["quantus:LocalLipschitzEstimate"]["nr_samples"] == 5
+    assert study_from(study.plain()).plain() == study.plain()
+    found = hf.run_study(file, out=tmp_path / "results", progress=False)
+    assert found.failures == []
+    frame = found.frame()
+    assert frame.height == 2 * 2 * 5
+    theirs = frame.filter(frame["label"].is_in(names))
+    assert theirs["score"].is_finite().all()
+    contents = Contents(found.results)
+    text = f"{option_tables(contents)} {publications(contents)}"
+    for words in ("quantus 0", "nr_samples", "Alvarez-Melis", "hedstroem2023quantus", "kokhlikyan2020captum"):
+        assert words in text, words
+    assert [contents.labels[name].reading.direction for name in names] == ["lower"] * 4
+    page = found.to_html(tmp_path / "report.html").read_text()
+    for words in ("MaxSensitivity, of Quantus", "Lower is better.", "Lower is more robust."):  # the last of ours
+        assert words in page, words
+    assert "Quantus:MaxSensitivity" not in page
+    assert "not installed" not in page
+    again = hf.run_study(write(tmp_path, per_job=1), out=tmp_path / "others", progress=False).frame()
+    order = ["label", "explainer", "sample"]
+    assert (
+        theirs.sort(order)["score"].to_list()
+        == again.filter(again["label"].is_in(names)).sort(order)["score"].to_list()
+    )
+
+
+def test_evaluate_takes_them_and_other_processes_too(tmp_path: Path) -> None:
+    metrics = [small("quantus:MaxSensitivity"), small("captum:infidelity")]
+    model, x = classifier(), rand()
+    here = hf.evaluate(model, ["saliency"], x, metrics, progress=False, samples_per_job=1)
+    assert here.failures == []
+    direct = metrics[0](model, "saliency", x, generator=torch.Generator().manual_seed(0)).score
+    frame = here.frame()
+    assert frame.filter(frame["label"] == "quantus:MaxSensitivity").sort("sample")["score"].to_list() == direct.tolist()
+
+
+def test_the_version_of_the_package_is_part_of_the_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    metric = peer("captum:infidelity")
+    before = fingerprint(metric)
+    assert fingerprint(peer("captum:infidelity", noise=0.2)) != before
+    assert fingerprint(pickle.loads(pickle.dumps(metric))) == before
+    monkeypatch.setattr(type(metric), "origin", "captum 0.0.1")
+    assert fingerprint(peer("captum:infidelity")) != before
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ("quantus:MaxSens", r"metrics\[0\]: expected a metric .*'quantus:MaxSensitivity'"),
+        ({"quantus:MaxSensitivity": {"nr_sample": 1}}, r"nr_sample: expected an option .*did you mean 'nr_samples'"),
+        ({"captum:infidelity": {"noise": -1}}, r"noise: expected a finite number of at least 0"),
+        ({"captum:infidelity": {"noise": "loud"}}, r"noise: expected a number, got 'loud'"),
+        ({"metric": "quantus:Consistency"}, r"metrics\[0\].metric: expected .*depends on the batch"),
+        ({"captum:infidelity": 3}, r"infidelity: expected options"),
+    ],
+)
+def test_what_a_study_says_of_mistakes(entry: Any, words: str) -> None:
+    study = {"data": {"d": "digits"}, "models": {"m": "lenet5-mnist"}, "explainers": ["lrp"], "metrics": [entry]}
+    with pytest.raises(StudyError) as error:
+        study_from(study)
+    assert re.search(words, " ".join(str(error.value).split())), error.value
+
+
+def test_the_schema_knows_the_form_of_their_names() -> None:
+    schema = jsonschema.Draft202012Validator(json_schema())
+    study: dict[str, Any] = {"data": {"d": "digits"}, "models": {"m": "lenet5-mnist"}, "explainers": ["lrp"]}
+    for entry in (
+        ["quantus:MaxSensitivity"],
+        [{"quantus:MaxSensitivity": {"nr_samples": 3}}],
+        [{"metric": "captum:infidelity", "noise": 0.1}],
+        {"quantus:MaxSensitivity": {"nr_samples": 3}, "mine": "captum:infidelity", "own": {"captum:infidelity": None}},
+    ):
+        schema.validate({**study, "metrics": entry})
+        assert study_from({**study, "metrics": entry}).metrics
+    with pytest.raises(jsonschema.ValidationError):
+        schema.validate({**study, "metrics": ["quantos:MaxSensitivity"]})
+
+
+def test_the_page_about_both_runs() -> None:
+    text = (Path(__file__).parents[3] / "docs/how-to/quantus-and-captum.md").read_text()
+    code = re.findall(r"^```(yaml|python)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert [kind for kind, _ in code] == ["yaml", "python", "python", "python"]
+    assert len(study_from(YAML(typ="safe").load(code[0][1])).metrics) == 5
+    namespace: dict[str, Any] = {}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=UserWarning, module=r"(captum|quantus)(\.|$)")
+        for _, block in code[1:]:
+            exec(block, namespace)
+    assert all(len(values) == 2 for values in namespace["found"].results.samples.partition_by("label", "explainer"))
+    results = namespace["together"]["worst case"].results
+    assert results[0].status == ("ok", "ok")
+    assert namespace["scores"].shape == (2,)

@@ -1,0 +1,272 @@
+"""c-Eval, its plot and near-affinity: closed forms on affine classifiers, repair, sharing, figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import holdfast as hf
+from holdfast.algorithms import knee
+from holdfast.errors import ArgumentError
+from holdfast.metrics import CEval, CEvalPlot, NearAffinity
+from holdfast.metrics.c_eval import empty_distortion
+from holdfast.metrics.c_eval import fixed_features as held
+from holdfast.presentation import presentation_of
+from holdfast.presentation.c_eval.c_eval import settings
+
+FEATURES = 12
+
+
+@pytest.fixture(scope="module")
+def affine() -> hf.Classifier:
+    """Two classes, so one boundary, far within the bounds."""
+    module = nn.Linear(FEATURES, 2)
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        module.weight.copy_(torch.randn(2, FEATURES, generator=generator))
+        module.bias.zero_()
+    return hf.Classifier(module, (-1e4, 1e4), device="cpu")
+
+
+@pytest.fixture(scope="module")
+def inputs() -> Tensor:
+    return torch.randn(16, FEATURES, generator=torch.Generator().manual_seed(4))
+
+
+@pytest.fixture(scope="module")
+def digits() -> Tensor:
+    return hf.data.bundled("digits").inputs[:12]
+
+
+@pytest.fixture(scope="module")
+def lenet() -> hf.Classifier:
+    return hf.Classifier(hf.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu", batch_size=128)
+
+
+def slope(classifier: hf.Classifier) -> np.ndarray:
+    weight = classifier.module.weight.detach().double().numpy()  # type: ignore[union-attr, operator]
+    return np.asarray(weight[1] - weight[0])
+
+
+def test_affine_closed_form(affine: hf.Classifier, inputs: Tensor) -> None:
+    """`c(e) = margin / ||w on the rest||`, e the features with the largest attributions."""
+    result = CEval(fraction=0.25)(affine, "input_x_gradient", inputs)
+    maps = hf.explainers.get("input_x_gradient")(affine, inputs)
+    w, logits = slope(affine), affine.logits(inputs).double().numpy()
+    for row in range(len(inputs)):
+        top = np.argsort(-maps[row].numpy(), kind="stable")[:3]
+        assert sorted(top) == result.mask[row].nonzero().flatten().tolist()
+        margin = abs(logits[row, 0] - logits[row, 1])
+        rest = np.delete(w, top)
+        assert float(result.c[row]) == pytest.approx(margin / np.linalg.norm(rest), rel=1e-3)
+        assert float(result.c_empty[row]) == pytest.approx(margin / np.linalg.norm(w), rel=1e-3)
+        assert float(result.ratio[row]) == pytest.approx(np.linalg.norm(w) / np.linalg.norm(rest), rel=1e-3)
+    assert result.found.all()
+    assert (result.predicted != result.targets).all()
+
+
+def test_near_affinity_of_an_affine_classifier_and_of_a_network(
+    affine: hf.Classifier, inputs: Tensor, lenet: hf.Classifier, digits: Tensor
+) -> None:
+    """Eq. 11 holds for a plane without bounds, and not for a network."""
+    plane = NearAffinity((0.25, 0.5, 0.75))(affine, "saliency", inputs)
+    assert float(plane.deviation.max()) < 2e-3
+    assert (plane.estimate / plane.c_empty[:, None]).flatten().tolist() == pytest.approx([1.0] * 48, abs=2e-3)
+    network = NearAffinity((0.3, 0.6), "fmn:steps=20,polish=4")(lenet, "saliency", digits)
+    assert float(network.deviation.nanmedian()) > 0.02
+
+
+def test_the_best_features_give_the_largest_c(affine: hf.Classifier, inputs: Tensor) -> None:
+    """Held by size of weight, c is the largest that any set of that size can have; against all sets."""
+    from itertools import combinations
+
+    across = torch.from_numpy(np.abs(slope(affine))).float()
+    best_map = hf.explainers.from_callable(lambda model, x, y: across.expand(x.shape), name="across")
+    result = CEval(fraction=0.25)(affine, best_map, inputs[:2])
+    w, logits = slope(affine), affine.logits(inputs[:2]).double().numpy()
+    for row in range(2):
+        margin = abs(logits[row, 0] - logits[row, 1])
+        best = max(margin / np.linalg.norm(np.delete(w, list(e))) for e in combinations(range(FEATURES), 3))
+        assert float(result.c[row]) == pytest.approx(best, rel=1e-3)
+
+
+def test_held_pixels_and_segments_against_loops() -> None:
+    generator = torch.Generator().manual_seed(0)
+    scores = (torch.randn(6, 5, 7, generator=generator) * 3).round() / 3
+    labels = torch.randint(0, 8, (6, 5, 7), generator=generator)
+    for fraction in (0.01, 0.1, 0.33, 0.9):
+        count = max(1, round(fraction * 35))
+        pixels = held.held_pixels(scores, fraction)
+        whole = held.held_segments(scores, labels, fraction)
+        for row in range(6):
+            order = sorted(range(35), key=lambda p, row=row: (-float(scores[row].flatten()[p]), p))[:count]
+            assert pixels[row].flatten().nonzero().flatten().tolist() == sorted(order)
+            sums = {k: float(scores[row][labels[row] == k].double().sum()) for k in set(labels[row].flatten().tolist())}
+            ranked = sorted(sums, key=lambda k, sums=sums: (-round(sums[k], 9), k))
+            own = labels[row].flatten().tolist()
+            filled = sorted(
+                range(35), key=lambda p, row=row: (ranked.index(own[p]), -float(scores[row].flatten()[p]), p)
+            )
+            assert whole[row].flatten().nonzero().flatten().tolist() == sorted(filled[:count])
+
+
+def test_signs_channels_and_units() -> None:
+    maps = torch.tensor([[[[1.0, -5.0], [2.0, 0.0]], [[1.0, 0.0], [-3.0, 0.5]]]])
+    assert held.pixel_scores(maps).flatten().tolist() == [2.0, -5.0, -1.0, 0.5]
+    assert held.pixel_scores(maps, absolute=True).flatten().tolist() == [2.0, 5.0, 5.0, 0.5]
+    mask = torch.tensor([[[True, False], [False, False]]])
+    assert held.free_of(mask, maps).sum().item() == 6
+
+
+@pytest.mark.parametrize("attack", ["fmn:steps=3,rivals=1,candidates=1,polish=0,scatter=0", "gsa"])
+def test_ratios_are_at_least_one_and_sweeps_never_fall(attack: str, lenet: hf.Classifier, digits: Tensor) -> None:
+    """Also with attacks far from the minimum, whose c(empty) is repaired by what they find with less free."""
+    sizes = (0.05, 0.1, 0.2, 0.4, 0.6)
+    result = CEval(attack, 0.2, fractions=sizes)(lenet, "saliency", digits)
+    assert bool((result.ratio[result.found] >= 1).all())
+    assert bool((result.c_empty <= result.curve[:, 0] + 1e-9)[result.curve_found[:, 0]].all())
+    assert bool((result.curve.diff(dim=1) >= 0).all())
+    if attack == "gsa":
+        assert not result.curve_found.all()  # so that this held of ends of searches, too
+    at_once = CEvalPlot(sizes, attack)(lenet, "saliency", digits)
+    assert torch.equal(at_once.curve, result.curve)
+    assert torch.equal(at_once.c_empty, result.c_empty)
+
+
+def test_c_empty_is_computed_once_for_all_explainers(monkeypatch: pytest.MonkeyPatch, digits: Tensor) -> None:
+    """And again when the weights have changed."""
+    rows = []
+    whole = empty_distortion.minimal_distortion
+
+    def counting(classifier: object, x: Tensor, *args: object, **options: object) -> object:
+        rows.append(len(x))
+        return whole(classifier, x, *args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(empty_distortion, "minimal_distortion", counting)
+    module = hf.zoo.load("lenet5-mnist")
+    classifier = hf.Classifier(module, (0.0, 1.0), device="cpu")
+    metric = CEval("fmn:steps=4,polish=1")
+    first = metric(classifier, "saliency", digits[:6])
+    second = metric(classifier, "random", digits[2:9])
+    assert rows == [6, 3]
+    raw = whole(classifier, digits[:9], None, None, attack=metric.attack).distortion.double()  # type: ignore[arg-type]
+    for result, own in ((first, raw[:6]), (second, raw[2:9])):  # each repaired by its own c, and by nothing else
+        least = torch.minimum(own, torch.where(result.found, result.c, torch.inf))
+        assert result.c_empty.tolist() == least.tolist()
+    assert first.empty_evaluations.tolist()[2:] == second.empty_evaluations.tolist()[:4]
+    alone = metric(hf.Classifier(hf.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu"), "random", digits[2:9])
+    assert second.frame().equals(alone.frame())
+    with torch.no_grad():
+        next(module.parameters()).mul_(1.01)
+    metric(classifier, "random", digits[:2])
+    assert rows[-1] == 2
+
+
+def test_nothing_found_is_a_lower_end(digits: Tensor) -> None:
+    """A classifier of the first pixel alone cannot be flipped while that is held."""
+    module = nn.Sequential(nn.Flatten(), nn.Linear(784, 2))
+    with torch.no_grad():
+        module[1].weight.zero_()  # type: ignore[union-attr, operator]
+        module[1].weight[1, 0] = 4.0  # type: ignore[index]
+        module[1].bias.copy_(torch.tensor([1.0, 0.0]))  # type: ignore[union-attr]
+    classifier = hf.Classifier(module, (0.0, 1.0), device="cpu")
+    first = torch.zeros(1, 1, 28, 28)
+    first[..., 0, 0] = 1.0
+    explainer = hf.explainers.from_callable(lambda model, x, y: first.expand(x.shape), name="first")
+    result = CEval()(classifier, explainer, digits[:3])
+    assert result.c_empty.tolist() == pytest.approx([0.25] * 3, rel=1e-3)
+    assert not result.found.any()
+    frame = result.frame()
+    assert frame["bound"].to_list() == [True] * 3
+    reading = presentation_of(CEval.name).reading(CEval().options())
+    assert (reading.censored, reading.censored_side) == ("bound", "lower")
+
+
+def test_a_constant_map_is_degenerate(lenet: hf.Classifier, digits: Tensor) -> None:
+    flat = hf.explainers.from_callable(lambda model, x, y: torch.zeros_like(x), name="flat")
+    result = CEval.example()(lenet, flat, digits[:2])
+    assert result.status == ("degenerate", "degenerate")
+    assert bool(result.ratio.isnan().all())
+
+
+def test_brackets_hold(digits: Tensor) -> None:
+    """`lower <= c`, on a network small enough to be quick; for an affine one both are the minimum."""
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.AvgPool2d(4), nn.Flatten(), nn.Linear(49, 20), nn.ReLU(), nn.Linear(20, 10))
+    with torch.no_grad():
+        module[2].weight.mul_(8)  # type: ignore[union-attr, operator]
+        module[4].weight.mul_(8)  # type: ignore[union-attr, operator]
+    classifier = hf.Classifier(module, (0.0, 1.0), device="cpu")
+    for norm in (2, "inf"):
+        result = CEval(norm=norm, certify="crown", fraction=0.3)(classifier, "saliency", digits[:6])
+        assert result.found.all()
+        assert bool((result.lower > 0.05 * result.c).all())
+        assert bool((result.lower <= result.c * 1.0001).all())
+    plane = hf.Classifier(nn.Sequential(nn.Flatten(), nn.Linear(784, 3)), (0.0, 1.0), device="cpu")
+    result = CEval(certify="crown")(plane, "saliency", digits[:3])
+    sure = result.found
+    assert sure.any()
+    assert (result.c / result.lower)[sure].tolist() == pytest.approx([1.0] * int(sure.sum()), abs=0.02)
+
+
+def test_knees() -> None:
+    assert knee([0.1, 0.2, 0.4, 0.8], [1.0, 2.0, 2.2, 2.4]) == 1
+    assert knee([0, 1, 2], [0.0, 1.0, 2.0]) is None
+    assert knee([0, 1], [0.0, 1.0]) is None
+    with pytest.raises(ArgumentError, match="x: expected rising numbers"):
+        knee([0, 0, 1], [0.0, 1.0, 2.0])
+
+
+def test_which_setting_is_enough() -> None:
+    """100 samples are worse than 1000, 1000 as good as 4000."""
+    generator = np.random.default_rng(0)
+    sizes, base = np.array([0.1, 0.2, 0.3]), 2 + generator.random((40, 3))
+    curves = {
+        "LIME 100": (sizes, base - 0.5),
+        "LIME 1000": (sizes, base + 0.01 * generator.normal(size=(40, 3))),
+        "LIME 4000": (sizes, base),
+        "saliency": (sizes, base),
+    }
+    assert settings(curves) == ["LIME: nothing is gained from 1000 on."]
+    curves["LIME 4000"] = (sizes, base + 1)
+    assert settings(curves) == ["LIME: still gains at 4000."]
+
+
+def test_report(lenet: hf.Classifier, digits: Tensor, tmp_path: Path) -> None:
+    """Random and centre-square baselines, the plot with its knee, and the pictures."""
+    found = hf.evaluate(
+        lenet,
+        ["saliency", "random", "centre"],
+        digits[:6],
+        [CEval("fmn:steps=10,polish=2"), CEvalPlot((0.05, 0.1, 0.3), "fmn:steps=10,polish=2"), NearAffinity.example()],
+        out=tmp_path / "results",
+        progress=False,
+    )
+    page = Path(found.to_html(tmp_path / "page.html")).read_text()
+    for text in ("c-Eval plot", "Least changes outside of the explanation", "Near-affinity", "centre", "Knee"):
+        assert text in page
+    frame = found.frame()
+    centre = frame.filter((frame["explainer"] == "centre") & (frame["metric"] == "c_eval"))
+    assert centre["held_share"].to_list() == pytest.approx([78 / 784] * 6)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"attack": "pgd"}, "attack: expected one of"),
+        ({"fraction": 1.0}, "fraction: expected a number between 0 and 1 .all held never flips., got 1.0"),
+        ({"unit": "pixels"}, "unit: expected 'pixel' or 'segment', got 'pixels'"),
+        ({"segments": "slick"}, "segments: expected"),
+        ({"norm": 3}, "norm: expected 2 or 'inf', got 3"),
+        ({"fractions": (0.2, 0.1)}, "fractions: expected numbers between 0 and 1 .all held never flips., rising"),
+        ({"certify": True}, "certify: expected 'crown', 'interval' or None, got True"),
+        ({"absolute": 1}, "absolute: expected True or False, got 1"),
+    ],
+)
+def test_bad_options_are_named(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        CEval(**options)  # type: ignore[arg-type]

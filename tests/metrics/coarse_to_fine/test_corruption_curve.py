@@ -1,0 +1,624 @@
+"""Corruption curves: a slow re-implementation from the formula, linear models in closed form, paired noise, studies."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.integrate
+import scipy.special
+import scipy.stats
+import torch
+from torch import Tensor, nn
+
+import holdfast as hf
+from conftest import small_net
+from holdfast.metrics.coarse_to_fine import replacement as corruption
+from holdfast.metrics.coarse_to_fine.corruption_curve import FRACTIONS, CorruptionCurve, CorruptionCurveResult
+from holdfast.metrics.coarse_to_fine.gate import apply_gate, compared
+from holdfast.metrics.coarse_to_fine.replacement import corrupted_counts, field_keys, gaussian_fields, normal_field
+from holdfast.metrics.coarse_to_fine.summary import Curves, summarise
+from holdfast.metrics.faithfulness.perturbation_curves import sample_keys
+from holdfast.presentation import presentation_of
+from holdfast.report.views import Contents
+from holdfast.tensors import content_keys, hashed_uniform
+
+SHAPES = {"grey": (1, 6, 7), "colour": (3, 5, 5), "series": (2, 17), "flat": (12,)}
+ENDLESS = (-float("inf"), float("inf"))
+FEW = (0.1, 0.29, 0.55, 1.0)
+
+
+def classifier(shape: tuple[int, ...], batch_size: int = 64, bounds: Any = ENDLESS) -> hf.Classifier:
+    return hf.Classifier(small_net(shape), bounds, device="cpu", batch_size=batch_size)
+
+
+def inputs(shape: tuple[int, ...], count: int = 3) -> Tensor:
+    return torch.rand(count, *shape, generator=torch.Generator().manual_seed(1))
+
+
+def linear(weights: Tensor, bias: float = 0.5) -> hf.Classifier:
+    """Two classes, logits `w x + bias` and 0; input x gradient is `w x` of the first."""
+    layer = nn.Linear(len(weights), 2)
+    with torch.no_grad():
+        layer.weight.copy_(torch.stack((weights, torch.zeros_like(weights))))
+        layer.bias.copy_(torch.tensor([bias, 0.0]))
+    return hf.Classifier(layer, ENDLESS, device="cpu", batch_size=64)
+
+
+def given(x: Tensor, maps: Tensor) -> hf.explainers.Explainer:
+    """An explainer that looks up the maps of inputs that it knows by their content."""
+    keys = content_keys(x, 0).tolist()
+
+    def explain(module: nn.Module, asked: Tensor, targets: Tensor) -> Tensor:
+        return maps[[keys.index(key) for key in content_keys(asked, 0).tolist()]]
+
+    return hf.explainers.from_callable(explain, name="given")
+
+
+def replacements(metric: CorruptionCurve, x: Tensor, model: hf.Classifier, seed: int) -> Tensor:
+    """The values that stand in for those of `x` in each draw, `(N, draws, ...)`."""
+    keys = field_keys(sample_keys(x, seed), metric._draws)
+    fields = metric._fields(model, x)
+    each = [fields(x, keys[:, draw]) for draw in range(metric._draws)]
+    lower, upper = model.bounds
+    return torch.stack(each, 1).clamp(lower, upper)
+
+
+def slowly(
+    model: hf.Classifier, metric: CorruptionCurve, x: Tensor, relevance: Tensor, noise: Tensor, order: str
+) -> tuple[list[float], list[float]]:
+    """Drops and shares of one input `(...)` at each k, from the formula of App. A.1, copy by copy."""
+
+    def probability(copy: Tensor) -> float:
+        logits = model.logits(copy[None])[0].double().tolist()
+        odds = [np.exp(value - max(logits)) for value in logits]
+        return float(odds[target] / sum(odds))
+
+    target = int(model.predict(x[None]))
+    places: list[tuple[Any, ...]] = [tuple(place) for place in np.ndindex(*x.shape)]
+    value = {place: float(relevance[place]) for place in places}
+    channels: tuple[Any, ...] = ()
+    if metric.positions == "pixel" and x.ndim > 1:
+        channels = (slice(None),)
+        value = {p: float(relevance[(*channels, *p)].double().sum()) for p in np.ndindex(*x.shape[1:])}
+    positive = [place for place, r in value.items() if r > 0]
+    positive.sort(key=lambda place: -value[place] if order == "top" else value[place])
+    drops, shares = [], []
+    for k in metric.fractions:
+        count = int(Fraction(str(k)) * len(positive))
+        total = 0.0
+        for draw in noise:
+            copy = x.clone()
+            for place in positive[:count]:
+                copy[(*channels, *place)] = draw[(*channels, *place)]
+            total += (probability(x) - probability(copy)) / probability(x)
+        drops.append(total / len(noise))
+        shares.append(count / len(value))
+    return drops, shares
+
+
+# the formula
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize(
+    "metric",
+    [
+        CorruptionCurve(fractions=FEW, draws=2),
+        CorruptionCurve(fractions=(0.05, 0.5), draws=2, mean=0.4, sd=0.3, positions="pixel"),
+        CorruptionCurve(fractions=FEW, replacement="constant", baseline=0.25, order=("bottom",)),
+        CorruptionCurve(fractions=(0.3, 1.0), draws=3, order=("top",), replacement=lambda x, u: x + u - 0.5),
+    ],
+    ids=["default", "pixels", "constant, bottom", "function, top"],
+)
+def test_the_formula_written_out(metric: CorruptionCurve, shape: tuple[int, ...]) -> None:
+    model, x = classifier(shape), inputs(shape)
+    found = metric(model, "input_x_gradient", x, generator=torch.Generator().manual_seed(5))
+    maps = hf.explainers.get("input_x_gradient")(model, x)
+    seed = hf.tensors.draw_seed(torch.Generator().manual_seed(5))
+    noise = replacements(metric, x, model, seed)
+    assert noise.shape == (3, metric._draws, *shape)
+    assert tuple(found.score_drop) == metric.order
+    for order, row in itertools.product(metric.order, range(3)):
+        drops, shares = slowly(model, metric, x[row], maps[row], noise[row], order)
+        np.testing.assert_allclose(found.score_drop[order][row].numpy(), drops, atol=3e-6)
+        np.testing.assert_allclose(found.corrupted_share[row].numpy(), shares, atol=1e-12)
+        own_area = scipy.integrate.trapezoid([0, *drops, drops[-1]], [0, *shares, 1])
+        assert getattr(found, f"area_{order}")[row].item() == pytest.approx(own_area, abs=3e-6)
+    for order in {"top", "bottom"} - set(metric.order):
+        assert getattr(found, f"drop_{order}").isnan().all()
+        assert getattr(found, f"area_{order}").isnan().all()
+    assert not found.no_positive.any()
+
+
+def test_every_copy_is_looked_at_once() -> None:
+    model, x = classifier((12,)), inputs((12,), 20)
+    metric = CorruptionCurve(fractions=FRACTIONS, draws=3)
+    found = metric(model, "input_x_gradient", x)
+    shares = (found.corrupted_share * 12).round().long()
+    for row in range(20):
+        counts = set(shares[row].tolist()) - {0}
+        assert max(counts) == found.positive[row]
+        assert found.model_evaluations[row] == 1 + 3 * (2 * len(counts) - 1)
+    assert torch.equal(found.drop_top[:, -1], found.drop_bottom[:, -1])  # all positive positions, in either order
+    few = CorruptionCurve(fractions=(0.05, 0.9), draws=3, order=("bottom",))(model, "input_x_gradient", x)
+    assert (few.drop_bottom[:, 0] == 0).all()  # 5% of at most 12 are none
+    assert few.model_evaluations.tolist() == [4] * 20
+    full = classifier((1, 20, 20))
+    expected = metric(full, "saliency", inputs((1, 20, 20), 2)).model_evaluations
+    assert (expected <= metric.expected_evaluations()).all()
+    assert expected.max() == metric.expected_evaluations()
+
+
+def test_copies_are_nested_and_both_orders_share_their_noise() -> None:
+    seen = []
+
+    class Watched(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = small_net((20,))
+
+        def forward(self, x: Tensor) -> Tensor:
+            seen.append(x.clone())
+            return self.net(x)
+
+    x = inputs((20,), 1)
+    maps = torch.linspace(-0.3, 1.0, 20)[torch.randperm(20, generator=torch.Generator().manual_seed(0))][None]
+    model = hf.Classifier(Watched(), ENDLESS, device="cpu", batch_size=64)
+    metric = CorruptionCurve(fractions=(0.2, 0.5, 1.0), draws=1)
+    found = metric(model, given(x, maps), x)
+    copies = seen[-1][:5]  # three of the top, two of the bottom
+    changed = copies != x
+    count = int(found.positive)
+    fields = replacements(metric, x, model, 0)[0]
+    assert torch.equal(copies, torch.where(changed, fields, x))  # each entry is one or the other, to the last bit
+    assert changed.sum(1).tolist() == [int(0.2 * count), int(0.5 * count), count, int(0.2 * count), int(0.5 * count)]
+    for small, large in ((0, 1), (1, 2), (3, 4), (4, 2)):
+        assert (changed[small] <= changed[large]).all()
+        assert torch.equal(copies[small][changed[small]], copies[large][changed[small]])
+    ranked = maps[0].argsort(descending=True)
+    assert set(changed[0].nonzero()[:, 0].tolist()) == set(ranked[: int(0.2 * count)].tolist())
+    assert not changed[:, maps[0] <= 0].any()
+
+
+# linear models
+
+
+def test_input_x_gradient_loses_most_of_all_choices_of_a_linear_model() -> None:
+    """All sets of as many positive positions: the top costs most, the bottom least."""
+    generator = torch.Generator().manual_seed(3)
+    metric = CorruptionCurve(fractions=(0.25, 0.5, 0.75), replacement="constant")
+    for _ in range(5):
+        weights, x = torch.randn(12, generator=generator), torch.randn(1, 12, generator=generator)
+        owed = weights * x[0]
+        weights = weights * torch.where(owed.sum() + 0.5 > 0, 1.0, -1.0)  # so that the first class is predicted
+        owed = (weights * x[0]).double().numpy()
+        model = linear(weights, 4.0)
+        found = metric(model, "input_x_gradient", x)
+        assert model.predict(x).item() == 0
+        start, positive = owed.sum() + 4.0, np.flatnonzero(owed > 0)
+        for level, k in enumerate(metric.fractions):
+            count = int(k * len(positive))
+            every = [owed[list(chosen)].sum() for chosen in itertools.combinations(positive, count)]
+            drop = 1 - scipy.special.expit(start - np.array(every)) / scipy.special.expit(start)
+            assert found.drop_top[0, level].item() == pytest.approx(drop.max(), abs=1e-6)
+            assert found.drop_bottom[0, level].item() == pytest.approx(drop.min(), abs=1e-6)
+
+
+def test_the_expected_drop_under_normal_noise_by_quadrature() -> None:
+    """After m entries of a linear model have gone, its logit is normal: the mean drop is one integral."""
+    generator = torch.Generator().manual_seed(4)
+    weights = torch.randn(16, generator=generator).sign() * 0.7
+    x = torch.randn(1, 16, generator=generator)
+    x = x * (weights * x).sum().sign()
+    model, metric = linear(weights), CorruptionCurve(fractions=(0.3, 0.6, 1.0), draws=6000, mean=0.2, sd=1.5)
+    found = metric(model, "input_x_gradient", x)
+    owed = (weights * x[0]).double()
+    positive = owed[owed > 0]
+    points, mass = np.polynomial.hermite_e.hermegauss(80)
+    exact: dict[str, list[float]] = {}
+    for order in ("top", "bottom"):
+        ranked = positive.sort(descending=order == "top").values
+        where = owed.argsort(descending=True)[: len(positive)]
+        where = where if order == "top" else where.flip(0)
+        for k in metric.fractions:
+            count = int(k * len(positive))
+            mean = owed.sum() + 0.5 - ranked[:count].sum() + 0.2 * weights[where[:count]].double().sum()
+            spread = 1.5 * weights[where[:count]].double().norm()
+            score = (mass * scipy.special.expit(mean.item() + spread.item() * points)).sum() / mass.sum()
+            exact.setdefault(order, []).append(1 - score / scipy.special.expit(owed.sum().item() + 0.5))
+    error = 4 * 0.5 / 6000**0.5 / scipy.special.expit(owed.sum().item() + 0.5)
+    np.testing.assert_allclose(found.drop_top[0].numpy(), exact["top"], atol=error)
+    np.testing.assert_allclose(found.drop_bottom[0].numpy(), exact["bottom"], atol=error)
+    assert exact["top"][0] > exact["bottom"][0] + 2 * error
+    assert found.std_error[0] < error
+
+
+def test_the_standard_error_is_that_of_the_areas_of_single_draws() -> None:
+    model, x = classifier((12,)), inputs((12,), 2)
+    metric = CorruptionCurve(fractions=FEW, draws=4)
+    found, maps = metric(model, "input_x_gradient", x), hf.explainers.get("input_x_gradient")(model, x)
+    noise = replacements(metric, x, model, 0)
+    for row in range(2):
+        areas = []
+        for draw in range(4):
+            drops, shares = slowly(model, metric, x[row], maps[row], noise[row, draw : draw + 1], "top")
+            areas.append(scipy.integrate.trapezoid([0, *drops, drops[-1]], [0, *shares, 1]))
+        assert found.area_top[row].item() == pytest.approx(np.mean(areas), abs=3e-6)
+        assert found.std_error[row].item() == pytest.approx(scipy.stats.sem(areas), rel=1e-4)
+    bottom = CorruptionCurve(fractions=FEW, draws=4, order=("bottom",))(model, "input_x_gradient", x)
+    assert torch.isfinite(bottom.std_error).all()
+    assert CorruptionCurve(draws=1)(model, "saliency", x).std_error.isnan().all()
+
+
+def test_counts_are_those_of_exact_fractions() -> None:
+    positive = torch.arange(0, 3001)
+    shares = [n / 100 for n in range(1, 101)]
+    found = corrupted_counts(positive, shares)
+    exact = (positive[:, None] * torch.arange(1, 101)).div(100, rounding_mode="floor")
+    assert torch.equal(found, exact)
+
+
+# replacements
+
+
+def test_normal_fields_are_normal_and_independent() -> None:
+    keys = field_keys(sample_keys(torch.arange(20.0)[:, None], 0), 4)
+    values = normal_field(keys.flatten(), 1000).numpy()
+    assert scipy.stats.kstest(values.ravel(), "norm").pvalue > 0.01
+    assert values.mean() == pytest.approx(0, abs=4 / values.size**0.5)
+    assert values.std() == pytest.approx(1, abs=4 / (2 * values.size) ** 0.5)
+    between = np.corrcoef(values)[~np.eye(len(values), dtype=bool)]
+    assert np.abs(between).max() < 5.5 / 1000**0.5
+    exact = scipy.stats.norm.ppf(hashed_uniform(keys.flatten()[:3], 1000).double().numpy())
+    np.testing.assert_allclose(values[:3], exact, rtol=1e-9, atol=1e-12)
+    x = torch.zeros(2, 3, 4, 4)
+    three = gaussian_fields(x, (0.0, 10.0, -5.0), (1.0, 0.1, 2.0))(x, keys[:2, 0])
+    one = gaussian_fields(x, 0.0, 1.0)(x, keys[:2, 0])
+    torch.testing.assert_close(three[:, 1], 10 + 0.1 * one[:, 1])
+    torch.testing.assert_close(three[:, 2], -5 + 2 * one[:, 2])
+
+
+def test_noise_belongs_to_the_sample_and_the_seed_and_not_to_the_explainer() -> None:
+    model, x = classifier((2, 17)), inputs((2, 17), 5)
+    metric = CorruptionCurve(draws=3)
+
+    def doubled(module: nn.Module, x: Tensor, targets: Tensor) -> Tensor:
+        return 2 * hf.explainers.get("saliency")(model, x, targets)
+
+    one = metric(model, "saliency", x)
+    two = metric(model, hf.explainers.from_callable(doubled, name="doubled"), x)
+    stored = metric(model, given(x, hf.explainers.get("saliency")(model, x)), x)
+    for other in (two, stored):  # the same order and the same noise: the same bits
+        assert torch.equal(one.drop_top, other.drop_top)
+        assert torch.equal(one.drop_bottom, other.drop_bottom)
+        assert torch.equal(one.noise_key, other.noise_key)
+    random = metric(model, "random", x)
+    assert torch.equal(one.noise_key, random.noise_key)
+    assert not torch.equal(one.area_top, random.area_top)
+    moved = metric(model, "saliency", x, generator=torch.Generator().manual_seed(1))
+    assert not torch.equal(moved.noise_key, one.noise_key)
+    assert not torch.equal(moved.area_top, one.area_top)
+    assert "noise_key" in one.tensors()
+    assert "noise_key" not in one.frame().columns
+
+
+def test_noise_is_clipped_to_the_bounds_and_that_is_told() -> None:
+    seen: list[Tensor] = []
+
+    class Watched(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = small_net((1, 6, 7))
+
+        def forward(self, x: Tensor) -> Tensor:
+            seen.append(x)
+            return self.net(x)
+
+    model = hf.Classifier(Watched(), (0.0, 1.0), device="cpu", batch_size=64)
+    x = inputs((1, 6, 7))
+    found = CorruptionCurve(draws=4)(model, "saliency", x)
+    copies = torch.cat(seen)
+    assert copies.amin() == 0
+    assert copies.amax() == 1
+    assert found.clipped.mean().item() == pytest.approx(0.5 + scipy.stats.norm.sf(1), abs=0.05)
+    wide = CorruptionCurve(draws=4)(classifier((1, 6, 7)), "saliency", x)
+    assert wide.clipped.tolist() == [0, 0, 0]
+    assert CorruptionCurve(replacement="constant")(model, "saliency", x).clipped.tolist() == [0, 0, 0]
+    notes = presentation_of(CorruptionCurve.name).remarks(found.frame(), CorruptionCurve().options())
+    assert any(note.startswith("replacements clipped to the bounds: 6") for note in notes)
+
+
+def test_replacements_are_those_of_reference_inputs() -> None:
+    seen: list[Tensor] = []
+
+    class Watched(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = small_net((9,))
+
+        def forward(self, x: Tensor) -> Tensor:
+            seen.append(x)
+            return self.net(x)
+
+    model = hf.Classifier(Watched(), (0.0, 9.0), device="cpu", batch_size=256)
+    x = inputs((9,), 2)
+    references = torch.arange(2.0, 7.0)[:, None].expand(5, 9).contiguous()
+    metric = CorruptionCurve(fractions=(0.5, 1.0), draws=60, replacement="sample", background=references)
+    metric(model, given(x, torch.ones(2, 9)), x)
+    copies = torch.cat(seen[1:])
+    drawn = [row[row >= 2].unique().tolist() for row in copies]
+    drawn = [values for values in drawn if values]
+    assert all(len(values) == 1 for values in drawn)  # of a draw, all from one reference
+    assert {value for (value,) in drawn} == {2.0, 3.0, 4.0, 5.0, 6.0}
+    assert isinstance(metric.background, hf.explainers.Background)
+    same = dataclasses.replace(metric, background=references.clone())
+    assert same == metric
+    json.dumps(metric.options())
+    assert metric.options()["background"]["shape"] == [5, 9]
+
+
+def test_a_function_gets_each_row_by_itself() -> None:
+    def shifted(x: Tensor, uniform: Tensor) -> Tensor:
+        assert x.shape == uniform.shape
+        assert ((uniform > 0) & (uniform < 1)).all()
+        return x.roll(1, dims=-1) * uniform
+
+    x = inputs((2, 17), 6)
+    metric = CorruptionCurve(fractions=FEW, draws=2, replacement=shifted)
+    whole = metric(classifier((2, 17)), "saliency", x)
+    alone = metric(classifier((2, 17)), "saliency", x[4:5])
+    assert torch.equal(alone.drop_top[0], whole.drop_top[4])
+    assert metric.options()["replacement"].endswith("shifted")
+    json.dumps(metric.options())
+    model = classifier((2, 17))
+    for broken, message in (
+        (lambda x, u: x[0], "replacement: expected a function that returns a tensor of shape .*, got shape .2, 17"),
+        (lambda x, u: 1.0, "replacement: expected a function that returns a tensor of shape .*, got a float"),
+        (lambda x, u: x / 0, "replacement: expected a function that returns finite values"),
+    ):
+        with pytest.raises(hf.ArgumentError, match=message):
+            CorruptionCurve(replacement=broken)(model, "saliency", x)  # type: ignore[arg-type]
+
+
+# batches, flags
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_batches_order_company_and_chunks_change_no_bit(
+    shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, metric = inputs(shape, 6), CorruptionCurve(fractions=FEW, draws=3)
+    whole = metric(classifier(shape), "input_x_gradient", x)
+
+    def same(other: CorruptionCurveResult, rows: Any = slice(None)) -> None:
+        for name in ("area_top", "area_bottom", "std_error", "drop_top", "drop_bottom", "clipped", "positive"):
+            assert torch.equal(getattr(other, name), getattr(whole, name)[rows]), name
+
+    for batch_size in (8, 24, 512):
+        same(metric(classifier(shape, batch_size), "input_x_gradient", x))
+    same(metric(classifier(shape), "input_x_gradient", x.flip(0)), [5, 4, 3, 2, 1, 0])
+    same(metric(classifier(shape), "input_x_gradient", x[4:5]), [4])
+    for elements, copies in ((1, 1 << 20), (1 << 21, 1), (7 * x[0].numel(), 31)):
+        monkeypatch.setattr(corruption, "_ELEMENTS", elements)
+        monkeypatch.setattr(corruption, "_COPIES", copies)
+        same(metric(classifier(shape), "input_x_gradient", x))
+
+
+def test_no_positive_relevance_is_flagged_and_counts_as_no_drop() -> None:
+    model, x = classifier((12,)), inputs((12,), 4)
+    maps = hf.explainers.get("input_x_gradient")(model, x)
+    maps[1], maps[2] = 0.0, -maps[2].abs()
+    found = CorruptionCurve()(model, given(x, maps), x)
+    assert found.status == ("ok",) * 4
+    assert found.no_positive.tolist() == [False, True, True, False]
+    assert found.positive[1:3].tolist() == [0, 0]
+    for drops in found.score_drop.values():
+        assert (drops[1:3] == 0).all()
+    assert found.area_top[1:3].tolist() == [0, 0]
+    assert found.model_evaluations[1:3].tolist() == [1, 1]
+    assert found.summary(resamples=0).samples == 4
+    nothing = CorruptionCurve()(model, given(x, -maps.abs()), x)
+    assert nothing.auc_top == nothing.auc_bottom == 0
+    assert nothing.skewness.tolist() == [0] * 11
+    assert nothing.summary(resamples=9).flat.all()
+    notes = presentation_of(CorruptionCurve.name).remarks(found.frame(), CorruptionCurve().options())
+    assert "no positive relevance, so a drop of 0: 2 of 4" in notes
+
+
+def test_what_is_skipped_or_not_finite() -> None:
+    class Fragile(nn.Module):
+        """NaN where the first feature is negative, which noise makes it in a half of all draws."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = small_net((12,))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.where((x[:, :1] < 0), torch.nan, self.net(x))
+
+    model = hf.Classifier(Fragile(), ENDLESS, device="cpu", batch_size=64)
+    x = inputs((12,), 4)
+    x[2, 0] = -1.0
+    maps = torch.ones(4, 12)
+    maps[:2, 0] = torch.tensor([-1.0, 2.0])  # of the first sample the first feature stays
+    maps[3] = torch.nan
+    targets = model.predict(x.abs())
+    targets[1] = (targets[1] + 1) % 4
+    metric = CorruptionCurve(fractions=FEW, draws=10)
+    found = metric(model, given(x, maps), x, targets)
+    assert found.status == ("ok", "misclassified", "nonfinite", "nonfinite")
+    assert found.nonfinite[0] == 0
+    assert torch.isfinite(found.drop_top[0]).all()
+    assert torch.isnan(found.drop_top[1:]).all()
+    assert torch.isnan(found.area_top[1:]).all()
+    assert (found.summary(resamples=0).samples, found.summary(resamples=0).left_out) == (1, 3)
+    targets[1] = model.predict(x[1:2])
+    some = metric(model, given(x, maps), x, targets)
+    assert 0 < some.nonfinite[1] < 10 * len(FEW) * 2
+    assert torch.isfinite(some.drop_top[1]).all()  # of the draws that were finite
+    constant = CorruptionCurve(fractions=FEW, replacement="constant", baseline=-1.0)
+    lost = constant(model, given(x, maps), x, targets)
+    assert torch.isnan(lost.drop_top[1]).all()
+    assert torch.isfinite(lost.drop_top[0]).all()
+    assert lost.summary(resamples=0).samples == 1
+    assert lost.status == some.status
+
+
+def test_pixels_go_with_all_their_channels() -> None:
+    seen: list[Tensor] = []
+
+    class Watched(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = small_net((3, 5, 5))
+
+        def forward(self, x: Tensor) -> Tensor:
+            seen.append(x)
+            return self.net(x)
+
+    model = hf.Classifier(Watched(), ENDLESS, device="cpu", batch_size=256)
+    x = inputs((3, 5, 5), 1)
+    maps = torch.zeros(1, 3, 5, 5)
+    maps[0, :, 2, 3], maps[0, 0, 0, 0], maps[0, :, 4, 4] = torch.tensor([5.0, -1.0, 2.0]), 1.0, -1.0
+    found = CorruptionCurve(fractions=(0.5, 1.0), draws=1, order=("top",), positions="pixel")(model, given(x, maps), x)
+    changed = (seen[-1][:2] != x).sum(1)
+    assert found.positive.tolist() == [2]
+    assert found.corrupted_share.tolist() == [[1 / 25, 2 / 25]]
+    assert changed[0].nonzero().tolist() == [[2, 3]]
+    assert changed[1].nonzero().tolist() == [[0, 0], [2, 3]]
+    assert changed.amax() == 3
+    entries = CorruptionCurve(fractions=(0.5, 1.0), draws=1)(model, given(x, maps), x)
+    assert entries.positive.tolist() == [3]
+
+
+# what the numbers are for
+
+
+def test_a_result_has_the_numbers_of_its_summary() -> None:
+    model, x = classifier((2, 17)), inputs((2, 17), 30)
+    found = CorruptionCurve(fractions=FEW, draws=2)(model, "input_x_gradient", x)
+    whole = found.summary(tau=0.05, q=0.25, resamples=50)
+    top = found.drop_top.numpy()
+    for name in ("auc_top", "auc_bottom", "f1", "f1_paper", "auc_skewness", "auc_kurtosis"):
+        assert getattr(found, name) == getattr(whole, name), name
+        assert np.isfinite(whole.interval(name)).all()
+    # those that a study stores, so that both have the same numbers to the last bit
+    assert found.curves().fractions.tolist() == found.tensors()["fractions"][0].tolist() == list(FEW)
+    np.testing.assert_allclose(found.skewness, scipy.stats.skew(top))
+    np.testing.assert_allclose(found.kurtosis, scipy.stats.kurtosis(top))
+    np.testing.assert_array_equal(found.share_above(0.05), whole.share_above)
+    np.testing.assert_array_equal(found.share_above(0.05), (top >= 0.05).mean(0))
+    np.testing.assert_array_equal(found.quantile(0.25), whole.quantile)
+    np.testing.assert_array_equal(found.quantile(0.25), np.sort(top, axis=0)[7])
+    bottom = CorruptionCurve(fractions=FEW, draws=2, order=("bottom",))(model, "saliency", x)
+    with pytest.raises(hf.ArgumentError, match="order: expected one with 'top', got"):
+        bottom.share_above(0.5)
+    with pytest.raises(hf.ArgumentError, match="q: expected a number between 0 and 1"):
+        found.quantile(0.0)
+
+
+def test_maps_of_the_model_pass_the_gate_and_random_ones_do_not(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+    x, metric = digits[:24].inputs, CorruptionCurve(fractions=(0.05, 0.2, 0.5, 1.0), draws=2, mean=0.13, sd=0.31)
+    found = {name: metric(lenet, name, x) for name in ("integrated_gradients", "random")}
+    other = metric(lenet, given(x, torch.rand(x.shape, generator=torch.Generator().manual_seed(7)) - 0.5), x)
+    good, random = (found[name].curves() for name in found)
+    assert apply_gate(good, random).passed
+    assert not apply_gate(other.curves(), random).passed
+    numbers = found["integrated_gradients"].summary(resamples=0)
+    assert numbers.auc_top > numbers.auc_bottom  # by little: held from where both orders meet, at a tenth of the pixels
+    assert (numbers.mean_top > numbers.mean_bottom + 0.1)[1:3].all()
+    assert numbers.share_above[-1] > 0.8
+    table = compared({name: each.curves() for name, each in found.items()}, resamples=50)
+    assert table["integrated_gradients"].starred["auc_top"] == 1
+    assert table["random"].starred["f1"] == 0
+
+
+def test_a_study_stores_what_the_numbers_of_the_whole_data_set_need(
+    lenet: hf.Classifier, digits: hf.data.Dataset
+) -> None:
+    metric, x = CorruptionCurve(fractions=FEW, replacement="constant"), digits[:5].inputs
+    done = hf.evaluate(lenet, ["saliency", "random"], x, [metric], samples_per_job=2, progress=False)
+    assert done.failures == []
+    assert {"area_top", "area_bottom", "no_positive", "std_error"} <= set(done.frame().columns)
+    (view,) = Contents(done.results).views("corruption_curve")
+    names = ("drop_top", "drop_bottom", "corrupted_share", "fractions")
+    stored = Curves.stored(arrays for _, arrays in view.lines("saliency", names, 100))
+    direct = metric(lenet, "saliency", x)
+    np.testing.assert_array_equal(stored.fractions, FEW)
+    np.testing.assert_array_equal(stored.top, direct.drop_top)  # type: ignore[arg-type]
+    assert summarise(stored, resamples=0).f1 == direct.f1
+    page = hf.report.build_html(done.results)
+    for text in ("Area under the drop", "Coarse before fine", "wei2024revisiting"):
+        assert text in page
+    assert presentation_of(CorruptionCurve.name).reading({"order": ["bottom"]}).direction == "lower"
+    assert presentation_of(CorruptionCurve.name).reading(metric.options()).column == "area_top"
+
+
+def test_options_that_leave_the_headline_as_it_is() -> None:
+    assert set(CorruptionCurve.idle({"replacement": "constant"})) == {"mean", "sd", "background", "draws"}
+    assert set(CorruptionCurve.idle({"replacement": "gaussian"})) == {"baseline", "background"}
+    assert "draws" not in CorruptionCurve.idle({"replacement": "sample"})
+    assert "a constant" in presentation_of(CorruptionCurve.name).guide({"replacement": "constant"})["Drop and its area"]
+    assert "Paired replacements" not in presentation_of(CorruptionCurve.name).guide({"replacement": "constant"})
+    assert (
+        "`own:noise`" in presentation_of(CorruptionCurve.name).guide({"replacement": "own:noise"})["Drop and its area"]
+    )
+    assert CorruptionCurve().expected_evaluations() == 1 + 5 * 21
+    assert CorruptionCurve(order=("top",), replacement="constant").expected_evaluations() == 12
+    assert CorruptionCurve(fractions=(0.5,)).expected_evaluations() == 11
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: CorruptionCurve(fractions=()), "fractions: expected increasing numbers above 0, up to 1"),
+        (lambda: CorruptionCurve(fractions=(0.0, 0.5)), "fractions: expected increasing numbers above 0"),
+        (lambda: CorruptionCurve(fractions=(0.5, 0.5)), "fractions: expected increasing"),
+        (lambda: CorruptionCurve(fractions=(0.5, 1.1)), "fractions: expected increasing"),
+        (lambda: CorruptionCurve(fractions=0.5), "fractions: expected increasing"),  # type: ignore[arg-type]
+        (lambda: CorruptionCurve(order=()), "order: expected 'top', 'bottom', or both, as a list, got"),
+        (lambda: CorruptionCurve(order=("top", "top")), "order: expected 'top', 'bottom'"),
+        (lambda: CorruptionCurve(order="top"), "order: expected 'top', 'bottom', or both, as a list"),  # type: ignore[arg-type]
+        (lambda: CorruptionCurve(replacement="blur"), "replacement: expected 'gaussian', 'constant', 'sample' or a"),  # type: ignore[arg-type]
+        (lambda: CorruptionCurve(draws=0), "draws: expected a whole number of at least 1, got 0"),
+        (lambda: CorruptionCurve(mean="0"), "mean: expected a finite number, or one for each channel"),  # type: ignore[arg-type]
+        (lambda: CorruptionCurve(sd=float("nan")), "sd: expected a finite number"),
+        (lambda: CorruptionCurve(sd=(1.0, 0.0)), "sd: expected numbers above 0"),
+        (lambda: CorruptionCurve(baseline=float("inf")), "baseline: expected a finite number"),
+        (lambda: CorruptionCurve(positions="row"), "positions: expected 'entry' or 'pixel', got 'row'"),  # type: ignore[arg-type]
+        (lambda: CorruptionCurve(replacement="sample"), "background: expected reference inputs .*, got None"),
+        (lambda: CorruptionCurve(background=torch.ones(2, 3)), "background: expected None, as the replacement is not"),
+    ],
+)
+def test_errors_of_options(make: Callable[[], CorruptionCurve], message: str) -> None:
+    with pytest.raises(hf.ArgumentError, match=message):
+        make()
+
+
+def test_errors_of_the_call() -> None:
+    model, x = classifier((2, 17), bounds=(0.0, 1.0)), inputs((2, 17))
+    for metric, message in (
+        (CorruptionCurve(mean=(0.0, 1.0, 2.0)), "mean: expected one number, or 2 .one a channel., got 3"),
+        (CorruptionCurve(sd=(1.0,)), "sd: expected one number, or 2 .one a channel., got 1"),
+        (
+            CorruptionCurve(replacement="constant", baseline=2.0),
+            r"baseline: expected values within the bounds \[0, 1\], got 2.0",
+        ),
+        (
+            CorruptionCurve(replacement="sample", background=torch.zeros(3, 2, 9)),
+            r"background: expected reference inputs of shape \(B, .*, got \(3, 2, 9\)",
+        ),
+        (
+            CorruptionCurve(replacement="sample", background=2 * torch.ones(3, 2, 17)),
+            "background: expected values within the bounds",
+        ),
+    ):
+        with pytest.raises(hf.ArgumentError, match=message):
+            metric(model, "saliency", x)

@@ -1,0 +1,515 @@
+"""Areas, moments, scales, quantiles, intervals and the gate: scipy, closed forms, loops and plain Monte Carlo."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.integrate
+import scipy.stats
+import torch
+
+import holdfast as hf
+from holdfast.metrics.coarse_to_fine import statistics as corruption_statistics
+from holdfast.metrics.coarse_to_fine.gate import apply_gate, compared
+from holdfast.metrics.coarse_to_fine.statistics import (
+    absolute_kurtosis,
+    absolute_skewness,
+    area,
+    area_over_fractions,
+    area_up_to,
+    f1_paper,
+    intervals,
+    moments,
+    quantile,
+    quantile_interval,
+    rescaled,
+    share_above,
+)
+from holdfast.metrics.coarse_to_fine.summary import Curves, summarise
+
+Array = np.ndarray[Any, Any]
+K = np.array([0.05, 0.3, 0.65, 1.0])
+
+
+def curves(drops: Array, bottom: Array | None = None, positive: float = 0.4) -> Curves:
+    fractions = np.linspace(0.1, 1.0, drops.shape[1])
+    return Curves(drops, bottom, np.tile(positive * fractions, (len(drops), 1)), fractions)
+
+
+def some(seed: int, count: int = 200, towards: float = 1.0) -> Curves:
+    """Drops that grow with k, and shares of positions that differ from sample to sample."""
+    generator = np.random.default_rng(seed)
+    height = generator.beta(2 * towards, 1.5, size=(count, 1))
+    drops = height * K**0.5 + 0.05 * generator.normal(size=(count, len(K)))
+    share = generator.uniform(0.2, 0.7, size=(count, 1)) * K
+    return Curves(drops, 0.3 * drops + 0.02 * generator.normal(size=drops.shape), share, K)
+
+
+# areas
+
+
+@pytest.mark.parametrize(
+    ("drop_at", "exact"),
+    [
+        (lambda s: np.minimum(s / 0.4, 1.0), 1 - 0.4 / 2),  # all gone once 40% are
+        (lambda s: 0.0 * s, 0.0),
+        (lambda s: s / 0.8, 0.8 / 2 + 0.2),  # up to 0.8, where the measurement ends
+        (lambda s: -s, -0.8 * 0.8 / 2 - 0.2 * 0.8),
+    ],
+    ids=["ramp", "nothing", "line", "rises"],
+)
+def test_area_of_piecewise_linear_curves(drop_at: Callable[[Array], Array], exact: float) -> None:
+    share = np.array([0.1, 0.4, 0.55, 0.8])
+    assert area(share, drop_at(share)) == pytest.approx(exact)
+    both = area(torch.tensor(share), torch.tensor(drop_at(share)))
+    assert both.item() == pytest.approx(exact)
+    rows = area(np.tile(share, (3, 2, 1)), np.tile(drop_at(share), (3, 2, 1)))
+    assert rows.shape == (3, 2)
+    np.testing.assert_allclose(rows, exact)
+
+
+def test_area_of_a_smooth_curve_is_its_integral() -> None:
+    share = np.linspace(0, 0.7, 2001)[1:]
+    exact = scipy.integrate.quad(lambda s: 1 - np.exp(-5 * s), 0, 0.7)[0] + 0.3 * (1 - np.exp(-3.5))
+    assert area(share, 1 - np.exp(-5 * share)) == pytest.approx(exact, abs=1e-6)
+
+
+def test_area_does_not_depend_on_how_an_array_lies_in_memory() -> None:
+    share, drop = torch.rand(2, 50, 7, 11, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    whole = area(share, drop)
+    for row in (0, 17, 49):
+        assert torch.equal(area(share[row : row + 1, 2], drop[row : row + 1, 2])[0], whole[row, 2])
+    assert torch.equal(area(share.transpose(0, 1), drop.transpose(0, 1).clone()).T, whole)
+
+
+def test_area_up_to_is_that_of_the_curve_cut_there() -> None:
+    generator = np.random.default_rng(0)
+    share = np.sort(generator.uniform(size=(20, 4)), axis=1)
+    share[3, 1] = share[3, 0]  # a step
+    share[4, 0] = 0.0
+    drop, end = generator.normal(size=(20, 4)), generator.uniform(size=20) * share[:, -1]
+    end[5], end[6], end[7] = share[5, -1], share[6, 1], 0.0
+    for row in range(20):
+        x, y = np.concatenate([[0], share[row]]), np.concatenate([[0], drop[row]])
+        inside = x <= end[row]
+        cut = np.append(x[inside], end[row]), np.append(y[inside], np.interp(end[row], x, y))
+        expected = scipy.integrate.trapezoid(cut[1], cut[0])
+        assert area_up_to(share[row], drop[row], end[row]) == pytest.approx(expected, abs=1e-12)
+        assert area_up_to(share, drop, end)[row] == pytest.approx(expected, abs=1e-12)
+    held = (1 - share[:, -1]) * drop[:, -1]
+    np.testing.assert_allclose(area_up_to(share, drop, share[:, -1]) + held, area(share, drop), atol=1e-12)
+
+
+def test_area_over_the_fractions() -> None:
+    fractions = np.array([0.05, 0.15, 0.55, 1.0])
+    assert area_over_fractions(np.ones(4), fractions) == pytest.approx(0.95)
+    assert area_over_fractions(fractions, fractions) == pytest.approx((1 - 0.05**2) / 2)
+    values = np.random.default_rng(0).normal(size=(3, 4))
+    np.testing.assert_allclose(area_over_fractions(values, fractions), scipy.integrate.trapezoid(values, fractions))
+    assert np.isnan(area_over_fractions(np.ones((2, 1)), np.array([0.5]))).all()
+
+
+def test_f1_is_half_of_a_harmonic_mean_as_printed() -> None:
+    for top, bottom in itertools.product((0.01, 0.3, 1.0), (0.0, 0.5, 0.99)):
+        harmonic = scipy.stats.hmean([top, 1 - bottom])
+        assert 2 * f1_paper(np.array(top), np.array(bottom)) == pytest.approx(harmonic)
+    assert f1_paper(np.array(1.0), np.array(0.0)) == 0.5
+    assert np.isnan(f1_paper(np.array(-1.0), np.array(0.5)))
+    assert f1_paper(np.array(-0.1), np.array(0.5)) < 0
+
+
+# moments and scales
+
+
+@pytest.mark.parametrize("count", [2, 3, 17, 1000])
+def test_moments_are_those_of_scipy(count: int) -> None:
+    drops = np.random.default_rng(count).exponential(size=(count, 5)) * [1, 1e-3, -2, 1e3, 1] + [0, 1, 0, -5, 100]
+    skewness, kurtosis, flat = moments(drops)
+    np.testing.assert_allclose(skewness, scipy.stats.skew(drops), rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(kurtosis, scipy.stats.kurtosis(drops), rtol=1e-8, atol=1e-10)
+    assert not flat.any()
+
+
+@pytest.mark.parametrize(
+    ("distribution", "skewness", "kurtosis"),
+    [
+        (scipy.stats.uniform(-0.3, 1.1), 0.0, -1.2),
+        (scipy.stats.expon(), 2.0, 6.0),
+        (scipy.stats.beta(5, 1), -1.1832, 1.2),
+        (scipy.stats.bernoulli(0.5), 0.0, -2.0),  # half of the samples found, half not: the least kurtosis there is
+    ],
+    ids=["uniform", "exponential", "beta", "bimodal"],
+)
+def test_drops_of_known_distributions(distribution: Any, skewness: float, kurtosis: float) -> None:
+    drops = distribution.rvs(size=(400_000, 1), random_state=0).astype(float)
+    found, peaked, _ = moments(drops)
+    assert found[0] == pytest.approx(skewness, abs=0.03)
+    assert peaked[0] == pytest.approx(kurtosis, abs=0.3)
+    assert distribution.stats(moments="sk")[0] == pytest.approx(skewness, abs=1e-3)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.3, 1 / 3, -7.1])
+def test_no_variance_is_flagged_and_zero(value: float) -> None:
+    drops = np.column_stack([np.full(7, value), np.r_[np.full(6, value), value + 0.5]])
+    skewness, kurtosis, flat = moments(drops)
+    assert flat.tolist() == [True, False]
+    assert (skewness[0], kurtosis[0]) == (0.0, 0.0)
+    assert skewness[1] == pytest.approx(scipy.stats.skew(drops[:, 1]))
+    found = summarise(curves(drops), resamples=50)
+    assert found.flat.tolist() == [True, False]
+    assert [end[0] for end in found.interval("skewness")] == [0.0, 0.0]
+
+
+def test_absolute_scales_grow_from_their_least_to_their_largest() -> None:
+    values = np.linspace(-50, 50, 1001)
+    scaled = absolute_skewness(values)
+    assert (np.diff(scaled) > 0).all()
+    np.testing.assert_allclose(scaled + scaled[::-1], 1.0)
+    assert absolute_skewness(np.array(0.0)) == absolute_kurtosis(np.array(0.0)) == 0.5
+    assert absolute_kurtosis(np.array(-2.0)) == 0.0
+    peaks = absolute_kurtosis(np.linspace(-2, 1e4, 1001))
+    assert (np.diff(peaks) > 0).all()
+    assert peaks[-1] < 1
+
+
+def test_rescaling_by_hand() -> None:
+    values = np.random.default_rng(0).normal(size=(2, 3, 4))
+    found = rescaled(values, (-2, -1))
+    for each, own in zip(found, values, strict=True):
+        np.testing.assert_allclose(each, (own - own.min()) / (own.max() - own.min()))
+    assert np.isnan(rescaled(np.full((2, 2), np.nan), (0,))).all()
+
+
+# shares, quantiles
+
+
+def test_shares_and_quantiles() -> None:
+    drops = np.array([[0.0, 0.4], [0.2, 0.5], [0.5, 0.5], [1.0, 0.9]])
+    assert share_above(drops, 0.5).tolist() == [0.5, 0.75]
+    for q, expected in ((0.25, [0.0, 0.4]), (0.26, [0.2, 0.5]), (0.5, [0.2, 0.5]), (1.0, [1.0, 0.9])):
+        assert quantile(drops, q).tolist() == expected
+    assert np.isnan(quantile(drops[:0], 0.5)).all()
+    assert np.isnan(share_above(drops[:0], 0.5)).all()
+
+
+@pytest.mark.parametrize(("count", "q"), [(20, 0.25), (37, 0.5), (200, 0.1), (1500, 0.25)])
+def test_order_statistics_cover_the_quantile(count: int, q: float) -> None:
+    low, high = (int(end[0]) for end in quantile_interval(np.arange(1.0, count + 1)[:, None], q))
+    below = scipy.stats.binom(count, q)  # so many samples lie below the quantile
+    assert below.cdf(low - 1) <= 0.025 < below.cdf(low)  # the low-th lies above it, and the next one is too likely to
+    assert below.sf(high - 1) <= 0.025 < below.sf(high - 2)
+    samples = np.random.default_rng(1).uniform(size=(count, 2000))
+    found = quantile_interval(samples, q)
+    covered = ((found[0] <= q) & (q <= found[1])).mean()
+    assert covered == pytest.approx(below.cdf(high - 1) - below.cdf(low - 1), abs=0.016)
+
+
+def test_few_samples_have_no_ends() -> None:
+    low, high = quantile_interval(np.arange(8.0)[:, None], 0.25)
+    assert np.isnan(low[0])
+    assert np.isfinite(high[0])
+    assert np.isnan(quantile_interval(np.empty((0, 1)), 0.25)).all()
+    found = summarise(some(0, count=4))
+    assert np.isnan(found.interval("auc_top")).all()
+    assert np.isnan(found.interval("skewness")).all()
+
+
+# summaries
+
+
+def test_a_summary_by_loops() -> None:
+    data = some(3, count=40)
+    found = summarise(data, tau=0.4, q=0.3, resamples=0)
+    assert data.top is not None
+    assert data.bottom is not None
+    points = [(0.0, 0.0, 0.0)]
+    skewness, kurtosis, above = [], [], []
+    for k in range(len(K)):
+        top = [float(row[k]) for row in data.top]
+        mean = sum(top) / 40
+        points.append((sum(row[k] for row in data.share) / 40, mean, sum(row[k] for row in data.bottom) / 40))
+        k2, k3, k4 = (sum((drop - mean) ** power for drop in top) / 40 for power in (2, 3, 4))
+        skewness.append(k3 / k2**1.5)
+        kurtosis.append(k4 / k2**2 - 3)
+        above.append(sum(drop >= 0.4 for drop in top) / 40)
+        assert found.quantile[k] == sorted(top)[11]
+    points.append((1.0, *points[-1][1:]))
+    top_area, bottom_area = (
+        sum((b[0] - a[0]) * (a[column] + b[column]) / 2 for a, b in itertools.pairwise(points)) for column in (1, 2)
+    )
+    assert found.auc_top == pytest.approx(top_area)
+    assert found.auc_bottom == pytest.approx(bottom_area)
+    assert found.f1_paper == pytest.approx(top_area * (1 - bottom_area) / (top_area + 1 - bottom_area))
+    assert found.f1 == pytest.approx(2 * found.f1_paper)
+    np.testing.assert_allclose(found.skewness, skewness)
+    np.testing.assert_allclose(found.kurtosis, kurtosis)
+    np.testing.assert_allclose(found.share_above, above)
+    scaled = [(1 + s / (1 + abs(s))) / 2 for s in skewness]
+    assert found.auc_skewness == pytest.approx(1 - scipy.integrate.trapezoid(scaled, K))
+    assert found.auc_kurtosis == pytest.approx(scipy.integrate.trapezoid([(e + 2) / (e + 4) for e in kurtosis], K))
+    assert found.auc_share_above == pytest.approx(scipy.integrate.trapezoid(above, K))
+    assert (found.samples, found.left_out, found.scale) == (40, 0, "absolute")
+    with pytest.raises(hf.ArgumentError, match="name: expected one of none, as no intervals were asked for"):
+        found.interval("auc_top")
+
+
+def test_incomplete_samples_are_left_out_and_an_order_may_be_missing() -> None:
+    data = some(0, count=30)
+    assert data.top is not None
+    data.top[3, 2], data.share[7] = np.nan, np.nan
+    found, whole = summarise(data, resamples=20), summarise(data.of(~np.isin(np.arange(30), [3, 7])), resamples=20)
+    assert (found.samples, found.left_out) == (28, 2)
+    assert found.auc_top == whole.auc_top
+    assert found.interval("f1") == whole.interval("f1")
+    alone = summarise(Curves(data.top, None, data.share, K), resamples=20)
+    assert alone.auc_top == found.auc_top
+    assert np.isnan([alone.auc_bottom, alone.f1, *alone.mean_bottom, *alone.interval("f1")]).all()
+    bottom = summarise(Curves(None, data.bottom, data.share, K), resamples=20)
+    assert np.isfinite(bottom.auc_bottom)
+    assert np.isnan([bottom.auc_top, bottom.auc_kurtosis, *bottom.share_above, *bottom.quantile]).all()
+    nothing = summarise(data.of(np.zeros(30, dtype=bool)))
+    assert nothing.samples == 0
+    assert np.isnan([nothing.auc_top, nothing.auc_skewness, *nothing.kurtosis]).all()
+
+
+def test_curves_of_what_is_stored() -> None:
+    data = some(5, count=6)
+    assert data.top is not None
+    rows = [{"drop_top": t, "corrupted_share": s, "fractions": K} for t, s in zip(data.top, data.share, strict=True)]
+    found = Curves.stored(rows)
+    assert found.bottom is None
+    np.testing.assert_array_equal(found.top, data.top)
+    assert summarise(found, resamples=0).auc_top == summarise(data, resamples=0).auc_top
+    with pytest.raises(hf.ArgumentError, match="samples: expected at least one, got 0"):
+        Curves.stored([])
+
+
+# intervals
+
+
+def test_intervals_are_reproducible_and_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = some(1, count=60)
+    first, other = summarise(data), summarise(data, seed=1)
+    monkeypatch.setattr(corruption_statistics, "_CELLS", 3000)
+    again = summarise(data)
+    for name in first.intervals:
+        np.testing.assert_allclose(first.interval(name), again.interval(name), atol=1e-9, err_msg=name)
+    assert first.interval("auc_top") != other.interval("auc_top")
+    for name in ("auc_top", "auc_bottom", "f1", "auc_skewness", "auc_kurtosis", "auc_share_above"):
+        low, high = first.interval(name)
+        assert low < getattr(first, name) < high
+    for name in ("skewness", "kurtosis", "mean_top", "share_above", "quantile", "share"):
+        low, high = first.interval(name)
+        assert low.shape == high.shape == K.shape
+        assert ((low <= getattr(first, name)) & (getattr(first, name) <= high)).all()
+
+
+def test_the_bootstrap_is_that_of_scipy() -> None:
+    data = some(2, count=80)
+    assert data.top is not None
+    drops = data.top[:, 1]
+    low, high = summarise(data, resamples=4000).interval("skewness")
+    reference = scipy.stats.bootstrap(
+        (drops,), scipy.stats.skew, n_resamples=4000, method="BCa", rng=np.random.default_rng(0)
+    ).confidence_interval
+    width = reference.high - reference.low
+    assert low[1] == pytest.approx(reference.low, abs=0.06 * width)
+    assert high[1] == pytest.approx(reference.high, abs=0.06 * width)
+
+
+def test_every_sample_may_tell_the_same() -> None:
+    """Half of the drops 0 and half 1: the kurtosis without any one of them is the same, and has no acceleration."""
+    found = summarise(curves(np.tile([[0.0], [1.0]], (8, 3))))
+    assert found.kurtosis.tolist() == pytest.approx([-2.0] * 3)
+    assert np.isfinite(found.interval("kurtosis")).all()
+
+
+def coverage(repeats: int, count: int) -> dict[str, float]:
+    """How often intervals hold the truth for drops `u^2` and their shares, u uniform."""
+    generator, inside = np.random.default_rng(7), {"auc_top": 0, "skewness": 0, "kurtosis": 0, "share_above": 0}
+    exact = scipy.stats.beta(0.5, 1)  # of u^2
+    mean, _, skewness, kurtosis = (float(value) for value in exact.stats(moments="mvsk"))
+    truth = {"auc_top": 0.4 * mean / 2 + 0.6 * mean, "skewness": skewness, "kurtosis": kurtosis}
+    truth["share_above"] = float(exact.sf(0.3))
+    for _ in range(repeats):
+        drops = generator.uniform(size=(count, 1)) ** 2
+        share = np.full((count, 1), 0.4)
+        found = summarise(Curves(drops, None, share, np.array([1.0])), tau=0.3, resamples=500)
+        for name, value in truth.items():
+            low, high = (float(np.ravel(end)[0]) for end in found.interval(name))
+            inside[name] += low <= value <= high
+    return {name: hits / repeats for name, hits in inside.items()}
+
+
+def test_intervals_cover() -> None:
+    found = coverage(120, 150)
+    assert min(found.values()) >= 0.88  # 0.95 less three and a half standard errors
+
+
+@pytest.mark.slow
+def test_intervals_cover_nearly_as_often_as_they_say() -> None:
+    for count in (60, 150, 600):
+        found = coverage(1500, count)
+        for name, share in found.items():
+            assert 0.925 <= share <= 0.975, (count, name, share)
+
+
+# explainers beside each other
+
+
+def test_rescaled_over_explainers_by_hand() -> None:
+    data = {"one": some(0), "two": some(1, towards=3.0), "three": some(2, towards=0.4)}
+    found = compared(data, resamples=0)
+    own = {name: summarise(each, resamples=0) for name, each in data.items()}
+    every = np.array([each.skewness for each in own.values()])
+    peaks = np.array([each.kurtosis for each in own.values()])
+    areas = {}
+    for name, each in found.items():
+        scaled = (own[name].skewness - every.min()) / (every.max() - every.min())
+        peaked = (own[name].kurtosis - peaks.min()) / (peaks.max() - peaks.min())
+        np.testing.assert_allclose(each.skewness_scaled, scaled)
+        np.testing.assert_allclose(each.kurtosis_scaled, peaked)
+        areas[name] = 1 - scipy.integrate.trapezoid(scaled, K), scipy.integrate.trapezoid(peaked, K)
+        assert (each.auc_skewness, each.auc_kurtosis) == pytest.approx(areas[name])
+        assert each.scale == "compared"
+        assert each.auc_top == own[name].auc_top
+    for place, name in enumerate(("auc_skewness", "auc_kurtosis")):
+        values = [each[place] for each in areas.values()]
+        stars = [each.starred[name] for each in found.values()]
+        np.testing.assert_allclose(stars, (np.array(values) - min(values)) / (max(values) - min(values)))
+    for name in ("auc_top", "f1"):
+        values = [getattr(each, name) for each in own.values()]
+        assert max(found, key=lambda e: found[e].starred[name]) == list(own)[int(np.argmax(values))]
+        assert sorted(each.starred[name] for each in found.values())[::2] == [0.0, 1.0]
+    fewer = compared({"one": data["one"], "two": data["two"]}, resamples=0)
+    assert fewer["one"].auc_skewness != found["one"].auc_skewness  # it depends on who else is there
+    assert fewer["one"].skewness_scaled.min() >= 0
+
+
+def test_intervals_of_rescaled_numbers() -> None:
+    data = {"one": some(0, 80), "two": some(0, 80), "three": some(2, 80, towards=0.3)}
+    found = compared(data, resamples=300)
+    one, two = found["one"], found["two"]
+    for name in ("auc_skewness", "skewness_scaled", "starred_auc_top", "auc_top"):
+        np.testing.assert_array_equal(one.interval(name), two.interval(name))  # equal samples, equal resamples
+    low, high = found["three"].interval("starred_auc_top")
+    assert (low, high) == (0.0, 0.0)  # last in every resample
+    low, high = one.interval("kurtosis_scaled")
+    assert low.shape == K.shape
+    assert (low <= high).all()
+    assert (low >= 0).all()
+    assert (high <= 1).all()
+    alone = compared({"one": data["one"]}, resamples=50)["one"]
+    assert alone.starred["auc_top"] == 0.5  # there is nothing to rescale by
+
+
+def test_a_sample_that_one_explainer_lacks_is_left_out_of_all() -> None:
+    one, two = some(0, 30), some(1, 30)
+    assert two.top is not None
+    two.top[4] = np.nan
+    found = compared({"one": one, "two": two}, resamples=0)
+    assert [each.samples for each in found.values()] == [29, 29]
+    assert [each.left_out for each in found.values()] == [1, 1]
+    assert found["one"].auc_top == summarise(one.of(np.arange(30) != 4), resamples=0).auc_top
+
+
+def test_a_peak_at_zero_fools_the_fine_numbers_and_not_the_gate() -> None:
+    """As KernelSHAP in Table E.I: maps that say nothing give drops that are peaked at 0."""
+    generator = np.random.default_rng(0)
+    nothing = curves(0.01 * generator.standard_t(5, size=(400, 4)))
+    random = curves(nothing.top + 0.001 * generator.normal(size=(400, 4)))  # type: ignore[operator]
+    good = curves(generator.beta(4, 2, size=(400, 4)))
+    found = {name: summarise(each) for name, each in (("nothing", nothing), ("good", good))}
+    assert found["nothing"].auc_kurtosis > found["good"].auc_kurtosis + 0.1
+    assert not apply_gate(nothing, random).passed
+    assert apply_gate(good, random).passed
+    assert found["nothing"].auc_share_above == 0.0
+    assert found["good"].auc_share_above > 0.6
+    assert (found["good"].quantile > found["nothing"].quantile + 0.4).all()
+
+
+def test_the_gate_is_paired() -> None:
+    """A difference far smaller than the spread over samples shows, as the spread is shared."""
+    base = some(0, 100)
+    assert base.top is not None
+    noise = 0.01 * np.random.default_rng(1).normal(size=base.top.shape)
+    better = Curves(base.top + 0.01 + noise, None, base.share, K)
+    found = apply_gate(better, base)
+    assert found.passed
+    assert found.difference == pytest.approx(
+        summarise(better, resamples=0).auc_top - summarise(base, resamples=0).auc_top
+    )
+    assert found.low < found.difference < found.high
+    shuffled = Curves(base.top[::-1], None, base.share[::-1], K)
+    assert not apply_gate(better, shuffled).passed
+    few = apply_gate(better.of(np.arange(3)), base.of(np.arange(3)))
+    assert np.isnan([few.low, few.high]).all()
+    assert not few.passed
+
+
+def test_positive_positions_alone_pass_the_gate_and_not_at_the_same_share() -> None:
+    """Random maps, and their sizes, which are positive everywhere: in no better order, and with a larger area."""
+    module = torch.nn.Sequential(torch.nn.Linear(40, 2))
+    with torch.no_grad():
+        weight = torch.randn(40, generator=torch.Generator().manual_seed(0))
+        module[0].weight.copy_(torch.stack([weight, -weight]))
+        module[0].bias.zero_()
+    classifier = hf.Classifier(module, bounds=(-float("inf"), float("inf")), device="cpu")
+    x = torch.randn(120, 40, generator=torch.Generator().manual_seed(1))
+    noise = hf.explainers.RandomExplainer()
+    sizes = hf.explainers.from_callable(lambda module, x, targets: noise(classifier, x).abs(), name="sizes")
+    metric = hf.metrics.CorruptionCurve(fractions=(0.25, 0.5, 0.75, 1.0), order=("top",), draws=2)
+    random, everywhere, better = (
+        metric(classifier, explainer, x).curves() for explainer in (noise, sizes, "input_x_gradient")
+    )
+    assert [apply_gate(each, random).passed for each in (everywhere, better)] == [True, True]
+    fair = apply_gate(everywhere, random, to_common=True)
+    assert fair.low < 0 < fair.high
+    assert apply_gate(better, random, to_common=True).passed
+
+
+def test_the_gate_errs_seldom() -> None:
+    """No better than random: the interval lies above 0 in 2.5% of cases."""
+    generator, passed = np.random.default_rng(3), 0
+    for _ in range(300):
+        one, two = (curves(generator.beta(1, 2, size=(60, 2))) for _ in range(2))
+        passed += apply_gate(one, two, resamples=300).passed
+    assert passed <= 17  # 7.5 expected
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Curves(None, None, np.ones((2, 4)), K), "top: expected drops in at least one order"),
+        (lambda: Curves(np.ones((2, 3)), None, np.ones((2, 4)), K), "top: expected drops of shape"),
+        (lambda: Curves(np.ones((2, 4)), None, np.ones((2, 4)), K[:2]), "fractions: expected 4 increasing numbers"),
+        (lambda: Curves(np.ones((2, 4)), None, np.ones((2, 4)), K[::-1]), "fractions: expected 4 increasing"),
+        (lambda: Curves(np.ones(4), None, np.ones(4), K), "share: expected an array of shape .n, K., got shape"),
+        (lambda: summarise(some(0), tau=1.5), "tau: expected a drop, at most 1, got 1.5"),
+        (lambda: summarise(some(0), q=1.0), "q: expected a number between 0 and 1, exclusive, got 1.0"),
+        (lambda: summarise(some(0), resamples=-1), "resamples: expected a whole number, 0 or more, got -1"),
+        (lambda: summarise(some(0), resamples=9).interval("auc"), "name: expected one of share, .*, got 'auc'"),
+        (lambda: compared({}), "curves: expected those of at least one explainer, got none"),
+        (lambda: compared({"a": some(0), "b": some(0, 3)}), "curves: expected the same 200 samples and 4 shares"),
+        (lambda: apply_gate(some(0), some(0, 3)), "curves: expected the same 200 samples and 4 shares"),
+        (lambda: apply_gate(some(0), some(0), resamples=0), "resamples: expected a whole number of at least 1, got 0"),
+        (
+            lambda: apply_gate(Curves(None, np.ones((2, 4)), np.ones((2, 4)), K), some(0, 2)),
+            "curves: expected drops with",
+        ),
+    ],
+)
+def test_errors(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(hf.ArgumentError, match=message):
+        make()
+
+
+def test_plain_percentiles() -> None:
+    values = np.random.default_rng(0).normal(size=(50, 1))
+    low, high = intervals(values, lambda means: means, 3000, 0, accelerated=False)
+    drawn = np.random.default_rng(1).choice(values[:, 0], size=(20_000, 50)).mean(1)
+    assert [low[0], high[0]] == pytest.approx(np.quantile(drawn, [0.025, 0.975]).tolist(), abs=0.02)

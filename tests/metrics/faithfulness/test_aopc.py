@@ -1,0 +1,327 @@
+"""AOPC: a slow re-implementation from the formula, linear models in closed form, paired noise, what a study shows."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from test_report import assert_whole
+from torch import nn
+
+import holdfast as hf
+from conftest import small_net
+from holdfast.metrics import AOPC, AOPCResult
+from holdfast.metrics.faithfulness import perturbation_curves
+from holdfast.metrics.faithfulness.perturbation_curves import cells, ranks, sample_keys, uniform_noise
+from holdfast.presentation import presentation_of
+
+SHAPES = {"grey": (1, 8, 9), "colour": (3, 8, 8), "series": (2, 17), "flat": (12,)}
+
+
+def classifier(shape: tuple[int, ...], batch_size: int = 64, bounds: Any = (0.0, 1.0)) -> hf.Classifier:
+    return hf.Classifier(small_net(shape), bounds, device="cpu", batch_size=batch_size)
+
+
+def inputs(shape: tuple[int, ...], count: int = 3) -> torch.Tensor:
+    return torch.rand(count, *shape, generator=torch.Generator().manual_seed(1))
+
+
+def linear(weights: torch.Tensor, bounds: tuple[float, float] = (0.0, 1.0)) -> hf.Classifier:
+    """Two classes, logits `w x + 10` and 0: the first is predicted, and its input x gradient is `w x`."""
+    layer = nn.Linear(len(weights), 2)
+    with torch.no_grad():
+        layer.weight.copy_(torch.stack((weights, torch.zeros_like(weights))))
+        layer.bias.copy_(torch.tensor([10.0, 0.0]))
+    return hf.Classifier(layer, bounds, device="cpu", batch_size=64)
+
+
+def fixed(maps: torch.Tensor) -> hf.explainers.Explainer:
+    """An explainer that looks its maps up: the input's first value is its number in the table, in thousandths."""
+
+    def explain(module: nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return maps[(x.flatten(1)[:, 0] * 1000).round().long()]
+
+    return hf.explainers.from_callable(explain, name="fixed")
+
+
+def slowly(
+    model: hf.Classifier, metric: AOPC, x: torch.Tensor, maps: torch.Tensor, noise: np.ndarray[Any, Any] | None
+) -> tuple[np.ndarray[Any, Any], float]:
+    """Samek et al.'s sum for one input `(1, ...)`, copy by copy; noise `(draws, ...)`, None for a constant."""
+    spatial = x.shape[2:] if x.ndim > 2 else x.shape[1:]
+    side = metric.region or (1 if x.ndim == 2 else 2)
+    value = maps[0].numpy().astype(float)
+    value = np.abs(value) if metric.absolute else value
+    regions: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+    for place in itertools.product(*(range(n) for n in spatial)):
+        regions.setdefault(tuple(p // side for p in place), []).append(place)
+    everything = (slice(None),) if x.ndim > 2 else ()
+    relevance = {cell: sum(float(value[(*everything, *p)].sum()) for p in places) for cell, places in regions.items()}
+    order = sorted(regions, key=lambda cell: -relevance[cell] if metric.order == "most" else relevance[cell])
+
+    def f(copy: np.ndarray[Any, Any]) -> float:
+        logits = model.logits(torch.from_numpy(copy)[None])[0].double().numpy()
+        odds = np.exp(logits - logits.max())
+        return float((logits if metric.score == "logit" else odds / odds.sum())[target])
+
+    target = int(model.predict(x))
+    start = x[0].numpy()
+    curves = []
+    for draw in range(1 if noise is None else len(noise)):
+        copy, curve = start.copy(), [0.0]
+        for cell in order[: metric.steps]:
+            for place in regions[cell]:
+                where = (*everything, *place)
+                copy[where] = metric.baseline if noise is None else noise[draw][where]
+            curve.append(f(start) - f(copy))
+        curves.append(curve)
+    curve = np.mean(curves, axis=0)
+    return curve, float(curve.sum() / len(curve))
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize(
+    "metric",
+    [
+        AOPC(steps=7, draws=3),
+        AOPC(steps=500, draws=2, order="least", score="logit"),
+        AOPC(region=3, steps=4, replacement="constant", baseline=0.25),
+        AOPC(region=1, steps=5, draws=2, absolute=True),
+    ],
+    ids=["default", "all steps, least first", "constant", "single places, absolute"],
+)
+def test_the_formula_written_out(metric: AOPC, shape: tuple[int, ...]) -> None:
+    model, x = classifier(shape), inputs(shape)
+    generator = torch.Generator().manual_seed(5)
+    found = metric(model, "input_x_gradient", x, generator=generator)
+    maps = hf.explainers.get("input_x_gradient")(model, x)
+    seed = hf.tensors.draw_seed(torch.Generator().manual_seed(5))
+    noise = uniform_noise(x, sample_keys(x, seed), 0, metric.draws, model.bounds).numpy()
+    assert noise.shape == (3, metric.draws, *shape)
+    for row in range(3):
+        own = None if metric.replacement == "constant" else noise[row]
+        curve, aopc = slowly(model, metric, x[row : row + 1], maps[row : row + 1], own)
+        assert found.steps[row] == len(curve) - 1 == min(metric.steps, int(found.regions[row]))
+        np.testing.assert_allclose(found.curve[row].numpy(), curve, atol=2e-6)
+        assert found.aopc[row].item() == pytest.approx(aopc, abs=2e-6)
+    draws = 1 if metric.replacement == "constant" else metric.draws
+    assert found.model_evaluations.tolist() == (1 + draws * found.steps).tolist()
+    assert found.std_error.isnan().all() == (draws == 1)
+
+
+def test_the_order_by_input_x_gradient_is_the_best_of_all_for_a_linear_model() -> None:
+    generator = torch.Generator().manual_seed(3)
+    for _ in range(4):
+        weights, x = torch.randn(6, generator=generator), torch.rand(1, 6, generator=generator)
+        owed = (weights * x[0]).double().numpy()
+        every = [sum(np.cumsum(owed[list(order)])) / 7 for order in itertools.permutations(range(6))]
+        model = linear(weights)
+        most, least = (
+            AOPC(region=1, steps=6, order=order, replacement="constant", score="logit")(model, "input_x_gradient", x)  # type: ignore[arg-type]
+            for order in ("most", "least")
+        )
+        assert len(every) == 720
+        assert most.aopc.item() == pytest.approx(max(every), abs=1e-5)
+        assert least.aopc.item() == pytest.approx(min(every), abs=1e-5)
+        np.testing.assert_allclose(most.curve[0, 1:].numpy(), np.cumsum(np.sort(owed)[::-1]), atol=1e-5)
+
+
+def test_uniform_replacement_of_a_linear_model_has_a_known_mean_and_error() -> None:
+    generator = torch.Generator().manual_seed(4)
+    weights, x = torch.randn(10, generator=generator), 2 * torch.rand(400, 10, generator=generator) - 1
+    metric = AOPC(steps=10, draws=8, score="logit")
+    found = metric(linear(weights, (-1.0, 1.0)), "input_x_gradient", x)
+    order = (weights * x).argsort(dim=1, descending=True)
+    lost = (weights * x).double().gather(1, order).cumsum(1)  # the noise's mean is 0
+    exact = lost.sum(1) / 11
+    z = (found.aopc - exact) / found.std_error
+    assert abs((found.aopc - exact).mean() / (found.std_error.square().sum().sqrt() / 400)) < 4
+    assert 0.9 < z.abs().median() / 0.711 < 1.1  # Student's t with 7 degrees of freedom
+
+
+def test_noise_belongs_to_the_sample_and_the_seed_and_not_to_the_explainer() -> None:
+    model, x = classifier((1, 8, 8)), inputs((1, 8, 8), 5)
+    metric = AOPC(steps=16, draws=3)
+
+    def doubled(module: nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return 2 * hf.explainers.get("saliency")(model, x, targets)
+
+    one = metric(model, "saliency", x)
+    two = metric(model, hf.explainers.from_callable(doubled, name="doubled"), x)
+    assert torch.equal(one.aopc, two.aopc)  # the same order and the same noise: the same bits
+    other = metric(model, "random", x)
+    assert torch.equal(one.noise_key, other.noise_key)
+    assert not torch.equal(one.aopc, other.aopc)
+    torch.testing.assert_close(one.curve[:, -1], other.curve[:, -1], atol=1e-6, rtol=0)  # all 16 gone: order is nothing
+    moved = metric(model, "saliency", x, generator=torch.Generator().manual_seed(1))
+    assert not torch.equal(moved.noise_key, one.noise_key)
+    assert "noise_key" in one.tensors()
+    assert "noise_key" not in one.frame().columns
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_batches_order_company_and_chunks_change_no_bit(
+    shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, metric = inputs(shape, 6), AOPC(steps=5, draws=3)
+    whole = metric(classifier(shape), "input_x_gradient", x)
+    for batch_size in (8, 24, 512):
+        other = metric(classifier(shape, batch_size), "input_x_gradient", x)
+        assert torch.equal(other.aopc, whole.aopc)
+        assert torch.equal(other.curve, whole.curve)
+    turned = metric(classifier(shape), "input_x_gradient", x.flip(0))
+    assert torch.equal(turned.aopc.flip(0), whole.aopc)
+    assert torch.equal(turned.std_error.flip(0), whole.std_error)
+    assert torch.equal(metric(classifier(shape), "input_x_gradient", x[4:5]).curve[0], whole.curve[4])
+    for elements, copies in ((x[0].numel(), 1 << 20), (1 << 22, 1), (7 * x[0].numel(), 31)):
+        monkeypatch.setattr(perturbation_curves, "_ELEMENTS", elements)
+        monkeypatch.setattr(perturbation_curves, "_COPIES", copies)
+        assert torch.equal(metric(classifier(shape), "input_x_gradient", x).curve, whole.curve)
+
+
+def test_segments_of_each_sample_may_differ_in_number() -> None:
+    x = inputs((1, 4, 4), 2)
+    maps = torch.stack((torch.arange(4).repeat_interleave(4), torch.arange(16))).reshape(2, 4, 4)
+    model = classifier((1, 4, 4))
+    found = AOPC(steps=100, draws=2, segments=maps)(model, "saliency", x)
+    assert found.regions.tolist() == found.steps.tolist() == [4, 16]
+    assert found.curve.shape == (2, 17)
+    assert torch.isfinite(found.curve[0, :5]).all()
+    assert found.curve[0, 5:].isnan().all()
+    assert found.aopc[0].item() == pytest.approx(found.curve[0, :5].mean().item(), abs=1e-12)
+    assert found.model_evaluations.tolist() == [9, 33]
+    alone = AOPC(steps=100, draws=2, segments=maps[0])(model, "saliency", x[:1])
+    assert torch.equal(alone.aopc[0], found.aopc[0])
+    metric = AOPC(steps=100, draws=2, segments=maps)
+    assert metric.for_samples(x, slice(0, 1)) == dataclasses.replace(metric, segments=maps[:1])
+    for segments in ("grid", "slic", 5, "auto"):
+        assert torch.isfinite(AOPC(steps=3, draws=1, segments=segments)(model, "saliency", x).aopc).all()  # type: ignore[arg-type]
+
+
+def test_cells_cover_everything_once() -> None:
+    for shape, side, count in (((1, 28, 28), None, 196), ((3, 224, 224), None, 625), ((2, 17), None, 9), ((12,), 5, 3)):
+        cut = cells(torch.zeros(2, *shape), side)
+        assert cut.count.tolist() == [count, count] == [cut.width] * 2
+        assert torch.equal(cut.labels[0].unique(), torch.arange(count))
+
+
+def test_equal_scores_are_ordered_at_random_and_alike_for_all() -> None:
+    scores, keys = torch.zeros(300, 8), sample_keys(torch.arange(300.0)[:, None], 0)
+    order = ranks(scores, keys)
+    assert torch.equal(order.sort(dim=1).values, torch.arange(8).expand(300, 8))
+    assert (order.double().mean(0) - 3.5).abs().max() < 0.6  # a standard error is 0.13
+    assert torch.equal(ranks(scores + 7, keys), order)
+    values = torch.rand(300, 8, generator=torch.Generator().manual_seed(0)).round(decimals=1)
+    by_rank = torch.empty_like(values).scatter_(1, ranks(values, keys), values)
+    assert (by_rank.diff(dim=1) <= 0).all()
+
+
+def test_what_cannot_be_ordered_or_is_not_finite() -> None:
+    class Fragile(nn.Module):
+        """NaN where the first pixel is dark."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = small_net((1, 4, 4))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.where((x[:, 0, 0, 0] < 0.2)[:, None], torch.nan, self.net(x))
+
+    model = hf.Classifier(Fragile(), (0.0, 1.0), device="cpu", batch_size=64)
+    x = inputs((1, 4, 4), 3).clamp(min=0.3)
+    x[:, 0, 0, 0] = torch.tensor([0.3, 0.301, 0.302])
+    table = torch.zeros(400, 1, 4, 4)
+    table[300] = torch.arange(16.0).reshape(1, 4, 4)
+    table[301] = 1.0  # constant; and sums that are equal, of a map that is not
+    table[302, 0] = torch.tensor([[1.0, -1.0], [-1.0, 1.0]]).repeat(2, 2)
+    found = AOPC(steps=4, draws=40)(model, fixed(table), x)
+    assert found.status == ("ok", "degenerate", "degenerate")
+    assert torch.isnan(found.aopc[1:]).all()
+    assert torch.isnan(found.curve[1:]).all()
+    assert torch.isfinite(found.aopc[0])  # the first pixel's cell goes last, and about a fifth of the draws are lost
+    assert 0 < found.nonfinite[0] < 20
+    dark = AOPC(steps=4, replacement="constant")(model, fixed(table), x[:1])
+    assert dark.nonfinite[0] == 1
+    assert torch.isnan(dark.aopc[0])
+    assert torch.isfinite(dark.curve[0, :4]).all()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: AOPC(region=0), "region: expected a whole number of at least 1, or None, got 0"),
+        (lambda: AOPC(steps=0), "steps: expected a whole number of at least 1, got 0"),
+        (lambda: AOPC(draws=1.5), "draws: expected a whole number of at least 1, got 1.5"),  # type: ignore[arg-type]
+        (lambda: AOPC(order="morf"), "order: expected 'most' or 'least'"),  # type: ignore[arg-type]
+        (lambda: AOPC(replacement="blur"), "replacement: expected 'uniform' or 'constant', got 'blur'"),  # type: ignore[arg-type]
+        (lambda: AOPC(baseline=float("nan")), "baseline: expected a finite number"),
+        (lambda: AOPC(absolute=1), "absolute: expected True or False, got 1"),  # type: ignore[arg-type]
+        (lambda: AOPC(score="odds"), "score: expected 'probability' or 'logit', got 'odds'"),  # type: ignore[arg-type]
+        (lambda: AOPC(region=2, segments="grid"), "region: expected None where segments are given, got 2"),
+        (lambda: AOPC(segments="blobs"), "segments: expected None .for cells., 'auto'"),  # type: ignore[arg-type]
+    ],
+)
+def test_errors_of_options(make: Callable[[], AOPC], message: str) -> None:
+    with pytest.raises(hf.ArgumentError, match=message):
+        make()
+
+
+def test_errors_of_the_call() -> None:
+    model, x = classifier((1, 8, 8)), inputs((1, 8, 8))
+    with pytest.raises(hf.ArgumentError, match="region: expected cells small enough .* got 8"):
+        AOPC(region=8)(model, "saliency", x)
+    with pytest.raises(hf.ArgumentError, match=r"baseline: expected values within the bounds \[0, 1\], got 2.0"):
+        AOPC(replacement="constant", baseline=2.0)(model, "saliency", x)
+    with pytest.raises(hf.ArgumentError, match="baseline: expected one number, or 1 .one a channel., got 2"):
+        AOPC(replacement="constant", baseline=(0.0, 1.0))(model, "saliency", x)
+    endless = classifier((1, 8, 8), bounds=(-float("inf"), float("inf")))
+    with pytest.raises(hf.ArgumentError, match="replacement: expected 'constant', as the classifier's bounds are inf"):
+        AOPC()(endless, "saliency", x)
+    assert torch.isfinite(AOPC(replacement="constant", steps=3)(endless, "saliency", x).aopc).all()
+    with pytest.raises(hf.ArgumentError, match="segments: expected labels of shape"):
+        AOPC(segments=torch.arange(9))(model, "saliency", x)
+
+
+def test_bounds_and_baselines_of_each_channel() -> None:
+    lower, upper = (torch.tensor(v).reshape(3, 1, 1) for v in ([-1.0, 0.0, 2.0], [0.0, 0.5, 4.0]))
+    model = classifier((3, 8, 8), bounds=(lower, upper))
+    x = lower + (upper - lower) * inputs((3, 8, 8))
+    noise = uniform_noise(x, sample_keys(x, 0), 2, 3, model.bounds)
+    assert ((noise >= lower) & (noise <= upper)).all()
+    assert noise.amin((0, 1, 3, 4)).tolist() == pytest.approx([-1.0, 0.0, 2.0], abs=0.02)
+    assert torch.equal(noise[:, 1], uniform_noise(x, sample_keys(x, 0), 0, 9, model.bounds)[:, 3])
+    assert torch.isfinite(AOPC(steps=4)(model, "saliency", x).aopc).all()
+    constant = AOPC(steps=4, replacement="constant", baseline=(-0.5, 0.1, 3.0))
+    assert torch.isfinite(constant(model, "saliency", x).aopc).all()
+
+
+def test_a_map_of_the_model_beats_a_random_one(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+    medians = {}
+    for name, order in itertools.product(("integrated_gradients", "random"), ("most", "least")):
+        result = AOPC(steps=60, order=order, replacement="constant")(lenet, name, digits[:12].inputs)  # type: ignore[arg-type]
+        assert isinstance(result, AOPCResult)
+        medians[name, order] = float(result.aopc.median())
+    assert medians["integrated_gradients", "most"] > medians["random", "most"] + 0.3
+    assert medians["integrated_gradients", "least"] < 0.01
+
+
+def test_the_report_shows_the_curves(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+    metrics = [AOPC(steps=8, draws=2), AOPC(steps=8, order="least", replacement="constant", score="logit")]
+    done = hf.evaluate(lenet, ["saliency", "random"], digits[:5].inputs, metrics, samples_per_job=2, progress=False)
+    assert done.failures == []
+    assert done.frame()["aopc"].is_finite().all()
+    direct = metrics[0](lenet, "saliency", digits[:5].inputs, generator=torch.Generator().manual_seed(0))
+    assert direct.curve.shape == (5, 9)
+    page = hf.report.build_html(done.results)
+    assert_whole(page)
+    for text in ("Perturbation curves", "most relevant regions first", "least relevant regions first", "Paired noise"):
+        assert text in page
+    assert "standard error from the draws" in page
+    assert "samek2017evaluating" in page
+    assert presentation_of(AOPC.name).reading({"order": "least"}).direction == "lower"
+    assert presentation_of(AOPC.name).reading({}).direction == "higher"

@@ -1,0 +1,364 @@
+"""Relevance localisation: by hand, by a slow re-implementation, by chance, and in studies by the name of an extra."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import holdfast as hf
+from holdfast.metrics import LocalisationResult, RelevanceLocalisation
+from holdfast.metrics.faithfulness.localisation import Masks, fitted, inside_of
+from holdfast.presentation import presentation_of
+from holdfast.study.file.spec import StudyError, study_from
+from holdfast.study.grid import Grid, Ready, Samples
+from holdfast.study.plan import make_plan
+from holdfast.study.run import run_grid
+from holdfast.study.store import Store
+
+STEPS, CHANNELS = 24, 3
+
+
+def waves(count: int = 6) -> hf.data.Dataset:
+    return hf.data.synthetic_waves(count, steps=STEPS, channels=CHANNELS, block=6)
+
+
+def linear(data: hf.data.Dataset, seed: int = 0) -> hf.Classifier:
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        module = nn.Sequential(nn.Flatten(), nn.Linear(data.inputs[0].numel(), 3))
+    return hf.Classifier(module, data.bounds, device="cpu", batch_size=64)
+
+
+def given(maps: torch.Tensor) -> Any:
+    """An explainer that returns the map of the input that is equal to a row of `inputs` by its first entry."""
+
+    def explain(module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return maps[inputs.flatten(1)[:, 0].round().long()]
+
+    return hf.explainers.from_callable(explain, name="given")
+
+
+def numbered(count: int, *shape: int) -> torch.Tensor:
+    """Inputs that say their number with their first entry."""
+    x = torch.rand(count, *shape, generator=torch.Generator().manual_seed(5))
+    x.view(count, -1)[:, 0] = torch.arange(count)
+    return x
+
+
+def evaluated(maps: torch.Tensor, masks: torch.Tensor, **options: Any) -> LocalisationResult:
+    x = numbered(*maps.shape)
+    module = nn.Sequential(nn.Flatten(), nn.Linear(x[0].numel(), 3))
+    classifier = hf.Classifier(module, (0.0, float(max(1, len(x)))), device="cpu", batch_size=32)
+    result = RelevanceLocalisation(masks, **options)(classifier, given(maps), x)
+    assert isinstance(result, LocalisationResult)
+    return result
+
+
+def by_hand(relevance: np.ndarray, inside: np.ndarray) -> tuple[float, float, bool]:
+    """One sample, straight from the formulas."""
+    positive = sum(float(r) for r in relevance if r > 0)
+    if positive == 0:
+        return 0.0, 0.0, False
+    mass = sum(float(r) for r, m in zip(relevance, inside, strict=True) if m and r > 0) / positive
+    turns = sorted(range(len(relevance)), key=lambda place: (-float(relevance[place]), place))
+    size = int(inside.sum())
+    return mass, sum(bool(inside[place]) for place in turns[:size]) / size, bool(inside[turns[0]])
+
+
+# the numbers
+
+
+def test_three_numbers_of_a_map_that_can_be_counted() -> None:
+    maps = torch.tensor([[[4.0, 2.0, 2.0, -9.0, 0.0, 0.0]], [[1.0, 5.0, -1.0, 2.0, 2.0, 0.0]]])
+    masks = torch.tensor([[True, False, True, True, False, False], [False, False, False, True, True, False]])
+    result = evaluated(maps, masks)
+    assert result.mass_accuracy.tolist() == [6 / 8, 4 / 10]
+    assert result.rank_accuracy.tolist() == [2 / 3, 1 / 2]  # of equals, the first comes first
+    assert result.pointing_hit.tolist() == [True, False]
+    assert result.chance.tolist() == [0.5, 2 / 6]
+    assert result.mask_size.tolist() == [3, 2]
+    assert result.positive_share.tolist() == [0.5, 4 / 6]
+    assert result.status == ("ok", "ok")
+    assert result.model_evaluations.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("positions", ["entry", "pixel"])
+@pytest.mark.parametrize("absolute", [False, True])
+def test_agrees_with_the_formulas_taken_literally(positions: str, absolute: bool) -> None:
+    generator = torch.Generator().manual_seed(0)
+    maps = torch.randn(7, 3, 4, 5, generator=generator).round(decimals=1)  # with ties
+    masks = torch.rand(7, 3, 4, 5, generator=generator) < 0.3
+    result = evaluated(maps, masks, positions=positions, absolute=absolute)
+    for row in range(7):
+        relevance, inside = (maps[row].abs() if absolute else maps[row]).double(), masks[row]
+        if positions == "pixel":
+            relevance, inside = relevance.sum(0).float(), inside.any(0)
+        mass, rank, hit = by_hand(relevance.flatten().numpy(), inside.flatten().numpy())
+        assert float(result.mass_accuracy[row]) == pytest.approx(mass, rel=1e-12)
+        assert float(result.rank_accuracy[row]) == rank
+        assert bool(result.pointing_hit[row]) == hit
+        assert float(result.chance[row]) == pytest.approx(float(inside.float().mean()))
+
+
+def test_random_maps_are_at_chance() -> None:
+    """All three have the share of the mask for their expectation, whatever the distribution of the values."""
+    generator = torch.Generator().manual_seed(3)
+    inside = torch.zeros(4000, 40, dtype=torch.bool)
+    inside[:, 3:11] = True
+    for maps in (torch.randn(4000, 40, generator=generator), torch.rand(4000, 40, generator=generator).log().square()):
+        found = inside_of(maps, inside)
+        for values in (found.mass_accuracy, found.rank_accuracy, found.pointing_hit.double()):
+            assert abs(float(values.mean()) - 0.2) < 4 * float(values.std()) / 4000**0.5
+
+
+def test_scale_changes_nothing_even_where_sums_would_overflow() -> None:
+    maps, inside = torch.tensor([[1.0, 3.0, 2.0]]), torch.tensor([[False, True, False]])
+    for scale in (1.0, 1e-40, 1e38):
+        assert float(inside_of(maps * scale, inside).mass_accuracy) == pytest.approx(0.5, rel=1e-4)
+    assert float(inside_of(maps.double() * (1e308 / 3), inside).mass_accuracy) == pytest.approx(0.5)
+
+
+def test_maps_that_name_nothing_are_flagged_and_count_with_zero() -> None:
+    maps = torch.tensor([[[-1.0, -2.0, -3.0]], [[0.0, 0.0, 0.0]], [[1.0, 1.0, 1.0]]])
+    result = evaluated(maps, torch.tensor([[True, False, False]]))
+    assert result.status == ("ok", "ok", "ok")
+    assert result.no_positive.tolist() == [True, True, False]
+    assert result.mass_accuracy.tolist() == pytest.approx([0, 0, 1 / 3])
+    assert result.rank_accuracy.tolist() == [0, 0, 1]
+    assert result.pointing_hit.tolist() == [False, False, True]
+    notes = presentation_of(RelevanceLocalisation.name).remarks(result.frame(), {})
+    assert "no positive relevance, so 0: 2 of 3" in notes
+    assert "most relevant position inside: 1 of 3" in notes
+
+
+def test_masks_that_tell_nothing_are_degenerate() -> None:
+    masks = torch.tensor([[False] * 4, [True] * 4, [True, False, False, False]])
+    result = evaluated(torch.rand(3, 1, 4) + 0.1, masks)
+    assert result.status == ("degenerate", "degenerate", "ok")
+    assert result.trivial_mask.tolist() == [True, True, False]
+    assert result.mass_accuracy.isnan().tolist() == [True, True, False]
+    assert result.chance.tolist() == [0.0, 1.0, 0.25]
+
+
+# masks
+
+
+def test_masks_without_channels_hold_for_all_of_them() -> None:
+    x = torch.zeros(4, 3, 5)
+    spatial = torch.rand(4, 5) < 0.5
+    whole = spatial[:, None].expand(4, 3, 5)
+    for masks in (spatial, spatial[:, None], whole):
+        assert torch.equal(fitted(masks, x), whole)
+    assert torch.equal(fitted(spatial[:1], x), spatial[:1, None].expand(4, 3, 5))
+    image = torch.rand(2, 4, 5) < 0.5
+    assert torch.equal(fitted(image, torch.zeros(2, 3, 4, 5))[:, 2], image)
+    assert torch.equal(fitted(spatial, torch.zeros(4, 5)), spatial)
+
+
+@pytest.mark.parametrize("shape", [(3, 3, 5), (4, 2, 5), (4, 3, 4), (4, 5, 3), (4, 3), (4, 1, 1, 5)])
+def test_masks_that_do_not_fit_are_refused(shape: tuple[int, ...]) -> None:
+    words = r"masks: expected shape \(4, 3, 5\) or \(4, 1, 5\) or \(4, 5\), or 1 for the 4 samples, got"
+    with pytest.raises(hf.ArgumentError, match=words):
+        fitted(torch.ones(*shape, dtype=torch.bool), torch.zeros(4, 3, 5))
+
+
+@pytest.mark.parametrize(
+    ("masks", "words"),
+    [
+        (torch.tensor([[0.0, 0.5]]), "masks of each sample, bool .or 0 and 1., got torch.float32 of shape"),
+        (torch.tensor([True]), "masks of each sample, bool .or 0 and 1., got torch.bool of shape"),
+        (7, "the name of an extra of the data set, a tensor of masks, or a function, got 7"),
+        ("", "the name of an extra of the data set, a tensor of masks, or a function, got ''"),
+    ],
+)
+def test_what_is_no_mask_is_refused(masks: Any, words: str) -> None:
+    with pytest.raises(hf.ArgumentError, match=f"masks: expected {words}"):
+        RelevanceLocalisation(masks)
+
+
+def test_options_are_checked() -> None:
+    with pytest.raises(hf.ArgumentError, match="positions: expected 'entry' or 'pixel', got 'pixels'"):
+        RelevanceLocalisation("blocks", positions="pixels")  # type: ignore[arg-type]
+    with pytest.raises(hf.ArgumentError, match="absolute: expected True or False"):
+        RelevanceLocalisation("blocks", absolute=1)  # type: ignore[arg-type]
+
+
+def test_a_configuration_with_masks_is_a_value() -> None:
+    masks = torch.rand(3, 4, generator=torch.Generator().manual_seed(0)) < 0.5
+    a, b = RelevanceLocalisation(masks), RelevanceLocalisation(masks.int())
+    assert a == b
+    assert hash(a) == hash(b)
+    assert a != RelevanceLocalisation(~masks)
+    masks[0] = ~masks[0]  # the caller's, not ours any more
+    assert a == b
+    assert a.options()["masks"]["shape"] == [3, 4]
+    assert dataclasses.replace(a, absolute=True).masks == a.masks
+
+
+def test_a_function_of_the_inputs_gives_masks(digits: hf.data.Dataset, lenet: hf.Classifier) -> None:
+    def ink(inputs: torch.Tensor) -> torch.Tensor:
+        return inputs > 0.5
+
+    x = digits.inputs[:5]
+    by_function = RelevanceLocalisation(ink)(lenet, "input_x_gradient", x)
+    by_tensor = RelevanceLocalisation(x > 0.5)(lenet, "input_x_gradient", x)
+    assert torch.equal(by_function.mass_accuracy, by_tensor.mass_accuracy)
+    assert by_function.options["masks"].endswith("ink")
+    with pytest.raises(hf.ArgumentError, match="masks: expected a function that returns masks, got int"):
+        RelevanceLocalisation(lambda inputs: 1)(lenet, "input_x_gradient", x)  # type: ignore[arg-type,return-value]
+
+
+def test_a_name_alone_is_refused_where_nobody_can_look_it_up() -> None:
+    data = waves()
+    with pytest.raises(hf.ArgumentError, match="masks: expected masks; their name is looked up in a study.*'blocks'"):
+        RelevanceLocalisation("blocks")(linear(data), "saliency", data.inputs)
+
+
+# through evaluate and studies
+
+
+def test_evaluate_of_a_data_set_finds_masks_by_their_name(tmp_path: Path) -> None:
+    data = waves()
+    classifier = linear(data)
+    explainers = ["input_x_gradient", "random"]
+    named = hf.evaluate(
+        classifier, explainers, data, [RelevanceLocalisation("blocks")], out=tmp_path, progress=False, samples_per_job=4
+    )
+    assert named.failures == []
+    metric = RelevanceLocalisation(data.extras["blocks"])
+    for name in explainers:
+        alone = metric(classifier, name, data.inputs, generator=torch.Generator().manual_seed(0))
+        rows = named.frame().filter(explainer=name).sort("sample")
+        assert rows["mass_accuracy"].to_list() == alone.mass_accuracy.tolist()
+        assert rows["pointing_hit"].to_list() == alone.pointing_hit.tolist()
+        assert rows["chance"].to_list() == [12 / 72] * 6
+    manifest = Store(tmp_path).manifest()
+    assert manifest["metrics"]["relevance_localisation"]["options"]["masks"] == "blocks"
+    # the masks given outright are the same jobs
+    again = hf.evaluate(classifier, explainers, data.inputs, [metric], out=tmp_path, progress=False, samples_per_job=4)
+    assert (again.summary.earlier, again.summary.done) == (4, 0)
+    page = named.to_html(tmp_path / "report.html").read_text()
+    assert "Dashed line: chance, 0.167." in page
+    assert "relevance mass accuracy" in page.lower()
+
+
+def test_other_masks_are_other_jobs() -> None:
+    data = waves()
+    grid = Grid(
+        {"waves": Samples(data.inputs, bounds=data.bounds, extras=data.extras)},
+        {"m": Ready(linear(data))},
+        {"s": hf.explainers.get("saliency")},
+        {"where": RelevanceLocalisation("blocks")},
+        samples_per_job=2,
+    )
+    first = [job.identity for job in make_plan(grid).jobs]
+    blocks = data.extras["blocks"].clone()
+    blocks[3, 0, 0] ^= True
+    changed = {"waves": dataclasses.replace(grid.data["waves"], extras={"blocks": blocks})}
+    other = [job.identity for job in make_plan(dataclasses.replace(grid, data=changed)).jobs]
+    assert [a == b for a, b in zip(first, other, strict=True)] == [True, False, True]
+
+
+def test_masks_that_are_not_there_or_do_not_fit_are_refused_before_anything_runs(tmp_path: Path) -> None:
+    data = waves()
+    classifier = linear(data)
+    cases = [
+        ({"masks": "blobs"}, r"masks: expected the name of an extra of the data set \(blocks, f_norm, frequencies\)"),
+        ({"masks": "frequencies"}, "masks: expected masks of each sample, bool"),
+        ({"masks": data.extras["blocks"][:4]}, r"masks: expected shape \(6, 3, 24\) or \(6, 1, 24\) or \(6, 24\)"),
+    ]
+    for options, words in cases:
+        with pytest.raises(hf.ArgumentError, match=words):
+            hf.evaluate(
+                classifier, ["saliency"], data, [RelevanceLocalisation(**options)], out=tmp_path, progress=False
+            )
+    with pytest.raises(
+        hf.ArgumentError, match=r"the name of an extra of the data set \(which has none\), got 'blocks'"
+    ):
+        hf.evaluate(classifier, ["saliency"], data.inputs, [RelevanceLocalisation("blocks")], out=tmp_path)
+    assert not (tmp_path / "manifest.json").exists()
+
+
+MODULE = """
+import torch
+from torch import nn
+import holdfast as hf
+from holdfast.study.grid import Samples
+
+def load(n=9):
+    made = hf.data.synthetic_waves(n, steps=24, channels=3, block=6)
+    return made.take([8, 2, 5, 1, 7, 0]) if n == 9 else made
+
+def samples():
+    made = load()
+    return Samples(made.inputs, made.labels, made.bounds, extras=made.extras)
+
+def build():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Linear(72, 2))
+"""
+
+
+def content(**changed: Any) -> dict[str, Any]:
+    return {
+        "data": {"waves": {"function": "localised:load", "samples": 4, "bounds": [-9, 9]}},
+        "models": {"m": {"function": "localised:build"}},
+        "explainers": ["input_x_gradient"],
+        "metrics": [{"relevance_localisation": {"masks": "blocks"}}],
+        "samples_per_job": 3,
+        **changed,
+    }
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "localised.py").write_text(MODULE)
+    return tmp_path
+
+
+@pytest.mark.parametrize("function", ["load", "samples"])
+def test_a_study_keeps_masks_with_their_samples(folder: Path, function: str) -> None:
+    """The samples are a permutation of a set, cut to the first ones, in jobs of several; masks go with each."""
+    entry = {"function": f"localised:{function}", "samples": 4, "bounds": [-9, 9], "targets": "predicted"}
+    study = study_from(content(data={"waves": entry}), folder)
+    grid = study.grid()
+    run_grid(grid, store := Store(folder / "out"))
+    rows = hf.load_results(folder / "out").samples.sort("sample")
+    chosen = hf.data.synthetic_waves(9, steps=24, channels=3, block=6).take([8, 2, 5, 1])
+    classifier = grid.models["m"].classifier(grid.data["waves"], "cpu")
+    alone = RelevanceLocalisation(chosen.extras["blocks"])(classifier, "input_x_gradient", chosen.inputs)
+    assert rows["mass_accuracy"].to_list() == alone.mass_accuracy.tolist()
+    assert len(set(rows["mass_accuracy"].to_list())) == 4
+    assert study.plain()["metrics"]["relevance_localisation"]["masks"] == "blocks"
+    assert store.manifest()["metrics"]["relevance_localisation"]["options"]["masks"] == "blocks"
+
+
+def test_a_study_says_at_its_line_that_there_are_no_such_masks(folder: Path) -> None:
+    study = study_from(content(metrics=[{"relevance_localisation": {"masks": "block"}}]), folder)
+    words = (
+        r"metrics\[0\]\.relevance_localisation\.masks: expected the name of an extra of the data set \(blocks, f_norm,"
+        r"\s+frequencies\), got 'block' \(on data 'waves'\) \(did you mean 'blocks'\?\)"
+    )
+    with pytest.raises(StudyError, match=words):
+        study.grid()
+    digits = {"waves": {"name": "digits", "samples": 4}}
+    with pytest.raises(StudyError, match=r"\(which has none\), got 'blocks' \(on data 'waves'\)"):
+        study_from(content(data=digits, models={"m": "lenet5-mnist"}), folder).grid()
+    with pytest.raises(StudyError, match=r"metrics\[0\]: expected the name of an extra .* got 'masks'"):
+        study_from(content(metrics=["relevance_localisation"]), folder).grid()
+
+
+def test_extras_of_samples_are_checked() -> None:
+    with pytest.raises(hf.ArgumentError, match=r"extras\['a'\]: expected a tensor of shape \(2, ...\), got \(3,\)"):
+        Samples(torch.zeros(2, 3), extras={"a": torch.zeros(3)})
+
+
+def test_digests_tell_masks_apart() -> None:
+    a = torch.zeros(2, 6, dtype=torch.bool)
+    assert Masks.of(a) != Masks.of(a.reshape(3, 4))

@@ -1,0 +1,295 @@
+"""Log-odds score: a slow re-implementation, linear models in closed form, which samples count, what a study shows."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from test_report import assert_whole
+from torch import nn
+
+import holdfast as hf
+from conftest import small_net
+from holdfast.metrics import LogOdds, LogOddsResult
+from holdfast.metrics.faithfulness import log_odds
+from holdfast.presentation import presentation_of
+
+SHAPES = {"grey": (1, 8, 9), "colour": (3, 8, 8), "series": (2, 17), "flat": (12,)}
+
+
+def classifier(shape: tuple[int, ...], batch_size: int = 64) -> hf.Classifier:
+    return hf.Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=batch_size)
+
+
+def inputs(shape: tuple[int, ...], count: int = 4) -> torch.Tensor:
+    return torch.rand(count, *shape, generator=torch.Generator().manual_seed(1))
+
+
+def linear(weights: torch.Tensor, bias: torch.Tensor) -> hf.Classifier:
+    layer = nn.Linear(weights.shape[1], weights.shape[0])
+    with torch.no_grad():
+        layer.weight.copy_(weights)
+        layer.bias.copy_(bias)
+    return hf.Classifier(layer, (0.0, 1.0), device="cpu", batch_size=64)
+
+
+def slowly(
+    model: hf.Classifier, explainer: str, x: torch.Tensor, other: int, fraction: float, baseline: float
+) -> tuple[float, float, set[int]]:
+    """Log-odds of the sample `(1, ...)` and of the erased one, and which places were erased."""
+    own = int(model.predict(x))
+    of = {c: hf.explainers.get(explainer)(model, x, c)[0].double().numpy() for c in (own, other)}
+    difference = of[own] - of[other]
+    flat = difference if difference.ndim == 1 else difference.reshape(len(difference), -1).sum(0)
+    allowed = max(1, round(fraction * len(flat)))
+    gone: set[int] = set()
+    for place in sorted(range(len(flat)), key=lambda place: -flat[place]):
+        if flat[place] > 0 and len(gone) < allowed:
+            gone.add(place)
+    erased = x[0].numpy().copy()
+    view = erased.reshape(-1, len(flat))  # channels by places; one channel of flat features
+    for place in gone:
+        view[:, place] = baseline
+    odds = []
+    for each in (x[0], torch.from_numpy(erased)):
+        p = model.logits(each[None])[0].double().softmax(0)
+        odds.append(math.log(p[own]) - math.log(p[other]))
+    return odds[0], odds[1], gone
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize("explainer", ["input_x_gradient", "integrated_gradients"])
+@pytest.mark.parametrize(
+    "metric",
+    [LogOdds(pairs=None), LogOdds(pairs=None, fraction=0.5, baseline=0.3), LogOdds(pairs=None, fraction=0.001)],
+    ids=["default", "half, grey", "one"],
+)
+def test_the_score_written_out(metric: LogOdds, explainer: str, shape: tuple[int, ...]) -> None:
+    model, x = classifier(shape), inputs(shape)
+    found = metric(model, explainer, x)
+    second = model.logits(x).argsort(dim=1)[:, -2]
+    assert torch.equal(found.towards[:, 0], second)
+    for row in range(len(x)):
+        before, after, gone = slowly(
+            model,
+            explainer,
+            x[row : row + 1],
+            int(second[row]),
+            metric.fraction,
+            float(metric.baseline),  # type: ignore[arg-type]
+        )
+        assert set(found.erased_pixels[row, 0].flatten().nonzero()[:, 0].tolist()) == gone
+        assert found.before[row, 0].item() == pytest.approx(before, abs=1e-5)
+        assert found.after[row, 0].item() == pytest.approx(after, abs=1e-5)
+        assert found.log_odds[row].item() == pytest.approx(before - after, abs=1e-5)
+        assert found.erased[row].item() == pytest.approx(len(gone) / math.prod(shape[1:] or shape))
+        assert found.converted[row].item() == float(after < 0)
+    assert found.model_evaluations.tolist() == [3] * 4
+
+
+def test_a_linear_model_in_closed_form_and_no_other_choice_is_better() -> None:
+    generator = torch.Generator().manual_seed(2)
+    weights, x = torch.randn(4, 6, generator=generator), torch.rand(50, 6, generator=generator)
+    model = linear(weights - weights.mean(1, keepdim=True), torch.zeros(4))
+    weights = model.module.weight.detach()
+    pairs = tuple(itertools.permutations(range(4), 2))
+    found = LogOdds(pairs=pairs, fraction=0.5)(model, "input_x_gradient", x)
+    own = model.predict(x).tolist()
+    assert len(set(own)) >= 3
+    for row, column in itertools.product(range(50), range(len(pairs))):
+        first, other = pairs[column]
+        value = found.per_pair[row, column].item()
+        if first != own[row]:
+            assert math.isnan(value)
+            assert found.towards[row, column] == -1
+            continue
+        owed = ((weights[first] - weights[other]) * x[row]).double().numpy()
+        top = np.sort(owed)[::-1][:3]
+        assert value == pytest.approx(top[top > 0].sum(), abs=1e-5)
+        every = [sum(owed[list(c)]) for n in range(4) for c in itertools.combinations(range(6), n)]
+        assert value == pytest.approx(max(every), abs=1e-5)
+    torch.testing.assert_close(found.log_odds, found.per_pair.nanmean(1))
+    assert found.model_evaluations.tolist() == [7] * 50
+
+
+def test_only_the_pairs_first_classes_have_a_value(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+    x = digits[:40].inputs
+    predicted = lenet.predict(x)
+    found = LogOdds()(lenet, "input_x_gradient", x)
+    assert found.status == ("ok",) * 40
+    belongs = torch.stack([predicted == c for c in (8, 8, 9, 4)], 1)
+    assert belongs.any(0).all()
+    assert torch.equal(found.per_pair.isfinite(), belongs)
+    assert torch.equal(found.towards, torch.where(belongs, torch.tensor([3, 6, 1, 1]), -1))
+    assert torch.equal(found.log_odds.isfinite(), belongs.any(1))
+    eights = predicted == 8
+    torch.testing.assert_close(found.log_odds[eights], found.per_pair[eights, :2].mean(1))
+    assert found.erased[belongs.any(1)].max() <= 157 / 784  # as in the paper
+    assert found.model_evaluations.tolist() == (1 + 2 * belongs.sum(1)).tolist()
+    frame = found.frame()
+    columns = ["log_odds_8_3", "log_odds_8_6", "log_odds_9_1", "log_odds_4_1"]
+    assert set(columns) <= set(frame.columns)
+    assert presentation_of(LogOdds.name).reading(found.options).counted(frame).height == int(belongs.any(1).sum())
+    np.testing.assert_array_equal(frame.select(columns).to_numpy(), found.per_pair.numpy())
+    wrong = LogOdds()(lenet, "input_x_gradient", x, (predicted + 1) % 10)
+    assert wrong.status == ("misclassified",) * 40
+    assert wrong.log_odds.isnan().all()
+    assert (wrong.towards == -1).all()
+
+
+def test_maps_of_the_model_beat_random_pixels(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+    x = digits[:60].inputs
+    found = {name: LogOdds()(lenet, name, x) for name in ("integrated_gradients", "deeplift", "random", "centre")}
+    median = {name: float(result.log_odds.nanmedian()) for name, result in found.items()}
+    assert median["integrated_gradients"] > median["random"] + 2
+    assert median["deeplift"] > median["random"] + 2
+    counted = found["random"].log_odds.isfinite()
+    for name in ("random", "centre"):  # they ignore the class, and erase as much as is allowed
+        assert found[name].status == ("ok",) * 60
+        assert (found[name].erased[counted] == 157 / 784).all()
+    pixels = found["centre"].erased_pixels[counted].any(1)
+    assert pixels[:, 8:20, 8:20].all()
+    assert not pixels[:, :6].any()
+    again = LogOdds()(lenet, "random", x)
+    assert torch.equal(again.log_odds.nan_to_num(), found["random"].log_odds.nan_to_num())
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_batches_order_company_and_chunks_change_no_bit(
+    shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, metric = inputs(shape, 9), LogOdds(pairs=tuple(itertools.permutations(range(4), 2)), fraction=0.3)
+
+    def values(model: hf.Classifier, x: torch.Tensor) -> torch.Tensor:
+        result = metric(model, "integrated_gradients", x)
+        assert isinstance(result, LogOddsResult)
+        return torch.cat((result.per_pair, result.erased_pixels.flatten(1)), 1).nan_to_num(nan=-7.0)
+
+    whole = values(classifier(shape), x)
+    for batch_size in (8, 24, 512):
+        assert torch.equal(values(classifier(shape, batch_size), x), whole)
+    assert torch.equal(values(classifier(shape), x.flip(0)).flip(0), whole)
+    assert torch.equal(values(classifier(shape), x[4:5])[0], whole[4])
+    for elements in (1, 5 * x[0].numel()):
+        monkeypatch.setattr(log_odds, "_ELEMENTS", elements)
+        assert torch.equal(values(classifier(shape), x), whole)
+
+
+def test_equal_differences_are_broken_by_the_sample_and_the_seed() -> None:
+    def halves(module: nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """Of class 0, 1 on the left; of all others, 0 everywhere."""
+        left = torch.zeros_like(x)
+        left[..., : x.shape[-1] // 2] = 1.0
+        return left * (targets == 0).to(x.dtype)[:, None, None, None]
+
+    net = linear(torch.zeros(2, 64), torch.tensor([1.0, 0.0])).module
+    model = hf.Classifier(nn.Sequential(nn.Flatten(), net), (0.0, 1.0), device="cpu", batch_size=64)
+    x, metric = inputs((1, 8, 8), 40), LogOdds(pairs=((0, 1),), fraction=0.25)
+
+    def gone(name: str, seed: int) -> torch.Tensor:
+        explainer = hf.explainers.from_callable(halves, name=name)
+        found = metric(model, explainer, x, generator=torch.Generator().manual_seed(seed))
+        assert (found.erased == 0.25).all()
+        return found.erased_pixels[:, 0]
+
+    first = gone("a", 0)
+    assert not first[..., 4:].any()
+    assert torch.equal(first, gone("b", 0))
+    assert not torch.equal(first, gone("a", 1))
+    shares = first.double().mean(0)[:, :4]
+    assert shares.min() > 0.2  # a half on average; by position it would be 1 in the first rows and 0 in the others
+    assert shares.max() < 0.8
+
+
+def test_maps_that_tell_nothing_or_are_not_finite() -> None:
+    model, x = classifier((1, 8, 8)), inputs((1, 8, 8), 12)
+    own = model.predict(x)
+    kind = int(own.mode().values)
+    others = [c for c in range(4) if c != kind]
+    pairs = tuple((kind, c) for c in others)
+
+    def explain(module: nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        maps = x + targets[:, None, None, None] * x.square()
+        maps[targets == others[0]] = torch.nan
+        maps[targets == others[1]] = (x + kind * x.square() - 3)[targets == others[1]]  # differs by a constant
+        return maps
+
+    explainer = hf.explainers.from_callable(explain, name="odd")
+    found = LogOdds(pairs=pairs)(model, explainer, x, torch.full((12,), kind))
+    rows = own == kind
+    assert rows.sum() >= 2
+    assert [s for s, r in zip(found.status, rows.tolist(), strict=True) if r] == ["ok"] * int(rows.sum())
+    assert found.per_pair[rows][:, :2].isnan().all()
+    assert found.after[rows][:, :2].isnan().all()
+    assert found.per_pair[rows][:, 2].isfinite().all()
+    assert torch.equal(found.log_odds[rows], found.per_pair[rows][:, 2])
+    assert (found.nonfinite[rows] == 1).all()
+    assert (found.degenerate[rows] == 1).all()
+    assert not found.erased_pixels[rows][:, :2].any()
+    blind = hf.explainers.from_callable(lambda module, x, targets: x, name="blind")
+    for pairs_ in (pairs, None):
+        same = LogOdds(pairs=pairs_)(model, blind, x)
+        assert all(s == "degenerate" for s, r in zip(same.status, rows.tolist(), strict=True) if r)
+        assert same.log_odds[rows].isnan().all()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: LogOdds(pairs=()), "pairs: expected None, or pairs of different classes"),
+        (lambda: LogOdds(pairs=((8, 8),)), "pairs: expected None, or pairs of different classes .* got .*8, 8"),
+        (lambda: LogOdds(pairs=((8, 3), (8, 3))), "each once, got"),
+        (lambda: LogOdds(pairs=((8, 3, 1),)), "pairs: expected None"),  # type: ignore[arg-type]
+        (lambda: LogOdds(pairs=((8, -3),)), "pairs: expected None"),
+        (lambda: LogOdds(pairs=((True, False),)), "pairs: expected None"),
+        (lambda: LogOdds(pairs=8), "pairs: expected None"),  # type: ignore[arg-type]
+        (lambda: LogOdds(fraction=0.0), "fraction: expected a number above 0, at most 1, got 0.0"),
+        (lambda: LogOdds(fraction=True), "fraction: expected a number above 0, at most 1, got True"),
+        (lambda: LogOdds(baseline="black"), "baseline: expected a finite number"),  # type: ignore[arg-type]
+    ],
+)
+def test_errors_of_options(make: Callable[[], LogOdds], message: str) -> None:
+    with pytest.raises(hf.ArgumentError, match=message):
+        make()
+
+
+def test_errors_of_the_call() -> None:
+    model, x = classifier((3, 8, 8)), inputs((3, 8, 8))
+    with pytest.raises(hf.ArgumentError, match="pairs: expected classes from 0 to 3, or None, got .*8, 3"):
+        LogOdds()(model, "saliency", x)
+    with pytest.raises(hf.ArgumentError, match=r"baseline: expected values within the bounds \[0, 1\], got -1.0"):
+        LogOdds(pairs=None, baseline=-1.0)(model, "saliency", x)
+    with pytest.raises(hf.ArgumentError, match="baseline: expected one number, or 3 .one a channel., got 2"):
+        LogOdds(pairs=None, baseline=(0.0, 1.0))(model, "saliency", x)
+    assert LogOdds(pairs=None, baseline=(0.0, 0.5, 1.0))(model, "saliency", x).log_odds.isfinite().all()
+
+
+def test_a_file_spells_pairs_as_lists() -> None:
+    from holdfast.study.file.options import configure
+
+    metric = configure(LogOdds, "log_odds", {"pairs": [[8, 3], [4, 1]], "fraction": 0.1})
+    assert metric == LogOdds(pairs=((8, 3), (4, 1)), fraction=0.1)
+    assert metric.options() == {"pairs": [[8, 3], [4, 1]], "fraction": 0.1, "baseline": 0.0}
+    assert configure(LogOdds, "log_odds", {"pairs": None}).pairs is None
+
+
+def test_the_report_shows_the_pairs(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+    metrics: dict[str, Any] = {"published": LogOdds(), "runner-up": LogOdds(pairs=None), "none": LogOdds(((9, 0),))}
+    x = digits.inputs[lenet.predict(digits.inputs) != 9][:25]
+    done = hf.evaluate(lenet, ["input_x_gradient", "random"], x, metrics, samples_per_job=10, progress=False)
+    assert done.failures == []
+    frame = done.frame()
+    own = frame.filter(frame["label"] == "runner-up")
+    assert own["log_odds"].is_finite().all()
+    assert own["log_odds_8_3"].is_null().all()
+    page = hf.report.build_html(done.results)
+    assert_whole(page)
+    for text in ("Class 8 towards 3", "Class 4 towards 1", "turned into the other class", "shrikumar2017deeplift"):
+        assert text in page
+    assert "Class 9 towards 1" not in page  # nobody is explained as a 9
+    assert "8 to 3, 8 to 6, 9 to 1, 4 to 1" in page

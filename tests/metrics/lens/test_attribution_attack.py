@@ -1,0 +1,488 @@
+"""Attacks on attributions: optima that are known, a plain loop as oracle, and what a result must hold."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import holdfast as hf
+from holdfast.metrics import AttributionAttack
+from holdfast.metrics.lens.attribution_objectives import (
+    Lens,
+    MassCenter,
+    RandomSign,
+    Target,
+    TopK,
+    Universal,
+    attribution_attacks,
+    get,
+    mass_share,
+)
+
+GUIDED = ("lens", "mass_center", "target", "top_k")
+BLIND = ("random_sign", "universal")
+
+
+class Quadratic(nn.Module):
+    """Logits `(sum of c_i x_i^2 / 2, floor)`: the gradient of the first is `c_i x_i`."""
+
+    def __init__(self, coefficients: Tensor, floor: float = -10.0) -> None:
+        super().__init__()
+        self.coefficients = nn.Parameter(coefficients)
+        self.floor = floor
+
+    def forward(self, x: Tensor) -> Tensor:
+        value = (self.coefficients * x * x / 2).flatten(1).sum(1)
+        return torch.stack([value, torch.full_like(value, self.floor)], dim=1)
+
+
+def quadratic(shape: tuple[int, ...], seed: int = 0, floor: float = -10.0) -> tuple[hf.Classifier, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    module = Quadratic(0.5 + torch.rand(shape, generator=generator), floor)
+    classifier = hf.Classifier(module, (0.0, 1.0), device="cpu", batch_size=64)
+    return classifier, 0.3 + 0.4 * torch.rand((3, *shape), generator=generator)
+
+
+def top_mask(values: Tensor, k: int) -> Tensor:
+    mask = torch.zeros_like(values.flatten(1), dtype=torch.bool)
+    return mask.scatter_(1, values.flatten(1).argsort(dim=1, descending=True, stable=True)[:, :k], True).view_as(values)
+
+
+def near(mask: Tensor, w: int) -> Tensor:
+    found = torch.zeros_like(mask)
+    for n, i, j in mask.nonzero().tolist():
+        found[n, max(i - w, 0) : i + w + 1, max(j - w, 0) : j + w + 1] = True
+    return found
+
+
+# what is known in closed form
+
+
+def test_shares_of_mass() -> None:
+    maps = torch.tensor([[1.0, -2.0, 5.0], [0.0, 0.0, 0.0]])
+    mask = torch.tensor([[True, True, False], [True, False, False]])
+    assert torch.allclose(mass_share(maps, mask), torch.tensor([3 / 8, 0.0]))
+
+
+@pytest.mark.parametrize("name", ["top_k:t=5", "lens:k=3,w=1,alone=0", "target:top=0.5,left=0,height=0.5,width=0.5"])
+def test_the_optimum_of_a_share_of_mass_is_found(name: str) -> None:
+    """The map is `c x`, so the least share of mass in a set is at `x - r` inside of it and `x + r` outside."""
+    classifier, x = quadratic((1, 6, 6))
+    maps = classifier.module.coefficients.detach()[0] * x[:, 0]
+    wanted = torch.zeros(6, 6, dtype=torch.bool)
+    wanted[3:, :3] = True
+    inside = {"top_k": top_mask(maps, 5), "lens": near(top_mask(maps, 3), 1), "target": ~wanted.expand(3, 6, 6)}
+    metric = AttributionAttack(name, radius=0.1, steps=20, step=0.02, restarts=2, curve_k=(3,))
+    result = metric(classifier, "saliency", x)
+    best = torch.where(inside[get(name).name][:, None], x - 0.1, x + 0.1)
+    assert torch.allclose(result.inputs, best, atol=1e-6)
+    assert result.found.all()
+    assert result.label_kept.all()
+
+
+def test_the_farthest_centre_of_mass_is_found() -> None:
+    """A ratio of linear functions is largest at a corner of the box: all 64 are looked at."""
+    classifier, x = quadratic((6,))
+    coefficients = classifier.module.coefficients.detach()
+    metric = AttributionAttack("mass_center", radius=0.1, steps=25, step=0.02, restarts=6, curve_k=(2,), k=2)
+    result = metric(classifier, "saliency", x)
+
+    def centre(points: Tensor) -> Tensor:
+        maps = (coefficients * points).abs()
+        return (maps * torch.arange(6.0)).sum(-1) / maps.sum(-1)
+
+    corners = torch.tensor(list(itertools.product((-0.1, 0.1), repeat=6)))
+    for row in range(3):
+        farthest = (centre(x[row] + corners) - centre(x[row])).abs().max()
+        assert (centre(result.inputs[row]) - centre(x[row])).abs() == pytest.approx(farthest.item(), rel=1e-4)
+
+
+def test_spans_of_a_target() -> None:
+    image, series = torch.ones(1, 8, 8), torch.ones(1, 10)
+    assert Target().state(image).nonzero().tolist() == [[0, i, j] for i in range(2) for j in range(2)]
+    assert Target(top=0.99, left=0.99, height=0.01, width=0.01).state(image).nonzero().tolist() == [[0, 7, 7]]
+    assert Target(left=0.5, width=0.3).state(series).nonzero()[:, 1].tolist() == [5, 6, 7]
+    assert Target(left=0.29, width=0.01).state(torch.ones(1, 100)).nonzero()[:, 1].tolist() == [29]
+
+
+def test_a_window_of_nothing_makes_lens_the_top_k_attack() -> None:
+    maps = torch.rand(4, 7, 7, generator=torch.Generator().manual_seed(0))
+    moved = maps.flip(1)
+    lens, top = Lens(k=9, w=0, alone=0), TopK(t=9)
+    lonely = Lens(k=9, w=0)
+    assert torch.allclose(lonely.goal(lonely.state(maps), moved), 1.3 * top.goal(top.state(maps), moved))
+    assert torch.equal(lens.goal(lens.state(maps), moved), top.goal(top.state(maps), moved))
+    kept = (top_mask(maps, 9) & top_mask(moved, 9)).flatten(1).sum(1)
+    share = (moved * top_mask(maps, 9)).flatten(1).sum(1) / moved.flatten(1).sum(1)
+    assert torch.allclose(lens.reached(lens.state(maps), moved), -2.0 * kept - share.double())
+    assert torch.allclose(top.reached(top.state(maps), moved), -1.0 * kept - share.double())
+
+
+def test_lonely_positions_weigh_more() -> None:
+    """The formula of the docstring, written out for a series."""
+    before = torch.tensor([[0.0, 9.0, 0.0, 0.0, 0.0, 8.0, 0.0, 0.0]])
+    after = torch.tensor([[5.0, 6.0, 1.0, 0.5, 0.25, 0.125, 2.0, 3.0]])  # the largest two are both near the first
+    attack = Lens(k=2, w=1, alone=0.7)
+    lonely = {1: math.exp(-0.5), 5: 1.0}
+    weights = [sum(1 + 0.7 * lonely[p] if abs(p - q) <= 1 else 0.0 for p in lonely) for q in range(8)]
+    expected = sum(w * a for w, a in zip(weights, after[0].tolist(), strict=True)) / after.sum()
+    assert attack.goal(attack.state(before), after)[0] == pytest.approx(-expected.item(), rel=1e-5)
+
+
+def test_points_are_judged_by_sets_and_mass_decides_ties() -> None:
+    before = torch.tensor([[9.0, 8.0, 0.0, 0.0, 1.0, 2.0]])
+    half = torch.tensor([[9.0, 0.0, 0.0, 0.0, 8.0, 2.0]])  # one of two is kept, with most of the mass
+    none = torch.tensor([[7.0, 7.0, 8.0, 8.0, 0.0, 0.0]])  # none is kept, with half of the mass
+    less = torch.tensor([[1.0, 1.0, 8.0, 8.0, 0.0, 0.0]])
+    attack = TopK(2)
+    state = attack.state(before)
+    assert attack.reached(state, half) < attack.reached(state, none) < attack.reached(state, less)
+
+
+def test_mass_centre_can_be_followed_from_the_seed_itself() -> None:
+    maps = torch.rand(2, 5, 5, requires_grad=True)
+    attack = MassCenter()
+    (gradient,) = torch.autograd.grad(attack.goal(attack.state(maps.detach()), maps).sum(), maps)
+    assert torch.isfinite(gradient).all()
+
+
+# the loop that it is, written out
+
+
+def loop(classifier: hf.Classifier, x: Tensor, start: Tensor, t: int, radius: float, step: float, steps: int) -> Tensor:
+    """Ghorbani, Abid and Zou's iteration for gradient x input on one image, with softplus for the search."""
+    target = classifier.logits(x).argmax(1)
+
+    def share(z: Tensor, create_graph: bool) -> tuple[Tensor, Tensor, Tensor]:
+        logits = classifier.module(z)
+        (gradient,) = torch.autograd.grad(logits[0, target], z, create_graph=create_graph)
+        values = (z * gradient).abs().sum(1)
+        return values, (values / values.sum())[0], logits
+
+    leaf = x.clone().requires_grad_(True)
+    top = top_mask(share(leaf, False)[0].detach(), t)
+    best, best_key = x, (t, 1.0)
+    z = start
+    for number in range(steps + 1):
+        if number:
+            leaf = z.clone().requires_grad_(True)
+            with hf.explainers.smooth_relu(10.0):
+                _, mass, _ = share(leaf, True)
+                (ascent,) = torch.autograd.grad(-(mass * top[0]).sum(), leaf)
+            z = (z + step * ascent.sign()).clamp(x - radius, x + radius).clamp(0, 1)
+        values, mass, logits = share(z.clone().requires_grad_(True), False)
+        key = (int((top_mask(values.detach(), t) & top).sum()), (mass * top[0]).sum().item())
+        assert logits.argmax() == target  # the radius is small enough for the class to hold throughout
+        if key < best_key:
+            best, best_key = z, key
+    return best
+
+
+def test_the_attack_is_the_loop_written_out(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+    x = digits[:3].inputs
+    attack = AttributionAttack("top_k:t=60", radius=0.05, steps=8, step=0.01, restarts=1)
+    generator = torch.Generator().manual_seed(4)
+    seed = hf.tensors.draw_seed(torch.Generator().manual_seed(4))
+    result = attack(lenet, "input_x_gradient", x, generator=generator)
+    region = hf.LinfBall(0.05).around(x, (0.0, 1.0))
+    starts = region.project(region.sample(1, region.streams(seed)))[:, 0]
+    kept = hf.similarity.get("topk_intersection:k=60")
+    explainer = hf.explainers.get("input_x_gradient")
+    for row in range(3):
+        slow = loop(lenet, x[row : row + 1], starts[row : row + 1], 60, 0.05, 0.01, 8)
+        # signs of tiny gradients differ by the last bit of other kernels: a few pixels, not the outcome
+        assert (slow[0] - result.inputs[row]).abs().gt(1e-4).float().mean() < 0.05
+        before, after = (explainer(lenet, z).abs() for z in (x[row : row + 1], slow))
+        assert kept(before, after)[0] == pytest.approx(
+            kept(before, result.maps[row : row + 1].abs())[0].item(), abs=0.051
+        )
+
+
+# what a result holds
+
+
+@pytest.mark.parametrize("name", [*GUIDED, *BLIND])
+def test_results_hold_what_they_say(name: str, lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+    x = digits[:5].inputs
+    y = lenet.predict(x)
+    names = (
+        "lens_precision:k=100,w=1",
+        "topk_intersection:k=100",
+        "kendall",
+        "mse",
+        "topk_intersection:k=60,diverse=true,w=1",
+    )
+    metric = AttributionAttack(name, radius=0.1, steps=4, restarts=2, similarities=names, k=100, curve_k=(20, 100))
+    result = metric(lenet, "saliency", x, y)
+    assert result.names == names
+    assert (result.inputs - x).abs().max() <= 0.1 + 1e-6
+    assert result.inputs.min() >= 0
+    assert result.inputs.max() <= 1
+    assert torch.equal(result.label_kept, lenet.predict(result.inputs) == y)
+    saliency = hf.explainers.get("saliency")
+    before, after = saliency(lenet, x, y), saliency(lenet, result.inputs, y)
+    assert torch.allclose(after, result.maps, atol=1e-5)
+    for column, similarity in enumerate(names):
+        expected = hf.similarity.get(similarity)
+        assert torch.allclose(
+            result.similarities[:, column], expected(before[:, 0], result.maps[:, 0].abs()), atol=1e-5
+        )
+        assert result.frame()[similarity].to_list() == result.similarities[:, column].tolist()
+    assert torch.equal(result.similarity, result.similarities[:, 0])
+    assert torch.equal(result.kept, result.similarities[:, 1])
+    assert (result.kept <= result.kept_within_1).all()
+    assert (result.kept_within_1 <= result.kept_within_2).all()
+    assert torch.equal(result.profile.precision[:, 1, 0], result.similarities[:, 0])
+    spent = 2 if name in BLIND else 1 + 2 * (2 * 4 + 1) + 2
+    assert result.model_evaluations.tolist() == [spent] * 5
+    assert metric.expected_evaluations() == spent
+    assert all(len(array) == 5 for array in result.tensors().values())
+
+
+def test_random_signs_differ_and_universal_ones_do_not(lenet: hf.Classifier) -> None:
+    x = torch.full((3, 1, 28, 28), 0.5) + 0.01 * torch.arange(3).reshape(3, 1, 1, 1)
+    region = hf.LinfBall(0.1).around(x, (0.0, 1.0))
+    universal, single = (attack.draw(region, 0.1, 7) - x for attack in (Universal(), RandomSign()))
+    for offset in (universal, single):
+        assert torch.allclose(offset.abs(), torch.full_like(offset, 0.1), atol=1e-6)
+        assert 0.4 < (offset > 0).float().mean() < 0.6
+    assert torch.equal(universal[0] > 0, universal[1] > 0)
+    assert 0.4 < ((single[0] > 0) == (single[1] > 0)).float().mean() < 0.6
+    assert not torch.equal(Universal().draw(region, 0.1, 8), Universal().draw(region, 0.1, 7))
+
+
+def test_a_wrong_prediction_is_skipped_and_counted(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+    x = digits[:4].inputs
+    y = lenet.predict(x)
+    y[2] = (y[2] + 1) % 10
+    result = AttributionAttack.example()(lenet, "saliency", x, y)
+    assert result.status == ("ok", "ok", "misclassified", "ok")
+    assert torch.equal(result.inputs[2], x[2])
+    assert not result.found[2]
+
+
+def test_the_class_is_kept_where_it_hangs_by_a_thread() -> None:
+    """Lowering the mass lowers the logit; at the seed it is 0.05 above the other class."""
+    classifier, x = quadratic((1, 6, 6), floor=0.0)
+    logits = classifier.logits(x)[:, 0]
+    for row in range(3):
+        classifier.module.floor = float(logits[row]) - 0.05
+        metric = AttributionAttack("top_k:t=20", radius=0.2, steps=15, restarts=2, curve_k=(5,))
+        result = metric(classifier, "saliency", x[row : row + 1])
+        assert result.label_kept.all()
+        assert (result.margin < 0).all()
+        assert result.found.all()
+
+
+def test_a_lost_class_is_won_back() -> None:
+    """The goal leads across the boundary of the class, which a search that cannot turn back leaves behind."""
+    classifier, x = quadratic((1, 6, 6), floor=0.0)
+    x = x[:1]
+    maps = classifier.module.coefficients.detach() * x
+    low = classifier.logits(torch.where(top_mask(maps[0], 30)[None], x - 0.1, x))[0, 0].item()
+    classifier.module.floor = 0.5 * (low + classifier.logits(x)[0, 0].item())
+    metric = AttributionAttack("top_k:t=30", radius=0.1, steps=40, step=0.01, restarts=1, curve_k=(5,))
+    found = metric(classifier, "saliency", x)
+    # the optimum lies at the boundary of the class: the steps go to and fro across it, and end close to it
+    assert -0.15 < found.margin[0] < 0
+    assert mass_share(found.maps[:, 0].abs(), top_mask(maps[0], 30)) < 0.97 * mass_share(maps[0], top_mask(maps[0], 30))
+
+
+def test_nothing_is_found_where_nothing_moves() -> None:
+    """A linear model has the same gradient everywhere, so no point is better than the seed."""
+    layer = nn.Linear(6, 2)
+    with torch.no_grad():
+        layer.weight.copy_(torch.stack([torch.arange(1.0, 7.0), torch.zeros(6)]))
+        layer.bias.zero_()
+    classifier = hf.Classifier(layer, (0.0, 1.0), device="cpu", batch_size=16)
+    x = torch.full((2, 6), 0.5)
+    result = AttributionAttack("top_k:t=2", radius=0.1, steps=3, restarts=2, curve_k=(2,))(classifier, "saliency", x)
+    assert result.status == ("ok", "ok")
+    assert result.label_kept.all()
+    assert not result.found.any()
+    assert torch.equal(result.inputs, x)
+
+
+def test_what_fits_no_map_is_refused_before_the_work(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+    rows: list[int] = []
+    handle = lenet.module.register_forward_hook(lambda _, args, out: rows.append(len(out)))
+    for options, message in (
+        ({"similarities": ("topk_intersection:k=1000",)}, "k of topk_intersection:k=1000: expected .* got 1000"),
+        ({"attack": "top_k:t=1000"}, "k of attack top_k: expected .* got 1000"),
+        ({"k": 1000}, "k of option k: expected .* got 1000"),
+        ({"curve_k": (5, 1000)}, "k of option curve_k: expected .* got 1000"),
+    ):
+        rows.clear()
+        with pytest.raises(hf.ArgumentError, match=message):
+            AttributionAttack(**{"steps": 30, **options})(lenet, "saliency", digits[:1].inputs)
+        assert sum(rows) <= 32
+    handle.remove()
+
+
+def test_constant_maps_are_degenerate_whatever_is_asked_for() -> None:
+    layer = nn.Linear(6, 2, bias=False)
+    with torch.no_grad():
+        layer.weight.copy_(torch.stack([torch.ones(6), torch.zeros(6)]))
+    classifier = hf.Classifier(layer, (0.0, 1.0), device="cpu", batch_size=16)
+    for first in ("mse", "pearson", "centre_of_mass", "lens_precision:k=2"):
+        metric = AttributionAttack("random_sign", similarities=(first,), k=2, curve_k=(2,))
+        assert metric(classifier, "saliency", torch.full((2, 6), 0.5)).status == ("degenerate", "degenerate")
+
+
+def test_the_report_counts_with_the_k_that_was_asked_for() -> None:
+    assert AttributionAttack(similarities=("pearson", "lens_recall:k=30,w=2")).k == 30
+    assert AttributionAttack(similarities=("lens_recall:k=30",), k=0.2).k == 0.2
+    assert AttributionAttack().k is None
+
+
+def test_a_random_attack_may_lose_the_class() -> None:
+    classifier, x = quadratic((1, 6, 6), floor=0.0)
+    classifier.module.floor = float(classifier.logits(x)[:, 0].min()) - 1e-4
+    results = [
+        AttributionAttack("random_sign", radius=0.3, curve_k=(5,))(
+            classifier, "saliency", x, generator=torch.Generator().manual_seed(seed)
+        )
+        for seed in range(8)
+    ]
+    kept = torch.stack([result.label_kept for result in results])
+    assert kept.any()
+    assert not kept.all()
+    assert all(torch.equal(result.found, result.label_kept) for result in results)
+
+
+def test_the_model_is_left_as_it_was(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+    x = digits[:2].inputs
+    before = {key: value.clone() for key, value in lenet.module.state_dict().items()}
+    logits = lenet.logits(x)
+    AttributionAttack.example()(lenet, "integrated_gradients", x)
+    assert all(torch.equal(value, before[key]) for key, value in lenet.module.state_dict().items())
+    assert torch.equal(lenet.logits(x), logits)
+    assert not any(m._forward_hooks or m._backward_hooks for m in lenet.module.modules())
+
+
+def test_colour_images_and_series_are_compared_by_position() -> None:
+    from conftest import small_net
+
+    for shape in ((3, 8, 8), (2, 16)):
+        classifier = hf.Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=64)
+        x = torch.rand(4, *shape, generator=torch.Generator().manual_seed(2))
+        for attack in ("top_k:t=4", "lens:k=4,w=1", "mass_center", "target", "random_sign"):
+            metric = AttributionAttack(
+                attack, 0.1, 3, None, 1, ("topk_intersection:k=4", "lens_recall:k=4,w=2"), k=4, curve_k=(4,)
+            )
+            result = metric(classifier, "saliency", x)
+            before, after = (maps.abs().sum(1) for maps in (result.seed_maps, result.maps))
+            assert torch.allclose(result.similarity, hf.similarity.topk_intersection(before, after, 4))
+            recall = hf.similarity.lens_recall(before, after, 4, 2)
+            assert torch.allclose(result.similarities[:, 1], recall)
+
+
+def test_lens_goes_further_than_top_k(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+    """Mass pushed out of the neighbourhood leaves less of it than mass pushed off the positions."""
+    x = digits[:24].inputs
+    found = {}
+    for name in ("top_k:t=100", "lens:k=100,w=1"):
+        metric = AttributionAttack(name, 0.2, 10, None, 1, ("lens_recall:k=100,w=1", "lens_precision:k=100,w=1"))
+        found[name] = metric(lenet, "input_x_gradient", x).similarities.mean(1)
+    better = found["top_k:t=100"] - found["lens:k=100,w=1"]
+    assert better.mean() > 3 * better.std() / len(better) ** 0.5
+
+
+# errors, names, studies
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"attack": "topk"}, "attribution attack: expected one of .*did you mean 'top_k'"),
+        ({"attack": "top_k:t=0"}, "t: expected a whole number of at least 1, or a share"),
+        ({"attack": "lens:w=-1"}, "w: expected a whole number of at least 0"),
+        ({"attack": "lens:alone=-1"}, "alone: expected a finite number of at least 0"),
+        ({"attack": "target:left=1.0"}, r"left: expected a share in \[0, 1\)"),
+        ({"attack": "target:width=0"}, r"width: expected a share in \(0, 1\]"),
+        ({"attack": 3}, "attack: expected a name or an AttributionObjective, got 3"),
+        ({"radius": 0.0}, "radius: expected a finite number above 0, got 0"),
+        ({"steps": 0}, "steps: expected a whole number of at least 1"),
+        ({"restarts": 1.5}, "restarts: expected a whole number of at least 1"),
+        ({"step": -1.0}, "step: expected a finite number above 0"),
+        ({"similarities": ()}, "similarities: expected a list with at least one entry"),
+        ({"similarities": "pearson"}, "similarities: expected a list with at least one entry, got 'pearson'"),
+        ({"similarities": ("pearson", "pearson")}, "similarities: expected each of them once"),
+        ({"similarities": ("lens_precision:k=0",)}, "k"),
+        ({"similarities": (hf.similarity.Similarity("margin", hf.similarity.pearson),)}, "no columns of the result"),
+        (
+            {"similarities": (hf.similarity.Similarity("mine", hf.similarity.mse, larger_is_closer=False),)},
+            "first a similarity, or a registered discrepancy, got 'mine'",
+        ),
+        ({"radius": "wide"}, "radius: expected a finite number above 0, got 'wide'"),
+        ({"k": 1.5}, "k: expected whole numbers of at least 1, or shares"),
+        ({"curve_k": (0,)}, "curve_k: expected whole numbers of at least 1, or shares"),
+        ({"curve_w": (1.5,)}, "curve_w: expected whole numbers"),
+        ({"beta": 0.0}, "beta: expected a finite number above 0"),
+    ],
+)
+def test_options_are_checked(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(hf.ArgumentError, match=message):
+        AttributionAttack(**options)
+
+
+def test_what_cannot_be_differentiated_is_refused(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+    x = digits[:1].inputs
+    with pytest.raises(hf.ArgumentError, match="attack: expected random_sign or universal, since guided_backprop"):
+        AttributionAttack.example()(lenet, "guided_backprop", x)
+    assert AttributionAttack("random_sign")(lenet, "guided_backprop", x).status == ("ok",)
+
+
+def test_attacks_are_named() -> None:
+    assert attribution_attacks.names() == sorted((*GUIDED, *BLIND))
+    assert all(isinstance(get(name), attribution_attacks[name]) for name in (*GUIDED, *BLIND))
+    assert get(TopK(3)) == TopK(3)
+    assert dataclasses.replace(AttributionAttack.example(), attack=Lens(5, 2)).options()["attack"] == {
+        "name": "lens",
+        "k": 5,
+        "w": 2,
+        "alone": 0.3,
+    }
+
+
+def test_two_attacks_have_two_labels() -> None:
+    from holdfast.study.run import named_metrics
+
+    attacks = [AttributionAttack("top_k:t=5"), AttributionAttack(Lens(5, 2)), AttributionAttack("top_k:t=9")]
+    labels = ["attribution_attack: top_k", "attribution_attack: lens", "attribution_attack: top_k 2"]
+    assert list(named_metrics(attacks)) == labels
+
+
+def test_what_leaves_the_headline_alone() -> None:
+    assert "steps" not in AttributionAttack.idle({"attack": "top_k:t=5"})
+    assert {"steps", "step", "restarts", "beta", "k"} <= set(AttributionAttack.idle({"attack": "universal"}))
+
+
+def test_a_study_takes_attacks_and_similarities_by_name(tmp_path: Any) -> None:
+    metric = {
+        "metric": "attribution_attack",
+        "attack": "lens:k=50,w=2",
+        "radius": 0.1,
+        "steps": 2,
+        "restarts": 1,
+        "similarities": ["lens_recall:k=50,w=2", "topk_intersection:k=50"],
+        "curve_k": [10, 50],
+    }
+    study = {
+        "data": {"digits": "digits"},
+        "samples": 3,
+        "models": {"lenet": "lenet5-mnist"},
+        "explainers": ["saliency"],
+        "metrics": {"lens": metric, "blind": {**metric, "attack": "universal"}},
+    }
+    results = hf.run_study(study, tmp_path, progress=False).results
+    rows = results.samples
+    assert len(rows) == 6
+    assert rows["lens_recall:k=50,w=2"].to_list() == rows["similarity"].to_list()
+    assert (rows["topk_intersection:k=50"] <= rows["lens_recall:k=50,w=2"]).all()

@@ -1,0 +1,359 @@
+"""The four metrics: closed forms, relations that hold whatever the model, peers, and plain Monte Carlo."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import holdfast as hf
+from holdfast.metrics import (
+    LocalLipschitz,
+    MaxSensitivity,
+    MisinterpretationProbability,
+    WorstCase,
+    measure_sensitivity,
+)
+from holdfast.metrics.probe import class_margin
+
+BALL = hf.LinfBall(0.2)
+
+
+def linear_classifier(weights: torch.Tensor, bias: torch.Tensor | None = None) -> hf.Classifier:
+    """Logits `W x + b` for flat inputs: gradient x input of class y is `W_y * x`."""
+    layer = nn.Linear(weights.shape[1], weights.shape[0])
+    with torch.no_grad():
+        layer.weight.copy_(weights)
+        layer.bias.copy_(torch.zeros(len(weights)) if bias is None else bias)
+    return hf.Classifier(layer, (0.0, 1.0), device="cpu", batch_size=256)
+
+
+def test_margin_is_equation_1() -> None:
+    logits = torch.randn(50, 5)
+    targets = torch.randint(5, (50,))
+    for row, (values, y) in enumerate(zip(logits.tolist(), targets.tolist(), strict=True)):
+        others = [v for i, v in enumerate(values) if i != y]
+        assert class_margin(logits, targets)[row].item() == pytest.approx(max(others) - values[y], abs=1e-6)
+        odds = np.exp(values) / np.exp(values).sum()
+        expected = max(np.delete(odds, y)) - odds[y]
+        assert class_margin(logits, targets, "probability")[row].item() == pytest.approx(expected, abs=1e-6)
+
+
+def test_probability_margin_of_a_confident_model_still_orders() -> None:
+    logits = torch.tensor([[30.0, 0.0, 0.0], [25.0, 0.0, 0.0]])
+    margin = class_margin(logits, torch.tensor([0, 0]), "probability")
+    assert -1 < margin[0] < margin[1]
+
+
+def test_tracked_sensitivity_is_there_for_every_event(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+    for event in ("changed_explanation", "changed_class", "misclassification"):
+        metric = WorstCase(BALL, event, budget=20, track_sensitivity=True)  # type: ignore[arg-type]
+        found = metric(lenet, "saliency", digits[:2].inputs)
+        assert (found.sens_max > 0).all()
+        assert (found.sens_lips > 0).all()
+
+
+def test_a_constant_map_has_a_sensitivity_by_any_search() -> None:
+    model = linear_classifier(torch.tensor([[1.0, 1.0], [0.0, 0.0]]), torch.tensor([1.0, 0.0]))
+    x = torch.tensor([[0.5, 0.5]])
+    for search in ("sample", "block"):
+        result = MaxSensitivity(BALL, samples=50, search=search)(model, "input_x_gradient", x)
+        assert result.status == ("ok",)
+        assert result.sensitivity.item() > 0.1
+
+
+def test_misclassification_of_a_linear_model_is_known() -> None:
+    weights = torch.tensor([[1.0, -2.0, 0.5, 0.0], [-1.0, 1.0, 0.0, 2.0]])
+    model = linear_classifier(weights, torch.tensor([1.5, 0.0]))
+    x = torch.tensor([[0.6, 0.5, 0.5, 0.3]])
+    assert model.predict(x).item() == 0
+    difference = weights[1] - weights[0]
+    # every feature stays 0.2 away from the bounds, so the best margin is that of a corner
+    highest = (difference @ x[0] - 1.5 + 0.2 * difference.abs().sum()).item()
+    worst = WorstCase(BALL, "misclassification", budget=600)(model, "saliency", x)
+    assert worst.margin.item() == pytest.approx(highest, rel=1e-4)
+    assert worst.found.item() == (highest >= 0)
+
+    # J is a weighted sum of independent uniforms; its law by a large sample
+    steps = np.random.default_rng(0).uniform(-0.2, 0.2, (2_000_000, 4)) @ difference.double().numpy()
+    share = (steps + (difference @ x[0] - 1.5).item() >= 0).mean()
+    assert 0.001 < share < 0.2
+    for options in ({"particles": 2000}, {"method": "monte_carlo", "samples": 50_000}):
+        found = MisinterpretationProbability(BALL, "misclassification", **options)(model, "saliency", x)  # type: ignore[arg-type]
+        assert abs(found.log_probability.item() - math.log(share)) < 4 * found.std_error.item()
+
+
+def test_explanation_of_a_linear_model_is_known() -> None:
+    # the map is w * x, so the similarity within the box is a function of x that numpy can compute
+    generator = torch.Generator().manual_seed(0)
+    weights = torch.randn(2, 6, generator=generator)
+    model = linear_classifier(weights, torch.tensor([20.0, 0.0]))  # the class cannot change
+    x = 0.3 + 0.4 * torch.rand(1, 6, generator=generator)
+    w = weights[0].numpy()
+    reference = np.abs(w * x[0].numpy())
+    samples = x[0].numpy() + np.random.default_rng(0).uniform(-0.2, 0.2, (400_000, 6))
+    maps = np.abs(w * samples)
+    centred = maps - maps.mean(1, keepdims=True)
+    similarity = (centred @ (reference - reference.mean())) / (
+        np.linalg.norm(centred, axis=1) * np.linalg.norm(reference - reference.mean())
+    )
+    threshold = float(np.quantile(similarity, 0.001))
+    metric = MisinterpretationProbability(BALL, "changed_explanation", threshold=threshold)
+    found = metric(model, "input_x_gradient", x)
+    assert abs(found.log_probability.item() - math.log(0.001)) < 4 * math.hypot(found.std_error.item(), 0.05)
+    worst = WorstCase(BALL, budget=2000)(model, "input_x_gradient", x)
+    assert worst.similarity.item() < similarity.min() + 1e-3
+    assert worst.similarity.item() <= 1
+    got = np.corrcoef(np.abs(w * worst.inputs[0].numpy()), reference)[0, 1]
+    assert worst.similarity.item() == pytest.approx(got, abs=1e-5)
+
+
+def test_what_a_search_returns_is_scored_anew(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+    x = digits[:3].inputs
+    explainer = hf.explainers.get("input_x_gradient")
+    for event in ("changed_explanation", "changed_class", "misclassification"):
+        worst = WorstCase(hf.LinfBall(0.3), event, budget=150)(lenet, explainer, x)  # type: ignore[arg-type]
+        assert ((worst.inputs - x).abs() <= 0.3 + 1e-6).all()
+        assert ((worst.inputs >= 0) & (worst.inputs <= 1)).all()
+        margin = class_margin(lenet.logits(worst.inputs), lenet.predict(x))
+        assert torch.allclose(worst.margin, margin, atol=1e-4)
+        maps = explainer(lenet, x).abs(), explainer(lenet, worst.inputs).abs()
+        assert torch.allclose(worst.similarity, hf.similarity.pearson(*maps), atol=1e-4)
+        assert torch.allclose(worst.maps.abs(), maps[1], atol=1e-5)
+        assert torch.equal(worst.predicted, lenet.predict(worst.inputs))
+        held = margin < 0 if event == "changed_explanation" else margin >= 0
+        assert torch.equal(worst.found, held)
+        if event == "changed_explanation":
+            assert torch.equal(worst.misinterpreted, held & (worst.similarity < 0.4))
+        assert (worst.model_evaluations <= 152).all()
+        assert worst.trace.similarity.shape == worst.trace.margin.shape == (3, len(worst.trace.evaluations))
+        last = worst.trace.margin[:, -1] if event == "misclassification" else worst.trace.similarity[:, -1]
+        assert torch.allclose(
+            last.float(), worst.margin if event == "misclassification" else worst.similarity, atol=1e-4
+        )
+
+
+def test_a_lying_search_is_caught(digits: hf.data.Dataset, lenet: hf.Classifier) -> None:
+    from dataclasses import dataclass
+
+    from holdfast.algorithms.searches.base import Search, SearchResult, Trace
+
+    @dataclass(frozen=True)
+    class Liar(Search):
+        name = "liar"
+
+        def run(self, objective, region, budget, seed, gradient=None):  # type: ignore[no-untyped-def]
+            nothing = torch.full((len(region),), -5.0)
+            trace = Trace(torch.tensor([1]), nothing[:, None], nothing[:, None])
+            return SearchResult(torch.full_like(region.centre, 7.0), nothing, nothing, trace)
+
+    x = digits[:2].inputs
+    worst = WorstCase(BALL, search=Liar())(lenet, "saliency", x)
+    assert ((worst.inputs - x).abs() <= 0.2 + 1e-6).all()
+    assert (worst.similarity > -1).all()
+
+
+def test_relations_that_hold_whatever_the_model(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+    x = digits[3:4].inputs  # a three that is not far from another class
+    ball = hf.LinfBall(0.2)
+    explainer = "input_x_gradient"
+    options = {"particles": 200, "floor": -25.0}
+
+    def probability(event: str, threshold: float | None = None) -> hf.metrics.ProbabilityResult:
+        metric = MisinterpretationProbability(ball, event, threshold=threshold, **options)  # type: ignore[arg-type]
+        return metric(lenet, explainer, x)
+
+    flipped = probability("misclassification")
+    both = probability("changed_class", 0.6)
+    stricter = probability("changed_class", 0.9)
+    assert not flipped.censored.any()
+    assert (both.log_probability <= flipped.log_probability + 3 * (flipped.std_error + both.std_error)).all()
+    # the stricter one may be rarer than the floor: then it has no error, and is at most the floor
+    slack = 3 * (both.std_error + stricter.std_error.nan_to_num(nan=0.0))
+    assert (stricter.log_probability <= both.log_probability + slack).all()
+    changed = probability("changed_explanation", 0.8)
+    worst = WorstCase(ball, budget=1500)(lenet, explainer, x)
+    particle = hf.similarity.pearson(*(hf.explainers.get(explainer)(lenet, v).abs() for v in (x, changed.extreme)))
+    assert (worst.similarity <= particle + 1e-6).all()
+    assert (worst.similarity < 0.8).all()
+    assert not changed.censored.any()
+
+
+def test_a_pcc_below_zero_is_inconsistent() -> None:
+    # with D = 1 / PCC, as printed, a correlation of -0.5 would count as consistent (D = -2 < 1 / 0.6)
+    from holdfast.metrics.safari.events import make_event
+
+    similarity = torch.tensor([-0.5, 0.01, 0.39, 0.5, 0.61, 0.9])
+    keeps = torch.full((6,), -1.0)
+    changed = make_event("changed_explanation", hf.similarity.get("pearson"), None, needs_threshold=True)
+    assert changed.happened(similarity, keeps).tolist() == [True, True, True, False, False, False]
+    assert not changed.happened(similarity, -keeps).any()
+    kept = make_event("changed_class", hf.similarity.get("pearson"), None, needs_threshold=True)
+    assert kept.happened(similarity, -keeps).tolist() == [False, False, False, False, True, True]
+    assert not kept.happened(similarity, keeps).any()
+    error = make_event("changed_explanation", hf.similarity.get("mse"), 0.5, needs_threshold=True)
+    assert error.happened(torch.tensor([0.4, 0.6]), torch.tensor([-1.0, -1.0])).tolist() == [False, True]
+
+
+def test_scores_and_outcomes_agree_with_the_event() -> None:
+    from holdfast.metrics.probe import Measurement
+    from holdfast.metrics.safari.events import EVENTS, make_event
+
+    generator = torch.Generator().manual_seed(0)
+    margin = torch.randn(200, generator=generator)
+    margin[:5] = 0.0
+    for name in EVENTS:
+        for similarity in ("pearson", "mse"):
+            values = torch.rand(200, generator=generator)
+            values[:10] = 0.5
+            threshold = None if name == "misclassification" else 0.5
+            event = make_event(name, hf.similarity.get(similarity), threshold, needs_threshold=True)
+            seen = Measurement(margin, values)
+            assert torch.equal((event.scores(seen) >= 0).all(1), event.happened(values, margin)), (name, similarity)
+            outcome = event.outcome(seen)
+            feasible = margin < 0 if name == "changed_explanation" else margin >= 0
+            if name != "misclassification":
+                assert torch.equal(outcome.violation <= 0, feasible)
+
+
+def test_probabilities_of_common_events_agree_with_plain_monte_carlo(
+    lenet: hf.Classifier, digits: hf.data.Dataset
+) -> None:
+    x = digits[:4].inputs
+    ball = hf.LinfBall(0.3)
+    plain = MisinterpretationProbability(ball, threshold=0.72, method="monte_carlo", samples=4000)
+    exact = plain(lenet, "input_x_gradient", x)
+    subset = MisinterpretationProbability(ball, threshold=0.72, particles=500)(lenet, "input_x_gradient", x)
+    seen = ~exact.censored
+    assert seen.sum() >= 2
+    error = (subset.std_error**2 + exact.std_error**2).sqrt()
+    assert ((subset.log_probability - exact.log_probability).abs()[seen] < 4 * error[seen]).all()
+    assert torch.equal(exact.interval()[:, 0], exact.low)
+    assert (exact.interval(0.99)[:, 0] <= exact.low).all()
+
+
+def test_explain_seed_or_predicted_matters_only_where_the_class_flips(
+    lenet: hf.Classifier, digits: hf.data.Dataset
+) -> None:
+    x = digits[3:4].inputs
+    found = WorstCase(hf.LinfBall(0.3), "misclassification", budget=100)(lenet, "saliency", x)
+    assert found.found.all()
+    same = WorstCase(hf.LinfBall(0.3), "misclassification", budget=100, explain="seed")(lenet, "saliency", x)
+    assert torch.equal(same.inputs, found.inputs)
+    assert not torch.equal(same.similarity, found.similarity)
+
+
+# sensitivity
+
+
+def test_sensitivity_of_a_linear_model_is_known() -> None:
+    weights = torch.tensor([[1.0, -2.0, 0.5], [-1.0, 1.0, 0.0]])
+    model = linear_classifier(weights, torch.tensor([10.0, 0.0]))
+    x = torch.tensor([[0.5, 0.4, 0.6]])
+    perturbed = x[:, None] + torch.tensor([[[0.1, 0.0, 0.0], [0.0, 0.1, 0.0], [0.1, 0.1, 0.1]]])
+    explainer = hf.explainers.get("input_x_gradient")
+    steps = np.array([[0.1, 0, 0], [0, 0.1, 0], [0.1, 0.1, 0.1]])
+    distances = np.linalg.norm(steps * [1, -2, 0.5], axis=1)
+    assert measure_sensitivity(model, explainer, x, perturbed).item() == pytest.approx(distances.max(), rel=1e-5)
+    slopes = distances / np.linalg.norm(steps, axis=1)
+    assert measure_sensitivity(model, explainer, x, perturbed, per_distance=True).item() == pytest.approx(
+        slopes.max(), rel=1e-5
+    )
+    norm = np.linalg.norm([0.5, -0.8, 0.3])
+    assert measure_sensitivity(model, explainer, x, perturbed, normalise=True).item() == pytest.approx(
+        distances.max() / norm, rel=1e-5
+    )
+    # the largest over the box is at its corners, and the slope never exceeds the largest weight
+    assert MaxSensitivity(BALL, samples=4000)(model, explainer, x).sensitivity.item() == pytest.approx(
+        0.2 * np.linalg.norm([1, 2, 0.5]), rel=0.05
+    )
+    assert MaxSensitivity(BALL, samples=400, search="block")(model, explainer, x).sensitivity.item() == pytest.approx(
+        0.2 * np.linalg.norm([1, 2, 0.5]), rel=1e-3
+    )
+    assert 1.9 < LocalLipschitz(BALL, samples=4000)(model, explainer, x).sensitivity.item() <= 2 + 1e-4
+
+
+def test_sensitivity_is_captums_for_the_same_perturbations(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from captum.attr import Saliency
+        from captum.metrics import sensitivity_max
+
+    x = digits[:4].inputs
+    noise = torch.empty(4, 6, 1, 28, 28).uniform_(-0.05, 0.05, generator=torch.Generator().manual_seed(0))
+    perturbed = (x[:, None] + noise).clamp(0, 1)
+    targets = lenet.predict(x)
+
+    def theirs_perturbed(inputs: torch.Tensor) -> torch.Tensor:
+        assert inputs.shape[0] == 24
+        return perturbed.flatten(0, 1)
+
+    module = lenet.module.eval()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = sensitivity_max(
+            Saliency(module).attribute, x, theirs_perturbed, n_perturb_samples=6, norm_ord="fro", target=targets
+        )
+    ours = measure_sensitivity(lenet, hf.explainers.get("saliency"), x, perturbed, targets, normalise=True)
+    assert torch.allclose(ours, theirs, rtol=1e-4)
+
+
+def test_a_search_finds_more_sensitivity_than_a_sample(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+    # SAFARI, Table 1, in small
+    x = digits[:3].inputs
+    for metric in (MaxSensitivity, LocalLipschitz):
+        sampled = metric(hf.LinfBall(0.3), samples=300)(lenet, "input_x_gradient", x)
+        searched = metric(hf.LinfBall(0.3), samples=300, search="block")(lenet, "input_x_gradient", x)
+        assert (searched.sensitivity > sampled.sensitivity).float().mean() > 0.6
+        assert (searched.model_evaluations <= 302).all()
+
+
+def test_sampled_sensitivity_is_where_it_says(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+    x = digits[:2].inputs
+    result = MaxSensitivity(BALL, samples=20)(lenet, "saliency", x)
+    assert result.inputs is not None
+    explainer = hf.explainers.get("saliency")
+    targets = lenet.predict(x)
+    distance = (explainer(lenet, result.inputs, targets) - explainer(lenet, x)).flatten(1).norm(dim=1)
+    assert torch.allclose(distance, result.sensitivity, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"event": "changed"}, "event: expected one of changed_explanation, changed_class, misclassification"),
+        ({"similarity": "pearsn"}, "similarity: expected .*did you mean 'pearson'"),
+        ({"explain": "target"}, "explain: expected 'predicted' or 'seed'"),
+        ({"margin": "odds"}, "margin: expected 'logit' or 'probability'"),
+        ({"absolute": 1}, "absolute: expected True or False"),
+        ({"event": "misclassification", "threshold": 0.4}, "threshold: expected None for misclassification"),
+    ],
+)
+@pytest.mark.parametrize("kind", [WorstCase, MisinterpretationProbability])
+def test_bad_options(kind: type, arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(hf.ArgumentError, match=message):
+        kind(BALL, **arguments)
+
+
+def test_bad_options_of_one_metric() -> None:
+    for build, message in (
+        (lambda: WorstCase(BALL, search="blok"), "search: expected .*did you mean 'block'"),
+        (lambda: WorstCase(BALL, budget=0), "budget: expected a whole number of at least 1, got 0"),
+        (lambda: MisinterpretationProbability(BALL, similarity="mse"), "threshold: expected a number, since mse"),
+        (lambda: MisinterpretationProbability(BALL, method="mcmc"), "method: expected one of subset, monte_carlo"),  # type: ignore[arg-type]
+        (lambda: MaxSensitivity(BALL, samples=0), "samples: expected at least 1, got 0"),
+        (lambda: MaxSensitivity(BALL, search="blok"), "search: expected .*did you mean 'block'"),
+    ):
+        with pytest.raises(hf.ArgumentError, match=message):
+            build()
+
+
+def test_white_box_search_refuses_what_has_no_derivative(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+    with pytest.raises(hf.ArgumentError, match="search: expected a black-box search"):
+        WorstCase(BALL, search="gradient", budget=10)(lenet, "guided_backprop", digits[:1].inputs)
+    with pytest.raises(hf.ArgumentError, match="search: expected a black-box search"):
+        WorstCase(BALL, search="gradient", similarity="kendall", budget=10)(lenet, "saliency", digits[:1].inputs)

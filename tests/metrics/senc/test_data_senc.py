@@ -1,0 +1,392 @@
+"""Data SenC against oracles: a linear model, a slow reading of Algorithm 1, noise; and what its options do."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import kstest, spearmanr
+from torch import Tensor, nn
+
+import holdfast as hf
+from conftest import SHAPES, small_net
+from holdfast.algorithms.masks.random_masks import draw_masks
+from holdfast.explainers.baselines import RandomExplainer
+from holdfast.metrics import DataSencResult, DataSensitivityConsistency
+from holdfast.presentation.senc.data_sensitivity_consistency import spread
+from holdfast.segments import LabelMap, segment
+from holdfast.study.grid import Grid, Ready, Samples
+from holdfast.study.plan import make_plan
+from holdfast.tensors import Streams, content_keys
+
+QUICK: dict[str, Any] = {"masks": 60, "permutations": 99, "resamples": 50}
+
+
+def rand(*shape: int, seed: int = 1) -> Tensor:
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def classifier(shape: tuple[int, ...], **options: Any) -> hf.Classifier:
+    return hf.Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=32, **options)
+
+
+# the linear model: prediction sensitivity has the order of w_k x_k, since all of them speak for the class and the
+# probability falls with each that is dropped. Gradient x input is w * x * M: dropping feature k sends it from its rank
+# to the lowest, so it disturbs the ranking the more, the higher w_k x_k. A map with the opposite order of features is
+# disturbed the more by the lower w_k x_k. (The map of opposite sign is not: Spearman of -a and -b is that of a and b.)
+
+FEATURES = 12
+
+
+def linear() -> tuple[hf.Classifier, Tensor]:
+    weight = 0.1 * 1.25 ** torch.arange(FEATURES)
+    module = nn.Linear(FEATURES, 2)
+    with torch.no_grad():
+        module.weight.copy_(torch.stack([torch.zeros(FEATURES), weight]))
+        module.bias.zero_()
+    order = torch.stack([torch.randperm(FEATURES, generator=torch.Generator().manual_seed(s)) for s in range(3)])
+    # other inputs, other orders of w_k x_k
+    contribution = 0.05 * (1 + order.to(torch.float32))
+    return hf.Classifier(module, (0.0, 10.0), device="cpu", batch_size=512), contribution / weight
+
+
+def test_linear_model_is_consistent_with_its_own_contributions() -> None:
+    model, x = linear()
+    result = DataSensitivityConsistency(masks=20_000, permutations=499, resamples=100)(model, "input_x_gradient", x)
+    assert result.status == ("ok",) * 3
+    assert (result.rho > 0.98).all()
+    assert (result.p_value <= 0.002).all()
+    assert (result.low > 0.9).all()
+    assert (result.top1 == 1).all()
+    assert (result.top3 == 1).all()
+    contribution = model.module.weight[1] * x
+    for row in range(3):
+        assert spearmanr(result.prediction_sensitivity[row], contribution[row].detach())[0] > 0.98
+
+
+def test_opposite_order_is_inconsistent() -> None:
+    def opposite(module: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        # 1 / (w x) where a feature is on, and 0, as everywhere, where it is off
+        return torch.where(inputs > 0, 1 / (module.weight[1] * inputs), 0.0).detach()
+
+    model, x = linear()
+    result = DataSensitivityConsistency(masks=20_000, permutations=499, resamples=100)(
+        model, hf.explainers.from_callable(opposite), x
+    )
+    assert (result.rho < -0.98).all()
+    assert (result.p_value > 0.99).all()
+    assert (result.top1 == 0).all()
+
+
+def test_published_estimator_calls_noise_consistent_and_the_default_does_not() -> None:
+    """A map that is always much like itself, disturbed by noise alone: a mean weight that is not zero."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Stubborn(RandomExplainer):
+        def attribute(self, model: hf.Classifier, x: Tensor, targets: Tensor | None, **_: Any) -> tuple[Tensor, Tensor]:
+            return 5 * torch.arange(float(x.shape[1])) + 5 * self.noise(x), model.forward(x.clone())
+
+    class Plain(hf.explainers.Explainer):  # the metric gives a RandomExplainer noise of its own
+        name, differentiable = "stubborn", False
+
+        def attribute(self, model: hf.Classifier, x: Tensor, targets: Tensor | None, **_: Any) -> tuple[Tensor, Tensor]:
+            return Stubborn().attribute(model, x, targets)
+
+    model, x = classifier((12,)), rand(30, 12)
+    result = DataSensitivityConsistency(**{**QUICK, "masks": 1000})(model, Plain(), x)
+    assert result.rho_paper.mean() > 0.7
+    assert result.rho.mean().abs() < 0.2
+    paper = DataSensitivityConsistency(estimator="paper", **{**QUICK, "masks": 1000})(model, Plain(), x)
+    assert torch.allclose(paper.rho, result.rho_paper, atol=1e-6)
+
+
+def test_p_values_of_random_explanations_are_uniform() -> None:
+    model, x = classifier((12,)), rand(300, 12)
+    metric = DataSensitivityConsistency(masks=200, permutations=199, resamples=2)
+    result = metric(model, "random", x)
+    assert kstest(result.p_value.numpy(), "uniform").pvalue > 0.01
+    assert result.rho.mean().abs() < 0.06
+    inside = (result.rho >= result.null_low) & (result.rho <= result.null_high)
+    assert 0.9 <= inside.double().mean() <= 0.99
+
+
+def test_random_explainer_makes_fresh_noise_of_equal_inputs() -> None:
+    """Most masks leave this input as it is; the noise must not say so."""
+    x = torch.zeros(1, 12)
+    x[0, :2] = 0.7
+    result = DataSensitivityConsistency(**{**QUICK, "masks": 2000})(classifier((12,)), "random", x)
+    assert result.explanation_sensitivity.abs().max() < 4 * (2000 * 0.16 / 11) ** 0.5
+    noise = RandomExplainer()
+    pair = x.expand(2, -1)
+    assert not torch.equal(*noise.noise(pair, torch.tensor([0, 1])))
+    assert torch.equal(*noise.noise(pair, torch.tensor([3, 3])))
+
+
+# a slow reading of Algorithm 1
+
+
+def slowly(
+    metric: DataSensitivityConsistency, model: hf.Classifier, x: Tensor, explain: str
+) -> tuple[list[Any], list[Any], list[float]]:
+    """Both sensitivities and rho of each sample, a mask at a time, with the masks that the metric draws."""
+    cut = segment(x, metric.segments)  # type: ignore[arg-type]
+    masks = draw_masks(metric.masks, cut.count, metric.keep, Streams(content_keys(x, 0).tolist(), torch.device("cpu")))
+    baseline = torch.as_tensor(metric.baseline)
+    baseline = baseline.reshape(-1, *[1] * (x.ndim - 2)) if baseline.ndim else baseline
+
+    def look(point: Tensor, wanted: int | None) -> tuple[Tensor, Any]:
+        leaf = point[None].clone().requires_grad_(True)
+        logits = model.module.eval()(leaf)
+        chosen = int(logits.argmax()) if wanted is None else wanted
+        (gradient,) = torch.autograd.grad(logits[0, chosen], leaf)
+        return logits.detach()[0].double().softmax(0), (gradient * leaf).detach().flatten().numpy()
+
+    found: tuple[list[Any], list[Any], list[float]] = ([], [], [])
+    for row, point in enumerate(x):
+        probability, explanation = look(point, None)
+        target, m = int(probability.argmax()), int(cut.count[row])
+        w, v, kept = [], [], masks[row, :, :m].double().numpy()
+        for mask in masks[row]:
+            on = torch.zeros(cut.labels[row].shape)
+            for k in range(m):
+                on[cut.labels[row] == k] = float(mask[k])
+            p, e = look(point * on + baseline * (1 - on), target if explain == "seed" else None)
+            w.append(1 - abs(float(probability[target] - p[target])))
+            v.append(spearmanr(explanation, e)[0])
+        sums = []
+        for weights in (np.array(w), np.array(v)):
+            if metric.estimator == "centred":
+                weights, centred = weights - weights.mean(), kept - kept.mean(0)
+            else:
+                centred = kept
+            sums.append(sum(weights[i] * centred[i] for i in range(len(weights))))
+        for out, value in zip(found, (*sums, spearmanr(*sums)[0]), strict=True):
+            out.append(value)
+    return found
+
+
+@pytest.mark.parametrize("estimator", ["centred", "paper"])
+@pytest.mark.parametrize("name", ["image", "colour", "series", "flat"])
+def test_equals_algorithm_1(name: str, estimator: str) -> None:
+    shape = {**SHAPES, "colour": (3, 8, 8)}[name]
+    baseline: Any = (0.2,) * shape[0] if name == "colour" else 0.3 if name == "series" else 0.0
+    explain: Any = "predicted" if name == "series" else "seed"
+    metric = DataSensitivityConsistency(
+        "grid" if name == "image" else "auto", 40, 0.7, baseline, estimator, explain, permutations=9, resamples=5
+    )
+    model, x = classifier(shape), rand(3, *shape)
+    result = metric(model, "input_x_gradient", x)
+    prediction, explanation, rho = slowly(metric, model, x, explain)
+    for row, (a, b, r) in enumerate(zip(prediction, explanation, rho, strict=True)):
+        m = int(result.features[row])
+        assert np.allclose(result.prediction_sensitivity[row, :m], a, atol=1e-5)
+        assert np.allclose(result.explanation_sensitivity[row, :m], b, atol=1e-4)
+        assert result.prediction_sensitivity[row, m:].isnan().all()
+        assert result.rho[row].item() == pytest.approx(r, abs=1e-6)
+    assert (result.model_evaluations == 41).all()
+    assert (result.masks_used == 40).all()
+
+
+# options
+
+
+def test_early_stop_is_a_shorter_run_of_the_same_and_each_sample_s_own() -> None:
+    model, x = classifier((12,)), rand(6, 12)
+    options: dict[str, Any] = {"permutations": 99, "resamples": 200}
+    metric = DataSensitivityConsistency(masks=2000, tolerance=0.35, **options)
+    result = metric(model, "saliency", x)
+    used = result.masks_used
+    assert used.min() < used.max()
+    assert torch.equal(result.model_evaluations, used + 1)
+    for row in range(6):
+        alone = metric(model, "saliency", x[row : row + 1])
+        short = DataSensitivityConsistency(masks=int(used[row]), **options)(model, "saliency", x[row : row + 1])
+        for name in ("rho", "low", "high", "p_value", "null_low", "prediction_sensitivity"):
+            assert torch.equal(getattr(alone, name)[0], getattr(result, name)[row]), name
+            assert torch.equal(getattr(short, name)[0], getattr(result, name)[row]), name
+        if used[row] < 2000:
+            assert (result.interval[row] - result.rho[row]).abs().max() <= 0.35
+
+
+def test_masked_parts_take_the_baseline() -> None:
+    seen = []
+
+    class Watched(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = small_net((3, 8, 8))
+
+        def forward(self, x: Tensor) -> Tensor:
+            seen.append(x.detach().clone())
+            return self.net(x)
+
+    model = hf.Classifier(Watched(), (0.0, 1.0), device="cpu", batch_size=16)
+    x = rand(2, 3, 8, 8) * 0.4
+    labels = torch.arange(64).reshape(8, 8) // 16
+    baseline = (0.5, 0.6, 0.7)
+    DataSensitivityConsistency(labels, baseline=baseline, keep=0.5, **QUICK)(model, "saliency", x)
+    rows = torch.cat(seen[1:])
+    off = torch.tensor(baseline)[:, None, None]
+    for row in rows[:60]:
+        for k in range(4):
+            part = row[:, labels == k]
+            assert torch.equal(part, x[0][:, labels == k]) or torch.equal(part, off[:, 0].expand_as(part))
+    assert 0.4 < (rows[:60] == off).double().mean() < 0.6
+
+
+def test_absolute_and_predicted() -> None:
+    model, x = classifier((12,)), rand(4, 12)
+    options = {"keep": 0.6, **QUICK}  # other classes are predicted at many of the masked inputs
+    plain = DataSensitivityConsistency(**options)(model, "input_x_gradient", x)
+    absolute = DataSensitivityConsistency(absolute=True, **options)(model, "input_x_gradient", x)
+    predicted = DataSensitivityConsistency(explain="predicted", **options)(model, "input_x_gradient", x)
+    for other in (absolute, predicted):
+        assert torch.equal(plain.prediction_sensitivity, other.prediction_sensitivity)
+        assert not torch.equal(plain.explanation_sensitivity, other.explanation_sensitivity)
+    metric = DataSensitivityConsistency(explain="predicted", **options)
+    for row, slow in enumerate(slowly(metric, model, x, "predicted")[1]):
+        assert np.allclose(predicted.explanation_sensitivity[row], slow, atol=1e-4)
+
+
+# label maps of each sample, in studies
+
+
+def maps_of(count: int) -> Tensor:
+    return torch.stack([torch.arange(64).reshape(8, 8) // (8 + i) for i in range(count)])
+
+
+@pytest.mark.parametrize("per_job", [1, 3, 4, 8])
+def test_a_study_cuts_label_maps_with_the_samples(per_job: int) -> None:
+    model, x = classifier((1, 8, 8)), rand(8, 1, 8, 8)
+    metric = DataSensitivityConsistency(maps_of(8), **QUICK)
+    direct = metric(model, "saliency", x, generator=torch.Generator().manual_seed(0)).frame()
+    assert direct["features"].to_list() == [8, 8, 7, 6, 6, 5, 5, 5]
+    found = hf.evaluate(model, ["saliency"], x, [metric], progress=False, samples_per_job=per_job)
+    assert found.failures == []
+    assert found.frame().sort("sample").select(direct.columns).equals(direct)
+
+
+def test_label_maps_for_another_number_of_samples_are_refused() -> None:
+    model, x = classifier((1, 8, 8)), rand(8, 1, 8, 8)
+    metric = DataSensitivityConsistency(maps_of(4), **QUICK)  # as many as a job has samples
+    with pytest.raises(hf.ArgumentError, match=r"\(8, 8, 8\), one for each sample, got \(4, 8, 8\)"):
+        hf.evaluate(model, ["saliency"], x, [metric], progress=False)
+
+
+def test_label_maps_are_part_of_the_identity_of_the_jobs_they_are_used_in() -> None:
+    x, maps = rand(8, 1, 8, 8), maps_of(8)
+    other = maps.clone()
+    other[6] = maps[0]
+
+    def jobs(labels: Tensor) -> list[str]:
+        grid = Grid(
+            {"data": Samples(x)},
+            {"model": Ready(classifier((1, 8, 8)))},
+            {"saliency": hf.explainers.get("saliency")},
+            {"senc": DataSensitivityConsistency(labels, **QUICK)},
+        )
+        return [job.identity for job in make_plan(grid).jobs]
+
+    first, second = jobs(maps), jobs(other)
+    assert first[0] == second[0]
+    assert first[1] != second[1]
+    assert jobs(maps[0]) != jobs(maps[1])
+
+
+def test_an_explainer_holds_no_label_maps_of_samples() -> None:
+    """It would take them for those of the masked copies."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Segmented(hf.explainers.Saliency):
+        segments: Any = None
+
+    model, x = classifier((1, 8, 8)), rand(8, 1, 8, 8)
+    metric = DataSensitivityConsistency("grid", **QUICK)
+    one, each = (Segmented(segments=LabelMap.of(labels)) for labels in (maps_of(1)[0], maps_of(8)))
+    assert metric(model, one, x).status == ("ok",) * 8
+    for call in (
+        lambda: metric(model, each, x),
+        lambda: hf.evaluate(model, {"each": each}, x, [metric], progress=False),
+    ):
+        with pytest.raises(hf.ArgumentError, match=r"segments: expected one map of shape \(8, 8\) for all samples"):
+            call()
+
+
+def test_what_cannot_be_compared_is_said() -> None:
+    model = hf.Classifier(small_net((1, 8, 8)), (0.0, 1.0), device="cpu", batch_size=16)
+    x = rand(3, 1, 8, 8)
+    x[1] = 0  # masking changes nothing, whatever is off
+    result = DataSensitivityConsistency(**QUICK)(model, "saliency", x)
+    assert result.status == ("ok", "degenerate", "ok")
+    assert result.grid_fallback[1]
+    labels = torch.arange(64).reshape(8, 8) // 16
+    skipped = DataSensitivityConsistency(labels, **QUICK)(model, "saliency", x, (model.predict(x) + 1) % 4)
+    assert skipped.rho.isnan().all()
+    assert skipped.prediction_sensitivity.shape == (3, 4)
+    assert (skipped.model_evaluations == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"segments": "slik"}, "segments: expected 'auto'"),
+        ({"masks": 5}, "masks"),
+        ({"keep": 1.0}, "keep"),
+        ({"estimator": "published"}, "estimator: expected 'centred' or 'paper'"),
+        ({"explain": "both"}, "explain"),
+        ({"tolerance": 0.0}, "tolerance"),
+        ({"permutations": 0}, "permutations"),
+        ({"baseline": float("nan")}, "baseline"),
+    ],
+)
+def test_options_are_checked(options: dict[str, Any], match: str) -> None:
+    with pytest.raises(hf.ArgumentError, match=match):
+        DataSensitivityConsistency(**options)
+
+
+def test_baseline_lies_within_the_bounds() -> None:
+    metric = DataSensitivityConsistency(baseline=-0.5, **QUICK)
+    with pytest.raises(hf.ArgumentError, match=r"baseline: expected values within the bounds \[0, 1\], got -0.5"):
+        metric(classifier((12,)), "saliency", rand(2, 12))
+    normalised = hf.Classifier(small_net((12,)), (-1.0, 1.0), device="cpu", batch_size=16)
+    assert metric(normalised, "saliency", rand(2, 12)).status == ("ok", "ok")
+    with pytest.raises(hf.ArgumentError, match="baseline: expected one number, or 12"):
+        DataSensitivityConsistency(baseline=(0.0, 0.1), **QUICK)(classifier((12,)), "saliency", rand(2, 12))
+
+
+def test_interval_and_evaluations() -> None:
+    metric = DataSensitivityConsistency(**QUICK)
+    assert metric.expected_evaluations() == 61
+    result = metric(classifier((2, 16)), "saliency", rand(2, 2, 16))
+    assert isinstance(result, DataSencResult)
+    assert torch.equal(result.interval, torch.stack([result.low, result.high], 1))
+    assert {"rho", "low", "high", "p_value", "rho_paper", "top1", "top3", "null_low"} <= set(result.frame().columns)
+
+
+# the report
+
+
+def test_report_has_the_null_and_the_pictures(tmp_path: Path, lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+    metrics = {"SenC": DataSensitivityConsistency(**QUICK)}
+    found = hf.evaluate(
+        lenet, ["input_x_gradient", "random"], digits.inputs[:5], metrics, out=tmp_path / "results", progress=False
+    )
+    page = found.to_html(tmp_path / "report.html")
+    text = Path(page if isinstance(page, str | Path) else tmp_path / "report.html").read_text()
+    assert "Shaded: the null" in text
+    assert "Sensitive segments" in text
+    assert "explanation feels" in text
+    assert "top-1 agreement" in text
+    assert "docs/senc-bias.md" in text
+    assert "Tan, Hanxiao" in text
+
+
+def test_spread() -> None:
+    labels = np.array([[0, 1], [1, 2]])
+    values = np.array([1.0, 2.0, 6.0, np.nan])
+    assert spread(values, labels, (3, 2, 2)).tolist() == [[[1, 2], [2, 6]]]
+    assert spread(values, labels, (3, 2, 2), published=True).sum() == pytest.approx(-1.0)

@@ -1,0 +1,451 @@
+"""Parameter SenC against a slow re-implementation of Algorithm 2, known orders, and a null that holds."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import scipy.stats
+import torch
+from torch import Tensor, nn
+
+import holdfast as hf
+from conftest import small_net
+from holdfast.charts import Chart, Gallery
+from holdfast.gating import group_count, weight_layers
+from holdfast.metrics import DataSensitivityConsistency, ParameterSencResult, ParameterSensitivityConsistency, View
+from holdfast.metrics.senc import masked_layers
+from holdfast.metrics.senc import parameter_sensitivity_consistency as senc
+from holdfast.presentation import presentation_of
+from holdfast.presentation.senc.parameter_sensitivity_consistency import squares
+from holdfast.similarity.ranked import RankedReference
+
+SHAPE = (1, 8, 8)
+
+
+def classifier(batch_size: int = 16, seed: int = 0) -> hf.Classifier:
+    return hf.Classifier(small_net(SHAPE, seed=seed), (0.0, 1.0), device="cpu", batch_size=batch_size)
+
+
+def inputs(count: int = 3) -> Tensor:
+    return torch.rand(count, *SHAPE, generator=torch.Generator().manual_seed(1))
+
+
+def metric(**options: Any) -> ParameterSensitivityConsistency:
+    return ParameterSensitivityConsistency(**{"masks": 40, "permutations": 99, "resamples": 50, **options})
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
+    """The masks that a metric draws, in order."""
+    kept: list[Tensor] = []
+    draw = senc.draw_masks
+    monkeypatch.setattr(senc, "draw_masks", lambda *args: kept.append(draw(*args)) or kept[-1])
+    return kept
+
+
+def algorithm_2(
+    model: hf.Classifier, explainer: str, x: Tensor, layer: str, masks: Tensor
+) -> dict[str, tuple[Tensor, Tensor]]:
+    """One sample, one layer, mask after mask, in copies of the model: sensitivities of prediction and explanation, by
+    each estimator."""
+    explain = hf.explainers.get(explainer)
+    target = model.predict(x)
+    probability = model.logits(x).double().softmax(1)[0, target]
+    e = explain(model, x, target).flatten().numpy()
+    weights = []
+    for mask in masks:
+        copied = copy.deepcopy(model.module)
+        at = weight_layers(copied)[layer]
+        weight = at.weight.data.clone()
+        if isinstance(at, nn.Linear):
+            weight[:, ~mask] = 0  # of input features
+        else:
+            weight[~mask] = 0  # of output channels
+        at.weight.data = weight
+        other = hf.Classifier(copied, model.bounds, device="cpu")
+        e_masked = explain(other, x, target).flatten().numpy()
+        alike = scipy.stats.spearmanr(e, e_masked).statistic if np.ptp(e_masked) else 0.0
+        p_masked = other.logits(x).double().softmax(1)[0, target]
+        weights.append([float(1 - (probability - p_masked).abs()), float(alike)])
+    w = torch.tensor(weights, dtype=torch.float64)
+    m = masks.double()
+    found = {"paper": (w[:, 0] @ m, w[:, 1] @ m)}
+    w, m = w - w.mean(0), m - m.mean(0)
+    return {**found, "centred": (w[:, 0] @ m, w[:, 1] @ m)}
+
+
+@pytest.mark.parametrize("estimator", ["centred", "paper"])
+@pytest.mark.parametrize(
+    "explainer", ["saliency", "integrated_gradients:steps=4", "gradcam", "guided_backprop", "lrp", "deeplift"]
+)
+def test_equals_algorithm_2(explainer: str, estimator: str, drawn: list[Tensor]) -> None:
+    model, x = classifier(), inputs(2)
+    result = metric(masks=25, estimator=estimator)(model, explainer, x)
+    assert result.layers == ("0", "4", "6")
+    assert result.method == ("masked weights" if explainer in ("lrp", "deeplift") else "gated")
+    assert len(drawn) == 3
+    for i in range(2):
+        rhos, published = [], []
+        for place, (layer, masks) in enumerate(zip(result.layers, drawn, strict=True)):
+            own = masks[i if len(masks) > 1 else 0]
+            slow = algorithm_2(model, explainer, x[i : i + 1], layer, own)
+            found = [
+                s[i, place, : own.shape[1]] for s in (result.prediction_sensitivity, result.explanation_sensitivity)
+            ]
+            for ours, theirs in zip(found, slow[estimator], strict=True):
+                assert torch.allclose(ours, theirs, atol=2e-4)
+            # of a group that no mask drops, or none keeps, only the published sum says something
+            varies = own.any(0) & ~own.all(0) if estimator == "centred" else torch.ones_like(own[0])
+            rhos.append(scipy.stats.spearmanr(*(s[varies].numpy() for s in found)).statistic)
+            # equal sums are a tie whatever their order of summation
+            published.append(scipy.stats.spearmanr(*(s.numpy().round(10) for s in slow["paper"])).statistic)
+            assert torch.isnan(result.prediction_sensitivity[i, place, own.shape[1] :]).all()
+        assert result.layer_rho[i].tolist() == pytest.approx(rhos, abs=1e-9)
+        assert result.rho[i].item() == pytest.approx(np.mean(rhos), abs=1e-9)
+        assert result.layer_rho_paper[i].tolist() == pytest.approx(published, abs=1e-6)
+        assert result.rho_paper[i].item() == pytest.approx(np.mean(published), abs=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_ranking_a_reference_once_gives_the_bits_of_spearman(dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(0)
+    reference = torch.randn(3, 2, 30, generator=generator, dtype=dtype)
+    maps = torch.randn(200, 2, 30, generator=generator, dtype=dtype)
+    maps[::2, :, 5:20], reference[1, 0, :9] = 0.0, -0.0
+    maps[1::5] = (2 * maps[1::5]).round()
+    maps[7], maps[8, 0, 3], maps[9, 1, 2], maps[10] = 1.0, torch.nan, -torch.inf, -maps[10]
+    maps[11, 0, 0] = -torch.nan
+    rows = torch.randint(0, 3, (200,), generator=generator)
+    ours, constant = RankedReference(reference).compare(maps, rows)
+    assert torch.equal(ours.nan_to_num(nan=9), hf.similarity.spearman(reference[rows], maps).nan_to_num(nan=9))
+    assert constant.nonzero().flatten().tolist() == [7]
+
+
+def test_both_ways_agree_and_so_do_repeated_masks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the same masks; 40 masks of 6 channels hold some twice, which are looked at once."""
+    model, x = classifier(), inputs(1)
+    masks = torch.rand(1, 40, 6, generator=torch.Generator().manual_seed(2)) < 0.6
+    monkeypatch.setattr(senc, "draw_masks", lambda *_: masks)
+    gated = metric(layers="conv")(model, "saliency", x)
+    monkeypatch.setattr(senc, "gateable", lambda *_: set())
+    truly = metric(layers="conv")(model, "saliency", x)
+    assert (gated.methods, truly.methods) == (("gated",), ("masked weights",))
+    assert torch.allclose(gated.prediction_sensitivity, truly.prediction_sensitivity, atol=1e-6)
+    assert torch.allclose(gated.explanation_sensitivity, truly.explanation_sensitivity, atol=1e-4)
+    different = len(torch.unique(masks[0], dim=0))
+    assert gated.model_evaluations.tolist() == truly.model_evaluations.tolist() == [different + 1]
+    monkeypatch.setattr(masked_layers, "_REPEATING", 0)
+    every = metric(layers="conv")(model, "saliency", x)
+    assert every.model_evaluations.tolist() == [41]
+    assert torch.equal(every.explanation_sensitivity, truly.explanation_sensitivity)
+
+
+class Sum(nn.Module):
+    """Two classes, the second of logit zero: the first's probability falls with every part that is taken away."""
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.layer = nn.Linear(features, 1, bias=False)
+        self.layer.weight.data = torch.linspace(0.1, 0.5, features)[None] / features
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = self.layer(x)
+        return torch.cat([out, 0 * out], 1)
+
+
+def test_a_linear_model_and_its_opposite() -> None:
+    """The largest part matters most to both, or least to an explanation that shows a missing part on top."""
+    model = hf.Classifier(Sum(9), (0.0, 1.0), device="cpu")
+    x = torch.ones(2, 9) * torch.tensor([[1.0], [0.5]])
+    options = metric(masks=4000)
+    result = options(model, "input_x_gradient", x)
+    assert (result.rho > 0.98).all()
+    assert (result.p_value < 0.02).all()
+    assert (result.top3 == 1).all()
+    order = result.prediction_sensitivity[0, 0].argsort()
+    assert order.tolist() == list(range(9))
+
+    def opposite(module: nn.Module, x: Tensor, _targets: Tensor) -> Tensor:
+        parts = x * module.layer.weight
+        return torch.where(parts == 0, 9.0, parts)
+
+    result = options(model, hf.explainers.from_callable(opposite), x)
+    assert result.method == "masked weights"
+    assert (result.rho < -0.98).all()
+
+
+def test_random_explanations_are_consistent_with_nothing() -> None:
+    x = inputs(150)
+    result = metric(masks=60, layers="conv")(classifier(64), "random", x)
+    assert (result.model_evaluations == 61).all()  # fresh noise for equal masks
+    assert scipy.stats.kstest(result.p_value.numpy() - 0.005, "uniform").pvalue > 0.01
+    assert abs(result.rho.mean().item()) < 4 * result.rho.std().item() / 150**0.5
+    both = metric(masks=60)(classifier(64), "random", x)
+    assert scipy.stats.kstest(both.p_value.numpy(), "uniform").pvalue > 0.01
+    inside = (both.rho >= both.null_low) & (both.rho <= both.null_high)
+    assert 0.88 <= inside.double().mean() <= 0.99
+    published = metric(masks=60, estimator="paper", layers="conv")(classifier(64), "input_x_gradient", x)
+    assert torch.allclose(published.rho_paper, published.rho)
+
+
+@pytest.mark.parametrize("explainer", ["lrp", "random", "integrated_gradients:steps=3"])
+def test_company_and_chunks_do_not_matter(explainer: str) -> None:
+    x, options = inputs(5), metric(tolerance=0.3, masks=300)
+    whole = options(classifier(), explainer, x)
+    for other, rows in (
+        (options(classifier(64), explainer, x), [0, 1, 2, 3, 4]),
+        (options(classifier(200), explainer, x.flip(0)), [4, 3, 2, 1, 0]),
+        (options(classifier(), explainer, x[3:4]), [3]),
+    ):
+        for field in dataclasses.fields(ParameterSencResult):
+            left, right = getattr(whole, field.name), getattr(other, field.name)
+            if isinstance(left, Tensor):
+                assert torch.equal(left[rows].nan_to_num(nan=-7), right.nan_to_num(nan=-7)), field.name
+
+
+def test_a_tolerance_stops_early_on_the_same_masks() -> None:
+    x = inputs(3)
+    early = metric(layers=("4",), masks=3000, tolerance=0.25, resamples=100)(classifier(64), "input_x_gradient", x)
+    assert (early.masks_used < 3000).any()
+    assert (early.model_evaluations == early.masks_used + 1).all()
+    reach = (early.layer_interval - early.layer_rho[:, :, None]).abs().amax((1, 2))
+    assert ((reach <= 0.25) | (early.masks_used == 3000)).all()
+    row = int((early.masks_used < 3000).nonzero()[0, 0])
+    same = metric(layers=("4",), masks=int(early.masks_used[row]), resamples=100)
+    again = same(classifier(64), "input_x_gradient", x[row : row + 1])
+    assert again.rho.item() == early.rho[row].item()
+    assert again.p_value.item() == early.p_value[row].item()
+
+
+@pytest.mark.parametrize("explainer", ["saliency", "lrp"])
+def test_a_layer_gets_the_same_whichever_others_are_chosen(explainer: str) -> None:
+    model, x = classifier(), inputs()
+    every = metric()(model, explainer, x)
+    some = metric(layers=("6", "0"))(model, explainer, x)
+    assert torch.equal(some.layer_rho, every.layer_rho[:, [2, 0]])
+    assert torch.equal(metric(layers="6")(model, explainer, x).layer_rho, every.layer_rho[:, 2:])
+    assert torch.allclose(some.rho, some.layer_rho.mean(1))
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+@pytest.mark.parametrize("gateable", [True, False])
+def test_the_model_is_as_it_was_when_an_explainer_breaks_off(gateable: bool, error: type[BaseException]) -> None:
+    calls = [0]
+
+    @dataclasses.dataclass(frozen=True)
+    class Breaks(hf.explainers.Saliency):
+        def attribute(self, *args: Any, **options: Any) -> tuple[Tensor, Tensor]:
+            calls[0] += 1
+            found = super().attribute(*args, **options)
+            if calls[0] == 6:
+                raise error
+            return found
+
+    Breaks.gateable = gateable
+    model = classifier(8)
+    before = [(id(p), p.data_ptr(), p.requires_grad, p.detach().clone()) for p in model.module.parameters()]
+    with pytest.raises(error):
+        metric()(model, Breaks(), inputs())
+    assert calls[0] == 6
+    for p, (name, place, wanted, bits) in zip(model.module.parameters(), before, strict=True):
+        assert (id(p), p.data_ptr(), p.requires_grad) == (name, place, wanted)
+        assert torch.equal(p, bits)
+    assert model.module.training
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.module.modules())
+
+
+class Dead(nn.Module):
+    """A layer whose output nobody uses, one that attention reads by its weight, and one as usual."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dead = nn.Linear(4, 4)
+        self.attention = nn.MultiheadAttention(4, 1, batch_first=True)
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + 0 * self.dead(x)
+        return self.head(torch.tanh(self.attention(x, x, x)[0]).mean(1))  # type: ignore[no-any-return]
+
+
+def test_layers_of_both_kinds_and_one_that_does_not_matter() -> None:
+    torch.manual_seed(0)
+    model = hf.Classifier(Dead(), (0.0, 1.0), device="cpu")
+    result = metric()(model, "input_x_gradient", torch.rand(3, 5, 4))
+    assert result.layers == ("dead", "attention.out_proj", "head")
+    assert result.methods == ("gated", "masked weights", "gated")
+    assert result.method == "gated and masked weights"
+    assert torch.isnan(result.layer_rho[:, 0]).all()
+    assert torch.allclose(result.rho, result.layer_rho[:, 1:].mean(1))
+    alone = metric(layers="dead")(model, "saliency", torch.rand(2, 5, 4))
+    assert alone.status == ("degenerate", "degenerate")
+    assert torch.isnan(alone.rho).all()
+
+
+def test_what_an_explanation_that_never_changes_gets() -> None:
+    """By both metrics: it is degenerate, and has no interval."""
+    model, x, constant = classifier(), inputs(), torch.arange(64.0).reshape(SHAPE)
+    explainer = hf.explainers.from_callable(lambda module, x, y: constant.expand_as(x))
+    data = DataSensitivityConsistency("grid", masks=40, permutations=9, resamples=9)
+    for kind in (metric(), data):
+        for estimator in ("centred", "paper"):
+            result = dataclasses.replace(kind, estimator=estimator)(model, explainer, x)
+            assert result.status == ("degenerate",) * 3
+            assert torch.isnan(result.interval).all()
+            if estimator == "centred":
+                assert (result.rho == 0).all()
+                assert (result.p_value == 1).all()
+                assert torch.isnan(torch.stack([result.top1, result.null_low, result.null_high])).all()
+
+
+class Deaf(nn.Module):
+    """Always the same logits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(9, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 0 * self.layer(x) + torch.arange(3.0)
+
+
+@pytest.mark.parametrize("estimator", ["centred", "paper"])
+def test_what_a_prediction_that_never_changes_gets(estimator: str) -> None:
+    model, x = hf.Classifier(Deaf(), (0.0, 1.0), device="cpu"), torch.rand(3, 9)
+    explainer = hf.explainers.from_callable(lambda module, x, y: x * module.layer.weight.sum(0))
+    for result in (
+        metric(estimator=estimator)(model, explainer, x),
+        DataSensitivityConsistency(estimator=estimator, masks=40, permutations=9, resamples=9)(model, explainer, x),
+    ):
+        assert result.status == ("degenerate",) * 3
+        assert torch.isnan(result.interval).all()
+
+
+class Branches(nn.Module):
+    """Two layers that see the input, and a third that moves the prediction, but no gradient by the input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.beside = nn.Linear(6, 5), nn.Linear(5, 3), nn.Linear(5, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(torch.tanh(self.first(x))) + self.beside(torch.linspace(0.2, 1, 5).expand(len(x), 5))
+
+
+def test_a_layer_where_the_explanation_never_changes_does_not_hide_the_others() -> None:
+    torch.manual_seed(0)
+    model, x = hf.Classifier(Branches(), (0.0, 1.0), device="cpu"), torch.rand(4, 6)
+
+    def explain(module: nn.Module, x: Tensor, _targets: Tensor) -> Tensor:
+        return x * (module.second.weight @ module.first.weight)[0].detach()
+
+    explainer = hf.explainers.from_callable(explain)
+    result = metric(masks=200)(model, explainer, x)
+    telling = metric(masks=200, layers=("first", "second"))(model, explainer, x)
+    assert result.layers == ("first", "second", "beside")
+    assert result.status == telling.status == ("ok",) * 4
+    assert (result.layer_rho[:, 2] == 0).all()
+    assert (result.layer_p_value[:, 2] == 1).all()
+    assert torch.isnan(result.layer_top1[:, 2]).all()
+    # it has no top-1 and says nothing about chance; its rho and null are 0, without any width
+    for name in ("top1", "top3", "p_value"):
+        assert torch.equal(getattr(result, name), getattr(telling, name)), name
+    for name in ("rho", "low", "high", "null_low", "null_high"):
+        assert torch.allclose(getattr(result, name), getattr(telling, name) * 2 / 3), name
+    assert torch.isfinite(telling.null_low).all()
+
+
+def test_frame_and_arrays() -> None:
+    result = metric()(classifier(), "saliency", inputs())
+    frame = result.frame()
+    wanted = {"rho", "low", "high", "p_value", "null_low", "null_high", "rho_paper", "top1", "top3", "method", "rho_0"}
+    assert wanted <= set(frame.columns)
+    assert frame["rho_4"].to_list() == result.layer_rho[:, 1].tolist()
+    assert (frame["low"] <= frame["rho"]).all()
+    assert result.interval.shape == (3, 2)
+    assert result.prediction_sensitivity.shape == (3, 3, group_count(classifier().module[4]))
+    assert all(len(values) == 3 for values in result.tensors().values())
+
+
+def test_what_the_report_shows() -> None:
+    model, x = classifier(), inputs(6)
+    frames, arrays = [], {}
+    for name in ("saliency", "lrp"):
+        result = metric()(model, name, x)
+        frames.append(result.frame().with_columns(explainer=pl.lit(name), repeat=pl.lit(0)))
+        arrays[name] = {key: value.numpy() for key, value in result.tensors().items()}
+    other = pl.DataFrame(
+        {"explainer": ["saliency"], "rho_elsewhere": [None]}, schema_overrides={"rho_elsewhere": float}
+    )
+    frame = pl.concat([*frames, other.clear()], how="diagonal_relaxed")
+    kind, options = ParameterSensitivityConsistency, metric().options()
+    jobs = pl.DataFrame(
+        {"job": ["saliency", "lrp"], "explainer": ["saliency", "lrp"], "repeat": 0, "start": 0, "stop": 6}
+    )
+    reading = presentation_of(kind.name).reading(options)
+    view = View(
+        "senc",
+        kind.name,
+        options,
+        reading,
+        "data",
+        "model",
+        ["saliency", "lrp"],
+        frame,
+        (0, 1),
+        jobs,
+        lambda j: arrays[j],
+    )
+    figures = presentation_of(kind.name).figures(view)
+    names = [figure.name for figure in figures if isinstance(figure, Chart)]
+    assert names == ["distribution", "layers"]
+    (layers,) = [figure for figure in figures if isinstance(figure, Chart) and figure.name == "layers"]
+    cells = layers.spec["data"]["values"]
+    assert {(cell["row"], cell["column"]) for cell in cells} == {(e, n) for e in ("saliency", "lrp") for n in "046"}
+    (gallery,) = [figure for figure in figures if isinstance(figure, Gallery)]
+    assert gallery.rows[0].pictures[1].array.shape == (1, 2, 3)
+    assert "weights: gated" in presentation_of(kind.name).remarks(frames[0], options)
+    assert "weights: masked weights" in presentation_of(kind.name).remarks(frames[1], options)
+    assert "senc-bias.md" in "".join(presentation_of(kind.name).guide(options).values())
+    assert presentation_of(kind.name).figures(dataclasses.replace(view, frame=frame.clear())) == []
+    assert squares(np.array([5.0, 7.0]), published=True).tolist() == [[[-1.0, 1.0]]]
+
+
+def test_arguments() -> None:
+    kind = ParameterSensitivityConsistency
+    assert kind(layers=["a", "b"]).layers == ("a", "b")  # type: ignore[arg-type]
+    assert kind(layers=("a", "b"), masks=50).expected_evaluations() == 101
+    assert kind(masks=50).expected_evaluations() == 251
+    for options, message in (
+        ({"layers": ()}, "layers: expected 'all', 'conv' or names"),
+        ({"layers": ("a", "a")}, "each once"),
+        ({"layers": 3}, "layers"),
+        ({"masks": 3}, "masks: expected a whole number of at least 10"),
+        ({"keep": 1.0}, "keep: expected a probability"),
+        ({"estimator": "mean"}, "estimator: expected 'centred' or 'paper'"),
+        ({"explain": "other"}, "explain"),
+        ({"tolerance": 0.0}, "tolerance: expected a number above 0"),
+        ({"permutations": 0}, "permutations"),
+    ):
+        with pytest.raises(hf.ArgumentError, match=message):
+            kind(**options)  # type: ignore[arg-type]
+    with pytest.raises(hf.ArgumentError, match=r"0, 4, 6, all, conv, got 'cnv' \(did you mean 'conv'\?\)"):
+        metric(layers="cnv")(classifier(), "saliency", inputs())
+    flat = hf.Classifier(small_net((12,)), (0.0, 1.0), device="cpu")
+    with pytest.raises(hf.ArgumentError, match="layers: expected 'conv' only for a module with a convolution"):
+        metric(layers="conv")(flat, "saliency", torch.rand(2, 12))
+
+
+def test_explaining_the_class_predicted_under_the_mask(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+    model, x = lenet, digits.inputs[:2]
+    predicted = metric(keep=0.2, explain="predicted", layers="conv")(model, "input_x_gradient", x)
+    seed = metric(keep=0.2, layers="conv")(model, "input_x_gradient", x)
+    assert torch.equal(predicted.prediction_sensitivity.nan_to_num(), seed.prediction_sensitivity.nan_to_num())
+    assert not torch.equal(predicted.explanation_sensitivity.nan_to_num(), seed.explanation_sensitivity.nan_to_num())
+    absolute = metric(absolute=True, layers="conv")(model, "input_x_gradient", x)
+    assert torch.isfinite(absolute.rho).all()

@@ -1,0 +1,636 @@
+"""What the report shows of an attack on attributions: sets pixel by pixel, curves, and the sentence on shifts."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import io
+import itertools
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import scipy.stats
+import torch
+from PIL import Image
+from skimage.color import rgb2lab
+from test_report import assert_whole
+
+import holdfast as hf
+from conftest import SHAPES, small_net
+from holdfast.charts import Chart, Gallery, GalleryRow, Picture
+from holdfast.metrics import AttributionAttack, View
+from holdfast.presentation.lens.attribution_attack import figures, fragility, guide, per_sample, reading, remarks
+from holdfast.presentation.lens.curves import curves_of
+from holdfast.presentation.lens.pictures import KEPT, LOST, NEAR, NEW
+from holdfast.presentation.lens.words import by_chance, called
+from holdfast.report.pictures import DARKEST, GREYS, PALEST, PIXELS, drawn, marked_picture
+from holdfast.report.views import Contents
+from holdfast.statistics.bootstrap import intervals_of_means
+from holdfast.statistics.paired import bootstrap_interval
+
+Array = np.ndarray[Any, Any]
+SIMILARITIES = ("topk_intersection", "lens_precision", "lens_recall:w=2", "mse")
+ATTACK = AttributionAttack("top_k", radius=0.1, steps=3, restarts=1, similarities=SIMILARITIES, k=40)
+EXPLAINERS = ["saliency", "input_x_gradient"]
+
+
+@pytest.fixture(scope="module")
+def found(lenet: hf.Classifier, digits: hf.data.Dataset, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    out = tmp_path_factory.mktemp("attack")
+    return hf.evaluate(lenet, EXPLAINERS, digits[:4].inputs, [ATTACK], out=out, samples_per_job=3, progress=False)
+
+
+@pytest.fixture(scope="module")
+def view(found: Any) -> View:
+    return view_of(found)
+
+
+def view_of(found: Any) -> View:
+    contents = Contents(found.results)
+    return next(contents.views(next(iter(contents.labels))))
+
+
+def charts_of(shown: list[Chart | Gallery]) -> dict[str, Chart]:
+    return {figure.name: figure for figure in shown if isinstance(figure, Chart)}
+
+
+def galleries_of(shown: list[Chart | Gallery]) -> list[Gallery]:
+    return [figure for figure in shown if isinstance(figure, Gallery)]
+
+
+def pixels(picture: Picture, bounds: tuple[float, float]) -> Array:
+    kind, _, content = drawn(picture, bounds).partition(",")
+    assert kind == "data:image/png;base64"
+    return np.asarray(Image.open(io.BytesIO(base64.b64decode(content))).convert("RGB"))
+
+
+def is_colour(image: Array, colour: str) -> Array:
+    return np.asarray((image == list(bytes.fromhex(colour[1:]))).all(axis=-1))
+
+
+def largest(map_: Array, k: int, apart: int = 0) -> set[tuple[int, int]]:
+    """The k largest positions, none within `apart` of an earlier one; slowly."""
+    order = sorted(np.ndindex(map_.shape), key=lambda place: -map_[place])  # stable
+    chosen: list[tuple[int, ...]] = []
+    for place in order:
+        if len(chosen) < k and all(distance(place, other) > apart for other in chosen):
+            chosen.append(place)
+    return set(chosen)  # type: ignore[arg-type]
+
+
+def distance(a: tuple[int, ...], b: tuple[int, ...]) -> int:
+    return -1 if a == b else max(abs(x - y) for x, y in zip(a, b, strict=True))
+
+
+def near(chosen: set[tuple[int, int]], w: int, shape: tuple[int, ...]) -> set[tuple[int, ...]]:
+    return {place for place in np.ndindex(shape) if any(distance(place, other) <= w for other in chosen)}
+
+
+def where(mask: Array) -> set[tuple[int, ...]]:
+    return {tuple(int(i) for i in place) for place in np.argwhere(mask)}
+
+
+def maps_of(view: View, row: GalleryRow) -> tuple[Array, Array]:
+    explainer = row.explainer.removesuffix(", diverse")
+    arrays = view.arrays(explainer, row.sample, ("seed_maps", "maps"))
+    assert arrays is not None
+    return np.abs(arrays["seed_maps"]).sum(axis=0), np.abs(arrays["maps"]).sum(axis=0)
+
+
+def numbers_in(text: str, pattern: str) -> list[float]:
+    found = re.search(pattern, text)
+    assert found is not None, text
+    return [float(number) for number in found.groups()]
+
+
+def named(row: GalleryRow) -> dict[str, Picture]:
+    return {picture.title: picture for picture in row.pictures}
+
+
+# the whole page
+
+
+def test_the_page_has_the_section(found: Any, tmp_path: Path) -> None:
+    page = Path(found.to_html(tmp_path / "page.html")).read_text(encoding="utf-8")
+    assert_whole(page)
+    for text in (
+        "Top-k intersection left by the top_k attack",
+        "A stronger attack may leave less.",
+        "How much of it was a shift of a pixel or two",
+        "The same maps by every similarity",
+        "LENS-precision by window",
+        "LENS-recall-div by window",
+        "1-LENS-recall by k",
+        "Maps before and after the attack",
+        "Diverse positions before and after the attack",
+        "LENS-precision and LENS-recall",
+        "their survey on pictures of flowers 70%",
+    ):
+        assert text in page, text
+    sentence = (
+        r"Of the apparent fragility \(0\.\d\d of the top 40 pixels lost\), \d+% was a shift of one pixel, \d+% of at"
+    )
+    assert len(re.findall(sentence, page)) == 2
+    assert page.count('alt="Kept, lost and new pixels: ') == 8
+    overview = page.split('id="overview"')[1].split("</section>")[0]
+    assert overview.count("of the top 40 positions lost") == 2
+    assert "1-LENS-prec@k: mean 0." in overview
+
+
+# the pictures
+
+
+def test_top_positions_are_drawn_pixel_by_pixel(view: View) -> None:
+    gallery = galleries_of(figures(view))[0]
+    assert [(row.sample, row.explainer) for row in gallery.rows] == [(s, e) for s in range(4) for e in EXPLAINERS]
+    for row in gallery.rows[:3]:
+        shown = named(row)
+        assert list(shown) == ["its map", "top k", "overlap", "top k there", "map there"]
+        before, after = maps_of(view, row)
+        sets = [largest(map_, 40) for map_ in (before, after)]
+        for title, chosen in zip(("top k", "top k there"), sets, strict=True):
+            image = pixels(shown[title], view.bounds)
+            rings = [near(chosen, w, before.shape) for w in (0, 1, 2)]
+            assert rings[0] == chosen
+            assert where(is_colour(image, NEAR[0])) == chosen
+            assert where(is_colour(image, NEAR[1])) == rings[1] - rings[0]
+            assert where(is_colour(image, NEAR[2])) == rings[2] - rings[1]
+        image = pixels(shown["overlap"], view.bounds)
+        s, t = sets
+        assert where(is_colour(image, KEPT)) == s & t
+        assert where(is_colour(image, LOST)) == s - t
+        assert where(is_colour(image, NEW)) == t - s
+        assert numbers_in(row.text, r"of the top 40 pixels (\d+)% kept") == pytest.approx(
+            [len(s & t) / 0.4], abs=0.5001
+        )
+        covered = [100 * len(near(t, w, before.shape)) / before.size for w in (1, 2)]
+        said = numbers_in(row.text, r"\(of windows that cover (\d+)% and (\d+)% of the map\)")
+        assert said == pytest.approx(covered, abs=0.5001)
+
+
+def test_the_rest_of_the_image_is_grey_and_in_order(view: View) -> None:
+    row = galleries_of(figures(view))[0].rows[0]
+    picture = named(row)["overlap"]
+    image = pixels(picture, view.bounds).astype(int)
+    assert picture.marks is not None
+    free = picture.marks == 0
+    assert (image[free] == image[free][:, :1]).all()
+    greys = np.linspace(DARKEST, PALEST, GREYS)
+    expected = np.rint(greys[np.rint(picture.array[0][free] * (GREYS - 1)).astype(int)])
+    np.testing.assert_array_equal(image[free][:, 0], expected)
+    assert len(np.unique(expected)) > 3
+
+
+def test_diverse_positions_are_drawn_pixel_by_pixel(view: View) -> None:
+    gallery = galleries_of(figures(view))[1]
+    for row in gallery.rows[:2]:
+        shown = named(row)
+        assert list(shown) == ["input", "diverse", "overlap", "diverse there", "disturbed"]
+        before, after = maps_of(view, row)
+        s, t = (largest(map_, 40, apart=1) for map_ in (before, after))
+        for title, chosen in (("diverse", s), ("diverse there", t)):
+            image = pixels(shown[title], view.bounds)
+            assert where(is_colour(image, NEAR[0])) == chosen
+            assert where(is_colour(image, NEAR[1])) == near(chosen, 1, before.shape) - chosen
+        image = pixels(shown["overlap"], view.bounds)
+        near_s, near_t = near(s, 1, before.shape), near(t, 1, before.shape)
+        assert where(is_colour(image, KEPT)) == (s & near_t) | (t & near_s)
+        assert where(is_colour(image, LOST)) == s - near_t
+        assert where(is_colour(image, NEW)) == t - near_s
+        expected = [len(s & near_t) / len(s), len(t & near_s) / len(t)]
+        assert f"{len(s)} pixels before, {len(t)} after" in row.text
+        assert numbers_in(row.text, r"1-LENS-prec-div ([\d.]+), recall-div ([\d.]+)") == pytest.approx(
+            expected, abs=0.005001
+        )
+        share = len(s & t) / max(len(s), len(t))
+        assert numbers_in(row.text, r"-div intersection ([\d.]+);") == pytest.approx([share], abs=0.005001)
+
+
+def test_positions_without_attribution_are_told(view: View) -> None:
+    arrays = {key: np.zeros((1, 6, 6)) for key in ("seeds", "inputs", "seed_maps", "maps")}
+    arrays["seed_maps"][0, 3, 3:] = [3.0, -2.0, 1.0]
+    arrays["maps"][0, 3] = np.arange(6) + 1.0
+    changed = stored(view, arrays, k=5)
+    rows = [gallery.rows[0] for gallery in galleries_of(figures(changed))]
+    assert "; 2 of those before have no attribution at all" in rows[0].text
+    assert where(is_colour(pixels(named(rows[0])["top k"], (0, 1)), NEAR[0])) == {
+        (3, 3),
+        (3, 4),
+        (3, 5),
+        (0, 0),
+        (0, 1),
+    }
+
+
+def test_signs_count_where_the_metric_counts_them(view: View) -> None:
+    arrays = {key: np.zeros((2, 6, 6)) for key in ("seeds", "inputs", "seed_maps", "maps")}
+    arrays["seed_maps"][:, 2, :3] = [[5.0, -9.0, 1.0], [-5.0, 2.0, 1.0]]  # sums 0, -7, 2; absolute 10, 11, 2
+    for absolute, expected in ((True, {(2, 0), (2, 1)}), (False, {(2, 2), (0, 0)})):
+        changed = stored(view, arrays, k=2, absolute=absolute)
+        row = galleries_of(figures(changed))[0].rows[0]
+        assert where(is_colour(pixels(named(row)["top k"], (0, 1)), NEAR[0])) == expected
+
+
+def stored(view: View, arrays: dict[str, Array], **options: Any) -> View:
+    """The view of a single sample of one explainer, with other arrays."""
+    given = {name: array[None].astype(np.float32) for name, array in arrays.items()}
+    rows = view.frame.filter((pl.col("explainer") == EXPLAINERS[0]) & (pl.col("sample") == 0))
+    jobs = view.jobs.filter(pl.col("explainer") == EXPLAINERS[0]).head(1)
+    return dataclasses.replace(
+        view, options={**view.options, **options}, frame=rows, jobs=jobs, load=lambda job: given, explainers=EXPLAINERS
+    )
+
+
+def test_large_images_keep_every_mark_of_a_kind() -> None:
+    marks = np.zeros((240, 200), dtype=int)
+    marks[0, 0], marks[1, 2], marks[2, 0] = 3, 2, 1  # one block of 3 x 3
+    marks[239, 197], marks[238, 196] = 3, 2
+    picture = Picture("", np.zeros((1, 240, 200)), "", marks=marks, colours=NEAR)
+    image = pixels(picture, (0.0, 1.0))
+    assert image.shape == (80, 66, 3)
+    assert max(image.shape) <= PIXELS
+    assert where(is_colour(image, NEAR[0])) == {(0, 0)}
+    assert where(is_colour(image, NEAR[1])) == {(79, 65)}
+    assert not is_colour(image, NEAR[2]).any()
+
+
+def test_marks_of_a_series_are_bands() -> None:
+    marks = np.array([0, 1, 1, 0, 2, 0])
+    uri = marked_picture(np.arange(12.0).reshape(2, 6), marks, (LOST, NEW), 0.0, 11.0)
+    svg = base64.b64decode(uri.split(",")[1]).decode()
+    found = re.findall(r'<rect x="([\d.]+)" y="0" width="([\d.]+)" height="100" fill="([^"]+)"/>', svg)
+    step = 116 / 5
+    expected = [(2 + 0.5 * step, 2 * step, LOST), (2 + 3.5 * step, step, NEW)]
+    assert [(pytest.approx(float(x), abs=0.01), pytest.approx(float(w), abs=0.01), c) for x, w, c in found] == expected
+    assert svg.index("<rect") < svg.index("<polyline")
+
+
+@pytest.mark.parametrize("sight", ["full", "protan", "deutan", "tritan"])
+def test_marks_are_told_apart_by_the_colour_blind(sight: str) -> None:
+    """Simulated dichromats (protan, deutan: Vienot, Brettel and Mollon 1999; tritan: Machado et al. 2009)."""
+    matrix = {
+        "full": np.eye(3),
+        "protan": [[0.11238, 0.88762, 0], [0.11238, 0.88762, 0], [0.00401, -0.00401, 1]],
+        "deutan": [[0.29275, 0.70725, 0], [0.29275, 0.70725, 0], [-0.02234, 0.02234, 1]],
+        "tritan": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+    }[sight]
+
+    def seen(colour: str) -> Array:
+        srgb = np.array(list(bytes.fromhex(colour[1:]))) / 255
+        linear = np.where(srgb <= 0.04045, srgb / 12.92, ((srgb + 0.055) / 1.055) ** 2.4)
+        lit = np.clip(np.asarray(matrix) @ linear, 0, 1)
+        encoded = np.where(lit <= 0.0031308, 12.92 * lit, 1.055 * lit ** (1 / 2.4) - 0.055)
+        return np.asarray(rgb2lab(encoded[None, None])[0, 0])
+
+    greys = [f"#{level:02x}{level:02x}{level:02x}" for level in (DARKEST, PALEST)]
+    for colours in ((KEPT, LOST, NEW), NEAR):
+        for a, b in itertools.combinations((*colours, *greys), 2):
+            if not {a, b} <= set(greys):
+                assert np.linalg.norm(seen(a) - seen(b)) > 15, (a, b)
+
+
+# the numbers
+
+
+def rows_of(kept: Array, **columns: Any) -> pl.DataFrame:
+    n = len(kept)
+    return pl.DataFrame(
+        {
+            "sample": range(n),
+            "status": ["ok"] * n,
+            "label_kept": [True] * n,
+            "found": [True] * n,
+            **dict(zip(("kept", "kept_within_1", "kept_within_2"), kept.T.tolist(), strict=True)),
+            **columns,
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def kept() -> Array:
+    generator = np.random.default_rng(3)
+    parts = generator.dirichlet([3.0, 4.0, 2.0, 1.0], size=30)
+    return np.asarray(np.round(parts[:, :3].cumsum(axis=1) * 100) / 100)
+
+
+def test_the_sentence_is_arithmetic(kept: Array) -> None:
+    found = fragility(rows_of(kept))
+    assert found is not None
+    lost = [1 - kept[:, place].mean() for place in range(3)]
+    expected = [(lost[0] - lost[w]) / lost[0] for w in (1, 2)]
+    assert found.shares == pytest.approx(expected)
+    one, two = (
+        f"{100 * share:.0f}% [{100 * low:.0f}, {100 * high:.0f}]"
+        for share, low, high in zip(expected, found.low, found.high, strict=True)
+    )
+    assert found.sentence("top 78 pixels", "pixel") == (
+        f"Of the apparent fragility ({lost[0]:.2f} of the top 78 pixels lost), {one} was a shift of one pixel, {two} "
+        "of at most two."
+    )
+    for place in range(2):
+        # resampled in pairs: as scipy does it, which draws other numbers
+        def share(a: Array, b: Array, axis: int = -1) -> Array:
+            return np.asarray((b.mean(axis=axis) - a.mean(axis=axis)) / (1 - a.mean(axis=axis)))
+
+        ends = scipy.stats.bootstrap(
+            (kept[:, 0], kept[:, place + 1]), share, paired=True, method="BCa", n_resamples=20_000, rng=0
+        ).confidence_interval
+        assert (found.low[place], found.high[place]) == pytest.approx(tuple(ends), abs=0.008)
+
+
+def test_unpaired_intervals_would_be_wider(kept: Array) -> None:
+    """What is compared within a sample is resampled with it."""
+    generator = np.random.default_rng(0)
+    values = np.repeat(generator.uniform(0, 0.8, size=(40, 1)), 3, axis=1)
+    values[:, 1:] += (1 - values[:, :1]) / 2  # exactly half of each loss
+    found = fragility(rows_of(values))
+    assert found is not None
+    assert (*found.low, *found.high) == pytest.approx((0.5,) * 4)
+
+
+def test_an_interval_where_no_single_sample_makes_a_difference() -> None:
+    """All jackknife values are equal, so there is no acceleration, and no division of 0 by 0."""
+    values = np.array([[0.0], [1.0]] * 8)
+    value, low, high = intervals_of_means(values, lambda means: (means - 0.5) ** 2)
+    assert value[0] == 0.0
+    assert np.isfinite([low[0], high[0]]).all()
+    assert low[0] <= high[0]
+
+
+def test_intervals_of_means_are_those_of_the_study(kept: Array) -> None:
+    values = np.concatenate([kept, np.full((len(kept), 1), 0.3)], axis=1)
+    mean, low, high = intervals_of_means(values)
+    for place, column in enumerate(values.T):
+        expected = bootstrap_interval(column, "mean")
+        assert expected is not None
+        assert mean[place] == pytest.approx(expected.value)
+        # equal but for ties, which rounding breaks there
+        assert (low[place], high[place]) == pytest.approx((expected.low, expected.high), abs=0.001)
+
+
+def test_notes_in_the_overview(kept: Array) -> None:
+    n = len(kept)
+    label_kept, found = [place >= 2 for place in range(n)], [place != 4 for place in range(n)]
+    mse = np.linspace(0, 1, n)
+    mse[5] = np.nan
+    frame = rows_of(kept, mse=mse, pearson=kept[:, 0]).with_columns(
+        pl.Series("label_kept", label_kept), pl.Series("found", found)
+    )
+    notes = remarks(frame, {"similarities": ["mse", "pearson"], "k": 0.05})
+    expected = bootstrap_interval(np.delete(mse, [0, 1, 5]), "mean")
+    assert expected is not None
+    said = numbers_in(notes[0], r"^mse: mean ([\d.]+) \[([\d.]+), ([\d.]+)\]$")
+    assert said == pytest.approx([expected.value, expected.low, expected.high], abs=0.0015)
+    assert notes[1].startswith(f"pearson: mean {kept[2:, 0].mean():.3f} [")
+    assert notes[2] == f"class lost, so not counted: 2 of {n}"
+    assert notes[3] == f"no other input of the class found, so counted as unmoved: 1 of {n}"
+    lost = 1 - kept[2:, 0].mean()
+    assert notes[4].startswith(f"Of the apparent fragility ({lost:.2f} of the top 5% of the positions lost), ")
+    assert "a shift of one position, " in notes[4]
+
+
+def test_repeats_of_a_sample_are_averaged_first() -> None:
+    frame = pl.DataFrame({"sample": [7, 3, 7, 3, 9], "a": [1.0, 0.0, 0.5, 1.0, None], "b": [0.0, 2.0, 4.0, 2.0, 1.0]})
+    np.testing.assert_allclose(per_sample(frame, ("a", "b")), [[0.5, 2.0], [0.75, 2.0]])
+    assert len(per_sample(frame.clear(), ("a",))) == 0
+
+
+@pytest.mark.parametrize("n", [1, 3, 20])
+def test_nothing_lost_is_said(n: int) -> None:
+    frame = rows_of(np.ones((n, 3)), pearson=[1.0] * n)
+    notes = remarks(frame, {"similarities": ["pearson"], "k": 1})
+    assert notes[-1] == "None of the top position was lost, so there is no fragility to take apart."
+    assert notes[0] == "pearson: mean 1.000" + (" [1.000, 1.000]" if n >= 5 else "")
+    found = fragility(frame)
+    assert found is not None
+    assert np.isnan(found.shares).all()
+
+
+def test_few_samples_get_no_interval() -> None:
+    two = fragility(rows_of(np.array([[0.2, 0.6, 0.8], [0.6, 0.8, 1.0]])))
+    one = fragility(rows_of(np.array([[0.999, 0.9995, 1.0]])))
+    assert two is not None
+    assert one is not None
+    assert two.sentence("top 9 steps", "step") == (
+        "Of the apparent fragility (0.60 of the top 9 steps lost), 50% was a shift of one step, 83% of at most two. "
+        "2 samples, so without intervals."
+    )
+    assert "(0.0010 of the top 9 steps lost), 50% was" in one.sentence("top 9 steps", "step")
+    assert one.sentence("top 9 steps", "step").endswith("A single sample, so without intervals.")
+
+
+def test_one_sample_alone_lost_anything() -> None:
+    values = np.ones((8, 3))
+    values[3] = [0.5, 0.75, 1.0]
+    found = fragility(rows_of(values))
+    assert found is not None
+    assert found.shares == pytest.approx((0.5, 1.0))
+    assert "50% was a shift of one pixel, 100% of at most two. Too few samples lost" in found.sentence("top 4", "pixel")
+
+
+def test_all_classes_lost(view: View) -> None:
+    frame = view.frame.with_columns(pl.lit(False).alias("label_kept"), pl.lit(False).alias("found"))
+    lost = dataclasses.replace(view, frame=frame)
+    shown = figures(lost)
+    assert charts_of(shown) == {}
+    for gallery in galleries_of(shown):
+        assert all(not row.found and "lost, so not counted" in row.text for row in gallery.rows)
+    assert remarks(lost.of("saliency"), view.options) == ["class lost, so not counted: 4 of 4"]
+    assert remarks(view.frame.clear(), view.options) == []
+    assert curves_of(lost, "saliency") is None
+
+
+def test_one_explainer_lost_all_its_classes(view: View) -> None:
+    first = pl.col("explainer") == EXPLAINERS[0]
+    frame = view.frame.with_columns(pl.when(first).then(False).otherwise("label_kept").alias("label_kept"))
+    charts = charts_of(figures(dataclasses.replace(view, frame=frame)))
+    assert {row["explainer"] for row in charts["fragility"].spec["data"]["values"]} == {
+        EXPLAINERS[1],
+        "two sets by lot",
+    }
+    assert {row["explainer"] for row in charts["k-precision"].spec["datasets"]["lines"]} == {EXPLAINERS[1]}
+
+
+# the charts
+
+
+def test_curves_are_means_over_samples(view: View) -> None:
+    charts = charts_of(figures(view))
+    assert [*charts][:4] == ["fragility", "distribution", "similarities-1", "similarities-2"]
+    names = ["precision", "recall", "precision-diverse", "recall-diverse"]
+    assert [*charts][4:] == [*(f"windows-{name}" for name in names), *(f"k-{n}" for n in ("intersection", *names[:2]))]
+    for explainer in EXPLAINERS:
+        each = [view.arrays(explainer, s, ("seed_maps", "maps")) for s in range(4)]
+        maps = [[np.abs(a[key]).sum(axis=0) for key in ("seed_maps", "maps")] for a in each if a is not None]
+        k = 39  # the nearest to 40 among 16, 39, 78, 157 and 314
+        for w in (0, 1, 2):
+            pairs = [[largest(map_, k) for map_ in pair] for pair in maps]
+            precision = np.mean([len(s & near(t, w, (28, 28))) / k for s, t in pairs])
+            recall = np.mean([len(t & near(s, w, (28, 28))) / k for s, t in pairs])
+            assert point(charts["windows-precision"], explainer, w) == pytest.approx(precision, abs=1e-5)
+            assert point(charts["windows-recall"], explainer, w) == pytest.approx(recall, abs=1e-5)
+            if w <= 1:
+                name = "k-precision" if w else "k-intersection"
+                assert point(charts[name], explainer, k) == pytest.approx(precision, abs=1e-5)
+        assert sorted(row["x"] for row in lines(charts["k-recall"], explainer)) == [16, 39, 78, 157, 314]
+    assert "k = 39 of 784 pixels" in charts["windows-precision"].caption
+    assert "Dotted" not in charts["windows-precision-diverse"].caption
+
+
+def lines(chart: Chart, explainer: str) -> list[dict[str, Any]]:
+    return [row for row in chart.spec["datasets"]["lines"] if row["explainer"] == explainer]
+
+
+def point(chart: Chart, explainer: str, x: float) -> float:
+    (found,) = [row["y"] for row in lines(chart, explainer) if row["x"] == x]
+    return float(found)
+
+
+def test_all_charts_share_the_scale_and_have_bands_with_samples(view: View) -> None:
+    assert all("low" not in row for row in charts_of(figures(view))["k-recall"].spec["datasets"]["lines"])
+    jobs = {job: view.load(job) for job in view.jobs["job"]}
+    more = dataclasses.replace(
+        view,
+        frame=pl.concat(view.frame.with_columns(pl.col("sample") + 4 * turn) for turn in range(2)),
+        jobs=pl.concat(
+            view.jobs.with_columns(
+                pl.col("start", "stop") + 4 * turn, (pl.lit(f"{turn}-") + pl.col("job")).alias("job")
+            )
+            for turn in range(2)
+        ),
+        load=lambda job: jobs[job[2:]],
+    )
+    charts = charts_of(figures(more))
+    for name, chart in charts.items():
+        if name.startswith(("windows", "k-")):
+            for layer in chart.spec["layer"]:
+                assert layer["encoding"]["y"]["scale"]["domain"] == [0, 1]
+            for row in chart.spec["datasets"]["lines"]:
+                assert row["low"] <= row["y"] <= row["high"]
+    values = [row["y"] for row in lines(charts["windows-recall"], "saliency")]
+    assert values == [row["y"] for row in lines(charts_of(figures(view))["windows-recall"], "saliency")]
+
+
+def test_similarities_stand_beside_each_other(view: View) -> None:
+    charts = charts_of(figures(view))
+    parts = [row["part"] for row in charts["similarities-1"].spec["datasets"]["points"]]
+    assert set(parts) == {"top-k intersection", "1-LENS-prec@k", "2-LENS-recall@k"}
+    assert "← more robust" in str(charts["similarities-2"].spec)
+    means = [row["value"] for row in charts["similarities-1"].spec["layer"][-1]["data"]["values"]]
+    expected = [view.of(explainer)[name].mean() for explainer in EXPLAINERS for name in SIMILARITIES if name != "mse"]
+    assert means == pytest.approx(expected, abs=1e-5)
+    alone = {**view.options, "similarities": ["topk_intersection"]}
+    assert "similarities-1" not in charts_of(figures(dataclasses.replace(view, options=alone)))
+
+
+def test_what_became_of_the_top_is_drawn(view: View) -> None:
+    rows = charts_of(figures(view))["fragility"].spec["data"]["values"]
+    for explainer in EXPLAINERS:
+        frame = view.of(explainer)
+        means = [frame[name].mean() for name in ("kept", "kept_within_1", "kept_within_2")]
+        assert [row["high"] for row in rows if row["explainer"] == explainer] == pytest.approx([*means, 1.0], abs=1e-5)
+        assert [row["low"] for row in rows if row["explainer"] == explainer] == pytest.approx([0.0, *means], abs=1e-5)
+    lot = [row["high"] for row in rows if row["explainer"] == "two sets by lot"]
+    assert lot[:3] == pytest.approx([by_chance((1, 28, 28), 40, w) for w in (0, 1, 2)], abs=1e-5)
+
+
+@pytest.mark.parametrize(("shape", "k"), [((1, 2, 3), 2), ((2, 3, 3), 3), ((3, 6), 2), ((5,), 4)], ids=str)
+def test_chance_is_what_all_pairs_of_sets_reach(shape: tuple[int, ...], k: int) -> None:
+    sides = shape[1:] if len(shape) > 1 else shape
+    places = list(np.ndindex(sides))
+    for w in (0, 1, 2):
+        reached = [
+            sum(any(max(abs(i - j) for i, j in zip(a, b, strict=True)) <= w for b in t) for a in s) / k
+            for s in itertools.combinations(places, k)
+            for t in itertools.combinations(places, k)
+        ]
+        assert by_chance(shape, k, w) == pytest.approx(np.mean(reached))
+
+
+# other inputs
+
+
+@pytest.fixture(scope="module", params=["series", "flat"])
+def other(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Any]:
+    shape = SHAPES[request.param]
+    model = hf.Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=64)
+    inputs = torch.rand(5, *shape, generator=torch.Generator().manual_seed(0))
+    attack = AttributionAttack("top_k", radius=0.1, steps=3, restarts=1, k=4, curve_k=(2, 4), curve_w=(0, 2))
+    out = tmp_path_factory.mktemp(request.param)
+    return request.param, hf.evaluate(model, ["saliency"], inputs, [attack], out=out, progress=False)
+
+
+def test_series_and_flat_inputs(other: tuple[str, Any], tmp_path: Path) -> None:
+    kind, found = other
+    assert found.failures == []
+    view = view_of(found)
+    shown = figures(view)
+    charts, galleries = charts_of(shown), galleries_of(shown)
+    unit = "step" if kind == "series" else "feature"
+    assert f"of the top 4 {unit}s lost" in charts["fragility"].caption or "None of" in charts["fragility"].caption
+    assert ("Features have no place" in charts["fragility"].caption) == (kind == "flat")
+    assert "2-LENS-recall" in charts["k-recall"].heading  # the least window above 0
+    assert sorted(row["x"] for row in lines(charts["windows-recall"], "saliency")) == [0, 2]
+    assert len(galleries) == (2 if kind == "series" else 1)
+    row = galleries[0].rows[0]
+    if kind == "flat":
+        assert list(named(row)) == ["its map", "input", "disturbed", "map there"]
+    else:
+        before, _ = maps_of(view, row)
+        chosen = {place[0] for place in largest(before, 4)}  # type: ignore[arg-type]
+        marks = named(row)["top k"].marks
+        assert marks is not None
+        assert set(np.flatnonzero(marks == 1).tolist()) == chosen
+        expected = [
+            min((w for w in (0, 1, 2) if any(abs(t - c) <= w for c in chosen)), default=-1) + 1 for t in range(16)
+        ]
+        assert marks.tolist() == expected
+        assert drawn(named(row)["top k"], view.bounds).startswith("data:image/svg+xml")
+    page = Path(found.to_html(tmp_path / "page.html")).read_text(encoding="utf-8")
+    assert_whole(page)
+    assert f"shift of a {unit} or two" in page
+
+
+# words
+
+
+@pytest.mark.parametrize(
+    ("similarity", "text"),
+    [
+        ("topk_intersection", "top-k intersection"),
+        ("topk_intersection:k=100,diverse=true,w=2", "top-100-div intersection (w=2)"),
+        ("lens_recall:k=0.1", "1-LENS-recall@10%"),
+        ("lens_precision:w=3,channels=max", "3-LENS-prec@k (channels=max)"),
+        ("lens_kendall:w=2", "2-LENS-Kendall"),
+        ("my_similarity", "my_similarity"),
+        ("lens_distance:k=10+100,w=0+1", "lens_distance:k=10+100,w=0+1"),
+    ],
+)
+def test_similarities_are_called_as_in_the_paper(similarity: str, text: str) -> None:
+    assert called(similarity) == text
+
+
+def test_reading_follows_the_first_similarity() -> None:
+    found = reading({"attack": "lens:w=2", "similarities": ["mse", "pearson"]})
+    assert (found.title, found.direction) == ("Mse after the lens attack (w=2)", "lower")
+    assert found.caution == "A stronger attack may reach more."
+    found = reading({"attack": {"name": "random_sign"}, "similarities": ["lens_recall:k=50"]})
+    assert (found.title, found.direction) == ("1-LENS-recall@50 left by the random_sign attack", "higher")
+    assert found.only == ("label_kept",)
+    assert reading({}).column == "similarity"
+    assert reading({"similarities": ["a_users_own"]}).direction == "higher"
+
+
+@pytest.mark.parametrize("attack", ["top_k", "mass_center", "target", "lens:w=2", "random_sign", "universal"])
+def test_the_guide_explains_the_attack(attack: str) -> None:
+    found = guide({**AttributionAttack(attack).options(), "attack": attack})
+    name, _, settings = attack.partition(":")
+    (term,) = [term for term in found if term.startswith("Attack")]
+    assert term == f"Attack (`{name}{f' ({settings})' if settings else ''}`)"
+    assert len(found[term]) > 80
+    assert ("proves fragility and never robustness" in found[term]) == (name not in ("random_sign", "universal"))
+    assert all(text.count("*") % 2 == 0 and text.count("`") % 2 == 0 for text in found.values())

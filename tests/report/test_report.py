@@ -1,0 +1,590 @@
+"""The report says what is stored: medians against NumPy, censoring, escaping, warnings, and a whole document."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import io
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import polars as pl
+import pytest
+from report_builder import PROB, WORST, WORST_CLASS, Builder, base, study
+
+import holdfast.report
+from holdfast.charts import (
+    COLOURS,
+    INK,
+    Chart,
+    Gallery,
+    GalleryRow,
+    Interval,
+    Line,
+    Picture,
+    Strip,
+    distribution,
+    ecdf,
+    heatmap,
+    intervals,
+    lines_with_bands,
+)
+from holdfast.errors import ArgumentError
+from holdfast.metrics import Metric, Reading, View
+from holdfast.metrics.base import metrics
+from holdfast.presentation import presentation_of
+from holdfast.presentation.base import number
+from holdfast.presentation.safari.misinterpretation_probability import column_of_levels, threshold_as_read
+from holdfast.report import Report, build_html
+from holdfast.report.pictures import picture, png, signed_picture, thin
+from holdfast.report.render import for_page, to_files
+from holdfast.report.views import Contents
+
+
+@pytest.fixture
+def builder(tmp_path: Path) -> Builder:
+    return Builder(tmp_path / "results")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Builder, str]:
+    builder = study(tmp_path_factory.mktemp("study"))
+    return builder, builder.page(title="A study", command="holdfast run study.toml")
+
+
+class Checker(HTMLParser):
+    """Tags that do not fit, ids, targets, headings, and what would be loaded."""
+
+    VOID: ClassVar[set[str]] = {"meta", "link", "img", "br", "wbr", "hr", "input"}
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.problems: list[str] = []
+        self.ids: list[str] = []
+        self.targets: list[str] = []
+        self.heads: list[str] = []
+        self.loads: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        if values.get("id"):
+            self.ids.append(str(values["id"]))
+        link = values.get("href") or ""
+        if tag in ("a", "use") and link.startswith("#"):
+            self.targets.append(link[1:])
+        sources = [values.get(name) or "" for name in ("src", "srcset", "poster", "data", "action", "xlink:href")]
+        if tag not in ("a",):
+            sources.append(link)
+        self.loads += [source for source in sources if source and not source.startswith(("data:", "#"))]
+        if re.fullmatch("h[1-6]", tag):
+            self.heads.append(tag)
+        if tag == "img" and not values.get("alt"):
+            self.problems.append("an image without words")
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in self.VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self.open or self.open.pop() != tag:
+            self.problems.append(f"</{tag}> closes nothing")
+
+
+def without_bundle(page: str) -> str:
+    return re.sub(r'<script type="module">.*?</script>', "", page, flags=re.DOTALL)
+
+
+def assert_whole(page: str) -> None:
+    checker = Checker()
+    checker.feed(page)
+    checker.close()
+    assert checker.problems == []
+    assert checker.open == []
+    assert len(set(checker.ids)) == len(checker.ids)
+    assert set(checker.targets) <= set(checker.ids)
+    assert checker.heads.count("h1") == 1
+    assert checker.loads == []
+    head = page.split("</head>")[0]
+    assert '<meta name="holdfast-report" content="complete">' in head
+    assert "default-src 'none'" in head
+    assert page.splitlines()[-1] == "<!-- holdfast report: complete -->"
+    assert "@import" not in without_bundle(page)
+    assert "url(" not in head
+    for content in re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', page, flags=re.DOTALL):
+        json.loads(content)
+
+
+def cell_text(page: str, explainer: str, label: str, data: str = "digits", model: str = "lenet") -> str:
+    where = f'data-data="{data}" data-model="{model}" data-explainer="{explainer}" data-label="{label}"'
+    found = re.search(rf"<td[^>]*{re.escape(where)}>(.*?)</td>", page, flags=re.DOTALL)
+    assert found is not None
+    return re.sub(r"<[^>]+>", " ", found[1])
+
+
+def rows_of(page: str) -> dict[str, Any]:
+    found = re.search(r'<script type="application/json" id="rows">(.*?)</script>', page, flags=re.DOTALL)
+    assert found is not None
+    return dict(json.loads(found[1]))
+
+
+def test_medians_are_those_of_the_evaluated_samples(builder: Builder) -> None:
+    kept = [0.9, 0.5, 0.1, -0.3, 0.7]
+    builder.worst("first", kept[:3])
+    builder.worst("first", [*kept[3:], -0.99], status=["ok", "ok", "degenerate"], start=3, steps=6)
+    builder.worst("second", [0.25])
+    page = builder.page()
+    text = cell_text(page, "first", WORST)
+    assert number(float(np.median(kept)), 3) in text
+    assert "n = 5" in text
+    assert "skipped: 1 degenerate" in text
+    assert "misinterpreted: 2 of 5" in text
+    assert "0.250" in cell_text(page, "second", WORST)
+    assert "no interval" in cell_text(page, "second", WORST)
+    assert "Not the same samples for all explainers" in page
+    assert_whole(page)
+
+
+def test_repeats_are_reduced_to_a_median_for_each_sample(builder: Builder) -> None:
+    for repeat, values in enumerate(([0.1, 0.5], [0.2, 0.9], [0.9, 0.6])):
+        builder.worst("a", values, repeat=repeat)
+    page = builder.page()
+    text = cell_text(page, "a", WORST)
+    assert number((0.2 + 0.6) / 2, 3) in text
+    assert "n = 2" in text
+    assert [sorted(set(block["columns"]["repeat"])) for block in rows_of(page)["blocks"]] == [[0, 1, 2]]
+
+
+def test_an_unflipped_class_does_not_enter_the_median(builder: Builder) -> None:
+    builder.worst("a", [0.8, 0.99, 0.7], event="changed_class", margin=[0.5, -0.5, 1.0])
+    text = cell_text(builder.page(), "a", WORST_CLASS)
+    assert number(0.75, 3) in text
+    assert "class changed: 2 of 3" in text
+    assert "n = 2" in text
+
+
+def test_the_event_decides_which_direction_is_robust(builder: Builder) -> None:
+    builder.worst("a", [0.5])
+    builder.worst("a", [0.5], event="changed_class", margin=[1.0])
+    builder.worst("a", [0.5], event="misclassification", margin=[1.0])
+    heads = re.findall(r'<th scope="col">(?:<span title="(\w+) is more robust">)?', builder.page().split("<tbody>")[0])
+    assert heads == ["", "higher", "lower", ""]
+
+
+def test_only_of_robustness_it_is_said_that_better_is_more_robust() -> None:
+    readings = {name: presentation_of(name).reading(metrics[name].example().options()) for name in metrics.names()}
+    robust = {name for name, reading in readings.items() if reading.good == "more robust"}
+    disturbed = {"worst_case", "misinterpretation_probability", "max_sensitivity", "local_lipschitz"}
+    assert robust == {*disturbed, "attribution_attack"}
+    assert {readings[name].good for name in ("aopc", "log_odds")} == {"more faithful"}
+
+
+def test_axes_and_headings_say_what_the_better_way_is(builder: Builder) -> None:
+    builder.worst("a", [0.5, 0.6, 0.7])
+    rows = {**base(["ok"] * 3), "aopc": [0.1, 0.2, 0.3]}
+    builder.job("a", "aopc", "aopc", {"order": "most", "score": "logit"}, rows)
+    page = builder.page()
+    for words in ("Higher is more robust.", "Higher is more faithful.", "more robust →", "more faithful →"):
+        assert words in page, words
+
+
+def test_a_median_on_a_censored_value_is_at_most(builder: Builder) -> None:
+    builder.probability("a", [-3.0, -20.0, -20.0], censored=[False, True, True], stalled=True)
+    builder.probability("b", [-3.0, -5.0, -20.0], censored=[False, False, True])
+    builder.probability("c", [-20.0, -20.0, -20.0], censored=[True] * 3)
+    page = builder.page()
+    a, b, c = (cell_text(page, name, PROB) for name in "abc")
+    assert "≤ −20.00" in a
+    assert "censored: 2 of 3" in a
+    assert "stalled: 3" in a
+    assert "−5.00" in b
+    assert "≤" not in b
+    assert "each estimate: ± 0.50" in b
+    assert "[below −20.00, −3.00] (75%)" in b
+    assert "all censored" in c
+    tally = page.split("What was counted")[1].split("</table>")[0]
+    assert re.findall(r'class="n[^"]*">(\d+)</td>', tally)[6::9] == ["2", "1", "3"]
+
+
+def test_unknown_metrics_fall_back_to_their_headline(builder: Builder) -> None:
+    builder.other("a", [1.0, 2.0, 4.0, None, float("nan")])
+    page = builder.page()
+    text = cell_text(page, "a", "new metric")
+    assert text.split()[0] == "2"
+    assert "2 without a number" in text
+    assert "not installed here" in page
+    assert page.count('<figure class="plot">') == 2  # medians and distribution
+
+
+def test_a_metric_brings_its_own_everything(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Wobble:
+        name, headline, direction, citation = "wobble", "score", "lower", "me2026"
+        bibtex = "@misc{me2026, title = {Wobble}}"
+        contradictions = classmethod(lambda cls, view, others: [f"{view.label} contradicts itself"])
+        guide = classmethod(lambda cls, options: {"Wobble": "With `x<y` it is *worse*."})
+        remarks = classmethod(lambda cls, frame, options: [f"{len(frame)} wobbled {options['how']}"])
+
+        @classmethod
+        def reading(cls, options: Any) -> Reading:
+            return Reading(
+                "How it wobbles", "wobble", "score", "lower", 1, "capped", "lower", ("valid",), "Mind the gap."
+            )
+
+        @classmethod
+        def figures(cls, view: View) -> list[Chart | Gallery]:
+            arrays = view.arrays("a", 1, ("field",))
+            assert arrays is not None
+            strip = Strip("a", [0], np.array([1.0]), np.array([True]))
+            chart = distribution([strip], view.explainers, "t", "wobble", "lower", "lower")
+            assert chart is not None
+            tile = Picture("field", arrays["field"], "the field", signed=True)
+            return [chart, Gallery("Fields", (GalleryRow("a", 1, (tile,), "sample one"),), "A note.")]
+
+    monkeypatch.setitem(metrics._entries, "wobble", Wobble)  # type: ignore[arg-type]
+    assert not issubclass(Wobble, Metric)  # all that the report needs is the surface
+    import torch
+
+    values = {"score": [1.0, 2.0, 3.0], "capped": [False, False, True], "valid": [True, True, True]}
+    frame = {**base(["ok"] * 3), **values}
+    builder.job("a", "wobble", "w", {"how": "badly"}, frame, {"field": torch.eye(3).expand(3, 3, 3).clone()})
+    page = builder.page()
+    text = cell_text(page, "a", "w")
+    assert "2.0" in text
+    assert "3 wobbled badly" in text
+    assert "How it wobbles" in page
+    assert "Mind the gap." in page
+    assert "w contradicts itself" in page
+    assert "<code>x&lt;y</code> it is <em>worse</em>" in page
+    assert "@misc{me2026" in page
+    assert 'alt="the field"' in page
+    assert "≥ 1" in page
+    (block,) = rows_of(page)["blocks"]
+    assert block["links"] == ["", "p1", ""]
+    assert_whole(page)
+
+
+def test_all_samples_skipped_and_failed_jobs(builder: Builder) -> None:
+    builder.worst("fine", [0.5, 0.6])
+    builder.worst("skips", [0.0, 0.0], status=["degenerate", "nonfinite"])
+    builder.probability("skips", [0.0, 0.0], censored=[True, True], status=["degenerate", "nonfinite"])
+    builder.failure("broken", "Traceback: <b>no & good</b>")
+    page = builder.page()
+    for label in (WORST, PROB):
+        text = cell_text(page, "skips", label)
+        assert "nothing to take a median of" in text
+        assert "skipped: 1 degenerate" in text
+    assert "Traceback: &lt;b&gt;no &amp; good&lt;/b&gt;" in page
+    assert "ValueError: no" in page
+    assert "1 part failed" in cell_text(page, "broken", WORST)
+    assert "not computed" in cell_text(page, "fine", PROB)
+    assert_whole(page)
+
+
+def test_names_are_escaped(builder: Builder) -> None:
+    builder.worst("<script>alert(1)</script>", [0.5, 0.6, 0.2])
+    builder.probability("a&b $\\x_$ {{ 7*7 }} --> </svg> \" class='", [-1.0, -2.0, -3.0])
+    builder.other("'];alert(1);['", [1.0, 2.0, 3.0])
+    page = builder.page(title="<i>t</i>", model="m'\"<", command="run --a '<x>'", note="n<")
+    assert "<script>alert" not in page
+    assert "</svg>" not in re.sub(r"<svg .*?</svg>", "", without_bundle(page), flags=re.DOTALL)
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert "&lt;i&gt;t&lt;/i&gt;" in page
+    assert "{{ 7*7 }}" in page
+    assert_whole(page)
+
+
+@pytest.mark.parametrize("shape", [(1, 6, 6), (3, 5, 4), (2, 30), (9,), (4, 6, 6), (2, 3, 4, 5)], ids=str)
+def test_inputs_of_every_shape_are_drawn(builder: Builder, shape: tuple[int, ...]) -> None:
+    builder.worst("a", [0.3, 0.5], shape=shape)
+    page = builder.page()
+    assert page.count('alt="Worst input found') == 2
+    assert_whole(page)
+
+
+def test_the_same_results_give_the_same_bytes(whole: tuple[Builder, str], tmp_path: Path) -> None:
+    builder, page = whole
+    assert build_html(builder.store) == page
+    again = tmp_path / "deep" / "report.html"
+    assert Report(str(builder.store.folder.address)).to_html(again) == again
+    assert again.read_text(encoding="utf-8") == page
+
+
+def test_a_whole_study_is_shown(whole: tuple[Builder, str]) -> None:
+    _, page = whole
+    assert_whole(page)
+    for where in ("digits · lenet", "digits · wide net", "series · lenet"):
+        assert page.count(where) >= 5
+    charts = len(re.findall('<figure class="plot">', page))
+    # for each pair and label: medians, distribution; worst cases also shares and lines; three curves; one agreement;
+    # and each label by model for the data that two models met
+    assert charts == 3 * (4 * 2 + 2 * 2 + 3 + 1) + 4
+    assert "best or not demonstrably worse" in page
+    assert "Kendall" in page
+    assert "grand" not in page
+    assert page.count('class="diagram"') >= 3
+    assert "@inproceedings{huang2023safari" in page
+    assert "holdfast run study.toml" in page
+    assert len(page) < 6_000_000
+
+
+def test_every_row_is_in_the_explorer(whole: tuple[Builder, str]) -> None:
+    builder, page = whole
+    stored, samples = rows_of(page), builder.results().samples
+    assert sum(block["rows"] for block in stored["blocks"]) == len(samples)
+    names, block = stored["names"], stored["blocks"][0]
+    i = 11
+    place = {key: block["columns"][key][i] for key in ("data", "model", "explainer", "sample")}
+    where = {key: names[key][place[key]] for key in ("data", "model", "explainer")}
+    row = samples.filter(
+        pl.all_horizontal(pl.col(key) == value for key, value in where.items()),
+        pl.col("sample") == place["sample"],
+        pl.col("label") == names["label"][block["label"]],
+    ).row(0, named=True)
+    assert block["value"][i] == pytest.approx(row["similarity"], rel=1e-5)
+    assert set(block["extras"]) == {"margin"}
+    linked = {link for b in stored["blocks"] for link in (b["links"] if isinstance(b["links"], list) else [b["links"]])}
+    assert all(f'<figure id="{link}"' in page for link in linked - {""})
+    assert len(linked) > 10
+
+
+@pytest.mark.parametrize(
+    ("event", "stored", "thresholds", "columns"),
+    [
+        ("changed_explanation", [1.0, 2.0], [-0.2, 0.0], [1, 1]),
+        ("changed_explanation", [1.0, 1.0], [-0.2, 0.0], [1, 1]),
+        ("changed_class", [0.0, 1.0, 1.0, 2.0], [-3.0, 0.0, -0.1, 0.0], [0, 0, 1, 1]),
+        ("changed_class", [0.0, 2.0], [-3.0, 0.0], [0, 1]),
+        ("misclassification", [0.0, 1.0], [-3.0, 0.0], [0, 0]),
+    ],
+)
+def test_the_level_that_reaches_the_event_belongs_to_the_last_column(
+    event: str, stored: list[float], thresholds: list[float], columns: list[int]
+) -> None:
+    found = column_of_levels(np.array([*stored, np.nan]), np.array([*thresholds, np.nan]), event, False)
+    assert found[:-1].tolist() == columns
+
+
+@pytest.mark.parametrize(
+    ("event", "similarity", "expected"),
+    [
+        ("changed_explanation", "pearson", [0.6, 0.4]),
+        ("changed_class", "pearson", [0.4, 0.6]),
+        ("changed_explanation", "mse", [0.8, 1.0]),
+        ("changed_class", "mse", [1.2, 1.0]),
+        ("misclassification", "pearson", [-0.2, 0.0]),
+    ],
+)
+def test_levels_are_read_as_similarities(event: str, similarity: str, expected: list[float]) -> None:
+    options = {"event": event, "similarity": similarity, "threshold": 1.0 if similarity == "mse" else None}
+    read_as = threshold_as_read(options, 0 if event == "misclassification" else 1, np.array([-0.2, 0.0]))
+    np.testing.assert_allclose(read_as, expected)
+
+
+def test_a_part_more_probable_than_the_whole_is_warned_of(builder: Builder) -> None:
+    builder.probability("a", [-5.0, -9.0], event="changed_class")
+    builder.probability("a", [-20.0, -8.8], event="misclassification", censored=[True, False])
+    found = Contents(builder.results()).warnings
+    assert len(found) == 1
+    assert "a, sample 0:" in found[0]
+    assert "a, sample 0: ln P(probability: changed_class) is at least" in builder.page()
+
+
+def test_a_search_that_fell_short_is_warned_of(builder: Builder) -> None:
+    builder.worst("a", [0.7, 0.3, 0.7, 0.7])
+    builder.probability("a", [-6.0, -6.0, -20.0, 0.0], censored=[False, False, True, True], status=["ok"] * 3 + ["x"])
+    found = Contents(builder.results()).warnings
+    assert [text.split(":")[1].strip() for text in found] == ["a, sample 0"]
+
+
+def test_other_neighbourhoods_data_and_models_are_not_compared(builder: Builder) -> None:
+    builder.worst("a", [0.7])
+    builder.probability("a", [-6.0], radius=0.2)
+    assert Contents(builder.results()).warnings == []
+
+
+@pytest.mark.parametrize("other", [{"data": "other"}, {"model": "other"}, {"repeat": 1}], ids=str)
+def test_other_data_models_and_repeats_are_not_compared(builder: Builder, other: dict[str, Any]) -> None:
+    builder.worst("a", [0.7])
+    builder.probability("a", [-6.0], **other)
+    assert Contents(builder.results()).warnings == []
+
+
+def test_jobs_in_any_order_are_sorted_by_sample(builder: Builder) -> None:
+    builder.worst("a", [0.3, 0.4], start=2)
+    builder.worst("a", [0.1, 0.2], steps=2)
+    view = next(Contents(builder.results()).views(WORST))
+    assert view.of("a")["similarity"].to_list() == [0.1, 0.2, 0.3, 0.4]
+    lines = [arrays["trace_similarity"] for _, arrays in view.lines("a", ("trace_similarity",), 3)]
+    assert [len(line) for line in lines] == [2, 2, 4]
+    third = view.arrays("a", 2, ("seeds",))
+    assert third is not None
+    assert third["seeds"].shape == (1, 6, 6)
+    assert view.arrays("a", 2, ("nothing",)) is None
+    assert view.arrays("a", 9, ("seeds",)) is None
+
+
+def test_only_what_is_shown_is_read(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
+    for start in range(0, 400, 2):
+        builder.worst("a", [0.3, 0.4], start=start)
+    results, read = builder.results(), []
+    original = type(results.store).read_artefacts
+    monkeypatch.setattr(type(results.store), "read_artefacts", lambda s, job: (read.append(job), original(s, job))[1])
+    build_html(results)
+    assert len(set(read)) <= 51  # a hundred samples for the lines, among them those of the gallery
+
+
+def test_missing_jobs_and_an_empty_store_are_said(builder: Builder) -> None:
+    assert "No results are stored yet" in builder.page()
+    assert "vegaEmbed" not in builder.page()
+    builder.jobs = ["never"]
+    page = builder.page()
+    assert "1 planned part has not been computed yet" in page
+    assert_whole(page)
+
+
+def test_a_manifest_may_lack_everything(builder: Builder) -> None:
+    builder.worst("a", [0.3, 0.5, 0.2])
+    builder.other("a", [0.3, 0.5, 0.2])
+    builder.store.write_manifest({"jobs": builder.jobs})
+    page = build_html(builder.store)
+    assert_whole(page)
+    assert "Worst cases found" in page
+
+
+def test_a_folder_without_results_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match=r"manifest\.json"):
+        Report(tmp_path / "nothing").to_html(tmp_path / "report.html")
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_the_frame_is_the_results(builder: Builder) -> None:
+    builder.worst("a", [0.3, 0.5])
+    results = builder.results()
+    assert Report(builder.store).frame().equals(results.samples)
+    assert Report(results).frame() is results.samples
+
+
+def test_charts_are_written_as_files(builder: Builder, tmp_path: Path) -> None:
+    for name, values in (("a", [0.3, 0.5, 0.1, 0.4]), ("b", [0.5, 0.6, 0.2, 0.6]), ("c", [0.9, 0.8, 0.9, 0.7])):
+        builder.worst(name, values)
+    paths = Report(builder.results()).figures(tmp_path / "figures")
+    names = {path.name for path in paths}
+    stem = "metric-worst_case_changed_explanation-digits-lenet-"
+    assert {f"{stem}{kind}.{end}" for kind in ("distribution", "convergence") for end in ("svg", "pdf")} <= names
+    assert "overview-worst_case_changed_explanation-digits-lenet-differences.pdf" in names
+    for path in paths:
+        content = path.read_bytes()
+        assert content.startswith(b"%PDF" if path.suffix == ".pdf" else (b"<svg", b"<?xml"))
+        assert b"var(--" not in content
+
+
+def strips(count: int = 2, size: int = 4) -> list[Strip]:
+    rng = np.random.default_rng(0)
+    flags = np.zeros(size, dtype=bool)
+    return [Strip(f"e{i}", range(size), rng.normal(i, 1, size), flags) for i in range(count)]
+
+
+def test_nothing_to_draw_is_no_chart() -> None:
+    empty = [Strip("e0", [], np.empty(0), np.empty(0, dtype=bool))]
+    nan = np.array([np.nan])
+    assert distribution(empty, ["e0"], "t", "a", None) is None
+    assert ecdf(empty, ["e0"], "t", "a") is None
+    assert lines_with_bands([Line("e0", nan, nan)], ["e0"], "t", "x", "y") is None
+    assert intervals([Interval("e0", float("nan"), None, None)], ["e0"], "t", "a", None) is None
+    assert heatmap(["m"], np.array([[np.nan]]), "t", "a") is None
+
+
+def test_boxes_are_quartiles_and_points_are_capped() -> None:
+    values = np.random.default_rng(1).normal(size=1000)
+    chart = distribution([Strip("e0", range(1000), values, values < -2)], ["e0"], "t", "a", "higher")
+    assert chart is not None
+    (box,), points = chart.spec["datasets"]["boxes"], chart.spec["datasets"]["points"]
+    np.testing.assert_allclose([box["q1"], box["median"], box["q3"]], np.quantile(values, [0.25, 0.5, 0.75]), rtol=1e-4)
+    assert len(points) == 150
+    assert max(p["value"] for p in points) == pytest.approx(values.max(), rel=1e-4)
+    assert "At most 150 points" in chart.caption
+    assert "censored" in chart.caption
+    assert {p["shape"] for p in points} == {"circle", "triangle-left"}
+
+
+def test_explainers_keep_their_look_and_differ_by_more_than_colour() -> None:
+    names = [f"e{i}" for i in range(8)]
+    x = np.arange(3.0)
+    chart = lines_with_bands([Line(name, x, x) for name in names[3:]], names, "t", "x", "y")
+    assert chart is not None
+    line = next(layer for layer in chart.spec["layer"] if layer["mark"]["type"] == "line")
+    point = next(layer for layer in chart.spec["layer"] if layer["mark"]["type"] == "point")
+    assert line["encoding"]["color"]["scale"]["range"] == list(COLOURS[3:8])
+    assert len(set(point["encoding"]["shape"]["scale"]["range"])) == 5
+
+
+def test_pages_use_variables_and_files_use_colours() -> None:
+    chart = distribution(strips(), ["e0", "e1"], "t", "a", "higher", rule=0.5)
+    assert chart is not None
+    shown, files = for_page(chart, 3), to_files(chart)
+    for colour in (*COLOURS, INK):
+        assert colour not in shown.svg
+        assert colour not in shown.spec
+    assert "var(--s1)" in shown.svg
+    assert COLOURS[1].encode() in files["svg"]
+    assert for_page(chart, 3) == shown
+    assert all(f"c3-{name}" in shown.svg for name in re.findall(r'id="c3-(\w+)"', shown.svg))
+    sizes = [float(size) for size in re.findall(r'font-size="([\d.]+)px"', shown.svg)]
+    width = float(re.search(r'viewBox="0 0 ([\d.]+)', shown.svg)[1])  # type: ignore[index]
+    assert min(sizes) * 290 / width >= 8  # on a phone of 320 pixels, without the page's margins
+
+
+def test_pictures() -> None:
+    from PIL import Image
+
+    rgb = np.linspace(0, 1, 4 * 5 * 3).reshape(4, 5, 3)
+    image = np.asarray(Image.open(io.BytesIO(base64.b64decode(png(rgb).split(",")[1]))))
+    np.testing.assert_array_equal(image, np.rint(rgb * 255))
+    one = np.zeros((1, 2, 2))
+    one[0, 0, 0], one[0, 1, 1] = 2.0, -1.0
+    red, blue = (
+        np.asarray(Image.open(io.BytesIO(base64.b64decode(signed_picture(s * one).split(",")[1])))) for s in (1, -1)
+    )
+    assert red[0, 0, 0] > red[0, 0, 2]
+    assert blue[0, 0, 0] < blue[0, 0, 2]
+    assert red[0, 1].min() > 240
+    assert thin(np.ones((3, 500, 300))).shape == (3, 100, 60)
+    assert picture(np.full((1, 2, 2), np.nan), 0.0, 1.0).startswith("data:image/png")
+    assert signed_picture(np.zeros(4)).startswith("data:image/svg+xml")
+
+
+@pytest.mark.parametrize(
+    ("value", "decimals", "text"),
+    [(-0.001, 2, "0.00"), (-1.5, 1, "−1.5"), (float("nan"), 2, "–"), (None, 2, "–"), (1e-9, None, "1e−09")],
+)
+def test_numbers_as_printed(value: float | None, decimals: int | None, text: str) -> None:
+    assert number(value, decimals) == text
+
+
+def test_what_draws_is_imported_only_when_a_page_is_built() -> None:
+    package = Path(holdfast.report.__file__).parent
+    for path in package.glob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
+            lazy = {"matplotlib", "jinja2", "vl_convert", "scikit_posthocs", "pandas", "markupsafe"}
+            assert not lazy & {name.split(".")[0] for name in names}, path
+            allowed = ("errors", "registry", "tensors", "similarity", "study", "charts", "metrics", "report")
+            ours = [name.removeprefix("holdfast.") for name in names if name.startswith("holdfast.")]
+            assert all(name.startswith(allowed) for name in ours), path
+
+
+def test_the_report_knows_no_metric_by_name() -> None:
+    from holdfast.metrics import names
+
+    package = Path(holdfast.report.__file__).parent
+    for path in [*package.glob("*.py"), *package.glob("templates/*")]:
+        text = path.read_text(encoding="utf-8")
+        assert not [name for name in names() if name in text], path

@@ -1,0 +1,290 @@
+"""The report in a real browser, without a network: charts are drawn and answer, the table filters, a phone reads it."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from report_builder import Builder, base, study
+
+from holdfast.report import Report
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+CHROMIUM = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+)
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine"),
+    # playwright leaves a pipe and a loop to the garbage collector when its driver ends
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+FIGURES = "document.querySelectorAll('figure.plot')"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as driver:
+        options = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+        opened = driver.chromium.launch(executable_path=CHROMIUM, args=options)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("browser")
+    builder = study(folder / "results", samples=12, explainers=4)
+    return Report(builder.results(title="A study", command="holdfast run study.toml")).to_html(folder / "report.html")
+
+
+class Tab:
+    """A page with its complaints: errors, warnings of the console, and whatever was asked of the network."""
+
+    def __init__(self, browser: Any, path: Path, **options: Any) -> None:
+        self.context = browser.new_context(offline=True, **options)
+        self.page = self.context.new_page()
+        self.complaints: list[str] = []
+        self.page.on("console", lambda m: self.complaints.append(m.text) if m.type in ("error", "warning") else None)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("request", self._requested)
+        self.page.goto(path.as_uri())
+        if options.get("java_script_enabled", True):
+            self.page.evaluate("document.documentElement.style.scrollBehavior = 'auto'")
+
+    def _requested(self, request: Any) -> None:
+        if not request.url.startswith(("file:", "data:", "blob:")):
+            self.complaints.append(f"asked for {request.url}")
+
+    def draw_all(self) -> int:
+        """Unfold everything and scroll to every chart until it is drawn; how many there are."""
+        self.page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true })")
+        count = int(self.page.evaluate(f"{FIGURES}.length"))
+        for i in range(count):
+            self.page.evaluate(f"{FIGURES}[{i}].scrollIntoView()")
+            self.page.wait_for_function(f"{FIGURES}[{i}].dataset.drawn", timeout=20_000)
+        return count
+
+    def count(self) -> str:
+        return str(self.page.locator("#count").inner_text())
+
+    def column(self, title: str) -> list[str]:
+        heads = self.page.locator("#samples thead th").all_inner_texts()
+        place = [head.split("\n")[0].strip() for head in heads].index(title) + 1
+        return list(self.page.locator(f"#samples tbody tr.row td:nth-child({place})").all_inner_texts())
+
+    def choose(self, name: str, label: str) -> None:
+        self.page.select_option(f"#filters [name={name}]", label=label)
+        self.page.wait_for_timeout(200)
+
+    def write(self, name: str, text: str) -> None:
+        self.page.fill(f"#filters [name={name}]", text)
+        self.page.wait_for_timeout(200)
+
+
+@pytest.fixture
+def tab(browser: Any, report: Path) -> Iterator[Tab]:
+    opened = Tab(browser, report, viewport={"width": 1280, "height": 900})
+    yield opened
+    opened.context.close()
+
+
+def test_all_charts_are_drawn_without_a_complaint(tab: Tab) -> None:
+    count = tab.draw_all()
+    assert count == 3 * (4 * 2 + 2 * 2 + 3 + 1) + 4
+    drawn = tab.page.evaluate(
+        f"""[...{FIGURES}].map((f) => [f.dataset.drawn, f.querySelectorAll('.chart svg').length,
+        f.querySelectorAll('svg .role-mark path, svg .role-mark line').length])"""
+    )
+    assert {kind for kind, _, _ in drawn} == {"interactive"}
+    assert {svgs for _, svgs, _ in drawn} == {1}
+    assert all(marks >= 3 for _, _, marks in drawn)
+    ids = tab.page.evaluate("[...document.querySelectorAll('[id]')].map((node) => node.id)")
+    assert len(ids) == len(set(ids))
+    assert tab.complaints == []
+
+
+def chart(tab: Tab, words: str) -> Any:
+    """The first chart whose description has these words, in sight and drawn."""
+    figure = tab.page.locator(f'figure.plot:has(.chart[aria-label*="{words}"])').first
+    figure.scroll_into_view_if_needed()
+    tab.page.wait_for_function("(f) => f.dataset.drawn", arg=figure.element_handle(), timeout=20_000)
+    return figure
+
+
+def test_a_point_says_what_it_is(tab: Tab) -> None:
+    figure = chart(tab, "Distribution over samples")
+    figure.locator(".mark-symbol.role-mark path").first.hover(force=True)
+    tooltip = tab.page.locator("#vg-tooltip-element.visible")
+    tooltip.wait_for(timeout=5000)
+    text = tooltip.inner_text()
+    assert "explainer" in text
+    assert "sample" in text
+    assert "value" in text
+    assert tab.complaints == []
+
+
+def test_charts_zoom_with_a_key_and_scroll_without(tab: Tab) -> None:
+    figure = chart(tab, "Distribution over samples")
+    labels = lambda: figure.locator(".role-axis-label text").all_inner_texts()  # noqa: E731
+    before = labels()
+    box = figure.locator(".chart svg").bounding_box()
+    tab.page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 0.3 * box["height"])
+    tab.page.mouse.wheel(0, 40)
+    tab.page.wait_for_timeout(300)
+    assert labels() == before
+    tab.page.keyboard.down("Control")
+    tab.page.mouse.wheel(0, -600)
+    tab.page.keyboard.up("Control")
+    tab.page.wait_for_timeout(500)
+    assert labels() != before
+    box = figure.locator(".chart svg").bounding_box()
+    tab.page.mouse.dblclick(box["x"] + 0.6 * box["width"], box["y"] + 0.3 * box["height"])
+    tab.page.wait_for_timeout(500)
+    assert labels() == before
+
+
+def test_filters_narrow_the_table_and_say_so(tab: Tab) -> None:
+    rows = 3 * 4 * 4 * 12
+    assert tab.count() == f"Rows 1 to 100 of {rows} rows"
+    assert len(tab.column("Sample")) == 100
+    tab.choose("explainer", "Grad-CAM")
+    assert tab.count() == f"Rows 1 to 100 of {rows // 4} of {rows} rows"
+    assert set(tab.column("Explainer")) == {"Grad-CAM"}
+    tab.choose("label", "new metric")
+    tab.choose("data", "series")
+    assert tab.count() == f"Rows 1 to 12 of 12 of {rows} rows"
+    values = sorted(float(value.replace("−", "-")) for value in tab.column("Value"))
+    tab.write("least", f"{(values[2] + values[3]) / 2}")
+    tab.write("most", f"{(values[7] + values[8]) / 2}")
+    assert tab.count() == f"Rows 1 to 5 of 5 of {rows} rows"
+    tab.write("text", "no such thing")
+    assert tab.count() == f"No row of {rows} fits"
+    assert tab.column("Value") == []
+    tab.page.click("text=Reset")
+    assert tab.count() == f"Rows 1 to 100 of {rows} rows"
+    tab.write("text", "not found")
+    assert 0 < len(tab.column("Remarks")) < 100
+    assert all("not found" in remark for remark in tab.column("Remarks"))
+    assert tab.complaints == []
+
+
+def test_columns_sort_by_number_and_pages_turn(tab: Tab) -> None:
+    tab.choose("label", "new metric")
+    tab.page.click("#samples th button:has-text('Value')")
+    rising = [float(value.replace("−", "-")) for value in tab.column("Value")]
+    assert rising == sorted(rising)
+    assert tab.page.locator("#samples th[aria-sort=ascending]").count() == 1
+    tab.page.click("#pager >> text=Next")
+    assert float(tab.column("Value")[0].replace("−", "-")) >= rising[-1]
+    assert tab.count().startswith("Rows 101 to 144 of 144")
+    tab.page.click("#samples th button:has-text('Value')")
+    falling = [float(value.replace("−", "-")) for value in tab.column("Value")]
+    assert falling == sorted(falling, reverse=True)
+
+
+def test_a_row_tells_more_and_leads_to_its_pictures(tab: Tab) -> None:
+    tab.choose("label", "worst_case: changed_explanation")
+    tab.page.locator("#samples tr.row td").first.click()
+    assert "margin" in tab.page.locator("#samples tr.more").inner_text()
+    tab.choose("model", "wide net")
+    tab.page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = false })")
+    link = tab.page.locator("#samples tr.row a").first
+    target = tab.page.locator(f"figure{link.get_attribute('href')}")
+    assert not target.is_visible()
+    link.click()
+    assert target.is_visible()
+    assert target.locator("img").count() == 5
+
+
+def test_the_filtered_rows_can_be_saved(tab: Tab, tmp_path: Path) -> None:
+    tab.choose("label", "probability: changed_explanation")
+    tab.choose("explainer", "saliency")
+    with tab.page.expect_download() as waiting:
+        tab.page.click("text=Save as CSV")
+    waiting.value.save_as(tmp_path / "rows.csv")
+    with (tmp_path / "rows.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 3 * 12
+    assert {row["explainer"] for row in rows} == {"saliency"}
+    assert all(float(row["low"]) < float(row["value"]) <= float(row["high"]) for row in rows)
+
+
+def test_a_phone_can_read_it(browser: Any, report: Path) -> None:
+    tab = Tab(browser, report, viewport={"width": 360, "height": 740}, is_mobile=True, has_touch=True)
+    tab.draw_all()
+    page = tab.page
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert page.evaluate("document.body.scrollWidth") <= 360
+    too_wide = page.evaluate(
+        f"[...{FIGURES}].filter((f) => f.querySelector('svg').getBoundingClientRect().right > innerWidth).length"
+    )
+    assert too_wide == 0
+    sizes = page.evaluate(
+        "[...document.querySelectorAll('.chart svg text')].map((t) => parseFloat(t.getAttribute('font-size')))"
+    )
+    assert min(sizes) >= 8
+    assert sorted(sizes)[len(sizes) // 2] >= 11
+    assert tab.complaints == []
+    tab.context.close()
+
+
+def colours(page: Any) -> tuple[str, str, str]:
+    """Of the page, of a chart's axis labels, and of its first points."""
+    return tuple(  # type: ignore[return-value]
+        page.evaluate(
+            """(() => { const of = (node, key) => getComputedStyle(node)[key];
+            const figure = document.querySelector('.metric figure.plot');
+            return [of(document.body, 'backgroundColor'), of(figure.querySelector('.role-axis-label text'), 'fill'),
+            of(figure.querySelector('.mark-symbol.role-mark path'), 'fill')]; })()"""
+        )
+    )
+
+
+def brightness(colour: str) -> float:
+    return float(np.mean([float(part) for part in colour[colour.index("(") + 1 : -1].split(",")[:3]]))
+
+
+def test_light_and_dark_follow_the_reader(tab: Tab) -> None:
+    chart(tab, "Distribution over samples")
+    light = colours(tab.page)
+    tab.page.emulate_media(color_scheme="dark")
+    dark = colours(tab.page)
+    assert brightness(light[0]) > 200 > 60 > brightness(dark[0])
+    assert brightness(light[1]) < 60 < 200 < brightness(dark[1])
+    assert light[2] != dark[2]
+    assert tab.complaints == []
+
+
+def test_without_scripts_everything_but_the_table_is_there(browser: Any, report: Path) -> None:
+    tab = Tab(browser, report, viewport={"width": 1000, "height": 900}, java_script_enabled=False)
+    assert tab.page.locator("figure.plot svg").count() == tab.page.locator("figure.plot").count() > 0
+    assert "needs JavaScript" in tab.page.locator("#explorer").inner_text()
+    tab.page.locator(".metric figure.plot svg").first.scroll_into_view_if_needed()
+    box = tab.page.locator(".metric figure.plot svg").first.bounding_box()
+    assert box["width"] > 200
+    assert box["height"] > 50
+    tab.context.close()
+
+
+def test_fifty_thousand_rows(browser: Any, tmp_path: Path) -> None:
+    builder, rng, rows = Builder(tmp_path / "results"), np.random.default_rng(0), 12_500
+    for name in ("a", "b", "c", "d"):
+        frame = {**base(["ok"] * rows), "score": rng.normal(size=rows).tolist()}
+        builder.job(name, "new_metric", "new metric", {}, frame)
+    path = Report(builder.results()).to_html(tmp_path / "report.html")
+    assert path.stat().st_size < 4_000_000
+    tab = Tab(browser, path, viewport={"width": 1280, "height": 900})
+    assert tab.count() == "Rows 1 to 100 of 50,000 rows"
+    tab.choose("explainer", "c")
+    assert tab.count() == "Rows 1 to 100 of 12,500 of 50,000 rows"
+    tab.page.click("#samples th button:has-text('Value')")
+    values = [float(value.replace("−", "-")) for value in tab.column("Value")]
+    assert values == sorted(values)
+    assert tab.complaints == []
+    tab.context.close()

@@ -1,0 +1,702 @@
+"""Figures across configurations: what is compared with what, medians against NumPy, references, pages and files."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from report_builder import COMMON, Builder, base
+from test_report import assert_whole
+
+import holdfast as hf
+from holdfast.charts import Chart, Gallery, GalleryRow, Interval, Picture, Strip, Track, distribution, sweep
+from holdfast.charts.sweep_plot import looks_of_explainers, looks_of_values
+from holdfast.metrics import Reading, View
+from holdfast.metrics.base import metrics
+from holdfast.report import Report, build_html
+from holdfast.report import sweeps as sweeps_module
+from holdfast.report.options import Group, Variant, differences, dotted, groups
+from holdfast.report.sweeps import Part, models_compared, options_compared
+from holdfast.report.views import Contents
+
+GENETIC = {"name": "genetic", "mutation": 0.02, "noise": 0.5}
+RARE = {
+    "method": "subset",
+    "particles": 1000,
+    "moves": 4,
+    "quantile": 0.5,
+    "proposal": "gaussian",
+    "floor": -100.0,
+    "samples": 10_000,
+}
+
+
+@pytest.fixture
+def builder(tmp_path: Path) -> Builder:
+    return Builder(tmp_path / "results")
+
+
+def worst(
+    builder: Builder, explainer: str, label: str, values: list[float], *, pictures: bool = False, **options: Any
+) -> None:
+    n, where = len(values), {key: options.pop(key) for key in ("data", "model", "start", "repeat") if key in options}
+    frame = {
+        **base(["ok"] * n, where.get("start", 0)),
+        "similarity": values,
+        "margin": [-1.0] * n,
+        "found": [True] * n,
+        "misinterpreted": [False] * n,
+        "predicted": [3] * n,
+    }
+    tensors = None
+    if pictures:
+        fill = float(len(builder.jobs)) / 100
+        tensors = {key: torch.full((n, 1, 4, 4), fill) for key in ("seeds", "inputs", "seed_maps", "maps")}
+    configured = {"absolute": True, **COMMON, "event": "changed_explanation", "search": "block", **options}
+    builder.job(explainer, "worst_case", label, configured, frame, tensors, **where)
+
+
+def probability(
+    builder: Builder, explainer: str, label: str, values: list[float], *, floor: float = -math.inf, **options: Any
+) -> None:
+    n, where = len(values), {key: options.pop(key) for key in ("data", "model", "start", "repeat") if key in options}
+    frame = {
+        **base(["ok"] * n, where.get("start", 0)),
+        "log_probability": values,
+        "low": [value - 0.5 for value in values],
+        "high": [value + 0.5 for value in values],
+        "censored": [value <= floor for value in values],
+        "stalled": [False] * n,
+    }
+    configured = {"absolute": True, **COMMON, "event": "changed_explanation", **RARE, **options}
+    builder.job(explainer, "misinterpretation_probability", label, configured, frame, **where)
+
+
+def populations(builder: Builder, sizes: dict[int, float], explainers: dict[str, float], samples: int = 6) -> None:
+    """Searches of several sizes; values that tell every explainer and size apart."""
+    rng = np.random.default_rng(0)
+    for size, shift in sizes.items():
+        for name, level in explainers.items():
+            values = (level + shift + rng.normal(0, 0.01, samples)).tolist()
+            worst(builder, name, f"size {size}", values, search={**GENETIC, "population": size})
+
+
+def charts(builder: Builder) -> list[Chart]:
+    found = options_compared(Contents(builder.results()))
+    return [chart for section in found.sections for part in section.parts for chart in part.charts]
+
+
+def parts(builder: Builder) -> list[Part]:
+    return [part for section in options_compared(Contents(builder.results())).sections for part in section.parts]
+
+
+def rows(chart: Chart, line: str, dataset: str = "lines") -> list[dict[str, Any]]:
+    return [row for row in chart.spec["datasets"].get(dataset, []) if row["line"] == line]
+
+
+def stored(builder: Builder, label: str, explainer: str, column: str = "similarity") -> np.ndarray[Any, Any]:
+    import polars as pl
+
+    frame = builder.results().samples.filter((pl.col("label") == label) & (pl.col("explainer") == explainer))
+    return frame.sort("sample")[column].to_numpy()
+
+
+def variants(*options: Any, unit: Any = None) -> list[Variant]:
+    return [Variant(f"v{place}", "m", dotted(o), unit) for place, o in enumerate(options)]
+
+
+def shape(group: Group) -> tuple[str, str | None, list[tuple[str, float | None, str | None]]]:
+    return group.option, group.across, [(m.name, m.x, m.across) for m in group.members]
+
+
+# what is compared with what
+
+
+def test_labels_that_differ_in_one_nested_number_are_on_an_axis() -> None:
+    sizes = [500, 50, 100]
+    (group,) = groups(variants(*({"search": {**GENETIC, "population": size}, "budget": 9} for size in sizes)))
+    assert shape(group) == ("search.population", None, [("v1", 50, None), ("v2", 100, None), ("v0", 500, None)])
+    assert group.numeric
+    assert group.title == "m: search.population"
+    assert group.same == ("search genetic", "search.mutation 0.02", "search.noise 0.5", "budget 9")
+
+
+def test_two_options_that_vary_together_everywhere_are_not_told_apart() -> None:
+    assert groups(variants({"a": 1, "b": 1}, {"a": 2, "b": 2}, {"a": 3, "b": 3})) == []
+    assert groups(variants({"a": 1, "b": 1})) == []
+    assert groups([]) == []
+
+
+def test_a_grid_of_two_options_is_one_comparison_and_a_cross_is_two() -> None:
+    grid = [{"moves": m, "threshold": t} for m in (16, 1) for t in (0.4, 0.2, 0.6)]
+    (group,) = groups(variants(*grid))
+    assert (group.option, group.across) == ("threshold", "moves")  # more values of it
+    lines = [(m.across, m.x) for m in group.members]
+    assert lines == [("1", 0.2), ("1", 0.4), ("1", 0.6), ("16", 0.2), ("16", 0.4), ("16", 0.6)]
+    cross = [{"moves": m, "threshold": 0.4} for m in (1, 4, 16)] + [{"moves": 4, "threshold": t} for t in (0.2, 0.6)]
+    found = {(g.option, g.across, tuple(g.names)) for g in groups(variants(*cross))}
+    assert found == {("moves", None, ("v0", "v1", "v2")), ("threshold", None, ("v3", "v1", "v4"))}
+
+
+def test_numbers_are_on_the_axis_and_words_are_lines() -> None:
+    (group,) = groups(variants(*({"proposal": p, "moves": m} for p in ("gaussian", "walk") for m in (1, 4))))
+    assert (group.option, group.across, group.numeric) == ("moves", "proposal", True)
+    (group,) = groups(variants({"proposal": "gaussian"}, {"proposal": "walk"}))
+    assert (group.option, group.numeric, [m.text for m in group.members]) == ("proposal", False, ["gaussian", "walk"])
+
+
+def test_a_third_option_makes_further_comparisons_with_names_of_their_own() -> None:
+    found = groups(variants(*({"a": a, "b": b, "c": c} for a in (1, 2, 3) for b in (1, 2) for c in ("x", "y"))))
+    titles = [group.title for group in found]
+    assert len(set(titles)) == len(titles)
+    assert all(group.across is not None for group in found)
+    shown = {frozenset(pair) for group in found for pair in itertools.combinations(group.names, 2)}
+    options = {
+        variant.name: variant.options
+        for variant in variants(*({"a": a, "b": b, "c": c} for a in (1, 2, 3) for b in (1, 2) for c in ("x", "y")))
+    }
+    one_apart = {
+        frozenset(pair)
+        for pair in itertools.combinations(options, 2)
+        if sum(options[pair[0]][key] != options[pair[1]][key] for key in "abc") == 1
+    }
+    assert one_apart <= shown
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_differs_in_one_option_is_compared_and_nothing_else_is(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    values = {"a": [1, 2, 4], "b.c": [0.1, 0.2], "d": ["x", "y"], "e": [True, False]}
+    every = list(itertools.product(*values.values()))
+    chosen = [every[i] for i in rng.choice(len(every), size=int(rng.integers(3, 16)), replace=False)]
+    nested = [{"a": a, "b": {"c": c}, "d": d, "e": e} for a, c, d, e in chosen]
+    found = groups(variants(*nested))
+    apart = lambda i, j: {k for k, x, y in zip(values, chosen[i], chosen[j], strict=True) if x != y}  # noqa: E731
+    shown = set()
+    for group in found:
+        places = [int(member.name[1:]) for member in group.members]
+        assert not group.references  # every option is there everywhere
+        for i, j in itertools.combinations(places, 2):
+            assert apart(i, j) <= {group.option, group.across}
+            shown.add(frozenset((i, j)))
+        for member, place in zip(group.members, places, strict=True):
+            value = dict(zip(values, chosen[place], strict=True))[group.option]
+            assert member.x == (value if group.numeric else None)
+    assert {frozenset(p) for p in itertools.combinations(range(len(chosen)), 2) if len(apart(*p)) == 1} <= shown
+
+
+def test_who_lacks_the_option_for_one_reason_is_a_reference() -> None:
+    sizes = [{"search": {**GENETIC, "population": size}} for size in (50, 100)]
+    others = [{"search": "block"}, {"search": "genetic"}, {"search": "block", "budget": 1, "search.x": 2}]
+    (group, *_) = groups(variants(*sizes, *others[:2]))
+    assert [(m.name, m.x, m.text) for m in group.references] == [
+        ("v2", None, "search: block"),
+        ("v3", None, "search: genetic with its own defaults"),
+    ]
+    (group, *_) = groups(variants(*({**o, "budget": 5} for o in sizes), {"search": "block", "budget": 6}))
+    assert group.references == ()  # differs in two things
+
+
+def test_references_with_options_of_their_own_are_told_apart() -> None:
+    subset = [{"method": "subset", "moves": m, "threshold": t} for m in (1, 4) for t in (0.2, 0.4, 0.6)]
+    plain = [{"method": "plain", "samples": n, "threshold": t} for n in (10, 99) for t in (0.2, 0.4, 0.6)]
+    (group, *_) = groups(variants(*subset, *plain))
+    assert (group.option, group.across) == ("threshold", "moves")
+    assert {(m.text, m.x, m.across) for m in group.references} == {
+        (f"method: plain, samples {n}", t, None) for n in (10, 99) for t in (0.2, 0.4, 0.6)
+    }
+
+
+def test_a_value_that_is_no_number_is_drawn_beside_the_axis() -> None:
+    (group,) = groups(variants({"threshold": None}, {"threshold": 0.2}, {"threshold": 0.3}))
+    assert [m.x for m in group.members] == [0.2, 0.3]
+    assert [(m.name, m.text) for m in group.references] == [("v0", "threshold: default")]
+    (group,) = groups(variants({"threshold": None}, {"threshold": 0.2}))
+    assert not group.numeric
+    assert [m.text for m in group.members] == ["default", "0.2"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ({"a": 1}, {"a": 1.0}, []),
+        ({"a": 1}, {"a": True}, ["a"]),
+        ({"a": float("nan")}, {"a": float("nan")}, []),
+        ({"a": [1, {"b": 2}]}, {"a": [1, {"b": 3}]}, ["a"]),
+        ({"a": 1}, {}, ["a"]),
+        ({"a": 1, "b": 2}, {"a": 2}, ["a"]),
+        ({"a": {"norm": "L2Ball", "radius": 1}}, {"a": {"norm": "LinfBall", "radius": 2}}, ["a"]),
+        ({"a": {"radius": 1}}, {"a": {"radius": 2}}, ["a.radius"]),
+        ({"a": "topk:k=5"}, {"a": "topk:k=50"}, ["a.k"]),
+        ({"a": "mine:explain"}, {"a": "mine:other"}, ["a"]),
+        # a search with its own defaults beside one of the same kind, spelled out: its options are not known
+        ({"n": 1, "s": "genetic"}, {"n": 2, "s": {"name": "genetic", "population": 20}}, ["n", "s"]),
+        ({"n": 1, "s": "f:k=5"}, {"n": 2, "s": "f:k=5,x=3"}, ["n", "s.x"]),
+        ({"n": 1, "s": "block"}, {"n": 2, "s": {"name": "genetic", "population": 20}}, ["n", "s"]),
+        ("nothing", None, []),
+    ],
+)
+def test_differences(first: Any, second: Any, expected: list[str]) -> None:
+    assert differences(dotted(first), dotted(second)) == expected
+    assert differences(dotted(second), dotted(first)) == expected
+
+
+def test_options_without_effect_are_not_compared() -> None:
+    assert dotted({"a": 1, "b": {"c": 2}, "bc": 3}, ["b"]) == {"a": 1, "bc": 3}
+    idle = hf.metrics.MisinterpretationProbability.idle
+    assert "moves" in idle({"method": "monte_carlo"})
+    assert idle({"method": "subset"}) == ("samples",)
+    for method in ("subset", "monte_carlo"):  # they are the options that this method does not take
+        metric = hf.metrics.MisinterpretationProbability(hf.LinfBall(0.1), threshold=0.9, method=method)  # type: ignore[arg-type]
+        assert set(idle(metric.options())) < set(metric.options())
+    assert set(hf.metrics.WorstCase.idle({})) < set(hf.metrics.WorstCase(hf.LinfBall(0.1)).options())
+
+
+def test_other_units_are_not_put_on_one_axis() -> None:
+    a, b = variants({"k": 1}, unit="x")[0], Variant("w", "m", {"k": 2}, "y")
+    (group,) = groups([a, b])
+    assert not group.comparable
+    assert groups([a, Variant("w", "another metric", {"k": 2}, "x")]) == []
+
+
+def test_values_that_read_the_same_are_told_apart_by_name() -> None:
+    long = "x" * 80
+    (group,) = groups(variants({"f": long + "1"}, {"f": long + "2"}))
+    assert len({member.text for member in group.members}) == 2
+
+
+# numbers
+
+
+def test_medians_and_intervals_belong_to_their_option_and_explainer(builder: Builder) -> None:
+    populations(builder, {500: -0.3, 50: 0.0, 100: -0.1}, {"saliency": 0.5, "DeepLift": 0.9})
+    (chart,) = charts(builder)
+    for name in ("saliency", "DeepLift"):
+        line = rows(chart, name)
+        assert [row["x"] for row in line] == [50, 100, 500]
+        for row in line:
+            values = stored(builder, f"size {row['x']:.0f}", name)
+            assert row["y"] == pytest.approx(np.median(values), rel=1e-5)
+            # of six values the outermost two: they miss the median with probability 2 / 2**6
+            assert (row["low"], row["high"]) == pytest.approx((values.min(), values.max()), rel=1e-5)
+            assert row["of"] == f"size {row['x']:.0f}"
+    assert "similarity (pearson)" in str(chart.spec)
+    assert "more robust →" in str(chart.spec)
+    x = chart.spec["layer"][0]["encoding"]["x"]
+    assert (x["title"], x["scale"]["type"], x["axis"]["values"]) == ("search.population", "linear", [50, 100, 500])
+
+
+def test_wide_ranges_of_positive_values_are_logarithmic(builder: Builder) -> None:
+    for radius in (0.01, 0.1, 0.3):
+        ball = {"norm": "LinfBall", "radius": radius, "distribution": "uniform", "sigma": None}
+        worst(builder, "a", f"r {radius}", [1 - radius] * 3, neighbourhood=ball)
+    (chart,) = charts(builder)
+    x = chart.spec["layer"][0]["encoding"]["x"]
+    assert (x["title"], x["scale"]["type"]) == ("neighbourhood.radius", "log")
+    estimates = [Interval("", y, None, None) for y in (1.0, 2.0, 3.0)]
+    at_zero = sweep([Track("a", [0, 1, 100], estimates)], looks_of_explainers(["a"]), "t", "o", "y", None)
+    assert at_zero is not None
+    assert at_zero.spec["layer"][0]["encoding"]["x"]["scale"]["type"] == "linear"
+
+
+def test_repeats_are_reduced_for_each_sample_before(builder: Builder) -> None:
+    for size in (5, 9):
+        for repeat, values in enumerate(([0.1, 0.5], [0.2, 0.9], [0.9, 0.6])):
+            search = {**GENETIC, "population": size}
+            worst(builder, "a", f"n{size}", [v / size for v in values], search=search, repeat=repeat)
+    (chart,) = charts(builder)
+    assert [row["y"] for row in rows(chart, "a")] == pytest.approx([0.4 / 5, 0.4 / 9], rel=1e-5)
+
+
+def test_censored_medians_are_marked_as_bounds(builder: Builder) -> None:
+    for moves, values in ((1, [-3.0, -20.0, -20.0]), (4, [-3.0, -5.0, -20.0]), (16, [-3.0, -4.0, -6.0])):
+        probability(builder, "a", f"m{moves}", values, floor=-20.0, moves=moves)
+    (chart,) = charts(builder)
+    assert [(r["x"], r["y"]) for r in rows(chart, "a", "bounds")] == [(1, -20.0)]
+    assert [(r["x"], r["y"]) for r in rows(chart, "a", "points")] == [(4, -5.0), (16, -4.0)]
+    first, second, third = rows(chart, "a")
+    assert first["reads"] == "≤ −20 [−∞, −3]"
+    assert second["reads"] == "−5 [−∞, −3]"
+    assert third["reads"] == "−4 [−6, −3]"
+    assert first["low"] < -20  # open: as far as the axis reaches
+    assert "Triangles: censored, the median lies there or below" in chart.caption
+    marks = [layer["mark"] for layer in chart.spec["layer"] if layer["data"] == {"name": "bounds"}]
+    assert [mark["shape"] for mark in marks] == ["triangle-down"]
+    assert "≤ −20 at 1" in chart.alt
+
+
+def test_the_reference_is_a_line_and_differences_are_paired(builder: Builder) -> None:
+    rng = np.random.default_rng(3)
+    values = {label: rng.normal(-5, 2, 7) for label in ("m1", "m4", "m16", "reference")}
+    for moves in (4, 1, 16):
+        probability(builder, "a", f"m{moves}", values[f"m{moves}"].tolist(), moves=moves)
+    # the first two samples are not there, and one is censored
+    kept = values["reference"][2:].copy()
+    kept[1] = -50.0
+    probability(
+        builder, "a", "reference", kept.tolist(), floor=-50.0, start=2, method="monte_carlo", samples=10**6, moves=4
+    )
+    chart, difference = charts(builder)
+    assert [row["x"] for row in rows(chart, "a")] == [1, 4, 16]
+    across = rows(chart, "a", "references")
+    assert [row["x"] for row in across] == [1, 16]
+    assert [row["y"] for row in across] == pytest.approx([np.median(kept)] * 2, rel=1e-5)
+    assert "method: monte_carlo" in chart.caption
+    usable = [2, 4, 5, 6]
+    for row in rows(difference, "a"):
+        expected = np.median(values[f"m{row['x']:.0f}"][usable] - values["reference"][usable])
+        assert row["y"] == pytest.approx(expected, rel=1e-5)
+    assert difference.name.startswith("difference")
+    assert "difference of ln P" in str(difference.spec)
+
+
+def test_two_options_are_panels_of_whichever_are_fewer(builder: Builder) -> None:
+    for moves, threshold, name in itertools.product((1, 4), (0.2, 0.4, 0.6), ("a", "b", "c")):
+        level = -10 * threshold - moves + ord(name)
+        probability(builder, name, f"{moves} at {threshold}", [level] * 3, moves=moves, threshold=threshold)
+        if name == "a" and moves == 1:
+            mc = {"method": "monte_carlo", "samples": 10**6, "threshold": threshold}
+            probability(builder, name, f"mc at {threshold}", [level - 0.25] * 3, **mc)
+    found = [chart for chart in charts(builder) if chart.name.startswith("sweep")]
+    assert [chart.heading.rpartition(": ")[2] for chart in found] == ["1", "4"]
+    for chart, moves in zip(found, (1, 4), strict=True):
+        for name in "abc":
+            line = [(row["x"], row["y"]) for row in rows(chart, name)]
+            assert line == [(t, pytest.approx(-10 * t - moves + ord(name))) for t in (0.2, 0.4, 0.6)]
+        line = [(row["x"], row["y"]) for row in rows(chart, "a", "references")]
+        assert line == [(t, pytest.approx(-10 * t - 1 + ord("a") - 0.25)) for t in (0.2, 0.4, 0.6)]
+    (first, second) = [chart for chart in charts(builder) if chart.name.startswith("difference")]
+    assert [row["y"] for row in rows(first, "a")] == pytest.approx([0.25] * 3)
+    assert [row["y"] for row in rows(second, "a")] == pytest.approx([-2.75] * 3)
+    assert rows(first, "b") == []  # there is no reference for it
+
+
+def test_one_explainer_has_a_panel_with_lines_for_values(builder: Builder) -> None:
+    for moves, threshold in itertools.product((16, 1), (0.2, 0.4)):
+        probability(builder, "a", f"{moves} at {threshold}", [threshold - moves] * 3, moves=moves, threshold=threshold)
+    (chart,) = charts(builder)
+    assert chart.heading.endswith(": a")
+    assert [r["y"] for r in rows(chart, "1")] == pytest.approx([-0.8, -0.6])
+    assert [r["y"] for r in rows(chart, "16")] == pytest.approx([-15.8, -15.6])
+    line = next(layer for layer in chart.spec["layer"] if layer["mark"]["type"] == "line")
+    assert line["encoding"]["color"]["scale"]["domain"] == ["1", "16"]
+    assert line["encoding"]["color"]["legend"]["title"] == "moves"
+    looks = looks_of_values(["a"], "a", ["1", "16"])
+    assert looks["1"]["shape"] != looks["16"]["shape"]
+    assert looks["1"]["dash"] != looks["16"]["dash"]
+
+
+def test_a_label_that_failed_is_left_out_and_named(builder: Builder) -> None:
+    populations(builder, {50: 0.0, 500: -0.3}, {"a": 0.5})
+    options = {"absolute": True, **COMMON, "event": "changed_explanation", "search": {**GENETIC, "population": 100}}
+    builder.job("a", "worst_case", "size 100", options, None, stop=2, error=("ValueError: no", "Traceback"))
+    (chart,) = charts(builder)
+    assert [row["x"] for row in rows(chart, "a")] == [50, 500]
+    assert "Without results here: size 100." in chart.caption
+
+
+def test_one_value_that_is_left_is_no_line(builder: Builder) -> None:
+    populations(builder, {50: 0.0}, {"a": 0.5})
+    options = {"absolute": True, **COMMON, "event": "changed_explanation", "search": {**GENETIC, "population": 100}}
+    builder.job("a", "worst_case", "size 100", options, None, stop=2, error=("ValueError: no", "Traceback"))
+    assert charts(builder) == []
+    assert sweep([Track("a", [1], [Interval("", 1.0, None, None)])], {}, "t", "o", "y", None) is None
+    nan = [Interval("", math.nan, None, None)] * 2
+    assert sweep([Track("a", [1, 2], nan)], {}, "t", "o", "y", None) is None
+
+
+def test_other_samples_along_a_line_are_warned_of(builder: Builder) -> None:
+    for size, start in ((5, 0), (9, 1)):
+        worst(builder, "a", f"n{size}", [0.2, 0.4], start=start, search={**GENETIC, "population": size})
+    (chart,) = charts(builder)
+    assert "Not the same samples at all values" in chart.caption
+
+
+def test_malformed_options_do_no_harm(builder: Builder) -> None:
+    worst(builder, "a", "fine", [0.5, 0.6], search={"name": "genetic", "population": 5})
+    worst(builder, "a", "words", [0.5, 0.7], search={"name": "genetic", "population": "many"})
+    worst(builder, "a", "list", [0.5, 0.8], search=["genetic", {"population": 5}])
+    builder.job("a", "new_metric", "bare", {}, {**base(["ok"]), "score": [1.0]})
+    builder.job("a", "new_metric", "more", {"k": 3}, {**base(["ok"]), "score": [2.0]})
+    builder.names["explainers"]["a"] = "no mapping"  # type: ignore[assignment]
+    contents = Contents(builder.results())
+    contents.manifest["metrics"]["bare"]["options"] = None
+    titles = [section.title for section in options_compared(contents).sections]
+    assert "new_metric: k" in titles
+    assert models_compared(contents).sections == []
+
+
+def test_words_are_rows_of_boxes_beneath_each_explainer(builder: Builder) -> None:
+    for place, (search, name) in enumerate(itertools.product(("random", "block"), ("b", "a"))):
+        worst(builder, name, f"by {search}", [0.1 * place + d for d in (0.0, 0.01, 0.05)], search=search)
+    (chart,) = charts(builder)
+    boxes = chart.spec["datasets"]["boxes"]
+    expected = [stored(builder, f"by {s}", n) for n in ("b", "a") for s in ("random", "block")]
+    assert [box["median"] for box in boxes] == pytest.approx([np.median(values) for values in expected])
+    assert [box["row"] for box in boxes] == [0, 1, 2.4, 3.4]
+    points = chart.spec["datasets"]["points"]
+    assert {(p["explainer"], p["part"]) for p in points} == set(itertools.product("ab", ("random", "block")))
+    assert chart.heading == "Least alike explanation found while the class holds, by search"
+    assert "a, block: median 0.31 of 3" in chart.alt
+
+
+def test_what_is_measured_is_not_named_after_one_of_several(builder: Builder) -> None:
+    for event in ("changed_explanation", "changed_class", "misclassification"):
+        probability(builder, "a", event, [-3.0, -4.0, -5.0], event=event)
+    (chart,) = charts(builder)
+    assert chart.heading == "ln P, by event"
+    assert {p["part"] for p in chart.spec["datasets"]["points"]} == {"changed_explanation", "changed_class"}
+
+
+def test_many_boxes_are_several_charts(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeps_module, "ROWS", 4)
+    for search, name in itertools.product(("random", "block"), "abcde"):
+        worst(builder, name, f"by {search}", [0.1, 0.2, 0.3], search=search)
+    found = charts(builder)
+    assert [len(chart.spec["datasets"]["boxes"]) for chart in found] == [4, 4, 2]
+
+
+def test_unlike_readings_get_no_common_axis_but_the_metrics_own_figures(builder: Builder) -> None:
+    for similarity, name in itertools.product(("pearson", "mse", "ssim"), ("a", "b")):
+        values = [0.3 + 0.1 * (name == "b"), 0.4]
+        worst(builder, name, f"by {similarity}", values, similarity=similarity, pictures=True, search="random")
+    (part,) = parts(builder)
+    assert part.charts == []
+    assert [gallery.title for gallery in part.galleries] == [f"{n}: worst cases by similarity" for n in "ab"]
+    first, second = part.galleries
+    assert [(r.sample, r.setting) for r in first.rows] == [(s, k) for s in (0, 1) for k in ("pearson", "mse", "ssim")]
+    assert {row.explainer for row in second.rows} == {"b"}
+    assert not first.folded
+    assert second.folded
+    # the pictures are those of the label with this similarity: jobs are numbered in the order of their making
+    fills = [float(row.pictures[0].array.flat[0]) for row in second.rows if row.sample == 0]
+    assert fills == pytest.approx([0.01, 0.03, 0.05])
+    page = builder.page()
+    assert_whole(page)
+    assert "<b>a, mse</b>" in page
+    assert page.count("<b>a, mse</b>") == 2
+    rows_json = re.search(r'id="rows">(.*?)</script>', page, flags=re.DOTALL)
+    assert rows_json is not None
+    assert '"q1"' not in rows_json[1]  # the table leads to the metric's own pictures
+
+
+def test_a_plug_in_is_asked_with_its_views_and_the_option(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, list[str], str, str]] = []
+
+    class Wobble(hf.metrics.WorstCase):
+        name = "wobble"
+
+        @classmethod
+        def reading(cls, options: Any) -> Reading:
+            return Reading("Wobble", f"wobble of {options['how']}", "score", "lower")
+
+        @classmethod
+        def figures(cls, view: View) -> list[Chart | Gallery]:
+            return []
+
+        @classmethod
+        def compared(cls, views: Any, option: str) -> list[Chart | Gallery]:
+            asked.append((option, [view.label for view in views], views[0].data, views[0].model))
+            tile = Picture("field", np.eye(3), "the field compared", signed=True)
+            return [Gallery("Fields", (GalleryRow("a", 0, (tile,), "text", setting="badly"),), "A note.")]
+
+    monkeypatch.setitem(metrics._entries, "wobble", Wobble)
+    for how in ("badly", "well", "failed"):
+        frame = None if how == "failed" else {**base(["ok"] * 3), "score": [1.0, 2.0, 3.0]}
+        builder.job("a", "wobble", how, {"how": how, "fixed": {"n": 1}}, frame)
+    page = builder.page()
+    assert asked == [("how", ["badly", "well"], "digits", "lenet")]
+    assert 'alt="the field compared"' in page
+    assert "<b>a, badly</b>: text" in page
+    assert_whole(page)
+
+
+def test_explainers_with_one_number_changed(builder: Builder) -> None:
+    for samples in (500, 50, 1000):
+        name = f"LIME {samples}"
+        builder.other(name, [1.0 * samples, 2.0 * samples, 4.0 * samples])
+        builder.names["explainers"][name] = {"name": "lime", "samples": samples, "segments": "auto"}
+    builder.other("saliency", [1.0, 2.0, 3.0])
+    (chart,) = charts(builder)
+    assert [(row["x"], row["y"]) for row in rows(chart, "lime")] == [(50, 100), (500, 1000), (1000, 2000)]
+    (section,) = options_compared(Contents(builder.results())).sections
+    assert section.title == "explainer lime: samples"
+    assert "These explainers differ in samples (50, 500, 1000), and in nothing else." in section.text
+
+
+def test_models_stand_beside_each_other(builder: Builder) -> None:
+    for place, (model, name) in enumerate(itertools.product(("plain", "trained", "other"), ("b", "a"))):
+        where = {"data": "series" if model == "other" else "digits", "model": model}
+        builder.worst(name, [0.1 * place + d for d in (0.0, 0.02, 0.07)], **where)
+    found = models_compared(Contents(builder.results()))
+    (section,) = found.sections
+    assert "only the model differs: plain, trained." in section.text
+    (chart,) = section.parts[0].charts
+    assert [box["median"] for box in chart.spec["datasets"]["boxes"]] == pytest.approx([0.02, 0.22, 0.12, 0.32])
+    labels = [p["part"] for p in chart.spec["datasets"]["points"]]
+    assert labels == ["plain"] * 3 + ["trained"] * 3 + ["plain"] * 3 + ["trained"] * 3
+    assert_whole(page := builder.page())
+    assert 'href="#models"' in page
+    assert 'href="#options"' not in page
+
+
+# the page and its files
+
+
+def test_nothing_to_compare_is_no_section(builder: Builder) -> None:
+    builder.worst("a", [0.3, 0.5])
+    builder.worst("a", [0.3, 0.5], event="changed_class", margin=[1.0, 1.0])
+    builder.probability("a", [-3.0, -4.0])
+    page = builder.page()
+    assert "Options compared" not in page
+    assert "Models compared" not in page
+    assert_whole(page)
+
+
+def test_a_whole_comparison_is_on_the_page_and_in_files(builder: Builder, tmp_path: Path) -> None:
+    populations(builder, {50: 0.0, 100: -0.1}, {"a": 0.5, "<b>&": 0.9})
+    worst(builder, "a", "by block", [0.2] * 6)
+    page = builder.page()
+    assert_whole(page)
+    assert 'href="#options"' in page
+    section = page.split('<section id="options"')[1].split("</section>")[0]
+    assert "These configured metrics differ in search.population (50, 100), and in nothing else." in section
+    assert "Drawn with them: search: block." in section
+    assert "similarity pearson" in section
+    assert section.count('<figure class="plot">') == 2
+    assert all(re.findall(r'aria-label="[^"]{30,}"', section))
+    assert page.index('id="overview"') < page.index('id="options"') < page.index('id="metrics"')
+    assert builder.page() == page
+    names = {path.name for path in Report(builder.results()).figures(tmp_path / "figures")}
+    stem = "options-worst_case_search.population-digits-lenet"
+    for kind in ("sweep", "difference"):
+        assert {f"{stem}-{kind}_search.population.{end}" for end in ("svg", "pdf")} <= names
+
+
+def test_too_many_figures_are_left_out_and_counted(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (sweeps_module,):
+        monkeypatch.setattr(module, "MOST", 1)
+        monkeypatch.setattr(module, "MOST_MODELS", 1)
+    for model, event in itertools.product("mnk", ("changed_explanation", "changed_class")):
+        for search in ("random", "block"):
+            where = {"model": model, "event": event, "search": search}
+            worst(builder, "a", f"{search} {event}", [0.3, 0.5, 0.6], **where)
+    contents = Contents(builder.results())
+    options, models = options_compared(contents), models_compared(contents)
+    assert sum(len(part.charts) for section in options.sections for part in section.parts) == 1
+    assert (options.left_out, models.left_out) == (2 * 3 - 1, 4 - 1)
+    page = builder.page()
+    assert "5 more figures are left out" in page
+    assert_whole(page)
+
+
+def test_the_four_panels_of_the_paper_say_which_way_is_robust(builder: Builder) -> None:
+    """SAFARI, Fig. 4: for the top left plot higher is more robust, for all others lower."""
+    builder.worst("a", [0.3, 0.4, 0.5])
+    builder.worst("a", [0.7, 0.8, 0.9], event="changed_class", margin=[1.0] * 3)
+    builder.probability("a", [-3.0, -4.0, -6.0])
+    builder.probability("a", [-7.0, -8.0, -9.0], event="changed_class")
+    contents, reads = Contents(builder.results()), []
+    for label in contents.labels.values():
+        (view,) = contents.views(label.name)
+        chart = next(figure for figure in label.figures(view) if isinstance(figure, Chart))
+        assert chart.name == "distribution"
+        (box,) = chart.spec["datasets"]["boxes"]
+        values = contents.frame("digits", "lenet", label.name)[label.reading.column].to_numpy()
+        q1, median, q3 = np.quantile(values, [0.25, 0.5, 0.75])
+        assert (box["q1"], box["median"], box["q3"]) == pytest.approx((q1, median, q3), rel=1e-5)
+        reads.append(chart.spec["layer"][-1]["encoding"]["x"]["title"])
+    assert reads == [
+        ["similarity (pearson)", "more robust →"],
+        ["similarity (pearson)", "← more robust"],
+        ["ln P", "← more robust"],
+        ["ln P", "← more robust"],
+    ]
+
+
+def test_strips_without_parts_are_drawn_as_before() -> None:
+    flags = np.zeros(3, dtype=bool)
+    chart = distribution([Strip(n, range(3), np.arange(3.0), flags) for n in "ab"], ["a", "b"], "t", "x", None)
+    assert chart is not None
+    assert [box["row"] for box in chart.spec["datasets"]["boxes"]] == [0, 1]
+    assert all("part" not in point for point in chart.spec["datasets"]["points"])
+
+
+def test_a_study_of_searches_and_similarities(tmp_path: Path) -> None:
+    study = {
+        "samples": 3,
+        "data": {"digits": "digits"},
+        "models": {"lenet": "lenet5-mnist"},
+        "explainers": ["saliency", "gradcam"],
+        "neighbourhood": {"linf": 0.1},
+        "metrics": {
+            **{
+                f"genetic {n}": {"metric": "worst_case", "budget": 60, "search": {"genetic": {"population": n}}}
+                for n in (12, 4)
+            },
+            "by mse": {
+                "metric": "worst_case",
+                "budget": 60,
+                "similarity": "mse",
+                "search": {"genetic": {"population": 4}},
+            },
+        },
+    }
+    hf.run_study(study, out=tmp_path / "results")
+    results = hf.load_results(tmp_path / "results")
+    contents = Contents(results)
+    population, similarity = options_compared(contents).sections
+    (chart,) = population.parts[0].charts
+    for name in ("saliency", "gradcam"):
+        line = rows(chart, name)
+        assert [row["x"] for row in line] == [4, 12]
+        for row in line:
+            frame = contents.frame("digits", "lenet", f"genetic {row['x']:.0f}")
+            values = [v for e, v in frame.select("explainer", "similarity").iter_rows() if e == name]
+            assert row["y"] == pytest.approx(np.median(values), rel=1e-5)
+    assert similarity.title == "worst_case: similarity"
+    galleries = similarity.parts[0].galleries
+    assert [len(gallery.rows) for gallery in galleries] == [6, 6]
+    assert {row.setting for row in galleries[0].rows} == {"pearson", "mse"}
+    assert_whole(build_html(results))
+
+
+def test_a_browser_draws_it_without_a_complaint(builder: Builder, tmp_path: Path) -> None:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if chromium is None:
+        pytest.skip("no chromium on this machine")
+    for moves, threshold in itertools.product((16, 1), (0.2, 4.0)):
+        where = {"moves": moves, "threshold": threshold}
+        probability(builder, "a", f"{moves} at {threshold}", [-9.0, -3.0 - moves, -9.0], floor=-9.0, **where)
+        plain = {"method": "monte_carlo", "threshold": threshold}
+        probability(builder, "a", f"plain at {threshold}", [-4.0, -5.0, -6.0], **plain)
+    long = "a net with a very long name indeed, one that would not fit"
+    probability(builder, "a", "16 at 0.2", [-4.0, -5.0, -6.0], moves=16, threshold=0.2, model=long)
+    path = Report(builder.results()).to_html(tmp_path / "report.html")
+    with playwright.sync_playwright() as driver:
+        options = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+        browser = driver.chromium.launch(executable_path=chromium, args=options)
+        page = browser.new_context(offline=True, viewport={"width": 360, "height": 740}).new_page()
+        complaints: list[str] = []
+        page.on("console", lambda m: complaints.append(m.text) if m.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.goto(path.as_uri())
+        figures = "document.querySelectorAll('.compared figure.plot')"
+        page.evaluate("document.querySelectorAll('.compared details').forEach((d) => { d.open = true })")
+        count = page.evaluate(f"{figures}.length")
+        for i in range(count):
+            page.evaluate(f"{figures}[{i}].scrollIntoView()")
+            page.wait_for_function(f"{figures}[{i}].dataset.drawn", timeout=20_000)
+        assert count == 3  # values, differences, one label by model
+        assert page.evaluate(f"[...{figures}].every((f) => f.dataset.drawn === 'interactive')")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+        assert complaints == []
+        browser.close()

@@ -1,0 +1,412 @@
+"""LENS, diverse sets and the centre of mass, against sets of indices written from the paper, SciPy and enumeration."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.ndimage
+import scipy.stats
+import set_based_lens as slow
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from torch import Tensor
+
+from holdfast import similarity as sim
+from holdfast.similarity import diverse
+
+MAPS = [(13, 11), (9, 16), (1, 12), (40,), (3,)]
+NAMES = ["topk_intersection", "lens_precision", "lens_recall", "lens_distance", "lens_spearman", "lens_kendall"]
+
+
+def pair(*shape: int, seed: int = 0, levels: int = 0, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
+    """Two correlated maps; with `levels`, of few distinct values, hence with many ties."""
+    generator = torch.Generator().manual_seed(seed)
+    a, b = torch.randn(2, *shape, generator=generator, dtype=torch.float64)
+    b = 0.6 * a + 0.8 * b
+    if levels:
+        a, b = ((m * levels / 4).round() for m in (a, b))
+    return a.to(dtype), b.to(dtype)
+
+
+def indices(mask: Tensor) -> list[int]:
+    return mask.flatten().nonzero()[:, 0].tolist()
+
+
+small = st.tuples(st.integers(1, 7), st.integers(1, 7)) | st.tuples(st.integers(1, 12))
+tied = st.sampled_from([-2.0, -0.0, 0.0, 0.5, 1.0])
+few_maps = small.flatmap(lambda shape: hnp.arrays(np.float64, (3, *shape), elements=tied | st.floats(-3, 3)))
+quick = settings(max_examples=150, derandomize=True, deadline=None)
+
+
+# --- windows -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", MAPS)
+@pytest.mark.parametrize("w", [0, 1, 2, 3, 6, 100])
+def test_dilation_is_the_union_of_windows(shape, w):
+    mask = torch.rand(5, *shape, generator=torch.Generator().manual_seed(w)) < 0.05
+    mask[0].view(-1)[0] = True
+    for row, found in zip(mask, sim.dilate(mask, w), strict=True):
+        chosen = np.array(indices(row), dtype=int)
+        assert indices(found) == (slow.windows(chosen, shape, w).tolist() if len(chosen) else [])
+
+
+def test_windows_end_at_the_border():
+    """On flat indices, as in the authors' script, they wrap round to the next row, and position 0 is lost."""
+    mask = torch.zeros(3, 4, 5, dtype=torch.bool)
+    mask[0, 1, 4] = mask[1, 0, 0] = mask[2, 3, 0] = True
+    found = [indices(row) for row in sim.dilate(mask, 1)]
+    assert found == [[3, 4, 8, 9, 13, 14], [0, 1, 5, 6], [10, 11, 15, 16]]
+    a, b = torch.zeros(2, 2, 4, 5)
+    a[0, 1, 4], b[0, 2, 0] = 1, 1  # neighbours by flat index, at opposite borders
+    a[1, 0, 0], b[1, 1, 1] = 1, 1  # position 0
+    assert sim.lens_precision(a, b, k=1, w=1).tolist() == [0, 1]
+    assert sim.lens_recall(a, b, k=1, w=1).tolist() == [0, 1]
+    a[0, 2, 0] = 0.5  # second, and not barred by the first
+    assert indices(sim.top_k_diverse(a, 2, w=1)[0]) == [9, 10]
+
+
+@pytest.mark.parametrize("shape", MAPS)
+@pytest.mark.parametrize("w", [0, 1, 2, 5, 30])
+def test_smoothing(shape, w):
+    a = (pair(4, *shape)[0] * 8).round()  # whole numbers: sums are exact
+    expected = np.stack([slow.smoothed(row, w) for row in a.numpy()])
+    assert torch.equal(sim.smooth(a, w), torch.from_numpy(expected))
+    torch.testing.assert_close(sim.smooth(a.float(), w).double(), torch.from_numpy(expected), rtol=1e-6, atol=1e-7)
+
+
+def test_smoothing_keeps_zeros_and_large_values():
+    a = torch.zeros(3, 12, 12)
+    a[0, 3, 3], a[1, 0, 0], a[2] = 1e30, 3e38, 3e38
+    found = sim.smooth(a, 1)
+    assert (found[0] != 0).sum() == 9
+    assert found[1, 0, 0].item() == pytest.approx(3e38 / 9, rel=1e-6)
+    assert found[2, 5, 5].item() == pytest.approx(3e38, rel=1e-6)
+    assert found[2, 0, 0].item() == pytest.approx(3e38 * 4 / 9, rel=1e-6)
+    assert sim.smooth(a.half() * 0 + 1, 1).dtype == torch.float32
+    assert torch.autograd.gradcheck(lambda m: sim.smooth(m, 2), pair(2, 4, 5)[0].requires_grad_())
+
+
+@given(few_maps, st.integers(0, 4))
+@quick
+def test_smoothing_is_a_contraction(maps, w):
+    """Proposition 3."""
+    a, b = torch.from_numpy(maps[:1]), torch.from_numpy(maps[1:2])
+    assert (sim.smooth(a, w) - sim.smooth(b, w)).norm() <= (a - b).norm() * (1 + 1e-12)
+
+
+def test_channels():
+    a, _ = pair(3, 4, 5, 6)
+    found = {how: sim.per_position(a, how) for how in ("abs_sum", "sum", "max")}
+    torch.testing.assert_close(found["abs_sum"], a.abs().sum(1))
+    torch.testing.assert_close(found["sum"], a.sum(1))
+    assert torch.equal(found["max"], a.abs().amax(1))
+    assert sim.per_position(a[:, :, 0]).shape == (3, 6)
+    assert sim.per_position(a[:, 0, 0]) is not None
+    assert torch.equal(sim.per_position(a[:, 0, 0], "sum"), a[:, 0, 0])
+    strided = a.contiguous(memory_format=torch.channels_last)
+    assert all(torch.equal(sim.per_position(strided, how), found[how]) for how in found)
+
+
+# --- sets --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("levels", [0, 6])
+def test_ranking(dtype, levels):
+    a, _ = pair(20, 300, levels=levels, dtype=dtype)
+    a[0, :8] = torch.tensor([0.0, -0.0, 1e-45, -1e-45, 3e4, -3e4, -0.0, 0.0])
+    a[1] = 0
+    assert torch.equal(diverse.ranking(a), (a.double() + 0.0).sort(dim=1, descending=True, stable=True).indices)
+    for k in (1, 7, 299, 300):
+        chosen = sim.top_k(a, k)
+        assert torch.equal(chosen.sum(1), torch.full((20,), k))
+        assert indices(chosen[0]) == sorted(diverse.ranking(a)[0, :k].tolist())
+
+
+@given(few_maps, st.integers(0, 4), st.integers(1, 12))
+@quick
+def test_greedy_sets(maps, w, k):
+    """The compiled walk, the rounds and the set differences of the paper choose the same, ties included."""
+    shape = maps.shape[1:]
+    k = min(k, math.prod(shape))
+    a = torch.from_numpy(maps)
+    order = diverse.ranking(a.flatten(1))
+    walked = diverse.pick(order, a.shape[1:], k, w)
+    assert w == 0 or torch.equal(diverse._rounds(order, a.shape[1:], k, w), walked)
+    chosen = sim.top_k_diverse(a, k, w)
+    for row, picked, mask in zip(maps, walked.tolist(), chosen, strict=True):
+        expected = slow.diverse(slow.order_of(row), shape, k, w).tolist()
+        assert picked == expected + [math.prod(shape)] * (k - len(expected))
+        assert indices(mask) == sorted(expected)
+
+
+@pytest.mark.parametrize("levels", [0, 4])
+@pytest.mark.parametrize("w", [1, 3])
+def test_greedy_sets_of_large_maps(levels, w):
+    a, _ = pair(3, 50, 61, levels=levels, dtype=torch.float32)
+    a[2] = 0  # the longest chains of positions that wait for each other
+    order = diverse.ranking(a.flatten(1))
+    whole = diverse.pick(order, a.shape[1:], 500, w)
+    assert torch.equal(diverse._rounds(order, a.shape[1:], 500, w), whole)
+    assert (whole[:, -1] < 50 * 61).all() == (w == 1)
+    for k in (1, 50, 499):  # nested
+        assert torch.equal(diverse.pick(order, a.shape[1:], k, w), whole[:, :k])
+    for mask in sim.top_k_diverse(a, 500, w):
+        i, j = mask.nonzero().T
+        apart = torch.maximum((i[:, None] - i).abs(), (j[:, None] - j).abs()) + 1000 * torch.eye(len(i))
+        assert apart.min() > w
+        assert len(i) == 500 or sim.dilate(mask[None], w).all()  # no further position would fit
+
+
+def test_greedy_is_not_optimal():
+    """The paper's claim (Sec. 4), against all sets: a large value bars two whose sum is larger."""
+    a = torch.tensor([[2.0, 3.0, 2.0, 0.0]])
+    best = max(
+        (a[0, list(chosen)].sum().item(), chosen)
+        for chosen in itertools.combinations(range(4), 2)
+        if chosen[1] - chosen[0] > 1
+    )
+    assert best == (4, (0, 2))
+    assert indices(sim.top_k_diverse(a, 2, w=1)) == [1, 3]
+
+
+def test_rows_that_are_not_finite_choose_nothing():
+    a = pair(3, 5, 5)[0]
+    a[0, 1, 1], a[1, 2, 2] = math.nan, -math.inf
+    for mask in (sim.top_k(a, 3), sim.top_k_diverse(a, 3)):
+        assert mask.flatten(1).sum(1).tolist() == [0, 0, 3]
+
+
+# --- overlaps ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", MAPS)
+@pytest.mark.parametrize("levels", [0, 4])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_overlaps_of_sets(shape, levels, dtype):
+    a, b = pair(6, *shape, levels=levels, dtype=dtype)
+    positions = math.prod(shape)
+    for k, w in itertools.product({1, positions // 5 or 1, positions}, (0, 1, 2, 20)):
+        expected = np.array([slow.profile(p, q, k, [w]) for p, q in zip(a.numpy(), b.numpy(), strict=True)])[:, :, 0]
+        found = [
+            [f(a, b, k=k, w=w, diverse=apart) for f in (sim.topk_intersection, sim.lens_precision, sim.lens_recall)]
+            for apart in (False, True)
+        ]
+        got = torch.stack([torch.stack(kind, dim=1) for kind in found], dim=1)
+        torch.testing.assert_close(got.double(), torch.from_numpy(expected), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(13, 11), (40,), (3, 8, 9)])
+def test_the_profile_gives_the_numbers_of_the_single_functions(shape):
+    a, b = pair(7, *shape, levels=9, dtype=torch.float32)
+    a[3], b[4], a[5].view(-1)[2] = 0, 0, math.nan
+    ks, ws = (1, 7, 0.3, 30), (2, 0, 1)
+    found = sim.lens_profile(a, b, ks, ws)
+    assert found.k == (1, 7, round(0.3 * math.prod(shape[-2:])), 30)
+    assert found.w == ws
+    assert found.precision[5].isnan().all()
+    same = {"rtol": 0, "atol": 0, "equal_nan": True}
+    for (i, k), (j, w) in itertools.product(enumerate(ks), enumerate(ws)):
+        torch.testing.assert_close(found.intersection[:, i], sim.topk_intersection(a, b, k), **same)
+        for name, apart in itertools.product(("precision", "recall"), (False, True)):
+            single = getattr(sim, f"lens_{name}")(a, b, k, w, apart)
+            torch.testing.assert_close(getattr(found, name + "_diverse" * apart)[:, i, j], single, **same)
+        single = sim.topk_intersection(a, b, k, diverse=True, w=w)
+        torch.testing.assert_close(found.intersection_diverse[:, i, j], single, **same)
+    plain = sim.lens_profile(a, b, ks, ws, diverse=False)
+    assert plain.recall_diverse is None
+    torch.testing.assert_close(plain.recall, found.recall, **same)
+
+
+def test_fewer_than_k_fit():
+    a, b = torch.tensor([[5.0, 4, 3, 2, 1]]), torch.tensor([[4.0, 5, 3, 2, 1]])
+    # of a 0, 2 and 4 fit with w = 1, of b only 1 and 3
+    assert sim.topk_intersection(a, b, k=4, diverse=True, w=1).item() == 0
+    assert sim.lens_precision(a, b, k=4, w=1, diverse=True).item() == 1
+    assert sim.topk_intersection(a, a, k=4, diverse=True, w=1).item() == 1
+    b = torch.tensor([[5.0, 1, 3, 4, 2]])  # 0 and 3
+    assert sim.topk_intersection(a, b, k=4, diverse=True, w=1).item() == pytest.approx(1 / 3)
+    assert sim.lens_recall(a, b, k=4, w=1, diverse=True).item() == 1
+
+
+@pytest.mark.parametrize("shape", [(9, 10), (60,), (3, 9, 10)])
+def test_windows_of_zero_and_growing_ones(shape):
+    a, b = pair(30, *shape)
+    assert torch.equal(sim.lens_precision(a, b, 12, w=0), sim.topk_intersection(a, b, 12))
+    assert torch.equal(sim.lens_recall(a, b, 12, w=0, diverse=True), sim.topk_intersection(a, b, 12, True, w=0))
+    for f in (sim.lens_precision, sim.lens_recall):
+        values = torch.stack([f(a, b, 12, w) for w in range(6)])
+        assert (values.diff(dim=0) >= 0).all()
+        assert values[0].mean() < values[1].mean() < values[2].mean()
+    assert torch.equal(sim.lens_precision(a, b, 12), sim.lens_recall(b, a, 12))
+
+
+@given(few_maps, st.lists(st.integers(1, 6), min_size=1, max_size=3), st.integers(0, 2), st.data())
+@quick
+def test_propositions_1_and_2(maps, ks, w, data):
+    """d falls with w and is at most u, the weighted |S_k delta T_k| / k, which obeys the triangle inequality."""
+    ks = [min(k, math.prod(maps.shape[1:])) for k in ks]
+    weights = st.floats(0, 2)
+    alpha = data.draw(st.lists(weights, min_size=len(ks), max_size=len(ks)))
+    beta = data.draw(st.lists(weights, min_size=w + 1, max_size=w + 1))
+    a, b, c = torch.from_numpy(maps)[:, None]
+
+    def u(x: Tensor, y: Tensor) -> float:
+        orders = [slow.order_of(m[0].numpy()) for m in (x, y)]
+        apart = [len(set(orders[0][:k].tolist()) ^ set(orders[1][:k].tolist())) / k for k in ks]
+        return sum(beta) * float(np.dot(alpha, apart))
+
+    d = sim.lens_distance(a, b, ks, list(range(w + 1)), alpha=alpha, beta=beta).item()
+    assert -1e-12 <= d <= u(a, b) + 1e-12
+    at_zero = sum(beta) * sim.lens_distance(a, b, ks, 0, alpha=alpha, beta=1).item()
+    assert at_zero == pytest.approx(u(a, b), abs=1e-12)
+    assert u(a, c) <= u(a, b) + u(b, c) + 1e-12
+    falling = [sim.lens_distance(a, b, ks, v).item() for v in range(4)]
+    assert falling == sorted(falling, reverse=True)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_distance_is_the_weighted_sum(apart):
+    a, b = pair(5, 12, 12)
+    alpha, beta = (0.5, 0.2, 0.1), (1, 0.3)
+    expected = sum(
+        x * y * (2 - sim.lens_precision(a, b, k, w, apart) - sim.lens_recall(a, b, k, w, apart))
+        for (k, x), (w, y) in itertools.product(zip((3, 10, 0.5), alpha, strict=True), zip((0, 2), beta, strict=True))
+    )
+    found = sim.lens_distance(a, b, (3, 10, 0.5), (0, 2), apart, alpha, beta)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+    equal = sim.lens_distance(a, b, (3, 10), (0, 2), apart)
+    mean = sum(sim.lens_distance(a, b, k, w, apart) for k in (3, 10) for w in (0, 2)) / 4
+    torch.testing.assert_close(equal, mean, rtol=0, atol=1e-12)
+    assert torch.equal(sim.lens_distance(a, b), sim.lens_distance(b, a))
+
+
+# --- rank correlations of smoothed maps --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(13, 11), (1, 12), (40,)])
+@pytest.mark.parametrize("w", [0, 1, 3])
+def test_correlations_of_smoothed_maps(shape, w):
+    a, b = ((m * 3).round() for m in pair(4, *shape))  # whole numbers, so that the ties are exact
+    for ours, theirs in ((sim.lens_spearman, scipy.stats.spearmanr), (sim.lens_kendall, scipy.stats.kendalltau)):
+        rows = [
+            (slow.smoothed(p, w).ravel(), slow.smoothed(q, w).ravel())
+            for p, q in zip(a.numpy(), b.numpy(), strict=True)
+        ]
+        expected = [theirs(p, q).statistic for p, q in rows]
+        torch.testing.assert_close(ours(a, b, w), torch.tensor(expected, dtype=a.dtype), rtol=0, atol=1e-12)
+
+
+def test_maps_that_order_nothing():
+    a, _ = pair(4, 6, 6)
+    flat = torch.ones_like(a)
+    flat[1] = 0
+    flat[2, 3, 3] = math.nan
+    for f in (sim.lens_spearman, sim.lens_kendall):
+        values = f(a, flat)
+        assert values[[0, 1, 3]].tolist() == [0, 0, 0]
+        assert values[2].isnan()
+        assert f(a, a[[1, 2, 3, 0]], w=50).tolist() == [0, 0, 0, 0]  # every window holds the whole map
+
+
+def test_kendall_of_large_maps_in_bounded_memory():
+    """In a process of its own, whose peak is its own: a byte for each pair of 227 x 227 pixels would take 2.6 GB.
+
+    Plain sets need no compiled code either, and nothing imports numba before it is needed.
+    """
+    code = """
+import resource, sys, torch
+from holdfast.similarity import lens_kendall, lens_precision
+def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+torch.set_num_threads(1)
+a, b = torch.randn(2, 12, 227, 227)
+lens_kendall(a[:, :9, :9], b[:, :9, :9])
+before = peak()
+lens_kendall(a, b)
+grown = peak() - before
+lens_precision(a, b)
+print(grown >> 20, "numba" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    grown, compiled = done.stdout.split()
+    assert int(grown) < 150
+    assert compiled == "False"
+
+
+# --- the centre of mass ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", MAPS)
+def test_mass_centre(shape):
+    a, b = pair(5, *shape)
+    expected = np.array([scipy.ndimage.center_of_mass(np.abs(row)) for row in a.numpy()])
+    torch.testing.assert_close(sim.mass_centre(a), torch.from_numpy(expected), rtol=0, atol=1e-12)
+    for size in (1e-300, 1e300):
+        torch.testing.assert_close(sim.mass_centre(a * size), torch.from_numpy(expected), rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        sim.centre_of_mass(a, b), (sim.mass_centre(a) - sim.mass_centre(b)).norm(dim=1), rtol=0, atol=1e-12
+    )
+    assert sim.centre_of_mass(a, a).eq(0).all()
+
+
+@pytest.mark.parametrize("shape", [(4, 5), (9,)])
+def test_gradients_of_the_mass_centre(shape):
+    a, b = (m.requires_grad_() for m in pair(2, *shape))
+    assert torch.autograd.gradcheck(sim.mass_centre, a)
+    assert torch.autograd.gradcheck(sim.centre_of_mass, (a, b))
+
+
+def test_mass_centre_of_maps_without_one():
+    a = torch.zeros(4, 3, 6)
+    a[1], a[2, 0, 0], a[3, 2, 5] = 7, math.inf, -1
+    a.requires_grad_()
+    centres = sim.mass_centre(a)
+    assert centres[[0, 1, 3]].tolist() == [[1, 2.5], [1, 2.5], [2, 5]]
+    assert centres[2].isnan().all()
+    sim.centre_of_mass(a, a.detach().clone())[:2].sum().backward()
+    assert a.grad[:2].eq(0).all()
+
+
+# --- the contract ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [*(f"{n}:w=2" for n in NAMES), "lens_recall:diverse=true", "centre_of_mass"])
+@pytest.mark.parametrize("shape", [(19, 12, 12), (19, 3, 12, 12), (19, 100)])
+def test_neither_the_batch_nor_chunks_matter(name, shape, monkeypatch):
+    similarity = sim.get(name)
+    a, b = pair(*shape, dtype=torch.float32)
+    whole = similarity(a, b)
+    for elements in (1, 500, 1 << 20):
+        monkeypatch.setattr(diverse, "CHUNK_ELEMENTS", elements)
+        assert torch.equal(similarity(a, b), whole)
+        assert torch.equal(similarity(a[7:9], b[7:9]), whole[7:9])
+    assert similarity(a[:0], b[:0]).shape == (0,)
+
+
+def test_the_walk_where_it_cannot_be_kept_or_compiled(monkeypatch):
+    order = diverse.ranking(pair(3, 90)[0])
+    expected = diverse.pick(order, torch.Size((9, 10)), 20, 2)
+    import numba
+
+    def nowhere(signature, *, cache=False, njit=numba.njit, **options):
+        if cache:
+            raise RuntimeError("cannot cache function '_walk': no locator available")
+        return njit(signature, **options)
+
+    monkeypatch.setattr(numba, "njit", nowhere)
+    walk = diverse.compiled_walk.__wrapped__()
+    monkeypatch.setattr(diverse, "compiled_walk", lambda: walk)
+    assert torch.equal(diverse.pick(order, torch.Size((9, 10)), 20, 2), expected)
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "numba", None)
+    assert diverse.compiled_walk.__wrapped__() is None
+    monkeypatch.setattr(diverse, "compiled_walk", lambda: None)
+    assert torch.equal(diverse.pick(order, torch.Size((9, 10)), 20, 2), expected)

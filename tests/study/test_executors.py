@@ -1,0 +1,291 @@
+"""Wherever jobs are done, the results are the same, also when workers are lost on the way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import torch
+
+import holdfast as hf
+from conftest import small_net
+from holdfast.explainers import Explainer
+from holdfast.metrics import LocalLipschitz, MaxSensitivity, Metric, WorstCase
+from holdfast.study.executors import Executor, InProcess, Processes, Ray, Slurm
+from holdfast.study.executors import processes as local
+from holdfast.study.grid import Grid, Ready, Samples
+from holdfast.study.results import Results, load_results
+from holdfast.study.run import Progress, Summary, run_grid
+from holdfast.study.store import Store
+
+BALL = hf.LinfBall(0.1)
+
+
+def fussy(module: torch.nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Does not explain inputs whose first pixel is black; importable, so that other processes find it."""
+    if bool((x[:, 0, 0, 0] == 0).any()):
+        raise ValueError("a black corner")
+    return x * 2
+
+
+def deadly(module: torch.nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Takes its process down, as the system does when memory runs out."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    return x
+
+
+def once_deadly(module: torch.nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """The first process that explains dies; the file named in the environment says that it has."""
+    marker = Path(os.environ["HOLDFAST_TEST_MARKER"])
+    if not marker.exists():
+        marker.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return x * 2
+
+
+def a_grid(explainers: dict[str, Explainer] | None = None, count: int = 6, repeats: int = 2) -> Grid:
+    torch.manual_seed(0)
+    classifier = hf.Classifier(small_net((1, 8, 8)), (0.0, 1.0), device="cpu", batch_size=64)
+    inputs = 0.2 + 0.6 * torch.rand(count, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    inputs[0, 0, 0, 0] = 0.0
+    metrics: dict[str, Metric] = {
+        "worst": WorstCase(BALL, budget=40),
+        "max": MaxSensitivity(BALL, samples=8),
+        "slope": LocalLipschitz(BALL, samples=8),
+    }
+    explainers = explainers or {"grad": hf.explainers.get("saliency"), "mine": hf.explainers.from_callable(fussy)}
+    return Grid(
+        {"noise": Samples(inputs)},
+        {"net": Ready(classifier)},
+        explainers,
+        metrics,
+        repeats=repeats,
+        samples_per_job=2,
+        device="cpu",
+        paths=(str(Path(__file__).parent),),
+    )
+
+
+def run(folder: Path, executor: Executor, grid: Grid | None = None, **more: Any) -> tuple[Summary, Results]:
+    summary = run_grid(grid or a_grid(), Store(folder), executor=executor, **more)
+    return summary, load_results(folder)
+
+
+def assert_same(found: Results, expected: Results) -> None:
+    """Frames and arrays, to the last bit."""
+    assert found.samples.equals(expected.samples)
+    same = ["job", "status", "error", "start", "stop", "artefacts"]
+    assert found.jobs.select(same).equals(expected.jobs.select(same))
+    for job in expected.jobs.filter(pl.col("artefacts"))["job"]:
+        ours, theirs = found.artefacts(job), expected.artefacts(job)
+        assert ours.keys() == theirs.keys()
+        assert all(ours[name].tobytes() == theirs[name].tobytes() for name in ours)
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    summary, results = run(tmp_path_factory.mktemp("here"), InProcess())
+    assert summary.planned == 2 * 3 * 2 * 3
+    assert {job.explainer for job in summary.failed} == {"mine"}
+    assert len(summary.failed) == 2 * 3  # one chunk, three metrics, two repeats
+    return results
+
+
+def test_two_processes_give_the_bits_of_one(expected: Results, tmp_path: Path) -> None:
+    summary, results = run(tmp_path, Processes(2))
+    assert len(summary.failed) == 6
+    assert_same(results, expected)
+    error = "ValueError: a black corner"
+    assert results.failures["error"].to_list() == [error] * 6
+    assert all("in fussy" in trace for trace in results.failures["traceback"])
+
+
+def test_a_job_that_takes_two_workers_down_is_a_failure_and_the_rest_goes_on(tmp_path: Path) -> None:
+    explainers = {"grad": hf.explainers.get("saliency"), "deadly": hf.explainers.from_callable(deadly)}
+    grid = a_grid(explainers, count=2, repeats=1)
+    summary, results = run(tmp_path, Processes(2), grid)
+    assert {job.explainer for job in summary.failed} == {"deadly"}
+    assert results.jobs.filter(pl.col("status") == "done")["explainer"].to_list() == ["grad"] * 3
+    assert "signal 9 (SIGKILL)" in results.failures["error"][0]
+    assert "memory" in results.failures["traceback"][0]
+
+
+def test_a_worker_that_dies_once_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_TEST_MARKER", str(tmp_path / "died"))
+    grid = a_grid({"once": hf.explainers.from_callable(once_deadly)}, repeats=1)
+    summary, results = run(tmp_path / "store", Processes(2), grid)
+    assert (tmp_path / "died").exists()
+    assert summary.failed == []
+    assert results.missing == 0
+
+
+def test_what_cannot_be_sent_to_a_process_is_said(tmp_path: Path) -> None:
+    grid = a_grid({"lambda": hf.explainers.from_callable(lambda module, x, targets: x)})
+    with pytest.raises(hf.HoldfastError, match="can be sent to another process"):
+        run(tmp_path, Processes(2), grid)
+
+
+def test_local_counts_its_workers() -> None:
+    assert isinstance(local(1), InProcess)
+    two = local(2, threads=3)
+    assert isinstance(two, Processes)
+    assert (two.workers, two.threads) == (2, 3)
+    with pytest.raises(hf.ArgumentError, match="workers: expected a whole number of at least 1, or 'auto', got 0"):
+        local(0)
+
+
+def test_no_process_outlives_an_interruption(tmp_path: Path) -> None:
+    def stop(progress: Progress) -> None:
+        if progress.done == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, Processes(2), progress=stop)
+    import multiprocessing
+
+    assert multiprocessing.active_children() == []
+    assert 3 <= len(Store(tmp_path).statuses()) < 36
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """A Ray cluster of two nodes on this computer."""
+    pytest.importorskip("ray", reason="needs ray")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import ray
+        from ray.cluster_utils import Cluster
+
+        quick = {
+            "health_check_period_ms": 1000,
+            "health_check_failure_threshold": 8,
+            "health_check_initial_delay_ms": 0,
+        }
+        head = {"num_cpus": 1, "include_dashboard": False, "_system_config": quick}
+        found = Cluster(initialize_head=True, head_node_args=head)
+        found.add_node(num_cpus=1)
+        found.wait_for_nodes()
+        yield found
+        ray.shutdown()
+        found.shutdown()
+
+
+@pytest.mark.filterwarnings("ignore")  # ray's own
+def test_a_ray_cluster_of_two_nodes_gives_the_same_bits(cluster: Any, expected: Results, tmp_path: Path) -> None:
+    summary, results = run(tmp_path, Ray(cluster.address))
+    assert len(summary.failed) == 6
+    assert_same(results, expected)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_ray_node_that_is_killed_half_way_changes_nothing(cluster: Any, expected: Results, tmp_path: Path) -> None:
+    second = cluster.add_node(num_cpus=1)
+    cluster.wait_for_nodes()
+    killed = threading.Event()
+
+    def kill(progress: Progress) -> None:
+        if progress.done >= 8 and not killed.is_set():
+            killed.set()
+            cluster.remove_node(second, allow_graceful=False)
+
+    summary, results = run(tmp_path, Ray(cluster.address, workers=3), progress=kill)
+    assert killed.is_set()
+    assert len(summary.failed) == 6
+    assert_same(results, expected)
+
+
+def in_time(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    began = time.monotonic()
+    while not condition():
+        assert time.monotonic() - began < seconds, "took too long"
+        time.sleep(0.05)
+
+
+@pytest.mark.filterwarnings("ignore")  # submitit's own
+def test_slurm_tasks_share_the_jobs(expected: Results, tmp_path: Path) -> None:
+    pytest.importorskip("submitit", reason="needs submitit")
+    slurm = Slurm(tasks=2, folder=tmp_path / "logs", cluster="local")
+    summary, results = run(tmp_path / "store", slurm)
+    assert len(summary.failed) == 6
+    assert_same(results, expected)
+    again, results = run(tmp_path / "store", slurm)  # the failures are tried again, and fail again
+    assert (again.earlier, len(again.failed)) == (30, 6)
+    assert_same(results, expected)
+
+
+class Nobody(Executor):
+    """Leaves the jobs to others, as `Slurm(wait=False)` does."""
+
+    name = "nobody"
+
+    def run(self, grid: Grid, store: Store, jobs: Any) -> Iterator[Any]:
+        return iter(())
+
+
+def test_what_was_left_to_others_does_not_count_as_done(tmp_path: Path) -> None:
+    summary, results = run(tmp_path, Nobody())
+    assert (summary.planned, summary.done, summary.failed, results.missing) == (36, 0, [], 36)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_preempted_slurm_task_is_requeued_as_it_is(tmp_path: Path) -> None:
+    submitit = pytest.importorskip("submitit", reason="needs submitit")
+    from holdfast.study.executors.slurm import Task
+    from holdfast.study.plan import make_plan
+
+    grid = a_grid(repeats=1)
+    store, jobs = Store(tmp_path), make_plan(grid).jobs
+    first = Task(grid, store, tuple(jobs[:4]))
+    assert first() == 4
+    requeued = Task(grid, store, tuple(jobs)).checkpoint()
+    assert isinstance(requeued, submitit.helpers.DelayedSubmission)
+    failed = sum(status == "failed" for status in store.statuses().values())
+    assert requeued.function() == len(jobs) - 4 + failed
+    assert len(store.statuses()) == len(jobs)
+
+
+def test_executors_refuse_nonsense(tmp_path: Path) -> None:
+    for make, message in (
+        (lambda: Ray(workers=0), "workers: expected a whole number of at least 1, or 'auto', got 0"),
+        (lambda: Ray(cpus_per_worker=0), "cpus_per_worker: expected a number above 0"),
+        (lambda: Slurm(tasks=-1), "tasks: expected a whole number of at least 1, or 'auto', got -1"),
+        (lambda: Slurm(cluster="pbs"), "cluster: expected slurm or local, got 'pbs'"),
+    ):
+        with pytest.raises(hf.ArgumentError, match=message):
+            make()
+    with pytest.raises(hf.ArgumentError, match="out: expected a place that all machines reach"):
+        run_grid(a_grid(), Store("memory://results"), executor=Slurm(folder=tmp_path, cluster="local"))
+
+
+def test_only_the_studys_own_modules_travel(tmp_path: Path) -> None:
+    from holdfast.study.executors.base import _modules_in
+
+    here = Path(__file__).parent
+    assert "conftest" in {module.__name__ for module in _modules_in([str(here)])}
+    # an environment beneath the study's folder is not the study's
+    assert not {module.__name__ for module in _modules_in([str(here.parent), "/"])} & {"torch", "holdfast", "pytest"}
+
+
+def test_what_the_command_line_says_of_workers_counts(tmp_path: Path) -> None:
+    from holdfast.evaluation import executor_of
+    from holdfast.study.file.spec import study_from
+
+    metric = {"max_sensitivity": {"neighbourhood": {"linf": 0.1}, "samples": 2}}
+    parts = {"data": {"d": "digits"}, "models": {"m": "lenet5-mnist"}, "explainers": ["saliency"], "metrics": [metric]}
+    study = study_from({**parts, "samples": 1})
+    ray, slurm = executor_of(study, "ray", 1), executor_of(study, "slurm", 1)
+    assert isinstance(ray, Ray)
+    assert isinstance(slurm, Slurm)
+    assert (ray.workers, slurm.tasks) == (1, 1)
+    with pytest.raises(hf.ArgumentError, match="workers"):
+        executor_of(study, None, 0)
+    with pytest.raises(hf.ArgumentError, match="executor"):
+        executor_of(study, "")

@@ -1,0 +1,600 @@
+"""Studies as a user runs them: stored, interrupted, killed and gone on with, from Python and from the command line."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from torch import nn
+from typer.testing import CliRunner
+
+import holdfast as hf
+from holdfast.cli import app
+from holdfast.study.grid import Grid, Ready, Samples
+from holdfast.study.plan import make_plan
+from holdfast.study.results import Results, load_results
+from holdfast.study.run import Progress, run_grid
+from holdfast.study.store import Store, pack, pack_failure
+from malformed_studies import MALFORMED, prepare
+
+STUDY = """
+title: A study of a few digits
+samples: {samples}
+samples_per_job: 1
+data: {{digits: digits}}
+models: {{lenet: lenet5-mnist}}
+explainers: [saliency, gradcam]
+neighbourhood: {{linf: 0.1}}
+metrics:
+  - worst_case: {{search: random, budget: 200}}
+  - max_sensitivity: {{samples: 40}}
+executor: {{workers: {workers}}}
+"""
+
+
+def write_study(folder: Path, samples: int = 3, workers: int = 1) -> Path:
+    file = folder / "digits.yaml"
+    file.write_text(STUDY.format(samples=samples, workers=workers))
+    return file
+
+
+def tiny_grid(count: int, **more: Any) -> Grid:
+    torch.manual_seed(0)
+    classifier = hf.Classifier(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), (0.0, 1.0), device="cpu", batch_size=64)
+    inputs = torch.rand(count, 1, 2, 2, generator=torch.Generator().manual_seed(1))
+    metric = hf.metrics.MaxSensitivity(hf.LinfBall(0.1), samples=2)
+    saliency = hf.explainers.get("saliency")
+    return Grid(
+        {"x": Samples(inputs)}, {"m": Ready(classifier)}, {"s": saliency}, {"max": metric}, samples_per_job=1, **more
+    )
+
+
+def assert_same(found: Results, expected: Results) -> None:
+    """Every number and every array, to the last bit; times are not results."""
+    assert found.samples.equals(expected.samples)
+    assert found.jobs["job"].equals(expected.jobs["job"])
+    for job in expected.jobs.filter(pl.col("artefacts"))["job"]:
+        ours, theirs = found.artefacts(job), expected.artefacts(job)
+        assert ours.keys() == theirs.keys()
+        assert all(ours[name].tobytes() == theirs[name].tobytes() for name in ours)
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "holdfast.cli", *map(str, arguments)]
+
+
+def killed_and_gone_on(folder: Path, kills: int, seed: int) -> None:
+    """Kill a study's process `kills` times at random moments, and compare what it ends with to an unbroken run."""
+    study = write_study(folder, samples=20 + 12 * kills, workers=2)
+    whole, broken = folder / "whole", folder / "broken"
+    subprocess.run(command("run", study, "--out", whole, "--no-report"), check=True, capture_output=True)
+    dice, done = random.Random(seed), 0
+    environment = {**os.environ, "HOLDFAST_THREADS": "1"}
+    while done < kills:
+        process = subprocess.Popen(
+            command("run", study, "--out", broken, "--no-report"),
+            stderr=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+            env=environment,
+        )
+        before, began = len(Store(broken).statuses()), time.monotonic()
+        if dice.random() < 0.8:  # after it has come to work; else wherever it is
+            while process.poll() is None and len(Store(broken).statuses()) == before and time.monotonic() - began < 60:
+                time.sleep(0.002)
+        time.sleep(dice.uniform(0.0, 0.4))
+        if process.poll() is not None:
+            break
+        if done % 2:  # the workers are not told; they must notice by themselves
+            process.kill()
+        else:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        done += 1
+    assert done == kills, "the study was over before it was killed often enough"
+    jobs = len(Store(whole).statuses())
+    finished = subprocess.run(command("run", study, "--out", broken), check=True, capture_output=True, text=True)
+    assert f"{jobs} jobs:" in finished.stdout
+    assert "0 failed" in finished.stdout
+    assert_same(load_results(broken), load_results(whole))
+    assert (broken / "report" / "index.html").read_text().rstrip().endswith("<!-- holdfast report: complete -->")
+
+
+def test_a_killed_study_ends_with_the_same_bits(tmp_path: Path) -> None:
+    killed_and_gone_on(tmp_path, kills=3, seed=0)
+
+
+@pytest.mark.slow
+def test_a_study_killed_twenty_times_ends_with_the_same_bits(tmp_path: Path) -> None:
+    killed_and_gone_on(tmp_path, kills=20, seed=1)
+
+
+def test_a_run_goes_on_where_it_was(tmp_path: Path) -> None:
+    grid, store = tiny_grid(8), Store(tmp_path / "stopped")
+
+    def stop(progress: Progress) -> None:
+        if progress.done == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_grid(grid, store, progress=stop)
+    files = {f: f.stat().st_mtime_ns for f in (tmp_path / "stopped" / "jobs").iterdir()}
+    assert len(files) == 4
+    found = load_results(store)
+    assert (found.planned, found.missing, found.samples.height) == (8, 4, 4)
+    summary = run_grid(grid, store)
+    assert (summary.planned, summary.earlier, summary.done, summary.failed) == (8, 4, 4, [])
+    assert all(f.stat().st_mtime_ns == at for f, at in files.items())
+    run_grid(grid, Store(tmp_path / "whole"))
+    assert_same(load_results(store), load_results(tmp_path / "whole"))
+
+
+def test_a_study_that_grows_keeps_what_it_has(tmp_path: Path) -> None:
+    run_grid(tiny_grid(4), Store(tmp_path))
+    summary = run_grid(tiny_grid(6, repeats=2), Store(tmp_path))
+    assert (summary.planned, summary.earlier) == (12, 4)
+    summary = run_grid(tiny_grid(2), Store(tmp_path))  # and one that shrinks shows what it asks for
+    assert (summary.planned, summary.earlier, summary.done) == (2, 2, 0)
+    assert load_results(tmp_path).samples.height == 2
+
+
+def test_the_seed_the_data_and_the_model_make_the_identity() -> None:
+    def identities(grid: Grid) -> set[str]:
+        return {job.identity for job in make_plan(grid).jobs}
+
+    grid = tiny_grid(3)
+    first = identities(grid)
+    assert identities(tiny_grid(3)) == first
+    assert not identities(tiny_grid(3, seed=1)) & first
+    assert len(identities(tiny_grid(3, repeats=2)) & first) == 3
+    source = grid.models["m"]
+    assert isinstance(source, Ready)
+    with torch.no_grad():
+        next(source.ready.module.parameters())[0, 0] += 1e-6
+    assert not identities(grid) & first
+
+
+class Scaled(nn.Module):
+    """Two of these differ in code only."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.flatten(1) * 2
+
+
+def test_the_code_of_the_users_layers_is_part_of_the_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    def identity() -> str:
+        module = nn.Sequential(Scaled(), nn.Linear(4, 3))
+        with torch.no_grad():
+            module[1].weight.fill_(0.5)
+            module[1].bias.zero_()
+        grid = tiny_grid(1)
+        models = {"m": Ready(hf.Classifier(module, (0.0, 1.0), device="cpu"))}
+        return make_plan(Grid(grid.data, models, grid.explainers, grid.metrics)).jobs[0].identity
+
+    before = identity()
+    assert identity() == before
+    monkeypatch.setattr(Scaled, "forward", lambda self, x: x.flatten(1) * 3)
+    assert identity() != before
+
+
+FACTOR = 2.0
+
+
+def helper(x: torch.Tensor) -> torch.Tensor:
+    return x * FACTOR
+
+
+def explain(module: nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return (lambda maps: helper(maps))(x)
+
+
+def test_what_a_function_uses_of_its_module_is_part_of_the_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    from holdfast.study.identity import fingerprint
+
+    before = fingerprint(explain)
+    assert fingerprint(explain) == before
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.modules[__name__], "FACTOR", 3.0)
+        assert fingerprint(explain) != before
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.modules[__name__], "helper", lambda x: x + 1)
+        assert fingerprint(explain) != before
+    assert fingerprint(explain) == before
+
+
+class Sharpened(nn.Module):
+    def __init__(self, sharpness: float) -> None:
+        super().__init__()
+        self.sharpness = sharpness
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(self.sharpness * x)
+
+
+class Shifted(nn.Module):
+    def __init__(self, shift: float) -> None:
+        super().__init__()
+        self.register_buffer("shift", torch.full((3,), shift), persistent=False)
+
+
+class Maps:
+    def one(self, module: nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return x
+
+    def other(self, module: nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return -x
+
+
+def test_what_neither_repr_nor_the_state_tells_is_part_of_the_identity() -> None:
+    from holdfast.study.identity import fingerprint
+
+    def heads(count: int) -> nn.Module:
+        torch.manual_seed(0)
+        return nn.TransformerEncoderLayer(8, count, 16)
+
+    def scaled(maps: torch.Tensor, *, by: float = 1.0) -> torch.Tensor:
+        return maps * by
+
+    assert fingerprint(heads(2)) == fingerprint(heads(2)) != fingerprint(heads(4))
+    assert fingerprint(Sharpened(1.0)) == fingerprint(Sharpened(1.0)) != fingerprint(Sharpened(2.0))
+    assert fingerprint(Shifted(1.0)) != fingerprint(Shifted(2.0))
+    assert fingerprint(Maps().one) == fingerprint(Maps().one) != fingerprint(Maps().other)
+    table = np.zeros(5000)
+    before = fingerprint(table), fingerprint(scaled)
+    table[2500] = 1.0
+    scaled.__kwdefaults__ = {"by": 2.0}
+    assert fingerprint(table) != before[0]
+    assert fingerprint(scaled) != before[1]
+
+
+def test_a_function_is_the_same_in_every_process() -> None:
+    code = """
+from holdfast.study.identity import fingerprint
+def explain(module, x, targets):
+    return x if module in {"a", "b", "c", "d", "e"} else -x
+print(fingerprint(explain))
+"""
+    found = set()
+    for seed in "123":
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        found.add(subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True).stdout)
+    assert len(found) == 1
+
+
+def test_modules_beside_a_users_module_are_part_of_the_identity(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from holdfast.study.identity import fingerprint
+
+    monkeypatch.syspath_prepend(tmp_path)
+    for how, use in (("from {} import scale", "scale()"), ("import {}", "{}.scale()")):
+        found = []
+        for number, factor in enumerate((1, 1, 2)):
+            name = f"beside_{len(how)}_{number}"
+            (tmp_path / f"{name}.py").write_text(f"def scale():\n    return {factor}\n")
+            importlib.invalidate_caches()
+            helpers = importlib.import_module(name)
+            helpers.__name__ = helpers.scale.__module__ = "beside"
+            scope: dict[str, Any] = {"__name__": "mine", "beside": helpers, "scale": helpers.scale}
+            exec(f"def explain(m, x, t):\n    return x * {use.format('beside')}", scope)
+            found.append(fingerprint(scope["explain"]))
+        assert found[0] == found[1] != found[2]
+
+
+def test_functions_that_all_call_each_other_are_followed_once() -> None:
+    from holdfast.study.identity import fingerprint
+
+    scope: dict[str, Any] = {"__name__": "mine"}
+    names = [f"f{i}" for i in range(12)]
+    for name in names:
+        exec(f"def {name}(x):\n    return " + " + ".join(f"{other}(x)" for other in names), scope)
+    began = time.monotonic()
+    fingerprint(scope["f0"])
+    assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_failures_that_fail_otherwise_are_not_read_from_the_compacted_rows(tmp_path: Path, mixed: bool) -> None:
+    store = Store(tmp_path)
+    jobs = [job.identity for job in make_plan(tiny_grid(60)).jobs]
+    if mixed:
+        run_grid(tiny_grid(60), store)
+        failed = jobs[:1]
+        (tmp_path / "jobs" / f"{jobs[0]}.parquet").unlink()
+    else:
+        store.write_manifest({"jobs": jobs})
+        failed = jobs
+    for error in ("Error: first", "Error: second"):
+        for job in failed:
+            store.put(pack_failure({"job": job, "seconds": 1.0}, error, "where"))
+        store.compact(jobs)
+        found = load_results(store)
+        assert found.failures["error"].unique().to_list() == [error]
+        assert found.samples.height == len(set(found.samples["job"])) == len(jobs) - len(failed)
+
+
+def test_compaction_changes_nothing_but_the_time(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    run_grid(tiny_grid(60), store)
+    assert (tmp_path / "compact" / "jobs.parquet").exists()
+    compact = load_results(store)
+    for file in (tmp_path / "compact").iterdir():
+        file.unlink()
+    assert_same(compact, load_results(store))
+    store.compact(compact.jobs["job"].to_list())
+    jobs = sorted((tmp_path / "jobs").iterdir())
+    for file in jobs[:50]:
+        file.write_bytes(b"not looked at any more")
+    assert_same(load_results(store), compact)
+    jobs[0].unlink()  # a job that is gone is not done, whatever the compacted rows say
+    assert load_results(store).missing == 1
+
+
+def test_a_half_written_compaction_is_not_used(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    run_grid(tiny_grid(60), store)
+    whole = load_results(store)
+    (samples,) = (tmp_path / "compact").glob("samples-*.parquet")
+    samples.rename(samples.with_name("samples-0000000000000000.parquet"))
+    assert_same(load_results(store), whole)
+
+
+def test_any_fsspec_address_will_do(tmp_path: Path) -> None:
+    address = f"memory://studies/{tmp_path.name}"
+    run_grid(tiny_grid(60), Store(address))
+    run_grid(tiny_grid(60), Store(tmp_path / "local"))
+    assert_same(load_results(address), load_results(tmp_path / "local"))
+    assert load_results(f"file://{tmp_path}/local").samples.height == 60
+    with pytest.raises(
+        hf.ArgumentError, match="address: expected a folder, or an address that fsspec knows, got noo://"
+    ):
+        Store("noo://somewhere")
+    with pytest.raises(hf.ArgumentError, match="results: expected a folder with a manifest.json"):
+        load_results("memory://nothing/there")
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    run_grid(tiny_grid(2), Store(tmp_path))
+    file = next((tmp_path / "jobs").iterdir())
+    file.write_bytes(b"PAR1")
+    with pytest.raises(hf.HoldfastError, match=f"{file.name} is damaged, delete it and run again"):
+        load_results(tmp_path)
+
+
+def test_a_failure_gives_way_to_a_success(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.put(pack_failure({"job": "a", "seconds": 1.0}, "Error: x", "where"))
+    assert store.statuses() == {"a": "failed"}
+    record, frame = store.read("a", failed=True)
+    assert (record["traceback"], frame["traceback"].to_list(), frame["status"].to_list()) == (
+        "where",
+        ["where"],
+        ["failed"],
+    )
+    store.put(pack({"job": "a"}, pl.DataFrame({"sample": [0]}), {}))
+    assert store.statuses() == {"a": "done"}
+    store.forget_failures(["a"])
+    assert [f.name for f in (tmp_path / "jobs").iterdir()] == ["a.parquet"]
+
+
+def test_the_manifest_says_what_where_and_with_which_versions(tmp_path: Path) -> None:
+    run_grid(tiny_grid(2), Store(tmp_path), about={"title": "tiny"})
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    assert manifest["data"]["x"]["input_shape"] == [1, 2, 2]
+    assert manifest["models"]["m"]["parameters"] == 15
+    assert manifest["metrics"]["max"]["options"]["samples"] == 2
+    assert manifest["environment"]["torch"] == torch.__version__
+    assert manifest["environment"]["cores"] >= 1
+    assert manifest["about"] == {"title": "tiny"}
+    manifest["environment"]["torch"] = "1.0"
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    run_grid(tiny_grid(2), Store(tmp_path))
+    again = json.loads((tmp_path / "manifest.json").read_text())
+    assert [entry["torch"] for entry in again["earlier_environments"]] == ["1.0"]
+
+
+def test_results_of_an_older_schema_are_refused_in_words(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text('{"schema": 1}')
+    with pytest.raises(hf.ArgumentError, match="results: expected a manifest of schema 2, got schema 1"):
+        load_results(tmp_path)
+
+
+def test_run_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    study = write_study(tmp_path, samples=2)
+    first = CliRunner().invoke(app, ["run", str(study)])
+    assert first.exit_code == 0, first.output
+    assert "8 jobs: 0 were done before, 8 now, 0 failed" in first.output
+    assert Path("results/digits/report/index.html").exists()
+    again = CliRunner().invoke(app, ["run", str(study), "--no-report"])
+    assert "8 jobs: 8 were done before, 0 now, 0 failed" in again.output
+    frame = load_results("results/digits").samples
+    assert frame.height == 8
+    assert set(frame["model"]) == {"lenet"}
+
+
+def test_a_dry_run_says_what_would_be_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    study = write_study(tmp_path, samples=3)
+    result = CliRunner().invoke(app, ["run", str(study), "--dry-run"])
+    assert result.exit_code == 0, result.output
+    evaluations = 3 * 2 * (202 + 41)
+    assert f"12 jobs, 0 of them done; about {evaluations:,} model evaluations" in result.output
+    assert "worst_case" in result.output
+    assert not Path("results").exists()
+    CliRunner().invoke(app, ["run", str(study), "--no-report"])
+    result = CliRunner().invoke(app, ["run", str(study), "--dry-run"])
+    assert "12 jobs, 12 of them done; about 0 model evaluations, 0.0 s" in result.output
+
+
+FRAGILE = """
+def explain(module, x, targets):
+    if x.shape[0] and float(x.sum()) >= 0:
+        raise ZeroDivisionError("no explanation today")
+    return x
+"""
+
+
+def test_failures_are_said_at_the_end_and_tried_again(tmp_path: Path) -> None:
+    study = write_study(tmp_path, samples=2)
+    (tmp_path / "fragile_explainer.py").write_text(FRAGILE)
+    text = study.read_text().replace(
+        "[saliency, gradcam]", "{grad: saliency, mine: {function: 'fragile_explainer:explain'}}"
+    )
+    study.write_text(text)
+    done = subprocess.run(command("run", study, "--out", tmp_path / "r"), capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "8 jobs: 0 were done before, 4 now, 4 failed" in done.stdout
+    assert "4 x ZeroDivisionError: no explanation today" in done.stderr
+    assert "Traceback" not in done.stderr
+    (tmp_path / "fragile_explainer.py").write_text(FRAGILE.replace(">= 0", "< -1"))
+    done = subprocess.run(command("run", study, "--out", tmp_path / "r"), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "8 jobs: 4 were done before, 4 now, 0 failed" in done.stdout
+
+
+def test_ctrl_c_ends_cleanly_and_says_how_to_go_on(tmp_path: Path) -> None:
+    study = write_study(tmp_path, samples=300, workers=2)
+    process = subprocess.Popen(
+        command("run", study, "--out", tmp_path / "r"), stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    began = time.monotonic()
+    while not Store(tmp_path / "r").statuses() and time.monotonic() - began < 60:
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted; what is done is stored, and the same command goes on from there" in said
+    assert "Traceback" not in said
+    load_results(tmp_path / "r")
+
+
+def test_ctrl_c_while_workers_start_ends_cleanly(tmp_path: Path) -> None:
+    """Workers are interrupted as well; while they import, nothing of ours runs in them that could ignore it."""
+    study = write_study(tmp_path, samples=300, workers=2)
+    process = subprocess.Popen(
+        command("run", study, "--out", tmp_path / "r"), stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    if not children.exists():
+        process.kill()
+        pytest.skip("no list of a process's children on this system")
+    began = time.monotonic()
+    while len(children.read_text().split()) < 3 and time.monotonic() - began < 60:  # with the resource tracker
+        time.sleep(0.005)
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in said
+
+
+def refused(*arguments: object, cwd: Path | None = None) -> str:
+    """What is said by a command that ends with exit code 2."""
+    done = subprocess.run(command(*arguments), capture_output=True, text=True, check=False, cwd=cwd)
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_two_studies_of_one_name_do_not_take_each_others_place(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        write_study(tmp_path / folder, samples=1)
+    subprocess.run(command("run", "a/digits.yaml", "--no-report"), cwd=tmp_path, check=True, capture_output=True)
+    said = refused("run", "b/digits.yaml", "--no-report", cwd=tmp_path)
+    assert "out: expected a folder of its own" in said
+    assert str(tmp_path / "a" / "digits.yaml") in said
+    again = subprocess.run(command("run", "a/digits.yaml"), cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert "4 were done before" in again.stdout
+
+
+def test_plausible_mistakes_end_in_words(tmp_path: Path) -> None:
+    study = write_study(tmp_path, samples=1)
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "manifest.json").write_text('{"schema": 1, "units": []}')
+    (tmp_path / "file").write_text("")
+    assert "schema 1" in refused("run", study, "--out", tmp_path / "old")
+    assert (tmp_path / "old" / "manifest.json").read_text() == '{"schema": 1, "units": []}'
+    assert str(tmp_path / "file") in refused("run", study, "--out", tmp_path / "file")
+    assert "--address: expected none" in refused("run", study, "--address", "auto")
+    assert "workers: expected" in refused("run", study, "--workers", "0")
+    assert "executor: expected local, ray or slurm" in refused("run", study, "--executor", "slrm")
+
+
+UNGUARDED = """
+import holdfast as hf
+digits = hf.data.bundled("digits")[:2]
+classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+metric = hf.metrics.MaxSensitivity(hf.LinfBall(0.1), samples=2)
+hf.evaluate(classifier, ["saliency"], digits.inputs, [metric], samples_per_job=1, workers=2, progress=False)
+"""
+
+
+def test_a_script_without_a_guard_is_told_so(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(UNGUARDED)
+    done = subprocess.run(
+        [sys.executable, "script.py"], capture_output=True, text=True, check=False, cwd=tmp_path, timeout=120
+    )
+    assert done.returncode == 1
+    assert "a worker process ended before it could start" in done.stderr
+    assert '`if __name__ == "__main__":`' in done.stderr
+
+
+def test_a_dry_run_survives_an_explainer_that_fails_and_odd_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    study = write_study(tmp_path, samples=2)
+    (tmp_path / "breaking_explainer.py").write_text("def explain(module, x, targets):\n    raise ValueError('no')\n")
+    odd = "{'[/] odd [bold]': saliency, mine: {function: 'breaking_explainer:explain'}}"
+    study.write_text(study.read_text().replace("[saliency, gradcam]", odd))
+    result = CliRunner().invoke(app, ["run", str(study), "--dry-run"])
+    assert result.exit_code == 0, result.output
+    assert "[/] odd [bold]" in result.output
+    assert "explaining failed for mine" in result.output
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_a_malformed_study_is_one_screen_and_exit_code_2(name: str, tmp_path: Path, capsys: Any) -> None:
+    from holdfast.cli import main
+
+    text, expected = MALFORMED[name]
+    prepare(tmp_path)
+    study = tmp_path / "study.yaml"
+    study.write_text(text)
+    before = sys.argv
+    sys.argv = ["holdfast", "run", str(study), "--out", str(tmp_path / "r")]
+    try:
+        with pytest.raises(SystemExit) as stopped:
+            main()
+    finally:
+        sys.argv = before
+    assert stopped.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: ")
+    assert " ".join(expected.split()) in " ".join(said.split())
+    assert "Traceback" not in said
+    assert len(said.splitlines()) <= 24
+    assert not (tmp_path / "r").exists()
+
+
+def test_the_schema_is_json(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["schema"])
+    assert result.exit_code == 0
+    assert "worst_case" in json.dumps(json.loads(result.output))
+    CliRunner().invoke(app, ["schema", "--out", str(tmp_path / "s.json")])
+    assert json.loads((tmp_path / "s.json").read_text()) == json.loads(result.output)

@@ -1,0 +1,407 @@
+"""The study file: what it means, what it says when something is wrong, and its schema."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import pytest
+import torch
+from ruamel.yaml import YAML
+
+import holdfast as hf
+from holdfast.algorithms.searches.block import BlockSearch
+from holdfast.metrics.base import metrics as registry
+from holdfast.metrics.safari.sensitivity import MaxSensitivity
+from holdfast.study.file.problems import Problem, StudyError
+from holdfast.study.file.schema import descriptions, json_schema
+from holdfast.study.file.spec import load_study, study_from
+from malformed_studies import MALFORMED, prepare
+
+EXAMPLE = """\
+title: How robust are explanations of a digit classifier?
+seed: 3
+repeats: 2
+device: cpu
+samples: 3
+samples_per_job: 2
+data:
+  digits: digits
+  good: {path: good.npz, bounds: [0, 1], targets: labels, samples: 2}
+  own: {function: "malformed_module:load", options: {n: 6}}
+models:
+  lenet: lenet5-mnist
+  mine:
+    function: "malformed_module:build"
+    options: {width: 9}
+    weights: wide.safetensors
+    preprocess: {mean: [0.5], std: 0.2}
+    data: [good, own]
+neighbourhood: {linf: 0.1}
+explainers:
+  - saliency
+  - integrated_gradients: {steps: 4, baseline: [0]}
+  - "integrated_gradients:steps=8"
+  - explainer: smoothgrad
+    noise: 1
+  - {function: "malformed_module:explain", rows_per_input: 2}
+metrics:
+  - worst_case: {event: changed_class, budget: 10, search: {gradient: {restarts: 4}}, similarity: {ssim: {window: 5}}}
+  - misinterpretation_probability: {neighbourhood: {name: l2, radius: 2, distribution: normal}}
+  - max_sensitivity:
+  - max_sensitivity: {search: random, samples: 4}
+executor: {name: ray, workers: auto, gpus_per_worker: 0.5}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("studies")
+    prepare(folder)
+    return folder
+
+
+def write(folder: Path, text: str) -> Path:
+    (folder / "study.yaml").write_text(text)
+    return folder / "study.yaml"
+
+
+def words(**sections: Any) -> dict[str, Any]:
+    content = {"data": {"d": "digits"}, "models": {"m": "lenet5-mnist"}, "explainers": ["lrp"], "samples": 1}
+    return {**content, "metrics": ["max_sensitivity"], "neighbourhood": {"linf": 0.1}, **sections}
+
+
+def test_example_becomes_a_grid(folder: Path) -> None:
+    study = load_study(write(folder, EXAMPLE))
+    grid = study.grid()
+    assert (grid.seed, grid.repeats, grid.samples_per_job, grid.device) == (3, 2, 2, "cpu")
+    assert grid.paths == (str(folder.resolve()),)
+    assert {name: len(samples) for name, samples in grid.data.items()} == {"digits": 3, "good": 2, "own": 3}
+    assert grid.data["digits"].targets is None
+    assert grid.data["good"].targets.tolist() == [0, 1]
+    assert grid.meetings() == [
+        ("digits", "lenet"),
+        ("good", "lenet"),
+        ("good", "mine"),
+        ("own", "lenet"),
+        ("own", "mine"),
+    ]
+    assert list(grid.explainers) == [
+        "saliency",
+        "integrated_gradients: steps=4, baseline=[0.0]",
+        "integrated_gradients: steps=8",
+        "smoothgrad",
+        "malformed_module:explain",
+    ]
+    assert grid.explainers["integrated_gradients: steps=4, baseline=[0.0]"].baseline == (0.0,)
+    assert grid.explainers["smoothgrad"] == hf.explainers.SmoothGrad(noise=1.0)
+    assert grid.explainers["malformed_module:explain"].rows_per_input == 2
+    assert list(grid.metrics) == [
+        "worst_case: changed_class",
+        "misinterpretation_probability: changed_explanation",
+        "max_sensitivity",
+        "max_sensitivity 2",
+    ]
+    assert grid.metrics["worst_case: changed_class"].neighbourhood == hf.LinfBall(0.1)
+    assert grid.metrics["worst_case: changed_class"].similarity == "ssim:window=5"
+    probability = grid.metrics["misinterpretation_probability: changed_explanation"]
+    assert probability.neighbourhood == hf.L2Ball(2.0, "truncated_normal")
+    assert (study.name, study.base) == (str(folder / "study.yaml"), folder.resolve())
+    executor = study.executor
+    assert (executor.name, executor.workers, executor.gpus_per_worker) == ("ray", "auto", 0.5)
+
+
+def test_slurm_entry_in_submitits_words() -> None:
+    submitit = pytest.importorskip("submitit")
+    entry = {"name": "slurm", "slurm": {"partition": "gpu", "mem_gb": 8, "gpus_per_node": 1, "extra": {"account": "a"}}}
+    parameters = study_from(words(executor=entry)).executor.slurm.parameters()
+    assert parameters["slurm_additional_parameters"] == {"account": "a"}
+    known = submitit.AutoExecutor._typed_parameters().keys() | {
+        f"slurm_{name}" for name in submitit.SlurmExecutor._valid_parameters()
+    }
+    assert set(parameters) <= known
+
+
+def test_plain_values_make_the_same_study(folder: Path) -> None:
+    study = load_study(write(folder, EXAMPLE))
+    plain = json.loads(json.dumps(study.plain()))
+    again = study_from(plain, folder)
+    assert again.plain() == plain
+    assert again.grid().metrics == study.grid().metrics
+    assert plain["executor"] == {"name": "ray", "workers": "auto", "gpus_per_worker": 0.5, "cpus_per_worker": 1.0}
+
+
+def test_json_and_windows_files_are_fine(folder: Path) -> None:
+    study = load_study(write(folder, EXAMPLE))
+    content = YAML(typ="safe", pure=True).load(EXAMPLE)
+    assert load_study(write(folder, json.dumps(content))).plain() == study.plain()
+    (folder / "study.yaml").write_bytes(b"\xef\xbb\xbf" + EXAMPLE.replace("\n", "\r\n").encode())
+    assert load_study(folder / "study.yaml").plain() == study.plain()
+
+
+def test_numbers_are_those_of_yaml_1_2(folder: Path) -> None:
+    text = json.dumps(words()).replace('"lrp"', "{lrp: {epsilon: 1e-3}}")
+    assert load_study(write(folder, text)).grid().explainers["lrp"] == hf.explainers.LRP(1e-3)
+
+
+def test_labels(folder: Path) -> None:
+    explainers = {
+        "IG": "integrated_gradients:steps=4",
+        "grad": "saliency",
+        "mine": {"explainer": "smoothgrad", "samples": 2},
+        "also": {"lrp": {"epsilon": 1e-3}},
+        "deeplift": None,
+        "gradcam": {"relu": False},
+    }
+    metrics = {
+        "a": {"metric": "worst_case", "budget": 3},
+        "b": "local_lipschitz",
+        "max_sensitivity": {"samples": 3},
+    }
+    study = study_from(words(explainers=explainers, metrics=metrics))
+    grid = study.grid(check=False)
+    assert {label: type(e).__name__ for label, e in grid.explainers.items()} == {
+        "IG": "IntegratedGradients",
+        "grad": "Saliency",
+        "mine": "SmoothGrad",
+        "also": "LRP",
+        "deeplift": "DeepLift",
+        "gradcam": "GradCAM",
+    }
+    assert {label: metric.name for label, metric in grid.metrics.items()} == {
+        "a": "worst_case",
+        "b": "local_lipschitz",
+        "max_sensitivity": "max_sensitivity",
+    }
+    assert grid.metrics["max_sensitivity"] == MaxSensitivity(hf.LinfBall(0.1), samples=3)
+
+
+def test_explainers_from_the_users_module(tmp_path: Path) -> None:
+    code = (
+        "from dataclasses import dataclass\nimport holdfast as hf\n"
+        "@dataclass(frozen=True)\nclass Mine(hf.explainers.Saliency):\n    factor: float = 1.0\n    name = 'mine'\n"
+        "ready = Mine(factor=3.0)\n"
+    )
+    (tmp_path / "module_of_explainers.py").write_text(code)
+    explainers = {
+        "class": {"function": "module_of_explainers:Mine", "options": {"factor": 2}},
+        "instance": {"function": "module_of_explainers:ready"},
+    }
+    grid = study_from(words(explainers=explainers), tmp_path).grid()
+    assert (grid.explainers["class"].factor, grid.explainers["instance"].factor) == (2.0, 3.0)
+    wrong = {"class": {"function": "module_of_explainers:Mine", "options": {"factr": 2}}}
+    with pytest.raises(StudyError, match=r"explainers\.class\.options\.factr: .*did you mean 'factor'"):
+        study_from(words(explainers=wrong), tmp_path).grid()
+
+
+@dataclass(frozen=True)
+class _Inner:
+    depth: int = 1
+
+
+@dataclass(frozen=True)
+class _Plugin(MaxSensitivity):
+    """A metric of a plug-in, with options of many kinds."""
+
+    name: ClassVar[str] = "plugin"
+    mode: Literal["fast", "slow"] = "fast"
+    weights: tuple[float, ...] = (1.0,)
+    words: list[str] = field(default_factory=list)
+    inner: _Inner = _Inner()
+    other: hf.explainers.Explainer | str = "saliency"
+    limit: int | None = None
+
+
+def test_options_of_metrics_that_are_registered_later() -> None:
+    registry.add("plugin", _Plugin)
+    try:
+        options = {
+            "mode": "slow",
+            "weights": [1, 2],
+            "words": ["a"],
+            "inner": {"depth": 2},
+            "other": {"lrp": {"epsilon": 1}},
+            "limit": None,
+            "search": {"block": {"starts": 3}},
+        }
+        study = study_from(words(metrics=[{"plugin": options}]))
+        metric = study.grid(check=False).metrics["plugin"]
+        assert metric == _Plugin(
+            hf.LinfBall(0.1),
+            mode="slow",
+            weights=(1.0, 2.0),
+            words=["a"],
+            inner=_Inner(2),
+            other=hf.explainers.LRP(1.0),
+            search=BlockSearch(starts=3),
+        )
+        assert "plugin" in json.dumps(json_schema())
+        for wrong, said in (
+            ({"mode": "slwo"}, r"\.mode: expected fast or slow, got 'slwo' \(did you mean 'slow'\?\)"),
+            ({"weights": 3}, r"\.weights: expected a list of numbers, got 3"),
+            ({"inner": {"dept": 2}}, r"\.inner\.dept: .*did you mean 'depth'"),
+            ({"limit": True}, r"\.limit: expected a whole number or null, got true"),
+            ({"other": {"lrp": {"epsilon": "x"}}}, r"\.other\.lrp\.epsilon: expected a number, got 'x'"),
+        ):
+            with pytest.raises(StudyError, match=said):
+                study_from(words(metrics=[{"plugin": wrong}]))
+    finally:
+        del registry._entries["plugin"]
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_malformed_study_gives_a_short_error(name: str, folder: Path) -> None:
+    text, fragment = MALFORMED[name]
+    path = write(folder, text)
+    with pytest.raises(StudyError) as caught:
+        load_study(path).grid()
+    said = str(caught.value)
+    lines = said.splitlines()
+    assert fragment in " ".join(said.split()), said
+    assert lines[0].startswith(f"{path}: ")
+    assert len(lines) <= 24, said
+    assert max(map(len, lines)) <= 200, said
+    assert "Traceback" not in said
+    assert "pydantic" not in said
+    assert not (folder / "executed").exists()
+
+
+def places(content: Any) -> Iterator[tuple[Any, Any]]:
+    """Every container of a study with each of its keys or indices."""
+    keys = content if isinstance(content, dict) else range(len(content))
+    for key in keys:
+        yield content, key
+        if isinstance(content[key], dict | list):
+            yield from places(content[key])
+
+
+@pytest.mark.parametrize(
+    "value", [None, True, -1, 10**30, float("nan"), "", "a:b", [], {}, [None], {"a": {}}, {1: 2}], ids=repr
+)
+def test_anything_anywhere_is_fine_or_a_study_error(value: Any) -> None:
+    content = YAML(typ="safe", pure=True).load(EXAMPLE)
+    name = value if isinstance(value, str | int | None) else "other"
+    for container, key in list(places(content)):
+        before, container[key] = container[key], value
+        with contextlib.suppress(StudyError):
+            study_from(content).plain()
+        container[key] = before
+        if isinstance(container, dict):
+            container[name] = container.pop(key)
+            with contextlib.suppress(StudyError):
+                study_from(content).plain()
+            container[key] = container.pop(name)
+
+
+def test_there_are_fifty_malformed_studies() -> None:
+    assert len(MALFORMED) >= 50
+    assert len({text for text, _ in MALFORMED.values()}) > 0.95 * len(MALFORMED)
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "latin.yaml").write_bytes("title: fünf".encode("latin-1"))
+    cases = {"missing.yaml": "no such file or directory", ".": "got a folder", "latin.yaml": "a text in UTF-8"}
+    for name, said in cases.items():
+        with pytest.raises(StudyError, match=said):
+            load_study(tmp_path / name)
+
+
+def test_aliases_without_end(tmp_path: Path) -> None:
+    levels = "".join(f"  - &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 9))
+    with pytest.raises(StudyError, match="alias"):
+        load_study(write(tmp_path, f"title:\n  - &a0 x\n{levels}"))
+    with pytest.raises(StudyError, match="brackets"):
+        load_study(write(tmp_path, "title: " + "[" * 5000))
+
+
+def test_an_error_keeps_its_cause(folder: Path) -> None:
+    study = study_from(words(data={"d": {"function": "malformed_module:broken"}}), folder)
+    with pytest.raises(StudyError) as caught:
+        study.grid()
+    assert isinstance(caught.value.__cause__, RuntimeError)
+    assert [p.path for p in caught.value.problems] == [("data", "d", "function")]
+
+
+def test_loading_runs_no_code_of_the_users(folder: Path) -> None:
+    load_study(write(folder, EXAMPLE.replace("malformed_module:", "malformed_syntax:")))
+    assert str(folder.resolve()) not in sys.path
+    assert "malformed_syntax" not in sys.modules
+
+
+def test_modules_of_the_same_name_in_two_studies(tmp_path: Path) -> None:
+    found = []
+    for number in (3, 5):
+        base = tmp_path / str(number)
+        base.mkdir()
+        (base / "namesake_module.py").write_text(f"import torch\ndef load(): return torch.zeros({number}, 1, 28, 28)\n")
+        grid = study_from(words(data={"d": {"function": "namesake_module:load"}}, samples=None), base).grid()
+        found.append(len(grid.data["d"]))
+    assert found == [3, 5]
+
+
+def test_many_problems_are_cut_to_a_screen() -> None:
+    problems = [Problem(("a" * 300, n), "b" * 500, "c" * 500) for n in range(30)]
+    lines = str(StudyError("d" * 500, problems)).splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 200
+    assert lines[-1] == "  ... and 20 more"
+
+
+def test_schema() -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = json_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
+    example = YAML(typ="safe", pure=True).load(EXAMPLE)
+    assert [error.message for error in validator.iter_errors(example)] == []
+    full = study_from(words(metrics=sorted(registry), explainers=hf.explainers.names())).plain()
+    assert [error.message for error in validator.iter_errors(full)] == []
+    elsewhere = {"data": {"a": "ucr:GunPoint:test"}, "models": {"m": "timm:resnet18"}}
+    assert [error.message for error in validator.iter_errors(words(**elsewhere))] == []
+    for wrong in (
+        {"data": {"a": "mnits:test"}},
+        {"sede": 1},
+        {"explainers": ["salience"]},
+        {"explainers": [{"lrp": {"epsilo": 1}}]},
+        {"explainers": []},
+        {"metrics": {"a": {"metric": "worst_case", "budget": "x"}}},
+        {"metrics": [{"worst_case": {"search": "blok"}}]},
+        {"neighbourhood": {"linv": 1}},
+        {"models": {"m": "lenet"}},
+        {"executor": {"name": "slrm"}},
+    ):
+        assert list(validator.iter_errors(words(**wrong))), wrong
+
+
+def test_schema_tells_what_options_are() -> None:
+    schema = json_schema()
+    worst = schema["$defs"]["metric.worst_case"]["properties"]
+    assert worst["budget"] == {
+        "type": "integer",
+        "default": 5000,
+        "description": "evaluations for each sample, at least 1.",
+    }
+    assert worst["event"]["enum"] == ["changed_explanation", "changed_class", "misclassification"]
+    for kind in [*(registry[name] for name in registry), *(hf.algorithms.searches[n] for n in hf.algorithms.searches)]:
+        missing = {f.name for f in dataclasses.fields(kind)} - set(descriptions(kind))
+        assert not missing, f"{kind.__name__} does not describe {missing}"
+
+
+def test_importing_holdfast_leaves_pydantic_alone() -> None:
+    code = "import sys, holdfast; print([m for m in ('pydantic', 'ruamel.yaml', 'PIL') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pydantic" not in done.stdout
+    assert "ruamel" not in done.stdout
+
+
+def test_device_of_a_check_is_the_cpu() -> None:
+    grid = study_from(words(device="cuda:3")).grid()  # there need not be one where a study is planned
+    assert grid.device == "cuda:3"
+    assert torch.is_tensor(grid.data["d"].inputs)

@@ -1,0 +1,384 @@
+"""The zoo's architectures: published sizes, layer by layer; each block's formula; training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from small_networks import SMALL, drawn, fixed, noise
+from torch import Tensor, nn
+
+from holdfast import zoo
+from holdfast.errors import ArgumentError, UnknownNameError
+from holdfast.zoo import DLA34, VGG16, MobileNetV1, MobileNetV2, ResNet18, ResNet20, architectures
+from holdfast.zoo.networks import dla
+from holdfast.zoo.networks import mobilenet_v1 as v1
+from holdfast.zoo.networks import mobilenet_v2 as v2
+from holdfast.zoo.networks.mobilenet_v2 import InvertedResidual
+from holdfast.zoo.networks.resnet import BasicBlock
+from holdfast.zoo.training.classifier import initialize, train_classifier
+
+RECTIFIERS = {"resnet20": 19, "mobilenet_v1": 27, "mobilenet_v2": 35, "vgg16": 13, "vgg16-plain": 15, "dla": 33}
+each = pytest.mark.parametrize("name", SMALL)
+
+# as published for ImageNet
+PUBLISHED: dict[str, Callable[..., nn.Module]] = {
+    "mobilenet_v1": partial(MobileNetV1, num_classes=1000, strides=v1.PUBLISHED_STRIDES),
+    "mobilenet_v2": partial(MobileNetV2, num_classes=1000, strides=v2.PUBLISHED_STRIDES),
+    "vgg16": partial(VGG16, num_classes=1000, batch_norm=False, hidden=4096, positions=7),
+    "dla": partial(DLA34, num_classes=1000, strides=dla.PUBLISHED_STRIDES, stem_kernel=7),
+}
+
+
+def of(table: dict[str, Any], name: str) -> Any:
+    """The entry for this name, or for it without its variant."""
+    return table.get(name, table.get(name.partition("-")[0]))
+
+
+def parameters(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def on_meta(make: Callable[..., nn.Module], side: int, **options: Any) -> tuple[dict[str, tuple[int, ...]], int]:
+    """For one image of that size: the shape (C, H, W) after each layer, and how many multiplications it takes."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    products = []
+    with torch.device("meta"):
+        model = make(**options).eval()
+
+        def note(layer: nn.Module, _: Any, out: Tensor, *, name: str) -> None:
+            shapes[name] = tuple(out.shape[1:])
+            if isinstance(layer, nn.Conv2d | nn.Linear):
+                products.append(out.numel() * layer.weight[0].numel())
+
+        for name, layer in model.named_modules():
+            layer.register_forward_hook(partial(note, name=name))
+        model(torch.zeros(1, 3, side, side))
+    return shapes, sum(products)
+
+
+# names
+
+
+def test_architectures_have_names() -> None:
+    names = ["dla", "lenet5", "mobilenet_v1", "mobilenet_v2", "resnet18", "resnet20", "small_cnn", "vgg16"]
+    series = ["bilstm", "series_cnn", "series_transformer"]
+    assert architectures.names() == sorted(names + series)
+    assert zoo.architectures is architectures
+    for name in names + series:
+        with torch.device("meta"):
+            side = 28 if name == "lenet5" else 32
+            model = architectures[name](num_classes=7, in_channels=2).eval()
+            shape = (5, 2, 50) if name in series else (5, 2, side, side)
+            assert model(torch.zeros(shape)).shape == (5, 7)
+    with pytest.raises(UnknownNameError, match="architecture: expected .*did you mean 'resnet20'"):
+        architectures["resnet_20"]
+
+
+@pytest.mark.parametrize(
+    ("make", "complaint"),
+    [
+        (lambda: ResNet20(width=0), "width: expected at least 1, got 0"),
+        (lambda: ResNet20(shortcut="C"), "shortcut: expected 'A' or 'B', got 'C'"),  # type: ignore[arg-type]
+        (lambda: MobileNetV1(width_multiplier=0.0), "width_multiplier: expected above 0"),
+        (lambda: MobileNetV1(strides=(1, 2)), "strides: expected 14 whole numbers"),
+        (lambda: MobileNetV2(width_multiplier=-1.0), "width_multiplier: expected above 0"),
+        (lambda: MobileNetV2(strides=(0,) * 8), "strides: expected 8 whole numbers"),
+        (lambda: MobileNetV2(activation="tanh"), "activation: expected one of relu6, relu"),  # type: ignore[arg-type]
+        (lambda: VGG16(width=0), "width: expected"),
+        (lambda: VGG16(hidden=-1), "hidden: expected"),
+        (lambda: VGG16(positions=0), "positions: expected"),
+        (lambda: DLA34(width=0), "width: expected"),
+        (lambda: DLA34(strides=(1,) * 5), "strides: expected 6 whole numbers"),
+        (lambda: DLA34(stem_kernel=4), "stem_kernel: expected an odd number"),
+    ],
+)
+def test_options_are_checked(make: Callable[[], nn.Module], complaint: str) -> None:
+    with pytest.raises(ArgumentError, match=complaint):
+        make()
+
+
+# sizes
+
+
+@pytest.mark.parametrize(
+    ("make", "count"),
+    [
+        (ResNet20, 269_722),  # He et al., Table 6: 0.27 million
+        (partial(ResNet20, shortcut="B"), 269_722 + 16 * 32 + 2 * 32 + 32 * 64 + 2 * 64),
+        (PUBLISHED["mobilenet_v1"], 4_231_976),
+        (partial(PUBLISHED["mobilenet_v1"], width_multiplier=0.75), 2_585_560),  # Howard et al., Table 6: 2.6 million,
+        (partial(PUBLISHED["mobilenet_v1"], width_multiplier=0.5), 1_331_592),  # 1.3,
+        (partial(PUBLISHED["mobilenet_v1"], width_multiplier=0.25), 470_072),  # 0.5
+        (PUBLISHED["mobilenet_v2"], 3_504_872),
+        (PUBLISHED["vgg16"], 138_357_544),
+        (VGG16, 14_728_266),
+        (PUBLISHED["dla"], 15_742_104),  # the authors', without the layers that they do not use
+    ],
+)
+def test_published_numbers_of_parameters(make: Callable[..., nn.Module], count: int) -> None:
+    with torch.device("meta"):
+        assert parameters(make()) == count
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "side", "millions"),
+    [
+        ("mobilenet_v1", {}, 224, 569),  # Howard et al., Tables 6 and 7
+        ("mobilenet_v1", {"width_multiplier": 0.75}, 224, 325),
+        ("mobilenet_v1", {"width_multiplier": 0.5}, 224, 149),
+        ("mobilenet_v1", {"width_multiplier": 0.25}, 224, 41),
+        ("mobilenet_v1", {}, 192, 418),
+        ("mobilenet_v1", {}, 128, 186),
+        ("mobilenet_v2", {}, 224, 300),  # Sandler et al., Table 4
+        ("mobilenet_v2", {"width_multiplier": 1.4}, 224, 585),
+        ("dla", {}, 224, 3100),  # Yu et al., Table 2
+    ],
+)
+def test_published_numbers_of_multiplications(name: str, options: dict[str, Any], side: int, millions: int) -> None:
+    _, products = on_meta(PUBLISHED[name], side, **options)
+    assert products / 1e6 == pytest.approx(millions, rel=0.015)  # as rounded there
+
+
+def test_resnet20_layer_by_layer() -> None:
+    """He et al., Section 4.2: 7, 6 and 6 layers of 16, 32 and 64 channels at 32, 16 and 8 pixels; 20 with the last."""
+    shapes, _ = on_meta(ResNet20, 32)
+    assert shapes["stem"] == (16, 32, 32)
+    for stage, shape in enumerate([(16, 32, 32), (32, 16, 16), (64, 8, 8)], 1):
+        for block in (1, 2, 3):
+            for layer in ("conv1", "relu1", "conv2", "shortcut", "relu2"):
+                assert shapes[f"stage{stage}.block{block}.{layer}"] == shape
+    assert shapes["classifier.flatten"] == (64,)
+    layers = [part for part in ResNet20().modules() if isinstance(part, nn.Conv2d | nn.Linear)]
+    assert len(layers) == 20
+    assert on_meta(ResNet20, 64)[0]["stage3"] == (64, 16, 16)
+
+
+def test_mobilenet_v1_layer_by_layer() -> None:
+    """Howard et al., Table 1: the input sizes of its rows, one row on."""
+    shapes, _ = on_meta(PUBLISHED["mobilenet_v1"], 224)
+    assert shapes["features.stem"] == (32, 112, 112)
+    rows = [
+        [(32, 112), (64, 112)],
+        [(64, 56), (128, 56)],
+        [(128, 56), (128, 56)],
+        [(128, 28), (256, 28)],
+        [(256, 28), (256, 28)],
+        [(256, 14), (512, 14)],
+        *[[(512, 14), (512, 14)]] * 5,
+        [(512, 7), (1024, 7)],
+        [(1024, 7), (1024, 7)],
+    ]
+    for block, ((channels, side), (wider, same)) in enumerate(rows, 1):
+        assert shapes[f"features.block{block}.depthwise"] == (channels, side, side)
+        assert shapes[f"features.block{block}.pointwise"] == (wider, same, same)
+    assert shapes["classifier.flatten"] == (1024,)
+    assert shapes["classifier.fc"] == (1000,)
+    assert on_meta(MobileNetV1, 32)[0]["features"] == (1024, 2, 2)
+    assert on_meta(MobileNetV1, 64)[0]["features"] == (1024, 4, 4)
+
+
+def test_mobilenet_v2_layer_by_layer() -> None:
+    """Sandler et al., Table 2."""
+    shapes, _ = on_meta(PUBLISHED["mobilenet_v2"], 224)
+    assert shapes["features.stem"] == (32, 112, 112)
+    rows = [(16, 112, 1), (24, 56, 2), (32, 28, 3), (64, 14, 4), (96, 14, 3), (160, 7, 3), (320, 7, 1)]
+    sizes = [(channels, side) for channels, side, repetitions in rows for _ in range(repetitions)]
+    before = 32
+    for block, (channels, side) in enumerate(sizes, 1):
+        name = f"features.block{block}"
+        assert shapes[name] == shapes[f"{name}.project"] == (channels, side, side)
+        assert shapes[f"{name}.depthwise"] == (before if block == 1 else 6 * before, side, side)
+        before = channels
+    assert shapes["features.head"] == (1280, 7, 7)
+    assert shapes["classifier.fc"] == (1000,)
+    assert on_meta(MobileNetV2, 32)[0]["features"] == (1280, 4, 4)
+    blocks = [part for part in MobileNetV2().modules() if isinstance(part, InvertedResidual)]
+    assert sum(part.residual for part in blocks) == 17 - 7  # all but the first of each row
+    assert v2._multiple_of_8(8.9) == 16  # 8 would be less than nine tenths of it
+
+
+def test_vgg16_layer_by_layer() -> None:
+    """Simonyan and Zisserman, Table 1, column D."""
+    shapes, _ = on_meta(PUBLISHED["vgg16"], 224)
+    rows = [(64, 224), (64, 224), (128, 112), (128, 112), *[(256, 56)] * 3, *[(512, 28)] * 3, *[(512, 14)] * 3]
+    for number, (channels, side) in enumerate(rows, 1):
+        assert shapes[f"features.conv{number}"] == shapes[f"features.relu{number}"] == (channels, side, side)
+    pooled = [(64, 112), (128, 56), (256, 28), (512, 14), (512, 7)]
+    assert [shapes[f"features.pool{k}"] for k in range(1, 6)] == [(c, side, side) for c, side in pooled]
+    assert [shapes[f"classifier.{k}"] for k in ("fc1", "fc2", "fc")] == [(4096,), (4096,), (1000,)]
+    assert on_meta(VGG16, 32)[0]["features"] == (512, 1, 1)
+    assert on_meta(VGG16, 64)[0]["classifier.flatten"] == (512,)
+
+
+def test_dla34_layer_by_layer() -> None:
+    """Yu et al., Table 1: six stages, halved from the second on; trees of 2, 4, 4 and 2 blocks."""
+    shapes, _ = on_meta(PUBLISHED["dla"], 224)
+    assert shapes["stem"] == (16, 224, 224)
+    sizes = [(16, 224), (32, 112), (64, 56), (128, 28), (256, 14), (512, 7)]
+    assert [shapes[f"stage{k}"] for k in range(1, 7)] == [(c, side, side) for c, side in sizes]
+    model = DLA34(width=2)
+    blocks = [sum(isinstance(part, BasicBlock) for part in stage.modules()) for stage in model.children()]
+    assert blocks == [0, 0, 0, 2, 4, 4, 2, 0]
+    # 34 along the longest path: stem, two stages, two for each block, a root for each pair, the linear layer
+    assert 1 + 2 + 2 * sum(blocks) + sum(blocks) // 2 + 1 == 34
+    assert on_meta(DLA34, 32)[0]["stage6"] == (512, 4, 4)
+
+
+@each
+def test_each_rectifier_is_a_module_and_runs_once(name: str) -> None:
+    model = SMALL[name]().eval()
+    rectifiers = [part for part in model.modules() if isinstance(part, nn.ReLU | nn.ReLU6)]
+    calls: list[nn.Module] = []
+    for part in rectifiers:
+        part.register_forward_hook(lambda module, *_: calls.append(module))
+    model(torch.zeros(1, 3, 32, 32))
+    assert len(calls) == len(rectifiers) == of(RECTIFIERS, name)
+    assert set(calls) == set(rectifiers)
+    assert not any(part.inplace for part in rectifiers)
+    six = any(isinstance(part, nn.ReLU6) for part in rectifiers)
+    assert six == (name == "mobilenet_v2")
+
+
+# formulas
+
+
+def normalised(features: Tensor, layer: nn.BatchNorm2d) -> Tensor:
+    mean, variance = layer.running_mean, layer.running_var
+    assert mean is not None
+    assert variance is not None
+    scale = layer.weight / (variance + layer.eps).sqrt()
+    return (features - mean[:, None, None]) * scale[:, None, None] + layer.bias[:, None, None]
+
+
+def activations(model: nn.Module, inputs: Tensor) -> dict[str, Tensor]:
+    found: dict[str, Tensor] = {}
+    handles = [
+        part.register_forward_hook(lambda _, __, out, name=name: found.update({name: out}))
+        for name, part in model.named_modules()
+    ]
+    with torch.no_grad():
+        model(inputs)
+    for handle in handles:
+        handle.remove()
+    return found
+
+
+def test_the_shortcut_without_parameters() -> None:
+    """Every second pixel; zeros where channels are new."""
+    seen = activations(fixed("resnet20"), noise(2))
+    before = seen["stage1"]
+    expected = torch.cat([before[:, :, ::2, ::2], torch.zeros(2, 4, 16, 16)], 1)
+    assert torch.equal(seen["stage2.block1.shortcut"], expected)
+    assert torch.equal(seen["stage2.block1"], (seen["stage2.block1.norm2"] + expected).clamp(0))
+
+
+def test_a_separable_convolution() -> None:
+    """Each channel by itself, then all channels at each position."""
+    model: Any = fixed("mobilenet_v1")
+    seen, block = activations(model, noise(2)), model.features.block2
+    before, weight = seen["features.block1"], block.depthwise.conv.weight
+    apart = [F.conv2d(before[:, c : c + 1], weight[c : c + 1], stride=2, padding=1) for c in range(before.shape[1])]
+    hidden = normalised(torch.cat(apart, 1), block.depthwise.norm).clamp(0)
+    mixed = torch.einsum("kc,nchw->nkhw", block.pointwise.conv.weight[:, :, 0, 0], hidden)
+    torch.testing.assert_close(seen["features.block2"], normalised(mixed, block.pointwise.norm).clamp(0))
+
+
+def test_an_inverted_residual() -> None:
+    """Sandler et al., Table 1; linear at its end; with the input where the shape stays."""
+    model: Any = fixed("mobilenet_v2")
+    seen = activations(model, 20 * noise(2))
+    for number, residual in ((2, True), (4, False), (5, True)):  # 4 halves the size
+        block, before = model.features[number], seen[f"features.block{number - 1}"]
+        hidden = F.conv2d(before, block.expand.conv.weight)
+        assert hidden.shape[1] == 6 * before.shape[1]
+        hidden = normalised(hidden, block.expand.norm).clamp(0, 6)
+        assert (hidden == 6).any()
+        stride = 1 if residual else 2
+        hidden = F.conv2d(hidden, block.depthwise.conv.weight, stride=stride, padding=1, groups=hidden.shape[1])
+        hidden = normalised(hidden, block.depthwise.norm).clamp(0, 6)
+        out = normalised(F.conv2d(hidden, block.project.conv.weight), block.project.norm)
+        torch.testing.assert_close(seen[f"features.block{number}"], out + before if residual else out)
+        assert (out < 0).any()
+
+
+def test_trees_aggregate() -> None:
+    """Yu et al., Section 3.2, written out for depth 2: the inner root sees two blocks, the outer one all before it."""
+    model: Any = fixed("dla")
+    seen, stage = activations(model, noise(2)), model.stage4
+    before = seen["stage3"]
+    pooled = before.unfold(2, 2, 2).unfold(3, 2, 2).amax((-2, -1))
+
+    def node(root: Any, *features: Tensor) -> Tensor:
+        mixed = torch.einsum("kc,nchw->nkhw", root.conv.weight[:, :, 0, 0], torch.cat(features, 1))
+        return normalised(mixed, root.norm).clamp(0)
+
+    inner, outer = stage.tree.first, stage.tree.second
+    block = inner.first
+    residual = normalised(F.conv2d(before, block.conv1.weight, stride=2, padding=1), block.norm1).clamp(0)
+    residual = normalised(F.conv2d(residual, block.conv2.weight, padding=1), block.norm2)
+    short = normalised(F.conv2d(pooled, block.shortcut.conv.weight), block.shortcut.norm)
+    with torch.no_grad():
+        one = (residual + short).clamp(0)
+        two = inner.second(one)
+        half = node(inner.root, two, one)
+        three = outer.first(half)
+        four = outer.second(three)
+        torch.testing.assert_close(seen["stage4"], node(outer.root, four, three, half, pooled))
+
+
+# behaviour
+
+
+@each
+def test_results_do_not_depend_on_the_batch(name: str) -> None:
+    inputs = noise(5)
+    with torch.no_grad():
+        together = fixed(name)(inputs)
+        apart = torch.cat([fixed(name)(row[None]) for row in inputs])
+    torch.testing.assert_close(together, apart)
+    assert (together.std(0) > 1e-6).all()  # and do depend on the input
+
+
+@each
+def test_gradients_reach_every_layer_and_a_step_lowers_the_loss(name: str) -> None:
+    """By as much as the gradient says. No gradient where batch normalisation takes a constant away at once."""
+    model = drawn(name).train()
+    inputs, labels = noise(16), torch.arange(16) % 10
+    loss = loss_of(model, inputs, labels)
+    loss.backward()
+    slopes = {key: value.grad for key, value in model.named_parameters() if value.grad is not None}
+    assert slopes.keys() == dict(model.named_parameters()).keys()
+    size = sum(float(slope.square().sum()) for slope in slopes.values())
+    for key, slope in slopes.items():
+        constant = "project.norm.bias" in key or (name == "vgg16" and "conv" in key and "bias" in key)
+        assert (float(slope.norm()) > 1e-9 * size**0.5) != constant, key
+    optimiser = torch.optim.SGD(model.parameters(), lr=1e-3 / size)
+    optimiser.step()
+    assert (loss - loss_of(model, inputs, labels)).item() == pytest.approx(1e-3, rel=0.3)
+
+
+def loss_of(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
+    torch.manual_seed(0)  # the same dropout
+    return F.cross_entropy(model(inputs), labels)
+
+
+def test_the_zoos_training_takes_them() -> None:
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(16) % 2
+    inputs = (noise(16) * 0.5 + labels[:, None, None, None] * 0.5).float()
+    model = initialize(SMALL["mobilenet_v2"](num_classes=2), generator)
+    told: list[float] = []
+    train_classifier(
+        model, inputs, labels, epochs=4, batch_size=8, generator=generator, progress=lambda e: told.append(e.loss)
+    )
+    assert told[-1] < told[0]
+
+
+def test_options_of_resnet18_stay() -> None:
+    """What the bundled weights were trained with."""
+    assert parameters(ResNet18(width=16)) == 701_466

@@ -1,0 +1,382 @@
+"""Networks for series: sizes by hand, formulas written again, and what explainers make of them."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import holdfast as hf
+from holdfast.data import synthetic_waves
+from holdfast.errors import ArgumentError, ModelError
+from holdfast.explainers import (
+    LRP,
+    DeepLift,
+    DeepSHAP,
+    Explainer,
+    GradientSHAP,
+    IntegratedGradients,
+    KernelSHAP,
+    ShapleySampling,
+)
+from holdfast.explainers.completeness import CompletenessWarning, completeness_gap
+from holdfast.zoo.networks.bilstm import BiLSTM
+from holdfast.zoo.networks.series_cnn import SeriesCNN
+from holdfast.zoo.networks.series_models import SERIES_MODELS
+from holdfast.zoo.networks.series_transformer import SelfAttention, SeriesTransformer, positions
+from holdfast.zoo.training.classifier import initialize
+
+SMALL: dict[str, Callable[..., nn.Module]] = {
+    "cnn": partial(SeriesCNN, width=8, hidden=8),
+    "cnn-pooled": partial(SeriesCNN, width=8, hidden=8, pool=2, stride=2),
+    "bilstm": partial(BiLSTM, units=(6, 8), hidden=8, patch=2),
+    "bilstm-last": partial(BiLSTM, units=(6,), hidden=8, patch=5, readout="last"),
+    "transformer": partial(SeriesTransformer, stem=(8, 8), strides=(1, 2), layers=2, feedforward=16, hidden=8),
+}
+COMPLETE = ("cnn", "cnn-pooled")  # for DeepLIFT
+each = pytest.mark.parametrize("name", SMALL)
+
+
+@cache
+def drawn(name: str, double: bool = False) -> nn.Module:
+    """Weights twice as large as usual, so that the functions bend."""
+    with torch.random.fork_rng():
+        module = initialize(SMALL[name](), torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.mul_(2)
+    return (module.double() if double else module).eval()
+
+
+@cache
+def series(rows: int = 8, seed: int = 0, double: bool = False) -> Tensor:
+    inputs = synthetic_waves(rows, steps=60, block=12, seed=seed).inputs
+    return inputs.double() if double else inputs
+
+
+def classifier(name: str, batch_size: int = 64, double: bool = False) -> hf.Classifier:
+    bounds = (-math.inf, math.inf)
+    return hf.Classifier(drawn(name, double), bounds=bounds, device="cpu", batch_size=batch_size)
+
+
+def parameters(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+# what they are
+
+
+def test_published_sizes() -> None:
+    conv = (4 * 11 + 1) * 128 + 2 * (128 * 11 + 1) * 128
+    assert parameters(SeriesCNN()) == conv + (128 + 1) * 128 + (128 + 1) * 2
+    lstms = sum(2 * 4 * unit * (seen + unit + 2) for seen, unit in ((4, 64), (64, 128), (128, 64)))
+    dense = sum((2 * unit + 1) * unit for unit in (64, 128, 64))
+    assert parameters(BiLSTM()) == lstms + dense + (64 + 1) * 256 + (256 + 1) * 2
+    stem = (4 * 3 + 1) * 128 + (128 * 3 + 1) * 64
+    layer = (64 + 1) * 3 * 64 + (64 + 1) * 64 + (64 + 1) * 256 + (256 + 1) * 64 + 2 * 2 * 64
+    assert parameters(SeriesTransformer()) == stem + 3 * layer + 2 * 64 + (64 + 1) * 64 + (64 + 1) * 2
+
+
+@pytest.mark.parametrize("make", [SeriesCNN, BiLSTM, SeriesTransformer, *SERIES_MODELS.values()])
+def test_any_length_channels_and_classes(make: Callable[..., nn.Module]) -> None:
+    for channels, classes, steps in ((1, 2, 24), (12, 9, 29), (4, 2, 100)):
+        with torch.device("meta"):
+            module = make(num_classes=classes, in_channels=channels).eval()
+            assert module(torch.zeros(3, channels, steps)).shape == (3, classes)
+
+
+@pytest.mark.parametrize("name", sorted(SERIES_MODELS))
+def test_small_networks_have_their_tokens(name: str) -> None:
+    """At most 250 steps of 500 are left after the first layer: seconds for an epoch on a CPU."""
+    module = SERIES_MODELS[name]()
+    assert 10_000 < parameters(module) < 60_000
+    if isinstance(module, SeriesTransformer):
+        assert module.features(torch.zeros(1, 4, 500)).shape == (1, 32, 125)
+    if isinstance(module, BiLSTM):
+        assert module.patch == 4
+
+
+def test_the_attention_is_its_formula() -> None:
+    torch.manual_seed(0)
+    module, tokens = SelfAttention(6, heads=2).double(), torch.randn(3, 5, 6, dtype=torch.float64)
+    weight, bias = module.queries_keys_values.weight, module.queries_keys_values.bias
+    for row, out in zip(tokens, module(tokens), strict=True):
+        query, key, value = (row @ weight[i : i + 6].T + bias[i : i + 6] for i in (0, 6, 12))
+        heads = []
+        for head in (slice(0, 3), slice(3, 6)):
+            mixed = torch.stack(
+                [
+                    sum(
+                        share * value[j, head]
+                        for j, share in enumerate((key[:, head] @ query[i, head] / math.sqrt(3)).softmax(0))
+                    )
+                    for i in range(5)
+                ]
+            )
+            heads.append(mixed)
+        assert torch.allclose(module.out(torch.cat(heads, dim=1)), out, atol=1e-12)
+
+
+def test_the_attention_is_torchs() -> None:
+    torch.manual_seed(0)
+    ours, theirs = SelfAttention(8, heads=4), nn.MultiheadAttention(8, 4, batch_first=True)
+    with torch.no_grad():
+        theirs.in_proj_weight.copy_(ours.queries_keys_values.weight)
+        theirs.in_proj_bias.copy_(ours.queries_keys_values.bias)
+        theirs.out_proj.load_state_dict(ours.out.state_dict())
+    tokens = torch.randn(2, 7, 8)
+    assert torch.allclose(ours(tokens), theirs(tokens, tokens, tokens)[0], atol=1e-6)
+
+
+def test_positions_are_sines_and_cosines() -> None:
+    made = positions(torch.zeros(1, 9, 6, dtype=torch.float64))
+    for place in range(9):
+        for pair in range(3):
+            angle = place / 10000 ** (2 * pair / 6)
+            assert made[place, 2 * pair] == pytest.approx(math.sin(angle), abs=1e-5)
+            assert made[place, 2 * pair + 1] == pytest.approx(math.cos(angle), abs=1e-5)
+
+
+def test_positions_tell_the_order() -> None:
+    """All else, with kernels of one step, is blind to it."""
+    make = partial(SeriesTransformer, stem=(8,), strides=(1,), kernel_size=1, layers=1, feedforward=16, hidden=8)
+    module = initialize(make(), torch.Generator().manual_seed(0)).eval()
+    shuffled = series()[:, :, torch.randperm(60, generator=torch.Generator().manual_seed(1))]
+    with torch.no_grad():
+        assert float((module(series()) - module(shuffled)).abs().max()) > 1e-3
+        tokens, other = (module.features(x).transpose(1, 2) for x in (series(), shuffled))
+        assert torch.allclose(module.layers(tokens).mean(1), module.layers(other).mean(1), atol=1e-5)
+
+
+def test_the_lstm_is_its_formula_in_both_directions() -> None:
+    module = drawn("bilstm-last", double=True)
+    x = series(3, double=True)
+    lstm = module.lstms[0]  # type: ignore[index, union-attr]
+    tokens = torch.stack([x[:, :, 5 * i : 5 * i + 5].flatten(1) for i in range(12)], dim=1)  # channels, then steps
+
+    def read(order: range, suffix: str) -> Tensor:
+        weights = [getattr(lstm, f"{kind}_l0{suffix}") for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+        state = cell = torch.zeros(3, 6, dtype=torch.float64)
+        for step in order:
+            gates = tokens[:, step] @ weights[0].T + state @ weights[1].T + weights[2] + weights[3]
+            enter, forget, content, leave = gates.chunk(4, dim=1)
+            cell = forget.sigmoid() * cell + enter.sigmoid() * content.tanh()
+            state = leave.sigmoid() * cell.tanh()
+        return state
+
+    both = torch.cat([read(range(12), ""), read(range(11, -1, -1), "_reverse")], dim=1)
+    features = (both @ module.dense[0].fc.weight.T + module.dense[0].fc.bias).relu()  # type: ignore[index, union-attr]
+    assert torch.allclose(module.classifier(features), module(x), atol=1e-10)  # type: ignore[operator]
+
+
+def test_patches_are_filled_up_with_zeros() -> None:
+    x = series()[:, :, :57]
+    module = drawn("bilstm-last")
+    assert torch.equal(module(x), module(torch.cat([x, torch.zeros(8, 4, 3)], dim=2)))
+
+
+@pytest.mark.parametrize(
+    ("make", "complaint"),
+    [
+        (lambda: SeriesCNN(kernel_size=4), "kernel_size: expected an odd number of at least 1, got 4"),
+        (lambda: SeriesCNN(width=0), "width: expected at least 1"),
+        (lambda: SeriesCNN(dropout=1.0), "dropout: expected a share"),
+        (lambda: SeriesCNN(hidden=0), "hidden: expected"),
+        (lambda: BiLSTM(units=()), "units: expected whole numbers"),
+        (lambda: BiLSTM(readout="first"), "readout: expected mean or last, got 'first'"),  # type: ignore[arg-type]
+        (lambda: BiLSTM(patch=0), "patch: expected"),
+        (lambda: BiLSTM(hidden=0), "hidden: expected"),
+        (lambda: SeriesTransformer(heads=5), "heads: expected a divisor of the width 64, got 5"),
+        (lambda: SeriesTransformer(strides=(1,)), "strides: expected 2 whole numbers"),
+        (lambda: SeriesTransformer(stem=(8, 9), heads=3), "stem: expected an even width"),
+        (lambda: SeriesTransformer(kernel_size=2), "kernel_size: expected"),
+        (lambda: SeriesTransformer(layer_dropout=-0.1), "layer_dropout: expected"),
+        (lambda: SeriesTransformer(feedforward=0), "feedforward: expected"),
+    ],
+)
+def test_options_are_checked(make: Callable[[], nn.Module], complaint: str) -> None:
+    with pytest.raises(ArgumentError, match=complaint):
+        make()
+
+
+# how they run
+
+
+@each
+def test_a_row_does_not_depend_on_its_batch(name: str) -> None:
+    whole = classifier(name).logits(series(24))
+    for size in (16, 24):
+        parts = [classifier(name, size).logits(part) for part in (series(24)[:5], series(24)[5:6], series(24)[6:])]
+        assert torch.equal(torch.cat(parts), whole)
+
+
+@each
+def test_gradients_and_second_derivatives(name: str) -> None:
+    module, x = drawn(name, double=True), series(2, double=True).clone().requires_grad_()
+    score = module(x)[:, 0].sum()
+    (gradient,) = torch.autograd.grad(score, x, create_graph=True)
+    direction = torch.randn(x.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    with torch.no_grad():
+        change = (module(x + 1e-6 * direction) - module(x - 1e-6 * direction))[:, 0].sum() / 2e-6
+    assert float((gradient.detach() * direction).sum()) == pytest.approx(float(change), rel=1e-4, abs=1e-7)
+    (second,) = torch.autograd.grad(gradient.square().sum(), x)
+    assert bool(second.isfinite().all())
+    assert name in COMPLETE or float(second.abs().max()) > 0  # rectifiers alone are flat
+
+
+@each
+@pytest.mark.parametrize("grad", [False, True])
+def test_predictions_have_the_same_bits_with_and_without_a_graph(name: str, grad: bool) -> None:
+    module = drawn(name)
+    with torch.no_grad():
+        plain = module(series(16))
+    with torch.set_grad_enabled(grad):
+        assert torch.equal(module(series(16).clone().requires_grad_(grad)).detach(), plain)
+
+
+# explainers
+
+SIX: dict[str, Callable[[], Explainer]] = {
+    "integrated_gradients": lambda: IntegratedGradients(steps=24),
+    "deeplift": DeepLift,
+    "deep_shap": lambda: DeepSHAP(series(5, seed=9)),
+    "gradient_shap": lambda: GradientSHAP(series(5, seed=9)),
+    "kernel_shap": lambda: KernelSHAP(segments=8),
+    "shapley_sampling": lambda: ShapleySampling(segments=8),
+}
+
+
+@pytest.mark.filterwarnings("ignore::holdfast.explainers.completeness.CompletenessWarning")
+@each
+@pytest.mark.parametrize("explainer", SIX)
+def test_the_papers_explainers_run_and_see_no_batch(name: str, explainer: str) -> None:
+    explain, x = SIX[explainer](), series()
+    whole = explain(classifier(name), x)
+    assert whole.shape == x.shape
+    assert float(whole.abs().max()) > 0
+    parts = [explain(classifier(name, 24), part) for part in (x[:3], x[3:])]
+    assert torch.equal(torch.cat(parts), whole)
+
+
+@each
+@pytest.mark.parametrize("explainer", ["deeplift", "deep_shap", "kernel_shap", "shapley_sampling"])
+def test_who_adds_up(name: str, explainer: str) -> None:
+    """DeepLIFT's rules reach the CNN alone; sampled Shapley values and KernelSHAP add up whatever the network is."""
+    explain, x = SIX[explainer](), series()
+    baseline = series(5, seed=9) if explainer == "deep_shap" else 0.0
+    complete = name in COMPLETE or explainer in ("kernel_shap", "shapley_sampling")
+    if complete:
+        made = explain(classifier(name), x, 1)
+        gap = completeness_gap(classifier(name), explain, made, x, baseline, targets=1)
+        assert float(gap.abs().max()) < 1e-4
+    else:
+        with warnings.catch_warnings():  # the explainer's own, once for each module
+            warnings.simplefilter("ignore", CompletenessWarning)
+            made = explain(classifier(name), x, 1)
+        with pytest.warns(CompletenessWarning, match=f"{explainer}: the attributions of . of 8 inputs do not add up"):
+            completeness_gap(classifier(name), explain, made, x, baseline, targets=1)
+
+
+@pytest.mark.filterwarnings("ignore::holdfast.explainers.completeness.CompletenessWarning")
+@pytest.mark.parametrize("name", ["bilstm", "bilstm-last", "transformer"])
+def test_deeplift_takes_the_gradient_of_gates_and_attention(name: str) -> None:
+    """With every ReLU far from its kink, all that is left to exchange, DeepLIFT is gradient x input."""
+    module = SMALL[name]()
+    module.load_state_dict(drawn(name).state_dict())
+    with torch.no_grad():
+        for layer in module.modules():
+            if isinstance(layer, nn.Linear | nn.Conv1d) and layer.bias is not None:
+                layer.bias.fill_(30.0)
+    shifted = hf.Classifier(module, bounds=(-math.inf, math.inf), device="cpu", batch_size=64)
+    x = series()
+    lift = DeepLift()(shifted, x, 1)
+    product = hf.explainers.InputXGradient()(shifted, x, 1)
+    assert torch.allclose(lift, product, rtol=1e-3, atol=1e-6 * float(product.abs().max()))
+
+
+@pytest.mark.parametrize("name", ["bilstm", "transformer"])
+def test_lrp_refuses_gates_and_attention(name: str) -> None:
+    with pytest.raises(ModelError, match="lrp"):
+        LRP()(classifier(name), series())
+
+
+# the check
+
+
+class Square(nn.Module):
+    """Logits (0, sum of squares)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        squares = x.square().flatten(1).sum(1)
+        return torch.stack([torch.zeros_like(squares), squares], dim=1)
+
+
+def test_the_gap_in_closed_form(recwarn: pytest.WarningsRecorder) -> None:
+    """Gradient x input of a sum of squares is twice what it should add up to; integrated gradients are right."""
+    model = hf.Classifier(Square(), bounds=(-9.0, 9.0), device="cpu", batch_size=32)
+    x = torch.tensor([[1.0, 2.0], [0.5, -1.0], [0.01, 0.0]])
+    doubled, fine = hf.explainers.InputXGradient(), IntegratedGradients(steps=4)
+    with pytest.warns(CompletenessWarning) as caught:
+        gap = completeness_gap(model, doubled, doubled(model, x, 1), x, targets=1)
+    assert torch.allclose(gap, x.double().square().sum(1), atol=1e-6)
+    text = "attributions of 2 of 3 inputs do not add up to the change of the logit from the baseline: they miss 100%"
+    assert text in str(caught[0].message)  # the third misses 0.0001, which rounding might
+    assert caught[0].filename == __file__
+    recwarn.clear()
+    assert float(completeness_gap(model, fine, fine(model, x, 1), x, targets=1).abs().max()) < 1e-6
+    completeness_gap(model, doubled, doubled(model, x, 1), x, targets=1, tolerance=1.01)
+    completeness_gap(model, doubled, 7 * doubled(model, x, 1), x, targets=1, tolerance=math.inf)
+    assert len(recwarn) == 0
+
+
+@pytest.mark.parametrize("baseline", [0.5, [0.5, 0.25], "set"])
+def test_the_gap_from_a_baseline_or_a_set_of_them(baseline: Any) -> None:
+    model = hf.Classifier(Square(), bounds=(-9.0, 9.0), device="cpu", batch_size=32)
+    x = torch.randn(4, 2, 6, generator=torch.Generator().manual_seed(0))
+    points = torch.randn(3, 2, 6, generator=torch.Generator().manual_seed(1)) if baseline == "set" else None
+    if points is None:
+        level = torch.as_tensor(baseline, dtype=torch.float32).reshape(-1, 1).expand(2, 6)
+        points = level[None]
+    gap = completeness_gap(
+        model,
+        DeepLift(),
+        torch.zeros_like(x),
+        x,
+        points if baseline == "set" else baseline,
+        targets=1,
+        tolerance=math.inf,
+    )
+    wanted = points.double().square().sum((1, 2)).mean() - x.double().square().sum((1, 2))
+    assert torch.allclose(gap, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(3, 12), (3, 2, 12), (3, 2, 6, 8)])
+def test_a_segment_counts_once(shape: tuple[int, ...]) -> None:
+    """However many places and channels show its value."""
+    model = hf.Classifier(Square(), bounds=(-9.0, 9.0), device="cpu", batch_size=32)
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    explain = ShapleySampling(segments=5)
+    assert float(completeness_gap(model, explain, explain(model, x, 1), x, targets=1).abs().max()) < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"attributions": torch.zeros(2, 3)}, "attributions: expected a tensor of the shape of x"),
+        ({"tolerance": -1.0}, "tolerance: expected a share of at least 0"),
+        ({"baseline": 10.0}, "background: expected values within the bounds"),
+        ({"baseline": "zero"}, "background: expected a finite number"),
+        ({"x": torch.full((2, 2), 20.0)}, "x: expected values within the bounds"),
+    ],
+)
+def test_arguments_of_the_check(changes: dict[str, Any], complaint: str) -> None:
+    model = hf.Classifier(Square(), bounds=(-9.0, 9.0), device="cpu", batch_size=32)
+    arguments = {"attributions": torch.zeros(2, 2), "x": torch.ones(2, 2), "baseline": 0.0, "targets": 1} | changes
+    with pytest.raises(ArgumentError, match=complaint):
+        completeness_gap(model, DeepLift(), **arguments)

@@ -1,0 +1,492 @@
+"""The zoo: architecture, weights, card, training."""
+
+import hashlib
+import math
+from importlib.resources import files
+from pathlib import Path
+
+import polars as pl
+import pytest
+import torch
+from torch import nn
+
+import holdfast as hf
+from holdfast import data, zoo
+from holdfast.data.waves import NOISES
+from holdfast.errors import ArgumentError, ModelError, UnknownNameError
+from holdfast.neighbourhood import LinfBall
+from holdfast.zoo.networks.series_models import BUNDLED
+from holdfast.zoo.training.adversarial import Pgd, robust_accuracy
+from holdfast.zoo.training.calibration import Calibrated
+from holdfast.zoo.training.classifier import Epoch, accuracy, initialize, random_shift, train_classifier
+from holdfast.zoo.training.schemes import Natural
+
+# the architecture
+
+
+def test_lenet_has_the_published_size():
+    model = zoo.LeNet5()
+    sizes = {name: sum(p.numel() for p in part.parameters()) for name, part in model.named_modules()}
+    assert sizes[""] == 61706
+    layers = ("features.conv1", "features.conv2", "classifier.fc1", "classifier.fc2", "classifier.fc3")
+    assert [sizes[layer] for layer in layers] == [156, 2416, 48120, 10164, 850]
+
+
+def test_lenet_shapes():
+    assert zoo.LeNet5()(torch.zeros(3, 1, 28, 28)).shape == (3, 10)
+    assert zoo.LeNet5(num_classes=4, in_channels=3)(torch.zeros(2, 3, 28, 28)).shape == (2, 4)
+    shapes: dict[str, tuple[int, ...]] = {}
+    model = zoo.LeNet5()
+    for name, part in model.named_modules():
+        part.register_forward_hook(lambda _, __, output, name=name: shapes.update({name: tuple(output.shape)}))
+    model(torch.zeros(1, 1, 28, 28))
+    assert shapes["features.relu1"] == (1, 6, 28, 28)
+    assert shapes["features.pool1"] == (1, 6, 14, 14)
+    assert shapes["features.relu2"] == (1, 16, 10, 10)
+    assert shapes["features.pool2"] == (1, 16, 5, 5)
+
+
+def test_lenet_calls_each_relu_once():
+    model = zoo.LeNet5()
+    calls: list[nn.Module] = []
+    rectifiers = [part for part in model.modules() if isinstance(part, nn.ReLU)]
+    for part in rectifiers:
+        part.register_forward_hook(lambda module, *_: calls.append(module))
+    model(torch.zeros(1, 1, 28, 28))
+    assert len(rectifiers) == 4
+    assert calls == rectifiers
+
+
+# weights and card
+
+
+def test_the_bundled_model_knows_the_bundled_digits():
+    model, digits = zoo.load("lenet5-mnist"), data.bundled("digits")
+    assert not any(part.training for part in model.modules())
+    assert accuracy(model, digits.inputs, digits.labels) >= 0.97
+
+
+def test_the_accuracy_on_the_card_is_that_on_the_test_set():
+    claimed = zoo.card("lenet5-mnist")["test_accuracy"]
+    try:
+        test = data.mnist("test")
+    except data.MissingDataError as missing:
+        pytest.skip(str(missing))
+    measured = accuracy(zoo.load("lenet5-mnist"), test.inputs, test.labels)
+    assert measured == pytest.approx(claimed, abs=2e-4)  # two digits, for other processors
+
+
+def test_the_card():
+    card = zoo.card("lenet5-mnist")
+    assert 0.985 <= card["test_accuracy"] <= 1
+    assert card["parameters"] == 61706
+    wanted = {"data", "scheme", "epochs", "seed", "versions", "script", "licence"}
+    assert wanted <= card.keys()
+    assert set(card["versions"]) == {"torch", "holdfast"}
+    weights = (files("holdfast.zoo") / "weights" / "lenet5-mnist.safetensors").read_bytes()
+    assert hashlib.sha256(weights).hexdigest() == card["weights_sha256"]
+
+
+def test_loading_gives_independent_models_and_leaves_the_random_state():
+    state = torch.get_rng_state()
+    first, second = zoo.load("lenet5-mnist"), zoo.load("lenet5-mnist")
+    assert torch.equal(torch.get_rng_state(), state)
+    with torch.no_grad():
+        first.features.conv1.weight.zero_()
+    assert second.features.conv1.weight.abs().sum() > 0
+
+
+def test_every_model_has_weights_and_a_card():
+    lenets = ["lenet5-mnist", "lenet5-mnist-pgd045", "lenet5-mnist-pgd075", *SCHEMES, *ATTRIBUTIONS]
+    assert zoo.names() == sorted(["cnn-gtsrb", *lenets, "resnet18w16-cifar10", *SMALL_CIFAR10, *SERIES])
+    for name in zoo.names():
+        assert sum(p.numel() for p in zoo.load(name).parameters()) == zoo.card(name)["parameters"]
+
+
+def test_missing_or_broken_weights_say_so(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(zoo, "_weights", lambda: tmp_path)
+    with pytest.raises(zoo.MissingWeightsError, match=r"lenet5-mnist.safetensors is missing"):
+        zoo.load("lenet5-mnist")
+    with pytest.raises(zoo.MissingWeightsError, match=r"lenet5-mnist.json is missing"):
+        zoo.card("lenet5-mnist")
+    (tmp_path / "lenet5-mnist.safetensors").write_bytes(b"not weights")
+    (tmp_path / "lenet5-mnist.json").write_bytes(b"not a card")
+    with pytest.raises(zoo.MissingWeightsError, match="does not fit"):
+        zoo.load("lenet5-mnist")
+    with pytest.raises(zoo.MissingWeightsError, match="is no JSON"):
+        zoo.card("lenet5-mnist")
+
+
+def test_an_unknown_model_is_refused():
+    for ask in (zoo.load, zoo.card):
+        with pytest.raises(UnknownNameError, match="did you mean 'lenet5-mnist'"):
+            ask("lenet-mnist")
+
+
+# the schemes of SAFARI's Table 3, the small networks of its Table 8
+
+SMALL_CIFAR10 = ["dla34w2-cifar10", "resnet20-cifar10", "vgg16w8-cifar10"]
+
+SCHEMES = {
+    "lenet5-mnist-plain": "natural: ",
+    "lenet5-mnist-gradient": "gradient norm: ",
+    "lenet5-mnist-hessian": "Hessian norm: ",
+    "lenet5-mnist-gradient-hessian": "gradient and Hessian norm: ",
+    "lenet5-mnist-pgd": "adversarial: ",
+    "lenet5-mnist-pgd-linf01": "adversarial: ",
+}
+
+
+def test_the_cards_of_the_schemes():
+    cards = {name: zoo.card(name) for name in SCHEMES}
+    for name, card in cards.items():
+        assert card["scheme"].startswith(SCHEMES[name])
+        assert card["test_accuracy"] > 0.98
+        weights = (files("holdfast.zoo") / "weights" / f"{name}.safetensors").read_bytes()
+        assert hashlib.sha256(weights).hexdigest() == card["weights_sha256"]
+    shared = ("architecture", "data", "epochs", "batch_size", "learning_rate", "weight_decay", "seed", "versions")
+    assert all(len({str(card[key]) for card in cards.values()}) == 1 for key in shared)
+    endings = {card["scheme"].partition("; AdamW")[2] for card in cards.values()}
+    assert endings == {", linear warm-up and cosine, no augmentation"}
+
+
+def test_schemes_make_networks_robust():
+    """Within Linf 0.1, in the order of the paper: natural, gradient norm, Hessian norm, adversarial training."""
+    digits = data.bundled("digits")
+    attack = Pgd(LinfBall(0.1), steps=20, step=0.015, bounds=(0.0, 1.0))
+    found = {}
+    for name in SCHEMES:
+        module = zoo.load(name)
+        assert accuracy(module, digits.inputs, digits.labels) > 0.97
+        generator = torch.Generator().manual_seed(0)
+        found[name] = robust_accuracy(module, digits.inputs, digits.labels, attack, generator=generator)
+    assert found["lenet5-mnist-plain"] + 0.1 < found["lenet5-mnist-hessian"]
+    assert found["lenet5-mnist-plain"] + 0.1 < found["lenet5-mnist-gradient-hessian"]
+    assert found["lenet5-mnist-hessian"] + 0.05 < found["lenet5-mnist-pgd"]
+    assert found["lenet5-mnist-hessian"] + 0.05 < found["lenet5-mnist-pgd-linf01"]
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_the_accuracies_of_the_schemes(name):
+    try:
+        test = data.mnist("test")
+    except data.MissingDataError as missing:
+        pytest.skip(str(missing))
+    claimed = zoo.card(name)["test_accuracy"]
+    assert accuracy(zoo.load(name), test.inputs, test.labels) == pytest.approx(claimed, abs=2e-4)
+
+
+# training for robust attributions, and Fashion-MNIST
+
+ATTRIBUTIONS = {
+    "lenet5-mnist-ig-sum-norm": "IG-SUM-NORM: ",
+    "lenet5-fashion-mnist": "natural: ",
+    "lenet5-fashion-mnist-pgd": "adversarial: ",
+    "lenet5-fashion-mnist-ig-sum-norm": "IG-SUM-NORM: ",
+}
+
+
+@pytest.mark.parametrize("name", ATTRIBUTIONS)
+def test_the_cards_of_robust_attributions(name):
+    """What they say of the scheme, the weights, and the accuracy with and without an attack."""
+    card = zoo.card(name)
+    assert card["scheme"].startswith(ATTRIBUTIONS[name])
+    assert card["scheme"].endswith("; AdamW, linear warm-up and cosine, no augmentation")
+    weights = (files("holdfast.zoo") / "weights" / f"{name}.safetensors").read_bytes()
+    assert hashlib.sha256(weights).hexdigest() == card["weights_sha256"]
+    set_of, radius = ("fashion_mnist", 0.1) if "fashion" in name else ("mnist", 0.3)
+    assert card["under_attack"]["radius"] == radius
+    assert (card["under_attack"]["test_accuracy"] > 0.6) is (name != "lenet5-fashion-mnist")
+    try:
+        test = data.load(f"{set_of}:test")
+    except data.MissingDataError as missing:
+        pytest.skip(str(missing))
+    module = zoo.load(name)
+    assert accuracy(module, test.inputs, test.labels) == pytest.approx(card["test_accuracy"], abs=2e-4)
+    attack = Pgd(LinfBall(radius), steps=20, step=0.15 * radius, bounds=(0.0, 1.0))
+    inputs, labels = test.inputs[:500], test.labels[:500]
+    found = robust_accuracy(module, inputs, labels, attack, generator=torch.Generator().manual_seed(0))
+    assert found == pytest.approx(card["under_attack"]["test_accuracy"], abs=0.05)
+
+
+# networks for the synthetic waves
+
+SERIES = sorted(name for name in BUNDLED if name in zoo.names())
+
+
+def waves_of(name: str) -> str:
+    """The set that a network was trained for."""
+    return name.split("-")[1]
+
+
+def test_the_networks_for_series_by_name():
+    assert {"cnn-waves", "bilstm-waves", "transformer-waves"} <= set(SERIES)
+    assert len(BUNDLED) == 18
+    assert {waves_of(name) for name in BUNDLED} == set(NOISES)
+
+
+@pytest.mark.parametrize("name", SERIES)
+def test_the_cards_of_series(name):
+    """They say how `scripts/train_series.py` made them, and both files are small."""
+    card = zoo.card(name)
+    assert card["name"] == name
+    assert f"({waves_of(name)})" in card["data"]
+    end = name.split("-")[2:]
+    weight = {"calibrated": 1.0, "calibrated10": 10.0}[end[0]] if end else None
+    scheme = Natural() if weight is None else Calibrated(weight)
+    assert card["scheme"].startswith(f"{scheme.describe()}; RAdam, ")
+    assert card["test_accuracy"] > 0.9
+    content = (files("holdfast.zoo") / "weights" / f"{name}.safetensors").read_bytes()
+    assert hashlib.sha256(content).hexdigest() == card["weights_sha256"]
+    assert len(content) < 120_000
+
+
+@pytest.mark.parametrize("name", SERIES)
+def test_series_are_classified_as_the_card_says(name):
+    """On a part of the test set, within four standard errors; all of it is below."""
+    test = data.load(f"{waves_of(name)}:test")[:200]
+    claimed = zoo.card(name)["test_accuracy"]
+    found = accuracy(zoo.load(name), test.inputs, test.labels)
+    assert abs(found - claimed) < 4 * math.sqrt(claimed * (1 - claimed) / 200)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SERIES)
+def test_the_accuracies_of_series(name):
+    test = data.load(f"{waves_of(name)}:test")
+    claimed = zoo.card(name)["test_accuracy"]
+    assert accuracy(zoo.load(name), test.inputs, test.labels) == pytest.approx(claimed, abs=2e-3)
+
+
+def test_a_network_for_series_in_a_study_file(tmp_path: Path):
+    """By name alone: the bounds, which it has none of, come with the data."""
+    study = {
+        "data": {"waves": "waves:test"},
+        "samples": 8,
+        "models": {"cnn": "cnn-waves"},
+        "explainers": [{"integrated_gradients": {"steps": 16}}, "random"],
+        "metrics": [{"corruption_curve": {"draws": 1, "fractions": [0.2, 1.0]}}],
+        "executor": {"workers": 1},
+    }
+    found = hf.run_study(study, tmp_path, progress=False).results
+    frame = found.samples
+    assert len(frame) == 16
+    assert set(frame["status"]) == {"ok"}
+    area = dict(frame.group_by("explainer").agg(pl.col("area_top").mean()).iter_rows())
+    assert area["integrated_gradients"] > 0.1 + area["random"]
+    assert float(frame["clipped"].max()) == 0
+
+
+# training
+
+Blobs = tuple[torch.Tensor, torch.Tensor]
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """The networks here are so small that threads only wait for each other, for long on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def blobs() -> Blobs:
+    """Three Gaussian clouds in the plane, far apart: (300, 2) and (300,)."""
+    generator = torch.Generator().manual_seed(1)
+    labels = torch.arange(300) % 3
+    centres = torch.tensor([[3.0, 0.0], [-2.0, 2.0], [-2.0, -2.0]])
+    return centres[labels] + 0.5 * torch.randn(300, 2, generator=generator), labels
+
+
+def network() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 3))
+
+
+def trained(blobs: Blobs, seed: int = 0, **options) -> nn.Sequential:
+    generator = torch.Generator().manual_seed(seed)
+    arguments = {"epochs": 10, "batch_size": 32, "learning_rate": 0.02} | options
+    return train_classifier(initialize(network(), generator), *blobs, generator=generator, **arguments)
+
+
+def weights(module: nn.Module) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in module.parameters()])
+
+
+def test_training_learns(blobs):
+    untrained = initialize(network(), torch.Generator().manual_seed(0))
+    assert accuracy(untrained, *blobs) < 0.8
+    assert accuracy(trained(blobs), *blobs) > 0.98
+
+
+def test_training_is_deterministic_given_the_generator(blobs):
+    torch.manual_seed(1)
+    first = trained(blobs)
+    torch.manual_seed(2)
+    assert torch.equal(weights(first), weights(trained(blobs)))
+    assert not torch.equal(weights(first), weights(trained(blobs, seed=3)))
+
+
+def test_training_leaves_the_global_random_state(blobs):
+    module = network()
+    state = torch.get_rng_state()
+    generator = torch.Generator().manual_seed(0)
+    train_classifier(initialize(module, generator), *blobs, epochs=1, generator=generator)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_training_leaves_data_modes_and_gradients(blobs):
+    inputs, labels = blobs[0].clone(), blobs[1].clone()
+    module = network().eval()
+    module[2].train()
+    with torch.no_grad():
+        returned = train_classifier(module, *blobs, epochs=1, generator=torch.Generator().manual_seed(0))
+    assert returned is module
+    assert [part.training for part in module.modules()] == [False, False, False, True, False]
+    assert all(p.grad is None for p in module.parameters())
+    assert torch.equal(inputs, blobs[0])
+    assert torch.equal(labels, blobs[1])
+
+
+def test_dropout_is_on_in_training_and_off_in_accuracy(blobs):
+    modes = []
+    module = network()
+    module[2].register_forward_hook(lambda part, *_: modes.append(part.training))
+    train_classifier(module, *blobs, epochs=1, batch_size=300, generator=torch.Generator().manual_seed(0))
+    accuracy(module, *blobs)
+    assert modes == [True, False]
+    assert module.training
+
+
+def test_frozen_parameters_stay(blobs):
+    module = network()
+    module[0].requires_grad_(False)
+    before, head = module[0].weight.clone(), module[3].weight.detach().clone()
+    train_classifier(module, *blobs, epochs=1, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(module[0].weight, before)
+    assert not torch.equal(module[3].weight, head)
+
+
+def test_progress_is_told_of_each_epoch(blobs):
+    told: list[Epoch] = []
+    trained(blobs, epochs=5, progress=told.append)
+    assert [(epoch.number, epoch.epochs) for epoch in told] == [(n, 5) for n in range(1, 6)]
+    assert told[-1].loss < told[0].loss
+    assert told[-1].accuracy > told[0].accuracy
+
+
+def test_the_reported_loss_is_the_mean_over_samples(blobs):
+    """At a learning rate of almost nothing, whatever the batches: the cross-entropy of the start."""
+    module = nn.Linear(2, 3)
+    expected = nn.functional.cross_entropy(module(blobs[0]), blobs[1]).item()
+    told: list[Epoch] = []
+    generator = torch.Generator().manual_seed(0)
+    train_classifier(
+        module,
+        *blobs,
+        epochs=1,
+        batch_size=128,
+        learning_rate=1e-12,
+        generator=generator,
+        progress=told.append,
+    )
+    assert told[0].loss == pytest.approx(expected, rel=1e-5)
+    assert told[0].accuracy == pytest.approx(accuracy(module, *blobs))
+
+
+def test_every_epoch_sees_every_sample_once(blobs):
+    seen: list[torch.Tensor] = []
+
+    def watch(batch: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        seen.append(batch)
+        return batch
+
+    trained(blobs, epochs=2, batch_size=128, augment=watch)
+    assert [len(batch) for batch in seen] == [128, 128, 44] * 2
+    epochs = torch.cat(seen[:3]), torch.cat(seen[3:])
+    assert not torch.equal(*epochs)
+    for epoch in epochs:
+        assert torch.equal(epoch.sort(dim=0).values, blobs[0].sort(dim=0).values)
+
+
+def test_the_learning_rate_warms_up_and_falls_to_zero():
+    """With a gradient that stays the same, a step of Adam is as long as the learning rate."""
+
+    class Drift(nn.Module):  # logits (w, -w), labels 0: the gradient keeps its sign, and hardly changes
+        def __init__(self) -> None:
+            super().__init__()
+            self.w = nn.Parameter(torch.zeros(()))
+
+        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+            path.append(self.w.item())
+            return torch.stack([self.w, -self.w]).expand(len(inputs), 2)
+
+    path: list[float] = []
+    module, generator = Drift(), torch.Generator().manual_seed(0)
+    data_set = torch.zeros(100, 1), torch.zeros(100, dtype=torch.int64)
+    train_classifier(module, *data_set, epochs=1, batch_size=1, learning_rate=1e-3, generator=generator)
+    steps = torch.tensor([*path, module.w.item()], dtype=torch.float64).diff() / 1e-3
+    warm_up = torch.arange(1, 11, dtype=torch.float64) / 10
+    cosine = 0.5 * (1 + torch.cos(torch.pi * torch.arange(90, dtype=torch.float64) / 90))
+    torch.testing.assert_close(steps, torch.cat([warm_up, cosine]), atol=0.02, rtol=0)
+
+
+def test_diverging_training_is_an_error(blobs):
+    with pytest.raises(ModelError, match="training diverged: the loss of epoch 1"):
+        trained((blobs[0] * math.inf, blobs[1]))
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"epochs": 0}, "epochs: expected"),
+        ({"batch_size": 0}, "batch_size: expected"),
+        ({"learning_rate": 0.0}, "learning_rate: expected"),
+        ({"learning_rate": math.nan}, "learning_rate: expected"),
+        ({"weight_decay": -1.0}, "weight_decay: expected"),
+        ({"module": nn.Identity()}, "module: expected"),
+        ({"inputs": torch.zeros(300, 2, dtype=torch.int64)}, "inputs: expected floating"),
+        ({"inputs": torch.zeros(0, 2)}, "inputs: expected a batch"),
+        ({"labels": torch.zeros(300)}, "labels: expected int64"),
+        ({"labels": torch.zeros(299, dtype=torch.int64)}, "labels: expected one label per input"),
+    ],
+)
+def test_training_refuses_what_it_cannot_use(blobs, change, complaint):
+    arguments = {"module": network(), "inputs": blobs[0], "labels": blobs[1], "epochs": 1} | change
+    with pytest.raises(ArgumentError, match=complaint):
+        train_classifier(**arguments, generator=torch.Generator())
+
+
+def test_accuracy_does_not_depend_on_the_batch_size(blobs):
+    module = initialize(network(), torch.Generator().manual_seed(0))
+    expected = float((module.eval()(blobs[0]).argmax(dim=1) == blobs[1]).float().mean())
+    for batch_size in (1, 7, 300, 1000):
+        assert accuracy(module, *blobs, batch_size=batch_size) == pytest.approx(expected)
+
+
+def test_random_shift_moves_whole_images():
+    """Against a slow loop: each image is one of the (2 * pixels + 1) ** 2 moved copies of itself."""
+    images = torch.rand(40, 3, 6, 5, generator=torch.Generator().manual_seed(0))
+    moved = random_shift(images, torch.Generator().manual_seed(1), pixels=1)
+    found = set()
+    for image, result in zip(images, moved, strict=True):
+        padded = nn.functional.pad(image, (1, 1, 1, 1))
+        copies = {(i, j): padded[:, i : i + 6, j : j + 5] for i in range(3) for j in range(3)}
+        (offset,) = [where for where, copy in copies.items() if torch.equal(copy, result)]
+        found.add(offset)
+    assert len(found) == 9
+    assert torch.equal(moved, random_shift(images, torch.Generator().manual_seed(1), pixels=1))
+    assert torch.equal(random_shift(images, torch.Generator(), pixels=0), images)
+    with pytest.raises(ArgumentError, match="inputs: expected images"):
+        random_shift(images[0], torch.Generator())
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_training_on_a_gpu(blobs):
+    state = torch.cuda.get_rng_state()
+    generator = torch.Generator().manual_seed(0)
+    module = initialize(network().cuda(), generator)
+    train_classifier(module, *blobs, epochs=10, batch_size=32, learning_rate=0.02, generator=generator)
+    assert accuracy(module, *blobs) > 0.98
+    assert torch.equal(torch.cuda.get_rng_state(), state)
