@@ -34,7 +34,7 @@ def test_fixed_segments_are_those_of_the_seed(
         with classifier.session():
             probe = Probe(classifier, explainer, inputs, None, hf.similarity.get("pearson"), explain=explain)
             x, seed = disturbed(inputs)
-            maps[segmentation] = probe.look(x, seed, keep_maps=True).maps
+            maps[segmentation] = probe.query(x, seed, keep_maps=True).maps
             targets = probe.targets
     given = segment(inputs, "quickshift").labels
     anew = 0

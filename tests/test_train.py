@@ -54,7 +54,7 @@ def stripes(split: str, download: bool) -> Dataset:
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(architectures._entries, "tiny", Tiny)
     for split in ("train", "test"):
-        monkeypatch.setitem(data._datasets._entries, f"stripes:{split}", partial(stripes, split))
+        monkeypatch.setitem(data.datasets._entries, f"stripes:{split}", partial(stripes, split))
 
 
 def plan(**changes: Any) -> Plan:

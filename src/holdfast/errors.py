@@ -45,6 +45,17 @@ class UnknownNameError(ArgumentError):
         super().__init__(kind, f"one of {', '.join(known)}", f"{name!r}{hint}")
 
 
+def check_integer(value: object, argument: str, least: int = 1) -> None:
+    """Raise `ArgumentError` unless `value` is a whole number (no boolean, no float) of at least `least`.
+
+    >>> check_integer(0, "steps")
+    Traceback (most recent call last):
+        ...
+    holdfast.errors.ArgumentError: steps: expected a whole number of at least 1, got 0
+    """
+    check(type(value) is int and value >= least, argument, f"a whole number of at least {least}", repr(value))
+
+
 def check(condition: bool, argument: str, expected: str, got: object) -> None:
     """Raise `ArgumentError` unless `condition` holds."""
     if not condition:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,13 +66,15 @@ class Evaluation:
         return Report(self.results).to_html(path)
 
 
+#: what `evaluate` takes for an explainer
+ExplainerLike = Explainer | str | Callable[..., Tensor]
 #: what the only data set and model of `evaluate` are called
 DATA, MODEL = "inputs", "model"
 
 
 def evaluate(
     classifier: Classifier,
-    explainers: Mapping[str, Explainer | str] | Sequence[Explainer | str],
+    explainers: Mapping[str, ExplainerLike] | Sequence[ExplainerLike],
     inputs: Tensor | Dataset,
     metrics: Mapping[str, Metric | str] | Sequence[Metric | str],
     *,
@@ -90,11 +92,12 @@ def evaluate(
 
     Args:
         classifier: the model.
-        explainers: by the names that the report shall use; or a list of registered names.
+        explainers: by the names that the report shall use; or a list. Each is a registered name, one of another
+            package (`"captum:Saliency"`), an explainer, or a function `fn(module, inputs, targets) -> attributions`.
         inputs: seeds `(N, ...)` within the classifier's bounds; or a data set, for metrics that name its `extras`. Of
             its labels nothing is taken.
-        metrics: configured metrics, or a mapping from labels to them; of another package by name or configured by
-            `holdfast.metrics.get`.
+        metrics: configured metrics or their names, as `holdfast.metrics.get` takes them (`"aopc"`,
+            `"quantus:Sparseness"`); a list, or a mapping from labels to them.
         targets: classes `(N,)`, or None for the model's own predictions.
         seed: of every random stream.
         out: a folder for the results, or an fsspec address. What it holds already is not computed again: an
@@ -122,7 +125,11 @@ def evaluate(
     if isinstance(explainers, Mapping):
         given = dict(explainers)
     else:
-        given = {e.label if isinstance(e, Explainer) else e: e for e in explainers}
+        given = {}
+        for explainer in explainers:
+            name = explainer if isinstance(explainer, str) else get_explainer(explainer).label
+            check(name not in given, "explainers", "names that differ, or a mapping from names", f"{name!r} twice")
+            given[name] = explainer
     ready = {name: get_explainer(explainer) for name, explainer in given.items()}
     extras = {n: v.cpu() for n, v in inputs.extras.items()} if isinstance(inputs, Dataset) else {}
     inputs = classifier.check_inputs(inputs.inputs if isinstance(inputs, Dataset) else inputs)

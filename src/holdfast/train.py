@@ -21,7 +21,7 @@ from torch import nn
 
 from holdfast import data
 from holdfast.data import Dataset
-from holdfast.errors import ArgumentError, HoldfastError, ModelError, check
+from holdfast.errors import ArgumentError, HoldfastError, ModelError, check, check_integer
 from holdfast.registry import Registry, build
 from holdfast.study.folders import write_atomically
 from holdfast.zoo.networks.names import architectures
@@ -92,7 +92,7 @@ class Plan:
         check(self.data in known or archive, "data", expected, repr(self.data))
         check(self.optimizer in OPTIMIZERS, "optimizer", " or ".join(OPTIMIZERS), repr(self.optimizer))
         check(self.precision in ("auto", *PRECISIONS), "precision", f"auto, {', '.join(PRECISIONS)}", self.precision)
-        check(type(self.seed) is int and self.seed >= 0, "seed", "a whole number of at least 0", self.seed)
+        check_integer(self.seed, "seed", 0)
         device, gpus = self._device(), torch.cuda.device_count() if torch.cuda.is_available() else 0
         fits = device.type == "cpu" or (device.type == "cuda" and (device.index or 0) < gpus)
         check(fits, "device", f"auto, cpu or one of the {gpus} GPUs that torch finds here", repr(self.device))

@@ -423,11 +423,11 @@ def test_jobs_in_any_order_are_sorted_by_sample(builder: Builder) -> None:
     assert view.of("a")["similarity"].to_list() == [0.1, 0.2, 0.3, 0.4]
     lines = [arrays["trace_similarity"] for _, arrays in view.lines("a", ("trace_similarity",), 3)]
     assert [len(line) for line in lines] == [2, 2, 4]
-    third = view.arrays("a", 2, ("seeds",))
+    third = view.arrays("a", 2, ("origins",))
     assert third is not None
-    assert third["seeds"].shape == (1, 6, 6)
+    assert third["origins"].shape == (1, 6, 6)
     assert view.arrays("a", 2, ("nothing",)) is None
-    assert view.arrays("a", 9, ("seeds",)) is None
+    assert view.arrays("a", 9, ("origins",)) is None
 
 
 def test_only_what_is_shown_is_read(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,7 +58,7 @@ def worst(
     tensors = None
     if pictures:
         fill = float(len(builder.jobs)) / 100
-        tensors = {key: torch.full((n, 1, 4, 4), fill) for key in ("seeds", "inputs", "seed_maps", "maps")}
+        tensors = {key: torch.full((n, 1, 4, 4), fill) for key in ("origins", "inputs", "origin_maps", "maps")}
     configured = {"absolute": True, **COMMON, "event": "changed_explanation", "search": "block", **options}
     builder.job(explainer, "worst_case", label, configured, frame, tensors, **where)
 

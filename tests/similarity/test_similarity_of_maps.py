@@ -152,7 +152,7 @@ def test_the_probe_compares_positions(name: str, absolute: bool, shape: tuple[in
     moved = (x[seed] + 0.1 * torch.randn(8, *shape, generator=torch.Generator().manual_seed(2))).clamp(0, 1)
     with model.session():
         probe = Probe(model, explainer, x, None, similarity, absolute)
-        seen = probe.look(moved, seed, want_distance=True)
+        seen = probe.query(moved, seed, want_distance=True)
     before, after = explainer(model, x)[seed], explainer(model, moved)
     if absolute:
         before, after = before.abs(), after.abs()

@@ -99,7 +99,7 @@ class Builder:
             "sens_max": [float("nan")] * n,
             "predicted": [5 if m >= 0 else 3 for m in margin],
         }
-        tensors = {k: torch.rand(n, *shape, generator=generator) for k in ("seeds", "inputs", "seed_maps", "maps")}
+        tensors = {k: torch.rand(n, *shape, generator=generator) for k in ("origins", "inputs", "origin_maps", "maps")}
         line = torch.linspace(1, 0, steps, dtype=torch.float64).expand(n, steps).clone()
         line[~torch.tensor(ok)] = torch.nan
         tensors |= {

@@ -42,18 +42,18 @@ __all__ = [
     "ucr",
 ]
 
-_datasets: Registry[Callable[[bool], Dataset]] = Registry("data set", "holdfast.data")  # download -> data set
-_datasets.add("digits", lambda download: bundled("digits"))
-_datasets.add("mnist:train", partial(mnist, "train"))
-_datasets.add("mnist:test", partial(mnist, "test"))
-_datasets.add("fashion_mnist:train", partial(fashion_mnist, "train"))
-_datasets.add("fashion_mnist:test", partial(fashion_mnist, "test"))
-_datasets.add("cifar10:train", partial(cifar10, "train"))
-_datasets.add("cifar10:test", partial(cifar10, "test"))
-_datasets.add("gtsrb:train", partial(gtsrb, "train"))
-_datasets.add("gtsrb:test", partial(gtsrb, "test"))
-_datasets.add("cpsc:train", partial(cpsc, "train"))
-_datasets.add("cpsc:test", partial(cpsc, "test"))
+datasets: Registry[Callable[[bool], Dataset]] = Registry("data set", "holdfast.data")  # download -> data set
+datasets.add("digits", lambda download: bundled("digits"))
+datasets.add("mnist:train", partial(mnist, "train"))
+datasets.add("mnist:test", partial(mnist, "test"))
+datasets.add("fashion_mnist:train", partial(fashion_mnist, "train"))
+datasets.add("fashion_mnist:test", partial(fashion_mnist, "test"))
+datasets.add("cifar10:train", partial(cifar10, "train"))
+datasets.add("cifar10:test", partial(cifar10, "test"))
+datasets.add("gtsrb:train", partial(gtsrb, "train"))
+datasets.add("gtsrb:test", partial(gtsrb, "test"))
+datasets.add("cpsc:train", partial(cpsc, "train"))
+datasets.add("cpsc:test", partial(cpsc, "test"))
 
 
 def _waves(name: str, split: str, download: bool) -> Dataset:
@@ -62,7 +62,7 @@ def _waves(name: str, split: str, download: bool) -> Dataset:
 
 for _name in NOISES:
     for _split in ("train", "test"):
-        _datasets.add(f"{_name}:{_split}", partial(_waves, _name, _split))
+        datasets.add(f"{_name}:{_split}", partial(_waves, _name, _split))
 
 
 def names() -> list[str]:
@@ -71,7 +71,7 @@ def names() -> list[str]:
     >>> names()
     ['cifar10:test', 'cifar10:train', 'cpsc:test', 'cpsc:train', 'digits', 'fashion_mnist:test', ...]
     """
-    return _datasets.names()
+    return datasets.names()
 
 
 def is_known(name: str) -> bool:
@@ -81,7 +81,7 @@ def is_known(name: str) -> bool:
     (True, True, False)
     """
     prefix, colon, _ = name.partition(":")
-    return name in _datasets or bool(colon and prefix in _ELSEWHERE)
+    return name in datasets or bool(colon and prefix in _ELSEWHERE)
 
 
 def prefixes() -> list[str]:
@@ -117,4 +117,4 @@ def load(name: str, *, download: bool = False) -> Dataset:
     prefix, colon, _ = name.partition(":")
     if colon and prefix in _ELSEWHERE:
         return _ELSEWHERE[prefix](name, download)
-    return _datasets[name](download)
+    return datasets[name](download)

@@ -29,7 +29,7 @@ import torch
 from holdfast.data.dataset import Dataset
 from holdfast.data.root import VARIABLE, MissingDataError, data_root
 from holdfast.data.ucr_archive import moments
-from holdfast.errors import ArgumentError, check
+from holdfast.errors import ArgumentError, check, check_integer
 
 FOLDERS = ("cpsc", "cpsc_2018", "training/cpsc_2018")
 ADDRESS = "https://physionet.org/content/challenge-2020/1.0.2/"
@@ -140,7 +140,7 @@ def cpsc(
     """
     check(split in SPLITS, "split", " or ".join(SPLITS), repr(split))
     check(re.fullmatch(r"\d+", diagnosis) is not None, "diagnosis", "a SNOMED CT code", repr(diagnosis))
-    check(type(steps) is int and steps >= 2, "steps", "a whole number of at least 2", steps)
+    check_integer(steps, "steps", 2)
     check(1 <= rate < math.inf, "rate", "steps per second, at least 1", rate)
     headers = _headers(download)
     chosen = {each: [path for path in headers if _split_of(path.stem) == each] for each in SPLITS}

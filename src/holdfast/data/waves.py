@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from holdfast.data.dataset import Dataset
-from holdfast.errors import check
+from holdfast.errors import check, check_integer
 from holdfast.tensors import Streams, hashed_uniform, mix64
 
 BASE, SUPPORT = (2.0, 5.0), (10.0, 50.0)
@@ -179,4 +179,4 @@ def _sine(frequency: Tensor, time: Tensor, turn: Tensor) -> Tensor:
 
 
 def _check_count(option: str, value: int, least: int) -> None:
-    check(type(value) is int and value >= least, option, f"a whole number of at least {least}", repr(value))
+    check_integer(value, option, least)

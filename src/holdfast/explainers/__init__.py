@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+
+from torch import Tensor
 
 from holdfast.errors import check
 from holdfast.explainers.adapters.callables import from_callable, from_captum
@@ -73,7 +76,7 @@ __all__ = [
     "smooth_relu",
 ]
 
-EXPLAINERS: Registry[type[Explainer]] = Registry(
+explainers: Registry[type[Explainer]] = Registry(
     "explainer", "holdfast.explainers", lambda kind: isinstance(kind, type) and issubclass(kind, Explainer)
 )
 for _kind in (
@@ -100,18 +103,19 @@ for _kind in (
     RandomExplainer,
     CentreExplainer,
 ):
-    EXPLAINERS.add(_kind.name, _kind)
+    explainers.add(_kind.name, _kind)
 
 
 def names() -> list[str]:
     """What `get` knows, sorted."""
-    return EXPLAINERS.names()
+    return explainers.names()
 
 
-def get(explainer: str | Explainer, **options: Any) -> Explainer:
+def get(explainer: str | Explainer | Callable[..., Tensor], **options: Any) -> Explainer:
     """An explainer by its name and options, by `"name:option=value,..."`, or one that is there already.
 
-    Those of other packages are `"captum:IntegratedGradients"` and the like (see `from_elsewhere`).
+    A plain function `fn(module, inputs, targets) -> attributions` is wrapped by `from_callable`, which takes the
+    options. Explainers of other packages are `"captum:IntegratedGradients"` and the like (see `from_elsewhere`).
 
     Raises:
         MissingExtraError: that other package cannot be imported.
@@ -130,12 +134,15 @@ def get(explainer: str | Explainer, **options: Any) -> Explainer:
     if isinstance(explainer, Explainer):
         check(not options, "options", f"none for the ready explainer {explainer.label}", ", ".join(options))
         return explainer
+    if callable(explainer) and not isinstance(explainer, type):
+        return from_callable(explainer, **options)
     check(
         isinstance(explainer, str),
         "explainer",
-        "a name or an Explainer (from_callable, from_captum and others make one)",
+        "a name, an Explainer (from_captum and others make one) or a function of module, inputs and targets",
         repr(explainer),
     )
+    assert isinstance(explainer, str)
     if is_elsewhere(explainer):
         return from_elsewhere(explainer, **options)
-    return build(EXPLAINERS, explainer, options)
+    return build(explainers, explainer, options)

@@ -34,11 +34,12 @@ class Metric(ABC):
     """
 
     name: ClassVar[str]
-    #: which field of the result says how robust an explainer is, and whether more of it is better
-    headline: ClassVar[str]
+    #: whether an explainer with more or with less of `Result.value` is the better one
     direction: ClassVar[Literal["higher", "lower"]]
+    #: the column with the same numbers as `value`, where the result has them under a name that says more
+    headline: ClassVar[str] = "value"
     #: the key of the publication, and its BibTeX entry
-    citation: ClassVar[str]
+    citation: ClassVar[str] = ""
     bibtex: ClassVar[str] = ""
 
     @abstractmethod

@@ -1,7 +1,9 @@
-"""`Probe`: one look at a perturbed input. Its class margin, and how alike its explanation is to the seed's.
+"""`Probe`: queries a model and an explainer at perturbed copies of clean inputs, and keeps the accounts.
 
-Every metric that disturbs inputs asks a probe; it shares the forward pass between prediction and explanation, cuts
-the work into chunks, and counts evaluations and what went wrong for each seed.
+A query gives the class margin at a perturbed input, and how similar its explanation is to that of the clean input (its
+origin). The probe shares the forward pass between prediction and explanation, cuts the work into chunks that fit into
+memory, counts evaluations, and records which samples cannot be evaluated and why. Metrics read this record with
+`usable`, and change it with `skip` and `charge`; nobody writes to the probe's fields.
 """
 
 from __future__ import annotations
@@ -16,24 +18,25 @@ from torch import Tensor
 from holdfast.errors import check
 from holdfast.explainers import Explainer
 from holdfast.explainers.gradients.surrogates import smooth_relu
+from holdfast.metrics.result import Status
 from holdfast.model import Classifier
 from holdfast.similarity import Similarity, degenerate
 from holdfast.tensors import rows_to
 
 _MAP_ELEMENTS = 1 << 22  # numbers in the maps that are compared at once: 16 MB
 
-Explain = Literal["predicted", "seed"]
+Explain = Literal["predicted", "origin"]
 Margin = Literal["logit", "probability"]
 
-#: what the options mean that all who look have in common, for the report
+#: what the options that all metrics with a probe share mean, for the report
 COMPARED = {
     "Signs (`absolute`)": (
         "With `absolute = True` maps are compared without their signs, as the SAFARI authors do: a map that turns into "
         "its negative counts as unchanged."
     ),
     "Which class is explained (`explain`)": (
-        "`predicted`: at the moved input, the class predicted there, so when the class flips two explanations of "
-        "different classes are compared. `seed`: always the original class."
+        "`predicted`: at the perturbed input, the class predicted there, so when the class flips two explanations of "
+        "different classes are compared. `origin`: always the class of the clean input."
     ),
 }
 
@@ -47,11 +50,11 @@ class _Configured(Protocol):
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a probe saw at M perturbed inputs; NaN where the model or the explanation was not finite.
+    """What a query found at M perturbed inputs; NaN where the model or the explanation was not finite.
 
     Attributes:
         margin: `J(x') = max_{i != y} f_i(x') - f_y(x')`, `>= 0` where the class has changed (SAFARI, Eq. 1). `(M,)`
-        similarity: of the explanation to the seed's, `(M,)`; None where it was not asked for.
+        similarity: of the explanation to that of the origin, `(M,)`; None where it was not asked for.
         distance: `||g(x') - g(x)||_2`, `(M,)`; None where it was not asked for.
         maps, predicted: signed explanations `(M, ...)` and classes `(M,)`; None where they were not asked for.
     """
@@ -64,16 +67,38 @@ class Measurement:
 
 
 class Probe:
-    """Looks at perturbed copies of P seeds. For use inside `classifier.session()`.
+    """Queries perturbed copies of P clean inputs, their origins. For use in `Metric.evaluate`.
+
+    Making a probe predicts and explains the origins once.
 
     Args:
-        classifier, explainer: what is disturbed.
-        inputs: the P seeds, checked.
-        targets: classes `(P,)`, or None for the predicted ones.
-        similarity: of two attribution maps; None where only distances are asked for.
+        classifier, explainer: what is evaluated.
+        inputs: the P origins `(P, ...)`, checked.
+        targets: classes `(P,)`, or None for the predicted ones. An origin that the model does not put into its target
+            class is skipped.
+        similarity: of two attribution maps; None for a metric that compares none.
         absolute: compare absolute attributions.
-        explain: the class explained at a perturbed input: the one predicted there, or the seed's.
-        margin: from logits or from probabilities.
+        explain: the class explained at a perturbed input: the one of its `"origin"`, or the one `"predicted"` there.
+        margin: from `"logit"`s or from `"probability"`s.
+
+    Attributes:
+        targets: the classes explained, `(P,)`.
+        maps: signed explanations of the origins, `(P, ...)`.
+        logits: of the origins, `(P, C)`.
+        margin: J of the origins, `(P,)`.
+        reference: what copies are compared with: the maps, absolute if asked for.
+        status: `"ok"`, or why an origin is not evaluated.
+        evaluations: rows predicted and explained for each origin so far, int64 `(P,)`.
+
+    >>> import holdfast as hf
+    >>> digits = hf.data.bundled("digits")[:2]
+    >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> with classifier.session():
+    ...     pearson = hf.similarity.get("pearson")
+    ...     probe = Probe(classifier, hf.explainers.get("saliency"), digits.inputs, similarity=pearson)
+    ...     found = probe.query(digits.inputs, torch.tensor([0, 1]))
+    >>> [round(value, 3) for value in found.similarity.tolist()], probe.evaluations.tolist()
+    ([1.0, 1.0], [2, 2])
     """
 
     def __init__(
@@ -81,58 +106,80 @@ class Probe:
         classifier: Classifier,
         explainer: Explainer,
         inputs: Tensor,
-        targets: Tensor | None,
-        similarity: Similarity | None,
-        absolute: bool = True,
-        explain: Explain = "predicted",
+        targets: Tensor | None = None,
+        similarity: Similarity | None = None,
+        *,
+        absolute: bool = False,
+        explain: Explain = "origin",
         margin: Margin = "logit",
     ) -> None:
         self.classifier, self.explainer, self.similarity = classifier, explainer, similarity
         self.absolute, self.explain, self.margin_kind = absolute, explain, margin
-        seeds = len(inputs)
         columns = [inputs] if targets is None else [inputs, targets]
 
-        def explain_seeds(x: Tensor, classes: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        def explain_origins(x: Tensor, classes: Tensor | None = None) -> tuple[Tensor, Tensor]:
             return explainer.attribute(classifier, x, classes)
 
         maps, logits = classifier.map_rows(
-            explain_seeds, *columns, rows_per_input=explainer.rows_per_input, kind="backward"
+            explain_origins, *columns, rows_per_input=explainer.rows_per_input, kind="backward"
         )
         self.targets = logits.argmax(1) if targets is None else targets
         self.maps, self.logits = maps, logits
         self.fixed = explainer.fixed_part(inputs)
         self.reference = self._prepare(maps)
         #: what is compared of it: the reference itself, or one value per position where the similarity asks for that
-        self.compared = self._of_maps(self.reference)
+        self._compared = self._of_maps(self.reference)
         self.margin = class_margin(logits, self.targets, margin)
-        self.evaluations = torch.ones(seeds, dtype=torch.int64, device=inputs.device)
-        self.degenerate = torch.zeros_like(self.evaluations)
-        self.nonfinite = torch.zeros_like(self.evaluations)
-        finite = _finite(logits) & _finite(maps)
+        self._evaluations = torch.ones(len(inputs), dtype=torch.int64, device=inputs.device)
+        self._degenerate = torch.zeros_like(self._evaluations)
+        self._nonfinite = torch.zeros_like(self._evaluations)
+        self._status: list[Status] = ["ok"] * len(inputs)
+        self.skip(~(_finite(logits) & _finite(maps)), "nonfinite")
+        self.skip(self.margin >= 0, "misclassified")
         # a correlation with a constant map says nothing; a distance from one does
-        constant = degenerate(self.compared.nan_to_num())
-        if similarity is None or not (similarity.larger_is_closer or similarity.ordinal):
-            constant = torch.zeros_like(constant)
-        self.status = tuple(
-            "nonfinite" if not f else "misclassified" if j >= 0 else "degenerate" if c else "ok"
-            for f, j, c in zip(finite.tolist(), self.margin.tolist(), constant.tolist(), strict=True)
-        )
+        if similarity is not None and (similarity.larger_is_closer or similarity.ordinal):
+            self.skip_constant(self._compared)
+
+    @property
+    def status(self) -> tuple[Status, ...]:
+        """For each origin `"ok"`, or why it is not evaluated."""
+        return tuple(self._status)
+
+    @property
+    def evaluations(self) -> Tensor:
+        """Rows predicted and explained for each origin so far, int64 `(P,)`."""
+        return self._evaluations
 
     def usable(self) -> Tensor:
-        """Numbers of the seeds that can be evaluated, int64."""
-        rows = [row for row, status in enumerate(self.status) if status == "ok"]
+        """Numbers of the origins that can be evaluated, int64."""
+        rows = [row for row, status in enumerate(self._status) if status == "ok"]
         return torch.tensor(rows, device=self.targets.device, dtype=torch.int64)
 
-    def shared(self, metric: _Configured) -> dict[str, Any]:
-        """What every `Result` begins with, as its arguments: the metric, and what the probe knows of each seed."""
+    def skip(self, which: Tensor, why: Status = "degenerate") -> None:
+        """Do not evaluate the origins where `which` `(P,)` holds. One that is skipped already keeps its reason."""
+        for row in which.nonzero().flatten().tolist():
+            if self._status[row] == "ok":
+                self._status[row] = why
+
+    def skip_constant(self, values: Tensor) -> None:
+        """Skip the origins whose values `(P, ...)`, of a map or of its parts, are all the same: `"degenerate"`."""
+        self.skip(degenerate(values.nan_to_num()))
+
+    def charge(self, origin: Tensor, evaluations: Tensor | int = 1) -> None:
+        """Count model evaluations, `(M,)` or one number, that were made for the origins numbered `origin` `(M,)`."""
+        counts = torch.as_tensor(evaluations, dtype=torch.int64, device=origin.device)
+        self._evaluations.index_add_(0, origin, counts.expand(len(origin)))
+
+    def common_fields(self, metric: _Configured) -> dict[str, Any]:
+        """The fields that every `Result` begins with: the metric, and what the probe knows of each origin."""
         return {
             "metric": metric.name,
             "options": metric.options(),
             "status": self.status,
             "targets": self.targets,
-            "model_evaluations": self.evaluations,
-            "degenerate": self.degenerate,
-            "nonfinite": self.nonfinite,
+            "model_evaluations": self._evaluations,
+            "degenerate": self._degenerate,
+            "nonfinite": self._nonfinite,
         }
 
     def _prepare(self, maps: Tensor) -> Tensor:
@@ -141,17 +188,17 @@ class Probe:
     def _of_maps(self, maps: Tensor) -> Tensor:
         return maps if self.similarity is None else self.similarity.of_maps(maps)
 
-    def look(
-        self, x: Tensor, seed: Tensor, want_distance: bool = False, keep_maps: bool = False, compare: bool = True
+    def query(
+        self, x: Tensor, origin: Tensor, want_distance: bool = False, keep_maps: bool = False, compare: bool = True
     ) -> Measurement:
-        """Predict and explain `x` `(M, ...)`, perturbed copies of the seeds numbered `seed` `(M,)`.
+        """Predict and explain `x` `(M, ...)`, perturbed copies of the origins numbered `origin` `(M,)`.
 
-        Without `compare` there is no similarity: for whoever compares the maps in another way.
+        Without `compare` there is no similarity: for a caller that compares the maps in another way.
         """
         chunk = self.classifier.inputs_per_chunk(x, self.explainer.rows_per_input, "backward")
         size = max(_MAP_ELEMENTS // x[0].numel() // chunk, 1) * chunk
         parts = [
-            self._look(x[start : start + size], seed[start : start + size], want_distance, keep_maps, compare)
+            self._query(x[start : start + size], origin[start : start + size], want_distance, keep_maps, compare)
             for start in range(0, len(x), size)
         ]
         if len(parts) == 1:
@@ -159,10 +206,10 @@ class Probe:
         columns = zip(*(vars(part).values() for part in parts), strict=True)
         return Measurement(*(None if c[0] is None else torch.cat(c) for c in columns))  # type: ignore[arg-type]
 
-    def _look(self, x: Tensor, seed: Tensor, want_distance: bool, keep_maps: bool, compare: bool) -> Measurement:
+    def _query(self, x: Tensor, origin: Tensor, want_distance: bool, keep_maps: bool, compare: bool) -> Measurement:
         """As many rows as their maps may be held at once: compared together, they cost fewer small operations."""
-        targets, reference = self.targets[seed], self.compared[seed]
-        explained = self.explain == "seed"
+        targets, reference = self.targets[origin], self._compared[origin]
+        explained = self.explain == "origin"
 
         def chunk(x: Tensor, *more: Tensor) -> tuple[Tensor, Tensor]:
             wanted = more[0] if explained else None
@@ -171,14 +218,14 @@ class Probe:
             return self.explainer.attribute_copies(self.classifier, x, wanted, more[-1])
 
         columns = [x, targets] if explained else [x]
-        columns += [] if self.fixed is None else [self.fixed[seed]]
+        columns += [] if self.fixed is None else [self.fixed[origin]]
         signed, logits = self.classifier.map_rows(
             chunk, *columns, rows_per_input=self.explainer.rows_per_input, kind="backward"
         )
         maps = self._prepare(signed)
         finite = _finite(logits) & _finite(maps)
         compared = self._of_maps(maps)
-        self.count(seed, degenerate(compared) & finite, ~finite)
+        self.count(origin, degenerate(compared) & finite, ~finite)
         alike = None
         if compare and self.similarity is not None:
             alike = self.similarity(reference, torch.where(rows_to(finite, compared), compared, 0.0))
@@ -186,7 +233,7 @@ class Probe:
         margin = class_margin(logits, targets, self.margin_kind)
         distance = None
         if want_distance:
-            whole = reference if self.compared is self.reference else self.reference[seed]
+            whole = reference if self._compared is self.reference else self.reference[origin]
             distance = torch.where(finite, (maps - whole).flatten(1).norm(dim=1), torch.nan)
         return Measurement(
             torch.where(finite, margin, torch.nan),
@@ -196,41 +243,41 @@ class Probe:
             logits.argmax(1) if keep_maps else None,
         )
 
-    def similarity_to(self, seed: Tensor, maps: Tensor) -> Tensor:
-        """Of prepared maps `(M, ...)` to those of their seeds, `(M,)`."""
+    def similarity_to(self, origin: Tensor, maps: Tensor) -> Tensor:
+        """Of prepared maps `(M, ...)` to those of their origins, `(M,)`."""
         assert self.similarity is not None
-        return self.similarity(self.compared[seed], self._of_maps(maps))
+        return self.similarity(self._compared[origin], self._of_maps(maps))
 
-    def look_at_class(self, x: Tensor, seed: Tensor) -> Measurement:
+    def query_class(self, x: Tensor, origin: Tensor) -> Measurement:
         """Predict only: for plain misclassification, which needs no explanation."""
 
-        def chunk(x: Tensor, seed: Tensor) -> tuple[Tensor, Tensor]:
+        def chunk(x: Tensor, origin: Tensor) -> tuple[Tensor, Tensor]:
             logits = self.classifier.forward(x)
-            return class_margin(logits, self.targets[seed], self.margin_kind), torch.isfinite(logits).all(1)
+            return class_margin(logits, self.targets[origin], self.margin_kind), torch.isfinite(logits).all(1)
 
         with torch.no_grad():
-            margin, finite = self.classifier.map_rows(chunk, x, seed)
-        self.count(seed, torch.zeros_like(finite), ~finite)
+            margin, finite = self.classifier.map_rows(chunk, x, origin)
+        self.count(origin, torch.zeros_like(finite), ~finite)
         return Measurement(torch.where(finite, margin, torch.nan))
 
     def gradient(
-        self, objective: Callable[..., Tensor], x: Tensor, seed: Tensor, *columns: Tensor, beta: float = 10.0
+        self, objective: Callable[..., Tensor], x: Tensor, origin: Tensor, *columns: Tensor, beta: float = 10.0
     ) -> Tensor:
-        """Gradients by `x` `(M, ...)` of `objective(maps, margin, seed, *columns)` `(M,)`; 0 where there is none.
+        """Gradients by `x` `(M, ...)` of `objective(maps, margin, origin, *columns)` `(M,)`; 0 where there is none.
 
         On the model with softplus of sharpness `beta` for ReLU, whose maps could not be differentiated; `maps` are
-        prepared for comparison, `columns` are cut as `x` is. Each row counts as a look.
+        prepared for comparison, `columns` are cut as `x` is. Each row counts as one evaluation.
         """
 
-        def chunk(x: Tensor, seed: Tensor, *columns: Tensor) -> tuple[Tensor]:
-            targets = self.targets[seed]
+        def chunk(x: Tensor, origin: Tensor, *columns: Tensor) -> tuple[Tensor]:
+            targets = self.targets[origin]
             with torch.enable_grad(), smooth_relu(beta):
                 leaf = x.detach().requires_grad_(True)
                 maps, logits = self.explainer.attribute(
-                    self.classifier, leaf, targets if self.explain == "seed" else None, create_graph=True
+                    self.classifier, leaf, targets if self.explain == "origin" else None, create_graph=True
                 )
                 margin = class_margin(logits, targets, self.margin_kind)
-                goal = objective(self._prepare(maps), margin, seed, *columns)
+                goal = objective(self._prepare(maps), margin, origin, *columns)
                 if not goal.requires_grad:
                     return (torch.zeros_like(x),)
                 (found,) = torch.autograd.grad(goal.sum(), leaf, allow_unused=True)
@@ -238,15 +285,18 @@ class Probe:
 
         # a graph of second order holds about twice what a backward pass does
         rows = 2 * self.explainer.rows_per_input
-        (found,) = self.classifier.map_rows(chunk, x, seed, *columns, rows_per_input=rows, kind="backward")
-        self.evaluations.index_add_(0, seed, torch.ones_like(seed))
+        (found,) = self.classifier.map_rows(chunk, x, origin, *columns, rows_per_input=rows, kind="backward")
+        self.charge(origin)
         return found
 
-    def count(self, seed: Tensor, constant: Tensor, nonfinite: Tensor) -> None:
-        """Note a look at each of the seeds numbered `seed` `(M,)`, and what came of it, bool `(M,)`."""
-        self.evaluations.index_add_(0, seed, torch.ones_like(seed))
-        self.degenerate.index_add_(0, seed, constant.to(torch.int64))
-        self.nonfinite.index_add_(0, seed, nonfinite.to(torch.int64))
+    def count(self, origin: Tensor, constant: Tensor, nonfinite: Tensor) -> None:
+        """Count a query of each of the origins numbered `origin` `(M,)`, and what came of it, bool `(M,)`.
+
+        For metrics that run the model themselves; `query` counts by itself.
+        """
+        self.charge(origin)
+        self._degenerate.index_add_(0, origin, constant.to(torch.int64))
+        self._nonfinite.index_add_(0, origin, nonfinite.to(torch.int64))
 
 
 def class_margin(logits: Tensor, targets: Tensor, kind: Margin = "logit") -> Tensor:
@@ -269,7 +319,7 @@ def _finite(values: Tensor) -> Tensor:
 
 
 def check_probe_options(absolute: bool, explain: str, margin: str) -> None:
-    """The options that all metrics with a probe share."""
+    """Check the options that all metrics with a probe share."""
     check(isinstance(absolute, bool), "absolute", "True or False", absolute)
-    check(explain in ("predicted", "seed"), "explain", "'predicted' or 'seed'", repr(explain))
+    check(explain in ("predicted", "origin"), "explain", "'predicted' or 'origin'", repr(explain))
     check(margin in ("logit", "probability"), "margin", "'logit' or 'probability'", repr(margin))

@@ -3,53 +3,89 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
 
 import polars as pl
+import torch
 from torch import Tensor
 
-#: what became of a sample: evaluated, or why not
-STATUSES = ("ok", "misclassified", "degenerate", "nonfinite")
+#: what happened to a sample: it was evaluated, or why not
+Status = Literal["ok", "misclassified", "degenerate", "nonfinite"]
+STATUSES: tuple[Status, ...] = get_args(Status)
+#: what the frame of every metric begins with
+COMMON_COLUMNS = ("sample", "status", "value", "low", "high")
 
 
 @dataclass(frozen=True)
 class Result:
     """Per-sample results of one metric for one explainer.
 
+    A metric that has nothing more to say returns a `Result`; others return a subclass with more fields.
+
     Attributes:
         metric: name of the metric.
         options: its configuration, as plain values.
-        status: for each sample, `"ok"`; or why it was not evaluated: `"misclassified"` (the model does not predict
-            the given target at the seed), `"degenerate"` (the seed's explanation is constant, nothing is like or
-            unlike it), `"nonfinite"` (NaN or infinity in the seed's logits or explanation). `(N,)`
+        status: for each sample, `"ok"`, or why it was not evaluated: `"misclassified"` (the model does not predict
+            the given target at the clean input), `"degenerate"` (the explanation of the clean input is constant, so
+            nothing can be compared with it), `"nonfinite"` (NaN or infinity in its logits or explanation). `(N,)`
         targets: the classes explained, `(N,)`.
         model_evaluations: inputs predicted and explained for each sample, int `(N,)`.
         degenerate: how many of them had a constant explanation (a correlation of 0 by definition), int `(N,)`.
         nonfinite: how many had NaN or infinity in logits or explanation (never counted as the event), int `(N,)`.
+        value: the headline number of each sample, `(N,)`. It counts only where the status is `"ok"`.
+        low, high: the ends of a 95% interval of `value`, `(N,)`; None for a metric without one.
     """
 
     metric: str
     options: dict[str, Any]
-    status: tuple[str, ...]
+    status: tuple[Status, ...]
     targets: Tensor
     model_evaluations: Tensor
     degenerate: Tensor
     nonfinite: Tensor
+    value: Tensor
+    low: Tensor | None = field(default=None, kw_only=True)
+    high: Tensor | None = field(default=None, kw_only=True)
 
     def __len__(self) -> int:
         return len(self.status)
+
+    @property
+    def interval(self) -> Tensor:
+        """`low` and `high` as `(N, 2)`; NaN for a metric without an interval."""
+        if self.low is None or self.high is None:
+            return torch.full((len(self), 2), torch.nan, dtype=self.value.dtype, device=self.value.device)
+        return torch.stack((self.low, self.high), 1)
 
     def tensors(self) -> dict[str, Tensor]:
         """What is worth storing beside the frame: pictures, traces, curves; each with the samples first."""
         return {}
 
+    def columns(self) -> dict[str, Any]:
+        """Further columns of the frame: every other field that has one number for each sample."""
+        found: dict[str, Any] = {}
+        for known in dataclasses.fields(self):
+            values = getattr(self, known.name)
+            per_sample = known.metadata.get("per_sample", True)
+            if known.name in COMMON_COLUMNS or not per_sample or not isinstance(values, Tensor):
+                continue
+            if values.shape == (len(self),):
+                found[known.name] = values.tolist()
+        return found
+
     def frame(self) -> pl.DataFrame:
-        """One row per sample: its number, status, and every field that has one number for each sample."""
-        columns: dict[str, Any] = {"sample": list(range(len(self))), "status": list(self.status)}
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            per_sample = field.metadata.get("per_sample", True)
-            if per_sample and isinstance(value, Tensor) and value.shape == (len(self),):
-                columns[field.name] = value.tolist()
-        return pl.DataFrame(columns)
+        """One row per sample.
+
+        The columns `sample`, `status`, `value`, `low` and `high` are the same for every metric, so frames of several
+        metrics can be put below each other. The last three are null where the sample was not evaluated, and where
+        the metric has no interval. The columns of `columns` follow.
+        """
+        evaluated = [status == "ok" for status in self.status]
+        common: dict[str, Any] = {"sample": list(range(len(self))), "status": list(self.status)}
+        for name in ("value", "low", "high"):
+            values = getattr(self, name)
+            numbers = [None] * len(self) if values is None else values.tolist()
+            kept = [number if fine else None for number, fine in zip(numbers, evaluated, strict=True)]
+            common[name] = pl.Series(name, kept, dtype=pl.Float64)
+        return pl.DataFrame({**common, **self.columns()})

@@ -129,21 +129,23 @@ class Similarity:
         return maps if self.channels is None else per_position(maps, self.channels)
 
 
-registry: Registry[Similarity] = Registry("similarity")
+similarities: Registry[Similarity] = Registry("similarity")
 for _function in (pearson, cosine, ssim):
-    registry.add(_function.__name__, Similarity(_function.__name__, _function, low=0.4, high=0.6, differentiable=True))
+    similarities.add(
+        _function.__name__, Similarity(_function.__name__, _function, low=0.4, high=0.6, differentiable=True)
+    )
 for _function in (spearman, kendall):
-    registry.add(_function.__name__, Similarity(_function.__name__, _function, low=0.4, high=0.6))
-registry.add("mse", Similarity("mse", mse, larger_is_closer=False, differentiable=True))
+    similarities.add(_function.__name__, Similarity(_function.__name__, _function, low=0.4, high=0.6))
+similarities.add("mse", Similarity("mse", mse, larger_is_closer=False, differentiable=True))
 # Whether signs count is a metric's own option, so channels are summed as they are: without signs that is "abs_sum".
 _OF_POSITIONS = (topk_intersection, lens_precision, lens_recall, lens_spearman, lens_kendall)
 for _function in _OF_POSITIONS:
-    registry.add(_function.__name__, Similarity(_function.__name__, _function, low=0.4, high=0.6, channels="sum"))
-registry.add(
+    similarities.add(_function.__name__, Similarity(_function.__name__, _function, low=0.4, high=0.6, channels="sum"))
+similarities.add(
     "lens_distance",
     Similarity("lens_distance", lens_distance, larger_is_closer=False, channels="sum", ordinal=True),
 )
-registry.add(
+similarities.add(
     "centre_of_mass",
     Similarity("centre_of_mass", centre_of_mass, larger_is_closer=False, differentiable=True, channels="sum"),
 )
@@ -151,7 +153,7 @@ registry.add(
 
 def names() -> list[str]:
     """Names of all registered similarities, sorted."""
-    return registry.names()
+    return similarities.names()
 
 
 def get(similarity: str | Similarity | SimilarityFunction) -> Similarity:
@@ -181,15 +183,15 @@ def get(similarity: str | Similarity | SimilarityFunction) -> Similarity:
         return _from_text(similarity)
     if not callable(similarity):
         raise ArgumentError("similarity", "a name, a Similarity or a function", repr(similarity))
-    for name in registry:
-        if registry[name].function is similarity:
-            return registry[name]
+    for name in similarities:
+        if similarities[name].function is similarity:
+            return similarities[name]
     return Similarity(getattr(similarity, "__name__", type(similarity).__name__), similarity)
 
 
 def _from_text(text: str) -> Similarity:
     name, colon, rest = text.partition(":")
-    entry = registry[name]
+    entry = similarities[name]
     if not colon:
         return entry
     known = list(inspect.signature(entry.function).parameters)[2:]

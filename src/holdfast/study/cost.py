@@ -84,7 +84,9 @@ def evaluation_rate(
 ) -> float:
     """Inputs a second that are predicted, explained and compared; as many copies of them as half a second allows."""
     with torch.inference_mode(False), classifier.session():
-        probe = Probe(classifier, explainer, inputs, targets, get_similarity("pearson"))
+        probe = Probe(
+            classifier, explainer, inputs, targets, get_similarity("pearson"), absolute=True, explain="predicted"
+        )
         x, rows = _copies(classifier, inputs, 1)
         seconds = _seconds(probe, x, rows)  # finds the batch size, and warms up
         if seconds > _SECONDS:
@@ -112,5 +114,5 @@ def _copies(classifier: Classifier, inputs: torch.Tensor, each: int) -> tuple[to
 
 def _seconds(probe: Probe, x: torch.Tensor, rows: torch.Tensor) -> float:
     began = time.perf_counter()
-    _ = probe.look(x, rows).margin.sum().item()  # waits for the device
+    _ = probe.query(x, rows).margin.sum().item()  # waits for the device
     return time.perf_counter() - began

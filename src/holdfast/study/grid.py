@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from holdfast.errors import check
+from holdfast.errors import check, check_integer
 from holdfast.explainers import Explainer
 from holdfast.metrics import Metric
 from holdfast.model import Bound, Classifier
@@ -110,7 +110,7 @@ class Grid:
             check(len(getattr(self, what)) > 0, what, "at least one", "none")
         for what in ("repeats", "samples_per_job"):
             value = getattr(self, what)
-            check(type(value) is int and value >= 1, what, "a whole number of at least 1", value)
+            check_integer(value, what)
         for data, model in self.pairs or ():
             check(data in self.data and model in self.models, "pairs", "names of data and models", (data, model))
 

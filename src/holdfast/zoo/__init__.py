@@ -70,29 +70,29 @@ __all__ = [
     "token_relevance",
 ]
 
-_models: Registry[Callable[[], nn.Module]] = Registry("model")
-_models.add("lenet5-fashion-mnist", LeNet5)
-_models.add("lenet5-fashion-mnist-ig-sum-norm", LeNet5)
-_models.add("lenet5-fashion-mnist-pgd", LeNet5)
-_models.add("lenet5-mnist", LeNet5)
-_models.add("lenet5-mnist-gradient", LeNet5)
-_models.add("lenet5-mnist-gradient-hessian", LeNet5)
-_models.add("lenet5-mnist-hessian", LeNet5)
-_models.add("lenet5-mnist-ig-sum-norm", LeNet5)
-_models.add("lenet5-mnist-pgd", LeNet5)
-_models.add("lenet5-mnist-pgd-linf01", LeNet5)
-_models.add("lenet5-mnist-pgd045", LeNet5)
-_models.add("lenet5-mnist-pgd075", LeNet5)
-_models.add("lenet5-mnist-plain", LeNet5)
-_models.add("resnet18w16-cifar10", partial(ResNet18, width=16))
-_models.add("dla34w2-cifar10", partial(DLA34, width=2))
-_models.add("resnet20-cifar10", ResNet20)
-_models.add("vgg16w8-cifar10", partial(VGG16, width=8))
-_models.add("cnn-gtsrb", SmallCNN)
+models: Registry[Callable[[], nn.Module]] = Registry("model")
+models.add("lenet5-fashion-mnist", LeNet5)
+models.add("lenet5-fashion-mnist-ig-sum-norm", LeNet5)
+models.add("lenet5-fashion-mnist-pgd", LeNet5)
+models.add("lenet5-mnist", LeNet5)
+models.add("lenet5-mnist-gradient", LeNet5)
+models.add("lenet5-mnist-gradient-hessian", LeNet5)
+models.add("lenet5-mnist-hessian", LeNet5)
+models.add("lenet5-mnist-ig-sum-norm", LeNet5)
+models.add("lenet5-mnist-pgd", LeNet5)
+models.add("lenet5-mnist-pgd-linf01", LeNet5)
+models.add("lenet5-mnist-pgd045", LeNet5)
+models.add("lenet5-mnist-pgd075", LeNet5)
+models.add("lenet5-mnist-plain", LeNet5)
+models.add("resnet18w16-cifar10", partial(ResNet18, width=16))
+models.add("dla34w2-cifar10", partial(DLA34, width=2))
+models.add("resnet20-cifar10", ResNet20)
+models.add("vgg16w8-cifar10", partial(VGG16, width=8))
+models.add("cnn-gtsrb", SmallCNN)
 for _name, _architecture in BUNDLED.items():
     # of the variants (calibrated, noisy) those that have been trained: scripts/train_series.py writes both files
     if _name in SERIES_MODELS or (files("holdfast.zoo") / "weights" / f"{_name}.safetensors").is_file():
-        _models.add(_name, _architecture)
+        models.add(_name, _architecture)
 
 
 class MissingWeightsError(HoldfastError, FileNotFoundError):
@@ -105,7 +105,7 @@ def names() -> list[str]:
     >>> names()
     ['bilstm-waves', ..., 'lenet5-fashion-mnist', ..., 'resnet20-cifar10', ..., 'vgg16w8-cifar10']
     """
-    return _models.names()
+    return models.names()
 
 
 def hubs() -> list[str]:
@@ -141,7 +141,7 @@ def load(name: str) -> nn.Module:
     """
     if is_of_hub(name):
         return from_hub(name)
-    architecture = _models[name]
+    architecture = models[name]
     content = _read(name, "safetensors")
     # the initial weights, soon replaced, are drawn from the global state
     with torch.random.fork_rng(devices=[]):
@@ -161,7 +161,7 @@ def card(name: str) -> dict[str, Any]:
     >>> card("lenet5-mnist")["parameters"]
     61706
     """
-    _models[name]
+    models[name]
     try:
         entries: dict[str, Any] = json.loads(_read(name, "json"))
     except ValueError as error:

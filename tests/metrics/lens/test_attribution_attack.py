@@ -377,7 +377,7 @@ def test_colour_images_and_series_are_compared_by_position() -> None:
                 attack, 0.1, 3, None, 1, ("topk_intersection:k=4", "lens_recall:k=4,w=2"), k=4, curve_k=(4,)
             )
             result = metric(classifier, "saliency", x)
-            before, after = (maps.abs().sum(1) for maps in (result.seed_maps, result.maps))
+            before, after = (maps.abs().sum(1) for maps in (result.origin_maps, result.maps))
             assert torch.allclose(result.similarity, hf.similarity.topk_intersection(before, after, 4))
             recall = hf.similarity.lens_recall(before, after, 4, 2)
             assert torch.allclose(result.similarities[:, 1], recall)

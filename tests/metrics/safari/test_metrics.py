@@ -232,7 +232,7 @@ def test_probabilities_of_common_events_agree_with_plain_monte_carlo(
     assert seen.sum() >= 2
     error = (subset.std_error**2 + exact.std_error**2).sqrt()
     assert ((subset.log_probability - exact.log_probability).abs()[seen] < 4 * error[seen]).all()
-    assert torch.equal(exact.interval()[:, 0], exact.low)
+    assert torch.equal(exact.confidence_interval()[:, 0], exact.low)
     assert (exact.interval(0.99)[:, 0] <= exact.low).all()
 
 
@@ -242,7 +242,7 @@ def test_explain_seed_or_predicted_matters_only_where_the_class_flips(
     x = digits[3:4].inputs
     found = WorstCase(hf.LinfBall(0.3), "misclassification", budget=100)(lenet, "saliency", x)
     assert found.found.all()
-    same = WorstCase(hf.LinfBall(0.3), "misclassification", budget=100, explain="seed")(lenet, "saliency", x)
+    same = WorstCase(hf.LinfBall(0.3), "misclassification", budget=100, explain="origin")(lenet, "saliency", x)
     assert torch.equal(same.inputs, found.inputs)
     assert not torch.equal(same.similarity, found.similarity)
 

@@ -96,9 +96,9 @@ def where(mask: Array) -> set[tuple[int, ...]]:
 
 def maps_of(view: View, row: GalleryRow) -> tuple[Array, Array]:
     explainer = row.explainer.removesuffix(", diverse")
-    arrays = view.arrays(explainer, row.sample, ("seed_maps", "maps"))
+    arrays = view.arrays(explainer, row.sample, ("origin_maps", "maps"))
     assert arrays is not None
-    return np.abs(arrays["seed_maps"]).sum(axis=0), np.abs(arrays["maps"]).sum(axis=0)
+    return np.abs(arrays["origin_maps"]).sum(axis=0), np.abs(arrays["maps"]).sum(axis=0)
 
 
 def numbers_in(text: str, pattern: str) -> list[float]:
@@ -211,8 +211,8 @@ def test_diverse_positions_are_drawn_pixel_by_pixel(view: View) -> None:
 
 
 def test_positions_without_attribution_are_told(view: View) -> None:
-    arrays = {key: np.zeros((1, 6, 6)) for key in ("seeds", "inputs", "seed_maps", "maps")}
-    arrays["seed_maps"][0, 3, 3:] = [3.0, -2.0, 1.0]
+    arrays = {key: np.zeros((1, 6, 6)) for key in ("origins", "inputs", "origin_maps", "maps")}
+    arrays["origin_maps"][0, 3, 3:] = [3.0, -2.0, 1.0]
     arrays["maps"][0, 3] = np.arange(6) + 1.0
     changed = stored(view, arrays, k=5)
     rows = [gallery.rows[0] for gallery in galleries_of(figures(changed))]
@@ -227,8 +227,8 @@ def test_positions_without_attribution_are_told(view: View) -> None:
 
 
 def test_signs_count_where_the_metric_counts_them(view: View) -> None:
-    arrays = {key: np.zeros((2, 6, 6)) for key in ("seeds", "inputs", "seed_maps", "maps")}
-    arrays["seed_maps"][:, 2, :3] = [[5.0, -9.0, 1.0], [-5.0, 2.0, 1.0]]  # sums 0, -7, 2; absolute 10, 11, 2
+    arrays = {key: np.zeros((2, 6, 6)) for key in ("origins", "inputs", "origin_maps", "maps")}
+    arrays["origin_maps"][:, 2, :3] = [[5.0, -9.0, 1.0], [-5.0, 2.0, 1.0]]  # sums 0, -7, 2; absolute 10, 11, 2
     for absolute, expected in ((True, {(2, 0), (2, 1)}), (False, {(2, 2), (0, 0)})):
         changed = stored(view, arrays, k=2, absolute=absolute)
         row = galleries_of(figures(changed))[0].rows[0]
@@ -464,8 +464,8 @@ def test_curves_are_means_over_samples(view: View) -> None:
     names = ["precision", "recall", "precision-diverse", "recall-diverse"]
     assert [*charts][4:] == [*(f"windows-{name}" for name in names), *(f"k-{n}" for n in ("intersection", *names[:2]))]
     for explainer in EXPLAINERS:
-        each = [view.arrays(explainer, s, ("seed_maps", "maps")) for s in range(4)]
-        maps = [[np.abs(a[key]).sum(axis=0) for key in ("seed_maps", "maps")] for a in each if a is not None]
+        each = [view.arrays(explainer, s, ("origin_maps", "maps")) for s in range(4)]
+        maps = [[np.abs(a[key]).sum(axis=0) for key in ("origin_maps", "maps")] for a in each if a is not None]
         k = 39  # the nearest to 40 among 16, 39, 78, 157 and 314
         for w in (0, 1, 2):
             pairs = [[largest(map_, k) for map_ in pair] for pair in maps]

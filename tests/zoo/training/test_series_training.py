@@ -312,7 +312,7 @@ def small_waves(split: str, download: bool) -> Dataset:
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(architectures._entries, "little_cnn", partial(SeriesCNN, width=4, hidden=4))
     for split in ("train", "test"):
-        monkeypatch.setitem(data._datasets._entries, f"small_waves:{split}", partial(small_waves, split))
+        monkeypatch.setitem(data.datasets._entries, f"small_waves:{split}", partial(small_waves, split))
 
 
 def plan(**changes: Any) -> Plan:

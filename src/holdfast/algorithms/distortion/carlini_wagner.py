@@ -19,7 +19,7 @@ from torch import Tensor
 
 from holdfast.algorithms.distortion.base import Attack, attacks
 from holdfast.algorithms.distortion.space import FreeSpace, Nearest
-from holdfast.errors import ArgumentError, check
+from holdfast.errors import ArgumentError, check, check_integer
 from holdfast.tensors import Streams
 
 _INSIDE = 1 - 1e-6  # tanh comes no nearer to the bounds than this, so that its inverse exists
@@ -49,7 +49,7 @@ class CarliniWagner(Attack):
     def __post_init__(self) -> None:
         for what in ("steps", "searches"):
             value = getattr(self, what)
-            check(type(value) is int and value >= 1, what, "a whole number of at least 1", repr(value))
+            check_integer(value, what)
         check(self.learning_rate > 0, "learning_rate", "a number above 0", self.learning_rate)
         check(self.weight > 0, "weight", "a number above 0", self.weight)
         check(self.confidence >= 0, "confidence", "a number of at least 0", self.confidence)

@@ -33,7 +33,7 @@ from torch import Tensor
 from holdfast.algorithms.distortion.base import Attack, attacks
 from holdfast.algorithms.distortion.geometry import dual_norm_of, nearest_on_plane, norm_of, row_sums, shrink
 from holdfast.algorithms.distortion.space import FreeSpace, Nearest
-from holdfast.errors import check
+from holdfast.errors import check, check_integer
 from holdfast.tensors import Streams
 
 _BETWEEN = 8  # points of an input looked at together
@@ -70,7 +70,7 @@ class FastMinimumNorm(Attack):
     def __post_init__(self) -> None:
         for what in ("steps", "rivals", "candidates", "polish", "restarts", "scatter"):
             value, least = getattr(self, what), int(what in ("rivals", "candidates"))
-            check(type(value) is int and value >= least, what, f"a whole number of at least {least}", repr(value))
+            check_integer(value, what, least)
         check(self.step > 0, "step", "a number above 0", self.step)
         check(0 < self.gamma < 1, "gamma", "a number between 0 and 1", self.gamma)
 

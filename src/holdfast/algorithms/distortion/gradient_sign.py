@@ -25,7 +25,7 @@ from torch import Tensor
 from holdfast.algorithms.distortion.base import Attack, attacks
 from holdfast.algorithms.distortion.geometry import dual_norm_of
 from holdfast.algorithms.distortion.space import FreeSpace, Nearest
-from holdfast.errors import check
+from holdfast.errors import check_integer
 from holdfast.tensors import Streams
 
 _GRID = 10  # sizes looked at together
@@ -47,7 +47,7 @@ class GradientSign(Attack):
     held_points: ClassVar[int] = _GRID
 
     def __post_init__(self) -> None:
-        check(type(self.rounds) is int and self.rounds >= 1, "rounds", "a whole number of at least 1", self.rounds)
+        check_integer(self.rounds, "rounds")
 
     def expected_evaluations(self) -> int:
         """See `Attack`."""
@@ -84,7 +84,7 @@ class IteratedGradient(Attack):
     def __post_init__(self) -> None:
         for what in ("steps", "rounds"):
             value = getattr(self, what)
-            check(type(value) is int and value >= 1, what, "a whole number of at least 1", repr(value))
+            check_integer(value, what)
 
     def expected_evaluations(self) -> int:
         """See `Attack`."""

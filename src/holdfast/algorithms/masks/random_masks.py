@@ -30,7 +30,7 @@ from holdfast.algorithms.masks.resampling import (
 )
 from holdfast.algorithms.masks.resampling import permutations as permutation_orders
 from holdfast.algorithms.masks.resampling import resamples as resample_counts
-from holdfast.errors import check
+from holdfast.errors import check, check_integer
 from holdfast.tensors import Streams
 
 HELD_ELEMENTS = 1 << 25  # masks x features held in float64 at a time: a quarter of a gigabyte
@@ -58,7 +58,7 @@ def draw_masks(count: int, features: Tensor | int, keep: float, streams: Streams
     >>> masks.shape, masks[1, :, 2].any().item()
     (torch.Size([2, 4, 3]), False)
     """
-    check(type(count) is int and count >= 0, "count", "a whole number of at least 0", count)
+    check_integer(count, "count", 0)
     check(0 < keep < 1, "keep", "a probability between 0 and 1", keep)
     numbers = [features] * len(streams) if isinstance(features, int) else [int(f) for f in features.tolist()]
     check(len(numbers) == len(streams), "features", f"a number for each of {len(streams)} problems", len(numbers))
@@ -191,8 +191,8 @@ def consistency(
     (1.0, True)
     """
     check(estimator in _ESTIMATORS, "estimator", "'centred' or 'paper'", repr(estimator))
-    check(type(permutations) is int and permutations >= 0, "permutations", "a whole number, 0 or more", permutations)
-    check(type(resamples) is int and resamples >= 0, "resamples", "a whole number, 0 or more", resamples)
+    check_integer(permutations, "permutations", 0)
+    check_integer(resamples, "resamples", 0)
     _check_masks(prediction, masks)
     check(explanation.shape == prediction.shape, "explanation", f"shape {tuple(prediction.shape)}", explanation.shape)
     valid = prediction.isfinite() & explanation.isfinite()

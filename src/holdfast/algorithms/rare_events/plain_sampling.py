@@ -8,7 +8,7 @@ import torch
 
 from holdfast.algorithms.rare_events.estimate import RareEventEstimate, Score, as_columns, clopper_pearson
 from holdfast.algorithms.rare_events.priors import Prior
-from holdfast.errors import check
+from holdfast.errors import check_integer
 from holdfast.tensors import draw_seed
 
 _BLOCK = 1000  # samples drawn at once for each problem: a fixed number, so that results do not depend on memory
@@ -32,7 +32,7 @@ def monte_carlo(
     >>> bool((estimate.log_probability.exp() - 0.25).abs() < 0.02)
     True
     """
-    check(type(samples) is int and samples >= 1, "samples", "a whole number of at least 1", samples)
+    check_integer(samples, "samples")
     seed = draw_seed(generator)
     size = max(1, _STATE_ELEMENTS // (_BLOCK * math.prod(prior.shape)))
     hits = torch.zeros(len(prior), dtype=torch.int64, device=prior.device)

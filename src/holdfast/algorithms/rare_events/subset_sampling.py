@@ -34,7 +34,7 @@ from torch import Tensor
 from holdfast.algorithms.rare_events.estimate import RareEventEstimate, Score, as_columns
 from holdfast.algorithms.rare_events.genealogy import History
 from holdfast.algorithms.rare_events.priors import Prior
-from holdfast.errors import check
+from holdfast.errors import check, check_integer
 from holdfast.tensors import draw_seed, rows_to
 
 Proposal = Literal["gaussian", "random_walk"]
@@ -80,8 +80,8 @@ def subset_simulation(
     >>> bool((half.log_probability.exp() - 0.5).abs() < 0.1)
     True
     """
-    check(type(particles) is int and particles >= 10, "particles", "a whole number of at least 10", particles)
-    check(type(moves) is int and moves >= 1, "moves", "a whole number of at least 1", moves)
+    check_integer(particles, "particles", 10)
+    check_integer(moves, "moves")
     check(0 < quantile < 1, "quantile", "a number between 0 and 1", quantile)
     check(proposal in _TARGET_ACCEPTANCE, "proposal", f"one of {', '.join(_TARGET_ACCEPTANCE)}", repr(proposal))
     check(floor < 0, "floor", "a number below 0", floor)

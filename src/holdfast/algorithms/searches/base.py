@@ -13,7 +13,7 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from holdfast.errors import check
+from holdfast.errors import check_integer
 from holdfast.neighbourhood import Region
 from holdfast.registry import Registry
 from holdfast.tensors import rows_to
@@ -188,7 +188,7 @@ class Tracer:
     """Collects a trace of at most about `length` points while a search runs."""
 
     def __init__(self, budget: int, length: int = 200) -> None:
-        check(type(budget) is int and budget >= 1, "budget", "a whole number of at least 1", budget)
+        check_integer(budget, "budget")
         self._every, self._next = max(1, budget // length), 0
         self._evaluations: list[int] = []
         self._values: list[Tensor] = []

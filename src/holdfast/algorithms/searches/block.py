@@ -49,7 +49,7 @@ from holdfast.algorithms.searches.base import (
     searches,
     take,
 )
-from holdfast.errors import check
+from holdfast.errors import check, check_integer
 from holdfast.neighbourhood import Region
 from holdfast.tensors import Streams, rows_to
 
@@ -83,7 +83,7 @@ class BlockSearch(Search):
     def __post_init__(self) -> None:
         for option in ("proposals", "starts"):
             count = getattr(self, option)
-            check(type(count) is int and count >= 1, option, "a whole number of at least 1", count)
+            check_integer(count, option)
         check(0 < self.start <= 1, "start", "a share above 0 and at most 1", self.start)
         check(self.power >= 0, "power", "a number of at least 0", self.power)
         check(0 < self.explore <= 1, "explore", "a share above 0 and at most 1", self.explore)

@@ -36,7 +36,7 @@ from holdfast.algorithms.searches.base import (
     searches,
     take,
 )
-from holdfast.errors import check
+from holdfast.errors import check, check_integer
 from holdfast.neighbourhood import Region
 from holdfast.tensors import Streams
 
@@ -62,8 +62,7 @@ class GeneticSearch(Search):
     name: ClassVar[str] = "genetic"
 
     def __post_init__(self) -> None:
-        whole = type(self.population) is int and self.population >= 2
-        check(whole, "population", "a whole number of at least 2", self.population)
+        check_integer(self.population, "population", 2)
         check(0 <= self.mutation <= 1, "mutation", "a share between 0 and 1", self.mutation)
         check(self.noise > 0, "noise", "a number above 0", self.noise)
         check(1 <= self.pressure <= 2, "pressure", "a number between 1 and 2", self.pressure)

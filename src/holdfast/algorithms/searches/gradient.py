@@ -38,7 +38,7 @@ from holdfast.algorithms.searches.base import (
     searches,
     take,
 )
-from holdfast.errors import ArgumentError, check
+from holdfast.errors import ArgumentError, check, check_integer
 from holdfast.neighbourhood import Region
 from holdfast.tensors import rows_to
 
@@ -62,8 +62,7 @@ class GradientSearch(Search):
     white_box: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        whole = type(self.restarts) is int and self.restarts >= 1
-        check(whole, "restarts", "a whole number of at least 1", self.restarts)
+        check_integer(self.restarts, "restarts")
         check(self.step > 0, "step", "a number above 0", self.step)
         check(0 <= self.momentum < 1, "momentum", "a number in [0, 1)", self.momentum)
 

@@ -23,7 +23,7 @@ from holdfast.algorithms.searches.base import (
     look,
     searches,
 )
-from holdfast.errors import check
+from holdfast.errors import check_integer
 from holdfast.neighbourhood import Region
 
 
@@ -41,7 +41,7 @@ class RandomSearch(Search):
     name: ClassVar[str] = "random"
 
     def __post_init__(self) -> None:
-        check(type(self.block) is int and self.block >= 1, "block", "a whole number of at least 1", self.block)
+        check_integer(self.block, "block")
 
     def run(
         self,

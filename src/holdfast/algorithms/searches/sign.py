@@ -28,7 +28,7 @@ from holdfast.algorithms.searches.base import (
     look,
     searches,
 )
-from holdfast.errors import ArgumentError, check
+from holdfast.errors import ArgumentError, check, check_integer
 from holdfast.neighbourhood import Region
 from holdfast.tensors import rows_to
 
@@ -62,8 +62,7 @@ class SignSearch(Search):
     white_box: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        whole = type(self.restarts) is int and self.restarts >= 1
-        check(whole, "restarts", "a whole number of at least 1", self.restarts)
+        check_integer(self.restarts, "restarts")
         fine = self.step is None or (isinstance(self.step, int | float) and 0 < self.step < float("inf"))
         check(fine, "step", "a finite number above 0", self.step)
 

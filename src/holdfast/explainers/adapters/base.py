@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from holdfast.errors import ArgumentError, MissingExtraError, ModelError, UnknownNameError, check
+from holdfast.errors import ArgumentError, MissingExtraError, ModelError, UnknownNameError, check, check_integer
 from holdfast.explainers.base import Explainer
 from holdfast.explainers.cam.gradcam import resize
 from holdfast.model import Classifier
@@ -91,7 +91,7 @@ def kept_gradients(module: nn.Module) -> Iterator[None]:
 
 def check_common(rows: int, one_at_a_time: bool | None, seed: int) -> None:
     """Raise `ArgumentError` for options that all adapters share and that are out of range."""
-    check(type(rows) is int and rows >= 1, "rows_per_input", "a whole number of at least 1", repr(rows))
+    check_integer(rows, "rows_per_input")
     check(one_at_a_time in (None, True, False), "one_at_a_time", "True, False or None", repr(one_at_a_time))
     check(type(seed) is int, "seed", "a whole number", repr(seed))
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from holdfast.errors import ArgumentError, check
+from holdfast.errors import ArgumentError, check, check_integer
 from holdfast.explainers.adapters.base import ForeignExplainer, found_in, like_inputs
 from holdfast.explainers.base import Explainer, leaf_of, whole_module
 from holdfast.explainers.cam.gradcam import find_layer
@@ -209,7 +209,7 @@ def _title(method: Any) -> str:
 
 
 def _check_rows(rows: int) -> None:
-    check(type(rows) is int and rows >= 1, "rows_per_input", "a whole number of at least 1", repr(rows))
+    check_integer(rows, "rows_per_input")
 
 
 def _rows_of(parameters: Mapping[str, inspect.Parameter], options: Mapping[str, Any]) -> int:

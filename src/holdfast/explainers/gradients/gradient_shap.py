@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
-from holdfast.errors import check
+from holdfast.errors import check, check_integer
 from holdfast.explainers.background import References, background_of, background_size, check_background
 from holdfast.explainers.base import Explainer, check_seed, path_gradients
 from holdfast.explainers.gradients.input_gradients import noise_width, shared_noise
@@ -66,8 +66,7 @@ class GradientSHAP(Explainer):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "background", check_background(self.background))
-        fine = type(self.samples) is int and self.samples >= 1
-        check(fine, "samples", "a whole number of at least 1", repr(self.samples))
+        check_integer(self.samples, "samples")
         check(self.draws in get_args(Draws), "draws", f"one of {', '.join(get_args(Draws))}", repr(self.draws))
         fine = isinstance(self.noise, int | float) and 0 <= self.noise < float("inf")
         check(fine, "noise", "a finite number of at least 0", repr(self.noise))

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from holdfast.errors import check
+from holdfast.errors import check, check_integer
 from holdfast.explainers.base import (
     Baseline,
     Explainer,
@@ -126,8 +126,7 @@ class IntegratedGradients(Explainer):
             self.method,
         )
         least = 1 if self.method == "gausslegendre" else 2
-        fine = type(self.steps) is int and self.steps >= least
-        check(fine, "steps", f"a whole number of at least {least}", repr(self.steps))
+        check_integer(self.steps, "steps", least)
         check_baseline(self.baseline)
 
     @property
@@ -213,8 +212,7 @@ class SmoothGrad(Explainer):
     gateable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        fine = type(self.samples) is int and self.samples >= 1
-        check(fine, "samples", "a whole number of at least 1", repr(self.samples))
+        check_integer(self.samples, "samples")
         fine = isinstance(self.noise, int | float) and 0 <= self.noise < float("inf")
         check(fine, "noise", "a finite number of at least 0", repr(self.noise))
         check_seed(self.seed)

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from holdfast.errors import check
+from holdfast.errors import check, check_integer
 from holdfast.explainers.base import chunk_rows
 from holdfast.gating import rows_of
 from holdfast.model import Classifier, padded, padding_of
@@ -24,7 +24,7 @@ def check_output(output: str) -> None:
 
 def check_count(value: object, name: str, least: int) -> None:
     """A whole number of at least `least`."""
-    check(type(value) is int and value >= least, name, f"a whole number of at least {least}", repr(value))
+    check_integer(value, name, least)
 
 
 def with_channel(x: Tensor) -> tuple[int, ...]:

@@ -83,9 +83,9 @@ class PeerResult(Result):
     failed: Tensor
     failure: tuple[str | None, ...] = ()
 
-    def frame(self) -> pl.DataFrame:
+    def columns(self) -> dict[str, Any]:
         """See `Result`; with the failures in words."""
-        return super().frame().with_columns(pl.Series("failure", list(self.failure), dtype=pl.String))
+        return {**super().columns(), "failure": pl.Series(list(self.failure), dtype=pl.String)}
 
 
 @dataclass(frozen=True)
@@ -151,26 +151,25 @@ class PeerMetric(Metric):
         generator: torch.Generator | None,
     ) -> PeerResult:
         """See `Metric`. A sample at a time, see above."""
-        probe = Probe(classifier, explainer, inputs, targets, None, absolute=False, explain="seed")
+        probe = Probe(classifier, explainer, inputs, targets)
         seeds = content_keys(inputs, draw_seed(generator)).tolist()
         score = torch.full((len(inputs),), torch.nan, dtype=torch.float64, device=inputs.device)
         failure: list[str | None] = [None] * len(inputs)
-        status = list(probe.status)
         for row in probe.usable().tolist():
             part = slice(row, row + 1)
             maps, classes = probe.maps[part], probe.logits.shape[1]
             sample = Sample(classifier, explainer, inputs[part], probe.targets[part], maps, classes)
             with alone(sample, seeds[row]):
                 value, failure[row] = self._one(sample)
-            probe.evaluations[row] += sample.looks
-            if failure[row] is None:
-                score[row] = value
-            else:
-                status[row] = "nonfinite"
+            probe.charge(probe.usable().new_tensor([row]), sample.looks)
+            score[row] = value if failure[row] is None else torch.nan
+        failed = torch.tensor([words is not None for words in failure], device=inputs.device)
+        probe.skip(failed, "nonfinite")
         return PeerResult(
-            **{**probe.shared(self), "status": tuple(status)},
+            **probe.common_fields(self),
+            value=score,
             score=score,
-            failed=torch.tensor([words is not None for words in failure], device=inputs.device),
+            failed=failed,
             failure=tuple(failure),
         )
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from holdfast.errors import MissingExtraError, check
+from holdfast.errors import MissingExtraError, check, check_integer
 from holdfast.integrations.peers.base import PeerMetric, fields_from
 from holdfast.integrations.peers.sample import Sample
 
@@ -70,8 +70,7 @@ class Base(PeerMetric):
     def __post_init__(self) -> None:
         super().__post_init__()
         samples = getattr(self, "n_perturb_samples", 1)
-        fine = type(samples) is int and samples >= 1
-        check(fine, "n_perturb_samples", "a whole number of at least 1", repr(samples))
+        check_integer(samples, "n_perturb_samples")
         for name in ("noise", "perturb_radius"):
             value = getattr(self, name, 1.0)
             fine = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf")

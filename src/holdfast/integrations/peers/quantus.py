@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from holdfast.errors import ArgumentError, MissingExtraError, ModelError, UnknownNameError, check
+from holdfast.errors import ArgumentError, MissingExtraError, ModelError, UnknownNameError, check, check_integer
 from holdfast.integrations.peers.base import PeerMetric, Reduce, fields_from
 from holdfast.integrations.peers.sample import Sample
 
@@ -100,7 +100,7 @@ class Base(PeerMetric):
         check(softmax is None or isinstance(softmax, bool), "softmax", "True, False or None", repr(softmax))
         for name in ("nr_samples", "nr_runs", "features_in_step", "n_perturb_samples", "patch_size", "nr_steps"):
             value = getattr(self, name, 1)
-            check(type(value) is int and value >= 1, name, "a whole number of at least 1", repr(value))
+            check_integer(value, name)
         if getattr(self, "order", None) == "lerf":  # least relevant first: what was better is worse
             object.__setattr__(self, "direction", "lower" if type(self).direction == "higher" else "higher")
         self._build(2)  # a wrong option is an error at once

@@ -19,9 +19,8 @@ perturbation" (IEEE Big Data 2021).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-import polars as pl
 import torch
 from torch import Tensor
 
@@ -62,7 +61,7 @@ class CEvalResult(Result):
             `model_evaluations` come on top.
         predicted: the class predicted at the changed input, `(N,)`; -1 where there is none.
         mask: what is held, bool `(N, *spatial)`.
-        inputs, seeds, seed_maps: the changed inputs, the samples and their explanations, `(N, ...)`.
+        inputs, origins, origin_maps: the changed inputs, the samples and their explanations, `(N, ...)`.
         fractions: the sizes of the sweep, `(K,)`; empty without one.
         curve, curve_found: c at these sizes, `(N, K)`.
     """
@@ -77,24 +76,24 @@ class CEvalResult(Result):
     predicted: Tensor
     mask: Tensor
     inputs: Tensor
-    seeds: Tensor
-    seed_maps: Tensor
+    origins: Tensor
+    origin_maps: Tensor
     fractions: Tensor = field(metadata={"per_sample": False})
     curve: Tensor
     curve_found: Tensor
 
     def tensors(self) -> dict[str, Tensor]:
         """Masks, inputs and maps; and the sweep, with its sizes repeated for each sample."""
-        found = {name: getattr(self, name) for name in ("mask", "inputs", "seeds", "seed_maps")}
+        found = {name: getattr(self, name) for name in ("mask", "inputs", "origins", "origin_maps")}
         if self.fractions.numel():
             found |= {"curve": self.curve, "curve_found": self.curve_found}
             found["fractions"] = self.fractions.expand(len(self), -1)
         return found
 
-    def frame(self) -> pl.DataFrame:
+    def columns(self) -> dict[str, Any]:
         """See `Result`; with `bound`, whether c is only a lower end."""
-        found = torch.logical_not(self.found) & self.c.isfinite()
-        return super().frame().with_columns(pl.Series("bound", found.tolist(), dtype=pl.Boolean))
+        bound = torch.logical_not(self.found) & self.c.isfinite()
+        return {**super().columns(), "bound": bound.tolist()}
 
 
 @metrics.register("c_eval")
@@ -182,7 +181,7 @@ class CEval(Metric):
         mask = torch.zeros_like(holder.scores, dtype=torch.bool)
         mask[holder.rows] = masks[at]
         probe, rows = holder.probe, holder.rows
-        probe.evaluations[rows] += found.evaluations
+        probe.charge(rows, found.evaluations)
         predicted, flipped = torch.full_like(probe.targets, -1), rows[found.found[:, at]]
         if len(flipped):
             predicted[flipped] = classifier.predict(points[flipped])
@@ -193,11 +192,13 @@ class CEval(Metric):
                 classifier, inputs[rows], probe.targets[rows], free, norm=holder.norm, method=self.certify
             ).lower
         nan = torch.nan
+        ratios = holder.spread(ratio(found.c, empty)[:, at], nan)
         return CEvalResult(
-            **probe.shared(self),
+            **probe.common_fields(self),
+            value=ratios,
             c=holder.spread(found.c[:, at], nan),
             c_empty=holder.spread(empty.c[:, 0], nan),
-            ratio=holder.spread(ratio(found.c, empty)[:, at], nan),
+            ratio=ratios,
             found=holder.spread(found.found[:, at], nan),
             lower=holder.spread(lower, nan),
             held_share=holder.spread(masks[at].flatten(1).double().mean(1), nan),
@@ -205,8 +206,8 @@ class CEval(Metric):
             predicted=predicted,
             mask=mask,
             inputs=points,
-            seeds=inputs,
-            seed_maps=probe.maps,
+            origins=inputs,
+            origin_maps=probe.maps,
             fractions=torch.tensor(self.fractions, dtype=torch.float64, device=inputs.device),
             curve=holder.spread(found.c[:, swept], nan),
             curve_found=holder.spread(found.found[:, swept], nan),

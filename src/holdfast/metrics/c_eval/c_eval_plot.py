@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-import polars as pl
 import torch
 from torch import Tensor
 
@@ -49,10 +48,10 @@ class CEvalPlotResult(Result):
         """The curves."""
         return {name: getattr(self, name) for name in ("fractions", "curve", "curve_found")}
 
-    def frame(self) -> pl.DataFrame:
+    def columns(self) -> dict[str, Any]:
         """See `Result`; with `bound`, whether the mean is only a lower end."""
         bound = torch.logical_not(self.found) & self.mean_ratio.isfinite()
-        return super().frame().with_columns(pl.Series("bound", bound.tolist(), dtype=pl.Boolean))
+        return {**super().columns(), "bound": bound.tolist()}
 
 
 @metrics.register("c_eval_plot")
@@ -120,14 +119,16 @@ class CEvalPlot(Metric):
         found = holder.distortions([holder.held(size) for size in self.fractions], empty := holder.empty())
         empty = holder.repaired(empty, found)
         probe, rows = holder.probe, holder.rows
-        probe.evaluations[rows] += found.evaluations
+        probe.charge(rows, found.evaluations)
         sizes = torch.tensor(self.fractions, dtype=torch.float64, device=inputs.device)
         places = [knee(self.fractions, curve) for curve in found.c.double().tolist()]
         knees = torch.tensor([torch.nan if p is None else self.fractions[p] for p in places], dtype=torch.float64)
         nan = torch.nan
+        mean_ratio = holder.spread(ratio(found.c, empty).mean(1), nan)
         return CEvalPlotResult(
-            **probe.shared(self),
-            mean_ratio=holder.spread(ratio(found.c, empty).mean(1), nan),
+            **probe.common_fields(self),
+            value=mean_ratio,
+            mean_ratio=mean_ratio,
             c_empty=holder.spread(empty.c[:, 0], nan),
             knee=holder.spread(knees.to(inputs.device), nan),
             found=holder.spread(found.found.all(1), nan),

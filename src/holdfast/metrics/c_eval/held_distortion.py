@@ -18,7 +18,6 @@ from holdfast.metrics.c_eval.fixed_features import Unit, free_of, held_pixels, h
 from holdfast.metrics.probe import Probe
 from holdfast.model import Classifier
 from holdfast.segments import How, check_segments, segment
-from holdfast.similarity import degenerate
 from holdfast.tensors import draw_seed
 
 _EXPECTED = "numbers between 0 and 1 (all held never flips), rising"
@@ -89,11 +88,9 @@ class Holder:
         self.classifier, self.inputs = classifier, inputs
         self.norm = check_norm(getattr(metric, "norm", 2))
         self.attack, self.seed = get_attack(metric.attack), draw_seed(generator)
-        self.probe = Probe(classifier, explainer, inputs, targets, None)
+        self.probe = Probe(classifier, explainer, inputs, targets, absolute=True, explain="predicted")
         self.scores = pixel_scores(self.probe.maps, metric.absolute)
-        flat = degenerate(self.scores.nan_to_num())
-        pairs = zip(self.probe.status, flat.tolist(), strict=True)
-        self.probe.status = tuple("degenerate" if status == "ok" and constant else status for status, constant in pairs)
+        self.probe.skip_constant(self.scores)
         self.rows = self.probe.usable()
         self.labels = segment(inputs, metric.segments).labels if metric.unit == "segment" else None
 

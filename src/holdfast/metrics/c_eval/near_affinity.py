@@ -125,12 +125,14 @@ class NearAffinity(Metric):
         deviation = (estimate / empty.c.double()).log().abs().mean(1)
         deviation = torch.where(deviation.isfinite() & empty.found[:, 0], deviation, torch.nan)
         probe, rows = holder.probe, holder.rows
-        probe.evaluations[rows] += held.evaluations + rest.evaluations + empty.evaluations
+        probe.charge(rows, held.evaluations + rest.evaluations + empty.evaluations)
         sizes = torch.tensor(self.fractions, dtype=torch.float64, device=inputs.device)
         nan = torch.nan
+        deviation = holder.spread(deviation, nan)
         return NearAffinityResult(
-            **probe.shared(self),
-            deviation=holder.spread(deviation, nan),
+            **probe.common_fields(self),
+            value=deviation,
+            deviation=deviation,
             c_empty=holder.spread(empty.c[:, 0], nan),
             fractions=sizes.expand(len(inputs), -1),
             c=holder.spread(c, nan),

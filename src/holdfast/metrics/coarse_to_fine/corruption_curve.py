@@ -38,7 +38,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from holdfast.errors import ArgumentError, check
+from holdfast.errors import ArgumentError, check, check_integer
 from holdfast.explainers import Background, Explainer
 from holdfast.explainers.background import check_background
 from holdfast.explainers.base import Baseline, check_baseline
@@ -263,7 +263,7 @@ class CorruptionCurve(Metric):
         check(fine, "order", "'top', 'bottom', or both, as a list", repr(self.order))
         known = callable(self.replacement) or self.replacement in get_args(Replacement)
         check(known, "replacement", "'gaussian', 'constant', 'sample' or a function", repr(self.replacement))
-        check(type(self.draws) is int and self.draws >= 1, "draws", "a whole number of at least 1", repr(self.draws))
+        check_integer(self.draws, "draws")
         for name in ("mean", "sd", "baseline"):
             self._check_numbers(name)
         spread = [self.sd] if isinstance(self.sd, int | float) else self.sd
@@ -329,7 +329,7 @@ class CorruptionCurve(Metric):
     ) -> CorruptionCurveResult:
         """See `Metric`."""
         fields = self._fields(classifier, inputs)
-        probe = Probe(classifier, explainer, inputs, targets, None, False, "seed")
+        probe = Probe(classifier, explainer, inputs, targets)
         keys, usable = sample_keys(inputs, draw_seed(generator)), probe.usable()
         orders: tuple[Order, ...] = tuple(order for order in get_args(Order) if order in self.order)
         corrupted = CorruptedScores(probe, inputs, self.positions, self.fractions, orders, keys, self._draws, fields)
@@ -351,7 +351,8 @@ class CorruptionCurve(Metric):
         no_positive = torch.zeros_like(corrupted.positive, dtype=torch.bool)
         no_positive[usable] = corrupted.positive[usable] == 0
         return CorruptionCurveResult(
-            **probe.shared(self),
+            **probe.common_fields(self),
+            value=under[orders[0]],
             area_top=under["top"],
             area_bottom=under["bottom"],
             std_error=error,

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.errors import check
+from holdfast.errors import check, check_integer
 from holdfast.metrics.coarse_to_fine.statistics import area, area_up_to, intervals, mean_of, rescaled
 from holdfast.metrics.coarse_to_fine.summary import Columns, CorruptionSummary, Curves, apart, joined, summarise, taken
 from holdfast.statistics.paired import Array
@@ -131,7 +131,7 @@ def apply_gate(
     _check_paired(curves, [random])
     for name, each in (("curves", curves), ("random", random)):
         check(each.top is not None, name, "drops with the most relevant first", "none")
-    check(type(resamples) is int and resamples >= 1, "resamples", "a whole number of at least 1", repr(resamples))
+    check_integer(resamples, "resamples")
     both = curves.complete() & random.complete()
     own, other = curves.of(both), random.of(both)
     values = np.concatenate([own.share, own.top, other.share, other.top], axis=1)

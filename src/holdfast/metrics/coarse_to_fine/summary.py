@@ -33,7 +33,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from holdfast.errors import check
+from holdfast.errors import check, check_integer
 from holdfast.metrics.coarse_to_fine.statistics import (
     absolute_kurtosis,
     absolute_skewness,
@@ -271,7 +271,7 @@ def summarise(
     """
     check(isinstance(tau, int | float) and -np.inf < tau <= 1, "tau", "a drop, at most 1", repr(tau))
     check(isinstance(q, int | float) and 0 < q < 1, "q", "a number between 0 and 1, exclusive", repr(q))
-    check(type(resamples) is int and resamples >= 0, "resamples", "a whole number, 0 or more", repr(resamples))
+    check_integer(resamples, "resamples", 0)
     kept = curves.of(curves.complete())
     columns = Columns(kept, tau)
     found = columns.numbers(mean_of(columns.values))

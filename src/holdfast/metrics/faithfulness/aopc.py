@@ -28,7 +28,7 @@ from typing import ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
-from holdfast.errors import ArgumentError, check
+from holdfast.errors import ArgumentError, check, check_integer
 from holdfast.explainers import Explainer
 from holdfast.explainers.base import Baseline, baseline_within, check_baseline
 from holdfast.metrics.base import Metric, metrics, of_samples
@@ -45,7 +45,6 @@ from holdfast.metrics.probe import Probe
 from holdfast.metrics.result import Result
 from holdfast.model import Classifier
 from holdfast.segments import Method, check_segments
-from holdfast.similarity import degenerate
 from holdfast.tensors import draw_seed
 
 #: samples behind a line of the figure
@@ -143,7 +142,7 @@ class AOPC(Metric):
         check(fine, "region", "a whole number of at least 1, or None", repr(self.region))
         for name in ("steps", "draws"):
             value = getattr(self, name)
-            check(type(value) is int and value >= 1, name, "a whole number of at least 1", repr(value))
+            check_integer(value, name)
         check(self.order in ("most", "least"), "order", "'most' or 'least' (relevant first)", repr(self.order))
         kinds = ("uniform", "constant")
         check(self.replacement in kinds, "replacement", "'uniform' or 'constant'", repr(self.replacement))
@@ -191,11 +190,11 @@ class AOPC(Metric):
             check(finite, "replacement", "'constant', as the classifier's bounds are infinite", "'uniform'")
         assert not isinstance(self.segments, Tensor)  # since `__post_init__`
         cut = regions_of(inputs, self.region, self.segments)
-        probe = Probe(classifier, explainer, inputs, targets, None, self.absolute, "seed")
+        probe = Probe(classifier, explainer, inputs, targets, absolute=self.absolute)
         scored = region_scores(probe.reference, cut)
-        flat = degenerate(probe.reference.nan_to_num()) | _constant(scored)
-        status = tuple("degenerate" if f and s == "ok" else s for f, s in zip(flat.tolist(), probe.status, strict=True))
-        usable = torch.tensor([s == "ok" for s in status], device=inputs.device).nonzero()[:, 0]
+        probe.skip_constant(probe.reference)
+        probe.skip(_constant(scored))
+        usable = probe.usable()
         keys = sample_keys(inputs, draw_seed(generator))
         order = ranks(-scored if self.order == "least" else scored, keys)
         steps = cut.count.clamp(max=self.steps)
@@ -215,7 +214,8 @@ class AOPC(Metric):
             if self._draws > 1:
                 error[rows] = each.std(1) / self._draws**0.5
         return AOPCResult(
-            **{**probe.shared(self), "status": status},
+            **probe.common_fields(self),
+            value=aopc,
             aopc=aopc,
             std_error=error,
             score=start,

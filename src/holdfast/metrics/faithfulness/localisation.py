@@ -231,19 +231,16 @@ class RelevanceLocalisation(Metric):
     ) -> LocalisationResult:
         """See `Metric`."""
         inside = self._inside(inputs)
-        probe = Probe(classifier, explainer, inputs, targets, None, False, "seed")
+        probe = Probe(classifier, explainer, inputs, targets)
         size, places = inside.sum(1), inside.shape[1]
         trivial = (size == 0) | (size == places)
-        shared = probe.shared(self)
-        pairs = zip(shared["status"], trivial.tolist(), strict=True)
-        shared["status"] = tuple("degenerate" if status == "ok" and none else status for status, none in pairs)
-        fine = torch.tensor([status == "ok" for status in shared["status"]], device=inputs.device)
+        probe.skip(trivial)
         numbers_of = {
             name: torch.full((len(inputs),), torch.nan, dtype=torch.float64, device=inputs.device)
             for name in ("mass_accuracy", "rank_accuracy", "positive_share")
         }
-        hit, no_positive = torch.zeros_like(fine), torch.zeros_like(fine)
-        for rows in torch.split(fine.nonzero()[:, 0], max(1, _ELEMENTS // places)):
+        hit, no_positive = torch.zeros_like(trivial), torch.zeros_like(trivial)
+        for rows in torch.split(probe.usable(), max(1, _ELEMENTS // places)):
             maps = probe.maps[rows]
             relevance = relevance_of(maps.abs() if self.absolute else maps, self.positions)
             found = inside_of(relevance, inside[rows])
@@ -251,7 +248,8 @@ class RelevanceLocalisation(Metric):
                 values[rows] = getattr(found, name)
             hit[rows], no_positive[rows] = found.pointing_hit, found.no_positive
         return LocalisationResult(
-            **shared,
+            **probe.common_fields(self),
+            value=numbers_of["mass_accuracy"],
             mass_accuracy=numbers_of["mass_accuracy"],
             rank_accuracy=numbers_of["rank_accuracy"],
             pointing_hit=hit,

@@ -24,7 +24,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-import polars as pl
 import torch
 from torch import Tensor
 
@@ -75,11 +74,10 @@ class LogOddsResult(Result):
         names = ("per_pair", "before", "after", "towards", "erased_pixels")
         return {name: getattr(self, name).contiguous() for name in names}
 
-    def frame(self) -> pl.DataFrame:
+    def columns(self) -> dict[str, Any]:
         """See `Result`; with a column `log_odds_O_T` for every pair of classes."""
-        columns = _columns(self.options)
-        values = zip(columns, self.per_pair.T.tolist(), strict=True) if columns else ()
-        return super().frame().with_columns(pl.Series(name, column, dtype=pl.Float64) for name, column in values)
+        pairs = columns_of_pairs(self.options)
+        return {**super().columns(), **(dict(zip(pairs, self.per_pair.T.tolist(), strict=True)) if pairs else {})}
 
 
 @metrics.register("log_odds")
@@ -151,7 +149,7 @@ class LogOdds(Metric):
     ) -> LogOddsResult:
         """See `Metric`."""
         baseline = baseline_within(classifier, inputs, self.baseline)
-        probe = Probe(classifier, explainer, inputs, targets, None, absolute=False, explain="seed")
+        probe = Probe(classifier, explainer, inputs, targets)
         towards = self._towards(probe)
         rows, pair = (towards >= 0).nonzero().unbind(1)
         keys = sample_keys(inputs, draw_seed(generator))
@@ -174,12 +172,12 @@ class LogOdds(Metric):
         per_pair = before - after
         counted = per_pair.isfinite()
         pixels_gone = gone.flatten(2).double().mean(2)
-        shared = probe.shared(self)
-        nothing = (belongs.any(1) & (flat == belongs).all(1)).tolist()
-        shared["status"] = tuple("degenerate" if n else s for n, s in zip(nothing, probe.status, strict=True))
+        probe.skip(belongs.any(1) & (flat == belongs).all(1))
+        log_odds = _mean(per_pair, counted)
         return LogOddsResult(
-            **shared,
-            log_odds=_mean(per_pair, counted),
+            **probe.common_fields(self),
+            value=log_odds,
+            log_odds=log_odds,
             converted=_mean((after < 0).double(), counted),
             erased=_mean(pixels_gone, counted),
             per_pair=per_pair,
@@ -274,6 +272,6 @@ def _is_pair(pair: object) -> bool:
     return fine and all(type(c) is int and c >= 0 for c in pair) and pair[0] != pair[1]  # type: ignore[attr-defined,index]
 
 
-def _columns(options: Mapping[str, Any]) -> list[str]:
+def columns_of_pairs(options: Mapping[str, Any]) -> list[str]:
     """What the frame calls the pairs; none where every sample has a pair of its own."""
     return [f"log_odds_{o}_{t}" for o, t in options.get("pairs") or ()]

@@ -22,13 +22,12 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, ClassVar, Literal
 
-import polars as pl
 import torch
 from torch import Tensor
 
 from holdfast.algorithms.searches.base import Outcome
 from holdfast.algorithms.searches.sign import SignSearch
-from holdfast.errors import ArgumentError, check
+from holdfast.errors import ArgumentError, check, check_integer
 from holdfast.explainers import Explainer
 from holdfast.metrics.base import Metric, metrics
 from holdfast.metrics.lens.attribution_objectives import (
@@ -42,8 +41,9 @@ from holdfast.metrics.result import Result
 from holdfast.metrics.safari.events import strictly_below_zero
 from holdfast.model import ROW_ALIGNMENT, Classifier
 from holdfast.neighbourhood import LinfBall
-from holdfast.similarity import LensProfile, Similarity, lens_profile, per_position, registry
+from holdfast.similarity import LensProfile, Similarity, lens_profile, per_position
 from holdfast.similarity import get as get_similarity
+from holdfast.similarity import similarities as known_similarities
 from holdfast.tensors import draw_seed
 
 _JUDGED_ELEMENTS = 1 << 22  # numbers in the maps that are judged at once
@@ -72,8 +72,8 @@ class AttributionAttackResult(Result):
         kept: top-k intersection for the metric's own k, `(N,)`.
         kept_within_1, kept_within_2: the mean of LENS-precision and LENS-recall at this k, for windows of one and of
             two positions around, `(N,)`.
-        inputs, seeds: disturbed and undisturbed inputs, `(N, ...)`.
-        maps, seed_maps: their explanations, signed, `(N, ...)`.
+        inputs, origins: disturbed and undisturbed inputs, `(N, ...)`.
+        maps, origin_maps: their explanations, signed, `(N, ...)`.
         profile: intersections, precision and recall for the k and w of the curves; arrays `(N, K)` and `(N, K, W)`.
     """
 
@@ -88,9 +88,9 @@ class AttributionAttackResult(Result):
     kept_within_1: Tensor
     kept_within_2: Tensor
     inputs: Tensor
-    seeds: Tensor
+    origins: Tensor
     maps: Tensor
-    seed_maps: Tensor
+    origin_maps: Tensor
     profile: LensProfile
 
     def tensors(self) -> dict[str, Tensor]:
@@ -98,9 +98,9 @@ class AttributionAttackResult(Result):
         profile, rows = self.profile, len(self)
         curves = ("intersection", "precision", "recall")
         return {
-            "seeds": self.seeds,
+            "origins": self.origins,
             "inputs": self.inputs,
-            "seed_maps": self.seed_maps,
+            "origin_maps": self.origin_maps,
             "maps": self.maps,
             "curve_k": torch.tensor(profile.k).expand(rows, -1),
             "curve_w": torch.tensor(profile.w).expand(rows, -1),
@@ -108,10 +108,9 @@ class AttributionAttackResult(Result):
             **{f"curve_{name}_diverse": getattr(profile, f"{name}_diverse") for name in curves},
         }
 
-    def frame(self) -> pl.DataFrame:
+    def columns(self) -> dict[str, Any]:
         """See `Result`; with a column for each similarity."""
-        values = [pl.Series(name, self.similarities[:, column].tolist()) for column, name in enumerate(self.names)]
-        return super().frame().with_columns(values)
+        return {**super().columns(), **dict(zip(self.names, self.similarities.T.tolist(), strict=True))}
 
 
 @metrics.register("attribution_attack")
@@ -172,7 +171,7 @@ class AttributionAttack(Metric):
             check(number and 0 < value < math.inf, option, "a finite number above 0", repr(value))
         for option in ("steps", "restarts"):
             value = getattr(self, option)
-            check(type(value) is int and value >= 1, option, "a whole number of at least 1", repr(value))
+            check_integer(value, option)
         for option in ("similarities", "curve_k", "curve_w"):
             value = getattr(self, option)
             listed = isinstance(value, list | tuple) and len(value) > 0
@@ -185,7 +184,7 @@ class AttributionAttack(Metric):
             object.__setattr__(self, "k", next((k for k in given if isinstance(k, int | float)), None))
         check_counts("curve_k", self.curve_k)
         check(all(type(w) is int and w >= 0 for w in self.curve_w), "curve_w", "whole numbers, 0 or more", self.curve_w)
-        check_probe_options(self.absolute, "seed", "logit")
+        check_probe_options(self.absolute, "origin", "logit")
 
     def _check_similarities(self) -> None:
         """Names that can be columns, and a first one whose direction a report knows from its name."""
@@ -194,7 +193,7 @@ class AttributionAttack(Metric):
         taken = {"sample", "status", *(field.name for field in fields(AttributionAttackResult))}
         for name in names:
             check(name not in taken, "similarities", "names that are no columns of the result", repr(name))
-        known = first.larger_is_closer or first.name.partition(":")[0] in registry
+        known = first.larger_is_closer or first.name.partition(":")[0] in known_similarities
         check(known, "similarities", "first a similarity, or a registered discrepancy", repr(first.name))
 
     @classmethod
@@ -246,7 +245,7 @@ class AttributionAttack(Metric):
             )
         # whatever is asked for, the report counts positions of sets, which constant maps do not have
         probe = Probe(
-            classifier, explainer, inputs, targets, get_similarity("topk_intersection"), self.absolute, "seed"
+            classifier, explainer, inputs, targets, get_similarity("topk_intersection"), absolute=self.absolute
         )
         self._try_out(probe.reference[:1], attack)
         usable, seed, disturbed = probe.usable(), draw_seed(generator), inputs.clone()
@@ -286,7 +285,7 @@ class AttributionAttack(Metric):
     ) -> AttributionAttackResult:
         """From a look of our own at what was found."""
         everyone = torch.arange(len(inputs), device=inputs.device)
-        seen = probe.look(disturbed, everyone, keep_maps=True, compare=False)
+        seen = probe.query(disturbed, everyone, keep_maps=True, compare=False)
         assert seen.maps is not None
         assert seen.predicted is not None
         before, after = (maps.abs() if self.absolute else maps for maps in (probe.maps, seen.maps))
@@ -298,7 +297,8 @@ class AttributionAttack(Metric):
         label_kept = seen.margin < 0
         moved = (disturbed != inputs).flatten(1).any(1)
         return AttributionAttackResult(
-            **probe.shared(self),
+            **probe.common_fields(self),
+            value=values[0],
             names=tuple(similarity.name for similarity in similarities),
             similarities=torch.stack(values, dim=1),
             similarity=values[0],
@@ -310,9 +310,9 @@ class AttributionAttack(Metric):
             kept_within_1=within[:, 0],
             kept_within_2=within[:, 1],
             inputs=disturbed,
-            seeds=inputs,
+            origins=inputs,
             maps=seen.maps,
-            seed_maps=probe.maps,
+            origin_maps=probe.maps,
             profile=profile,
         )
 
@@ -332,7 +332,7 @@ class _Watched:
 
     def _judged(self, x: Tensor, seed: Tensor) -> tuple[Tensor, Tensor]:
         """What some points reach, and their margins: a number of them whose maps and sets fit into memory."""
-        seen = self.probe.look(x, seed, keep_maps=True, compare=False)
+        seen = self.probe.query(x, seed, keep_maps=True, compare=False)
         assert seen.maps is not None
         return self.attack.reached(self.state[seed], self._mass(seen.maps)), seen.margin
 

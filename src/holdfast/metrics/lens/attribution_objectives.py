@@ -29,7 +29,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from holdfast.errors import ArgumentError, check
+from holdfast.errors import ArgumentError, check, check_integer
 from holdfast.neighbourhood import Region
 from holdfast.registry import Registry, build
 from holdfast.similarity import dilate, mass_centre, smooth, top_k
@@ -195,7 +195,7 @@ class Lens(GuidedObjective):
 
     def __post_init__(self) -> None:
         _check_count("k", self.k)
-        check(type(self.w) is int and self.w >= 0, "w", "a whole number of at least 0", self.w)
+        check_integer(self.w, "w", 0)
         fine = _is_number(self.alone) and 0 <= self.alone < math.inf
         check(fine, "alone", "a finite number of at least 0", self.alone)
 

@@ -69,11 +69,11 @@ class Event:
         """Whether the explanation has a say in it."""
         return self.name != "misclassification"
 
-    def look(self, probe: Probe, x: Tensor, seed: Tensor, want_distance: bool = False) -> Measurement:
+    def query(self, probe: Probe, x: Tensor, seed: Tensor, want_distance: bool = False) -> Measurement:
         """The cheapest look that tells whether the event happened."""
         if self.needs_explanation or want_distance:
-            return probe.look(x, seed, want_distance)
-        return probe.look_at_class(x, seed)
+            return probe.query(x, seed, want_distance)
+        return probe.query_class(x, seed)
 
     def unlike(self, similarity: Tensor) -> Tensor:
         """How unlike two maps are: minus the similarity, or the discrepancy as it is."""

@@ -27,7 +27,7 @@ from torch import Tensor
 from holdfast.algorithms.rare_events.estimate import Levels, RareEventEstimate
 from holdfast.algorithms.rare_events.plain_sampling import monte_carlo
 from holdfast.algorithms.rare_events.subset_sampling import Proposal, subset_simulation
-from holdfast.errors import check
+from holdfast.errors import check, check_integer
 from holdfast.explainers import Explainer
 from holdfast.metrics.base import Metric, metrics
 from holdfast.metrics.probe import Explain, Margin, Probe, check_probe_options
@@ -60,8 +60,6 @@ class ProbabilityResult(Result):
 
     log_probability: Tensor
     std_error: Tensor
-    low: Tensor
-    high: Tensor
     censored: Tensor
     stalled: Tensor
     acceptance: Tensor
@@ -70,7 +68,7 @@ class ProbabilityResult(Result):
     estimate: RareEventEstimate | None
     estimated: Tensor = field(metadata={"per_sample": False})
 
-    def interval(self, level: float = 0.95) -> Tensor:
+    def confidence_interval(self, level: float = 0.95) -> Tensor:
         """Confidence interval for ln P, `(N, 2)`; from minus infinity where `censored`."""
         out = torch.zeros((len(self), 2), dtype=torch.float64, device=self.targets.device)
         out[:, 0] = -torch.inf
@@ -142,12 +140,12 @@ class MisinterpretationProbability(Metric):
         check(isinstance(self.neighbourhood, Neighbourhood), "neighbourhood", "a LinfBall or an L2Ball", kind)
         methods = ("subset", "monte_carlo")
         check(self.method in methods, "method", f"one of {', '.join(methods)}", repr(self.method))
-        check(type(self.particles) is int and self.particles >= 10, "particles", "at least 10", self.particles)
-        check(type(self.moves) is int and self.moves >= 1, "moves", "at least 1", self.moves)
+        check_integer(self.particles, "particles", 10)
+        check_integer(self.moves, "moves")
         check(0 < self.quantile < 1, "quantile", "a number between 0 and 1", self.quantile)
         check(self.proposal in ("gaussian", "random_walk"), "proposal", "gaussian or random_walk", self.proposal)
         check(self.floor < 0, "floor", "a number below 0", self.floor)
-        check(type(self.samples) is int and self.samples >= 1, "samples", "at least 1", self.samples)
+        check_integer(self.samples, "samples")
         check_probe_options(self.absolute, self.explain, self.margin)
         self._event()
 
@@ -183,12 +181,19 @@ class MisinterpretationProbability(Metric):
         """See `Metric`."""
         event = self._event()
         probe = Probe(
-            classifier, explainer, inputs, targets, event.similarity, self.absolute, self.explain, self.margin
+            classifier,
+            explainer,
+            inputs,
+            targets,
+            event.similarity,
+            absolute=self.absolute,
+            explain=self.explain,
+            margin=self.margin,
         )
         usable = probe.usable()
 
         def score(x: Tensor, problem: Tensor) -> Tensor:
-            return event.scores(event.look(probe, x, usable[problem]))
+            return event.scores(event.query(probe, x, usable[problem]))
 
         estimate = None
         if len(usable):
@@ -227,9 +232,11 @@ class MisinterpretationProbability(Metric):
             extreme[usable] = estimate.extreme
             for place, level in zip(usable.tolist(), estimate.levels, strict=False):
                 levels[place] = level
+        log_probability = spread(None if estimate is None else estimate.log_probability, 0.0)
         return ProbabilityResult(
-            **probe.shared(self),
-            log_probability=spread(None if estimate is None else estimate.log_probability, 0.0),
+            **probe.common_fields(self),
+            value=log_probability,
+            log_probability=log_probability,
             std_error=spread(None if estimate is None else estimate.std_error, torch.nan),
             low=spread(None if interval is None else interval[:, 0], -torch.inf),
             high=spread(None if interval is None else interval[:, 1], 0.0),

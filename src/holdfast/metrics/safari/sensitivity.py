@@ -7,7 +7,7 @@ over x' in a neighbourhood of x; the published estimators sample it. A sample is
 or any other search the maximum is taken over the candidates of a search for the most different explanation, as in
 SAFARI (Huang et al. 2023), Table 1.
 
-Captum and Quantus divide `SENS_MAX` by `||g(x)||` (`normalise=True`), explain the seed's class (`explain="seed"`) and
+Captum and Quantus divide `SENS_MAX` by `||g(x)||` (`normalise=True`), explain the seed's class (`explain="origin"`) and
 compare signed attributions (`absolute=False`): the last two are defaults here.
 
 Cost: `samples` predictions with explanation for each input, and one for the input itself.
@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from holdfast.algorithms.searches.base import Search, searches
-from holdfast.errors import check
+from holdfast.errors import check, check_integer
 from holdfast.explainers import Explainer
 from holdfast.metrics.base import Metric, metrics
 from holdfast.metrics.probe import Explain, Probe, check_probe_options
@@ -59,13 +59,13 @@ class _Sensitivity(Metric):
     samples: int = 50
     search: str | Search = "sample"
     absolute: bool = False
-    explain: Explain = "seed"
+    explain: Explain = "origin"
     normalise: bool = False
 
     def __post_init__(self) -> None:
         kind = type(self.neighbourhood).__name__
         check(isinstance(self.neighbourhood, Neighbourhood), "neighbourhood", "a LinfBall or an L2Ball", kind)
-        check(type(self.samples) is int and self.samples >= 1, "samples", "at least 1", self.samples)
+        check_integer(self.samples, "samples")
         check(isinstance(self.normalise, bool), "normalise", "True or False", self.normalise)
         check_probe_options(self.absolute, self.explain, "logit")
         if isinstance(self.search, str) and self.search != "sample":
@@ -91,7 +91,7 @@ class _Sensitivity(Metric):
         """See `Metric`."""
         if self.search != "sample":
             return self._from_search(classifier, explainer, inputs, targets, generator)
-        probe = Probe(classifier, explainer, inputs, targets, None, self.absolute, self.explain)
+        probe = Probe(classifier, explainer, inputs, targets, absolute=self.absolute, explain=self.explain)
         rows = probe.usable()
         seed = draw_seed(generator)
         best = torch.full((len(inputs),), -torch.inf, device=inputs.device, dtype=inputs.dtype)
@@ -129,7 +129,7 @@ class _Sensitivity(Metric):
         ).evaluate(classifier, explainer, inputs, targets, generator)
         found = worst.sens_lips if self.per_distance else worst.sens_max
         if self.normalise:
-            found = found / _norms(worst.seed_maps.nan_to_num())
+            found = found / _norms(worst.origin_maps.nan_to_num())
         return SensitivityResult(
             metric=self.name,
             options=self.options(),
@@ -138,6 +138,7 @@ class _Sensitivity(Metric):
             model_evaluations=worst.model_evaluations,
             degenerate=worst.degenerate,
             nonfinite=worst.nonfinite,
+            value=found,
             sensitivity=found,
         )
 
@@ -145,7 +146,8 @@ class _Sensitivity(Metric):
         if self.normalise:
             best = best / _norms(probe.reference.nan_to_num())
         return SensitivityResult(
-            **probe.shared(self),
+            **probe.common_fields(self),
+            value=best,
             sensitivity=best,
             inputs=where,
         )
@@ -161,7 +163,7 @@ class MaxSensitivity(_Sensitivity):
         samples: perturbed inputs for each sample; the search's budget with a search.
         search: `"sample"`, or the name of a search whose candidates are looked at (Table 1 of SAFARI).
         absolute: compare absolute attributions.
-        explain: at a perturbed input, explain the `"seed"`'s class or the one `"predicted"` there.
+        explain: at a perturbed input, explain the `"origin"`'s class or the one `"predicted"` there.
         normalise: divide by `||g(x)||_2`, as Captum and Quantus do.
 
     >>> import holdfast as hf
@@ -219,7 +221,7 @@ def measure_sensitivity(
     targets: Tensor | int | None = None,
     *,
     absolute: bool = False,
-    explain: Explain = "seed",
+    explain: Explain = "origin",
     normalise: bool = False,
     per_distance: bool = False,
 ) -> Tensor:
@@ -246,7 +248,7 @@ def measure_sensitivity(
     )
     checked = None if targets is None else classifier.check_targets(targets, inputs)
     with classifier.session():
-        probe = Probe(classifier, explainer, inputs, checked, None, absolute, explain)
+        probe = Probe(classifier, explainer, inputs, checked, absolute=absolute, explain=explain)
         rows = torch.arange(len(inputs), device=inputs.device)
         values = _sensitivities(probe, rows, perturbed.to(inputs.device), inputs, per_distance).amax(1)
     values = values.clamp(min=0)  # nothing finite was seen
@@ -264,7 +266,7 @@ def _sensitivities(probe: Probe, rows: Tensor, x: Tensor, inputs: Tensor, per_di
     count = x.shape[1]
     seed = rows.repeat_interleave(count)
     flat = x.reshape(-1, *x.shape[2:])
-    distance = probe.look(flat, seed, want_distance=True).distance
+    distance = probe.query(flat, seed, want_distance=True).distance
     assert distance is not None
     distance = torch.where(distance.isnan(), -torch.inf, distance)
     if per_distance:

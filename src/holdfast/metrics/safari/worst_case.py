@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from holdfast.algorithms.searches.base import Outcome, Search, Trace, searches
-from holdfast.errors import ArgumentError, check
+from holdfast.errors import ArgumentError, check, check_integer
 from holdfast.explainers import Explainer
 from holdfast.metrics.base import Metric, metrics
 from holdfast.metrics.probe import Explain, Margin, Probe, check_probe_options
@@ -50,8 +50,8 @@ class WorstCaseResult(Result):
         sens_max: largest `||g(x') - g(x)||_2` among all candidates seen (Table 1); NaN without tracking. `(N,)`
         sens_lips: largest `||g(x') - g(x)||_2 / ||x' - x||_2` among them; NaN without tracking. `(N,)`
         predicted: the class predicted at the worst input, `(N,)`.
-        seeds: the inputs that were disturbed, `(N, ...)`.
-        seed_maps, maps: explanations of the seeds and of the worst inputs, signed, `(N, ...)`.
+        origins: the clean inputs that were disturbed, `(N, ...)`.
+        origin_maps, maps: explanations of the seeds and of the worst inputs, signed, `(N, ...)`.
         trace: best similarity and margin so far against evaluations, for the samples of `traced`.
         traced: numbers of the samples that the rows of the trace and of the population belong to.
         population: the search's last one, `(len(traced), n, ...)`, where it keeps one and it was asked for.
@@ -65,8 +65,8 @@ class WorstCaseResult(Result):
     sens_max: Tensor
     sens_lips: Tensor
     predicted: Tensor
-    seeds: Tensor
-    seed_maps: Tensor
+    origins: Tensor
+    origin_maps: Tensor
     maps: Tensor
     trace: WorstCaseTrace
     traced: Tensor = field(metadata={"per_sample": False})
@@ -77,14 +77,14 @@ class WorstCaseResult(Result):
         steps = len(self.trace.evaluations)
         lines = {}
         for name, values in (("similarity", self.trace.similarity), ("margin", self.trace.margin)):
-            line = torch.full((len(self), steps), torch.nan, dtype=torch.float64, device=self.seeds.device)
+            line = torch.full((len(self), steps), torch.nan, dtype=torch.float64, device=self.origins.device)
             if steps:
                 line[self.traced] = values.double()
             lines[f"trace_{name}"] = line
         return {
-            "seeds": self.seeds,
+            "origins": self.origins,
             "inputs": self.inputs,
-            "seed_maps": self.seed_maps,
+            "origin_maps": self.origin_maps,
             "maps": self.maps,
             "trace_evaluations": self.trace.evaluations.expand(len(self), steps),
             **lines,
@@ -113,7 +113,7 @@ class WorstCase(Metric):
         budget: evaluations for each sample, at least 1.
         threshold: of the event, for `misinterpreted`; None for the similarity's own.
         absolute: compare absolute attributions, as the authors do.
-        explain: at a perturbed input, explain the class `"predicted"` there or the `"seed"`'s.
+        explain: at a perturbed input, explain the class `"predicted"` there or the `"origin"`'s.
         margin: J from `"logit"`s or from `"probability"`s.
         track_sensitivity: also keep the largest distance and slope among all candidates.
         keep_population: return the last population of searches that have one.
@@ -147,7 +147,7 @@ class WorstCase(Metric):
     def __post_init__(self) -> None:
         kind = type(self.neighbourhood).__name__
         check(isinstance(self.neighbourhood, Neighbourhood), "neighbourhood", "a LinfBall or an L2Ball", kind)
-        check(type(self.budget) is int and self.budget >= 1, "budget", "a whole number of at least 1", self.budget)
+        check_integer(self.budget, "budget")
         check_probe_options(self.absolute, self.explain, self.margin)
         self._event()
         self._search()
@@ -189,7 +189,14 @@ class WorstCase(Metric):
                 repr(search.name),
             )
         probe = Probe(
-            classifier, explainer, inputs, targets, event.similarity, self.absolute, self.explain, self.margin
+            classifier,
+            explainer,
+            inputs,
+            targets,
+            event.similarity,
+            absolute=self.absolute,
+            explain=self.explain,
+            margin=self.margin,
         )
         watched = _Watched(event, probe, inputs, probe.usable(), self.track_sensitivity)
         worst, trace, population = inputs.clone(), _empty_trace(inputs), None
@@ -205,7 +212,8 @@ class WorstCase(Metric):
         usable[watched.usable] = True
         held = margin < 0 if self.event == "changed_explanation" else margin >= 0
         return WorstCaseResult(
-            **probe.shared(self),
+            **probe.common_fields(self),
+            value=margin if self.event == "misclassification" else similarity,
             similarity=similarity,
             margin=margin,
             inputs=worst,
@@ -214,8 +222,8 @@ class WorstCase(Metric):
             sens_max=watched.sens_max,
             sens_lips=watched.sens_lips,
             predicted=predicted,
-            seeds=inputs,
-            seed_maps=probe.maps,
+            origins=inputs,
+            origin_maps=probe.maps,
             maps=maps,
             trace=trace,
             traced=watched.usable,
@@ -235,7 +243,7 @@ class _Watched:
 
     def __call__(self, x: Tensor, problem: Tensor) -> Outcome:
         seed = self.usable[problem]
-        seen = self.event.look(self.probe, x, seed, want_distance=self.track)
+        seen = self.event.query(self.probe, x, seed, want_distance=self.track)
         if self.track and seen.distance is not None:
             distance = seen.distance.nan_to_num(nan=0.0).to(self.sens_max.dtype)
             step = (x - self.inputs[seed]).flatten(1).norm(dim=1)
@@ -258,7 +266,7 @@ class _Watched:
 
     def check(self, worst: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Margin, similarity, explanation and class at the returned inputs, by a look of our own."""
-        seen = self.probe.look(worst, torch.arange(len(worst), device=worst.device), keep_maps=True)
+        seen = self.probe.query(worst, torch.arange(len(worst), device=worst.device), keep_maps=True)
         assert seen.similarity is not None
         assert seen.maps is not None
         assert seen.predicted is not None

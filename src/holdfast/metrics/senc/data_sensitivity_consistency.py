@@ -14,7 +14,7 @@ We depart from it in the estimator: the published sum is biased towards agreemen
 is `"centred"`, and `rho_paper` says what the published one gives of the same masks. We add a null, an interval, and an
 early stop. The paper's masking rate of 0.8 is read as 0.8 kept (`keep`). It says neither whether maps are compared with
 their signs nor which class is explained at `x_i`; our reading is with signs (`absolute=False`), over all entries, and
-the original class (`explain="seed"`).
+the original class (`explain="origin"`).
 
 `RandomExplainer` gives fresh noise for every mask, as the paper's baseline does, also where masks leave the same input.
 
@@ -74,12 +74,10 @@ class DataSencResult(Result):
         grid_fallback: superpixels could not be found, a grid stands in. `(N,)` bool
         prediction_sensitivity, explanation_sensitivity: `S_k`, `(N, m)`; NaN beyond a sample's own segments.
         segments: label maps, `(N, *spatial)`.
-        seeds, seed_maps: the samples and their explanations, `(N, ...)`.
+        origins, origin_maps: the samples and their explanations, `(N, ...)`.
     """
 
     rho: Tensor
-    low: Tensor
-    high: Tensor
     p_value: Tensor
     null_low: Tensor
     null_high: Tensor
@@ -92,17 +90,12 @@ class DataSencResult(Result):
     prediction_sensitivity: Tensor
     explanation_sensitivity: Tensor
     segments: Tensor
-    seeds: Tensor
-    seed_maps: Tensor
-
-    @property
-    def interval(self) -> Tensor:
-        """`low` and `high`, `(N, 2)`."""
-        return torch.stack((self.low, self.high), 1)
+    origins: Tensor
+    origin_maps: Tensor
 
     def tensors(self) -> dict[str, Tensor]:
         """Samples, explanations, segments and sensitivities: what the pictures are made of."""
-        names = ("seeds", "seed_maps", "segments", "prediction_sensitivity", "explanation_sensitivity")
+        names = ("origins", "origin_maps", "segments", "prediction_sensitivity", "explanation_sensitivity")
         return {name: getattr(self, name).contiguous() for name in names}
 
 
@@ -120,7 +113,7 @@ class DataSensitivityConsistency(Metric):
         baseline: what stands where a segment is off: a number, or one for each channel; within the bounds.
         estimator: `"centred"`, or `"paper"`, whose sum is biased: it comes out high whatever the explanation, as it
             mostly counts how often a segment was kept (docs/senc-bias.md).
-        explain: at a masked input, explain the `"seed"`'s class or the one `"predicted"` there.
+        explain: at a masked input, explain the `"origin"`'s class or the one `"predicted"` there.
         absolute: compare absolute attributions; the paper does not say, signed ones are our reading.
         tolerance: stop drawing masks for a sample once its 95% interval reaches no further than this from rho.
         permutations: of the null.
@@ -145,7 +138,7 @@ class DataSensitivityConsistency(Metric):
     keep: float = 0.8
     baseline: Baseline = 0.0
     estimator: Estimator = "centred"
-    explain: Explain = "seed"
+    explain: Explain = "origin"
     absolute: bool = False
     tolerance: float | None = None
     permutations: int = 999
@@ -181,7 +174,15 @@ class DataSensitivityConsistency(Metric):
         """See `Metric`."""
         baseline = baseline_within(classifier, inputs, self.baseline)
         cut = segment(inputs, self.segments)
-        probe = Probe(classifier, explainer, inputs, targets, get_similarity("spearman"), self.absolute, self.explain)
+        probe = Probe(
+            classifier,
+            explainer,
+            inputs,
+            targets,
+            get_similarity("spearman"),
+            absolute=self.absolute,
+            explain=self.explain,
+        )
         masked = _Masked(probe, inputs, cut, baseline)
         found = _Table.of(len(inputs), cut.width, inputs.device)
         seed = draw_seed(generator)
@@ -189,17 +190,16 @@ class DataSensitivityConsistency(Metric):
         group = max(1, _MASK_BITS // (self.masks * cut.width))
         for rows in torch.split(usable, group) if len(usable) else ():
             self._group(masked, rows, seed, found)
-        shared = probe.shared(self)
-        flat = found.flat.tolist()
-        shared["status"] = tuple("degenerate" if f else s for f, s in zip(flat, probe.status, strict=True))
+        probe.skip(found.flat)
         return DataSencResult(
-            **shared,
+            **probe.common_fields(self),
+            value=found.rho,
             **{field.name: getattr(found, field.name) for field in dataclasses.fields(found) if field.name != "flat"},
             features=cut.count,
             grid_fallback=cut.fallback,
             segments=cut.labels,
-            seeds=inputs,
-            seed_maps=probe.maps,
+            origins=inputs,
+            origin_maps=probe.maps,
         )
 
     def _group(self, masked: _Masked, rows: Tensor, seed: int, found: _Table) -> None:

@@ -30,7 +30,7 @@ class Survival:
     def explain(self, x: Tensor, classes: Tensor, call: Tensor) -> tuple[Tensor, Tensor]:
         """Maps and logits of one chunk that fits into memory; `call` `(M,)` numbers the masks, from 1."""
         probe = self.probe
-        maps, logits = probe.explainer.attribute(probe.classifier, x, classes if probe.explain == "seed" else None)
+        maps, logits = probe.explainer.attribute(probe.classifier, x, classes if probe.explain == "origin" else None)
         return (maps if self.noise is None else self.noise.noise(x, call)), logits
 
     def weigh(self, rows: Tensor, maps: Tensor, logits: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from holdfast.errors import check
+from holdfast.errors import check, check_integer
 from holdfast.metrics.probe import check_probe_options
 
 CITATION = "tan2025senc"
@@ -41,7 +41,7 @@ def check_senc_options(metric: SencOptions) -> None:
     """Raise `ArgumentError` where an option is out of its range."""
     for name, least in (("masks", 10), ("permutations", 1), ("resamples", 1)):
         value = getattr(metric, name)
-        check(type(value) is int and value >= least, name, f"a whole number of at least {least}", repr(value))
+        check_integer(value, name, least)
     fine = isinstance(metric.keep, int | float) and 0 < metric.keep < 1
     check(fine, "keep", "a probability between 0 and 1, exclusive", repr(metric.keep))
     check(metric.estimator in ("centred", "paper"), "estimator", "'centred' or 'paper'", repr(metric.estimator))

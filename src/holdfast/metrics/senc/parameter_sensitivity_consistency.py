@@ -30,7 +30,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-import polars as pl
 import torch
 from torch import Tensor, nn
 
@@ -81,12 +80,10 @@ class ParameterSencResult(Result):
         layer_rho, layer_p_value, layer_rho_paper, layer_top1, layer_top3, layer_masks_used: of each layer, `(N, L)`.
         layer_interval, layer_null_band: `(N, L, 2)`.
         prediction_sensitivity, explanation_sensitivity: `S_k`, `(N, L, m)`; NaN beyond a layer's own groups.
-        seeds, seed_maps: the samples and their explanations, `(N, ...)`.
+        origins, origin_maps: the samples and their explanations, `(N, ...)`.
     """
 
     rho: Tensor
-    low: Tensor
-    high: Tensor
     p_value: Tensor
     null_low: Tensor
     null_high: Tensor
@@ -106,13 +103,8 @@ class ParameterSencResult(Result):
     layer_null_band: Tensor
     prediction_sensitivity: Tensor
     explanation_sensitivity: Tensor
-    seeds: Tensor = field(repr=False)
-    seed_maps: Tensor = field(repr=False)
-
-    @property
-    def interval(self) -> Tensor:
-        """`low` and `high`, `(N, 2)`."""
-        return torch.stack((self.low, self.high), 1)
+    origins: Tensor = field(repr=False)
+    origin_maps: Tensor = field(repr=False)
 
     @property
     def method(self) -> str:
@@ -121,21 +113,14 @@ class ParameterSencResult(Result):
 
     def tensors(self) -> dict[str, Tensor]:
         """Samples, explanations and sensitivities: what the pictures are made of."""
-        names = ("seeds", "seed_maps", "prediction_sensitivity", "explanation_sensitivity")
+        names = ("origins", "origin_maps", "prediction_sensitivity", "explanation_sensitivity")
         return {name: getattr(self, name).contiguous() for name in names}
 
-    def frame(self) -> pl.DataFrame:
-        """One row per sample, with the `method` and, for every layer, a column `rho_NAME`."""
-        columns = {f"rho_{name}": self.layer_rho[:, i].tolist() for i, name in enumerate(self.layers)}
-        columns.pop("rho_paper", None)
-        return (
-            super()
-            .frame()
-            .with_columns(
-                pl.lit(self.method).alias("method"),
-                **{name: pl.Series(name, values, dtype=pl.Float64) for name, values in columns.items()},
-            )
-        )
+    def columns(self) -> dict[str, Any]:
+        """See `Result`; with the `method` and, for every layer, a column `rho_NAME`."""
+        layers = {f"rho_{name}": self.layer_rho[:, i].tolist() for i, name in enumerate(self.layers)}
+        layers.pop("rho_paper", None)
+        return {**super().columns(), "method": [self.method] * len(self), **layers}
 
 
 @metrics.register("parameter_sensitivity_consistency")
@@ -150,7 +135,7 @@ class ParameterSensitivityConsistency(Metric):
         keep: probability that a mask keeps a group of weights.
         estimator: `"centred"`, or `"paper"`, whose sum is biased: it comes out high whatever the explanation, as it
             mostly counts how often a group was kept (docs/senc-bias.md).
-        explain: under a mask, explain the `"seed"`'s class or the one `"predicted"` there.
+        explain: under a mask, explain the `"origin"`'s class or the one `"predicted"` there.
         tolerance: stop drawing masks for a sample and layer once its 95% interval reaches no further from rho.
         permutations: of the null.
         absolute: compare absolute attributions; the paper does not say, signed ones are our reading.
@@ -175,7 +160,7 @@ class ParameterSensitivityConsistency(Metric):
     masks: int = 10_000
     keep: float = 0.8
     estimator: Estimator = "centred"
-    explain: Explain = "seed"
+    explain: Explain = "origin"
     tolerance: float | None = None
     permutations: int = 999
     absolute: bool = False
@@ -212,7 +197,15 @@ class ParameterSensitivityConsistency(Metric):
         """See `Metric`."""
         every = list(weight_layers(classifier.module))
         chosen = select_layers(classifier.module, self.layers)
-        probe = Probe(classifier, explainer, inputs, targets, get_similarity("spearman"), self.absolute, self.explain)
+        probe = Probe(
+            classifier,
+            explainer,
+            inputs,
+            targets,
+            get_similarity("spearman"),
+            absolute=self.absolute,
+            explain=self.explain,
+        )
         usable, seed = probe.usable(), draw_seed(generator)
         fit = gateable(classifier, inputs, chosen) if explainer.gateable else set()
         looks = MaskedLooks(probe, inputs)
@@ -228,21 +221,18 @@ class ParameterSensitivityConsistency(Metric):
                 masks = draw_masks(self.masks, groups, self.keep, Streams(keys, _CPU)).to(inputs.device)
                 task = _Task(place, number, layer, name in fit, rows, masks, layer_seed)
                 self._evaluate_layer(looks, task, found)
-        shared = probe.shared(self)
         columns: dict[str, Any] = found.summary(self.permutations)
-        flat = found.nothing_told().tolist()
-        shared["status"] = tuple(
-            "degenerate" if s == "ok" and f else s for f, s in zip(flat, probe.status, strict=True)
-        )
+        probe.skip(found.nothing_told())
         return ParameterSencResult(
-            **shared,
+            **probe.common_fields(self),
+            value=columns["rho"],
             **columns,
             layers=tuple(chosen),
             methods=tuple("gated" if name in fit else "masked weights" for name in chosen),
             prediction_sensitivity=found.prediction,
             explanation_sensitivity=found.explanation,
-            seeds=inputs,
-            seed_maps=probe.maps,
+            origins=inputs,
+            origin_maps=probe.maps,
         )
 
     def _evaluate_layer(self, looks: MaskedLooks, task: _Task, found: LayerTable) -> None:

@@ -25,7 +25,7 @@ from holdfast.presentation.base import (
 from holdfast.statistics.paired import Array
 
 SHOWN = 4
-_PICTURES = ("seeds", "seed_maps", "mask", "inputs")
+_PICTURES = ("origins", "origin_maps", "mask", "inputs")
 _GAINED = 0.01  # an increase of the mean ratio by less than this share is nothing
 _TINT = np.array([0.90, 0.45, 0.0])
 
@@ -182,11 +182,11 @@ def _gallery(view: View) -> Gallery:
 
 
 def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: dict[str, Array]) -> GalleryRow:
-    seed, changed = np.asarray(arrays["seeds"], dtype=float), np.asarray(arrays["inputs"], dtype=float)
+    seed, changed = np.asarray(arrays["origins"], dtype=float), np.asarray(arrays["inputs"], dtype=float)
     who = f"{explainer}, sample {sample}"
     pictures = (
         Picture("input", seed, f"Input, sample {sample}"),
-        Picture("its map", arrays["seed_maps"], f"Explanation: {who}", signed=True),
+        Picture("its map", arrays["origin_maps"], f"Explanation: {who}", signed=True),
         Picture("held", _tinted(seed, arrays["mask"], view.bounds), f"Held features: {who}"),
         Picture("least change", changed - seed, f"Least change found, stretched: {who}", signed=True),
         Picture("changed", changed, f"Changed input: {who}"),

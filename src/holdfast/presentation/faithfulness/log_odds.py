@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from holdfast.charts import Chart, Gallery
-from holdfast.metrics.faithfulness.log_odds import _columns
+from holdfast.metrics.faithfulness.log_odds import columns_of_pairs
 from holdfast.presentation.base import Presentation, Reading, View, number, numbers, plain_figures, presentations
 
 
@@ -28,7 +28,7 @@ class LogOddsPresentation(Presentation):
 
     def figures(self, view: View) -> list[Chart | Gallery]:
         """The distribution over samples; then for every pair, if there are several."""
-        columns = [name for name in _columns(view.options) if np.isfinite(numbers(view.frame, name)).any()]
+        columns = [name for name in columns_of_pairs(view.options) if np.isfinite(numbers(view.frame, name)).any()]
         found = plain_figures(view)
         for name in columns if len(columns) > 1 else ():
             o, t = name.split("_")[-2:]

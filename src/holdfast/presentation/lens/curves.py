@@ -19,7 +19,7 @@ from holdfast.statistics.paired import Array
 #: samples behind the curves
 TRACED = 1000
 _WINDOWED = ("curve_precision", "curve_recall", "curve_precision_diverse", "curve_recall_diverse")
-_ARRAYS = ("curve_intersection", *_WINDOWED, "curve_k", "curve_w", "seed_maps")
+_ARRAYS = ("curve_intersection", *_WINDOWED, "curve_k", "curve_w", "origin_maps")
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def curves_of(view: View, explainer: str) -> Curves | None:
     shape: tuple[int, ...] = ()
     for row, arrays in view.lines(explainer, _ARRAYS, TRACED):
         if row.get("label_kept") and all(np.isfinite(arrays[name]).all() for name in kept):
-            k, w, shape = arrays["curve_k"], arrays["curve_w"], arrays["seed_maps"].shape
+            k, w, shape = arrays["curve_k"], arrays["curve_w"], arrays["origin_maps"].shape
             for name, values in kept.items():
                 values.append(arrays[name].astype(float))
     if not shape:

@@ -21,7 +21,7 @@ SHOWN = 4
 NEAR = ("#99000d", "#fb8d3c", "#fed98e")
 #: kept and lost are blue and orange for all eyes, new is black
 KEPT, LOST, NEW = "#1f6fc4", "#f08a00", "#000000"
-_PICTURES = ("seeds", "inputs", "seed_maps", "maps")
+_PICTURES = ("origins", "inputs", "origin_maps", "maps")
 
 
 def galleries(view: View) -> list[Gallery]:
@@ -29,8 +29,8 @@ def galleries(view: View) -> list[Gallery]:
     shown = list(view.gallery(SHOWN, _PICTURES))
     if not shown:
         return []
-    drawable = shown[0][3]["seeds"].ndim in (2, 3)
-    unit = unit_of(shown[0][3]["seeds"].shape)
+    drawable = shown[0][3]["origins"].ndim in (2, 3)
+    unit = unit_of(shown[0][3]["origins"].shape)
     top = Gallery(
         "Maps before and after the attack",
         tuple(_row(view, *sample) for sample in shown),
@@ -76,10 +76,10 @@ def _coarse(unit: str) -> str:
 def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: dict[str, Array]) -> GalleryRow:
     who = f"{explainer}, sample {sample}"
     before, after = positions(view, arrays)
-    seed, disturbed = (np.asarray(arrays[name], dtype=float) for name in ("seeds", "inputs"))
+    seed, disturbed = (np.asarray(arrays[name], dtype=float) for name in ("origins", "inputs"))
     unit = unit_of(seed.shape)
     k = resolve_k(view.options.get("k"), positions_of(seed.shape))
-    first = Picture("its map", arrays["seed_maps"], f"Explanation of the input: {who}", signed=True)
+    first = Picture("its map", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True)
     last = Picture("map there", arrays["maps"], f"Explanation of the disturbed input: {who}", signed=True)
     cover = ""
     middle: tuple[Picture, ...] = (
@@ -114,7 +114,7 @@ def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: d
 def _diverse_row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: dict[str, Array]) -> GalleryRow:
     who = f"{explainer}, sample {sample}"
     before, after = positions(view, arrays)
-    seed, disturbed = (np.asarray(arrays[name], dtype=float) for name in ("seeds", "inputs"))
+    seed, disturbed = (np.asarray(arrays[name], dtype=float) for name in ("origins", "inputs"))
     unit = unit_of(seed.shape)
     k = resolve_k(view.options.get("k"), positions_of(seed.shape))
     s, t = top_k_diverse(before, k, w=1), top_k_diverse(after, k, w=1)
@@ -175,7 +175,7 @@ def _class(row: dict[str, Any]) -> str:
 
 def positions(view: View, arrays: dict[str, Array]) -> tuple[Tensor, Tensor]:
     """Both maps with one value for each position, `(1, ...)`, as the metric compares them."""
-    maps = (torch.as_tensor(np.asarray(arrays[name]))[None] for name in ("seed_maps", "maps"))
+    maps = (torch.as_tensor(np.asarray(arrays[name]))[None] for name in ("origin_maps", "maps"))
     channels = "abs_sum" if view.options.get("absolute", True) else "sum"
     before, after = (per_position(each, channels) for each in maps)  # type: ignore[arg-type]
     if channels == "abs_sum":

@@ -30,7 +30,7 @@ from holdfast.statistics.paired import Array
 SHOWN, TRACED = 4, 100
 #: samples in a gallery over several similarities
 COMPARED_SAMPLES = 3
-_PICTURES = ("seeds", "inputs", "seed_maps", "maps")
+_PICTURES = ("origins", "inputs", "origin_maps", "maps")
 
 
 @presentations.register("worst_case")
@@ -194,13 +194,13 @@ def _gallery(view: View) -> Gallery:
 
 
 def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: dict[str, Array]) -> GalleryRow:
-    seed, worst = np.asarray(arrays["seeds"], dtype=float), np.asarray(arrays["inputs"], dtype=float)
+    seed, worst = np.asarray(arrays["origins"], dtype=float), np.asarray(arrays["inputs"], dtype=float)
     difference = worst - seed
     largest = float(np.abs(difference).max()) if difference.size else 0.0
     who = f"{explainer}, sample {sample}"
     pictures = (
         Picture("input", seed, f"Input, sample {sample}"),
-        Picture("its map", arrays["seed_maps"], f"Explanation of the input: {who}", signed=True),
+        Picture("its map", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True),
         Picture("worst input", worst, f"Worst input found: {who}"),
         Picture("change", difference, f"Change of the input, stretched: {who}", signed=True),
         Picture("map there", arrays["maps"], f"Explanation of the worst input: {who}", signed=True),

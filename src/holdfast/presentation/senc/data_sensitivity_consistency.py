@@ -24,7 +24,7 @@ from holdfast.statistics.paired import Array
 
 #: samples in a gallery
 SHOWN = 4
-_PICTURES = ("seeds", "seed_maps", "segments", "prediction_sensitivity", "explanation_sensitivity")
+_PICTURES = ("origins", "origin_maps", "segments", "prediction_sensitivity", "explanation_sensitivity")
 
 
 class SencPresentation(Presentation):
@@ -163,14 +163,14 @@ def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: d
     who = f"{explainer}, sample {sample}"
     published = view.options.get("estimator") == "paper"
     felt = {
-        kind: spread(arrays[f"{kind}_sensitivity"], arrays["segments"], arrays["seeds"].shape, published)
+        kind: spread(arrays[f"{kind}_sensitivity"], arrays["segments"], arrays["origins"].shape, published)
         for kind in ("prediction", "explanation")
     }
     pictures = (
-        Picture("input", np.asarray(arrays["seeds"], dtype=float), f"Input, sample {sample}"),
+        Picture("input", np.asarray(arrays["origins"], dtype=float), f"Input, sample {sample}"),
         Picture("prediction feels", felt["prediction"], f"Sensitivity of the prediction, sample {sample}", signed=True),
         Picture("explanation feels", felt["explanation"], f"Sensitivity of the explanation: {who}", signed=True),
-        Picture("explanation", arrays["seed_maps"], f"Explanation of the input: {who}", signed=True),
+        Picture("explanation", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True),
     )
     text = (
         f"rho {number(row.get('rho'))} [{number(row.get('low'))}, {number(row.get('high'))}]; "

@@ -15,7 +15,7 @@ from holdfast.presentation.senc.data_sensitivity_consistency import SHOWN, SencP
 from holdfast.statistics.paired import Array
 
 _PREFIX = "rho_"
-_PICTURES = ("seeds", "prediction_sensitivity", "explanation_sensitivity")
+_PICTURES = ("origins", "prediction_sensitivity", "explanation_sensitivity")
 
 
 @presentations.register("parameter_sensitivity_consistency")
@@ -104,7 +104,7 @@ def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: d
     layer = next((n for n in layers_of(view.frame) if row.get(_PREFIX + n) is not None), "?")
     who = f"{explainer}, sample {sample}"
     pictures = (
-        Picture("input", np.asarray(arrays["seeds"], dtype=float), f"Input, sample {sample}"),
+        Picture("input", np.asarray(arrays["origins"], dtype=float), f"Input, sample {sample}"),
         Picture(
             "prediction feels",
             felt["prediction"],

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast import data
-from holdfast.errors import check
+from holdfast.errors import check, check_integer
 from holdfast.explainers import (
     Background,
     DeepSHAP,
@@ -77,8 +77,7 @@ class EntryShapley(Explainer):
     def __post_init__(self) -> None:
         check(self.method in get_args(Sampled), "method", f"one of {', '.join(get_args(Sampled))}", repr(self.method))
         least = 2 if self.method == "kernel_shap" else 1
-        fine = type(self.samples) is int and self.samples >= least
-        check(fine, "samples", f"a whole number of at least {least}", repr(self.samples))
+        check_integer(self.samples, "samples", least)
         fine = self.players is None or (type(self.players) is int and self.players >= 3)
         check(fine, "players", "None or a whole number of at least 3", repr(self.players))
         _ = _shapley(self, torch.arange(3))
@@ -143,8 +142,7 @@ class TrainingReferences(Explainer):
         check(self.method in known, "method", f"one of {', '.join(known)}", repr(self.method))
         object.__setattr__(self, "sets", tuple(self.sets))
         check(len(self.sets) > 0, "sets", "names of data sets", "none")
-        fine = type(self.references) is int and self.references >= 1
-        check(fine, "references", "a whole number of at least 1", repr(self.references))
+        check_integer(self.references, "references")
         _ = self._with(0.0)
 
     @property

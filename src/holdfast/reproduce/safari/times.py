@@ -71,12 +71,14 @@ def measure_times(
         copies = region_low + (region_high - region_low) * noise.to(seed)
         seeds = torch.zeros(count, dtype=torch.int64, device=seed.device)
         for name, explainer in explainers.items():
-            probe = Probe(classifier, explainer, seed, None, get_similarity("pearson"))
-            probe.look(copies[:64], seeds[:64])  # allocation, the choice of kernels, coalitions
+            probe = Probe(
+                classifier, explainer, seed, None, get_similarity("pearson"), absolute=True, explain="predicted"
+            )
+            probe.query(copies[:64], seeds[:64])  # allocation, the choice of kernels, coalitions
             for run in range(runs):
                 forward = _seconds(classifier, lambda: _forward(classifier, copies))
                 both = _seconds(classifier, lambda: _gradient(classifier, copies))
-                own = _seconds(classifier, partial(probe.look, copies, seeds))
+                own = _seconds(classifier, partial(probe.query, copies, seeds))
                 needed = explainer_passes(explainer, forward, both)
                 row = {"seconds": own, "passes": own / both, "share": needed / own}
                 rows.append({"explainer": name, "sample": run, "status": "ok", **row})

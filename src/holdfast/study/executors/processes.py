@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from holdfast.errors import HoldfastError, check
+from holdfast.errors import HoldfastError, check, check_integer
 from holdfast.study.executors.base import Executor, Outcome, store_result
 from holdfast.study.grid import Grid
 from holdfast.study.plan import Job
@@ -62,7 +62,7 @@ class Processes(Executor):
     name = "local"
 
     def __init__(self, workers: int, threads: int | None = None) -> None:
-        check(type(workers) is int and workers >= 1, "workers", "a whole number of at least 1", workers)
+        check_integer(workers, "workers")
         check(threads is None or (type(threads) is int and threads >= 1), "threads", "at least 1", threads)
         self.workers = workers
         self.threads = threads or max(1, thread_budget() // workers)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from holdfast.errors import ArgumentError, MissingExtraError, UnknownNameError
-from holdfast.explainers import EXPLAINERS, Explainer, from_callable
+from holdfast.explainers import Explainer, explainers, from_callable
 from holdfast.metrics.base import Metric, metrics
 from holdfast.neighbourhood import LinfBall, Neighbourhood
 from holdfast.study.file.backgrounds import with_backgrounds
@@ -47,7 +47,7 @@ def explainers_from(raw: object) -> dict[str, Configured[Explainer]]:
     >>> list(explainers_from(["saliency", {"lrp": {"epsilon": 1e-6}}, "lrp"]))
     ['saliency', 'lrp: epsilon=1e-06', 'lrp']
     """
-    found = _section(raw, "explainer", EXPLAINERS.names(), _explainer)
+    found = _section(raw, "explainer", explainers.names(), _explainer)
     if isinstance(raw, Mapping):
         return {str(label): entry for label, entry in zip(raw, found, strict=True)}
     _all_differ(found, "explainers")
@@ -165,7 +165,7 @@ def _explainer(raw: object, label: str | None) -> Configured[Explainer]:
         value, plain, at = explainer_elsewhere(raw)
         return Configured(value, plain, options=at)
     value = explainer_from(raw)
-    at = named(raw, "explainer", "an explainer", EXPLAINERS.names()).at_options if isinstance(raw, Mapping) else ()
+    at = named(raw, "explainer", "an explainer", explainers.names()).at_options if isinstance(raw, Mapping) else ()
     return Configured(value, {"explainer": value.name, **spelled_options(value)}, options=at)
 
 

@@ -20,7 +20,7 @@ from pydantic.errors import PydanticInvalidForJsonSchema
 from holdfast import similarity
 from holdfast.algorithms.searches.base import Search, searches
 from holdfast.errors import ArgumentError
-from holdfast.explainers import EXPLAINERS, Background, Explainer
+from holdfast.explainers import Background, Explainer, explainers
 from holdfast.explainers import get as get_explainer
 from holdfast.explainers.base import Baseline
 from holdfast.neighbourhood import Neighbourhood, neighbourhoods
@@ -244,7 +244,7 @@ def _word(kind: Any) -> str:
             Neighbourhood: "a neighbourhood such as {linf: 0.1}",
             Search: f"a search ({listed(searches)})",
             Similarity: f"a similarity ({listed(similarity.names())})",
-            Explainer: f"an explainer ({listed(EXPLAINERS)})",
+            Explainer: f"an explainer ({listed(explainers)})",
             Background: WORDS,
         }
         return next((text for parent, text in special.items() if issubclass(kind, parent)), f"a {kind.__name__}")
@@ -337,16 +337,16 @@ def explainer_from(raw: object, default: object = None) -> Explainer:
         Wrong: it is none, or its options do not fit.
     """
     if isinstance(raw, str) and ":" in raw:
-        named(raw.partition(":")[0].strip(), "explainer", "an explainer", EXPLAINERS.names())
+        named(raw.partition(":")[0].strip(), "explainer", "an explainer", explainers.names())
         try:
             return get_explainer(raw)
         except ArgumentError as error:
             known = error.expected.rpartition(": ")[2].split(", ")
             problem = Problem((), f"{error.argument} to be {error.expected}", str(error.got))
             raise Wrong(dataclasses.replace(problem, near=nearest(error.argument, known))) from error
-    found = named(raw, "explainer", "an explainer", EXPLAINERS.names())
+    found = named(raw, "explainer", "an explainer", explainers.names())
     with _under(found.at_options):
-        return configure(EXPLAINERS[found.name], found.name, found.options)
+        return configure(explainers[found.name], found.name, found.options)
 
 
 def background_from(raw: object, default: object = None) -> Background | Baseline:

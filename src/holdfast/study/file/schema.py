@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from holdfast import data, similarity, zoo
 from holdfast.algorithms.searches.base import Search, searches
-from holdfast.explainers import EXPLAINERS, Background, Explainer
+from holdfast.explainers import Background, Explainer, explainers
 from holdfast.explainers.adapters.packages import PACKAGES
 from holdfast.metrics.base import metrics
 from holdfast.neighbourhood import Neighbourhood, neighbourhoods
@@ -44,14 +44,14 @@ def json_schema() -> Schema:
     _name_or_section(definitions, "DataEntry", _names(data.names(), data.prefixes()))
     _name_or_section(definitions, "ModelEntry", _names(zoo.names(), zoo.hubs()))
     _name_or_section(definitions, "ExecutorEntry", {"enum": ["local", "ray", "slurm"]})
-    explainers = {name: EXPLAINERS[name] for name in EXPLAINERS}
+    known = {name: explainers[name] for name in explainers}
     definitions |= {
         "neighbourhood": _neighbourhood(definitions),
         "similarity": _similarity(),
         "search": _named(definitions, "search", "name", {name: searches[name] for name in searches}),
         "background": _background(),
-        "explainer": _named(definitions, "explainer", "explainer", explainers),
-        "explainers": _section("explainer", explainers),
+        "explainer": _named(definitions, "explainer", "explainer", known),
+        "explainers": _section("explainer", known),
         "metric": _named(definitions, "metric", "metric", {name: metrics[name] for name in metrics}),
         "metrics": _section("metric", {name: metrics[name] for name in metrics}),
     }

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from holdfast.errors import check
+from holdfast.errors import check, check_integer
 from holdfast.neighbourhood import Bounds, L2Ball, LinfBall
 from holdfast.tensors import rows_to
 from holdfast.zoo.training.classifier import check_data, device_of, mode
@@ -53,7 +53,7 @@ class Pgd:
 
     def __post_init__(self) -> None:
         check(isinstance(self.ball, Ball), "ball", "an L2Ball or a LinfBall", repr(self.ball))
-        check(type(self.steps) is int and self.steps >= 1, "steps", "a whole number of at least 1", self.steps)
+        check_integer(self.steps, "steps")
         check(0 < self.step < math.inf, "step", "a finite number above 0", self.step)
 
     def __call__(self, module: nn.Module, inputs: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:

@@ -44,7 +44,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from holdfast.errors import check
+from holdfast.errors import check, check_integer
 from holdfast.neighbourhood import Bounds
 from holdfast.zoo.training.classifier import check_data, mode
 
@@ -168,7 +168,7 @@ class AttributionAscent:
         for option in ("radius", "step", "loss_weight", "norm_weight"):
             value = getattr(self, option)
             check(0 <= value < math.inf, option, "a finite number of at least 0", value)
-        check(type(self.steps) is int and self.steps >= 1, "steps", "a whole number of at least 1", self.steps)
+        check_integer(self.steps, "steps")
         _check_points("points", self.points)
 
     def __call__(self, module: nn.Module, inputs: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
@@ -237,4 +237,4 @@ def _gradient(module: nn.Module, points: Tensor, labels: Tensor) -> Tensor:
 
 
 def _check_points(option: str, points: int) -> None:
-    check(type(points) is int and points >= 2, option, "a whole number of at least 2", repr(points))
+    check_integer(points, option, 2)

@@ -40,7 +40,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from holdfast.errors import check
+from holdfast.errors import check, check_integer
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +81,7 @@ class InputDerivatives:
 
         Raises `ArgumentError` unless there is at least one probe.
         """
-        check(type(probes) is int and probes >= 1, "probes", "a whole number of at least 1", probes)
+        check_integer(probes, "probes")
         products = torch.stack([self._product(generator) for _ in range(probes)], dim=1)  # (N, probes, ...)
         norms = _norms(products, squared)
         return norms / (probes if squared else probes**0.5)

@@ -35,7 +35,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 from torch.nn import functional as F
 
-from holdfast.errors import check
+from holdfast.errors import check, check_integer
 from holdfast.neighbourhood import Bounds, L2Ball, LinfBall
 from holdfast.registry import Registry
 from holdfast.zoo.training.adversarial import Pgd
@@ -250,7 +250,7 @@ class _Attributed(Scheme):
         _check_weight("weight", self.weight)
         for option in ("points", "points_in_attack"):
             value = getattr(self, option)
-            check(type(value) is int and value >= 2, option, "a whole number of at least 2", repr(value))
+            check_integer(value, option, 2)
 
     def attack(self, bounds: Bounds, share: float = 1.0) -> AttributionAscent:
         """The ascent in this share of the radius, within the bounds of the inputs."""
@@ -353,7 +353,7 @@ def _check_weight(option: str, value: float) -> None:
 
 
 def _check_count(option: str, value: int) -> None:
-    check(type(value) is int and value >= 1, option, "a whole number of at least 1", repr(value))
+    check_integer(value, option)
 
 
 def _check_flag(option: str, value: bool) -> None:
