@@ -260,8 +260,12 @@ def test_the_papers_explainers_run_and_see_no_batch(name: str, explainer: str) -
     whole = explain(classifier(name), x)
     assert whole.shape == x.shape
     assert float(whole.abs().max()) > 0
-    parts = [explain(classifier(name, 24), part) for part in (x[:3], x[3:])]
-    assert torch.equal(torch.cat(parts), whole)
+    parts = torch.cat([explain(classifier(name, 24), part) for part in (x[:3], x[3:])])
+    if (name, explainer) == ("transformer", "deep_shap") and torch.backends.cpu.get_cpu_capability() != "AVX512":
+        # its backward pass multiplies batches of small matrices; their bits depend on the batch on other CPUs
+        torch.testing.assert_close(parts, whole, rtol=1e-5, atol=1e-6)
+    else:
+        assert torch.equal(parts, whole)
 
 
 @each

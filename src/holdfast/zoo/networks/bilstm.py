@@ -10,8 +10,9 @@ vectors is not said; here features are averaged over time (`readout="mean"`).
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
-from typing import Literal, get_args
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -98,9 +99,20 @@ class BiLSTM(nn.Module):
 
     def _read(self, lstm: nn.Module, features: Tensor) -> Tensor:
         """Its outputs (N, time, 2 units)."""
-        if features.is_cuda and torch.is_grad_enabled() and not self.training:
-            with torch.backends.cudnn.flags(enabled=False):
-                out: Tensor = lstm(features)[0]
-        else:
-            out = lstm(features)[0]
+        # cuDNN has no second derivative in evaluation mode
+        slow_cuda = features.is_cuda and torch.is_grad_enabled() and not self.training
+        with torch.backends.cudnn.flags(enabled=False) if slow_cuda else nullcontext(), _without_onednn():
+            out: Tensor = lstm(features)[0]
         return out
+
+
+@contextmanager
+def _without_onednn() -> Iterator[None]:
+    """On some CPUs oneDNN's LSTM has other last bits with a graph than without, and in batches of another size."""
+    onednn: Any = torch.backends.mkldnn
+    before = onednn.enabled
+    onednn.enabled = False
+    try:
+        yield
+    finally:
+        onednn.enabled = before
