@@ -23,7 +23,7 @@ from holdfast.gating import (
     weight_layers,
 )
 
-GATEABLE = [name for name in hf.explainers.names() if hf.explainers.EXPLAINERS[name].gateable]
+GATEABLE = [name for name in hf.explainers.names() if hf.explainers.explainers[name].gateable]
 
 
 class Net(nn.Module):

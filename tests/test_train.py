@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from typer.testing import CliRunner
 
-from holdfast import data, fit
+from holdfast import data, train
 from holdfast.cli import app
 from holdfast.data import Dataset
 from holdfast.errors import ArgumentError, HoldfastError, ModelError, UnknownNameError
@@ -86,7 +86,7 @@ class Interrupt:
 
 
 def test_weights_and_card(tmp_path: Path) -> None:
-    found = fit.fit(plan(epochs=8), tmp_path)
+    found = train.fit(plan(epochs=8), tmp_path)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["tiny-stripes-natural.json", found.weights.name]
     card = json.loads((tmp_path / "tiny-stripes-natural.json").read_bytes())
     assert card == found.card
@@ -99,23 +99,23 @@ def test_weights_and_card(tmp_path: Path) -> None:
     module = Tiny(num_classes=3)
     module.load_state_dict(load_file(found.weights))
     assert card["parameters"] == sum(parameter.numel() for parameter in module.parameters())
-    train, test = (stripes(split, False) for split in ("train", "test"))
-    assert card["train_accuracy"] == accuracy(module, train.inputs, train.labels) > 0.9
+    training, test = (stripes(split, False) for split in ("train", "test"))
+    assert card["train_accuracy"] == accuracy(module, training.inputs, training.labels) > 0.9
     assert card["test_accuracy"] == accuracy(module, test.inputs, test.labels) > 0.9
 
 
 def test_the_same_plan_gives_the_same_bits_and_another_seed_others(tmp_path: Path) -> None:
     torch.manual_seed(1)
-    first = fit.fit(plan(), tmp_path / "a").weights.read_bytes()
+    first = train.fit(plan(), tmp_path / "a").weights.read_bytes()
     torch.manual_seed(2)
-    assert fit.fit(plan(), tmp_path / "b").weights.read_bytes() == first
-    assert fit.fit(plan(seed=1), tmp_path / "c").weights.read_bytes() != first
+    assert train.fit(plan(), tmp_path / "b").weights.read_bytes() == first
+    assert train.fit(plan(seed=1), tmp_path / "c").weights.read_bytes() != first
 
 
 def test_robust_accuracy_on_the_card(tmp_path: Path) -> None:
     """Asked for later, too; without training again."""
     chosen = plan(scheme="pgd:radius=0.1,steps=2", epochs=6)
-    card = fit.fit(chosen, tmp_path, attack="pgd:radius=0.2,steps=3").card
+    card = train.fit(chosen, tmp_path, attack="pgd:radius=0.2,steps=3").card
     under = card["under_attack"]
     test, module = stripes("test", False), Tiny(num_classes=3)
     module.load_state_dict(load_file(tmp_path / "tiny-stripes-pgd.safetensors"))
@@ -123,12 +123,12 @@ def test_robust_accuracy_on_the_card(tmp_path: Path) -> None:
     generator = torch.Generator().manual_seed(0)
     assert under["test_accuracy"] == robust_accuracy(module, test.inputs, test.labels, ascent, generator=generator)
     assert under["radius"] == 0.2
-    again = fit.fit(chosen, tmp_path, attack="pgd:radius=0.05,steps=3")
+    again = train.fit(chosen, tmp_path, attack="pgd:radius=0.05,steps=3")
     assert again.was_there
     assert again.card["under_attack"]["radius"] == 0.05
     assert json.loads((tmp_path / "tiny-stripes-pgd.json").read_bytes()) == again.card
     with pytest.raises(ArgumentError, match="attack: expected pgd"):
-        fit.fit(chosen, tmp_path, attack="natural")
+        train.fit(chosen, tmp_path, attack="natural")
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
@@ -143,8 +143,8 @@ def test_mixed_precision_runs_in_it(tmp_path: Path, precision: str, monkeypatch:
         return logits
 
     monkeypatch.setattr(Tiny, "forward", forward)
-    found = fit.fit(plan(precision=precision, epochs=8), tmp_path)
-    assert kinds == {fit.PRECISIONS[precision]}
+    found = train.fit(plan(precision=precision, epochs=8), tmp_path)
+    assert kinds == {train.PRECISIONS[precision]}
     assert {tensor.dtype for tensor in load_file(found.weights).values()} == {torch.float32, torch.int64}
     assert found.card["test_accuracy"] > 0.9
     assert found.card["options"]["precision"] == precision
@@ -180,17 +180,17 @@ def test_what_auto_means(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_interrupted_training_ends_with_the_same_bits(
     tmp_path: Path, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = fit.fit(plan(**changes), tmp_path / "whole").weights
+    whole = train.fit(plan(**changes), tmp_path / "whole").weights
     for batches in (2, 4, 8):  # of 9, three in an epoch: before anything is kept, in the second epoch, in the third
         out = tmp_path / str(batches)
         with monkeypatch.context() as patch:
             Interrupt(patch, batches)
             with pytest.raises(KeyboardInterrupt):
-                fit.fit(plan(**changes), out, name=whole.stem)
+                train.fit(plan(**changes), out, name=whole.stem)
         left = {file.name for file in out.iterdir()} if out.exists() else set()
         assert left == ({f"{whole.stem}.checkpoint"} if batches >= 3 else set())
         torch.manual_seed(batches)
-        found = fit.fit(plan(**changes), out)
+        found = train.fit(plan(**changes), out)
         assert found.weights.read_bytes() == whole.read_bytes()
         assert sorted(file.suffix for file in out.iterdir()) == [".json", ".safetensors"]
 
@@ -199,13 +199,13 @@ def test_an_epoch_that_is_kept_is_not_trained_again(tmp_path: Path, monkeypatch:
     with monkeypatch.context() as patch:
         Interrupt(patch, 8)
         with pytest.raises(KeyboardInterrupt):
-            fit.fit(plan(), tmp_path)
+            train.fit(plan(), tmp_path)
     trained: list[int] = []
     original = Training._epoch
     monkeypatch.setattr(Training, "_epoch", lambda self, step: trained.append(self.epoch) or original(self, step))
-    fit.fit(plan(), tmp_path)
+    train.fit(plan(), tmp_path)
     assert trained == [2]
-    assert fit.fit(plan(), tmp_path).was_there
+    assert train.fit(plan(), tmp_path).was_there
     assert trained == [2]
 
 
@@ -213,37 +213,37 @@ def test_a_crash_while_the_result_is_written_loses_nothing(tmp_path: Path, monke
     def broken(*arguments: object) -> None:
         raise OSError("disk full")
 
-    whole = fit.fit(plan(), tmp_path / "whole").weights.read_bytes()
+    whole = train.fit(plan(), tmp_path / "whole").weights.read_bytes()
     with monkeypatch.context() as patch:
-        patch.setattr(fit, "_write_card", broken)
+        patch.setattr(train, "_write_card", broken)
         with pytest.raises(OSError, match="disk full"):
-            fit.fit(plan(), tmp_path / "broken")
+            train.fit(plan(), tmp_path / "broken")
     monkeypatch.setattr(Training, "_epoch", broken)  # nothing is left to train
-    assert fit.fit(plan(), tmp_path / "broken").weights.read_bytes() == whole
+    assert train.fit(plan(), tmp_path / "broken").weights.read_bytes() == whole
 
 
 def test_changed_options_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         Interrupt(patch, 4)
         with pytest.raises(KeyboardInterrupt):
-            fit.fit(plan(), tmp_path, name="model")
+            train.fit(plan(), tmp_path, name="model")
     changed = plan(epochs=4, scheme="gradient_norm:weight=0.5")
     complaint = (
         r"model.checkpoint was made with \(.*restart\), got "
         r"scheme is natural there and gradient_norm:weight=0.5 now; epochs is 3 there and 4 now"
     )
     with pytest.raises(ArgumentError, match=complaint):
-        fit.fit(changed, tmp_path, name="model")
-    fit.fit(plan(), tmp_path, name="model")
+        train.fit(changed, tmp_path, name="model")
+    train.fit(plan(), tmp_path, name="model")
     with pytest.raises(ArgumentError, match="model.json was made with"):
-        fit.fit(changed, tmp_path, name="model")
-    assert fit.fit(changed, tmp_path, name="model", restart=True).card["epochs"] == 4
+        train.fit(changed, tmp_path, name="model")
+    assert train.fit(changed, tmp_path, name="model", restart=True).card["epochs"] == 4
 
 
 def test_files_that_are_not_ours_are_not_taken_for_it(tmp_path: Path) -> None:
     (tmp_path / "model.checkpoint").write_bytes(b"something else")
     with pytest.raises(HoldfastError, match=r"model.checkpoint is damaged, or no checkpoint of this version"):
-        fit.fit(plan(), tmp_path, name="model")
+        train.fit(plan(), tmp_path, name="model")
 
     class Code:
         def __reduce__(self) -> Any:
@@ -258,39 +258,39 @@ def test_files_that_are_not_ours_are_not_taken_for_it(tmp_path: Path) -> None:
     for training in (Code(), {}, [1], {"module": {"other": torch.zeros(1)}}):
         keep({"format": 1, "options": plan().options(), "training": training})
         with pytest.raises(HoldfastError, match=r"no checkpoint"):
-            fit.fit(plan(), tmp_path, name="model")
+            train.fit(plan(), tmp_path, name="model")
     keep({"format": 1, "options": [1], "training": {}})
     with pytest.raises(HoldfastError, match=r"no checkpoint"):
-        fit.fit(plan(), tmp_path, name="model")
+        train.fit(plan(), tmp_path, name="model")
     assert not (tmp_path / "ran").exists()
-    found = fit.fit(plan(), tmp_path, name="model", restart=True)
+    found = train.fit(plan(), tmp_path, name="model", restart=True)
     found.weights.write_bytes(b"other weights")
     with pytest.raises(HoldfastError, match=r"is not what model.json describes"):
-        fit.fit(plan(), tmp_path, name="model")
+        train.fit(plan(), tmp_path, name="model")
     (tmp_path / "model.json").write_bytes(b"{}")
     with pytest.raises(HoldfastError, match=r"model.json is no card"):
-        fit.fit(plan(), tmp_path, name="model")
+        train.fit(plan(), tmp_path, name="model")
 
 
 def test_a_flipped_bit_in_a_checkpoint_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         Interrupt(patch, 4)
         with pytest.raises(KeyboardInterrupt):
-            fit.fit(plan(), tmp_path, name="model")
+            train.fit(plan(), tmp_path, name="model")
     checkpoint = tmp_path / "model.checkpoint"
     content = bytearray(checkpoint.read_bytes())
     content[len(content) // 2] ^= 1
     checkpoint.write_bytes(content)
     with pytest.raises(HoldfastError, match="damaged"):
-        fit.fit(plan(), tmp_path, name="model")
+        train.fit(plan(), tmp_path, name="model")
 
 
 def test_restart_keeps_what_is_there_until_a_new_one_can_be_made(tmp_path: Path) -> None:
-    made = fit.fit(plan(), tmp_path, name="model").weights.read_bytes()
+    made = train.fit(plan(), tmp_path, name="model").weights.read_bytes()
     with pytest.raises(ModelError, match="does not take inputs"):
-        fit.fit(Plan("lenet5", "stripes", device="cpu"), tmp_path, name="model", restart=True)
+        train.fit(Plan("lenet5", "stripes", device="cpu"), tmp_path, name="model", restart=True)
     with pytest.raises(ArgumentError, match="learning_rate"):
-        fit.fit(plan(learning_rate=-1.0), tmp_path, name="model", restart=True)
+        train.fit(plan(learning_rate=-1.0), tmp_path, name="model", restart=True)
     assert (tmp_path / "model.safetensors").read_bytes() == made
 
 
@@ -300,13 +300,13 @@ def test_a_folder_that_cannot_be_written_is_told_before_training(
     monkeypatch.setattr(Training, "_epoch", lambda *arguments: pytest.fail("trained"))
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(OSError, match="file"):
-        fit.fit(plan(), tmp_path / "file")
+        train.fit(plan(), tmp_path / "file")
 
 
 @pytest.mark.parametrize("name", ["../elsewhere", "/tmp/elsewhere", "a b", "x,y", "a\0b"])
 def test_names_are_names(tmp_path: Path, name: str) -> None:
     with pytest.raises(ArgumentError, match="name: expected letters, digits"):
-        fit.fit(plan(), tmp_path, name=name)
+        train.fit(plan(), tmp_path, name=name)
 
 
 # what is refused
@@ -335,10 +335,10 @@ def test_models_and_data_are_checked(tmp_path: Path) -> None:
     ):
         Plan("tiny", "digits")
     with pytest.raises(ModelError, match=r"lenet5 does not take inputs of shape \(1, 6, 6\)"):
-        fit.fit(Plan("lenet5", "stripes", device="cpu"), tmp_path)
+        train.fit(Plan("lenet5", "stripes", device="cpu"), tmp_path)
     for change in ({"epochs": 0}, {"batch_size": 0}, {"learning_rate": -1.0}, {"weight_decay": -1.0}):
         with pytest.raises(ArgumentError, match=f"{next(iter(change))}: expected"):
-            fit.fit(plan(**change), tmp_path)
+            train.fit(plan(**change), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -368,7 +368,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_result_in_a_study(tmp_path: Path) -> None:
-    found = fit.fit(plan(epochs=1), tmp_path, name="mine")
+    found = train.fit(plan(epochs=1), tmp_path, name="mine")
     assert found.study_entry() == (
         "{architecture: tiny, options: {num_classes: 3, in_channels: 1}, weights: mine.safetensors}"
     )

@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from report_builder import COMMON, Builder, base
-from test_report import assert_whole
+from report_builder import COMMON, Builder, assert_whole, base
 
 import holdfast as hf
 from holdfast.charts import Chart, Gallery, GalleryRow, Interval, Picture, Strip, Track, distribution, sweep
 from holdfast.charts.sweep_plot import looks_of_explainers, looks_of_values
-from holdfast.metrics import Reading, View
 from holdfast.metrics.base import metrics
+from holdfast.presentation import Reading, View
 from holdfast.report import Report, build_html
 from holdfast.report import sweeps as sweeps_module
 from holdfast.report.options import Group, Variant, differences, dotted, groups

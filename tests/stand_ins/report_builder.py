@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
+from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -201,3 +204,69 @@ def study(folder: Path, samples: int = 8, explainers: int = 3) -> Builder:
             builder.other(name, (place + noise).tolist(), **where)
     builder.failure("integrated gradients", "Traceback: it broke", data="series", model="lenet")
     return builder
+
+
+class Checker(HTMLParser):
+    """Tags that do not fit, ids, targets, headings, and what would be loaded."""
+
+    VOID: ClassVar[set[str]] = {"meta", "link", "img", "br", "wbr", "hr", "input"}
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.problems: list[str] = []
+        self.ids: list[str] = []
+        self.targets: list[str] = []
+        self.heads: list[str] = []
+        self.loads: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        if values.get("id"):
+            self.ids.append(str(values["id"]))
+        link = values.get("href") or ""
+        if tag in ("a", "use") and link.startswith("#"):
+            self.targets.append(link[1:])
+        sources = [values.get(name) or "" for name in ("src", "srcset", "poster", "data", "action", "xlink:href")]
+        if tag not in ("a",):
+            sources.append(link)
+        self.loads += [source for source in sources if source and not source.startswith(("data:", "#"))]
+        if re.fullmatch("h[1-6]", tag):
+            self.heads.append(tag)
+        if tag == "img" and not values.get("alt"):
+            self.problems.append("an image without words")
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in self.VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self.open or self.open.pop() != tag:
+            self.problems.append(f"</{tag}> closes nothing")
+
+
+def without_bundle(page: str) -> str:
+    return re.sub(r'<script type="module">.*?</script>', "", page, flags=re.DOTALL)
+
+
+def assert_whole(page: str) -> None:
+    checker = Checker()
+    checker.feed(page)
+    checker.close()
+    assert checker.problems == []
+    assert checker.open == []
+    assert len(set(checker.ids)) == len(checker.ids)
+    assert set(checker.targets) <= set(checker.ids)
+    assert checker.heads.count("h1") == 1
+    assert checker.loads == []
+    head = page.split("</head>")[0]
+    assert '<meta name="holdfast-report" content="complete">' in head
+    assert "default-src 'none'" in head
+    assert page.splitlines()[-1] == "<!-- holdfast report: complete -->"
+    assert "@import" not in without_bundle(page)
+    assert "url(" not in head
+    for content in re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', page, flags=re.DOTALL):
+        json.loads(content)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_report import assert_whole
+from report_builder import assert_whole
 from torch import nn
 
 import holdfast as hf

@@ -17,10 +17,10 @@ import holdfast as hf
 from conftest import small_net
 from holdfast.charts import Chart, Gallery
 from holdfast.gating import group_count, weight_layers
-from holdfast.metrics import DataSensitivityConsistency, ParameterSencResult, ParameterSensitivityConsistency, View
+from holdfast.metrics import DataSensitivityConsistency, ParameterSencResult, ParameterSensitivityConsistency
 from holdfast.metrics.senc import masked_layers
 from holdfast.metrics.senc import parameter_sensitivity_consistency as senc
-from holdfast.presentation import presentation_of
+from holdfast.presentation import View, presentation_of
 from holdfast.presentation.senc.parameter_sensitivity_consistency import squares
 from holdfast.similarity.ranked import RankedReference
 

@@ -13,25 +13,19 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
-from report_builder import Builder, base
-from test_report import assert_whole
+from report_builder import Builder, assert_whole, base
 
 import holdfast as hf
 from holdfast.charts import GREY, Chart, Gallery, Point, Ridge, Table, TableCell, boxes, ridges
 from holdfast.charts.ridge_plot import density, form
 from holdfast.errors import ArgumentError
-from holdfast.metrics import CorruptionCurve, View
+from holdfast.metrics import CorruptionCurve
 from holdfast.metrics.coarse_to_fine.shown import MOST, drawing_data, shades, turns, unshaded
 from holdfast.metrics.coarse_to_fine.statistics import area
 from holdfast.metrics.coarse_to_fine.summary import Curves
-from holdfast.presentation.coarse_to_fine.across_data import across
-from holdfast.presentation.coarse_to_fine.corruption_curve import (
-    drop_curves,
-    figures,
-    fine_curves,
-    ridge_lines,
-    robust_curves,
-)
+from holdfast.presentation import View, presentation_of
+from holdfast.presentation.coarse_to_fine.across_data import boxes_over_data
+from holdfast.presentation.coarse_to_fine.corruption_curve import drop_curves, fine_curves, ridge_lines, robust_curves
 from holdfast.presentation.coarse_to_fine.drops import Drops, drops_of
 from holdfast.presentation.coarse_to_fine.pictures import MARKED, galleries
 from holdfast.presentation.coarse_to_fine.tables import draw_tables
@@ -40,6 +34,9 @@ from holdfast.report import Report
 from holdfast.report.pictures import LANE_WIDTH, drawn
 from holdfast.report.render import to_files
 from holdfast.report.views import Contents
+
+PRESENTATION = presentation_of("corruption_curve")
+figures = PRESENTATION.figures
 
 Array = np.ndarray[Any, Any]
 FRACTIONS = (0.05, 0.15, 0.5, 1.0)
@@ -562,7 +559,7 @@ def page(folder: Path) -> str:
 
 
 def test_boxes_over_data_sets_have_a_point_for_each(many: Builder) -> None:
-    found = [chart for chart in across(views(many)) if isinstance(chart, Chart)]
+    found = [chart for chart in boxes_over_data(views(many)) if isinstance(chart, Chart)]
     assert [chart.name for chart in found] == [
         "across-auc-top-net",
         "across-f1-net",
@@ -604,7 +601,7 @@ def test_the_page_has_all_of_it(page: str) -> None:
 def test_a_single_data_set_has_files_and_no_boxes(folder: Path) -> None:
     single = Builder(folder / "single")
     stored(single, "good", made("good"))
-    assert across(views(single)) == []
+    assert boxes_over_data(views(single)) == []
     written = {path.name for path in Report(single.results()).figures(folder / "figures")}
     assert {"metric-curve-digits-lenet-ridges_good.svg", "metric-curve-digits-lenet-skewness.pdf"} <= written
 

@@ -16,14 +16,15 @@ import pytest
 import scipy.stats
 import torch
 from PIL import Image
+from report_builder import assert_whole
 from skimage.color import rgb2lab
-from test_report import assert_whole
 
 import holdfast as hf
 from conftest import SHAPES, small_net
 from holdfast.charts import Chart, Gallery, GalleryRow, Picture
-from holdfast.metrics import AttributionAttack, View
-from holdfast.presentation.lens.attribution_attack import figures, fragility, guide, per_sample, reading, remarks
+from holdfast.metrics import AttributionAttack
+from holdfast.presentation import View, presentation_of
+from holdfast.presentation.lens.attribution_attack import fragility, per_sample
 from holdfast.presentation.lens.curves import curves_of
 from holdfast.presentation.lens.pictures import KEPT, LOST, NEAR, NEW
 from holdfast.presentation.lens.words import by_chance, called
@@ -36,6 +37,8 @@ Array = np.ndarray[Any, Any]
 SIMILARITIES = ("topk_intersection", "lens_precision", "lens_recall:w=2", "mse")
 ATTACK = AttributionAttack("top_k", radius=0.1, steps=3, restarts=1, similarities=SIMILARITIES, k=40)
 EXPLAINERS = ["saliency", "input_x_gradient"]
+PRESENTATION = presentation_of("attribution_attack")
+figures, remarks, guide, reading = PRESENTATION.figures, PRESENTATION.remarks, PRESENTATION.guide, PRESENTATION.reading
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from typer.testing import CliRunner
 
-from holdfast import data, fit
+from holdfast import data, train
 from holdfast.cli import app
 from holdfast.data import Dataset, synthetic_waves
 from holdfast.errors import ArgumentError, ModelError
@@ -321,7 +321,7 @@ def plan(**changes: Any) -> Plan:
 
 
 def test_a_plan_for_series(tmp_path: Path) -> None:
-    card = fit.fit(plan(scheme=Calibrated(), optimizer="radam"), tmp_path).card
+    card = train.fit(plan(scheme=Calibrated(), optimizer="radam"), tmp_path).card
     assert card["in_channels"] == 4
     assert "64 training and 32 test series" in card["data"]
     assert card["scheme"].startswith("calibrated: cross-entropy + 1 x")
@@ -333,14 +333,14 @@ def test_a_plan_for_series(tmp_path: Path) -> None:
 def test_cards_from_before_there_was_a_choice_are_adamws(tmp_path: Path) -> None:
     import json
 
-    found = fit.fit(plan(), tmp_path)
+    found = train.fit(plan(), tmp_path)
     file = found.weights.with_suffix(".json")
     card = json.loads(file.read_bytes())
     assert card["options"].pop("optimizer") == "adamw"
     file.write_text(json.dumps(card))
-    assert fit.fit(plan(), tmp_path).was_there
+    assert train.fit(plan(), tmp_path).was_there
     with pytest.raises(ArgumentError, match="optimizer is adamw there and radam now"):
-        fit.fit(plan(optimizer="radam"), tmp_path)
+        train.fit(plan(optimizer="radam"), tmp_path)
 
 
 def test_plans_take_sets_of_the_archives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -352,9 +352,9 @@ def test_plans_take_sets_of_the_archives(tmp_path: Path, monkeypatch: pytest.Mon
     series = {f"X_{split}": numbers.normal(size=(24, 3, 20)).astype(np.float32) for split in ("train", "test")}
     labels = {f"y_{split}": np.arange(24) % 3 for split in ("train", "test")}
     np.savez(tmp_path / "ucr" / "Made.npz", **series, **labels, classes=np.array(["a", "b", "c"]))
-    made = fit.fit(Plan("little_cnn", "ucr:Made:train", epochs=1, device="cpu"), tmp_path / "out")
+    made = train.fit(Plan("little_cnn", "ucr:Made:train", epochs=1, device="cpu"), tmp_path / "out")
     assert made.weights.name == "little_cnn-ucr-Made-natural.safetensors"
-    assert fit.fit(Plan("little_cnn", "ucr:Made", epochs=1, device="cpu"), tmp_path / "out").was_there
+    assert train.fit(Plan("little_cnn", "ucr:Made", epochs=1, device="cpu"), tmp_path / "out").was_there
     card = made.card
     assert (card["num_classes"], card["in_channels"]) == (3, 3)
     assert card["data"].startswith("ucr:Made, 24 training and 24 test series")
@@ -372,7 +372,7 @@ def test_the_command_with_the_papers_settings(tmp_path: Path) -> None:
     assert found.exit_code == 0, found.output
     name = "little_cnn-small_waves-calibrated"
     assert f"weights: {tmp_path / name}.safetensors" in found.output.replace("\n", "")
-    made = fit.fit(plan(scheme="calibrated", optimizer="radam", **PAPERS), tmp_path)
+    made = train.fit(plan(scheme="calibrated", optimizer="radam", **PAPERS), tmp_path)
     assert made.was_there
     assert made.card["options"]["optimizer"] == "radam"
     study = {
