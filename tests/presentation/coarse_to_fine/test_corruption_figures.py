@@ -20,14 +20,14 @@ import holdfast as hf
 from holdfast.charts import GREY, Chart, Gallery, Point, Ridge, Table, TableCell, boxes, ridges
 from holdfast.charts.ridge_plot import density, form
 from holdfast.errors import ArgumentError
-from holdfast.metrics import CorruptionCurve, View
+from holdfast.metrics import CorruptionCurve
 from holdfast.metrics.coarse_to_fine.shown import MOST, drawing_data, shades, turns, unshaded
 from holdfast.metrics.coarse_to_fine.statistics import area
 from holdfast.metrics.coarse_to_fine.summary import Curves
-from holdfast.presentation.coarse_to_fine.across_data import across
+from holdfast.presentation.base import View, presentation_of
+from holdfast.presentation.coarse_to_fine.across_data import boxes_over_data
 from holdfast.presentation.coarse_to_fine.corruption_curve import (
     drop_curves,
-    figures,
     fine_curves,
     ridge_lines,
     robust_curves,
@@ -382,7 +382,7 @@ def test_few_samples_have_no_bands_and_no_crash(folder: Path) -> None:
     builder = Builder(folder / "few")
     for name in EXPLAINERS:
         stored(builder, name, made(name, count=2))
-    found = figures(views(builder)[0])
+    found = presentation_of("corruption_curve").figures(views(builder)[0])
     charts = [each for each in found if isinstance(each, Chart)]
     assert not any("low" in row for chart in charts for row in chart.spec["datasets"].get("lines", ()))
     assert not any("Bands" in chart.caption for chart in charts)
@@ -412,7 +412,7 @@ def test_drops_that_are_all_the_same_are_a_spike(folder: Path) -> None:
     builder = Builder(folder / "same")
     for name in EXPLAINERS:
         stored(builder, name, np.zeros((COUNT, 4)))
-    for chart in figures(views(builder)[0]):
+    for chart in presentation_of("corruption_curve").figures(views(builder)[0]):
         if isinstance(chart, Chart) and chart.name.startswith("ridges"):
             assert [row["x"] for row in chart.spec["datasets"]["strokes"]] == [0.0] * 4
 
@@ -422,7 +422,7 @@ def test_one_order_alone(folder: Path, order: tuple[str, ...]) -> None:
     builder = Builder(folder / f"only-{order[0]}")
     for name in EXPLAINERS:
         stored(builder, name, made(name), options={**OPTIONS, "order": list(order)})
-    found = figures(views(builder)[0])
+    found = presentation_of("corruption_curve").figures(views(builder)[0])
     names = {each.name for each in found if isinstance(each, Chart)}
     assert (f"drop-{order[0]}" in names, "skewness" in names) == (True, order == ("top",))
     assert len([each for each in found if isinstance(each, Table)]) == (4 if order == ("top",) else 1)
@@ -562,7 +562,7 @@ def page(folder: Path) -> str:
 
 
 def test_boxes_over_data_sets_have_a_point_for_each(many: Builder) -> None:
-    found = [chart for chart in across(views(many)) if isinstance(chart, Chart)]
+    found = [chart for chart in boxes_over_data(views(many)) if isinstance(chart, Chart)]
     assert [chart.name for chart in found] == [
         "across-auc-top-net",
         "across-f1-net",
@@ -604,7 +604,7 @@ def test_the_page_has_all_of_it(page: str) -> None:
 def test_a_single_data_set_has_files_and_no_boxes(folder: Path) -> None:
     single = Builder(folder / "single")
     stored(single, "good", made("good"))
-    assert across(views(single)) == []
+    assert boxes_over_data(views(single)) == []
     written = {path.name for path in Report(single.results()).figures(folder / "figures")}
     assert {"metric-curve-digits-lenet-ridges_good.svg", "metric-curve-digits-lenet-skewness.pdf"} <= written
 
