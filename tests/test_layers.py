@@ -13,7 +13,7 @@ ROOT = Path(holdfast.__file__).parent
 
 # from the top: a layer may import from itself and from those before it
 LAYERS = (
-    ("errors", "registry"),
+    ("errors", "records", "registry"),
     ("tensors", "segments"),
     ("neighbourhood",),
     ("similarity",),

@@ -18,7 +18,6 @@ too), all else is rescaled to [0, 100] with 0.5. The photos we tried gave 13 to 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -30,6 +29,7 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import check
+from holdfast.records import TensorOption
 
 #: with fewer segments the order of their sensitivities says nothing
 FEWEST = 3
@@ -56,37 +56,30 @@ Labels = npt.NDArray[np.int64]
 Image = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class LabelMap:
+@dataclass(frozen=True, init=False)
+class LabelMap(TensorOption):
     """A label map as an option of a frozen configuration: compared, hashed and written down by its digest.
 
-    Attributes:
-        shape: of the labels.
-        digest: of the labels' values.
+    Args:
+        labels: integers of at least 0, of any shape; copied.
 
-    >>> a, b = (LabelMap.of(torch.tensor([0, 0, 1, 2])) for _ in range(2))
+    Raises:
+        ArgumentError: something else than such labels.
+
+    >>> a, b = (LabelMap(torch.tensor([0, 0, 1, 2])) for _ in range(2))
     >>> a == b, a.shape, a.labels.tolist()
     (True, (4,), [0, 0, 1, 2])
     """
 
-    shape: tuple[int, ...]
-    digest: str
-
-    @classmethod
-    def of(cls, labels: Tensor) -> LabelMap:
-        """The labels, copied; raises `ArgumentError` unless they are integers of at least 0."""
+    def __init__(self, labels: Tensor) -> None:
         fine = not labels.is_floating_point() and not labels.is_complex() and labels.dtype != torch.bool
         check(fine and labels.numel() > 0 and int(labels.min()) >= 0, "segments", _EXPECTED, _described(labels))
-        values = labels.detach().to("cpu", torch.int64).contiguous().clone()
-        found = cls(tuple(values.shape), hashlib.sha256(values.numpy().tobytes()).hexdigest()[:16])
-        object.__setattr__(found, "_labels", values)
-        return found
+        super().__init__(labels.to(torch.int64))
 
     @property
     def labels(self) -> Tensor:
         """The labels themselves, int64 on the CPU."""
-        labels: Tensor = vars(self)["_labels"]
-        return labels
+        return self.tensor
 
     def each(self, inputs: Tensor) -> bool:
         """Whether there is one map for every sample of a batch such as `inputs` `(N, ...)`, not one for all."""
@@ -95,7 +88,7 @@ class LabelMap:
     def of_samples(self, inputs: Tensor, rows: slice) -> LabelMap:
         """The maps of the samples `rows` of `inputs`, all of which they are for; itself if it is one for all.
 
-        >>> maps = LabelMap.of(torch.tensor([[0, 1, 2], [2, 1, 0]]))
+        >>> maps = LabelMap(torch.tensor([[0, 1, 2], [2, 1, 0]]))
         >>> maps.of_samples(torch.zeros(2, 3), slice(1, 2)).labels.tolist()
         [[2, 1, 0]]
         """
@@ -104,7 +97,7 @@ class LabelMap:
         spatial = spatial_shape(inputs)
         many = (len(inputs), *spatial)
         check(self.shape == many, "segments", f"labels of shape {spatial} or {many}, one for each sample", self.shape)
-        return LabelMap.of(self.labels[rows])
+        return LabelMap(self.labels[rows])
 
 
 Method = Literal["auto", "slic", "quickshift", "grid", "windows", "columns"]
@@ -136,7 +129,7 @@ def check_segments(how: How | Tensor) -> How:
     ('grid', 12)
     """
     if isinstance(how, Tensor):
-        return LabelMap.of(how)
+        return LabelMap(how)
     fine = isinstance(how, LabelMap) or (isinstance(how, str) and how in _FITS) or (type(how) is int and how >= FEWEST)
     check(fine, "segments", _EXPECTED, repr(how))
     return how

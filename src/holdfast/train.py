@@ -22,6 +22,7 @@ from torch import nn
 from holdfast import data
 from holdfast.data import Dataset
 from holdfast.errors import ArgumentError, HoldfastError, ModelError, check, check_integer
+from holdfast.records import set_fields
 from holdfast.registry import Registry, build
 from holdfast.study.folders import write_atomically
 from holdfast.zoo.networks.names import architectures
@@ -84,8 +85,8 @@ class Plan:
     def __post_init__(self) -> None:
         _ = architectures[self.model], augmentations[self.augment]
         if isinstance(self.scheme, str):
-            object.__setattr__(self, "scheme", build(schemes, self.scheme))
-        object.__setattr__(self, "data", self.data.removesuffix(":train"))
+            set_fields(self, scheme=build(schemes, self.scheme))
+        set_fields(self, data=self.data.removesuffix(":train"))
         known = sorted(name.removesuffix(":train") for name in data.names() if name.endswith(":train"))
         archive = data.is_of_archive(f"{self.data}:train")
         expected = f"one of {', '.join(known)}, or ucr:<name>"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -12,12 +11,13 @@ from torch import Tensor
 from holdfast.errors import ArgumentError, check
 from holdfast.explainers.base import Baseline, baseline_of, check_baseline
 from holdfast.model import Classifier
+from holdfast.records import TensorOption
 
 _EXPECTED = "a finite number, one for each channel, or reference inputs (a Background or a tensor (B, ...))"
 
 
 @dataclass(frozen=True, init=False)
-class Background:
+class Background(TensorOption):
     """Reference inputs as an option of a frozen configuration: compared, hashed and written down by their digest.
 
     Args:
@@ -38,20 +38,13 @@ class Background:
     False
     """
 
-    shape: tuple[int, ...]
-    digest: str
-
     def __init__(self, inputs: Tensor) -> None:
         check(isinstance(inputs, Tensor), "background", "reference inputs as a tensor (B, ...)", type(inputs).__name__)
         fine = inputs.is_floating_point() and inputs.ndim >= 2 and inputs.numel() > 0
         got = f"{inputs.dtype} of shape {tuple(inputs.shape)}"
         check(fine, "background", "reference inputs of shape (B, ...), floating point", got)
         check(bool(torch.isfinite(inputs).all()), "background", "finite reference inputs", "NaN or infinity")
-        values = inputs.detach().to("cpu").contiguous().clone()
-        content = f"{values.dtype} {tuple(values.shape)} ".encode() + values.view(torch.uint8).numpy().tobytes()
-        object.__setattr__(self, "shape", tuple(values.shape))
-        object.__setattr__(self, "digest", hashlib.sha256(content).hexdigest()[:16])
-        object.__setattr__(self, "_inputs", values)
+        super().__init__(inputs, f"{inputs.dtype} {tuple(inputs.shape)} ".encode())
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -59,8 +52,7 @@ class Background:
     @property
     def inputs(self) -> Tensor:
         """The reference inputs themselves, `(B, ...)` on the CPU; not to be written to."""
-        inputs: Tensor = vars(self)["_inputs"]
-        return inputs
+        return self.tensor
 
 
 #: what an explainer takes for its option `background`

@@ -491,7 +491,7 @@ def test_the_gate_errs_seldom() -> None:
         (lambda: Curves(np.ones(4), None, np.ones(4), K), "share: expected an array of shape .n, K., got shape"),
         (lambda: summarise(some(0), tau=1.5), "tau: expected a drop, at most 1, got 1.5"),
         (lambda: summarise(some(0), q=1.0), "q: expected a number between 0 and 1, exclusive, got 1.0"),
-        (lambda: summarise(some(0), resamples=-1), "resamples: expected a whole number, 0 or more, got -1"),
+        (lambda: summarise(some(0), resamples=-1), "resamples: expected a whole number of at least 0, got -1"),
         (lambda: summarise(some(0), resamples=9).interval("auc"), "name: expected one of share, .*, got 'auc'"),
         (lambda: compared({}), "curves: expected those of at least one explainer, got none"),
         (lambda: compared({"a": some(0), "b": some(0, 3)}), "curves: expected the same 200 samples and 4 shares"),

@@ -361,4 +361,4 @@ def test_extras_of_samples_are_checked() -> None:
 
 def test_digests_tell_masks_apart() -> None:
     a = torch.zeros(2, 6, dtype=torch.bool)
-    assert Masks.of(a) != Masks.of(a.reshape(3, 4))
+    assert Masks(a) != Masks(a.reshape(3, 4))

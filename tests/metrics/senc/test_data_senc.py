@@ -306,7 +306,7 @@ def test_an_explainer_holds_no_label_maps_of_samples() -> None:
 
     model, x = classifier((1, 8, 8)), rand(8, 1, 8, 8)
     metric = DataSensitivityConsistency("grid", **QUICK)
-    one, each = (Segmented(segments=LabelMap.of(labels)) for labels in (maps_of(1)[0], maps_of(8)))
+    one, each = (Segmented(segments=LabelMap(labels)) for labels in (maps_of(1)[0], maps_of(8)))
     assert metric(model, one, x).status == ("ok",) * 8
     for call in (
         lambda: metric(model, each, x),

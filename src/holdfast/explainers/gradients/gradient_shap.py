@@ -14,6 +14,7 @@ from holdfast.explainers.background import References, background_of, background
 from holdfast.explainers.base import Explainer, check_seed, path_gradients
 from holdfast.explainers.gradients.input_gradients import noise_width, shared_noise
 from holdfast.model import Classifier
+from holdfast.records import set_fields
 
 Draws = Literal["stratified", "uniform"]
 
@@ -65,7 +66,7 @@ class GradientSHAP(Explainer):
     gateable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "background", check_background(self.background))
+        set_fields(self, background=check_background(self.background))
         check_integer(self.samples, "samples")
         check(self.draws in get_args(Draws), "draws", f"one of {', '.join(get_args(Draws))}", repr(self.draws))
         fine = isinstance(self.noise, int | float) and 0 <= self.noise < float("inf")

@@ -15,6 +15,7 @@ from holdfast.explainers.perturbation.copies import Output, check_count, check_o
 from holdfast.explainers.perturbation.smooth_masks import SmoothMask, area_target, blurred
 from holdfast.gating import rows_of
 from holdfast.model import Classifier, padding_of
+from holdfast.records import set_fields
 
 Perturbation = Literal["auto", "blur", "fade"]
 
@@ -95,7 +96,7 @@ class ExtremalPerturbations(Explainer):
         areas = tuple(self.areas) if isinstance(self.areas, list | tuple) else ()
         fine = len(areas) > 0 and all(isinstance(a, int | float) and 0 < a <= 1 for a in areas)
         check(fine, "areas", "a list of shares, each above 0 and at most 1", repr(self.areas))
-        object.__setattr__(self, "areas", areas)
+        set_fields(self, areas=areas)
         check_count(self.steps, "steps", 1)
         kinds = get_args(Perturbation)
         check(self.perturbation in kinds, "perturbation", f"one of {', '.join(kinds)}", repr(self.perturbation))

@@ -14,6 +14,7 @@ from holdfast.errors import check
 from holdfast.explainers.base import Baseline, Explainer, baseline_of, check_baseline
 from holdfast.explainers.perturbation.copies import Output, check_output, scores_of_copies, with_channel
 from holdfast.model import Classifier
+from holdfast.records import set_fields
 from holdfast.segments import spatial_shape
 
 Sides = int | Sequence[int] | None
@@ -71,7 +72,8 @@ class Occlusion(Explainer):
         for option in ("window", "stride"):
             sides = getattr(self, option)
             if isinstance(sides, list):
-                object.__setattr__(self, option, sides := tuple(sides))
+                sides = tuple(sides)
+                set_fields(self, **{option: sides})
             each = sides if isinstance(sides, tuple) else (1 if sides is None else sides,)
             fine = len(each) > 0 and all(type(n) is int and n >= 1 for n in each)
             check(fine, option, "a whole number of at least 1, or one for each axis", repr(sides))

@@ -15,6 +15,7 @@ from holdfast.errors import check
 from holdfast.explainers.base import Baseline, Explainer, baseline_of, check_baseline, check_seed
 from holdfast.explainers.perturbation.copies import Output, check_count, check_output, scores_of_copies, with_channel
 from holdfast.model import Classifier
+from holdfast.records import set_fields
 from holdfast.segments import WINDOWS, spatial_shape
 
 # cells along a side of an image
@@ -76,7 +77,7 @@ class RISE(Explainer):
     def __post_init__(self) -> None:
         check_count(self.samples, "samples", 1)
         if isinstance(self.cells, list):
-            object.__setattr__(self, "cells", tuple(self.cells))
+            set_fields(self, cells=tuple(self.cells))
         each = self.cells if isinstance(self.cells, tuple) else (1 if self.cells is None else self.cells,)
         fine = len(each) > 0 and all(type(n) is int and n >= 1 for n in each)
         check(fine, "cells", "a whole number of at least 1, or one for each axis", repr(self.cells))

@@ -12,6 +12,7 @@ from torch import Tensor
 from holdfast.errors import ArgumentError, check
 from holdfast.explainers.base import Explainer
 from holdfast.model import Classifier
+from holdfast.records import set_fields
 from holdfast.segments import How, LabelMap, Method, check_segments, segment, spatial_shape
 
 Features = Method | Literal["pixels"] | int | Tensor
@@ -47,7 +48,7 @@ class SegmentedExplainer(Explainer):
 
     def _check_segments(self) -> None:
         """The two options; for `__post_init__`, since segments change into a form that a configuration can hold."""
-        object.__setattr__(self, "segments", check_features(self.segments))
+        set_fields(self, segments=check_features(self.segments))
         ways = get_args(Segmentation)
         check(self.segmentation in ways, "segmentation", f"one of {', '.join(ways)}", repr(self.segmentation))
 

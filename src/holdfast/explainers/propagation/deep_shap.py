@@ -15,6 +15,7 @@ from holdfast.explainers.base import Explainer, chosen, leaf_of
 from holdfast.explainers.completeness import look_for_gap
 from holdfast.explainers.propagation.difference_rules import PairedRule
 from holdfast.model import ROW_ALIGNMENT, Classifier, padded, padding_of
+from holdfast.records import set_fields
 
 # rows that one input is counted for, of all that its backward passes have
 _MOST_ROWS = 8
@@ -59,7 +60,7 @@ class DeepSHAP(Explainer):
     differentiable: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "background", check_background(self.background))
+        set_fields(self, background=check_background(self.background))
         fine = isinstance(self.epsilon, int | float) and 0 < self.epsilon < float("inf")
         check(fine, "epsilon", "a finite number above 0", repr(self.epsilon))
 

@@ -38,6 +38,7 @@ from holdfast.metrics.base import Metric, plain
 from holdfast.metrics.probe import Probe
 from holdfast.metrics.result import Result
 from holdfast.model import Classifier
+from holdfast.records import set_fields
 from holdfast.tensors import content_keys, draw_seed
 
 Reduce = Literal["mean", "last", "max"]
@@ -100,15 +101,14 @@ class PeerMetric(Metric):
 
     def __post_init__(self) -> None:
         # kept by the object, not the class: what a configuration consists of must tell versions apart
-        object.__setattr__(self, "_origin", self.origin)
+        set_fields(self, _origin=self.origin)
 
     def __reduce__(self) -> tuple[Any, ...]:
         given = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         return get, (self.name,), {"given": given}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
-        for name, value in state["given"].items():
-            object.__setattr__(self, name, value)
+        set_fields(self, **state["given"])
 
     @classmethod
     def example(cls) -> PeerMetric:

@@ -18,6 +18,7 @@ from torch import nn
 from holdfast.errors import ArgumentError, MissingExtraError, ModelError, UnknownNameError, check, check_integer
 from holdfast.integrations.peers.base import PeerMetric, Reduce, fields_from
 from holdfast.integrations.peers.sample import Sample
+from holdfast.records import set_fields
 
 #: what aggregates, plots or prints: not part of a sample's value
 _OUTPUT = frozenset(
@@ -102,7 +103,7 @@ class Base(PeerMetric):
             value = getattr(self, name, 1)
             check_integer(value, name)
         if getattr(self, "order", None) == "lerf":  # least relevant first: what was better is worse
-            object.__setattr__(self, "direction", "lower" if type(self).direction == "higher" else "higher")
+            set_fields(self, direction="lower" if type(self).direction == "higher" else "higher")
         self._build(2)  # a wrong option is an error at once
 
     def _build(self, classes: int) -> Any:

@@ -34,6 +34,7 @@ from holdfast.metrics.c_eval.fixed_features import Unit, free_of
 from holdfast.metrics.c_eval.held_distortion import Holder, check_fractions, check_options, ratio
 from holdfast.metrics.result import Result
 from holdfast.model import Classifier
+from holdfast.records import set_fields
 from holdfast.segments import Method
 
 BIBTEX = """@inproceedings{vu2021ceval,
@@ -139,13 +140,11 @@ class CEval(Metric):
     certify: Literal["crown", "interval"] | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "segments", check_options(self.attack, self.unit, self.segments, self.norm, self.absolute)
-        )
+        set_fields(self, segments=check_options(self.attack, self.unit, self.segments, self.norm, self.absolute))
         check(self.certify in (None, "crown", "interval"), "certify", "'crown', 'interval' or None", repr(self.certify))
         within = isinstance(self.fraction, int | float) and 0 < self.fraction < 1
         check(within, "fraction", "a number between 0 and 1 (all held never flips)", self.fraction)
-        object.__setattr__(self, "fractions", check_fractions(self.fractions) if len(self.fractions) else ())
+        set_fields(self, fractions=check_fractions(self.fractions) if len(self.fractions) else ())
 
     @classmethod
     def example(cls) -> CEval:

@@ -18,6 +18,7 @@ from holdfast.metrics.c_eval.fixed_features import Unit
 from holdfast.metrics.c_eval.held_distortion import Holder, check_fractions, check_options, ratio
 from holdfast.metrics.result import Result
 from holdfast.model import Classifier
+from holdfast.records import set_fields
 from holdfast.segments import Method
 
 
@@ -88,10 +89,8 @@ class CEvalPlot(Metric):
     absolute: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "fractions", check_fractions(self.fractions))
-        object.__setattr__(
-            self, "segments", check_options(self.attack, self.unit, self.segments, self.norm, self.absolute)
-        )
+        set_fields(self, fractions=check_fractions(self.fractions))
+        set_fields(self, segments=check_options(self.attack, self.unit, self.segments, self.norm, self.absolute))
 
     @classmethod
     def example(cls) -> CEvalPlot:

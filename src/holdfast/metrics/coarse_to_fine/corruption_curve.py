@@ -61,6 +61,7 @@ from holdfast.metrics.faithfulness.perturbation_curves import sample_keys, score
 from holdfast.metrics.probe import Probe
 from holdfast.metrics.result import Result
 from holdfast.model import Classifier
+from holdfast.records import set_fields
 from holdfast.statistics.paired import Array
 from holdfast.tensors import draw_seed
 
@@ -251,9 +252,9 @@ class CorruptionCurve(Metric):
     positions: Positions = "entry"
 
     def __post_init__(self) -> None:
-        for name in ("fractions", "order"):
+        for name in ("fractions", "order", "mean", "sd", "baseline"):
             value = getattr(self, name)
-            object.__setattr__(self, name, tuple(value) if isinstance(value, list) else value)
+            set_fields(self, **{name: tuple(value) if isinstance(value, list) else value})
         shares = self.fractions if isinstance(self.fractions, tuple) else ()
         fine = len(shares) > 0 and all(isinstance(k, int | float) and 0 < k <= 1 for k in shares)
         fine = fine and all(a < b for a, b in pairwise(shares))
@@ -274,18 +275,16 @@ class CorruptionCurve(Metric):
             check(
                 fine, "background", "reference inputs (B, ...), as the replacement is 'sample'", repr(self.background)
             )
-            object.__setattr__(self, "background", check_background(self.background))  # type: ignore[arg-type]
+            set_fields(self, background=check_background(self.background))  # type: ignore[arg-type]
         else:
             got = repr(self.background)
             check(self.background is None, "background", "None, as the replacement is not 'sample'", got)
 
     def _check_numbers(self, name: str) -> None:
-        value = getattr(self, name)
         try:
-            check_baseline(value)
+            check_baseline(getattr(self, name))
         except ArgumentError as error:
             raise ArgumentError(name, error.expected, error.got) from None
-        object.__setattr__(self, name, tuple(value) if isinstance(value, list) else value)
 
     @classmethod
     def example(cls) -> CorruptionCurve:

@@ -48,6 +48,7 @@ from holdfast.metrics.coarse_to_fine.statistics import (
     quantile_interval,
     shape_of,
 )
+from holdfast.records import set_fields
 from holdfast.statistics.paired import Array
 
 Scale = Literal["absolute", "compared"]
@@ -87,7 +88,7 @@ class Curves:
         for name in ("top", "bottom", "share", "fractions"):
             value = getattr(self, name)
             if value is not None:
-                object.__setattr__(self, name, np.asarray(value, dtype=float))
+                set_fields(self, **{name: np.asarray(value, dtype=float)})
         shape = self.share.shape
         check(len(shape) == 2 and shape[1] > 0, "share", "an array of shape (n, K)", f"shape {shape}")
         for name in ("top", "bottom"):

@@ -44,6 +44,7 @@ from holdfast.metrics.faithfulness.perturbation_curves import (
 from holdfast.metrics.probe import Probe
 from holdfast.metrics.result import Result
 from holdfast.model import Classifier
+from holdfast.records import set_fields
 from holdfast.segments import Method, check_segments
 from holdfast.tensors import draw_seed
 
@@ -152,7 +153,7 @@ class AOPC(Metric):
         if self.segments is not None:
             check(self.region is None, "region", "None where segments are given", repr(self.region))
             try:
-                object.__setattr__(self, "segments", check_segments(self.segments))
+                set_fields(self, segments=check_segments(self.segments))
             except ArgumentError as error:
                 raise ArgumentError("segments", f"None (for cells), {error.expected}", error.got) from None
 

@@ -27,7 +27,6 @@ Cost for each sample: one prediction with explanation.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
@@ -42,6 +41,7 @@ from holdfast.metrics.coarse_to_fine.replacement import Positions, relevance_of
 from holdfast.metrics.probe import Probe
 from holdfast.metrics.result import Result
 from holdfast.model import Classifier
+from holdfast.records import TensorOption, set_fields
 from holdfast.similarity.rows import row_sum
 
 _ELEMENTS = 1 << 22  # numbers in the relevance that is sorted at once: 16 MB, and some four times that
@@ -51,49 +51,42 @@ _EXPECTED = "masks of each sample, bool (or 0 and 1)"
 MaskOf = Callable[[Tensor], Tensor]
 
 
-@dataclass(frozen=True)
-class Masks:
+@dataclass(frozen=True, init=False)
+class Masks(TensorOption):
     """Masks as an option of a frozen configuration: compared, hashed and written down by their digest.
 
-    Attributes:
-        shape: `(N, ...)`, or `(1, ...)` of one mask for all samples.
-        digest: of the values.
+    Args:
+        masks: `(N, ...)`, or `(1, ...)` of one mask for all samples; bool, or nothing but 0 and 1. Copied.
 
-    >>> a, b = (Masks.of(torch.tensor([[True, False, True]])) for _ in range(2))
+    Raises:
+        ArgumentError: something else than such masks.
+
+    >>> a, b = (Masks(torch.tensor([[True, False, True]])) for _ in range(2))
     >>> a == b, a.shape, a.values.tolist()
     (True, (1, 3), [[True, False, True]])
     """
 
-    shape: tuple[int, ...]
-    digest: str
-
-    @classmethod
-    def of(cls, masks: Tensor) -> Masks:
-        """The masks, copied; raises `ArgumentError` unless they are bool `(N, ...)`, or hold nothing but 0 and 1."""
+    def __init__(self, masks: Tensor) -> None:
         got = f"{masks.dtype} of shape {tuple(masks.shape)}"
         check(masks.ndim >= 2 and masks.numel() > 0 and not masks.is_complex(), "masks", _EXPECTED, got)
         if masks.dtype != torch.bool:
             check(bool(((masks == 0) | (masks == 1)).all()), "masks", _EXPECTED, got)
-        values = masks.detach().to("cpu", torch.bool).contiguous().clone()
-        found = cls(tuple(values.shape), hashlib.sha256(values.numpy().tobytes()).hexdigest()[:16])
-        object.__setattr__(found, "_values", values)
-        return found
+        super().__init__(masks.to(torch.bool))
 
     @property
     def values(self) -> Tensor:
         """The masks themselves, bool on the CPU."""
-        values: Tensor = vars(self)["_values"]
-        return values
+        return self.tensor
 
     def of_samples(self, inputs: Tensor, rows: slice) -> Masks:
         """The masks of the samples `rows` of `inputs`, all of which they are for; itself if it is one for all.
 
-        >>> masks = Masks.of(torch.tensor([[0, 0, 1], [1, 0, 0]]))
+        >>> masks = Masks(torch.tensor([[0, 0, 1], [1, 0, 0]]))
         >>> masks.of_samples(torch.zeros(2, 3), slice(1, 2)).values.tolist()
         [[True, False, False]]
         """
         fitted(self.values, inputs)
-        return self if len(self.values) == 1 else Masks.of(self.values[rows])
+        return self if len(self.values) == 1 else Masks(self.values[rows])
 
 
 def fitted(masks: Tensor, inputs: Tensor) -> Tensor:
@@ -191,7 +184,7 @@ class RelevanceLocalisation(Metric):
 
     def __post_init__(self) -> None:
         if isinstance(self.masks, Tensor):  # becomes a value that can be compared, hashed and written down
-            object.__setattr__(self, "masks", Masks.of(self.masks))
+            set_fields(self, masks=Masks(self.masks))
         named = isinstance(self.masks, str) and bool(self.masks)
         fine = named or isinstance(self.masks, Masks) or callable(self.masks)
         words = "the name of an extra of the data set, a tensor of masks, or a function"
@@ -271,7 +264,7 @@ class RelevanceLocalisation(Metric):
             assert callable(self.masks)  # since `__post_init__`
             found = self.masks(inputs.clone())
             check(isinstance(found, Tensor), "masks", "a function that returns masks", type(found).__name__)
-            masks = Masks.of(found).values
+            masks = Masks(found).values
         masks = fitted(masks, inputs)
         if self.positions == "pixel" and inputs.ndim > 2:
             masks = masks.any(1)

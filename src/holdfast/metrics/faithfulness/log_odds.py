@@ -35,6 +35,7 @@ from holdfast.metrics.faithfulness.perturbation_curves import by_place, ranks, s
 from holdfast.metrics.probe import Probe
 from holdfast.metrics.result import Result
 from holdfast.model import Classifier
+from holdfast.records import set_fields
 from holdfast.segments import spatial_shape
 from holdfast.tensors import draw_seed
 
@@ -125,7 +126,7 @@ class LogOdds(Metric):
             check(fine and all(map(_is_pair, self.pairs)), "pairs", expected, repr(self.pairs))
             pairs = tuple((int(o), int(t)) for o, t in self.pairs)
             check(len(set(pairs)) == len(pairs), "pairs", expected, repr(self.pairs))
-            object.__setattr__(self, "pairs", pairs)
+            set_fields(self, pairs=pairs)
         fine = isinstance(self.fraction, int | float) and not isinstance(self.fraction, bool) and 0 < self.fraction <= 1
         check(fine, "fraction", "a number above 0, at most 1", repr(self.fraction))
         check_baseline(self.baseline)

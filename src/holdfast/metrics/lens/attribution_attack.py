@@ -41,6 +41,7 @@ from holdfast.metrics.result import Result
 from holdfast.metrics.safari.events import strictly_below_zero
 from holdfast.model import ROW_ALIGNMENT, Classifier
 from holdfast.neighbourhood import LinfBall
+from holdfast.records import set_fields
 from holdfast.similarity import LensProfile, Similarity, lens_profile, per_position
 from holdfast.similarity import get as get_similarity
 from holdfast.similarity import similarities as known_similarities
@@ -176,12 +177,12 @@ class AttributionAttack(Metric):
             value = getattr(self, option)
             listed = isinstance(value, list | tuple) and len(value) > 0
             check(listed, option, "a list with at least one entry", repr(value))
-            object.__setattr__(self, option, tuple(value))
+            set_fields(self, **{option: tuple(value)})
         self._check_similarities()
         check_counts("k", (0.1 if self.k is None else self.k,))
         if self.k is None:
             given = (getattr(similarity.function, "keywords", {}).get("k") for similarity in self._similarities())
-            object.__setattr__(self, "k", next((k for k in given if isinstance(k, int | float)), None))
+            set_fields(self, k=next((k for k in given if isinstance(k, int | float)), None))
         check_counts("curve_k", self.curve_k)
         check(all(type(w) is int and w >= 0 for w in self.curve_w), "curve_w", "whole numbers, 0 or more", self.curve_w)
         check_probe_options(self.absolute, "origin", "logit")

@@ -46,6 +46,7 @@ from holdfast.metrics.result import Result
 from holdfast.metrics.senc.masking import Survival, published, told
 from holdfast.metrics.senc.options import BIBTEX, CITATION, check_senc_options
 from holdfast.model import Classifier
+from holdfast.records import set_fields
 from holdfast.segments import Method, Segments, check_segments, segment
 from holdfast.similarity import get as get_similarity
 from holdfast.tensors import Streams, content_keys, draw_seed
@@ -146,7 +147,7 @@ class DataSensitivityConsistency(Metric):
 
     def __post_init__(self) -> None:
         # a tensor of labels becomes a value that can be compared, hashed and written down
-        object.__setattr__(self, "segments", check_segments(self.segments))
+        set_fields(self, segments=check_segments(self.segments))
         check_senc_options(self)
         check_baseline(self.baseline)
 

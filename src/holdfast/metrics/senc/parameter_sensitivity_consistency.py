@@ -51,6 +51,7 @@ from holdfast.metrics.senc.masked_layers import LayerTable, MaskedLooks
 from holdfast.metrics.senc.masking import published, told, unmoved
 from holdfast.metrics.senc.options import BIBTEX, CITATION, check_senc_options
 from holdfast.model import Classifier
+from holdfast.records import set_fields
 from holdfast.similarity import get as get_similarity
 from holdfast.tensors import Streams, content_keys, draw_seed, mix64
 
@@ -174,7 +175,7 @@ class ParameterSensitivityConsistency(Metric):
             and all(isinstance(n, str) for n in layers)
         )
         check(fine, "layers", "'all', 'conv' or names of layers, each once", repr(layers))
-        object.__setattr__(self, "layers", layers)
+        set_fields(self, layers=layers)
         check_senc_options(self)
 
     @classmethod

@@ -27,6 +27,7 @@ from holdfast.explainers import (
 )
 from holdfast.explainers.base import check_seed, whole_module
 from holdfast.model import Classifier
+from holdfast.records import set_fields
 
 Sampled = Literal["kernel_shap", "shapley_sampling"]
 Referenced = Literal["deep_shap", "gradient_shap"]
@@ -140,7 +141,7 @@ class TrainingReferences(Explainer):
     def __post_init__(self) -> None:
         known = get_args(Referenced)
         check(self.method in known, "method", f"one of {', '.join(known)}", repr(self.method))
-        object.__setattr__(self, "sets", tuple(self.sets))
+        set_fields(self, sets=tuple(self.sets))
         check(len(self.sets) > 0, "sets", "names of data sets", "none")
         check_integer(self.references, "references")
         _ = self._with(0.0)

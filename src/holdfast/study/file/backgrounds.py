@@ -14,6 +14,7 @@ from holdfast import data
 from holdfast.errors import ArgumentError, HoldfastError
 from holdfast.explainers import Background, Explainer
 from holdfast.metrics.base import Metric
+from holdfast.records import set_fields
 from holdfast.study.file.files import read_data
 from holdfast.study.file.problems import Collector, Problem, Wrong, nearest, shown, unknown
 
@@ -38,9 +39,7 @@ class StoredBackground(Background):
     samples: int | None
 
     def __init__(self, path: str | None = None, data: str | None = None, samples: int | None = None) -> None:
-        given = {"shape": (samples or 1,), "digest": "", "path": path, "data": data, "samples": samples}
-        for name, value in given.items():
-            object.__setattr__(self, name, value)
+        set_fields(self, shape=(samples or 1,), digest="", path=path, data=data, samples=samples)
 
     @property
     def inputs(self) -> Tensor:

@@ -41,6 +41,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from holdfast.errors import check, check_integer
+from holdfast.records import set_fields
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +69,7 @@ class InputDerivatives:
         shape = tuple(self.losses.shape)
         check(shape == self.inputs.shape[:1], "losses", f"one for each of {len(self.inputs)} inputs", shape)
         (gradient,) = torch.autograd.grad(self.losses.sum(), self.inputs, create_graph=True)
-        object.__setattr__(self, "gradient", gradient)
+        set_fields(self, gradient=gradient)
 
     def gradient_norms(self, *, squared: bool = False) -> Tensor:
         """`||grad l||_2` of each row, or its square; `(N,)`. Where it is 0, its derivative is taken as 0."""
