@@ -112,12 +112,12 @@ class PreprocessedModule(nn.Module):
         return out
 
 
-def whole_module(classifier: Classifier) -> nn.Module:
+def join_preprocessing(classifier: Classifier) -> nn.Module:
     """One module from inputs to logits: the user's own where there is no preprocessing."""
     return classifier.module if classifier.preprocess is None else PreprocessedModule(classifier)
 
 
-def leaf_of(x: Tensor, create_graph: bool) -> Tensor:
+def make_leaf(x: Tensor, create_graph: bool) -> Tensor:
     """A tensor to differentiate by: `x` itself within the caller's graph, else a detached one."""
     if not create_graph:
         return x.detach().requires_grad_(True)
@@ -125,13 +125,13 @@ def leaf_of(x: Tensor, create_graph: bool) -> Tensor:
     return x
 
 
-def chosen(logits: Tensor, targets: Tensor | None) -> Tensor:
+def select_logits(logits: Tensor, targets: Tensor | None) -> Tensor:
     """The logits `(N,)` of the target classes; of the predicted ones for `None`."""
     classes = logits.detach().argmax(1) if targets is None else targets
     return logits.gather(1, classes[:, None])[:, 0]
 
 
-def gradient_of(scores: Tensor, x: Tensor, create_graph: bool = False) -> Tensor:
+def compute_gradient(scores: Tensor, x: Tensor, create_graph: bool = False) -> Tensor:
     """Row-wise gradient of `scores` `(N,)` by `x` `(N, ...)`; zeros where the scores do not depend on `x`."""
     if not scores.requires_grad:
         return torch.zeros_like(x)
@@ -139,24 +139,24 @@ def gradient_of(scores: Tensor, x: Tensor, create_graph: bool = False) -> Tensor
     return torch.zeros_like(x) if gradient is None else gradient
 
 
-def input_gradient(
+def compute_input_gradient(
     classifier: Classifier, x: Tensor, targets: Tensor | None, create_graph: bool
 ) -> tuple[Tensor, Tensor]:
     """Gradient of the target logit by `x`, and the logits: one forward and one backward pass."""
     with torch.enable_grad():
-        leaf = leaf_of(x, create_graph)
+        leaf = make_leaf(x, create_graph)
         logits = classifier.forward(leaf.clone())  # a module that starts in place must not write into x
-        gradient = gradient_of(chosen(logits, targets), leaf, create_graph)
+        gradient = compute_gradient(select_logits(logits, targets), leaf, create_graph)
     return gradient, logits if create_graph else logits.detach()
 
 
-def chunk_rows(classifier: Classifier, x: Tensor, rows_per_input: int) -> int:
+def choose_chunk_rows(classifier: Classifier, x: Tensor, rows_per_input: int) -> int:
     """Rows to forward at once: the budget, a multiple of `ROW_ALIGNMENT` where it allows that."""
     budget = classifier.row_budget(x, rows_per_input, "backward")  # the one that is halved where memory runs out
     return budget - budget % ROW_ALIGNMENT if budget >= ROW_ALIGNMENT else budget
 
 
-def path_gradients(
+def compute_path_gradients(
     classifier: Classifier, x: Tensor, points: Tensor, targets: Tensor | None, create_graph: bool
 ) -> tuple[Tensor, Tensor]:
     """Gradients of the target logit at `points` `(N, S, ...)`, and the logits at `x` `(N, ...)`.
@@ -167,7 +167,7 @@ def path_gradients(
     count, steps = points.shape[:2]
     owners = torch.arange(count, device=x.device)
     owners = torch.cat([owners, owners.repeat_interleave(steps)])
-    size = chunk_rows(classifier, x, steps + 1)
+    size = choose_chunk_rows(classifier, x, steps + 1)
     gradients: list[Tensor] = []
     at_x: list[Tensor] = []
     with torch.enable_grad():
@@ -178,15 +178,15 @@ def path_gradients(
             rows = flat[start : start + size]
             used = len(rows)
             padding = padding_of(used, size)
-            rows = leaf_of(padded(rows, padding), create_graph)
+            rows = make_leaf(padded(rows, padding), create_graph)
             whose = owners[start : start + used]
             with rows_of(padded(whose, padding)):
                 logits = classifier.forward(rows.clone())
                 if start < count:
                     at_x.append(logits[: min(used, count - start)])
                 classes = targets if targets is not None else torch.cat(at_x).detach().argmax(1)
-                scores = chosen(logits[:used], classes[whose])
-                gradients.append(gradient_of(scores, rows, create_graph)[:used])
+                scores = select_logits(logits[:used], classes[whose])
+                gradients.append(compute_gradient(scores, rows, create_graph)[:used])
     gradient = gradients[0] if len(gradients) == 1 else torch.cat(gradients)
     logits = at_x[0] if len(at_x) == 1 else torch.cat(at_x)
     return gradient[count:].reshape(points.shape), logits if create_graph else logits.detach()
@@ -209,7 +209,7 @@ def check_baseline(baseline: Baseline) -> None:
     check(fine, "baseline", "a finite number, or one for each channel", repr(baseline))
 
 
-def baseline_of(baseline: Baseline, x: Tensor) -> Tensor:
+def make_baseline(baseline: Baseline, x: Tensor) -> Tensor:
     """The baseline, one number or one for each channel, so that it broadcasts against `x`."""
     if isinstance(baseline, int | float):
         return torch.tensor(float(baseline), dtype=x.dtype, device=x.device)
@@ -217,9 +217,9 @@ def baseline_of(baseline: Baseline, x: Tensor) -> Tensor:
     return torch.tensor(list(baseline), dtype=x.dtype, device=x.device).reshape(-1, *[1] * (x.ndim - 2))
 
 
-def baseline_within(classifier: Classifier, inputs: Tensor, baseline: Baseline) -> Tensor:
+def resolve_baseline(classifier: Classifier, inputs: Tensor, baseline: Baseline) -> Tensor:
     """The baseline, which broadcasts against the inputs and lies within the bounds; else an `ArgumentError`."""
-    value, (lower, upper) = baseline_of(baseline, inputs), classifier.bounds
+    value, (lower, upper) = make_baseline(baseline, inputs), classifier.bounds
     slack = 1e-5 * (upper - lower).clamp(max=1e30)
     fits = bool(((value >= lower - slack) & (value <= upper + slack)).all())
     within = f"values within the bounds [{lower.min().item():g}, {upper.max().item():g}]"

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from holdfast.errors import ModelError, check
-from holdfast.explainers.base import Explainer, chosen, leaf_of
+from holdfast.explainers.base import Explainer, make_leaf, select_logits
 from holdfast.explainers.cam.gradcam import resize
 from holdfast.gating import CONVOLUTIONS
 from holdfast.model import Classifier
@@ -98,7 +98,7 @@ class FullGrad(Explainer):
     def attribute(
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
     ) -> tuple[Tensor, Tensor]:
-        product, terms, logits = _terms(classifier, x, targets, create_graph)
+        product, terms, logits = _compute_terms(classifier, x, targets, create_graph)
         with torch.set_grad_enabled(create_graph):
             maps = self._psi(product, x)
             for name, layer, bias in terms:
@@ -120,13 +120,13 @@ class FullGrad(Explainer):
         names: list[str] = []
 
         def explain(x: Tensor, classes: Tensor) -> tuple[Tensor, ...]:
-            product, terms, logits = _terms(classifier, x, classes, create_graph=False)
+            product, terms, logits = _compute_terms(classifier, x, classes, create_graph=False)
             sums: dict[str, Tensor] = {}
             for name, _, bias in terms:
                 _check_rows(name, bias, x)
                 sums[name] = sums.get(name, 0.0) + bias.flatten(1).sum(1)
             names[:] = sums
-            return product, chosen(logits, classes), *sums.values()
+            return product, select_logits(logits, classes), *sums.values()
 
         with torch.inference_mode(False):
             inputs = classifier.check_inputs(inputs)
@@ -165,16 +165,16 @@ class _Run:
     bias: Tensor
 
 
-def _terms(
+def _compute_terms(
     classifier: Classifier, x: Tensor, targets: Tensor | None, create_graph: bool
 ) -> tuple[Tensor, list[tuple[str, nn.Module | None, Tensor]], Tensor]:
     """`x * gradient`; layers' names, themselves, and `bias * gradient` at their outputs; the logits."""
     runs: list[_Run] = []
     with torch.enable_grad():
-        leaf = leaf_of(x, create_graph)
-        with _watched(classifier, x, runs):
+        leaf = make_leaf(x, create_graph)
+        with _record_runs(classifier, x, runs):
             logits = classifier.forward(leaf.clone())
-        scores = chosen(logits, targets)
+        scores = select_logits(logits, targets)
         gradients: list[Tensor | None] = [None] * (1 + len(runs))
         if scores.requires_grad:
             edges = [get_gradient_edge(leaf), *(run.edge for run in runs)]
@@ -190,7 +190,7 @@ def _terms(
 
 
 @contextlib.contextmanager
-def _watched(classifier: Classifier, x: Tensor, runs: list[_Run]) -> Iterator[None]:
+def _record_runs(classifier: Classifier, x: Tensor, runs: list[_Run]) -> Iterator[None]:
     """Inside, a forward pass adds to `runs` whatever layer with a bias runs, the preprocessing before all."""
     handles = []
 
@@ -199,12 +199,12 @@ def _watched(classifier: Classifier, x: Tensor, runs: list[_Run]) -> Iterator[No
             constant = not out.requires_grad  # it does not depend on the input, but the logit depends on it
             if constant:
                 out = out.detach().requires_grad_(True)
-            runs.append(_Run(name, layer, get_gradient_edge(out), _along(layer, bias, out)))
+            runs.append(_Run(name, layer, get_gradient_edge(out), _expand_bias(layer, bias, out)))
             return out.clone() if constant else None
 
         handles.append(layer.register_forward_hook(note))
 
-    def shifted(_module: nn.Module, args: Any) -> None:
+    def record_shift(_module: nn.Module, args: Any) -> None:
         assert classifier.preprocess is not None
         shown = args[0]
         if shown.requires_grad:
@@ -214,9 +214,9 @@ def _watched(classifier: Classifier, x: Tensor, runs: list[_Run]) -> Iterator[No
 
     try:
         if classifier.preprocess is not None:
-            handles.append(classifier.module.register_forward_pre_hook(shifted))
+            handles.append(classifier.module.register_forward_pre_hook(record_shift))
         for name, layer in classifier.module.named_modules():
-            bias = _bias_of(layer)
+            bias = _find_bias(layer)
             if bias is not None:
                 watch(name or "module", layer, bias)
         yield
@@ -225,7 +225,7 @@ def _watched(classifier: Classifier, x: Tensor, runs: list[_Run]) -> Iterator[No
             handle.remove()
 
 
-def _bias_of(layer: nn.Module) -> Tensor | None:
+def _find_bias(layer: nn.Module) -> Tensor | None:
     """What a layer adds whatever its input, one number for each output channel; `None` if it adds nothing."""
     if isinstance(layer, _NORMS):
         if layer.running_mean is None or layer.running_var is None:
@@ -239,7 +239,7 @@ def _bias_of(layer: nn.Module) -> Tensor | None:
     return None
 
 
-def _along(layer: nn.Module, bias: Tensor, out: Tensor) -> Tensor:
+def _expand_bias(layer: nn.Module, bias: Tensor, out: Tensor) -> Tensor:
     """The bias `(K,)` on the axis of the output that holds the layer's channels."""
     if isinstance(layer, nn.Linear):
         return bias.expand_as(out)

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from holdfast.errors import ArgumentError, ModelError, check
-from holdfast.explainers.base import Explainer, chosen, gradient_of, leaf_of
+from holdfast.explainers.base import Explainer, compute_gradient, make_leaf, select_logits
 from holdfast.model import Classifier
 
 Interpolation = Literal["linear", "nearest"]
@@ -54,19 +54,19 @@ class GradCAM(Explainer):
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
     ) -> tuple[Tensor, Tensor]:
         with (
-            output_of(classifier.module, self.layer, x, self.label, detached=not create_graph) as kept,
+            keep_layer_output(classifier.module, self.layer, x, self.label, detached=not create_graph) as get_output,
             torch.enable_grad(),
         ):
-            logits = classifier.forward(leaf_of(x, True) if create_graph else x.detach().clone())
-            gradient = gradient_of(chosen(logits, targets), kept(), create_graph)
+            logits = classifier.forward(make_leaf(x, True) if create_graph else x.detach().clone())
+            gradient = compute_gradient(select_logits(logits, targets), get_output(), create_graph)
         with torch.set_grad_enabled(create_graph):
-            maps = class_activation(gradient, kept(), self.relu)
+            maps = compute_activation_map(gradient, get_output(), self.relu)
             maps = resize(maps, x, self.interpolation)
         return (maps, logits) if create_graph else (maps.detach(), logits.detach())
 
 
 @contextlib.contextmanager
-def output_of(
+def keep_layer_output(
     module: nn.Module, wanted: str | None, x: Tensor, who: str, *, detached: bool
 ) -> Iterator[Callable[[], Tensor]]:
     """Inside, a forward pass of `module` keeps the output `(N, K, positions...)` of one layer, to differentiate by.
@@ -93,19 +93,19 @@ def output_of(
         found.append(out.detach().requires_grad_(True) if detached else out)
         return found[-1].clone()  # the next layer may work in place
 
-    def kept() -> Tensor:
+    def get_output() -> Tensor:
         if len(found) != 1:
             raise ModelError(f"{who}: expected layer {name!r} to run once a forward pass, ran {len(found)}x")
         return found[0]
 
     handle = layer.register_forward_hook(keep)
     try:
-        yield kept
+        yield get_output
     finally:
         handle.remove()
 
 
-def class_activation(gradient: Tensor, activation: Tensor, relu: bool) -> Tensor:
+def compute_activation_map(gradient: Tensor, activation: Tensor, relu: bool) -> Tensor:
     """Grad-CAM's map `(N, 1, positions...)` of a layer's activation and the target's gradient by it."""
     weights = gradient.mean(tuple(range(2, gradient.ndim)), keepdim=True)
     maps = (weights * activation).sum(1, keepdim=True)

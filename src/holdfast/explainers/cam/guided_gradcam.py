@@ -9,8 +9,14 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from holdfast.explainers.base import Explainer, chosen, gradient_of, leaf_of
-from holdfast.explainers.cam.gradcam import Interpolation, check_interpolation, class_activation, output_of, resize
+from holdfast.explainers.base import Explainer, compute_gradient, make_leaf, select_logits
+from holdfast.explainers.cam.gradcam import (
+    Interpolation,
+    check_interpolation,
+    compute_activation_map,
+    keep_layer_output,
+    resize,
+)
 from holdfast.explainers.gradients.surrogates import ReluReplacement
 from holdfast.model import Classifier
 
@@ -82,19 +88,19 @@ class GuidedGradCAM(Explainer):
             out: Tensor = _SwitchedRelu.apply(z, switch)  # type: ignore[no-untyped-call]
             return out
 
-        leaf = leaf_of(x, create_graph=False)
+        leaf = make_leaf(x, create_graph=False)
         with torch.enable_grad():
             with (
                 ReluReplacement(rectify),
-                output_of(classifier.module, self.layer, x, self.label, detached=False) as kept,
+                keep_layer_output(classifier.module, self.layer, x, self.label, detached=False) as get_output,
             ):
                 logits = classifier.forward(leaf.clone())
-            scores = chosen(logits, targets)
-            plain = _gradient_kept(scores, kept())
+            scores = select_logits(logits, targets)
+            plain = _gradient_kept(scores, get_output())
             switch.guided = True
-            guided = gradient_of(scores, leaf)
+            guided = compute_gradient(scores, leaf)
         with torch.no_grad():
-            maps = resize(class_activation(plain, kept().detach(), relu=True), x, self.interpolation)
+            maps = resize(compute_activation_map(plain, get_output().detach(), relu=True), x, self.interpolation)
             return guided * maps, logits.detach()
 
 

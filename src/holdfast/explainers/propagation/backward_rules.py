@@ -19,14 +19,14 @@ from holdfast.errors import ModelError, check
 from holdfast.explainers.base import (
     Baseline,
     Explainer,
-    baseline_of,
     check_baseline,
-    chosen,
-    gradient_of,
-    input_gradient,
-    leaf_of,
+    compute_gradient,
+    compute_input_gradient,
+    make_baseline,
+    make_leaf,
+    select_logits,
 )
-from holdfast.explainers.completeness import look_for_gap
+from holdfast.explainers.completeness import warn_of_gap
 from holdfast.explainers.gradients.surrogates import ReluReplacement
 from holdfast.explainers.propagation.difference_rules import DifferenceRule
 from holdfast.explainers.propagation.relevance_rules import EpsilonRule
@@ -72,7 +72,7 @@ class _RectifiedGradient(Explainer):
     ) -> tuple[Tensor, Tensor]:
         self._check_graph(create_graph)
         with ReluReplacement(self.rectifier.apply):
-            return input_gradient(classifier, x, targets, create_graph=False)
+            return compute_input_gradient(classifier, x, targets, create_graph=False)
 
 
 @dataclass(frozen=True)
@@ -167,24 +167,24 @@ class DeepLift(Explainer):
     def attribute(
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
     ) -> tuple[Tensor, Tensor]:
-        leaf = leaf_of(x, create_graph)
-        baseline = baseline_of(self.baseline, x)
+        leaf = make_leaf(x, create_graph)
+        baseline = make_baseline(self.baseline, x)
         rule = DifferenceRule(self.epsilon)
-        with torch.no_grad(), rule.recording():
+        with torch.no_grad(), rule.record():
             at_baseline = classifier.forward(baseline.expand(2 * ROW_ALIGNMENT, *x.shape[1:]).contiguous())[0]
         if not create_graph:
-            with rule.replaying():
-                slopes, logits = input_gradient(classifier, x, targets, create_graph=False)
+            with rule.replay():
+                slopes, logits = compute_input_gradient(classifier, x, targets, create_graph=False)
             if not self.times_input:
                 return slopes, logits
             maps = slopes * (x.detach() - baseline)
-            look_for_gap(self, classifier, maps, logits, at_baseline, targets)
+            warn_of_gap(self, classifier, maps, logits, at_baseline, targets)
             return maps, logits
         with torch.enable_grad():
-            with rule.replaying(attached=True):
+            with rule.replay(attached=True):
                 logits = classifier.forward(leaf.clone())
-            with rule.by_slopes():
-                slopes = gradient_of(chosen(logits, targets), leaf, create_graph=True)
+            with rule.follow_slopes():
+                slopes = compute_gradient(select_logits(logits, targets), leaf, create_graph=True)
             return slopes * (leaf - baseline) if self.times_input else slopes, logits
 
 
@@ -230,14 +230,14 @@ class LRP(Explainer):
     ) -> tuple[Tensor, Tensor]:
         self._check_graph(create_graph)
         with torch.enable_grad():
-            leaf = leaf_of(preprocessed(self.name, classifier, x), create_graph=False)
+            leaf = make_leaf(preprocess_copy(self.name, classifier, x), create_graph=False)
             with EpsilonRule(self.epsilon):
                 logits = classifier.module(leaf.clone())
-            scores = chosen(logits, targets)
-            return gradient_of(scores * scores.detach(), leaf), logits.detach()
+            scores = select_logits(logits, targets)
+            return compute_gradient(scores * scores.detach(), leaf), logits.detach()
 
 
-def preprocessed(name: str, classifier: Classifier, x: Tensor) -> Tensor:
+def preprocess_copy(name: str, classifier: Classifier, x: Tensor) -> Tensor:
     """What the module is given for `x` `(N, ...)`, a copy, for the explainer of this name, whose map is of that."""
     shown = x.detach().clone()
     if classifier.preprocess is not None:
