@@ -14,7 +14,7 @@ ROOT = Path(holdfast.__file__).parent
 # from the top: a layer may import from itself and from those before it
 LAYERS = (
     ("errors", "records", "registry"),
-    ("tensors", "segments"),
+    ("tensors", "segments", "function_calls"),
     ("neighbourhood",),
     ("similarity",),
     ("model",),

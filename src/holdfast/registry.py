@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from functools import cached_property
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -26,7 +26,8 @@ class Registry(Generic[T]):
         group: the entry points' group, such as `"holdfast.metrics"`; None for a registry without plug-ins.
         fits: whether a plug-in's object is one of them.
         packages: packages whose things are named `"package:Title"`, and for each the function, as `"module:function"`,
-            that makes the entry from such a name. It is imported when a name of that package is asked for.
+            that gives the entry for such a name: a class, or a function of options. It is imported when a name of that
+            package is asked for.
 
     >>> shapes: Registry[type] = Registry("shape")
     >>> shapes.add("list", list)
@@ -69,8 +70,13 @@ class Registry(Generic[T]):
         return {} if self.group is None else {point.name: point for point in entry_points(group=self.group)}
 
     def is_elsewhere(self, name: object) -> bool:
-        """Whether a name has the form of one of another package, `"package:Title"`, known or not."""
-        return isinstance(name, str) and ":" in name and name.partition(":")[0] in self.packages
+        """Whether a name has the form of one of another package, `"package:Title"`, known or not.
+
+        What follows may also be options, as in `"package:Title:option=value"`. A name that begins with options, such as
+        `"lime:samples=50"`, is one of ours.
+        """
+        package, colon, rest = name.partition(":") if isinstance(name, str) else ("", "", "")
+        return bool(colon) and package in self.packages and "=" not in rest.partition(":")[0]
 
     def __getitem__(self, name: str) -> T:
         if self.is_elsewhere(name):
@@ -111,16 +117,19 @@ class Registry(Generic[T]):
 def build(kinds: Registry[type[T]], text: str, options: Mapping[str, Any] | None = None) -> T:
     """One of the registered dataclasses from `"name"` or `"name:option=value,option=value"`, and further options.
 
+    Entries of other packages, `"package:Title"`, may be functions of options; these check the options themselves.
+
     Raises:
         UnknownNameError: no such name.
         ArgumentError: a malformed or unknown option; a value that the dataclass refuses.
     """
-    package, colon, title = text.partition(":")
-    name, _, rest = title.partition(":") if colon and package in kinds.packages else text.partition(":")
-    name = f"{package}:{name}" if colon and package in kinds.packages else name
+    name, _, rest = text.partition(":")
+    if kinds.is_elsewhere(text):
+        title, _, rest = rest.partition(":")
+        name = f"{name}:{title}"
     kind = kinds[name.strip()]
     options = {**_parse(rest, kinds.kind), **(options or {})}
-    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    known = [field.name for field in fields(kind)] if is_dataclass(kind) else list(options)
     for option in options:
         if option not in known:
             own = getattr(kind, "name", name)

@@ -178,10 +178,10 @@ def test_no_forward_pass_more() -> None:
 
 
 def test_nothing_is_kept_of_a_module_that_is_gone(quiet: None) -> None:
-    before = len(module_of._LOOKS)
+    before = len(module_of._CHECKED)
     DeepLift()(model(Squared()), series() + 1, 1)
     gc.collect()
-    assert len(module_of._LOOKS) <= before
+    assert len(module_of._CHECKED) <= before
 
 
 def test_the_warning_agrees_with_the_gap(quiet: None) -> None:

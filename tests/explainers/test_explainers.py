@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from holdfast import explainers as hx
 from holdfast.errors import ArgumentError, ModelError, UnknownNameError
 from holdfast.explainers.adapters.callables import CaptumExplainer
-from holdfast.explainers.base import path_gradients
-from holdfast.explainers.gradients.input_gradients import shared_noise
+from holdfast.explainers.base import compute_path_gradients
+from holdfast.explainers.gradients.input_gradients import draw_shared_noise
 from holdfast.model import Classifier
 
 CONSTANT = ["saliency", "smoothgrad", "integrated_gradients", "guided_backprop", "deeplift", "lrp"]
@@ -294,7 +294,7 @@ def test_lrp_conserves_relevance_through_residual_sums() -> None:
 
 def test_smoothgrad_is_the_mean_over_its_noise() -> None:
     classifier, x = make(), batch((1, 12, 12), 4)
-    noise = shared_noise(7, (6, 1, 12, 12), torch.float32, torch.device("cpu"))
+    noise = draw_shared_noise(7, (6, 1, 12, 12), torch.float32, torch.device("cpu"))
     assert 0.9 < float(noise.std()) < 1.1
     saliency = ca.Saliency(classifier.module.eval())
     for absolute in (True, False):
@@ -363,8 +363,8 @@ def test_steps_are_cut_inside_with_predicted_targets(name: str) -> None:
     few, many = make(batch_size=16), make(batch_size=512)
     x = batch((1, 12, 12), 20, seed=1)  # more inputs than fit into one piece
     with few.session(), many.session():
-        ours, logits = path_gradients(few, x, points, None, False)
-        theirs, expected = path_gradients(many, x, points, None, False)
+        ours, logits = compute_path_gradients(few, x, points, None, False)
+        theirs, expected = compute_path_gradients(many, x, points, None, False)
     assert torch.equal(ours, theirs)
     assert torch.equal(logits, expected)
 

@@ -11,17 +11,16 @@ from holdfast.errors import check
 from holdfast.explainers.adapters.callables import from_callable, from_captum
 from holdfast.explainers.adapters.grad_cam import from_grad_cam
 from holdfast.explainers.adapters.lime import from_lime
-from holdfast.explainers.adapters.packages import from_elsewhere, is_elsewhere
+from holdfast.explainers.adapters.packages import ADAPTERS
 from holdfast.explainers.adapters.quantus import from_quantus
 from holdfast.explainers.adapters.shap import from_shap
 from holdfast.explainers.adapters.zennit import from_zennit
 from holdfast.explainers.background import Background
 from holdfast.explainers.base import Explainer
-from holdfast.explainers.baselines import RandomExplainer
+from holdfast.explainers.baselines import CentreExplainer, RandomExplainer
 from holdfast.explainers.cam.full_grad import FullGrad, FullGradient
 from holdfast.explainers.cam.gradcam import GradCAM
 from holdfast.explainers.cam.guided_gradcam import GuidedGradCAM
-from holdfast.explainers.centre import CentreExplainer
 from holdfast.explainers.gradients.gradient_shap import GradientSHAP
 from holdfast.explainers.gradients.input_gradients import InputXGradient, IntegratedGradients, Saliency, SmoothGrad
 from holdfast.explainers.gradients.surrogates import smooth_relu
@@ -64,20 +63,21 @@ __all__ = [
     "SmoothGrad",
     "from_callable",
     "from_captum",
-    "from_elsewhere",
     "from_grad_cam",
     "from_lime",
     "from_quantus",
     "from_shap",
     "from_zennit",
     "get",
-    "is_elsewhere",
     "names",
     "smooth_relu",
 ]
 
 explainers: Registry[type[Explainer]] = Registry(
-    "explainer", "holdfast.explainers", lambda kind: isinstance(kind, type) and issubclass(kind, Explainer)
+    "explainer",
+    "holdfast.explainers",
+    lambda kind: isinstance(kind, type) and issubclass(kind, Explainer),
+    packages=dict.fromkeys(ADAPTERS, "holdfast.explainers.adapters.packages:find_adapter"),
 )
 for _kind in (
     Saliency,
@@ -107,25 +107,34 @@ for _kind in (
 
 
 def names() -> list[str]:
-    """What `get` knows, sorted."""
+    """The names of all registered explainers, sorted; those of other packages are not listed (see `get`)."""
     return explainers.names()
 
 
 def get(explainer: str | Explainer | Callable[..., Tensor], **options: Any) -> Explainer:
-    """An explainer by its name and options, by `"name:option=value,..."`, or one that is there already.
+    """An explainer from a name and options, or from a function; a ready explainer is returned as it is.
 
-    A plain function `fn(module, inputs, targets) -> attributions` is wrapped by `from_callable`, which takes the
-    options. Explainers of other packages are `"captum:IntegratedGradients"` and the like (see `from_elsewhere`).
+    Args:
+        explainer: one of:
+
+            - a registered name, such as `"lrp"`, or a name with options, `"name:option=value,option=value"`;
+            - the name of another package's explainer: `"captum:IntegratedGradients"`, `"shap:KernelExplainer"`,
+              `"lime:LimeImageExplainer"`, `"zennit:EpsilonPlusFlat"`, `"grad_cam:GradCAM"`. `from_captum`, `from_shap`
+              and so on describe their options;
+            - a function `fn(module, inputs, targets) -> attributions`, which `from_callable` wraps;
+            - an `Explainer`.
+        options: of the explainer, or of the function that wraps it.
 
     Raises:
-        MissingExtraError: that other package cannot be imported.
-        ArgumentError: an unknown name (the nearest one is suggested), an unknown option, a value out of
-            range.
+        MissingExtraError: the other package cannot be imported.
+        ArgumentError: an unknown name (the nearest one is suggested), an unknown option, or a value out of range.
 
     >>> get("integrated_gradients", steps=64)
     IntegratedGradients(steps=64, baseline=0.0, method='gausslegendre')
     >>> get("integrated_gradients:steps=64,method=riemann_middle")
     IntegratedGradients(steps=64, baseline=0.0, method='riemann_middle')
+    >>> get("captum:IntegratedGradients", n_steps=20).rows_per_input
+    20
     >>> get("salience")
     Traceback (most recent call last):
         ...
@@ -136,13 +145,7 @@ def get(explainer: str | Explainer | Callable[..., Tensor], **options: Any) -> E
         return explainer
     if callable(explainer) and not isinstance(explainer, type):
         return from_callable(explainer, **options)
-    check(
-        isinstance(explainer, str),
-        "explainer",
-        "a name, an Explainer (from_captum and others make one) or a function of module, inputs and targets",
-        repr(explainer),
-    )
+    expected = "a name, an Explainer (from_captum and others make one) or a function of module, inputs and targets"
+    check(isinstance(explainer, str), "explainer", expected, repr(explainer))
     assert isinstance(explainer, str)
-    if is_elsewhere(explainer):
-        return from_elsewhere(explainer, **options)
     return build(explainers, explainer, options)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import ArgumentError, check
-from holdfast.explainers.base import Baseline, baseline_of, check_baseline
+from holdfast.explainers.base import Baseline, check_baseline, make_baseline
 from holdfast.model import Classifier
 from holdfast.records import TensorOption
 
@@ -78,12 +78,12 @@ def check_background(background: References) -> Baseline | Background:
     return background if isinstance(background, int | float) else tuple(background)
 
 
-def background_size(background: References) -> int:
+def count_references(background: References) -> int:
     """How many reference points there are."""
     return len(background) if isinstance(background, Background | Tensor) else 1
 
 
-def background_of(classifier: Classifier, x: Tensor, background: References) -> Tensor:
+def resolve_background(classifier: Classifier, x: Tensor, background: References) -> Tensor:
     """The reference points `(B, ...)`, shaped, typed and placed as the inputs `x` `(N, ...)`, within the bounds.
 
     Raises:
@@ -93,16 +93,16 @@ def background_of(classifier: Classifier, x: Tensor, background: References) -> 
     if isinstance(background, Background):
         shape = tuple(x.shape[1:])
         check(background.shape[1:] == shape, "background", f"reference inputs of shape (B, *{shape})", background.shape)
-        rows = _placed(background, x.dtype, x.device)
+        rows = _place(background, x.dtype, x.device)
     else:
         try:
-            rows = baseline_of(background, x).expand(1, *x.shape[1:])
+            rows = make_baseline(background, x).expand(1, *x.shape[1:])
         except ArgumentError as error:
             raise ArgumentError("background", error.expected, error.got) from None
     return classifier.check_inputs(rows, "background")
 
 
 @lru_cache(maxsize=8)
-def _placed(background: Background, dtype: torch.dtype, device: torch.device) -> Tensor:
+def _place(background: Background, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Moved once, not for every chunk; never written to."""
     return background.inputs.to(device, dtype)

@@ -1,4 +1,4 @@
-"""What an explainer is, and what they share: leaves, targets, gradients, paths of points."""
+"""`Explainer`, and what explainers share: leaves of the graph, target logits, gradients, seeds and baselines."""
 
 from __future__ import annotations
 
@@ -17,32 +17,33 @@ from holdfast.model import ROW_ALIGNMENT, Classifier, padded, padding_of
 class Explainer(ABC):
     """Feature attributions: `(classifier, inputs, targets) -> attributions`, shaped like the inputs.
 
-    Concrete explainers are frozen dataclasses: options in the constructor, data in the call. An explanation
-    is a function of the input, the target and the model alone: not of the batch it stands in, nor of a global
-    state.
+    Concrete explainers are frozen dataclasses: options in the constructor, data in the call. An explanation depends on
+    the input, the target and the model alone. It does not depend on the other inputs in the batch, nor on the global
+    random state.
     """
 
     name: ClassVar[str]
-    differentiable: ClassVar[bool]  # attributions can be differentiated with respect to the inputs
-    #: all that it does with the module is run it forward and backward, each row on its own, on the rows of its chunk or
-    #: on others within `holdfast.gating.rows_of`; so weights may be masked by gates (see `holdfast.gating`)
+    #: whether attributions can be differentiated with respect to the inputs
+    differentiable: ClassVar[bool]
+    #: whether weights may be masked by gates (see `holdfast.gating`): the explainer uses the module only to run it
+    #: forward and backward, each row on its own, on the rows of its chunk or on others within `holdfast.gating.rows_of`
     gateable: ClassVar[bool] = False
 
     @property
     def rows_per_input(self) -> int:
-        """Rows that the module forwards for one input: an explainer's steps."""
+        """Rows that the module forwards for one input, such as the steps of a path."""
         return 1
 
     @property
     def label(self) -> str:
-        """What to call this explainer in messages and tables."""
+        """The name of this explainer in messages and tables."""
         return self.name
 
     def __call__(self, classifier: Classifier, inputs: Tensor, targets: Tensor | int | None = None) -> Tensor:
-        """Attributions of `inputs` `(N, ...)` towards the classes `targets`; same shape, detached.
+        """Attributions of `inputs` `(N, ...)` for the classes `targets`; same shape, detached.
 
         Args:
-            classifier: the model to explain; its flags and hooks are afterwards as they were.
+            classifier: the model to explain. Its flags and hooks are restored afterwards.
             inputs: within the classifier's bounds.
             targets: classes `(N,)`, one class for all, or `None` for the class predicted at each input.
 
@@ -72,25 +73,29 @@ class Explainer(ABC):
     def attribute(
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
     ) -> tuple[Tensor, Tensor]:
-        """One chunk that fits into memory: attributions like `x` `(N, ...)`, and the logits `(N, K)` at `x`.
+        """Explain one chunk that fits into memory: attributions like `x` `(N, ...)`, and the logits `(N, K)` at `x`.
 
-        For use inside `classifier.session()`; nothing is validated. `targets` are classes `(N,)`, or `None`
-        for the class predicted at each row. With `create_graph`, `x` must require gradients, and both results
-        can be differentiated with respect to it; otherwise they are detached.
+        For use inside `classifier.session()`; arguments are not checked.
+
+        Args:
+            classifier: the model to explain.
+            x: inputs, on its device. With `create_graph` they must require gradients.
+            targets: classes `(N,)`, or `None` for the class predicted at each row.
+            create_graph: both results can be differentiated with respect to `x`; otherwise they are detached.
         """
 
     def fixed_part(self, inputs: Tensor) -> Tensor | None:
-        """What explanations of disturbed copies take over from the undisturbed `inputs` `(N, ...)`, a row for each.
+        """What explanations of perturbed copies reuse from the original `inputs` `(N, ...)`, a row for each of them.
 
-        None, as for nearly all explainers, where an explanation depends on the copy alone.
+        None for nearly all explainers: their explanation depends on the copy alone.
         """
         return None
 
     def attribute_copies(
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, fixed: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """`attribute` for disturbed copies, with the rows of `fixed_part` that belong to them."""
-        raise NotImplementedError(f"{self.label} takes over nothing from undisturbed inputs")
+        """`attribute` for perturbed copies `x`, with the rows of `fixed_part` that belong to them."""
+        raise NotImplementedError(f"{self.label} reuses nothing of the original inputs")
 
     def _check_graph(self, create_graph: bool) -> None:
         if create_graph and not self.differentiable:
@@ -98,7 +103,7 @@ class Explainer(ABC):
 
 
 class PreprocessedModule(nn.Module):
-    """The user's module after the classifier's preprocessing, for methods that want one module."""
+    """The classifier's preprocessing and the user's module in one, for methods that need a single module."""
 
     def __init__(self, classifier: Classifier) -> None:
         super().__init__()
@@ -112,62 +117,66 @@ class PreprocessedModule(nn.Module):
         return out
 
 
-def whole_module(classifier: Classifier) -> nn.Module:
-    """One module from inputs to logits: the user's own where there is no preprocessing."""
+def join_preprocessing(classifier: Classifier) -> nn.Module:
+    """One module from inputs to logits: the user's own if there is no preprocessing."""
     return classifier.module if classifier.preprocess is None else PreprocessedModule(classifier)
 
 
-def leaf_of(x: Tensor, create_graph: bool) -> Tensor:
-    """A tensor to differentiate by: `x` itself within the caller's graph, else a detached one."""
+def make_leaf(x: Tensor, create_graph: bool) -> Tensor:
+    """A tensor to differentiate by: `x` itself with `create_graph`, else a detached copy that requires gradients."""
     if not create_graph:
         return x.detach().requires_grad_(True)
     check(x.requires_grad, "x", "an input that requires gradients (create_graph=True)", "one that does not")
     return x
 
 
-def chosen(logits: Tensor, targets: Tensor | None) -> Tensor:
-    """The logits `(N,)` of the target classes; of the predicted ones for `None`."""
+def select_logits(logits: Tensor, targets: Tensor | None) -> Tensor:
+    """The logits `(N,)` of the target classes `(N,)`, or of the predicted classes for `None`."""
     classes = logits.detach().argmax(1) if targets is None else targets
     return logits.gather(1, classes[:, None])[:, 0]
 
 
-def gradient_of(scores: Tensor, x: Tensor, create_graph: bool = False) -> Tensor:
+def compute_gradient(
+    scores: Tensor, x: Tensor, create_graph: bool = False, *, retain_graph: bool | None = None
+) -> Tensor:
     """Row-wise gradient of `scores` `(N,)` by `x` `(N, ...)`; zeros where the scores do not depend on `x`."""
-    if not scores.requires_grad:
+    if not scores.requires_grad or not x.requires_grad:
         return torch.zeros_like(x)
-    (gradient,) = torch.autograd.grad(scores.sum(), x, create_graph=create_graph, allow_unused=True)
+    (gradient,) = torch.autograd.grad(
+        scores.sum(), x, create_graph=create_graph, retain_graph=retain_graph, allow_unused=True
+    )
     return torch.zeros_like(x) if gradient is None else gradient
 
 
-def input_gradient(
+def compute_input_gradient(
     classifier: Classifier, x: Tensor, targets: Tensor | None, create_graph: bool
 ) -> tuple[Tensor, Tensor]:
-    """Gradient of the target logit by `x`, and the logits: one forward and one backward pass."""
+    """Gradient of the target logit by `x` `(N, ...)`, and the logits `(N, K)`: one forward and one backward pass."""
     with torch.enable_grad():
-        leaf = leaf_of(x, create_graph)
-        logits = classifier.forward(leaf.clone())  # a module that starts in place must not write into x
-        gradient = gradient_of(chosen(logits, targets), leaf, create_graph)
+        leaf = make_leaf(x, create_graph)
+        logits = classifier.forward(leaf.clone())  # an in-place first layer must not write into x
+        gradient = compute_gradient(select_logits(logits, targets), leaf, create_graph)
     return gradient, logits if create_graph else logits.detach()
 
 
-def chunk_rows(classifier: Classifier, x: Tensor, rows_per_input: int) -> int:
-    """Rows to forward at once: the budget, a multiple of `ROW_ALIGNMENT` where it allows that."""
-    budget = classifier.row_budget(x, rows_per_input, "backward")  # the one that is halved where memory runs out
+def choose_chunk_rows(classifier: Classifier, x: Tensor, rows_per_input: int) -> int:
+    """Rows to forward at once: the row budget, as a multiple of `ROW_ALIGNMENT` if it is large enough."""
+    budget = classifier.row_budget(x, rows_per_input, "backward")  # which is halved when memory runs out
     return budget - budget % ROW_ALIGNMENT if budget >= ROW_ALIGNMENT else budget
 
 
-def path_gradients(
+def compute_path_gradients(
     classifier: Classifier, x: Tensor, points: Tensor, targets: Tensor | None, create_graph: bool
 ) -> tuple[Tensor, Tensor]:
     """Gradients of the target logit at `points` `(N, S, ...)`, and the logits at `x` `(N, ...)`.
 
-    The rows of `x` and of all points form one flat batch, cut only where it exceeds the classifier's row
+    The rows of `x` and of all points form one flat batch. It is split only where it exceeds the classifier's row
     budget. `x` comes first, so that the predicted classes are known before a gradient needs them.
     """
     count, steps = points.shape[:2]
     owners = torch.arange(count, device=x.device)
     owners = torch.cat([owners, owners.repeat_interleave(steps)])
-    size = chunk_rows(classifier, x, steps + 1)
+    size = choose_chunk_rows(classifier, x, steps + 1)
     gradients: list[Tensor] = []
     at_x: list[Tensor] = []
     with torch.enable_grad():
@@ -178,22 +187,22 @@ def path_gradients(
             rows = flat[start : start + size]
             used = len(rows)
             padding = padding_of(used, size)
-            rows = leaf_of(padded(rows, padding), create_graph)
+            rows = make_leaf(padded(rows, padding), create_graph)
             whose = owners[start : start + used]
             with rows_of(padded(whose, padding)):
                 logits = classifier.forward(rows.clone())
                 if start < count:
                     at_x.append(logits[: min(used, count - start)])
                 classes = targets if targets is not None else torch.cat(at_x).detach().argmax(1)
-                scores = chosen(logits[:used], classes[whose])
-                gradients.append(gradient_of(scores, rows, create_graph)[:used])
+                scores = select_logits(logits[:used], classes[whose])
+                gradients.append(compute_gradient(scores, rows, create_graph)[:used])
     gradient = gradients[0] if len(gradients) == 1 else torch.cat(gradients)
     logits = at_x[0] if len(at_x) == 1 else torch.cat(at_x)
     return gradient[count:].reshape(points.shape), logits if create_graph else logits.detach()
 
 
 def check_seed(seed: int) -> None:
-    """A whole number that a generator takes."""
+    """Raise `ArgumentError` unless it is a whole number that a `torch.Generator` accepts as a seed."""
     fine = type(seed) is int and -(1 << 63) <= seed < 1 << 63
     check(fine, "seed", "a whole number of at most 63 bits", repr(seed))
 
@@ -202,24 +211,29 @@ Baseline = float | Sequence[float]
 
 
 def check_baseline(baseline: Baseline) -> None:
-    """A finite number, or a sequence of them."""
+    """Raise `ArgumentError` unless it is a finite number, or a list or tuple of them."""
     values = [baseline] if isinstance(baseline, int | float) else baseline
     fine = isinstance(values, list | tuple) and len(values) > 0
     fine = fine and all(isinstance(v, int | float) and abs(v) < float("inf") for v in values)
     check(fine, "baseline", "a finite number, or one for each channel", repr(baseline))
 
 
-def baseline_of(baseline: Baseline, x: Tensor) -> Tensor:
-    """The baseline, one number or one for each channel, so that it broadcasts against `x`."""
+def make_baseline(baseline: Baseline, x: Tensor) -> Tensor:
+    """The baseline as a tensor that broadcasts against `x` `(N, C, ...)`: one number, or one for each channel."""
     if isinstance(baseline, int | float):
         return torch.tensor(float(baseline), dtype=x.dtype, device=x.device)
-    check(len(baseline) == x.shape[1], "baseline", f"one number, or {x.shape[1]} (one a channel)", len(baseline))
+    expected = f"one number, or {x.shape[1]} (one for each channel)"
+    check(len(baseline) == x.shape[1], "baseline", expected, len(baseline))
     return torch.tensor(list(baseline), dtype=x.dtype, device=x.device).reshape(-1, *[1] * (x.ndim - 2))
 
 
-def baseline_within(classifier: Classifier, inputs: Tensor, baseline: Baseline) -> Tensor:
-    """The baseline, which broadcasts against the inputs and lies within the bounds; else an `ArgumentError`."""
-    value, (lower, upper) = baseline_of(baseline, inputs), classifier.bounds
+def resolve_baseline(classifier: Classifier, inputs: Tensor, baseline: Baseline) -> Tensor:
+    """The baseline as a tensor that broadcasts against the inputs `(N, C, ...)` and lies within the bounds.
+
+    Raises:
+        ArgumentError: it lies outside of the bounds, or has another number of channels.
+    """
+    value, (lower, upper) = make_baseline(baseline, inputs), classifier.bounds
     slack = 1e-5 * (upper - lower).clamp(max=1e30)
     fits = bool(((value >= lower - slack) & (value <= upper + slack)).all())
     within = f"values within the bounds [{lower.min().item():g}, {upper.max().item():g}]"

@@ -13,7 +13,7 @@ random: its gap is its sampling error. Gradients alone do not add up to anything
 is a segment of the input, each of its places shows the segment's value, which counts once.
 
 `completeness_gap` measures it. DeepLIFT and DeepSHAP, which know all the logits that takes, look at the first inputs
-that they explain of a module by themselves (`look_for_gap`), and warn once. KernelSHAP and Shapley sampling add up
+that they explain of a module by themselves (`warn_of_gap`), and warn once. KernelSHAP and Shapley sampling add up
 whatever the network is, by their constraint and by telescoping sums, so there is nothing to look at; the integral of
 integrated gradients converges, and how far it has is for the caller to ask.
 """
@@ -28,18 +28,18 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.errors import check
-from holdfast.explainers.background import References, background_of
+from holdfast.explainers.background import References, resolve_background
 from holdfast.explainers.base import Explainer
-from holdfast.explainers.perturbation.segmented import SegmentedExplainer, features_of
+from holdfast.explainers.perturbation.segmented import SegmentedExplainer, label_features
 from holdfast.model import Classifier
 from holdfast.similarity.rows import row_sum
 
 _SLACK = 1e-3  # logits; what float32 may leave of sums over thousands of features
 _ROUNDING = 1e-4  # and of their absolute values, where large ones cancel
 _TOLERANCE = 0.05  # a share of the change of the logit
-_LOOKED_AT = 64  # rows that an explainer looks at by itself, of each module
+_CHECKED_ROWS = 64  # rows that an explainer looks at by itself, of each module
 #: how many it has looked at, by the module and what the explainer is
-_LOOKS: WeakKeyDictionary[nn.Module, dict[str, int]] = WeakKeyDictionary()
+_CHECKED: WeakKeyDictionary[nn.Module, dict[str, int]] = WeakKeyDictionary()
 #: parts that rules of differences (DeepLIFT's) do not reach, as far as layers tell
 _WITHOUT_RULE = (
     nn.RNNBase,
@@ -106,9 +106,9 @@ def completeness_gap(
     with torch.no_grad():
         classes = classifier.check_targets(targets, x)
         logits = classifier.logits(x).double().gather(1, classes[:, None])[:, 0]
-        references = classifier.logits(background_of(classifier, x, baseline)).double().mean(0)
+        references = classifier.logits(resolve_background(classifier, x, baseline)).double().mean(0)
         change = logits - references[classes]
-        gap = _sums(explainer, attributions.to(x.device, torch.float64), x) - change
+        gap = _sum_features(explainer, attributions.to(x.device, torch.float64), x) - change
     missing = gap.abs() > (tolerance * change.abs() if tolerance < math.inf else change.new_tensor(tolerance)) + _SLACK
     if bool(missing.any()):
         share = float((gap.abs() / change.abs().clamp(min=_SLACK))[missing].median())
@@ -122,7 +122,7 @@ def completeness_gap(
     return gap
 
 
-def look_for_gap(
+def warn_of_gap(
     explainer: Explainer,
     classifier: Classifier,
     attributions: Tensor,
@@ -145,8 +145,8 @@ def look_for_gap(
         at_baseline: logits at the baseline, or their mean over several, `(K,)`.
         targets: the classes explained `(N,)`, or None for the predicted ones.
     """
-    looks, own = _LOOKS.setdefault(classifier.module, {}), repr(explainer)
-    rows = min(len(attributions), _LOOKED_AT - looks.get(own, 0))
+    looks, own = _CHECKED.setdefault(classifier.module, {}), repr(explainer)
+    rows = min(len(attributions), _CHECKED_ROWS - looks.get(own, 0))
     if rows <= 0:
         return
     looks[own] = looks.get(own, 0) + rows
@@ -159,7 +159,7 @@ def look_for_gap(
         missing = gap > _TOLERANCE * change.abs() + _SLACK + _ROUNDING * row_sum(made.abs())
         if not bool(missing.any()):
             return
-    looks[own] = _LOOKED_AT
+    looks[own] = _CHECKED_ROWS
     there = {type(part).__name__ for part in classifier.module.modules() if isinstance(part, _WITHOUT_RULE)}
     found = f" (this one has {', '.join(sorted(there))})" if there else ""
     warnings.warn(
@@ -173,11 +173,11 @@ def look_for_gap(
     )
 
 
-def _sums(explainer: Explainer, attributions: Tensor, x: Tensor) -> Tensor:
+def _sum_features(explainer: Explainer, attributions: Tensor, x: Tensor) -> Tensor:
     """Over the features of each input, `(N,)`."""
     if not isinstance(explainer, SegmentedExplainer):
         return row_sum(attributions.flatten(1))
-    labels, counts = features_of(x, explainer.segments)  # (N, places)
+    labels, counts = label_features(x, explainer.segments)  # (N, places)
     sizes = torch.zeros(len(x), max(counts), device=x.device, dtype=torch.float64)
     sizes = sizes.scatter_add(1, labels, torch.ones_like(labels, dtype=torch.float64)).gather(1, labels)
     by_place = attributions.flatten(2).mean(1) if x.ndim > 2 else attributions  # all channels of a place show the same

@@ -95,7 +95,7 @@ def test_the_gradients_before_the_layer_are_plain_and_one_forward_pass_does_for_
     ours = GuidedGradCAM("0")(classifier, x, 1)
     handle.remove()
     assert sum(rows) == 16 + 16  # the classes are checked on one input, padded
-    from holdfast.explainers.cam.gradcam import class_activation, resize
+    from holdfast.explainers.cam.gradcam import compute_activation_map, resize
     from holdfast.explainers.gradients.surrogates import ReluReplacement
     from holdfast.explainers.propagation.backward_rules import _GuidedRelu
 
@@ -103,7 +103,9 @@ def test_the_gradients_before_the_layer_are_plain_and_one_forward_pass_does_for_
         hidden = classifier.module[0](x).detach().requires_grad_(True)
         logits = classifier.module[1:](hidden.clone())
         (guided,) = torch.autograd.grad(logits[:, 1].sum(), hidden)
-    wrong = resize(class_activation(guided, hidden.detach(), True), x, "linear") * GuidedBackprop()(classifier, x, 1)
+    wrong = resize(compute_activation_map(guided, hidden.detach(), True), x, "linear") * GuidedBackprop()(
+        classifier, x, 1
+    )
     assert not torch.allclose(ours, wrong, rtol=1e-2)
 
 

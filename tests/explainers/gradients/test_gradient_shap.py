@@ -14,8 +14,8 @@ from torch import Tensor, nn
 import holdfast as hf
 from conftest import SHAPES, small_net
 from holdfast.explainers import GradientSHAP, IntegratedGradients, SmoothGrad
-from holdfast.explainers.gradients.gradient_shap import _draw
-from holdfast.explainers.gradients.input_gradients import shared_noise
+from holdfast.explainers.gradients.gradient_shap import _draw_points
+from holdfast.explainers.gradients.input_gradients import draw_shared_noise
 
 CPU = torch.device("cpu")
 
@@ -36,8 +36,8 @@ def gradients_at(classifier: hf.Classifier, points: Tensor, target: int) -> Tens
 
 def products(classifier: hf.Classifier, x: Tensor, references: Tensor, explainer: GradientSHAP) -> Tensor:
     """What the formula averages, `(samples, N, ...)`, one sample after the other."""
-    which, places = _draw(explainer.seed, explainer.samples, len(references), explainer.draws, CPU)
-    noise = shared_noise(explainer.seed + 1, (explainer.samples, *x.shape[1:]), x.dtype, CPU)
+    which, places = _draw_points(explainer.seed, explainer.samples, len(references), explainer.draws, CPU)
+    noise = draw_shared_noise(explainer.seed + 1, (explainer.samples, *x.shape[1:]), x.dtype, CPU)
     lower, upper = classifier.bounds
     found = []
     for k in range(explainer.samples):
@@ -67,7 +67,7 @@ def test_linear_model_is_exact(options: dict[str, Any]) -> None:
     x, references = batch((3, 4), 5).double(), batch((3, 4), 6, seed=1).double()
     t = torch.tensor([0, 1, 2, 2, 1])
     explainer = GradientSHAP(references, **options)
-    which, _ = _draw(0, explainer.samples, 6, explainer.draws, CPU)
+    which, _ = _draw_points(0, explainer.samples, 6, explainer.draws, CPU)
     met = references[which].mean(0)
     if explainer.draws == "stratified":  # two rounds: each as often
         torch.testing.assert_close(met, references.mean(0))
@@ -87,14 +87,14 @@ def test_one_number_a_channel_is_a_background_of_one() -> None:
 def test_draws_are_stratified_and_each_by_itself_uniform(samples: int) -> None:
     counts = torch.zeros(samples, 5)
     for seed in range(200):
-        which, places = _draw(seed, samples, 5, "stratified", CPU)
+        which, places = _draw_points(seed, samples, 5, "stratified", CPU)
         assert torch.equal((places * samples).floor(), torch.arange(samples, dtype=torch.float64))
         often = torch.bincount(which, minlength=5)
         assert int(often.max() - often.min()) <= 1
         counts[torch.arange(samples), which] += 1
     # every reference point is as likely at every place: 200 draws of a fifth each
     assert float((counts - 40).abs().max()) < 5 * (200 * 0.2 * 0.8) ** 0.5
-    which, places = _draw(0, 4000, 5, "uniform", CPU)
+    which, places = _draw_points(0, 4000, 5, "uniform", CPU)
     assert float((torch.bincount(which) / 4000 - 0.2).abs().max()) < 5 * (0.16 / 4000) ** 0.5
     assert abs(float(places.mean()) - 0.5) < 5 * (1 / 12 / 4000) ** 0.5
     assert abs(float(torch.corrcoef(torch.stack([which.double(), places]))[0, 1])) < 5 / 4000**0.5
@@ -194,7 +194,7 @@ def test_smoothgrad_statistics_are_their_formulas(times_input: bool, absolute: b
     classifier, x = double_net((1, 8, 8)), batch((1, 8, 8), 3).double()
     options: dict[str, Any] = {"samples": 7, "noise": 0.2, "absolute": absolute, "times_input": times_input}
     values = []
-    for e in shared_noise(0, (7, 1, 8, 8), torch.float64, CPU):
+    for e in draw_shared_noise(0, (7, 1, 8, 8), torch.float64, CPU):
         gradient = gradients_at(classifier, x + 0.2 * e, 2)
         value = gradient * (x + 0.2 * e) if times_input else gradient
         values.append(value.abs() if absolute else value)
@@ -209,7 +209,7 @@ def test_smoothgrad_statistics_are_their_formulas(times_input: bool, absolute: b
     # the default is to the bit what it was: the mean of the noisy copies' gradients
     plain = hf.Classifier(small_net((1, 8, 8)), (0.0, 1.0), device="cpu", batch_size=256)
     x = x.float()
-    noise = shared_noise(0, (16, 1, 8, 8), torch.float32, CPU)
+    noise = draw_shared_noise(0, (16, 1, 8, 8), torch.float32, CPU)
     points = x[:, None] + 0.1 * noise
     flat = gradients_at(plain, torch.cat([x, points.flatten(0, 1), x[:5]]), 2)[3:51]
     assert torch.equal(SmoothGrad()(plain, x, 2), flat.reshape(points.shape).mean(1))
@@ -224,7 +224,7 @@ def test_vargrad_of_a_quadratic_is_known() -> None:
 
     classifier = hf.Classifier(Quadratic(), (0.0, 2.0), device="cpu")
     x = batch((4,), 3)
-    noise = shared_noise(0, (500, 4), torch.float32, CPU)
+    noise = draw_shared_noise(0, (500, 4), torch.float32, CPU)
     expected = 4 * torch.arange(1.0, 5.0).square() * (0.1 * 2) ** 2 * noise.var(0, correction=0)
     ours = SmoothGrad(samples=500, noise=0.1, statistic="variance")(classifier, x, 0)
     torch.testing.assert_close(ours, expected.expand(3, 4), rtol=1e-4, atol=0)

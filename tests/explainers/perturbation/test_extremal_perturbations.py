@@ -14,7 +14,7 @@ from conftest import small_net
 from holdfast.errors import ArgumentError
 from holdfast.explainers import ExtremalPerturbations
 from holdfast.explainers.perturbation.extremal_perturbations import _blur, _fade
-from holdfast.explainers.perturbation.smooth_masks import SmoothMask, area_target, blurred
+from holdfast.explainers.perturbation.smooth_masks import SmoothMask, blur_images, find_area_target
 
 
 def rand(*shape: int, seed: int = 0) -> Tensor:
@@ -84,11 +84,13 @@ def test_the_gradient_of_the_area_loss_is_that_of_the_sorted_mask() -> None:
     ones = torch.tensor([1, 10, 50])
     reference = torch.stack([torch.cat([torch.zeros(50 - n), torch.ones(n)]) for n in ones.tolist()]).double()
     loss = (masks.sort(1).values - reference).pow(2).sum()
-    target = area_target(masks.detach(), ones)
+    target = find_area_target(masks.detach(), ones)
     torch.testing.assert_close(torch.autograd.grad(loss, masks)[0], 2 * (masks.detach() - target))
     torch.testing.assert_close((masks.detach() - target).pow(2).sum(), loss.detach())
     assert torch.equal(target.sum(1).long(), ones)
-    assert torch.allclose(area_target(torch.full((2, 8), 0.3), torch.tensor([2, 8])), torch.tensor([[0.25], [1.0]]))
+    assert torch.allclose(
+        find_area_target(torch.full((2, 8), 0.3), torch.tensor([2, 8])), torch.tensor([[0.25], [1.0]])
+    )
 
 
 def test_blur_is_the_normalised_gaussian_and_the_mask_chooses_its_width() -> None:
@@ -104,15 +106,15 @@ def test_blur_is_the_normalised_gaussian_and_the_mask_chooses_its_width() -> Non
         return out
 
     for sigma in (0.7, 2.0):
-        torch.testing.assert_close(blurred(x, sigma), slow(sigma), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(blur_images(x, sigma), slow(sigma), rtol=1e-4, atol=1e-5)
     owners = torch.tensor([1, 0, 0])
     show = _blur(x, owners, 2.0)
     for level in range(8):  # at whole levels the blur itself, halfway the mean of two
         seen = show(torch.full((3, 7, 9), level / 7, dtype=torch.float64))
-        expected = blurred(x, 2.0 * (1 - level / 7))[owners]
+        expected = blur_images(x, 2.0 * (1 - level / 7))[owners]
         torch.testing.assert_close(seen, expected)
     between = show(torch.full((3, 7, 9), 2.5 / 7, dtype=torch.float64))
-    mean = (blurred(x, 2.0 * 5 / 7) + blurred(x, 2.0 * 4 / 7))[owners] / 2
+    mean = (blur_images(x, 2.0 * 5 / 7) + blur_images(x, 2.0 * 4 / 7))[owners] / 2
     torch.testing.assert_close(between, mean)
     mask = rand(3, 7, 9, seed=4)
     torch.testing.assert_close(_fade(x, owners, 0.2)(mask), x[owners] * mask[:, None] + 0.2 * (1 - mask[:, None]))
@@ -270,7 +272,7 @@ def test_the_optimisation_is_that_of_torchs_sgd(perturbation: str) -> None:
         for step in range(6):
             with torch.enable_grad():
                 mask = operator(cells)
-                target = area_target(mask.detach().flatten(1), torch.tensor([ones]))
+                target = find_area_target(mask.detach().flatten(1), torch.tensor([ones]))
                 area = ((mask.flatten(1) - target) ** 2).sum() / pixels
                 loss = 50 * 1.0035 ** (800 * step / 6) * area - module(show(operator.image(mask)))[0, 1]
                 optimizer.zero_grad()

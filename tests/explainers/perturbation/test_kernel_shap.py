@@ -18,7 +18,7 @@ from conftest import SHAPES, small_net
 from holdfast.errors import ArgumentError
 from holdfast.explainers import LIME, KernelSHAP
 from holdfast.explainers.perturbation.coalitions import Coalitions
-from holdfast.explainers.perturbation.kernel_shap import _coalitions, shapley_samples
+from holdfast.explainers.perturbation.kernel_shap import _draw_coalitions, draw_shapley_coalitions
 from holdfast.segments import segment
 
 CPU = torch.device("cpu")
@@ -104,13 +104,13 @@ def test_efficiency_whatever_the_samples(samples: int, shape: tuple[int, ...]) -
 
 def test_the_kernel_and_its_samples() -> None:
     for m in (2, 3, 5, 8):
-        masks, weights = shapley_samples(2**m - 2, m, torch.Generator())
+        masks, weights = draw_shapley_coalitions(2**m - 2, m, torch.Generator())
         assert len(masks) == len(masks.unique(dim=0)) == 2**m - 2
         sizes = masks.sum(1).tolist()
         kernel = [(m - 1) / (math.comb(m, s) * s * (m - s)) for s in sizes]
         torch.testing.assert_close(weights, torch.tensor(kernel, dtype=torch.float64))
     for m, samples in ((12, 100), (30, 200), (300, 200), (9, 2)):
-        masks, weights = shapley_samples(samples, m, torch.Generator().manual_seed(1))
+        masks, weights = draw_shapley_coalitions(samples, m, torch.Generator().manual_seed(1))
         assert len(masks) <= samples
         rows = {tuple(row): w for row, w in zip(masks.tolist(), weights.tolist(), strict=True)}
         assert len(rows) == len(masks)
@@ -119,14 +119,14 @@ def test_the_kernel_and_its_samples() -> None:
         assert int(masks.sum(1).max()) < m
     # enumerated sizes carry the kernel, drawn ones what is left of its mass, as their shares of it
     m = 12
-    masks, weights = shapley_samples(600, m, torch.Generator().manual_seed(0))
+    masks, weights = draw_shapley_coalitions(600, m, torch.Generator().manual_seed(0))
     size = masks.sum(1)
     mass = {s: (m - 1) / (s * (m - s)) for s in range(1, m)}
     for s in (1, 2, 10, 11):
         assert int((size == s).sum()) == math.comb(m, s)
     for s in range(1, m):
         assert abs(float(weights[size == s].sum()) - mass[s]) < 0.02 * mass[s] + 0.01
-    ones = shapley_samples(200, 30, torch.Generator().manual_seed(0))[0].double().mean(0)
+    ones = draw_shapley_coalitions(200, 30, torch.Generator().manual_seed(0))[0].double().mean(0)
     torch.testing.assert_close(ones, torch.full((30,), 0.5, dtype=torch.float64))
 
 
@@ -175,7 +175,7 @@ def test_agrees_with_shap() -> None:
 
 
 def test_more_features_than_coalitions_gives_the_smallest_solution() -> None:
-    found = _coalitions(20, 50, 0, CPU)
+    found = _draw_coalitions(20, 50, 0, CPU)
     scores = rand(len(found.masks))
     phi = found.fit @ scores
     inner = phi - (scores[0] - scores[1]) / 50

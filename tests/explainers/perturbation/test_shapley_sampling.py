@@ -17,7 +17,7 @@ import holdfast as hf
 from conftest import small_net
 from holdfast.errors import ArgumentError
 from holdfast.explainers import KernelSHAP, ShapleySampling
-from holdfast.explainers.perturbation.shapley_sampling import _walks, orders_of
+from holdfast.explainers.perturbation.shapley_sampling import _draw_walks, draw_orders
 from holdfast.segments import segment
 
 CPU = torch.device("cpu")
@@ -72,7 +72,7 @@ def test_all_orders_give_exact_shapley_values(features: int, output: str) -> Non
 def test_it_is_the_mean_over_its_orders(count: int, antithetic: bool) -> None:
     module, x = mlp(9), rand(4, 9)
     explainer = ShapleySampling(count, antithetic, baseline=0.1, seed=5)
-    orders = orders_of(count, antithetic, 9, torch.Generator().manual_seed(5))
+    orders = draw_orders(count, antithetic, 9, torch.Generator().manual_seed(5))
     ours = explainer(hf.Classifier(module, (0.0, 1.0), device="cpu"), x, 2)
     expected = torch.stack([walked(worths(module, row, 0.1, 2, "logit"), orders) for row in x])
     torch.testing.assert_close(ours, expected, rtol=1e-9, atol=1e-12)
@@ -101,7 +101,7 @@ def test_pairs_of_reverse_orders_vary_less() -> None:
         exact = shapley(worth)
         for antithetic in (True, False):
             found = [
-                walked(worth, orders_of(4, antithetic, 8, torch.Generator().manual_seed(seed))) for seed in range(60)
+                walked(worth, draw_orders(4, antithetic, 8, torch.Generator().manual_seed(seed))) for seed in range(60)
             ]
             spread[name, antithetic] = float((torch.stack(found) - exact).pow(2).mean())
     assert spread["pairs", True] < 1e-20
@@ -149,7 +149,7 @@ def test_agrees_with_captum_within_sampling_error() -> None:
 
 @pytest.mark.parametrize("features", [3, 6, 70])
 def test_coalitions_that_coincide_are_forwarded_once(features: int) -> None:
-    walks = _walks(40, True, features, 0, CPU)
+    walks = _draw_walks(40, True, features, 0, CPU)
     masks = walks.ranks[walks.order] < walks.size[:, None]
     assert len(masks.unique(dim=0)) == len(masks)
     assert not masks[0].any()
@@ -173,7 +173,7 @@ def test_coalitions_that_coincide_are_forwarded_once(features: int) -> None:
 
 
 def test_every_pixel_of_a_digit_within_bounded_memory() -> None:
-    walks = _walks(25, True, 784, 0, CPU)
+    walks = _draw_walks(25, True, 784, 0, CPU)
     assert sum(t.numel() * t.element_size() for t in vars(walks).values()) < 1e6
     # of pairs of reverse orders nothing coincides but the empty one; a last pixel may
     assert 25 * 782 < len(walks.size) <= 25 * 783 + 1

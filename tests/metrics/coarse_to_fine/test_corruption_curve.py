@@ -605,8 +605,8 @@ def test_errors_of_options(make: Callable[[], CorruptionCurve], message: str) ->
 def test_errors_of_the_call() -> None:
     model, x = classifier((2, 17), bounds=(0.0, 1.0)), inputs((2, 17))
     for metric, message in (
-        (CorruptionCurve(mean=(0.0, 1.0, 2.0)), "mean: expected one number, or 2 .one a channel., got 3"),
-        (CorruptionCurve(sd=(1.0,)), "sd: expected one number, or 2 .one a channel., got 1"),
+        (CorruptionCurve(mean=(0.0, 1.0, 2.0)), "mean: expected one number, or 2 .one for each channel., got 3"),
+        (CorruptionCurve(sd=(1.0,)), "sd: expected one number, or 2 .one for each channel., got 1"),
         (
             CorruptionCurve(replacement="constant", baseline=2.0),
             r"baseline: expected values within the bounds \[0, 1\], got 2.0",

@@ -277,7 +277,7 @@ def test_errors_of_the_call() -> None:
         AOPC(region=8)(model, "saliency", x)
     with pytest.raises(hf.ArgumentError, match=r"baseline: expected values within the bounds \[0, 1\], got 2.0"):
         AOPC(replacement="constant", baseline=2.0)(model, "saliency", x)
-    with pytest.raises(hf.ArgumentError, match="baseline: expected one number, or 1 .one a channel., got 2"):
+    with pytest.raises(hf.ArgumentError, match="baseline: expected one number, or 1 .one for each channel., got 2"):
         AOPC(replacement="constant", baseline=(0.0, 1.0))(model, "saliency", x)
     endless = classifier((1, 8, 8), bounds=(-float("inf"), float("inf")))
     with pytest.raises(hf.ArgumentError, match="replacement: expected 'constant', as the classifier's bounds are inf"):

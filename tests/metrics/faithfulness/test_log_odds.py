@@ -264,7 +264,7 @@ def test_errors_of_the_call() -> None:
         LogOdds()(model, "saliency", x)
     with pytest.raises(hf.ArgumentError, match=r"baseline: expected values within the bounds \[0, 1\], got -1.0"):
         LogOdds(pairs=None, baseline=-1.0)(model, "saliency", x)
-    with pytest.raises(hf.ArgumentError, match="baseline: expected one number, or 3 .one a channel., got 2"):
+    with pytest.raises(hf.ArgumentError, match="baseline: expected one number, or 3 .one for each channel., got 2"):
         LogOdds(pairs=None, baseline=(0.0, 1.0))(model, "saliency", x)
     assert LogOdds(pairs=None, baseline=(0.0, 0.5, 1.0))(model, "saliency", x).log_odds.isfinite().all()
 

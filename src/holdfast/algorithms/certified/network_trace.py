@@ -9,14 +9,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from holdfast.algorithms.certified.network_rules import (
     Affine,
@@ -32,6 +31,7 @@ from holdfast.algorithms.certified.network_rules import (
     pool_windows,
 )
 from holdfast.errors import ModelError
+from holdfast.function_calls import FunctionMode, find_tensors, split_names, strip_underscore
 
 SUPPORTED = (
     "linear and convolutional layers, batch normalisation, ReLU, leaky ReLU, max- and average-pooling, padding,"
@@ -40,18 +40,14 @@ SUPPORTED = (
 _ROWS = 3  # in a batch of one, the batch's axis would look like any other
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_SAME = _words(
+_SAME = split_names(
     "dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout clone contiguous float double to"
 )
-_SHAPES = _words("flatten view reshape unflatten squeeze unsqueeze view_as reshape_as")
-_MOVES = _words("permute transpose movedim swapaxes __getitem__ pad")
-_AVERAGES = _words("avg_pool1d avg_pool2d avg_pool3d")
-_MEANS = _words("adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d mean sum")
-_VALUES = _words("item tolist numpy equal allclose __bool__ __int__ __float__ __index__ __array__")
+_SHAPES = split_names("flatten view reshape unflatten squeeze unsqueeze view_as reshape_as")
+_MOVES = split_names("permute transpose movedim swapaxes __getitem__ pad")
+_AVERAGES = split_names("avg_pool1d avg_pool2d avg_pool3d")
+_MEANS = split_names("adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d mean sum")
+_VALUES = split_names("item tolist numpy equal allclose __bool__ __int__ __float__ __index__ __array__")
 # what they are called: the function, and which side the tracked operand stands on
 _ARITHMETIC = {
     **dict.fromkeys(("add", "__add__", "__radd__", "__iadd__"), "add"),
@@ -113,7 +109,7 @@ def trace(forward: Callable[[Tensor], Tensor], module: nn.Module, sample: Tensor
     return Network(tuple(tracer.nodes[: last + 1]))
 
 
-class _Tracer(TorchFunctionMode):
+class _Tracer(FunctionMode):
     """Notes every function that is called on a value that depends on the input."""
 
     def __init__(self, shape: torch.Size) -> None:
@@ -137,18 +133,11 @@ class _Tracer(TorchFunctionMode):
             for hook in hooks:
                 hook.remove()
 
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Sequence[type],
-        args: Sequence[Any] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        name, kwargs = getattr(func, "__name__", ""), dict(kwargs or {})
-        tracked = [v for v in _tensors([*args, *kwargs.values()]) if id(v) in self.known]
+    def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+        tracked = [v for v in find_tensors([*args, *kwargs.values()]) if id(v) in self.known]
         if not tracked:
             return func(*args, **kwargs)
-        plain = name if name.startswith("__") else name.removesuffix("_")
+        plain = strip_underscore(name)
         values = list(args)
         if not values or not isinstance(values[0], Tensor):  # `input=...`, or a number first
             values = [kwargs.pop("input"), *values] if "input" in kwargs else values
@@ -157,7 +146,7 @@ class _Tracer(TorchFunctionMode):
         sources = [self.known[id(v)][0] if isinstance(v, Tensor) and id(v) in self.known else None for v in values]
         out = func(*args, **(kwargs if len(values) == len(args) else {**kwargs, "input": values[0]}))
         if not isinstance(out, Tensor):
-            if name in _VALUES or _tensors([out]):
+            if name in _VALUES or find_tensors([out]):
                 raise self.refusal(name)
             return out
         if out.dtype == torch.bool or not out.is_floating_point() or out.shape[:1] != (_ROWS,):
@@ -330,13 +319,3 @@ def _tuple(value: Any, count: int) -> list[int]:
         return []
     numbers = [int(value)] if isinstance(value, int) else [int(v) for v in value]
     return numbers * count if len(numbers) == 1 else numbers
-
-
-def _tensors(values: Sequence[Any]) -> list[Tensor]:
-    found: list[Tensor] = []
-    for value in values:
-        if isinstance(value, Tensor):
-            found.append(value)
-        elif isinstance(value, list | tuple):
-            found.extend(_tensors(value))
-    return found

@@ -57,29 +57,29 @@ class ForeignExplainer(Explainer):
         with torch.no_grad():
             logits = classifier.forward(x.detach().clone())
         classes = logits.argmax(1) if targets is None else targets
-        with kept_gradients(classifier.module):
+        with keep_gradients(classifier.module):
             if not self.one_at_a_time:
-                maps, drew = self._rows(classifier, x, classes, self.seed)
-                if not drew or self.one_at_a_time is False:
+                maps, has_drawn = self._explain_rows(classifier, x, classes, self.seed)
+                if not has_drawn or self.one_at_a_time is False:
                     return maps, logits
             known: dict[tuple[int, int], Tensor] = {}
             keys = content_keys(x, self.seed).tolist()
             for row, key in enumerate(zip(keys, classes.tolist(), strict=True)):
                 if key not in known:
                     one = slice(row, row + 1)
-                    known[key] = self._rows(classifier, x[one], classes[one], key[0])[0]
+                    known[key] = self._explain_rows(classifier, x[one], classes[one], key[0])[0]
         return torch.cat([known[key] for key in zip(keys, classes.tolist(), strict=True)]), logits
 
-    def _rows(self, classifier: Classifier, x: Tensor, classes: Tensor, seed: int) -> tuple[Tensor, bool]:
+    def _explain_rows(self, classifier: Classifier, x: Tensor, classes: Tensor, seed: int) -> tuple[Tensor, bool]:
         rows = x.detach().clone()
-        with torch.enable_grad(), seeded(seed, x.device) as drew:
+        with torch.enable_grad(), seed_generators(seed, x.device) as has_drawn:
             out = self.explain(classifier, rows, classes)
-            moved = drew()
-        return like_inputs(out, x, self.label).detach(), moved
+            moved = has_drawn()
+        return shape_like_inputs(out, x, self.label).detach(), moved
 
 
 @contextlib.contextmanager
-def kept_gradients(module: nn.Module) -> Iterator[None]:
+def keep_gradients(module: nn.Module) -> Iterator[None]:
     """Parameters have the gradients afterwards that they had before: packages set them to None."""
     before = [(parameter, parameter.grad) for parameter in module.parameters()]
     try:
@@ -96,7 +96,7 @@ def check_common(rows: int, one_at_a_time: bool | None, seed: int) -> None:
     check(type(seed) is int, "seed", "a whole number", repr(seed))
 
 
-def like_inputs(out: Any, x: Tensor, label: str, layer: bool = False, one_channel: bool = False) -> Tensor:
+def shape_like_inputs(out: Any, x: Tensor, label: str, layer: bool = False, one_channel: bool = False) -> Tensor:
     """A result as a tensor of `x`'s shape, dtype and device, or an error that names both shapes.
 
     Args:
@@ -121,7 +121,7 @@ def like_inputs(out: Any, x: Tensor, label: str, layer: bool = False, one_channe
 
 
 @contextlib.contextmanager
-def seeded(seed: int, device: torch.device) -> Iterator[Callable[[], bool]]:
+def seed_generators(seed: int, device: torch.device) -> Iterator[Callable[[], bool]]:
     """The global generators (of torch, NumPy and Python) seeded inside, afterwards as they were.
 
     Gives a function that says whether any of them moved since.
@@ -135,7 +135,7 @@ def seeded(seed: int, device: torch.device) -> Iterator[Callable[[], bool]]:
         state = torch.cuda.get_rng_state(device) if cuda else torch.empty(0)
         start = (torch.random.get_rng_state(), np.random.get_state(), random.getstate())  # noqa: NPY002
 
-        def drew() -> bool:
+        def has_drawn() -> bool:
             same = torch.equal(start[0], torch.random.get_rng_state()) and start[2] == random.getstate()
             same = same and (not cuda or torch.equal(state, torch.cuda.get_rng_state(device)))
             now: Any = np.random.get_state()  # noqa: NPY002
@@ -143,20 +143,20 @@ def seeded(seed: int, device: torch.device) -> Iterator[Callable[[], bool]]:
             return not (same and then[2:] == now[2:] and np.array_equal(then[1], now[1]))
 
         try:
-            yield drew
+            yield has_drawn
         finally:
             np.random.set_state(numbers)  # noqa: NPY002
             random.setstate(python)
 
 
 @contextlib.contextmanager
-def quiet_bars() -> Iterator[None]:
+def hide_progress_bars() -> Iterator[None]:
     """Without progress bars of a package that has no switch for them."""
     with contextlib.redirect_stderr(io.StringIO()):
         yield
 
 
-def array_function(
+def make_array_function(
     classifier: Classifier, shape: tuple[int, ...], probabilities: bool, target: int | None = None
 ) -> ArrayFunction:
     """The classifier as a function from arrays to arrays, in chunks that fit into memory.
@@ -178,7 +178,7 @@ def array_function(
     return predict
 
 
-def found_in(package: str, module: str, name: str, extra: str, fits: Callable[[Any], bool] = callable) -> Any:
+def find_class(package: str, module: str, name: str, extra: str, fits: Callable[[Any], bool] = callable) -> Any:
     """The class `name` in `module` of an optional package; `fits` says what else could be meant.
 
     Raises:
@@ -196,14 +196,14 @@ def found_in(package: str, module: str, name: str, extra: str, fits: Callable[[A
     return getattr(home, name)
 
 
-def own_module_only(label: str, theirs: object, classifier: Classifier) -> None:
+def check_own_module(label: str, theirs: object, classifier: Classifier) -> None:
     """Raise `ArgumentError` unless an object of the user's is built on the very module that is explained."""
     if classifier.preprocess is not None or theirs is not classifier.module:
         got = "another one" if classifier.preprocess is None else "a classifier with preprocessing"
         raise ArgumentError("method", f"a {label} built on the classifier's own module, or the class", got)
 
 
-def check_known(options: Mapping[str, Any], known: Mapping[str, Any], title: str) -> None:
+def check_option_names(options: Mapping[str, Any], known: Mapping[str, Any], title: str) -> None:
     """Raise `ArgumentError` for options that neither the constructor nor the call has."""
     names = sorted({*known} - {"self", "args", "kwargs"})
     for option in options:

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.errors import ArgumentError, check, check_integer
-from holdfast.explainers.adapters.base import ForeignExplainer, found_in, like_inputs
-from holdfast.explainers.base import Explainer, leaf_of, whole_module
+from holdfast.explainers.adapters.base import ForeignExplainer, find_class, shape_like_inputs
+from holdfast.explainers.base import Explainer, join_preprocessing, make_leaf
 from holdfast.explainers.cam.gradcam import find_layer
 from holdfast.model import Classifier
 
@@ -47,11 +47,11 @@ class CallableExplainer(Explainer):
     ) -> tuple[Tensor, Tensor]:
         self._check_graph(create_graph)
         with torch.set_grad_enabled(create_graph):
-            logits = classifier.forward(leaf_of(x, True).clone() if create_graph else x.detach().clone())
+            logits = classifier.forward(make_leaf(x, True).clone() if create_graph else x.detach().clone())
         classes = logits.detach().argmax(1) if targets is None else targets
         with torch.enable_grad():
-            out = self.function(whole_module(classifier), x if create_graph else x.detach().clone(), classes)
-        out = like_inputs(out, x, self.label)
+            out = self.function(join_preprocessing(classifier), x if create_graph else x.detach().clone(), classes)
+        out = shape_like_inputs(out, x, self.label)
         return (out, logits) if create_graph else (out.detach(), logits)
 
 
@@ -109,14 +109,14 @@ class CaptumExplainer(ForeignExplainer):
 
     def explain(self, classifier: Classifier, rows: Tensor, targets: Tensor) -> Tensor:
         method, options = self._build(classifier), dict(self.call_options)
-        if "target" in _parameters_of(method):
+        if "target" in _list_parameters(method):
             options["target"] = targets
-        with _quiet():
+        with _silence_warnings():
             out = method.attribute(rows.requires_grad_(True), **options)
-        return like_inputs(out, rows, self.label, layer=self.layer is not None)
+        return shape_like_inputs(out, rows, self.label, layer=self.layer is not None)
 
     def _build(self, classifier: Classifier) -> Any:
-        module = whole_module(classifier)
+        module = join_preprocessing(classifier)
         if isinstance(self.method, type):
             layer = [] if self.layer is None else [find_layer(classifier.module, self.layer)[1]]
             return self.method(module, *layer, **self.constructor_options)
@@ -159,14 +159,14 @@ def from_captum(
     20
     """
     if isinstance(method, str):
-        method = found_in("captum", "captum.attr", method, "explainers", lambda kind: hasattr(kind, "attribute"))
+        method = find_class("captum", "captum.attr", method, "explainers", lambda kind: hasattr(kind, "attribute"))
     check(
         callable(getattr(method, "attribute", None)),
         "method",
         "a class or an object of captum.attr",
         repr(method),
     )
-    in_call = _parameters_of(method)
+    in_call = _list_parameters(method)
     for taken in ("self", "inputs", "target"):
         in_call.pop(taken, None)
     in_constructor: dict[str, inspect.Parameter] = {}
@@ -183,7 +183,7 @@ def from_captum(
     for option in options:
         check(option in known, option, f"an option of {_title(method)}: {', '.join(known)}", "an unknown one")
     call_options = {key: value for key, value in options.items() if key not in in_constructor}
-    rows = _rows_of(in_call, call_options) if rows_per_input is None else rows_per_input
+    rows = _count_rows(in_call, call_options) if rows_per_input is None else rows_per_input
     _check_rows(rows)
     samples = any(name in in_call for name in _SAMPLE_COUNTS)
     return CaptumExplainer(
@@ -197,11 +197,11 @@ def from_captum(
     )
 
 
-def _parameters_of(method: Any) -> dict[str, inspect.Parameter]:
+def _list_parameters(method: Any) -> dict[str, inspect.Parameter]:
     """What `.attribute` takes; for a `NoiseTunnel` together with what the method inside takes."""
     parameters = dict(inspect.signature(method.attribute).parameters)
     inner = getattr(method, "attribution_method", None)
-    return parameters if inner is None else {**_parameters_of(inner), **parameters}
+    return parameters if inner is None else {**_list_parameters(inner), **parameters}
 
 
 def _title(method: Any) -> str:
@@ -212,7 +212,7 @@ def _check_rows(rows: int) -> None:
     check_integer(rows, "rows_per_input")
 
 
-def _rows_of(parameters: Mapping[str, inspect.Parameter], options: Mapping[str, Any]) -> int:
+def _count_rows(parameters: Mapping[str, inspect.Parameter], options: Mapping[str, Any]) -> int:
     """Rows at once for one input, from the options and the defaults of Captum's `attribute`."""
 
     def value(name: str) -> int:
@@ -229,7 +229,7 @@ def _rows_of(parameters: Mapping[str, inspect.Parameter], options: Mapping[str, 
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def _silence_warnings() -> Iterator[None]:
     """Without Captum's own warnings: that it sets hooks and removes them, and the like."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=UserWarning, module=r"captum(\.|$)")

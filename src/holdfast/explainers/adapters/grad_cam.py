@@ -16,12 +16,12 @@ from holdfast.errors import ModelError, check
 from holdfast.explainers.adapters.base import (
     ForeignExplainer,
     check_common,
-    check_known,
-    found_in,
-    own_module_only,
-    quiet_bars,
+    check_option_names,
+    check_own_module,
+    find_class,
+    hide_progress_bars,
 )
-from holdfast.explainers.base import whole_module
+from holdfast.explainers.base import join_preprocessing
 from holdfast.explainers.cam.gradcam import find_layer
 from holdfast.model import Classifier
 
@@ -57,7 +57,7 @@ class CAMExplainer(ForeignExplainer):
     def explain(self, classifier: Classifier, rows: Tensor, targets: Tensor) -> Tensor:
         check(rows.ndim >= 4, "inputs", f"images (N, C, H, W) for {self.label}", f"shape {tuple(rows.shape)}")
         wanted = [ClassLogit(target) for target in targets.tolist()]
-        with self._built(classifier) as cam, quiet_bars():
+        with self._build(classifier) as cam, hide_progress_bars():
             # it differentiates by a layer, and parameters want no gradients here
             found = cam(input_tensor=rows.requires_grad_(True), targets=wanted, **self.call_options)
         if not isinstance(found, np.ndarray | Tensor):
@@ -69,15 +69,17 @@ class CAMExplainer(ForeignExplainer):
         return maps[:, None].expand_as(rows)
 
     @contextlib.contextmanager
-    def _built(self, classifier: Classifier) -> Iterator[Any]:
+    def _build(self, classifier: Classifier) -> Iterator[Any]:
         """One with hooks, which are removed; a ready one keeps its own."""
         cam = self.method
         try:
             if isinstance(self.method, type):
                 layers = [find_layer(classifier.module, layer)[1] for layer in self.layers]
-                cam = self.method(model=whole_module(classifier), target_layers=layers, **self.constructor_options)
+                cam = self.method(
+                    model=join_preprocessing(classifier), target_layers=layers, **self.constructor_options
+                )
             else:
-                own_module_only(self.label, cam.model, classifier)
+                check_own_module(self.label, cam.model, classifier)
             yield cam
         finally:
             if cam is not self.method and hasattr(cam, "activations_and_grads"):
@@ -129,7 +131,7 @@ def from_grad_cam(
               [1., 1.]]]])
     """
     if isinstance(method, str):
-        method = found_in("pytorch_grad_cam", "pytorch_grad_cam", method, "explainers")
+        method = find_class("pytorch_grad_cam", "pytorch_grad_cam", method, "explainers")
     check(callable(method), "method", "a class or an object of pytorch_grad_cam", repr(method))
     layers = (layer,) if layer is None or isinstance(layer, str) else tuple(layer)
     fine = len(layers) > 0 and all(name is None or isinstance(name, str) for name in layers)
@@ -147,7 +149,7 @@ def from_grad_cam(
         known.pop(taken, None)
         in_constructor.pop(taken, None)
     title = method.__name__ if isinstance(method, type) else type(method).__name__
-    check_known(options, {**in_constructor, **known}, title)
+    check_option_names(options, {**in_constructor, **known}, title)
     check_common(rows_per_input, one_at_a_time, seed)
     return CAMExplainer(
         method=method,

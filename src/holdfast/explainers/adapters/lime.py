@@ -16,11 +16,11 @@ from holdfast.errors import ArgumentError, check
 from holdfast.explainers.adapters.base import (
     ArrayFunction,
     ForeignExplainer,
-    array_function,
     check_common,
-    check_known,
-    found_in,
-    quiet_bars,
+    check_option_names,
+    find_class,
+    hide_progress_bars,
+    make_array_function,
 )
 from holdfast.model import Classifier
 
@@ -45,35 +45,37 @@ class LimePackageExplainer(ForeignExplainer):
         return f"lime.{type(self.method).__name__}"
 
     def explain(self, classifier: Classifier, rows: Tensor, targets: Tensor) -> Tensor:
-        images = _of_images(self.method)
+        images = _takes_images(self.method)
         channels = rows.shape[1]
         wanted = "images (N, 1, H, W) or (N, 3, H, W)" if images else "flat features (N, F)"
         fine = rows.ndim == 4 and channels in (1, 3) if images else rows.ndim == 2
         check(fine, "inputs", f"{wanted} for {self.label}", f"shape {tuple(rows.shape)}")
-        predict = array_function(classifier, tuple(rows.shape[1:]), self.output == "probability")
+        predict = make_array_function(classifier, tuple(rows.shape[1:]), self.output == "probability")
         maps = []
         for row, target in zip(rows, targets.tolist(), strict=True):
             key = int(np.random.randint(1 << 31))  # noqa: NPY002 (the generator is seeded by the row's content)
-            with _seeded_object(self.method, key), quiet_bars():
-                maps.append(self._image(row, predict, target) if images else self._table(row, predict, target))
+            with _seed_object(self.method, key), hide_progress_bars():
+                maps.append(
+                    self._explain_image(row, predict, target) if images else self._explain_row(row, predict, target)
+                )
         return torch.stack(maps)
 
-    def _image(self, row: Tensor, predict: ArrayFunction, target: int) -> Tensor:
+    def _explain_image(self, row: Tensor, predict: ArrayFunction, target: int) -> Tensor:
         """An image as lime wants it, `(H, W, 3)`; gray ones are given to the model by their first channel."""
         image = row.expand(3, *row.shape[1:]).permute(1, 2, 0).double().cpu().numpy()
         count = len(row)
 
-        def of_images(many: Any) -> Any:
+        def predict_images(many: Any) -> Any:
             return predict(np.moveaxis(np.asarray(many), -1, 1)[:, :count])
 
         given = {"labels": (target,), "top_labels": None}
-        found = self.method.explain_instance(image, of_images, **given, **self.call_options)
+        found = self.method.explain_instance(image, predict_images, **given, **self.call_options)
         weights = np.zeros(int(found.segments.max()) + 1)
         for segment, weight in found.local_exp[target]:
             weights[segment] = weight
         return torch.as_tensor(weights[found.segments], dtype=row.dtype, device=row.device).expand_as(row)
 
-    def _table(self, row: Tensor, predict: ArrayFunction, target: int) -> Tensor:
+    def _explain_row(self, row: Tensor, predict: ArrayFunction, target: int) -> Tensor:
         options = {"num_features": len(row), **self.call_options}
         given = {"labels": (target,), "top_labels": None}
         found = self.method.explain_instance(row.double().cpu().numpy(), predict, **given, **options)
@@ -127,7 +129,7 @@ def from_lime(
         names = known | {name: (module, name) for module, name in known.values()}
         check(method in names, "method", f"one of {', '.join(names)}, a class or an object of lime", repr(method))
         module, name = names[method]
-        method = found_in("lime", f"lime.{module}", name, "explainers")
+        method = find_class("lime", f"lime.{module}", name, "explainers")
     fine = callable(getattr(method, "explain_instance", None))
     check(fine, "method", "a class or an object of lime_image or lime_tabular", repr(method))
     in_call = dict(signature(method.explain_instance).parameters)
@@ -135,10 +137,10 @@ def from_lime(
         in_call.pop(taken, None)
     in_constructor = dict(signature(method).parameters) if isinstance(method, type) else {}
     title = method.__name__ if isinstance(method, type) else type(method).__name__
-    check_known(options, {**in_constructor, **in_call}, title)
+    check_option_names(options, {**in_constructor, **in_call}, title)
     call_options = {key: value for key, value in options.items() if key not in in_constructor}
     if isinstance(method, type):
-        built = {key: _array(value) for key, value in options.items() if key in in_constructor}
+        built = {key: _to_array(value) for key, value in options.items() if key in in_constructor}
         missing = [n for n, p in in_constructor.items() if p.default is Parameter.empty and n not in built]
         check(not missing, ", ".join(missing), f"a value for {title}", "none")
         method = method(**built)
@@ -151,16 +153,16 @@ def from_lime(
     return LimePackageExplainer(method, output, rows, call_options, True, seed)
 
 
-def _of_images(method: Any) -> bool:
+def _takes_images(method: Any) -> bool:
     return "image" in signature(method.explain_instance).parameters
 
 
-def _array(value: Any) -> Any:
+def _to_array(value: Any) -> Any:
     return value.detach().cpu().numpy() if isinstance(value, Tensor) else value
 
 
 @contextlib.contextmanager
-def _seeded_object(method: Any, seed: int) -> Iterator[None]:
+def _seed_object(method: Any, seed: int) -> Iterator[None]:
     """Its own generators replaced by one that is seeded; afterwards it holds what it held, noted classes included."""
     holders: tuple[Any, ...] = (method, getattr(method, "base", None), getattr(method, "discretizer", None))
     before = [(holder, dict(vars(holder))) for holder in holders if hasattr(holder, "random_state")]

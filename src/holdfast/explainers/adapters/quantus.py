@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from holdfast.errors import check
-from holdfast.explainers.adapters.base import ForeignExplainer, check_common, like_inputs
-from holdfast.explainers.base import whole_module
+from holdfast.explainers.adapters.base import ForeignExplainer, check_common, shape_like_inputs
+from holdfast.explainers.base import join_preprocessing
 from holdfast.model import Classifier
 
 
@@ -32,8 +32,8 @@ class QuantusFunction(ForeignExplainer):
 
     def explain(self, classifier: Classifier, rows: Tensor, targets: Tensor) -> Tensor:
         given = rows.cpu().numpy(), targets.cpu().numpy()
-        out = self.function(whole_module(classifier), *given, **self.call_options)
-        return like_inputs(out, rows, self.label, one_channel=True)
+        out = self.function(join_preprocessing(classifier), *given, **self.call_options)
+        return shape_like_inputs(out, rows, self.label, one_channel=True)
 
 
 def from_quantus(

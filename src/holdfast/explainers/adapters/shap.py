@@ -16,14 +16,20 @@ from torch import Tensor, nn
 from holdfast.errors import ModelError, check
 from holdfast.explainers.adapters.base import (
     ForeignExplainer,
-    array_function,
     check_common,
-    check_known,
-    found_in,
-    own_module_only,
+    check_option_names,
+    check_own_module,
+    find_class,
+    make_array_function,
 )
-from holdfast.explainers.background import Background, References, background_of, background_size, check_background
-from holdfast.explainers.base import Baseline, whole_module
+from holdfast.explainers.background import (
+    Background,
+    References,
+    check_background,
+    count_references,
+    resolve_background,
+)
+from holdfast.explainers.base import Baseline, join_preprocessing
 from holdfast.model import Classifier
 
 #: those that differentiate a module; all others call a function of arrays
@@ -68,35 +74,35 @@ class SHAPExplainer(ForeignExplainer):
 
     def explain(self, classifier: Classifier, rows: Tensor, targets: Tensor) -> Tensor:
         if not isinstance(self.method, type):
-            return self._values(self._ready(classifier), rows, targets)
+            return self._compute_values(self._check_ready(classifier), rows, targets)
         out = torch.zeros_like(rows)
         for target in sorted(set(targets.tolist())):
             at = targets == target
-            out[at] = self._values(self._built(classifier, rows, target), rows[at], targets[at])
+            out[at] = self._compute_values(self._build(classifier, rows, target), rows[at], targets[at])
         return out
 
-    def _built(self, classifier: Classifier, rows: Tensor, target: int) -> Any:
-        references = background_of(classifier, rows, self.background)
-        with _quiet(), _still():
-            if _on_modules(self.method):
-                module = ChosenLogit(whole_module(classifier), target)
+    def _build(self, classifier: Classifier, rows: Tensor, target: int) -> Any:
+        references = resolve_background(classifier, rows, self.background)
+        with _silence_warnings(), _keep_numpy_state():
+            if _takes_module(self.method):
+                module = ChosenLogit(join_preprocessing(classifier), target)
                 return self.method(module, references, **self.constructor_options)
-            predict = array_function(classifier, tuple(rows.shape[1:]), self.output == "probability", target)
+            predict = make_array_function(classifier, tuple(rows.shape[1:]), self.output == "probability", target)
             return self.method(predict, references.flatten(1).cpu().numpy(), **self.constructor_options)
 
-    def _ready(self, classifier: Classifier) -> Any:
-        if _on_modules(_kind(self.method)):
-            own_module_only(self.label, self.method.explainer.model, classifier)
+    def _check_ready(self, classifier: Classifier) -> Any:
+        if _takes_module(_kind(self.method)):
+            check_own_module(self.label, self.method.explainer.model, classifier)
         return self.method
 
-    def _values(self, explainer: Any, rows: Tensor, targets: Tensor) -> Tensor:
-        given: Any = rows.clone() if _on_modules(_kind(explainer)) else rows.flatten(1).cpu().numpy()
-        with _quiet(), _without_leftovers(explainer):
-            if _legacy(_kind(explainer)):
+    def _compute_values(self, explainer: Any, rows: Tensor, targets: Tensor) -> Tensor:
+        given: Any = rows.clone() if _takes_module(_kind(explainer)) else rows.flatten(1).cpu().numpy()
+        with _silence_warnings(), _remove_leftovers(explainer):
+            if _is_legacy(_kind(explainer)):
                 found = explainer.shap_values(given, **self.call_options)
             else:
                 found = explainer(given, **self.call_options).values
-        return _of_targets(found, rows, targets, self.label)
+        return _select_targets(found, rows, targets, self.label)
 
 
 def from_shap(
@@ -144,9 +150,9 @@ def from_shap(
     tensor([[0.5000, 0.5000]])
     """
     if isinstance(method, str):
-        method = found_in("shap", "shap", method, "explainers", lambda kind: kind.__name__.endswith("Explainer"))
+        method = find_class("shap", "shap", method, "explainers", lambda kind: kind.__name__.endswith("Explainer"))
     kind = _kind(method)
-    runs = getattr(kind, "shap_values", None) if _legacy(kind) else getattr(kind, "__call__", None)  # noqa: B004
+    runs = getattr(kind, "shap_values", None) if _is_legacy(kind) else getattr(kind, "__call__", None)  # noqa: B004
     check(callable(runs), "method", "a class or an object of shap's explainers", repr(method))
     assert runs is not None
     in_call = dict(inspect.signature(runs).parameters)
@@ -158,11 +164,11 @@ def from_shap(
         in_constructor.pop(taken, None)
         in_call.pop(taken, None)
     if not any(p.kind is p.VAR_KEYWORD for p in (*in_call.values(), *in_constructor.values())):
-        check_known(options, {**in_constructor, **in_call}, kind.__name__)
+        check_option_names(options, {**in_constructor, **in_call}, kind.__name__)
     check(output in ("logit", "probability"), "output", "'logit' or 'probability'", repr(output))
     call_options = {key: value for key, value in options.items() if key not in in_constructor}
     silent = "silent" in in_call or any(p.kind is p.VAR_KEYWORD for p in in_call.values())
-    rows = _rows(kind, call_options, background_size(background)) if rows_per_input is None else rows_per_input
+    rows = _count_rows(kind, call_options, count_references(background)) if rows_per_input is None else rows_per_input
     check_common(rows, one_at_a_time, seed)
     return SHAPExplainer(
         method=method,
@@ -171,7 +177,7 @@ def from_shap(
         rows=rows,
         constructor_options={key: value for key, value in options.items() if key in in_constructor},
         call_options={"silent": True} | call_options if silent else call_options,
-        one_at_a_time=_names(kind).isdisjoint(_EXACT) if one_at_a_time is None else one_at_a_time,
+        one_at_a_time=_list_class_names(kind).isdisjoint(_EXACT) if one_at_a_time is None else one_at_a_time,
         seed=seed,
     )
 
@@ -180,31 +186,31 @@ def _kind(method: Any) -> Any:
     return method if isinstance(method, type) else type(method)
 
 
-def _names(kind: Any) -> set[str]:
+def _list_class_names(kind: Any) -> set[str]:
     return {base.__name__ for base in getattr(kind, "__mro__", ())}
 
 
-def _on_modules(kind: Any) -> bool:
-    return not _names(kind).isdisjoint(_ON_MODULES)
+def _takes_module(kind: Any) -> bool:
+    return not _list_class_names(kind).isdisjoint(_ON_MODULES)
 
 
-def _legacy(kind: Any) -> bool:
+def _is_legacy(kind: Any) -> bool:
     """Whether its results come from `shap_values`: the older ones, which are built on `data` and not on a `masker`."""
     return "data" in inspect.signature(kind).parameters and hasattr(kind, "shap_values")
 
 
-def _rows(kind: Any, options: Mapping[str, Any], references: int) -> int:
-    if "DeepExplainer" in _names(kind):
+def _count_rows(kind: Any, options: Mapping[str, Any], references: int) -> int:
+    if "DeepExplainer" in _list_class_names(kind):
         return 2 * references  # the input and the references, for each of them
-    count = "nsamples" if _legacy(kind) else "max_evals"
+    count = "nsamples" if _is_legacy(kind) else "max_evals"
     defaults = _COUNTS[count]
-    own = next((defaults[name] for name in _names(kind) if name in defaults), defaults[""])
+    own = next((defaults[name] for name in _list_class_names(kind) if name in defaults), defaults[""])
     samples = options.get(count, own)
     samples = samples if type(samples) is int and samples >= 1 else own
-    return samples if _on_modules(kind) else samples * references
+    return samples if _takes_module(kind) else samples * references
 
 
-def _of_targets(found: Any, rows: Tensor, targets: Tensor, label: str) -> Tensor:
+def _select_targets(found: Any, rows: Tensor, targets: Tensor, label: str) -> Tensor:
     """Values `(n, *shape)` from what shap returns: with or without a last axis, or a list, of classes."""
     if isinstance(found, list):
         found = np.stack(found, axis=-1)
@@ -223,7 +229,7 @@ def _of_targets(found: Any, rows: Tensor, targets: Tensor, label: str) -> Tensor
 
 
 @contextlib.contextmanager
-def _still() -> Iterator[None]:
+def _keep_numpy_state() -> Iterator[None]:
     """Some constructors seed NumPy's generator anew from the clock: here it goes on where it was."""
     state = np.random.get_state()  # noqa: NPY002
     try:
@@ -233,7 +239,7 @@ def _still() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _without_leftovers(explainer: Any) -> Iterator[None]:
+def _remove_leftovers(explainer: Any) -> Iterator[None]:
     """`DeepExplainer` keeps what layers saw as parameters `x` and `y` on them, and forgets those of nested modules."""
     module = getattr(getattr(explainer, "explainer", None), "model", None)
     layers = list(module.modules()) if isinstance(module, nn.Module) else []
@@ -246,7 +252,7 @@ def _without_leftovers(explainer: Any) -> Iterator[None]:
                 delattr(layer, name)
 
 
-class _quiet(warnings.catch_warnings):
+class _silence_warnings(warnings.catch_warnings):
     """Without shap's own warnings, and those that NumPy and torch give it."""
 
     def __enter__(self) -> None:

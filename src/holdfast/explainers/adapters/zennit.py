@@ -11,8 +11,14 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from holdfast.errors import ModelError, check
-from holdfast.explainers.adapters.base import ForeignExplainer, check_common, check_known, found_in, own_module_only
-from holdfast.explainers.base import whole_module
+from holdfast.explainers.adapters.base import (
+    ForeignExplainer,
+    check_common,
+    check_option_names,
+    check_own_module,
+    find_class,
+)
+from holdfast.explainers.base import join_preprocessing
 from holdfast.model import Classifier
 
 Start = Literal["one", "logit"]
@@ -41,9 +47,9 @@ class ZennitExplainer(ForeignExplainer):
     def explain(self, classifier: Classifier, rows: Tensor, targets: Tensor) -> Tensor:
         attributor = self.attributor
         if isinstance(attributor, type):
-            attributor = attributor(model=whole_module(classifier), composite=self.composite, **self.options)
+            attributor = attributor(model=join_preprocessing(classifier), composite=self.composite, **self.options)
         else:
-            own_module_only(self.label, attributor.model, classifier)
+            check_own_module(self.label, attributor.model, classifier)
 
         def relevance(logits: Tensor) -> Tensor:
             mask = one_hot(targets, logits.shape[1]).to(logits)
@@ -101,30 +107,30 @@ def from_zennit(
     True
     """
     if isinstance(composite, str):
-        composite = found_in("zennit", "zennit.composites", composite, "explainers")
+        composite = find_class("zennit", "zennit.composites", composite, "explainers")
     if isinstance(composite, type):
-        composite = _made(composite)
+        composite = _make_composite(composite)
     fine = composite is None or callable(getattr(composite, "register", None))
     check(fine, "composite", "a composite of zennit (with register and remove) or None", repr(composite))
     if isinstance(attributor, str):
-        attributor = found_in("zennit", "zennit.attribution", attributor, "explainers")
+        attributor = find_class("zennit", "zennit.attribution", attributor, "explainers")
     check(callable(attributor), "attributor", "a class or an object of zennit.attribution", repr(attributor))
     if isinstance(attributor, type):
         known = dict(inspect.signature(attributor).parameters)
         check({"model", "composite"} <= set(known), "attributor", "a class of zennit.attribution", attributor.__name__)
         for taken in ("model", "composite", "attr_output"):
             known.pop(taken, None)
-        check_known(options, known, attributor.__name__)
+        check_option_names(options, known, attributor.__name__)
     else:
         check(hasattr(attributor, "model"), "attributor", "an attributor, which has a model", repr(attributor))
         check(composite is None, "composite", "None beside a ready attributor, which has its own", "one")
-        check_known(options, {}, type(attributor).__name__)
+        check_option_names(options, {}, type(attributor).__name__)
     check(start in ("one", "logit"), "start", "'one' or 'logit'", repr(start))
     check_common(rows_per_input, one_at_a_time, seed)
     return ZennitExplainer(composite, attributor, start, rows_per_input, options, one_at_a_time, seed)
 
 
-def _made(kind: Callable[[], Any]) -> Any:
+def _make_composite(kind: Callable[[], Any]) -> Any:
     try:
         return kind()
     except TypeError as error:

@@ -1,1 +1,1 @@
-"""Explainers made of activations: class activation maps and full gradients."""
+"""Explainers that use activations inside the network: class activation maps and full gradients."""

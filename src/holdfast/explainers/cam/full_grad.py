@@ -1,4 +1,4 @@
-"""FullGrad: the gradient by the input and by every bias, together a whole account of the logit."""
+"""FullGrad: gradients by the input and by every bias, which together add up to the logit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from holdfast.errors import ModelError, check
-from holdfast.explainers.base import Explainer, chosen, leaf_of
+from holdfast.explainers.base import Explainer, make_leaf, select_logits
 from holdfast.explainers.cam.gradcam import resize
 from holdfast.gating import CONVOLUTIONS
 from holdfast.model import Classifier
@@ -21,17 +21,17 @@ Rescale = Literal["channel", "layer"]
 
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 _SHIFT = "preprocess"
-# a map that varies by less than this many units in the last place of its maximum is constant: nothing to rescale
+# a map that varies by less than this many units in the last place of its maximum counts as constant
 _ROUNDING = 16
 
 
 @dataclass(frozen=True, eq=False)
 class FullGradient:
-    """What the input and the biases of every layer add to a logit, by the full-gradient decomposition.
+    """The contributions of the input and of every layer's biases to a logit, by the full-gradient decomposition.
 
     Attributes:
         input: `x * d f_t / d x`, `(N, ...)`.
-        biases: `sum of b * d f_t / d b` by layer (and `"preprocess"`), each `(N,)`.
+        biases: `sum of b * d f_t / d b` for each layer (and for `"preprocess"`), each `(N,)`.
         logits: `f_t(x)`, `(N,)`.
     """
 
@@ -41,7 +41,7 @@ class FullGradient:
 
     @property
     def total(self) -> Tensor:
-        """All of it added up, `(N,)`: the logits, where the decomposition is complete."""
+        """The sum of all contributions, `(N,)`. It equals the logits where the decomposition is complete."""
         total = self.input.flatten(1).sum(1)
         for bias in self.biases.values():
             total = total + bias
@@ -53,27 +53,32 @@ class FullGrad(Explainer):
     """`psi(x * d f_t / d x) + sum over layers l, channels c of psi(b_lc * d f_t / d z_lc)`, z_l a layer's output.
 
     Srinivas and Fleuret, Full-gradient representation for neural network visualization, NeurIPS 2019, Equation 4;
-    `psi` takes absolute values, rescales them to [0, 1] and upsamples bilinearly (linearly for series). The same map is
-    repeated over the channels of the inputs; images `(N, C, H, W)` and series `(N, C, T)`. One forward and one backward
-    pass for each input.
+    `psi` takes absolute values, rescales them to [0, 1] and upsamples bilinearly (linearly for series). The map is the
+    same in all channels. For images `(N, C, H, W)`, series `(N, C, T)` and flat features `(N, F)`.
 
-    Biases are those of the module's convolutions (transposed ones too) and batch normalisations, whose implicit bias is
-    `beta - gamma * mean / sqrt(var + eps)`; at every run of a layer that runs twice. They are seen by hooks on the
-    modules: not where a function gets a bias without its module, nor constants that the module adds (a normalisation
-    of images inside it, say), nor layer, group and instance normalisations. The biases of linear layers have no place
-    in the input, and are left out of the map, as in the paper. A preprocessing `p` is a layer, too: gradients are those
-    by the input within its bounds, and `p(0)` is the bias of a shift, as of a normalisation's mean (it counts in the
-    map where it has the axes of the inputs).
+    Cost: one forward and one backward pass for each input.
 
-    Of flat inputs `(N, F)` every feature is a position; no layer's biases have any of these places, so the map is that
-    of the first term, and of a preprocessing's shift.
+    Which biases count:
 
-    `full_gradient` gives the decomposition itself, which adds up to the logit for networks of such layers, ReLUs,
-    pooling and sums: the paper's Proposition 1. Whether it does is the test for what hooks do not see.
+    - those of convolutions (also transposed ones) and of batch normalisations, whose implicit bias is
+      `beta - gamma * mean / sqrt(var + eps)`; for a layer that runs twice, at each run;
+    - a shift in the preprocessing `p`, such as a normalisation's mean. Gradients are by the input within its bounds,
+      and `p(0)` is the bias. It counts in the map if it has the axes of the inputs;
+    - those of linear layers count in `full_gradient` only. They belong to no place in the input, so the map leaves
+      them out, as the paper does.
+
+    Biases are found by hooks on layers. Hooks do not see a bias that a function gets without its layer, constants that
+    the module adds (such as a normalisation of images inside it), and layer, group and instance normalisations.
+
+    For flat inputs every feature is a position. No layer's biases lie on these positions, so the map consists of the
+    input's term and of the preprocessing's shift.
+
+    `full_gradient` gives the decomposition itself. It adds up to the logit for networks of such layers, ReLUs, pooling
+    and sums (the paper's Proposition 1). If it does not add up, hooks have missed a bias.
 
     Args:
-        rescale: `"channel"`: `psi` sees each channel by itself, as in the paper's equation; `"layer"`: all channels of
-            a layer at once, as in its authors' code, so that they keep their sizes relative to each other.
+        rescale: `"channel"`: `psi` rescales each channel by itself, as in the paper's equation. `"layer"`: it rescales
+            all channels of a layer at once, as in the authors' code, so that they keep their relative sizes.
 
     >>> from holdfast.model import Classifier
     >>> _ = torch.manual_seed(0)
@@ -98,7 +103,7 @@ class FullGrad(Explainer):
     def attribute(
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
     ) -> tuple[Tensor, Tensor]:
-        product, terms, logits = _terms(classifier, x, targets, create_graph)
+        product, terms, logits = _compute_terms(classifier, x, targets, create_graph)
         with torch.set_grad_enabled(create_graph):
             maps = self._psi(product, x)
             for name, layer, bias in terms:
@@ -111,22 +116,27 @@ class FullGrad(Explainer):
     def full_gradient(
         self, classifier: Classifier, inputs: Tensor, targets: Tensor | int | None = None
     ) -> FullGradient:
-        """The decomposition of the target's logit at `inputs` `(N, ...)`, detached. Arguments and errors as of a call.
+        """The decomposition of the target's logit at `inputs` `(N, ...)`, detached.
+
+        Args:
+            classifier: the model to explain.
+            inputs: within the classifier's bounds.
+            targets: classes `(N,)`, one class for all, or `None` for the class predicted at each input.
 
         Raises:
             ArgumentError: inputs or targets that do not fit the classifier.
-            ModelError: the module fails on them, or folds several inputs, or time steps, into one axis of a layer.
+            ModelError: the module fails on them, or folds several inputs or time steps into the first axis of a layer.
         """
         names: list[str] = []
 
         def explain(x: Tensor, classes: Tensor) -> tuple[Tensor, ...]:
-            product, terms, logits = _terms(classifier, x, classes, create_graph=False)
+            product, terms, logits = _compute_terms(classifier, x, classes, create_graph=False)
             sums: dict[str, Tensor] = {}
             for name, _, bias in terms:
                 _check_rows(name, bias, x)
                 sums[name] = sums.get(name, 0.0) + bias.flatten(1).sum(1)
             names[:] = sums
-            return product, chosen(logits, classes), *sums.values()
+            return product, select_logits(logits, classes), *sums.values()
 
         with torch.inference_mode(False):
             inputs = classifier.check_inputs(inputs)
@@ -136,7 +146,7 @@ class FullGrad(Explainer):
         return FullGradient(product, dict(zip(names, sums, strict=True)), logits)
 
     def _psi(self, values: Tensor, like: Tensor) -> Tensor:
-        """`|values|` `(N, C, positions...)`, rescaled to [0, 1], at the size of `like`, added up over channels."""
+        """`|values|` `(N, C, positions...)`, rescaled to [0, 1], summed over channels and resized to `like`."""
         values = values.abs()
         if like.ndim == 2:
             values = values[:, None]  # features are positions
@@ -146,7 +156,8 @@ class FullGrad(Explainer):
         values = torch.where(varies, (values - low) / torch.where(varies, high - low, 1.0), 0.0)
         if like.ndim == 2:
             return values[:, 0]
-        return resize(values.sum(1, keepdim=True), like[:, :1], "linear")  # upsampling is linear: after the sum
+        # upsampling is linear, so it may follow the sum
+        return resize(values.sum(1, keepdim=True), like[:, :1], "linear")
 
 
 def _check_rows(name: str, values: Tensor, x: Tensor) -> None:
@@ -157,7 +168,7 @@ def _check_rows(name: str, values: Tensor, x: Tensor) -> None:
 
 @dataclass(frozen=True)
 class _Run:
-    """One run of a layer with a bias: where the gradient by its output flows, and the bias, shaped to multiply it."""
+    """One run of a layer with a bias: where the gradient by its output flows, and the bias in the output's shape."""
 
     name: str
     layer: nn.Module | None
@@ -165,16 +176,16 @@ class _Run:
     bias: Tensor
 
 
-def _terms(
+def _compute_terms(
     classifier: Classifier, x: Tensor, targets: Tensor | None, create_graph: bool
 ) -> tuple[Tensor, list[tuple[str, nn.Module | None, Tensor]], Tensor]:
-    """`x * gradient`; layers' names, themselves, and `bias * gradient` at their outputs; the logits."""
+    """`x * gradient`; for each run of a layer its name, the layer and `bias * gradient` at its output; the logits."""
     runs: list[_Run] = []
     with torch.enable_grad():
-        leaf = leaf_of(x, create_graph)
-        with _watched(classifier, x, runs):
+        leaf = make_leaf(x, create_graph)
+        with _record_runs(classifier, x, runs):
             logits = classifier.forward(leaf.clone())
-        scores = chosen(logits, targets)
+        scores = select_logits(logits, targets)
         gradients: list[Tensor | None] = [None] * (1 + len(runs))
         if scores.requires_grad:
             edges = [get_gradient_edge(leaf), *(run.edge for run in runs)]
@@ -190,33 +201,33 @@ def _terms(
 
 
 @contextlib.contextmanager
-def _watched(classifier: Classifier, x: Tensor, runs: list[_Run]) -> Iterator[None]:
-    """Inside, a forward pass adds to `runs` whatever layer with a bias runs, the preprocessing before all."""
+def _record_runs(classifier: Classifier, x: Tensor, runs: list[_Run]) -> Iterator[None]:
+    """Add to `runs` every layer with a bias that runs inside, the preprocessing first."""
     handles = []
 
     def watch(name: str, layer: nn.Module, bias: Tensor) -> None:
-        def note(_layer: nn.Module, _args: Any, out: Tensor) -> Tensor | None:
+        def record_run(_layer: nn.Module, _args: Any, out: Tensor) -> Tensor | None:
             constant = not out.requires_grad  # it does not depend on the input, but the logit depends on it
             if constant:
                 out = out.detach().requires_grad_(True)
-            runs.append(_Run(name, layer, get_gradient_edge(out), _along(layer, bias, out)))
+            runs.append(_Run(name, layer, get_gradient_edge(out), _expand_bias(layer, bias, out)))
             return out.clone() if constant else None
 
-        handles.append(layer.register_forward_hook(note))
+        handles.append(layer.register_forward_hook(record_run))
 
-    def shifted(_module: nn.Module, args: Any) -> None:
+    def record_shift(_module: nn.Module, args: Any) -> None:
         assert classifier.preprocess is not None
-        shown = args[0]
-        if shown.requires_grad:
+        preprocessed = args[0]
+        if preprocessed.requires_grad:
             with torch.no_grad():
-                shift = classifier.preprocess(torch.zeros_like(x[:1])).expand_as(shown)
-            runs.append(_Run(_SHIFT, None, get_gradient_edge(shown), shift))
+                shift = classifier.preprocess(torch.zeros_like(x[:1])).expand_as(preprocessed)
+            runs.append(_Run(_SHIFT, None, get_gradient_edge(preprocessed), shift))
 
     try:
         if classifier.preprocess is not None:
-            handles.append(classifier.module.register_forward_pre_hook(shifted))
+            handles.append(classifier.module.register_forward_pre_hook(record_shift))
         for name, layer in classifier.module.named_modules():
-            bias = _bias_of(layer)
+            bias = _find_bias(layer)
             if bias is not None:
                 watch(name or "module", layer, bias)
         yield
@@ -225,11 +236,11 @@ def _watched(classifier: Classifier, x: Tensor, runs: list[_Run]) -> Iterator[No
             handle.remove()
 
 
-def _bias_of(layer: nn.Module) -> Tensor | None:
-    """What a layer adds whatever its input, one number for each output channel; `None` if it adds nothing."""
+def _find_bias(layer: nn.Module) -> Tensor | None:
+    """The constant that a layer adds, one number for each output channel; `None` if it adds none."""
     if isinstance(layer, _NORMS):
         if layer.running_mean is None or layer.running_var is None:
-            return None  # it measures its batch
+            return None  # it normalises by the statistics of its batch
         scale = (layer.running_var + layer.eps).rsqrt()
         scale = scale if layer.weight is None else scale * layer.weight.detach()
         shift = -layer.running_mean * scale
@@ -239,8 +250,8 @@ def _bias_of(layer: nn.Module) -> Tensor | None:
     return None
 
 
-def _along(layer: nn.Module, bias: Tensor, out: Tensor) -> Tensor:
-    """The bias `(K,)` on the axis of the output that holds the layer's channels."""
+def _expand_bias(layer: nn.Module, bias: Tensor, out: Tensor) -> Tensor:
+    """The bias `(K,)` in the shape of the output, along the axis of the layer's channels."""
     if isinstance(layer, nn.Linear):
         return bias.expand_as(out)
     return bias.reshape(-1, *[1] * (out.ndim - 2)).expand_as(out)

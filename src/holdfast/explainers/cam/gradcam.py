@@ -1,4 +1,4 @@
-"""Grad-CAM: where the channels of one convolution speak for the target."""
+"""Grad-CAM: a coarse map of where the output of one convolution supports the target class."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from holdfast.errors import ArgumentError, ModelError, check
-from holdfast.explainers.base import Explainer, chosen, gradient_of, leaf_of
+from holdfast.explainers.base import Explainer, compute_gradient, make_leaf, select_logits
 from holdfast.model import Classifier
 
 Interpolation = Literal["linear", "nearest"]
@@ -22,16 +22,21 @@ Interpolation = Literal["linear", "nearest"]
 class GradCAM(Explainer):
     """`relu(sum over k of a_k A^k)`, `a_k` the mean over positions of `d f_t / d A^k`, at the input's size.
 
-    Selvaraju et al., Grad-CAM: visual explanations from deep networks via gradient-based localization, ICCV
-    2017, Equations 1 and 2. `A` `(N, K, h, w)` is the output of `layer`; the map `(N, 1, h, w)` is resized to
-    the input's spatial size and repeated over its channels. Images `(N, C, H, W)` and series `(N, C, T)`. One
-    forward pass and the backward pass from the logits to the layer.
+    Selvaraju et al., Grad-CAM: visual explanations from deep networks via gradient-based localization, ICCV 2017,
+    Equations 1 and 2. `A` `(N, K, h, w)` is the output of `layer`. The map `(N, 1, h, w)` is resized to the input's
+    spatial size and repeated over its channels. For images `(N, C, H, W)` and series `(N, C, T)`.
+
+    Cost: one forward pass for each input, and the backward pass from the logits to the layer.
 
     Args:
         layer: the layer's name as in `module.named_modules()`; by default the last convolution.
-        relu: rectify the map, as the paper does; a map without positive values is then zero everywhere.
-            (Captum's default is not to.)
+        relu: set negative values of the map to zero, as the paper does. A map without positive values is then zero
+            everywhere. (Captum's default is `False`.)
         interpolation: `"linear"` (bilinear for images) or `"nearest"`.
+
+    Raises:
+        ArgumentError: on a call, there is no such layer, or its outputs have no positions.
+        ModelError: on a call, the layer does not run exactly once.
 
     >>> from holdfast.model import Classifier
     >>> _ = torch.manual_seed(0)
@@ -54,33 +59,35 @@ class GradCAM(Explainer):
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
     ) -> tuple[Tensor, Tensor]:
         with (
-            output_of(classifier.module, self.layer, x, self.label, detached=not create_graph) as kept,
+            keep_layer_output(classifier.module, self.layer, x, self.label, detached=not create_graph) as get_output,
             torch.enable_grad(),
         ):
-            logits = classifier.forward(leaf_of(x, True) if create_graph else x.detach().clone())
-            gradient = gradient_of(chosen(logits, targets), kept(), create_graph)
+            logits = classifier.forward(make_leaf(x, True) if create_graph else x.detach().clone())
+            gradient = compute_gradient(select_logits(logits, targets), get_output(), create_graph)
         with torch.set_grad_enabled(create_graph):
-            maps = class_activation(gradient, kept(), self.relu)
+            maps = compute_activation_map(gradient, get_output(), self.relu)
             maps = resize(maps, x, self.interpolation)
         return (maps, logits) if create_graph else (maps.detach(), logits.detach())
 
 
 @contextlib.contextmanager
-def output_of(
+def keep_layer_output(
     module: nn.Module, wanted: str | None, x: Tensor, who: str, *, detached: bool
 ) -> Iterator[Callable[[], Tensor]]:
-    """Inside, a forward pass of `module` keeps the output `(N, K, positions...)` of one layer, to differentiate by.
+    """Keep the output `(N, K, positions...)` of one layer while `module` runs, so that it can be differentiated by.
+
+    Gives a function that returns the output, once the module has run.
 
     Args:
-        module: that is run, once.
+        module: runs once inside.
         wanted: the layer's name, or `None` for the last convolution.
-        x: the inputs of that forward pass.
-        who: runs it, for messages.
-        detached: cut what comes before the layer off the graph.
+        x: the inputs of the forward pass.
+        who: the name of the explainer, for messages.
+        detached: leave what comes before the layer out of the graph.
 
     Raises:
-        ArgumentError: no such layer; on the forward pass, one whose outputs have no positions.
-        ModelError: from the function that this gives, if the layer did not run exactly once.
+        ArgumentError: there is no such layer; on the forward pass, its outputs have no positions.
+        ModelError: when the output is asked for and the layer did not run exactly once.
     """
     name, layer = find_layer(module, wanted)
     found: list[Tensor] = []
@@ -93,33 +100,36 @@ def output_of(
         found.append(out.detach().requires_grad_(True) if detached else out)
         return found[-1].clone()  # the next layer may work in place
 
-    def kept() -> Tensor:
+    def get_output() -> Tensor:
         if len(found) != 1:
             raise ModelError(f"{who}: expected layer {name!r} to run once a forward pass, ran {len(found)}x")
         return found[0]
 
     handle = layer.register_forward_hook(keep)
     try:
-        yield kept
+        yield get_output
     finally:
         handle.remove()
 
 
-def class_activation(gradient: Tensor, activation: Tensor, relu: bool) -> Tensor:
-    """Grad-CAM's map `(N, 1, positions...)` of a layer's activation and the target's gradient by it."""
+def compute_activation_map(gradient: Tensor, activation: Tensor, relu: bool) -> Tensor:
+    """Grad-CAM's map `(N, 1, positions...)` from a layer's activation and the gradient of the target's logit by it."""
     weights = gradient.mean(tuple(range(2, gradient.ndim)), keepdim=True)
     maps = (weights * activation).sum(1, keepdim=True)
     return F.relu(maps) if relu else maps
 
 
 def check_interpolation(interpolation: Interpolation) -> None:
-    """One of the two, or an `ArgumentError`."""
+    """Raise `ArgumentError` unless it is `"linear"` or `"nearest"`."""
     modes = get_args(Interpolation)
     check(interpolation in modes, "interpolation", f"one of {', '.join(modes)}", repr(interpolation))
 
 
 def resize(maps: Tensor, like: Tensor, interpolation: Interpolation) -> Tensor:
-    """`maps` `(N, 1 or C, h, w)` or `(N, 1 or C, t)` at the size of `like`, over all its channels."""
+    """`maps` `(N, 1 or C, h, w)` or `(N, 1 or C, t)`, resized to `like` `(N, C, H, W)` or `(N, C, T)`.
+
+    A single channel is repeated over all channels.
+    """
     mode = "nearest" if interpolation == "nearest" else {3: "linear", 4: "bilinear", 5: "trilinear"}[like.ndim]
     if maps.shape[2:] != like.shape[2:]:
         maps = F.interpolate(maps, like.shape[2:], mode=mode, align_corners=None if mode == "nearest" else False)
@@ -127,7 +137,7 @@ def resize(maps: Tensor, like: Tensor, interpolation: Interpolation) -> Tensor:
 
 
 def find_layer(module: nn.Module, wanted: str | None) -> tuple[str, nn.Module]:
-    """The layer of that name; for `None` the last convolution."""
+    """The name and the layer: that called `wanted`, or for `None` the last convolution."""
     layers = dict(module.named_modules())
     if wanted is not None:
         check(wanted in layers, "layer", f"one of {', '.join(repr(n) for n in layers if n)}", repr(wanted))

@@ -1,40 +1,23 @@
-"""Guided Grad-CAM: the details of guided backpropagation where Grad-CAM finds evidence."""
+"""Guided Grad-CAM: the map of guided backpropagation, weighted by the map of Grad-CAM."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
 
-from holdfast.explainers.base import Explainer, chosen, gradient_of, leaf_of
-from holdfast.explainers.cam.gradcam import Interpolation, check_interpolation, class_activation, output_of, resize
-from holdfast.explainers.gradients.surrogates import ReluReplacement
+from holdfast.explainers.base import Explainer, compute_gradient, make_leaf, select_logits
+from holdfast.explainers.cam.gradcam import (
+    Interpolation,
+    check_interpolation,
+    compute_activation_map,
+    keep_layer_output,
+    resize,
+)
+from holdfast.explainers.gradients.surrogates import guide_gradient, replace_relu_gradient
 from holdfast.model import Classifier
-
-
-@dataclass
-class _Switch:
-    """Which of two backward passes runs."""
-
-    guided: bool = False
-
-
-class _SwitchedRelu(Function):
-    """ReLU that sends back its gradient, or what guided backpropagation sends back: whichever is wanted then."""
-
-    @staticmethod
-    def forward(ctx: Any, z: Tensor, switch: _Switch) -> Tensor:
-        ctx.save_for_backward(z > 0)
-        ctx.switch = switch
-        return z.clamp(min=0)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        (active,) = ctx.saved_tensors
-        return (gradients[0].clamp(min=0) if ctx.switch.guided else gradients[0]) * active, None
 
 
 @dataclass(frozen=True)
@@ -42,17 +25,18 @@ class GuidedGradCAM(Explainer):
     """Guided backpropagation times the Grad-CAM map: `G(x) * upsampled relu(sum over k of a_k A^k)`, elementwise.
 
     Selvaraju et al., Grad-CAM: visual explanations from deep networks via gradient-based localization, ICCV 2017,
-    Section 3.2; `G` is `GuidedBackprop`, the map `GradCAM` with its rectifier. Images `(N, C, H, W)` and series
-    `(N, C, T)`; attributions have the inputs' shape. One forward pass for each input; the backward pass to the layer
-    with plain gradients, and the guided one to the input. Equals Captum's (whose interpolation is `"nearest"` by
-    default), and reaches functional ReLUs as well.
+    Section 3.2. `G` is `GuidedBackprop`, and the map is that of `GradCAM` with its rectifier. For images
+    `(N, C, H, W)` and series `(N, C, T)`; attributions have the inputs' shape.
+
+    Cost: one forward pass for each input, a backward pass to the layer with plain gradients, and a guided one to the
+    input. Equals Captum's (whose default interpolation is `"nearest"`), and also reaches functional ReLUs.
 
     Args:
         layer: the layer's name as in `module.named_modules()`; by default the last convolution.
         interpolation: `"linear"` (bilinear for images, as in the paper) or `"nearest"`.
 
     Raises:
-        ArgumentError: on a call, no such layer, or one whose outputs have no positions.
+        ArgumentError: on a call, there is no such layer, or its outputs have no positions.
         ModelError: on a call, the layer does not run exactly once.
 
     >>> from torch import nn
@@ -76,31 +60,22 @@ class GuidedGradCAM(Explainer):
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
     ) -> tuple[Tensor, Tensor]:
         self._check_graph(create_graph)
-        switch = _Switch()
+        guided = False  # the first of the two backward passes is plain
 
-        def rectify(z: Tensor) -> Tensor:
-            out: Tensor = _SwitchedRelu.apply(z, switch)  # type: ignore[no-untyped-call]
-            return out
+        def rule(gradient: Tensor, active: Tensor) -> Tensor:
+            return guide_gradient(gradient, active) if guided else gradient * active
 
-        leaf = leaf_of(x, create_graph=False)
+        leaf = make_leaf(x, create_graph=False)
         with torch.enable_grad():
             with (
-                ReluReplacement(rectify),
-                output_of(classifier.module, self.layer, x, self.label, detached=False) as kept,
+                replace_relu_gradient(rule),
+                keep_layer_output(classifier.module, self.layer, x, self.label, detached=False) as get_output,
             ):
                 logits = classifier.forward(leaf.clone())
-            scores = chosen(logits, targets)
-            plain = _gradient_kept(scores, kept())
-            switch.guided = True
-            guided = gradient_of(scores, leaf)
+            scores = select_logits(logits, targets)
+            by_layer = compute_gradient(scores, get_output(), retain_graph=True)
+            guided = True
+            by_input = compute_gradient(scores, leaf)
         with torch.no_grad():
-            maps = resize(class_activation(plain, kept().detach(), relu=True), x, self.interpolation)
-            return guided * maps, logits.detach()
-
-
-def _gradient_kept(scores: Tensor, activation: Tensor) -> Tensor:
-    """Gradient of `scores` by the layer's output; the graph is kept for the second backward pass."""
-    if not scores.requires_grad or not activation.requires_grad:
-        return torch.zeros_like(activation)
-    (gradient,) = torch.autograd.grad(scores.sum(), activation, retain_graph=True, allow_unused=True)
-    return torch.zeros_like(activation) if gradient is None else gradient
+            maps = resize(compute_activation_map(by_layer, get_output().detach(), relu=True), x, self.interpolation)
+            return by_input * maps, logits.detach()

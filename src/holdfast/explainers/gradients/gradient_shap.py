@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import check, check_integer
-from holdfast.explainers.background import References, background_of, background_size, check_background
-from holdfast.explainers.base import Explainer, check_seed, path_gradients
-from holdfast.explainers.gradients.input_gradients import noise_width, shared_noise
+from holdfast.explainers.background import References, check_background, count_references, resolve_background
+from holdfast.explainers.base import Explainer, check_seed, compute_path_gradients
+from holdfast.explainers.gradients.input_gradients import draw_shared_noise, get_bounds_range
 from holdfast.model import Classifier
 from holdfast.records import set_fields
 
@@ -80,23 +80,23 @@ class GradientSHAP(Explainer):
     def attribute(
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
     ) -> tuple[Tensor, Tensor]:
-        references = background_of(classifier, x, self.background)
-        which, places = _draw(self.seed, self.samples, background_size(self.background), self.draws, x.device)
+        references = resolve_background(classifier, x, self.background)
+        which, places = _draw_points(self.seed, self.samples, count_references(self.background), self.draws, x.device)
         chosen = references.index_select(0, which)
         along = places.to(x.dtype).reshape(-1, *[1] * (x.ndim - 1))
         with torch.set_grad_enabled(create_graph):
             difference = x[:, None] - chosen
             points = chosen + along * difference
             if self.noise > 0:
-                width = self.noise * noise_width(classifier)
+                width = self.noise * get_bounds_range(classifier)
                 # from another stream than the places
-                points = points + width * shared_noise(self.seed + 1, points.shape[1:], x.dtype, x.device)
-            gradients, logits = path_gradients(classifier, x, points, targets, create_graph)
+                points = points + width * draw_shared_noise(self.seed + 1, points.shape[1:], x.dtype, x.device)
+            gradients, logits = compute_path_gradients(classifier, x, points, targets, create_graph)
             return (difference * gradients).mean(1), logits
 
 
 @lru_cache(maxsize=32)
-def _draw(seed: int, samples: int, references: int, how: Draws, device: torch.device) -> tuple[Tensor, Tensor]:
+def _draw_points(seed: int, samples: int, references: int, how: Draws, device: torch.device) -> tuple[Tensor, Tensor]:
     """Which reference point, int64, and which place between it and the input, float64; both `(samples,)`.
 
     Stratified, sample k lies in the k-th interval and meets the reference point that stands at k (modulo their number)

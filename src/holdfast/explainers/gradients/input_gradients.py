@@ -19,11 +19,11 @@ from holdfast.errors import check, check_integer
 from holdfast.explainers.base import (
     Baseline,
     Explainer,
-    baseline_of,
     check_baseline,
     check_seed,
-    input_gradient,
-    path_gradients,
+    compute_input_gradient,
+    compute_path_gradients,
+    make_baseline,
 )
 from holdfast.model import Classifier
 
@@ -57,7 +57,7 @@ class Saliency(Explainer):
     def attribute(
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
     ) -> tuple[Tensor, Tensor]:
-        gradient, logits = input_gradient(classifier, x, targets, create_graph)
+        gradient, logits = compute_input_gradient(classifier, x, targets, create_graph)
         return gradient.abs() if self.absolute else gradient, logits
 
 
@@ -84,7 +84,7 @@ class InputXGradient(Explainer):
     def attribute(
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
     ) -> tuple[Tensor, Tensor]:
-        gradient, logits = input_gradient(classifier, x, targets, create_graph)
+        gradient, logits = compute_input_gradient(classifier, x, targets, create_graph)
         with torch.set_grad_enabled(create_graph):
             return x * gradient, logits
 
@@ -139,18 +139,18 @@ class IntegratedGradients(Explainer):
         along = (1, self.steps, *[1] * (x.ndim - 1))
         alphas, weights = (
             torch.tensor(values, dtype=x.dtype, device=x.device).reshape(along)
-            for values in _quadrature(self.method, self.steps)
+            for values in _make_quadrature(self.method, self.steps)
         )
         with torch.set_grad_enabled(create_graph):
-            baseline = baseline_of(self.baseline, x)
+            baseline = make_baseline(self.baseline, x)
             difference = x - baseline
             points = baseline + alphas * difference[:, None]
-            gradients, logits = path_gradients(classifier, x, points, targets, create_graph)
+            gradients, logits = compute_path_gradients(classifier, x, points, targets, create_graph)
             return difference * (gradients * weights).sum(1), logits
 
 
 @lru_cache(maxsize=32)
-def _quadrature(method: Quadrature, steps: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _make_quadrature(method: Quadrature, steps: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Nodes in [0, 1] and their weights. The trapezoid's are Captum's: they add up to `1 - 1 / steps`."""
     if method == "gausslegendre":
         nodes, weights = np.polynomial.legendre.leggauss(steps)
@@ -228,16 +228,16 @@ class SmoothGrad(Explainer):
     def attribute(
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
     ) -> tuple[Tensor, Tensor]:
-        width = noise_width(classifier)
-        noise = shared_noise(self.seed, (self.samples, *x.shape[1:]), x.dtype, x.device)
+        width = get_bounds_range(classifier)
+        noise = draw_shared_noise(self.seed, (self.samples, *x.shape[1:]), x.dtype, x.device)
         with torch.set_grad_enabled(create_graph):
             points = x[:, None] + self.noise * width * noise
-            values, logits = path_gradients(classifier, x, points, targets, create_graph)
+            values, logits = compute_path_gradients(classifier, x, points, targets, create_graph)
             if self.times_input:
                 values = values * points
-            return self._summary(values.abs() if self.absolute else values), logits
+            return self._summarise(values.abs() if self.absolute else values), logits
 
-    def _summary(self, values: Tensor) -> Tensor:
+    def _summarise(self, values: Tensor) -> Tensor:
         """The statistic of `values` `(N, samples, ...)` over the noisy copies."""
         if self.statistic == "mean":
             return values.mean(1)
@@ -246,7 +246,7 @@ class SmoothGrad(Explainer):
         return values.square().mean(1)
 
 
-def noise_width(classifier: Classifier) -> Tensor:
+def get_bounds_range(classifier: Classifier) -> Tensor:
     """The range of the bounds, of which noise is a share; raises `ArgumentError` where it is infinite."""
     lower, upper = classifier.bounds
     width = upper - lower
@@ -256,7 +256,7 @@ def noise_width(classifier: Classifier) -> Tensor:
 
 
 @lru_cache(maxsize=8)
-def shared_noise(seed: int, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+def draw_shared_noise(seed: int, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
     """Standard normal noise, drawn on the CPU so that it is the same on every device; never written to."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():

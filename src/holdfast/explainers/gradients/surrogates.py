@@ -1,23 +1,28 @@
-"""Other rectifiers for a while: replace every ReLU that runs, without touching the user's module."""
+"""Replace every ReLU that runs, without a change to the user's module: by a smooth function, or by another gradient."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
+from torch.autograd import Function
 
 from holdfast.errors import check
+from holdfast.function_calls import FunctionMode
+
+#: from the gradient by the output of a ReLU, and where its input is above 0, to the gradient by its input
+GradientRule = Callable[[Tensor, Tensor], Tensor]
 
 
-class ReluReplacement(TorchFunctionMode):
+class ReluReplacement(FunctionMode):
     """`replacement(z)` runs for `nn.ReLU`, `F.relu`, `torch.relu`, `Tensor.relu` and their in-place forms.
 
-    For ReLU6, and a hard tanh from 0, `capped(z, 6.0)` runs; by default the replacement, cut off above. Not seen:
-    `clamp(min=0)` and the like, and modules compiled to TorchScript.
+    For a ReLU6 `capped(z, 6.0)` runs, for a hard tanh from 0 to `c` `capped(z, c)`. By default `capped` is the
+    replacement, cut off above. `clamp(min=0)` and other spellings of a ReLU are not replaced, nor is anything in
+    modules compiled to TorchScript.
     """
 
     def __init__(
@@ -27,26 +32,18 @@ class ReluReplacement(TorchFunctionMode):
         self.replacement = replacement
         self.capped = capped or (lambda z, cap: replacement(z).clamp(max=cap))
 
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Sequence[type],
-        args: Sequence[Any] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        kwargs = kwargs or {}
-        name = getattr(func, "__name__", "")
+    def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
         given = dict(zip(_PARAMETERS.get(name, ()), args, strict=False)) | kwargs
         if name not in _PARAMETERS or given.get("min_val", -1.0 if name.startswith("hardtanh") else 0.0) != 0:
             return func(*args, **kwargs)
         z = given["input"]
 
-        def replaced(z: Tensor) -> Tensor:
+        def rectify(z: Tensor) -> Tensor:
             if name.startswith("relu") and name != "relu6":
                 return self.replacement(z)
             return self.capped(z, 6.0 if name == "relu6" else float(given.get("max_val", 1.0)))
 
-        return z.copy_(replaced(z.clone())) if name.endswith("_") or given.get("inplace") else replaced(z)
+        return z.copy_(rectify(z.clone())) if name.endswith("_") or given.get("inplace") else rectify(z)
 
 
 _HARDTANH = ("input", "min_val", "max_val", "inplace")
@@ -56,20 +53,64 @@ _PARAMETERS = {
 }
 
 
+class _RuledRelu(Function):
+    """ReLU with a `GradientRule` for its backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, rule: GradientRule) -> Tensor:
+        ctx.save_for_backward(z > 0)
+        ctx.rule = rule
+        return z.clamp(min=0)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        (active,) = ctx.saved_tensors
+        return ctx.rule(gradients[0], active), None
+
+
+def replace_relu_gradient(rule: GradientRule) -> ReluReplacement:
+    """A mode inside of which every ReLU has the usual output, and `rule(gradient, active)` for its gradient.
+
+    The rule is called when the backward pass runs.
+
+    >>> import torch
+    >>> x = torch.ones(1, requires_grad=True)
+    >>> with replace_relu_gradient(lambda gradient, active: 5 * gradient * active):
+    ...     torch.relu(x).backward()
+    >>> x.grad
+    tensor([5.])
+    """
+
+    def rectify(z: Tensor) -> Tensor:
+        out: Tensor = _RuledRelu.apply(z, rule)  # type: ignore[no-untyped-call]
+        return out
+
+    return ReluReplacement(rectify)
+
+
+def guide_gradient(gradient: Tensor, active: Tensor) -> Tensor:
+    """The rule of guided backpropagation: only positive gradients pass, and only where the ReLU is active."""
+    return gradient.clamp(min=0) * active
+
+
 @contextlib.contextmanager
 def smooth_relu(beta: float = 10.0) -> Iterator[None]:
     """Inside, every ReLU is the softplus `log(1 + exp(beta z)) / beta`, which has second derivatives.
 
-    A ReLU6 is the difference of two, at `z` and at `z - 6`.
+    A ReLU6 is the difference of two softplus functions, at `z` and at `z - 6`.
 
-    Attributions of a rectifier network are piecewise constant; this makes them differentiable in the input,
-    as in Dombrowski et al., Explanations can be manipulated and geometry is to blame, NeurIPS 2019. The
-    user's module is left as it is: only the functions that it calls are exchanged, in this thread, modules
-    and functional calls alike (see `ReluReplacement`). Forward and backward passes may happen inside; a graph
-    made inside keeps the softplus when it is differentiated later.
+    Attributions of a rectifier network are piecewise constant in the input. With softplus they are differentiable, as
+    in Dombrowski et al., Explanations can be manipulated and geometry is to blame, NeurIPS 2019. The user's module
+    stays as it is: only the functions that it calls in this thread are replaced, those of layers and functional calls
+    alike (see `ReluReplacement`). Forward and backward passes may run inside. A graph that is made inside keeps the
+    softplus, also when it is differentiated later.
 
     Args:
-        beta: sharpness, above 0; for large values softplus tends to ReLU (at most `log(2) / beta` away).
+        beta: sharpness, above 0. The larger it is, the nearer softplus is to ReLU: they differ by at most
+            `log(2) / beta`.
+
+    Raises:
+        ArgumentError: `beta` out of range.
 
     >>> import torch
     >>> with smooth_relu(beta=2.0):

@@ -17,8 +17,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from holdfast.explainers.base import Baseline, baseline_of, check_baseline, check_seed, chunk_rows
-from holdfast.explainers.perturbation.copies import Output, check_count, check_output, target_scores, with_channel
+from holdfast.explainers.base import Baseline, check_baseline, check_seed, choose_chunk_rows, make_baseline
+from holdfast.explainers.perturbation.copies import (
+    Output,
+    check_count,
+    check_output,
+    compute_target_scores,
+    get_map_shape,
+)
 from holdfast.explainers.perturbation.segmented import Features, Segmentation, SegmentedExplainer
 from holdfast.gating import rows_of
 from holdfast.model import Classifier, padded, padding_of
@@ -75,10 +81,10 @@ class CoalitionExplainer(SegmentedExplainer):
     ) -> tuple[Tensor, Tensor]:
         with torch.no_grad():
             groups = {m: self.coalitions(m, x.device) for m in sorted(set(counts))}
-            logits, owners, starts = _masked_logits(classifier, x.detach(), labels, counts, groups, self.baseline)
+            logits, owners, starts = _forward_copies(classifier, x.detach(), labels, counts, groups, self.baseline)
             at_x = logits[starts]
             classes = at_x.argmax(1) if targets is None else targets
-            scores = target_scores(logits, classes[owners], self.output)
+            scores = compute_target_scores(logits, classes[owners], self.output)
             weights = scores.new_zeros(len(x), max(groups))
             for features, group in groups.items():
                 members = torch.tensor([i for i, m in enumerate(counts) if m == features], device=x.device)
@@ -87,11 +93,11 @@ class CoalitionExplainer(SegmentedExplainer):
                     block = scores[starts[part, None] + own]
                     # a matrix product's last bits depend on how many inputs there are, and on where they lie in memory
                     weights[part, :features] = (group.fit * block[:, None]).sum(2)
-            maps = weights.gather(1, labels).reshape(len(x), *with_channel(x))
+            maps = weights.gather(1, labels).reshape(len(x), *get_map_shape(x))
             return maps.to(x.dtype).expand_as(x).contiguous(), at_x
 
 
-def _masked_logits(
+def _forward_copies(
     classifier: Classifier,
     x: Tensor,
     labels: Tensor,
@@ -109,9 +115,9 @@ def _masked_logits(
     starts = rows.cumsum(0) - rows
     owners = torch.arange(len(x), device=x.device).repeat_interleave(rows, output_size=total)
     coalition = torch.arange(total, device=x.device) + (top - starts)[owners]
-    other = baseline_of(baseline, x)
-    spatial = with_channel(x)
-    size = chunk_rows(classifier, x, max(sizes))
+    other = make_baseline(baseline, x)
+    spatial = get_map_shape(x)
+    size = choose_chunk_rows(classifier, x, max(sizes))
     found = []
     for start in range(0, total, size):
         whose, which = owners[start : start + size], coalition[start : start + size]
@@ -126,13 +132,13 @@ def _masked_logits(
     return found[0] if len(found) == 1 else torch.cat(found), owners, starts
 
 
-def least_squares(design: Tensor, weights: Tensor, ridge: float = 0.0) -> Tensor:
+def solve_least_squares(design: Tensor, weights: Tensor, ridge: float = 0.0) -> Tensor:
     """The matrix `(m, R)` from R values to `argmin_b sum over r of w_r (y_r - design_r b)^2 + ridge |b|^2`.
 
     Of several minima the smallest. Through the normal equations, on the smaller side; all float64.
 
     >>> design = torch.tensor([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]], dtype=torch.float64)
-    >>> least_squares(design, torch.ones(3, dtype=torch.float64)) @ torch.tensor([1.0, 3.0, 5.0], dtype=torch.float64)
+    >>> solve_least_squares(design, torch.ones(3, dtype=torch.float64)) @ torch.tensor([1.0, 3.0, 5.0], dtype=torch.float64)
     tensor([1.0000, 2.0000], dtype=torch.float64)
     """
     root = weights.sqrt()[:, None]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import check, check_integer
-from holdfast.explainers.base import chunk_rows
+from holdfast.explainers.base import choose_chunk_rows
 from holdfast.gating import rows_of
 from holdfast.model import Classifier, padded, padding_of
 from holdfast.segments import spatial_shape
@@ -27,19 +27,19 @@ def check_count(value: object, name: str, least: int) -> None:
     check_integer(value, name, least)
 
 
-def with_channel(x: Tensor) -> tuple[int, ...]:
+def get_map_shape(x: Tensor) -> tuple[int, ...]:
     """The spatial shape, after an axis for channels where `x` `(N, ...)` has one.
 
-    >>> with_channel(torch.zeros(2, 3, 8, 9)), with_channel(torch.zeros(2, 7))
+    >>> get_map_shape(torch.zeros(2, 3, 8, 9)), get_map_shape(torch.zeros(2, 7))
     ((1, 8, 9), (7,))
     """
     return spatial_shape(x) if x.ndim == 2 else (1, *spatial_shape(x))
 
 
-def target_scores(logits: Tensor, classes: Tensor, output: Output) -> Tensor:
+def compute_target_scores(logits: Tensor, classes: Tensor, output: Output) -> Tensor:
     """What is explained of each row of `logits` `(rows, K)`, float64 `(rows,)`.
 
-    >>> target_scores(torch.tensor([[0.0, 0.0]]), torch.tensor([1]), "probability")
+    >>> compute_target_scores(torch.tensor([[0.0, 0.0]]), torch.tensor([1]), "probability")
     tensor([0.5000], dtype=torch.float64)
     """
     values = logits.double()
@@ -48,7 +48,7 @@ def target_scores(logits: Tensor, classes: Tensor, output: Output) -> Tensor:
     return values.gather(1, classes[:, None])[:, 0]
 
 
-def scores_of_copies(
+def score_copies(
     classifier: Classifier,
     x: Tensor,
     targets: Tensor | None,
@@ -75,7 +75,7 @@ def scores_of_copies(
         Scores of the copies `(total,)` and of `x` itself `(N,)`, float64; the logits `(N, K)` at `x`.
     """
     count = len(x)
-    size = chunk_rows(classifier, x, -(-total // count) + 1)
+    size = choose_chunk_rows(classifier, x, -(-total // count) + 1)
     own, at_x, scores = [], [], []
     for start in range(0, count + total, size):
         stop = min(start + size, count + total)
@@ -91,7 +91,7 @@ def scores_of_copies(
         if len(plain):
             at_x.append(logits[: len(plain)])
         classes = targets if targets is not None else (at_x[0] if len(at_x) == 1 else torch.cat(at_x)).argmax(1)
-        found = target_scores(logits, classes[whose], output)
+        found = compute_target_scores(logits, classes[whose], output)
         own.append(found[: len(plain)])
         scores.append(found[len(plain) :])
     return torch.cat(scores), torch.cat(own), torch.cat(at_x)

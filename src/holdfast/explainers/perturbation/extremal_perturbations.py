@@ -10,9 +10,16 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import check
-from holdfast.explainers.base import Baseline, Explainer, baseline_of, check_baseline, chunk_rows, gradient_of
-from holdfast.explainers.perturbation.copies import Output, check_count, check_output, target_scores
-from holdfast.explainers.perturbation.smooth_masks import SmoothMask, area_target, blurred
+from holdfast.explainers.base import (
+    Baseline,
+    Explainer,
+    check_baseline,
+    choose_chunk_rows,
+    compute_gradient,
+    make_baseline,
+)
+from holdfast.explainers.perturbation.copies import Output, check_count, check_output, compute_target_scores
+from holdfast.explainers.perturbation.smooth_masks import SmoothMask, blur_images, find_area_target
 from holdfast.gating import rows_of
 from holdfast.model import Classifier, padding_of
 from holdfast.records import set_fields
@@ -134,9 +141,9 @@ class ExtremalPerturbations(Explainer):
         with torch.no_grad():
             x = x.detach()
             count, many = len(x), len(self.areas)
-            size = chunk_rows(classifier, x, many)
+            size = choose_chunk_rows(classifier, x, many)
             starts = range(0, count, size)
-            logits = torch.cat([_padded_logits(classifier, x, start, size) for start in starts])
+            logits = torch.cat([_compute_logits(classifier, x, start, size) for start in starts])
             classes = logits.argmax(1) if targets is None else targets
             spatial = tuple(x.shape[1:]) if x.ndim == 2 else tuple(x.shape[2:])
             found = []
@@ -160,7 +167,7 @@ class ExtremalPerturbations(Explainer):
         pixels, cells = height * width, smooth.cells[0] * smooth.cells[1]
         ones = [min(max(round(area * pixels), 1), pixels) for area in self.areas]
         wanted = torch.tensor(ones, device=x.device)[areas]
-        show = _blur(x, own, self.blur * shorter) if kind == "blur" else _fade(x, own, self.baseline)
+        show = _make_blur(x, own, self.blur * shorter) if kind == "blur" else _make_fade(x, own, self.baseline)
         rate = self.learning_rate * cells / _CELLS
         mask_cells = x.new_ones(len(owners), *smooth.cells)
         velocity = torch.zeros_like(mask_cells)
@@ -168,11 +175,11 @@ class ExtremalPerturbations(Explainer):
             masks = smooth(mask_cells)
             weight = self.area_weight * _GROWTH ** (step / self.steps)
             flat = masks.flatten(1)
-            gradient = ((2 * weight / pixels) * (flat - area_target(flat, wanted))).reshape(masks.shape)
+            gradient = ((2 * weight / pixels) * (flat - find_area_target(flat, wanted))).reshape(masks.shape)
             with torch.enable_grad(), rows_of(owners):
                 leaf = smooth.image(masks).contiguous().requires_grad_(True)
-                scores = target_scores(classifier.forward(show(leaf)), classes, self.output)
-                smooth.image(gradient).sub_(gradient_of(scores, leaf))
+                scores = compute_target_scores(classifier.forward(show(leaf)), classes, self.output)
+                smooth.image(gradient).sub_(compute_gradient(scores, leaf))
             by_cells = smooth.gradient(gradient)
             dampening = self.momentum if step else 0.0
             velocity = self.momentum * velocity + (1 - dampening) * by_cells
@@ -180,7 +187,7 @@ class ExtremalPerturbations(Explainer):
         return smooth.image(smooth(mask_cells))
 
 
-def _padded_logits(classifier: Classifier, x: Tensor, start: int, size: int) -> Tensor:
+def _compute_logits(classifier: Classifier, x: Tensor, start: int, size: int) -> Tensor:
     """Logits at `x[start : start + size]`."""
     stop = min(start + size, len(x))
     rows = torch.arange(start, stop + padding_of(stop - start, size), device=x.device).clamp(max=stop - 1)
@@ -188,19 +195,19 @@ def _padded_logits(classifier: Classifier, x: Tensor, start: int, size: int) -> 
         return classifier.forward(x[rows])[: stop - start]
 
 
-def _fade(x: Tensor, owners: Tensor, baseline: Baseline) -> Callable[[Tensor], Tensor]:
+def _make_fade(x: Tensor, owners: Tensor, baseline: Baseline) -> Callable[[Tensor], Tensor]:
     """From masks `(B, H, W)` to the rows `x[owners]` seen through them, faded to the baseline."""
-    other = baseline_of(baseline, x)
+    other = make_baseline(baseline, x)
     away = (x - other)[owners]
     spatial = x.shape[1:] if x.ndim == 2 else (1, *x.shape[2:])
     return lambda masks: other + away * masks.reshape(len(masks), *spatial)
 
 
-def _blur(x: Tensor, owners: Tensor, sigma: float) -> Callable[[Tensor], Tensor]:
+def _make_blur(x: Tensor, owners: Tensor, sigma: float) -> Callable[[Tensor], Tensor]:
     """From masks `(B, H, W)` to the rows `x[owners]` seen through them, each pixel as blurred as its mask says."""
     images = x if x.ndim == 4 else x[:, :, None]
     # from the strongest blur to none, and from each to the next
-    levels = torch.stack([blurred(images, sigma * (1 - k / (_LEVELS - 1))) for k in range(_LEVELS)], 1)
+    levels = torch.stack([blur_images(images, sigma * (1 - k / (_LEVELS - 1))) for k in range(_LEVELS)], 1)
     steps = levels.diff(dim=1, append=levels[:, -1:])
     numbers = images[0].numel()
     at_first = (_LEVELS * numbers * owners)[:, None] + torch.arange(numbers, device=x.device)

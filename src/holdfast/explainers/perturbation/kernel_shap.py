@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import check
-from holdfast.explainers.perturbation.coalitions import CoalitionExplainer, Coalitions, least_squares
+from holdfast.explainers.perturbation.coalitions import CoalitionExplainer, Coalitions, solve_least_squares
 from holdfast.explainers.perturbation.copies import Output
 
 
@@ -67,16 +67,16 @@ class KernelSHAP(CoalitionExplainer):
 
     def coalitions(self, features: int, device: torch.device) -> Coalitions:
         check(features >= 2, "segments", "at least 2 segments to share out among", features)
-        return _coalitions(self.samples, features, self.seed, device)
+        return _draw_coalitions(self.samples, features, self.seed, device)
 
 
 @lru_cache(maxsize=64)
-def _coalitions(samples: int, features: int, seed: int, device: torch.device) -> Coalitions:
+def _draw_coalitions(samples: int, features: int, seed: int, device: torch.device) -> Coalitions:
     """Made on the CPU so that they are the same on every device; never written to."""
-    masks, weights = shapley_samples(samples, features, torch.Generator().manual_seed(seed))
+    masks, weights = draw_shapley_coalitions(samples, features, torch.Generator().manual_seed(seed))
     share = masks.double().mean(1)
     # phi = (f(1) - f(0)) / m + u with u adding up to 0, and what u must explain is f(z) - f(0) - share (f(1) - f(0))
-    inner = least_squares(masks.double() - share[:, None], weights)
+    inner = solve_least_squares(masks.double() - share[:, None], weights)
     inner = inner - inner.mean(0)  # adds up to 0 but for rounding
     even = torch.full((features, 1), 1 / features, dtype=torch.float64)
     full, empty = even - inner @ share[:, None], -even - inner @ (1 - share[:, None])
@@ -84,12 +84,12 @@ def _coalitions(samples: int, features: int, seed: int, device: torch.device) ->
     return Coalitions(torch.cat([ends, masks]), torch.cat([full, empty, inner], 1)).to(device)
 
 
-def shapley_samples(samples: int, features: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def draw_shapley_coalitions(samples: int, features: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Different coalitions, neither full nor empty, bool `(R, m)` with R at most `samples`, and weights `(R,)`.
 
     The weights estimate the kernel; where all are enumerated they are the kernel.
 
-    >>> masks, weights = shapley_samples(6, 3, torch.Generator())
+    >>> masks, weights = draw_shapley_coalitions(6, 3, torch.Generator())
     >>> masks.sum(1).tolist(), weights.tolist()
     ([1, 1, 1, 2, 2, 2], [0.333, 0.333, 0.333, 0.333, 0.333, 0.333])
     """
@@ -111,13 +111,15 @@ def shapley_samples(samples: int, features: int, generator: torch.Generator) -> 
         del masses[s]
     pairs = left // 2
     if masses and pairs:
-        drawn, counts = _pairs(pairs, m, masses, generator)
+        drawn, counts = _draw_pairs(pairs, m, masses, generator)
         masks.append(drawn)
         weights.append(counts * (mass / (2 * pairs)))
     return torch.cat(masks), torch.cat(weights)
 
 
-def _pairs(pairs: int, features: int, masses: dict[int, float], generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def _draw_pairs(
+    pairs: int, features: int, masses: dict[int, float], generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
     """Random coalitions and their complements, and how often each was drawn."""
     # sizes at even steps through their distribution, from a random start: less noise than independent draws
     shares = torch.tensor(list(masses.values()), dtype=torch.float64).cumsum(0)

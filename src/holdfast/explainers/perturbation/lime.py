@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 
 from holdfast.errors import check
-from holdfast.explainers.perturbation.coalitions import CoalitionExplainer, Coalitions, least_squares
+from holdfast.explainers.perturbation.coalitions import CoalitionExplainer, Coalitions, solve_least_squares
 from holdfast.explainers.perturbation.copies import Output
 
 
@@ -71,11 +71,11 @@ class LIME(CoalitionExplainer):
         return self.samples
 
     def coalitions(self, features: int, device: torch.device) -> Coalitions:
-        return _coalitions(self.samples, features, self.seed, self.kernel_width, self.ridge, device)
+        return _draw_coalitions(self.samples, features, self.seed, self.kernel_width, self.ridge, device)
 
 
 @lru_cache(maxsize=64)
-def _coalitions(
+def _draw_coalitions(
     samples: int, features: int, seed: int, kernel_width: float, ridge: float, device: torch.device
 ) -> Coalitions:
     """Made on the CPU so that they are the same on every device; never written to."""
@@ -89,5 +89,5 @@ def _coalitions(
     weights = counts * (-(distance**2) / kernel_width**2).exp().sqrt()
     # with the weighted means taken out, the intercept is too
     centred = design - weights @ design / weights.sum()
-    fit = least_squares(centred, weights, ridge)
+    fit = solve_least_squares(centred, weights, ridge)
     return Coalitions(masks, fit).to(device)

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import check
-from holdfast.explainers.base import Baseline, Explainer, baseline_of, check_baseline
-from holdfast.explainers.perturbation.copies import Output, check_output, scores_of_copies, with_channel
+from holdfast.explainers.base import Baseline, Explainer, check_baseline, make_baseline
+from holdfast.explainers.perturbation.copies import Output, check_output, get_map_shape, score_copies
 from holdfast.model import Classifier
 from holdfast.records import set_fields
 from holdfast.segments import spatial_shape
@@ -90,8 +90,8 @@ class Occlusion(Explainer):
         >>> Occlusion().windows((28, 28)), Occlusion(window=5, stride=3).windows((7,))
         ([(4, 2, 13), (4, 2, 13)], [(5, 3, 2)])
         """
-        sides = _each("window", self.window, [1 if flat else max(1, round(n / _WINDOWS)) for n in spatial])
-        strides = _each("stride", self.stride, [-(-n // _STEPS) for n in sides])
+        sides = _expand_sides("window", self.window, [1 if flat else max(1, round(n / _WINDOWS)) for n in spatial])
+        strides = _expand_sides("stride", self.stride, [-(-n // _STEPS) for n in sides])
         for size, side, stride in zip(spatial, sides, strides, strict=True):
             check(side <= size, "window", f"at most the inputs' size {spatial}", self.window)
             check(stride <= side, "stride", f"at most the window {tuple(sides)}, so that it covers all", self.stride)
@@ -108,8 +108,8 @@ class Occlusion(Explainer):
             axes = self.windows(spatial, flat=x.ndim == 2)
             counts = [count for _, _, count in axes]
             many = math.prod(counts)
-            inside = [_inside(size, *axis, x) for size, axis in zip(spatial, axes, strict=True)]
-            other, shape = baseline_of(self.baseline, x), with_channel(x)
+            inside = [_mark_windows(size, *axis, x) for size, axis in zip(spatial, axes, strict=True)]
+            other, shape = make_baseline(self.baseline, x), get_map_shape(x)
 
             def copies(_first: int, numbers: Tensor) -> Tensor:
                 number, covered = numbers % many, x.new_ones(len(numbers), *[1] * len(spatial))
@@ -120,17 +120,17 @@ class Occlusion(Explainer):
                 # lerp gives its ends to the bit
                 return torch.lerp(x.index_select(0, numbers // many), other, covered.reshape(-1, *shape))
 
-            scores, own, at_x = scores_of_copies(
+            scores, own, at_x = score_copies(
                 classifier, x, targets, lambda numbers: numbers // many, copies, many * len(x), self.output
             )
             drops = (own[:, None] - scores.reshape(len(x), many)).reshape(len(x), *counts)
             for axis, size in enumerate(spatial):
-                drops = _spread(drops, axis + 1, size, *axes[axis])
+                drops = _average_windows(drops, axis + 1, size, *axes[axis])
             maps = drops.reshape(len(x), *shape)
             return maps.to(x.dtype).expand_as(x).contiguous(), at_x
 
 
-def _each(name: str, given: Sides, usual: list[int]) -> list[int]:
+def _expand_sides(name: str, given: Sides, usual: list[int]) -> list[int]:
     """One number for each axis."""
     if given is None:
         return usual
@@ -140,14 +140,14 @@ def _each(name: str, given: Sides, usual: list[int]) -> list[int]:
     return list(given)
 
 
-def _inside(size: int, side: int, stride: int, count: int, x: Tensor) -> Tensor:
+def _mark_windows(size: int, side: int, stride: int, count: int, x: Tensor) -> Tensor:
     """Which places of an axis each window covers: ones and zeros `(count, size)`."""
     start = stride * torch.arange(count, device=x.device)[:, None]
     place = torch.arange(size, device=x.device)
     return ((place >= start) & (place < start + side)).to(x.dtype)
 
 
-def _spread(values: Tensor, axis: int, size: int, side: int, stride: int, count: int) -> Tensor:
+def _average_windows(values: Tensor, axis: int, size: int, side: int, stride: int, count: int) -> Tensor:
     """The mean over the windows that cover each place, along one axis: from `count` entries to `size`.
 
     A place is covered by windows next to each other; they are added one by one, so that the last bits do not depend on

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import check
-from holdfast.explainers.base import Baseline, Explainer, baseline_of, check_baseline, check_seed
-from holdfast.explainers.perturbation.copies import Output, check_count, check_output, scores_of_copies, with_channel
+from holdfast.explainers.base import Baseline, Explainer, check_baseline, check_seed, make_baseline
+from holdfast.explainers.perturbation.copies import Output, check_count, check_output, get_map_shape, score_copies
 from holdfast.model import Classifier
 from holdfast.records import set_fields
 from holdfast.segments import WINDOWS, spatial_shape
@@ -98,14 +98,14 @@ class RISE(Explainer):
         torch.Size([4, 28, 28])
         """
         spatial = spatial_shape(x)
-        drawn = Drawing(self.samples, self._grid(x), spatial, x.ndim == 2, float(self.keep), self.seed)
+        drawn = Drawing(self.samples, self._choose_grid(x), spatial, x.ndim == 2, float(self.keep), self.seed)
         if not drawn.plain and self.samples * math.prod(spatial) > _KEPT:
-            grids, offsets = _drawn(drawn, x.device)
-            return lambda start, stop: enlarged(grids[start:stop].to(x.dtype), offsets[start:stop], spatial)
-        kept = _kept(drawn, x.device, x.dtype)
+            grids, offsets = _draw_grids(drawn, x.device)
+            return lambda start, stop: enlarge_grids(grids[start:stop].to(x.dtype), offsets[start:stop], spatial)
+        kept = _make_masks(drawn, x.device, x.dtype)
         return lambda start, stop: kept[start:stop]
 
-    def _grid(self, x: Tensor) -> tuple[int, ...]:
+    def _choose_grid(self, x: Tensor) -> tuple[int, ...]:
         """Cells along each axis."""
         spatial = spatial_shape(x)
         if x.ndim == 2:
@@ -123,8 +123,8 @@ class RISE(Explainer):
         self._check_graph(create_graph)
         with torch.no_grad():
             x, count = x.detach(), len(x)
-            masks, shape = self.masks(x), with_channel(x)
-            other = baseline_of(self.baseline, x)
+            masks, shape = self.masks(x), get_map_shape(x)
+            other = make_baseline(self.baseline, x)
             away = x - other
 
             # all inputs behind a mask, then all behind the next: a mask is made once for all inputs of the chunk. The
@@ -134,7 +134,7 @@ class RISE(Explainer):
                 block = masks(start, stop).reshape(-1, *shape).index_select(0, numbers // count - start)
                 return away.index_select(0, numbers % count).mul_(block).add_(other)
 
-            scores, _, at_x = scores_of_copies(
+            scores, _, at_x = score_copies(
                 classifier, x, targets, lambda numbers: numbers % count, copies, count * self.samples, self.output
             )
             scores = scores.reshape(self.samples, count, *[1] * len(shape)) / (self.keep * self.samples)
@@ -160,7 +160,7 @@ class Drawing:
 
 
 @lru_cache(maxsize=16)
-def _drawn(drawing: Drawing, device: torch.device) -> tuple[Tensor, Tensor]:
+def _draw_grids(drawing: Drawing, device: torch.device) -> tuple[Tensor, Tensor]:
     """Grids, bool `(R, *grid)`, and offsets `(R, axes)`; made on the CPU so that they are the same on every device."""
     generator = torch.Generator().manual_seed(drawing.seed)
     uniform = torch.rand(drawing.samples, *drawing.grid, generator=generator, dtype=torch.float64)
@@ -170,18 +170,18 @@ def _drawn(drawing: Drawing, device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 @lru_cache(maxsize=4)
-def _kept(drawing: Drawing, device: torch.device, dtype: torch.dtype) -> Tensor:
+def _make_masks(drawing: Drawing, device: torch.device, dtype: torch.dtype) -> Tensor:
     """All masks `(R, *spatial)`; never written to."""
-    grids, offsets = _drawn(drawing, device)
-    return grids.to(dtype) if drawing.plain else enlarged(grids.to(dtype), offsets, drawing.spatial)
+    grids, offsets = _draw_grids(drawing, device)
+    return grids.to(dtype) if drawing.plain else enlarge_grids(grids.to(dtype), offsets, drawing.spatial)
 
 
-def enlarged(grids: Tensor, offsets: Tensor, spatial: tuple[int, ...]) -> Tensor:
+def enlarge_grids(grids: Tensor, offsets: Tensor, spatial: tuple[int, ...]) -> Tensor:
     """Grids `(R, *cells)` enlarged linearly to one cell more than `spatial`, and cut out at `offsets` `(R, axes)`.
 
     As `torch.nn.functional.interpolate` does without `align_corners`, one axis after the other.
 
-    >>> enlarged(torch.tensor([[0.0, 1.0]]), torch.tensor([[0]]), (4,))
+    >>> enlarge_grids(torch.tensor([[0.0, 1.0]]), torch.tensor([[0]]), (4,))
     tensor([[0.0000, 0.0000, 0.3333, 0.6667]])
     """
     masks = grids

@@ -35,11 +35,11 @@ class SegmentedExplainer(Explainer):
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
     ) -> tuple[Tensor, Tensor]:
         self._check_graph(create_graph)
-        return self.attribute_segments(classifier, x.detach(), targets, *features_of(x.detach(), self.segments))
+        return self.attribute_segments(classifier, x.detach(), targets, *label_features(x.detach(), self.segments))
 
     def fixed_part(self, inputs: Tensor) -> Tensor | None:
         """The undisturbed inputs' segments, int64 `(N, places)`, with `segmentation="fixed"`."""
-        return features_of(inputs, self.segments)[0] if self.segmentation == "fixed" else None
+        return label_features(inputs, self.segments)[0] if self.segmentation == "fixed" else None
 
     def attribute_copies(
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, fixed: Tensor
@@ -63,10 +63,10 @@ def check_features(how: Features | LabelMap) -> How | Literal["pixels"]:
         raise ArgumentError("segments", f"'pixels', {error.expected}", error.got) from None
 
 
-def features_of(x: Tensor, how: Features | LabelMap) -> tuple[Tensor, list[int]]:
+def label_features(x: Tensor, how: Features | LabelMap) -> tuple[Tensor, list[int]]:
     """Each place's feature, int64 `(N, places)`, and how many features each input has.
 
-    >>> features_of(torch.zeros(1, 3, 2, 2), "pixels")
+    >>> label_features(torch.zeros(1, 3, 2, 2), "pixels")
     (tensor([[0, 1, 2, 3]]), [4])
     """
     spatial = spatial_shape(x)

@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from holdfast.errors import check
-from holdfast.explainers.base import Baseline, baseline_of, check_baseline, check_seed
-from holdfast.explainers.perturbation.copies import Output, check_count, check_output, scores_of_copies, with_channel
+from holdfast.explainers.base import Baseline, check_baseline, check_seed, make_baseline
+from holdfast.explainers.perturbation.copies import Output, check_count, check_output, get_map_shape, score_copies
 from holdfast.explainers.perturbation.segmented import Features, Segmentation, SegmentedExplainer
 from holdfast.model import Classifier
 from holdfast.segments import WINDOWS, LabelMap
@@ -122,7 +122,7 @@ class ShapleySampling(SegmentedExplainer):
 
     def walks(self, features: int, device: torch.device) -> Walks:
         """The orders for inputs with that many features, always the same."""
-        return _walks(self.permutations, self.antithetic, features, self.seed, device)
+        return _draw_walks(self.permutations, self.antithetic, features, self.seed, device)
 
     def attribute_segments(
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, labels: Tensor, counts: list[int]
@@ -144,7 +144,7 @@ class ShapleySampling(SegmentedExplainer):
             rows, top = torch.tensor([sizes, [tops[m] for m in counts]], device=x.device)
             starts = rows.cumsum(0) - rows
             owner = torch.arange(len(x), device=x.device).repeat_interleave(rows, output_size=total)
-            other, spatial = baseline_of(self.baseline, x), with_channel(x)
+            other, spatial = make_baseline(self.baseline, x), get_map_shape(x)
 
             def copies(_first: int, numbers: Tensor) -> Tensor:
                 whose = owner[numbers]
@@ -155,7 +155,7 @@ class ShapleySampling(SegmentedExplainer):
                 kept = (places < size[coalition, None]).to(x.dtype).reshape(len(numbers), *spatial)
                 return torch.lerp(other, x.index_select(0, whose), kept)
 
-            scores, full, at_x = scores_of_copies(
+            scores, full, at_x = score_copies(
                 classifier, x, targets, lambda numbers: owner[numbers], copies, total, self.output
             )
             values = scores.new_zeros(len(x), most)
@@ -177,9 +177,9 @@ def _starts(lengths: Iterable[int]) -> list[int]:
 
 
 @lru_cache(maxsize=64)
-def _walks(count: int, antithetic: bool, features: int, seed: int, device: torch.device) -> Walks:
+def _draw_walks(count: int, antithetic: bool, features: int, seed: int, device: torch.device) -> Walks:
     """Made on the CPU so that they are the same on every device; never written to."""
-    orders = orders_of(count, antithetic, features, torch.Generator().manual_seed(seed))
+    orders = draw_orders(count, antithetic, features, torch.Generator().manual_seed(seed))
     count = len(orders)
     ranks = torch.empty_like(orders).scatter_(1, orders, torch.arange(features).expand(count, features))
     # a coalition's code is the sum of its members'. Up to 62 features it is the coalition; with more, two coalitions
@@ -203,12 +203,12 @@ def _walks(count: int, antithetic: bool, features: int, seed: int, device: torch
     return Walks(ranks, walk[sorted_first], by_size[sorted_first], before, after).to(device)
 
 
-def orders_of(count: int, antithetic: bool, features: int, generator: torch.Generator) -> Tensor:
+def draw_orders(count: int, antithetic: bool, features: int, generator: torch.Generator) -> Tensor:
     """Random orders of the features, int64 `(count, features)`; all of them if they are no more than `count`.
 
-    >>> orders_of(4, True, 5, torch.Generator().manual_seed(0)).tolist()
+    >>> draw_orders(4, True, 5, torch.Generator().manual_seed(0)).tolist()
     [[2, 4, 1, 3, 0], [0, 3, 1, 4, 2], [1, 4, 2, 3, 0], [0, 3, 2, 4, 1]]
-    >>> len(orders_of(30, True, 4, torch.Generator()))
+    >>> len(draw_orders(30, True, 4, torch.Generator()))
     24
     """
     if features <= _BITS and math.factorial(features) <= count:

@@ -51,7 +51,7 @@ class SmoothMask:
         # cells of margin, and how far a pixel sees; none along an axis of a single cell
         wide = [math.ceil(sigma / s) if n > 1 else 0 for n, s in zip(self.cells, self.side, strict=True)]
         self.margin = (wide[0], wide[1])
-        self.taps = _taps(self.cells, self.side, sigma)
+        self.taps = _find_taps(self.cells, self.side, sigma)
         far = [max(abs(offset[axis]) for _, offsets in self.taps for offset in offsets) for axis in (0, 1)]
         self.reach = (far[0], far[1])
         self._last: tuple[Tensor, Tensor, Tensor] | None = None
@@ -70,7 +70,7 @@ class SmoothMask:
                 sums += both[..., i + self.reach[0] :, j + self.reach[1] :][..., : size[0], : size[1]]
         mask = sums[0] / sums[1]
         self._last = (m, mask, sums[1])
-        return self._whole(mask)
+        return self._assemble(mask)
 
     def gradient(self, gradient: Tensor) -> Tensor:
         """By the cells of the last call, from that by its masks with their margins."""
@@ -103,14 +103,14 @@ class SmoothMask:
         top, left = (n * s for n, s in zip(self.margin, self.side, strict=True))
         return masks[:, top : top + self.spatial[0], left : left + self.spatial[1]]
 
-    def _whole(self, mask: Tensor) -> Tensor:
+    def _assemble(self, mask: Tensor) -> Tensor:
         """From `(B, *side, h, w)` to `(B, H, W)`."""
         size = mask.shape[-2:]
         return mask.permute(0, 3, 1, 4, 2).reshape(len(mask), size[0] * self.side[0], size[1] * self.side[1])
 
 
 @lru_cache(maxsize=16)
-def _taps(cells: Offset, side: Offset, sigma: float) -> list[tuple[Tensor, list[Offset]]]:
+def _find_taps(cells: Offset, side: Offset, sigma: float) -> list[tuple[Tensor, list[Offset]]]:
     """Kernels at the pixels of a cell, float64 `(*side, 1, 1)`, and the offsets of the cells that they see so.
 
     A cell at the offset `(i, j)` is i cells further down and j to the right.
@@ -133,13 +133,13 @@ def _taps(cells: Offset, side: Offset, sigma: float) -> list[tuple[Tensor, list[
     return list(found.values())
 
 
-def area_target(masks: Tensor, ones: Tensor) -> Tensor:
+def find_area_target(masks: Tensor, ones: Tensor) -> Tensor:
     """What each entry of masks `(B, P)` is drawn to by the area loss `|vecsort(M) - r|^2`, of the same shape.
 
     The reference `r` is `P - ones` zeros and then `ones` ones, so the largest entries are drawn to 1, the others to 0,
     and the loss is `|M - target|^2`. Equal entries share what falls to them, lest the first in memory lose.
 
-    >>> area_target(torch.tensor([[0.1, 0.9, 0.4, 0.4]]), torch.tensor([2]))
+    >>> find_area_target(torch.tensor([[0.1, 0.9, 0.4, 0.4]]), torch.tensor([2]))
     tensor([[0.0000, 1.0000, 0.5000, 0.5000]])
     """
     last = masks.sort(1).values.gather(1, (masks.shape[1] - ones)[:, None])
@@ -148,10 +148,10 @@ def area_target(masks: Tensor, ones: Tensor) -> Tensor:
     return torch.where(equal, share.to(masks.dtype), above.to(masks.dtype))
 
 
-def blurred(x: Tensor, sigma: float) -> Tensor:
+def blur_images(x: Tensor, sigma: float) -> Tensor:
     """Images `(N, C, H, W)` convolved with a Gaussian, whose mass within the image is brought to 1 at every pixel.
 
-    >>> blurred(torch.ones(1, 1, 2, 3), 1.5).round(decimals=5)
+    >>> blur_images(torch.ones(1, 1, 2, 3), 1.5).round(decimals=5)
     tensor([[[[1., 1., 1.],
               [1., 1., 1.]]]])
     """

@@ -1,62 +1,36 @@
 """Explainers with backward rules of their own: guided backpropagation, deconvolution, DeepLift, epsilon-LRP.
 
-The rules replace the backward pass of the functions that the module calls (`TorchFunctionMode`), not hooks or
-attributes of its layers. So functional calls, layers used twice and in-place layers all work, and nothing has
-to be undone on the user's module. Their backward passes are no gradients; so none of them is differentiable in the
-input but DeepLift, whose slopes can be followed back to it.
+The rules replace the backward pass of the functions that the module calls (see `holdfast.function_calls`). They do not
+use hooks on layers. So functional calls, layers that run twice and in-place layers all work.
+
+What these backward passes compute is not a gradient. So the explainers are not differentiable in the input, except
+DeepLift, whose slopes depend on the input in a known way.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
 
 from holdfast.errors import ModelError, check
 from holdfast.explainers.base import (
     Baseline,
     Explainer,
-    baseline_of,
     check_baseline,
-    chosen,
-    gradient_of,
-    input_gradient,
-    leaf_of,
+    compute_gradient,
+    compute_input_gradient,
+    make_baseline,
+    make_leaf,
+    select_logits,
 )
-from holdfast.explainers.completeness import look_for_gap
-from holdfast.explainers.gradients.surrogates import ReluReplacement
+from holdfast.explainers.completeness import warn_of_gap
+from holdfast.explainers.gradients.surrogates import GradientRule, guide_gradient, replace_relu_gradient
 from holdfast.explainers.propagation.difference_rules import DifferenceRule
 from holdfast.explainers.propagation.relevance_rules import EpsilonRule
 from holdfast.model import ROW_ALIGNMENT, Classifier
-
-
-class _GuidedRelu(Function):
-    """ReLU that sends back only positive gradients, and those only where it was active."""
-
-    @staticmethod
-    def forward(ctx: Any, z: Tensor) -> Tensor:
-        ctx.save_for_backward(z > 0)
-        return z.clamp(min=0)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        (active,) = ctx.saved_tensors
-        return gradients[0].clamp(min=0) * active  # type: ignore[no-any-return]
-
-
-class _DeconvolutionRelu(Function):
-    """ReLU that sends back only positive gradients, wherever it was active."""
-
-    @staticmethod
-    def forward(ctx: Any, z: Tensor) -> Tensor:
-        return z.clamp(min=0)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        return gradients[0].clamp(min=0)
 
 
 @dataclass(frozen=True)
@@ -65,23 +39,23 @@ class _RectifiedGradient(Explainer):
 
     differentiable: ClassVar[bool] = False
     gateable: ClassVar[bool] = True
-    rectifier: ClassVar[type[Function]]
+    rule: ClassVar[GradientRule]
 
     def attribute(
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
     ) -> tuple[Tensor, Tensor]:
         self._check_graph(create_graph)
-        with ReluReplacement(self.rectifier.apply):
-            return input_gradient(classifier, x, targets, create_graph=False)
+        with replace_relu_gradient(type(self).rule):
+            return compute_input_gradient(classifier, x, targets, create_graph=False)
 
 
 @dataclass(frozen=True)
 class GuidedBackprop(_RectifiedGradient):
-    """The gradient, but every ReLU sends back `max(g, 0) * 1[z > 0]` instead of `g * 1[z > 0]`.
+    """The gradient, but every ReLU passes back `max(g, 0) * 1[z > 0]` instead of `g * 1[z > 0]`.
 
-    Springenberg, Dosovitskiy, Brox and Riedmiller, Striving for simplicity: the all convolutional net, ICLR
-    workshop 2015. Inputs and attributions `(N, ...)`; one forward and one backward pass for each input.
-    Equals Captum's, and reaches functional ReLUs as well. A module without ReLU gives the plain gradient.
+    Springenberg, Dosovitskiy, Brox and Riedmiller, Striving for simplicity: the all convolutional net, ICLR workshop
+    2015. Inputs and attributions `(N, ...)`; one forward and one backward pass for each input. Equals Captum's, and
+    also reaches functional ReLUs. For a module without ReLU it is the plain gradient.
 
     >>> from holdfast.model import Classifier
     >>> _ = torch.manual_seed(0)
@@ -91,16 +65,15 @@ class GuidedBackprop(_RectifiedGradient):
     """
 
     name: ClassVar[str] = "guided_backprop"
-    rectifier: ClassVar[type[Function]] = _GuidedRelu
+    rule: ClassVar[GradientRule] = staticmethod(guide_gradient)
 
 
 @dataclass(frozen=True)
 class Deconvolution(_RectifiedGradient):
-    """The gradient, but every ReLU sends back `max(g, 0)` instead of `g * 1[z > 0]`.
+    """The gradient, but every ReLU passes back `max(g, 0)` instead of `g * 1[z > 0]`.
 
-    Zeiler and Fergus, Visualizing and understanding convolutional networks, ECCV 2014. Inputs and
-    attributions `(N, ...)`; one forward and one backward pass for each input. Equals Captum's, and reaches
-    functional ReLUs.
+    Zeiler and Fergus, Visualizing and understanding convolutional networks, ECCV 2014. Inputs and attributions
+    `(N, ...)`; one forward and one backward pass for each input. Equals Captum's, and also reaches functional ReLUs.
 
     >>> from holdfast.model import Classifier
     >>> _ = torch.manual_seed(0)
@@ -110,39 +83,46 @@ class Deconvolution(_RectifiedGradient):
     """
 
     name: ClassVar[str] = "deconvolution"
-    rectifier: ClassVar[type[Function]] = _DeconvolutionRelu
+    rule: ClassVar[GradientRule] = staticmethod(lambda gradient, active: gradient.clamp(min=0))
 
 
 @dataclass(frozen=True)
 class DeepLift(Explainer):
-    """`(x - b) * m`: the gradient, with slopes from the baseline: `(f(z) - f(z_b)) / (z - z_b)` for `f'(z)`.
+    """`(x - b) * m`, where `m` is the gradient with the slope `(f(z) - f(z_b)) / (z - z_b)` for each derivative `f'(z)`.
 
     Shrikumar, Greenside and Kundaje, Learning important features through propagating activation differences, ICML
-    2017: the Rescale rule, for elementwise activations and max-pooling; everything else passes back its gradient.
+    2017. It is the Rescale rule, for elementwise activations and max-pooling; everything else passes back its gradient.
     Attributions add up to `f_t(x) - f_t(b)` for networks of linear layers, such activations and max-pooling. Inputs and
     attributions `(N, ...)`.
 
-    Elsewhere they are an approximation. An LSTM or GRU is one function, whose gates are not seen from outside; of an
-    attention, the softmax and the products of queries with keys and of weights with values have no rule; nor has layer
-    normalisation, whose scale depends on the input. All of them pass back their gradient at the input. Where the sum
-    of the attributions (with `times_input`) misses more than 5% of the change of the logit, a `CompletenessWarning`
-    says so, once for a module; `completeness_gap` measures it.
+    For other networks the sum is an approximation, because these parts have no rule and pass back their gradient:
 
-    Equals Captum's, with three exceptions. Where one activation feeds another (a ReLU a max-pooling),
-    Captum's hooks on the tensor between them clash, and its attributions need not add up. Its gradient for
-    pooled units that do not move is that of the batch's first sample, ours the sample's own. Where pooling
-    windows overlap, it loses contributions that we add up. The baseline is forwarded once for a chunk, not
-    once for each input, so that an input costs one forward and one backward pass.
+    - an LSTM or a GRU, which is one function, so that its gates cannot be seen from outside;
+    - the softmax of an attention, and its products of queries with keys and of weights with values;
+    - layer normalisation, whose scale depends on the input.
 
-    With `create_graph`, the attributions can be differentiated by the input: `m` depends on it through the slopes, and
-    through whatever else the gradient does. That costs the same passes, with a larger graph. For rectifiers alone the
-    derivative is zero but for units on the other side of their kink than the baseline's; so differentiate within
-    `smooth_relu`.
+    If the sum of the attributions (with `times_input`) misses more than 5% of the change of the logit, a
+    `CompletenessWarning` says so, once for each module. `completeness_gap` measures the gap.
+
+    Equals Captum's, with three exceptions. If one activation feeds another (a ReLU before a max-pooling), Captum's
+    hooks on the tensor between them interfere, and its attributions need not add up. For pooled units that do not
+    change, Captum takes the gradient of the batch's first sample, holdfast that of the sample itself. Where pooling
+    windows overlap, Captum loses contributions that holdfast adds up.
+
+    Cost: one forward and one backward pass for each input. The baseline is forwarded once for each chunk.
+
+    With `create_graph`, the attributions can be differentiated by the input, since the slopes `m` depend on it. That
+    costs the same passes, with a larger graph. In a network of rectifiers this derivative is zero, except for units
+    that are on the other side of their kink than at the baseline. So differentiate within `smooth_relu`.
 
     Args:
         baseline: `b`: a number, or one for each channel.
         times_input: multiply by `x - b`; `False` returns `m`.
-        epsilon: a unit that moves by less from the baseline passes back its gradient instead; above 0.
+        epsilon: a unit that differs from the baseline by less than this passes back its gradient; above 0.
+
+    Raises:
+        ArgumentError: an option out of range.
+        ModelError: on a call, the module runs other activations for the baseline than for the inputs.
 
     >>> from holdfast.model import Classifier
     >>> _ = torch.manual_seed(0)
@@ -167,46 +147,51 @@ class DeepLift(Explainer):
     def attribute(
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
     ) -> tuple[Tensor, Tensor]:
-        leaf = leaf_of(x, create_graph)
-        baseline = baseline_of(self.baseline, x)
+        leaf = make_leaf(x, create_graph)
+        baseline = make_baseline(self.baseline, x)
         rule = DifferenceRule(self.epsilon)
-        with torch.no_grad(), rule.recording():
+        with torch.no_grad(), rule.record():
             at_baseline = classifier.forward(baseline.expand(2 * ROW_ALIGNMENT, *x.shape[1:]).contiguous())[0]
         if not create_graph:
-            with rule.replaying():
-                slopes, logits = input_gradient(classifier, x, targets, create_graph=False)
+            with rule.replay():
+                slopes, logits = compute_input_gradient(classifier, x, targets, create_graph=False)
             if not self.times_input:
                 return slopes, logits
             maps = slopes * (x.detach() - baseline)
-            look_for_gap(self, classifier, maps, logits, at_baseline, targets)
+            warn_of_gap(self, classifier, maps, logits, at_baseline, targets)
             return maps, logits
         with torch.enable_grad():
-            with rule.replaying(attached=True):
+            with rule.replay(attached=True):
                 logits = classifier.forward(leaf.clone())
-            with rule.by_slopes():
-                slopes = gradient_of(chosen(logits, targets), leaf, create_graph=True)
+            with rule.follow_slopes():
+                slopes = compute_gradient(select_logits(logits, targets), leaf, create_graph=True)
             return slopes * (leaf - baseline) if self.times_input else slopes, logits
 
 
 @dataclass(frozen=True)
 class LRP(Explainer):
-    """Layer-wise relevance propagation: `R_i = sum over j of a_i w_ij R_j / (z_j + epsilon sign z_j)`.
+    """Layer-wise relevance propagation with the epsilon rule: `R_i = sum over j of a_i w_ij R_j / (z_j + epsilon sign z_j)`.
 
-    Bach et al., On pixel-wise explanations for non-linear classifier decisions by layer-wise relevance
-    propagation, PLoS ONE 10(7), 2015. It starts from the target's logit. Linear layers, convolutions, batch
-    normalisation, sums, averages and max-pooling (to the winner) follow the rule, biases keep their share;
-    activations with `f(0) = 0` pass relevance on. As in Captum, whose rule it is by default, but by functions
-    and not by layers: so functional calls, flattening, series and residual sums work too. Inputs and
-    attributions `(N, ...)`; one forward and one backward pass for each input.
+    Bach et al., On pixel-wise explanations for non-linear classifier decisions by layer-wise relevance propagation,
+    PLoS ONE 10(7), 2015. It is epsilon-LRP in all layers; there is no other rule (gamma, alpha-beta, z+), for which see
+    `DeepTaylor` and the adapter `from_zennit`.
 
-    With a preprocessing, relevance is that of the preprocessed input (which must keep its shape): a shift of
-    the pixel scale is no evidence.
+    Relevance starts as the target's logit. Linear layers, convolutions, batch normalisation, sums, averages and
+    max-pooling (to the largest value) follow the rule; biases keep their share. Activations with `f(0) = 0` pass
+    relevance on. This is Captum's default rule, but for functions and not for layers. So functional calls, flattening,
+    series and residual sums work too. Inputs and attributions `(N, ...)`; one forward and one backward pass for each
+    input.
+
+    With a preprocessing, relevance is that of the preprocessed input, which must keep its shape. So a shift of the
+    pixel scale does not count as evidence.
 
     Args:
-        epsilon: stabiliser, at least 0; relevance of units near zero is absorbed by larger ones.
+        epsilon: the stabiliser, at least 0. It absorbs relevance of units with a small `|z_j|`.
 
     Raises:
-        ModelError: on a call, the module uses a function without a rule (an attention, say); names it.
+        ArgumentError: `epsilon` out of range.
+        ModelError: on a call, the module uses a function without a rule (such as an attention), which is named; or the
+            preprocessing changes the shape.
 
     >>> from holdfast.model import Classifier
     >>> _ = torch.manual_seed(0)
@@ -230,21 +215,28 @@ class LRP(Explainer):
     ) -> tuple[Tensor, Tensor]:
         self._check_graph(create_graph)
         with torch.enable_grad():
-            leaf = leaf_of(preprocessed(self.name, classifier, x), create_graph=False)
+            leaf = make_leaf(preprocess_copy(self.name, classifier, x), create_graph=False)
             with EpsilonRule(self.epsilon):
                 logits = classifier.module(leaf.clone())
-            scores = chosen(logits, targets)
-            return gradient_of(scores * scores.detach(), leaf), logits.detach()
+            scores = select_logits(logits, targets)
+            return compute_gradient(scores * scores.detach(), leaf), logits.detach()
 
 
-def preprocessed(name: str, classifier: Classifier, x: Tensor) -> Tensor:
-    """What the module is given for `x` `(N, ...)`, a copy, for the explainer of this name, whose map is of that."""
-    shown = x.detach().clone()
+def preprocess_copy(name: str, classifier: Classifier, x: Tensor) -> Tensor:
+    """A copy of `x` `(N, ...)` after the classifier's preprocessing, for an explainer whose map is of that.
+
+    Args:
+        name: the explainer, for messages.
+        classifier: in a session.
+        x: inputs.
+
+    Raises:
+        ModelError: the preprocessing changes the shape.
+    """
+    copy = x.detach().clone()
     if classifier.preprocess is not None:
         with torch.no_grad():
-            shown = classifier.preprocess(shown)
-        if shown.shape != x.shape:
-            raise ModelError(
-                f"{name}: expected preprocess to keep the shape {tuple(x.shape)}, got {tuple(shown.shape)}"
-            )
-    return shown
+            copy = classifier.preprocess(copy)
+        if copy.shape != x.shape:
+            raise ModelError(f"{name}: expected preprocess to keep the shape {tuple(x.shape)}, got {tuple(copy.shape)}")
+    return copy

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import check
-from holdfast.explainers.background import References, background_of, background_size, check_background
-from holdfast.explainers.base import Explainer, chosen, leaf_of
-from holdfast.explainers.completeness import look_for_gap
+from holdfast.explainers.background import References, check_background, count_references, resolve_background
+from holdfast.explainers.base import Explainer, make_leaf, select_logits
+from holdfast.explainers.completeness import warn_of_gap
 from holdfast.explainers.propagation.difference_rules import PairedRule
 from holdfast.model import ROW_ALIGNMENT, Classifier, padded, padding_of
 from holdfast.records import set_fields
@@ -68,14 +68,14 @@ class DeepSHAP(Explainer):
     def rows_per_input(self) -> int:
         """Less than one for each reference: an input is forwarded once, and chunks of few inputs would not pay for
         the references' forward pass."""
-        return min(background_size(self.background), _MOST_ROWS)
+        return min(count_references(self.background), _MOST_ROWS)
 
     def attribute(
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
     ) -> tuple[Tensor, Tensor]:
         self._check_graph(create_graph)
         x = x.detach()
-        references = background_of(classifier, x, self.background)
+        references = resolve_background(classifier, x, self.background)
         size = classifier.row_budget(x, len(references), "backward")
         starts = range(0, len(x), size)
         maps = [torch.zeros_like(x[start : start + size]) for start in starts]
@@ -83,7 +83,7 @@ class DeepSHAP(Explainer):
         at_references: list[Tensor] = []
         for part in torch.split(references, size):  # as many as fit into memory at once
             rule = PairedRule(self.epsilon, rows=len(part))
-            with torch.no_grad(), rule.recording():
+            with torch.no_grad(), rule.record():
                 at_part = classifier.forward(padded(part, padding_of(len(part), size)).clone())
             at_references.append(at_part[: len(part)].double())
             logits = []
@@ -94,7 +94,7 @@ class DeepSHAP(Explainer):
                 logits.append(pairs.logits)
                 del pairs  # its graph, before the next one is recorded
         made, at_inputs = torch.cat(maps) / len(references), torch.cat(logits)
-        look_for_gap(self, classifier, made, at_inputs, torch.cat(at_references).mean(0), targets)
+        warn_of_gap(self, classifier, made, at_inputs, torch.cat(at_references).mean(0), targets)
         return made, at_inputs
 
 
@@ -122,13 +122,13 @@ class _Pairs:
         rounds = torch.arange(0, total, self.copies, device=x.device)
         self.which = (rounds[:, None] + first).clamp(max=total - 1)  # the last round may be no full one
         self.together = max(1, size // len(first))
-        self.leaf = leaf_of(padded(x.repeat(self.copies, *[1] * (x.ndim - 1)), padding), create_graph=False)
+        self.leaf = make_leaf(padded(x.repeat(self.copies, *[1] * (x.ndim - 1)), padding), create_graph=False)
         rule.which = first
         with torch.enable_grad():
-            with rule.replaying():
+            with rule.replay():
                 logits = classifier.forward(self.leaf.clone())
             classes = None if targets is None else padded(targets.repeat(self.copies), padding)
-            self.score = chosen(logits, classes).sum()
+            self.score = select_logits(logits, classes).sum()
         self.logits = logits.detach()[: len(x)]
 
     def add_to(self, maps: Tensor) -> Tensor:
@@ -137,22 +137,22 @@ class _Pairs:
             return maps
         start = 0
         for rounds in torch.split(self.which, self.together):
-            slopes = self._batched(rounds)[:, : self.copies * len(self.x)].reshape(-1, *self.x.shape)
+            slopes = self._run_rounds(rounds)[:, : self.copies * len(self.x)].reshape(-1, *self.x.shape)
             for slope, reference in zip(slopes, self.references[start : start + len(slopes)], strict=False):
                 maps = maps + slope * (self.x - reference)
             start += len(slopes)
         return maps
 
-    def _batched(self, rounds: Tensor) -> Tensor:
+    def _run_rounds(self, rounds: Tensor) -> Tensor:
         """The backward passes of these rounds `(rounds, rows)`, as one large batch; also of one, for the same bits."""
         try:
             with warnings.catch_warnings():  # of operations that vmap takes one by one
                 warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
-                return torch.func.vmap(self._multipliers)(rounds)
+                return torch.func.vmap(self._compute_multipliers)(rounds)
         except RuntimeError:  # a backward pass of the module's own that cannot be batched
-            return torch.stack([self._multipliers(which) for which in rounds])
+            return torch.stack([self._compute_multipliers(which) for which in rounds])
 
-    def _multipliers(self, which: Tensor) -> Tensor:
+    def _compute_multipliers(self, which: Tensor) -> Tensor:
         self.rule.which = which
         (found,) = torch.autograd.grad(self.score, self.leaf, retain_graph=True, allow_unused=True)
         return torch.zeros_like(self.leaf) if found is None else found

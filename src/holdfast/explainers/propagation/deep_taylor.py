@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import ModelError, check
-from holdfast.explainers.base import Explainer, chosen, gradient_of, leaf_of
-from holdfast.explainers.propagation.backward_rules import preprocessed
+from holdfast.explainers.base import Explainer, compute_gradient, make_leaf, select_logits
+from holdfast.explainers.propagation.backward_rules import preprocess_copy
 from holdfast.explainers.propagation.taylor_rules import TaylorRule
 from holdfast.model import Classifier
 
@@ -72,9 +72,9 @@ class DeepTaylor(Explainer):
         lower, upper = (end.expand(x.shape[1:])[None] for end in classifier.bounds)
         finite = bool((torch.isfinite(lower) & torch.isfinite(upper)).all())
         check(finite, "bounds", "finite bounds of the classifier, which the rule for its inputs needs", "infinite ones")
-        shown = preprocessed(self.name, classifier, x)
+        shown = preprocess_copy(self.name, classifier, x)
         if classifier.preprocess is not None:
-            ends = [preprocessed(self.name, classifier, end) for end in (lower, upper)]
+            ends = [preprocess_copy(self.name, classifier, end) for end in (lower, upper)]
             lower, upper = torch.minimum(*ends), torch.maximum(*ends)
             slack = 1e-4 * (upper - lower)
             if bool(((shown < lower - slack) | (shown > upper + slack)).any()):
@@ -83,10 +83,10 @@ class DeepTaylor(Explainer):
                     " normalisation does), got values outside"
                 )
         with torch.enable_grad():
-            leaf = leaf_of(shown, create_graph=False)
+            leaf = make_leaf(shown, create_graph=False)
             inputs, rule = leaf.clone(), TaylorRule()  # a module that starts in place must not write into the leaf
-            rule.begins(inputs, lower.expand_as(inputs), upper.expand_as(inputs))
+            rule.begin(inputs, lower.expand_as(inputs), upper.expand_as(inputs))
             with rule:
                 logits = classifier.module(inputs)
-            scores = chosen(logits, targets)
-            return gradient_of(scores * scores.detach(), leaf), logits.detach()
+            scores = select_logits(logits, targets)
+            return compute_gradient(scores * scores.detach(), leaf), logits.detach()

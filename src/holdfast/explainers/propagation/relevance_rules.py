@@ -10,21 +10,27 @@ from torch import Tensor
 from torch.autograd import Function
 
 from holdfast.errors import ModelError
-from holdfast.explainers.propagation.difference_rules import MAX_POOLS, RuleMode, carriers, taken_in_place, words
+from holdfast.explainers.propagation.difference_rules import (
+    MAX_POOLS,
+    RuleMode,
+    find_carriers,
+    split_names,
+    take_inplace_flag,
+)
 
 # relevance passes through these unchanged: elementwise with f(0) = 0;
-PASSING = words("relu tanh elu leaky_relu gelu silu mish selu celu hardtanh relu6 hardswish")
+PASS_THROUGH = split_names("relu tanh elu leaky_relu gelu silu mish selu celu hardtanh relu6 hardswish")
 # it follows the epsilon rule for these,
-_LINEAR = frozenset(MAX_POOLS) | words(
+_LINEAR = frozenset(MAX_POOLS) | split_names(
     "linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d batch_norm mean sum"
     " avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d"
     " interpolate add sub __add__ __radd__ __sub__ __rsub__ rsub"
 )
 # for these where only one factor depends on the input,
-_LINEAR_IN_ONE = words("mul __mul__ __rmul__ matmul __matmul__ mm addmm")
-_QUOTIENTS = words("div true_divide __truediv__")
+_LINEAR_IN_ONE = split_names("mul __mul__ __rmul__ matmul __matmul__ mm addmm")
+_QUOTIENTS = split_names("div true_divide __truediv__")
 # and it moves with the values for these; dropout is off.
-MOVING = words(
+MOVES = split_names(
     "flatten view reshape permute transpose squeeze unsqueeze cat concat stack __getitem__ contiguous expand"
     " pad chunk split unflatten movedim swapaxes t dropout dropout1d dropout2d dropout3d alpha_dropout"
     " feature_dropout clone select narrow flip to unbind view_as reshape_as float double"
@@ -82,14 +88,14 @@ class EpsilonRule(RuleMode):
         self.epsilon = epsilon
 
     def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
-        carrying = carriers([*args, *kwargs.values()])
-        if not carrying or name in MOVING:
+        carrying = find_carriers([*args, *kwargs.values()])
+        if not carrying or name in MOVES:
             return func(*args, **kwargs)
         plain = name if name.startswith("__") else name.removesuffix("_")
-        if plain in PASSING:
+        if plain in PASS_THROUGH:
             kwargs = dict(kwargs)
             z = args.pop(0) if args else kwargs.pop("input")
-            in_place = taken_in_place(name, args, kwargs)
+            in_place = take_inplace_flag(name, args, kwargs)
             result = Through.apply(z, lambda z: func(z.clone(), *args, **kwargs))  # type: ignore[no-untyped-call]
             return z.copy_(result) if in_place else result
         alone = len(carrying) == 1
@@ -101,7 +107,7 @@ class EpsilonRule(RuleMode):
             twin = getattr(torch, plain)
             return args[0].copy_(self._share(twin, [args[0].clone(), *args[1:]], kwargs))
         result = func(*args, **kwargs)
-        if carriers([result]):
+        if find_carriers([result]):
             raise ModelError(f"lrp: expected a module made of functions with a rule, got {name!r}, which has none")
         return result
 

@@ -11,12 +11,18 @@ from torch import Tensor
 from torch.autograd import Function
 
 from holdfast.errors import ModelError
-from holdfast.explainers.propagation.difference_rules import MAX_POOLS, RuleMode, carriers, taken_in_place, words
-from holdfast.explainers.propagation.relevance_rules import MOVING, PASSING, Through
+from holdfast.explainers.propagation.difference_rules import (
+    MAX_POOLS,
+    RuleMode,
+    find_carriers,
+    split_names,
+    take_inplace_flag,
+)
+from holdfast.explainers.propagation.relevance_rules import MOVES, PASS_THROUGH, Through
 
-_WEIGHTED = words("linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d")
-_PRODUCTS = words("matmul __matmul__ mm addmm")
-_AVERAGES = words(
+_WEIGHTED = split_names("linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d")
+_PRODUCTS = split_names("matmul __matmul__ mm addmm")
+_AVERAGES = split_names(
     "mean sum avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d interpolate"
 )
 # with the signs of the two operands, and the one that `alpha` multiplies
@@ -25,11 +31,11 @@ _SUMS = {
     **dict.fromkeys(("sub", "__sub__"), (1, -1, 1)),
     **dict.fromkeys(("rsub", "__rsub__"), (-1, 1, 0)),
 }
-_FACTORS = words("mul __mul__ __rmul__")
-_QUOTIENTS = words("div true_divide __truediv__")
-_RECTIFIERS = words("relu relu6")
+_FACTORS = split_names("mul __mul__ __rmul__")
+_QUOTIENTS = split_names("div true_divide __truediv__")
+_RECTIFIERS = split_names("relu relu6")
 # leave every value in its place
-_STAYING = words("clone contiguous to float double")
+_STAYING = split_names("clone contiguous to float double")
 
 Rule = Callable[[Tensor, Tensor], Tensor]
 
@@ -53,10 +59,10 @@ class _Linear:
         u, v = self.known.parts(source)
         above, below = self.weight.clamp(min=0), self.weight.clamp(max=0)
         if v is None:
-            return _shared([u], lambda u: self.call(u, above), relevance)
-        return _shared([u, v], lambda u, v: self.call(u, above) + self.call(v, below), relevance)
+            return _share_out([u], lambda u: self.call(u, above), relevance)
+        return _share_out([u, v], lambda u, v: self.call(u, above) + self.call(v, below), relevance)
 
-    def scaled(self, factor: Tensor | float, shape: torch.Size) -> _Linear | None:
+    def rescale(self, factor: Tensor | float, shape: torch.Size) -> _Linear | None:
         """After a multiplication of the tensor, of this shape; `None` where that cannot be told by channels."""
         if isinstance(factor, Tensor) and factor.numel() > 1:
             sizes = [1] * (len(shape) - factor.ndim) + list(factor.shape)
@@ -90,19 +96,19 @@ class _Known:
         return self.box or (values.detach().clamp(max=0), values.detach().clamp(min=0))
 
 
-def _over(relevance: Tensor, total: Tensor) -> Tensor:
+def _divide(relevance: Tensor, total: Tensor) -> Tensor:
     """`relevance / total`, for totals of at least 0; 0 where there is nothing to share it out to."""
     bounds = torch.finfo(total.dtype)
     some = total > bounds.tiny / bounds.eps  # below, the quotient would overflow
     return torch.where(some, relevance / torch.where(some, total, 1.0), 0.0)
 
 
-def _shared(parts: Sequence[Tensor], total: Callable[..., Tensor], relevance: Tensor) -> Tensor:
+def _share_out(parts: Sequence[Tensor], total: Callable[..., Tensor], relevance: Tensor) -> Tensor:
     """The relevance of the outputs `total(*parts)`, shared out in proportion to what each part adds to them."""
     leaves = [part.detach().requires_grad_(True) for part in parts]
     with torch.enable_grad():
         found = total(*leaves)
-    weights = torch.autograd.grad(found, leaves, _over(relevance, found.detach()))
+    weights = torch.autograd.grad(found, leaves, _divide(relevance, found.detach()))
     shares = [part.detach() * weight for part, weight in zip(parts, weights, strict=True)]
     return shares[0] if len(shares) == 1 else shares[0] + shares[1]
 
@@ -138,14 +144,14 @@ class _Sum(Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         a, b = ctx.saved_tensors
         of_a, of_b = ctx.parts(a, b)
-        share = _over(gradients[0], of_a + of_b)
+        share = _divide(gradients[0], of_a + of_b)
         return (share * of_a).sum_to_size(a.shape), (share * of_b).sum_to_size(b.shape), None, None
 
 
 class TaylorRule(RuleMode):
     """What flows back through a forward pass inside is relevance, shared out by deep Taylor decomposition.
 
-    Use once: around the forward pass of inputs that were announced by `begins`.
+    Use once: around the forward pass of inputs that were announced by `begin`.
     """
 
     def __init__(self) -> None:
@@ -153,7 +159,7 @@ class TaylorRule(RuleMode):
         # by memory and geometry, not by object: with hooks, layers hand on other objects for the same values
         self._seen: dict[Any, tuple[Tensor, int, _Known]] = {}
 
-    def begins(self, inputs: Tensor, lower: Tensor, upper: Tensor) -> None:
+    def begin(self, inputs: Tensor, lower: Tensor, upper: Tensor) -> None:
         """The module will be given `inputs`, between `lower` and `upper` of the same shape."""
         self._note(inputs, _Known(box=(lower, upper)))
 
@@ -162,53 +168,53 @@ class TaylorRule(RuleMode):
         self._seen.clear()
 
     def _note(self, values: Tensor, known: _Known) -> None:
-        self._seen[_place(values)] = (values, values._version, known)
+        self._seen[_identify(values)] = (values, values._version, known)
 
-    def _of(self, values: Tensor) -> _Known:
-        seen, version, known = self._seen.get(_place(values), (values, -1, _Known()))
+    def _recall(self, values: Tensor) -> _Known:
+        seen, version, known = self._seen.get(_identify(values), (values, -1, _Known()))
         # what was written to since is unknown
         return known if seen._version == values._version == version else _Known()
 
     def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
-        carrying = carriers([*args, *kwargs.values()])
+        carrying = find_carriers([*args, *kwargs.values()])
         if not carrying:
             return func(*args, **kwargs)
         plain = name if name.startswith("__") else name.removesuffix("_")
         mode = kwargs.get("mode", args[3] if len(args) > 3 else "nearest") if plain == "interpolate" else ""
-        if name in MOVING or name in MAX_POOLS or "nearest" in mode:
-            return self._moved(plain, func, args, kwargs)
+        if name in MOVES or name in MAX_POOLS or "nearest" in mode:
+            return self._move(plain, func, args, kwargs)
         if name == "__iter__":
-            return iter(self._moved("unbind", torch.unbind, args, kwargs))
-        if plain in PASSING:
-            return self._activated(name, func, args, dict(kwargs))
+            return iter(self._move("unbind", torch.unbind, args, kwargs))
+        if plain in PASS_THROUGH:
+            return self._activate(name, func, args, dict(kwargs))
         if plain != name and plain in (*_SUMS, *_FACTORS, *_QUOTIENTS):  # in place: beside it, then written
-            beside = self._moved("clone", torch.clone, args[:1], {})
-            return self._written(args[0], self.run(plain, getattr(torch, plain), [beside, *args[1:]], kwargs))
+            beside = self._move("clone", torch.clone, args[:1], {})
+            return self._write(args[0], self.run(plain, getattr(torch, plain), [beside, *args[1:]], kwargs))
         ruled = None
         if plain in _SUMS:
-            ruled = self._summed(plain, func, args, kwargs)
+            ruled = self._add(plain, func, args, kwargs)
         elif len(carrying) == 1 and mode != "bicubic":
-            ruled = self._linear(plain, func, args, kwargs, carrying[0])
+            ruled = self._apply_linear(plain, func, args, kwargs, carrying[0])
         if ruled is not None:
             return ruled
         result = func(*args, **kwargs)
-        if carriers([result]):
+        if find_carriers([result]):
             raise ModelError(
                 f"deep_taylor: expected a module made of functions with a rule, got {name!r}, which has none for such"
                 " arguments"
             )
         return result
 
-    def _moved(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def _move(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Values that change their places, and maxima: relevance moves with them."""
-        moving = carriers([*args, *kwargs.values()])
-        known = [self._of(value) for value in moving]
+        moving = find_carriers([*args, *kwargs.values()])
+        known = [self._recall(value) for value in moving]
         result = func(*args, **kwargs)
         outs = result if isinstance(result, tuple | list) else [result]
-        if _place(outs[0]) == _place(moving[0]):  # the same once more
+        if _identify(outs[0]) == _identify(moving[0]):  # the same once more
             return result
         if any(each.box is not None for each in known):
-            ends = [self._end(which, func, args, kwargs) for which in (0, 1)]
+            ends = [self._move_end(which, func, args, kwargs) for which in (0, 1)]
             found = [_Known(box=box) for box in zip(*ends, strict=True)]
         else:
             filler = kwargs.get("value", args[3] if len(args) > 3 else 0) if name == "pad" else 0
@@ -219,60 +225,62 @@ class TaylorRule(RuleMode):
             self._note(out, each)
         return result
 
-    def _end(self, which: int, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Sequence[Tensor]:
+    def _move_end(
+        self, which: int, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
+    ) -> Sequence[Tensor]:
         """The least or the largest values, moved likewise."""
-        there, options = _exchanged([args, kwargs], lambda value: self._of(value).ends(value)[which])
+        there, options = _replace_carriers([args, kwargs], lambda value: self._recall(value).ends(value)[which])
         with torch.no_grad():
             moved = func(*there, **options)
         return moved if isinstance(moved, tuple | list) else [moved]
 
-    def _written(self, target: Tensor, result: Tensor) -> Tensor:
-        known = self._of(result)
-        self._seen.pop(_place(result), None)
+    def _write(self, target: Tensor, result: Tensor) -> Tensor:
+        known = self._recall(result)
+        self._seen.pop(_identify(result), None)
         target.copy_(result)
         self._note(target, known)
         return target
 
-    def _activated(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Tensor:
+    def _activate(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Tensor:
         z = args.pop(0) if args else kwargs.pop("input")
-        in_place = taken_in_place(name, args, kwargs)
+        in_place = take_inplace_flag(name, args, kwargs)
         result: Tensor = Through.apply(  # type: ignore[no-untyped-call]
             z, lambda z: func(z.clone() if in_place else z, *args, **kwargs)
         )
-        self._note(result, _Known(positive=name.removesuffix("_") in _RECTIFIERS or self._of(z).positive))
-        return self._written(z, result) if in_place else result
+        self._note(result, _Known(positive=name.removesuffix("_") in _RECTIFIERS or self._recall(z).positive))
+        return self._write(z, result) if in_place else result
 
-    def _linear(
+    def _apply_linear(
         self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], a: Tensor
     ) -> Tensor | None:
         """The result of a linear function of `a` alone, with its rule; `None` for any other."""
 
         def function(values: Tensor) -> Tensor:
-            there, options = _exchanged([args, kwargs], lambda value: values)
+            there, options = _replace_carriers([args, kwargs], lambda value: values)
             return func(*there, **options)  # type: ignore[no-any-return]
 
         if name in _WEIGHTED:
             given = dict(zip(("input", "weight", "bias"), args, strict=False)) | kwargs
-            return self._weighted(name, func, args[3:], given, function) if given["input"] is a else None
+            return self._apply_weights(name, func, args[3:], given, function) if given["input"] is a else None
         if name in _PRODUCTS:
             factors = _tensors([*args, *kwargs.values()])[-2:]
             if not any(factor is a for factor in factors):  # it is what addmm adds
                 return None
-            return self._multiplied(a, factors, kwargs.get("alpha", 1), function)
+            return self._multiply(a, factors, kwargs.get("alpha", 1), function)
         if name in _AVERAGES:
-            return self._averaged(a, function)
+            return self._average(a, function)
         if name == "batch_norm":
             given = dict(zip(_NORM, args, strict=False)) | kwargs
             scale = given.get("weight")
             if given.get("training") or given["input"] is not a:
                 return None
-            return self._scaled(a, 1 if scale is None else scale.reshape(-1, *[1] * (a.ndim - 2)), function)
+            return self._scale(a, 1 if scale is None else scale.reshape(-1, *[1] * (a.ndim - 2)), function)
         if name in _FACTORS or (name in _QUOTIENTS and args[:1] and args[0] is a):
             (other,) = (value for value in (*args, kwargs.get("other")) if value is not a and value is not None)
-            return None if kwargs.get("rounding_mode") else self._scaled(a, other, function, other)
+            return None if kwargs.get("rounding_mode") else self._scale(a, other, function, other)
         return None
 
-    def _weighted(
+    def _apply_weights(
         self,
         name: str,
         func: Callable[..., Any],
@@ -297,9 +305,9 @@ class TaylorRule(RuleMode):
             return by_group.reshape(weight.shape)
 
         axis = a.ndim - 1 if name == "linear" else 1
-        return self._of_weights(_Linear(a, self._of(a), call, weight, flip, axis), function)
+        return self._apply_rule(_Linear(a, self._recall(a), call, weight, flip, axis), function)
 
-    def _multiplied(
+    def _multiply(
         self, a: Tensor, factors: Sequence[Tensor], alpha: float, function: Callable[[Tensor], Tensor]
     ) -> Tensor:
         (left, right), first = factors, factors[0] is a
@@ -312,40 +320,40 @@ class TaylorRule(RuleMode):
             return weight * signs
 
         axis = a.ndim - 1 if first and weight.ndim == 2 else None
-        return self._of_weights(_Linear(a, self._of(a), call, weight, flip, axis), function)
+        return self._apply_rule(_Linear(a, self._recall(a), call, weight, flip, axis), function)
 
-    def _of_weights(self, linear: _Linear, function: Callable[[Tensor], Tensor]) -> Tensor:
+    def _apply_rule(self, linear: _Linear, function: Callable[[Tensor], Tensor]) -> Tensor:
         result: Tensor = _Share.apply(  # type: ignore[no-untyped-call]
             linear.source, lambda: function(linear.source), linear.share
         )
         self._note(result, _Known(linear=linear))
         return result
 
-    def _averaged(self, a: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
-        known = self._of(a)
+    def _average(self, a: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+        known = self._recall(a)
 
         def share(values: Tensor, relevance: Tensor) -> Tensor:
             u, v = known.parts(values)
             if v is None or known.box is not None:
-                return _shared([u], function, relevance)
+                return _share_out([u], function, relevance)
             above = function(values.detach()) >= 0
-            shares = _shared([u], function, torch.where(above, relevance, 0.0))
-            return shares + _shared([-v], function, torch.where(above, 0.0, relevance))
+            shares = _share_out([u], function, torch.where(above, relevance, 0.0))
+            return shares + _share_out([-v], function, torch.where(above, 0.0, relevance))
 
         result: Tensor = _Share.apply(a, lambda: function(a), share)  # type: ignore[no-untyped-call]
         self._note(result, _Known(positive=known.positive))
         return result
 
-    def _scaled(
+    def _scale(
         self, a: Tensor, factor: Tensor | float, function: Callable[[Tensor], Tensor], other: Any = None
     ) -> Tensor:
         """`factor * a`, and shifts: each value has one source, which gets its relevance."""
         if isinstance(other, Tensor):
             shape = torch.broadcast_shapes(a.shape, other.shape)  # type: ignore[no-untyped-call]
-            a = a if shape == a.shape else self._moved("broadcast_to", torch.broadcast_to, [a, shape], {})
-        known = self._of(a)
+            a = a if shape == a.shape else self._move("broadcast_to", torch.broadcast_to, [a, shape], {})
+        known = self._recall(a)
         if known.linear is not None:  # then the weights before it are meant with the factor's sign
-            linear = known.linear.scaled(factor, a.shape)
+            linear = known.linear.rescale(factor, a.shape)
             if linear is not None:
                 result: Tensor = _Share.apply(  # type: ignore[no-untyped-call]
                     linear.source, lambda: function(a), linear.share
@@ -359,7 +367,7 @@ class TaylorRule(RuleMode):
             self._note(result, _Known(box=(torch.minimum(one, other_one), torch.maximum(one, other_one))))
         return result
 
-    def _summed(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Tensor:
+    def _add(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Tensor:
         *factors, by_alpha = _SUMS[name]
         a, b = [*args, *(kwargs[key] for key in ("input", "other") if key in kwargs)]
         alpha = kwargs.get("alpha", 1)
@@ -368,11 +376,11 @@ class TaylorRule(RuleMode):
             carrier, factor, other = (a, of_a, b) if isinstance(a, Tensor) and a.requires_grad else (b, of_b, a)
 
             def function(values: Tensor) -> Tensor:
-                there, options = _exchanged([args, kwargs], lambda value: values)
+                there, options = _replace_carriers([args, kwargs], lambda value: values)
                 return func(*there, **options)  # type: ignore[no-any-return]
 
-            return self._scaled(carrier, factor, function, other)
-        known_a, known_b = self._of(a), self._of(b)
+            return self._scale(carrier, factor, function, other)
+        known_a, known_b = self._recall(a), self._recall(b)
 
         def parts(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
             if known_a.box is not None or known_b.box is not None:
@@ -391,7 +399,7 @@ class TaylorRule(RuleMode):
 _NORM = ("input", "running_mean", "running_var", "weight", "bias", "training")
 
 
-def _place(values: Tensor) -> Any:
+def _identify(values: Tensor) -> Any:
     return values.data_ptr(), values.shape, values.stride()
 
 
@@ -406,12 +414,12 @@ def _tensors(values: Sequence[Any]) -> list[Tensor]:
     return found
 
 
-def _exchanged(value: Any, by: Callable[[Tensor], Tensor]) -> Any:
+def _replace_carriers(value: Any, by: Callable[[Tensor], Tensor]) -> Any:
     """`value` with other tensors for those that carry relevance, also within lists and mappings."""
     if isinstance(value, Tensor):
         return by(value) if value.requires_grad else value
     if isinstance(value, dict):
-        return {key: _exchanged(each, by) for key, each in value.items()}
+        return {key: _replace_carriers(each, by) for key, each in value.items()}
     if isinstance(value, list):
-        return [_exchanged(each, by) for each in value]
-    return tuple(_exchanged(each, by) for each in value) if isinstance(value, tuple) else value
+        return [_replace_carriers(each, by) for each in value]
+    return tuple(_replace_carriers(each, by) for each in value) if isinstance(value, tuple) else value

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.explainers import Explainer
-from holdfast.explainers.adapters.base import seeded
-from holdfast.explainers.base import PreprocessedModule, whole_module
+from holdfast.explainers.adapters.base import seed_generators
+from holdfast.explainers.base import PreprocessedModule, join_preprocessing
 from holdfast.model import Classifier
 
 
@@ -39,7 +39,7 @@ class Sample:
     ) -> None:
         self.classifier, self.explainer = classifier, explainer
         self.inputs, self.targets, self.maps, self.classes = inputs, targets, maps, classes
-        self.module = whole_module(classifier)
+        self.module = join_preprocessing(classifier)
         self.looks, self.explaining = 0, False
         self.error: Exception | None = None
 
@@ -82,7 +82,7 @@ class Sample:
 @contextlib.contextmanager
 def alone(sample: Sample, seed: int) -> Iterator[None]:
     """Inside, the peer draws from seeded generators, its warnings are not shown, and its predictions are counted."""
-    with seeded(seed, sample.inputs.device), _counting(sample), warnings.catch_warnings():
+    with seed_generators(seed, sample.inputs.device), _counting(sample), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 

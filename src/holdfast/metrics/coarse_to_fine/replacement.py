@@ -17,8 +17,8 @@ from torch import Tensor
 
 from holdfast.errors import ArgumentError, check
 from holdfast.explainers import Background
-from holdfast.explainers.background import background_of
-from holdfast.explainers.base import Baseline, baseline_of, baseline_within
+from holdfast.explainers.background import resolve_background
+from holdfast.explainers.base import Baseline, make_baseline, resolve_baseline
 from holdfast.metrics.faithfulness.perturbation_curves import by_place, scores_of
 from holdfast.metrics.probe import Probe
 from holdfast.model import Classifier
@@ -114,13 +114,13 @@ def gaussian_fields(inputs: Tensor, mean: Baseline, sd: Baseline) -> Fields:
 
 def constant_fields(classifier: Classifier, inputs: Tensor, baseline: Baseline) -> Fields:
     """Fields of the baseline, which must lie within the bounds."""
-    value = baseline_within(classifier, inputs, baseline)
+    value = resolve_baseline(classifier, inputs, baseline)
     return lambda x, keys: value.expand_as(x)
 
 
 def sample_fields(classifier: Classifier, inputs: Tensor, background: Background) -> Fields:
     """Fields that are reference inputs: for each key one of them, whole, so that what goes together stays together."""
-    references = background_of(classifier, inputs, background)
+    references = resolve_background(classifier, inputs, background)
 
     def fields(x: Tensor, keys: Tensor) -> Tensor:
         return references[(hashed_uniform(keys, 1)[:, 0].double() * len(references)).long()]
@@ -149,7 +149,7 @@ def filled_fields(fill: Fill) -> Fields:
 
 def _broadcast(value: Baseline, name: str, inputs: Tensor) -> Tensor:
     try:
-        return baseline_of(value, inputs).double()
+        return make_baseline(value, inputs).double()
     except ArgumentError as error:
         raise ArgumentError(name, error.expected, error.got) from None
 

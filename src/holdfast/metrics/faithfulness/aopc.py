@@ -30,7 +30,7 @@ from torch import Tensor
 
 from holdfast.errors import ArgumentError, check, check_integer
 from holdfast.explainers import Explainer
-from holdfast.explainers.base import Baseline, baseline_within, check_baseline
+from holdfast.explainers.base import Baseline, check_baseline, resolve_baseline
 from holdfast.metrics.base import Metric, metrics, of_samples
 from holdfast.metrics.faithfulness.perturbation_curves import (
     PerturbationCurve,
@@ -185,7 +185,7 @@ class AOPC(Metric):
         """See `Metric`."""
         baseline = None
         if self.replacement == "constant":
-            baseline = baseline_within(classifier, inputs, self.baseline)
+            baseline = resolve_baseline(classifier, inputs, self.baseline)
         else:
             finite = all(bool(torch.isfinite(bound).all()) for bound in classifier.bounds)
             check(finite, "replacement", "'constant', as the classifier's bounds are infinite", "'uniform'")

@@ -29,7 +29,7 @@ from torch import Tensor
 
 from holdfast.errors import check
 from holdfast.explainers import CentreExplainer, Explainer, RandomExplainer
-from holdfast.explainers.base import Baseline, baseline_within, check_baseline
+from holdfast.explainers.base import Baseline, check_baseline, resolve_baseline
 from holdfast.metrics.base import Metric, metrics
 from holdfast.metrics.faithfulness.perturbation_curves import by_place, ranks, sample_keys
 from holdfast.metrics.probe import Probe
@@ -149,7 +149,7 @@ class LogOdds(Metric):
         generator: torch.Generator | None,
     ) -> LogOddsResult:
         """See `Metric`."""
-        baseline = baseline_within(classifier, inputs, self.baseline)
+        baseline = resolve_baseline(classifier, inputs, self.baseline)
         probe = Probe(classifier, explainer, inputs, targets)
         towards = self._towards(probe)
         rows, pair = (towards >= 0).nonzero().unbind(1)

@@ -39,7 +39,7 @@ from holdfast.algorithms.masks.random_masks import (
 )
 from holdfast.algorithms.masks.resampling import Estimator
 from holdfast.explainers import Explainer
-from holdfast.explainers.base import Baseline, baseline_within, check_baseline
+from holdfast.explainers.base import Baseline, check_baseline, resolve_baseline
 from holdfast.metrics.base import Metric, metrics, of_samples
 from holdfast.metrics.probe import Explain, Probe
 from holdfast.metrics.result import Result
@@ -173,7 +173,7 @@ class DataSensitivityConsistency(Metric):
         generator: torch.Generator | None,
     ) -> DataSencResult:
         """See `Metric`."""
-        baseline = baseline_within(classifier, inputs, self.baseline)
+        baseline = resolve_baseline(classifier, inputs, self.baseline)
         cut = segment(inputs, self.segments)
         probe = Probe(
             classifier,

@@ -25,7 +25,7 @@ from holdfast.explainers import (
     RandomExplainer,
     ShapleySampling,
 )
-from holdfast.explainers.base import check_seed, whole_module
+from holdfast.explainers.base import check_seed, join_preprocessing
 from holdfast.model import Classifier
 from holdfast.records import set_fields
 
@@ -95,7 +95,7 @@ class EntryShapley(Explainer):
         self._check_graph(create_graph)
         check(x.ndim == 3, "inputs", "series (N, channels, steps)", tuple(x.shape))
         rows = classifier.row_budget(x, self.rows_per_input)
-        module = _Unflattened(whole_module(classifier), tuple(x.shape[1:]))
+        module = _Unflattened(join_preprocessing(classifier), tuple(x.shape[1:]))
         flat = Classifier(module, (-math.inf, math.inf), device=classifier.device, batch_size=rows)
         own = _of_shape(self, int(x.shape[1]), int(x.shape[2]))
         maps, logits = own.attribute(flat, x.detach().reshape(len(x), 1, -1), targets)

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.errors import ArgumentError, HoldfastError, UnknownNameError
-from holdfast.explainers import Explainer, from_elsewhere, is_elsewhere
+from holdfast.explainers import Explainer, explainers
+from holdfast.explainers import get as get_explainer
 from holdfast.study.file.options import background_from, named, spelled
 from holdfast.study.file.problems import Collector, Keys, Problem, Wrong, from_argument, raised, shown, unknown
 
@@ -14,8 +15,9 @@ from holdfast.study.file.problems import Collector, Keys, Problem, Wrong, from_a
 def is_named_elsewhere(raw: object) -> bool:
     """Whether an entry names such an explainer, in any of the three forms of a name with options."""
     if isinstance(raw, Mapping):
-        return is_elsewhere(raw.get("explainer")) or (len(raw) == 1 and is_elsewhere(next(iter(raw))))
-    return is_elsewhere(raw)
+        named_so = explainers.is_elsewhere(raw.get("explainer"))
+        return named_so or (len(raw) == 1 and explainers.is_elsewhere(next(iter(raw))))
+    return explainers.is_elsewhere(raw)
 
 
 def explainer_elsewhere(raw: object) -> tuple[Explainer, dict[str, Any], Keys]:
@@ -38,7 +40,7 @@ def explainer_elsewhere(raw: object) -> tuple[Explainer, dict[str, Any], Keys]:
             options[key] = background_from(value) if key == "background" else _value(value)
     problems.finish()
     try:
-        explainer = from_elsewhere(name, **options)
+        explainer = get_explainer(name, **options)
     except ArgumentError as error:
         problem = from_argument(error, options)
         if isinstance(error, UnknownNameError):

@@ -11,7 +11,6 @@ from typing import Any, Literal, get_args, get_origin
 from holdfast import data, similarity, zoo
 from holdfast.algorithms.searches.base import Search, searches
 from holdfast.explainers import Background, Explainer, explainers
-from holdfast.explainers.adapters.packages import PACKAGES
 from holdfast.metrics.base import metrics
 from holdfast.neighbourhood import Neighbourhood, neighbourhoods
 from holdfast.similarity import Similarity
@@ -22,7 +21,7 @@ Schema = dict[str, Any]
 
 #: names of metrics of other packages
 PEER = rf"^({'|'.join(metrics.packages)}):\w+$"
-_ELSEWHERE = rf"^({'|'.join(PACKAGES)}):.+$"
+_ELSEWHERE = rf"^({'|'.join(explainers.packages)}):.+$"
 _REFERENCE: Schema = {"type": "string", "pattern": r"^[\w.]+:[\w.]+$"}
 _SPECIAL: tuple[tuple[type, str], ...] = (
     (Neighbourhood, "neighbourhood"),
