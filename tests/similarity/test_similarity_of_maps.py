@@ -84,8 +84,8 @@ def test_options(text: str, function: partial[Tensor]) -> None:
         ("lens_precision:k=10+100", "option k of lens_precision: expected a number, true or false, got '10.100'"),
         ("lens_distance:k=10+", "option k of lens_distance: expected a number, or several such as 10.100, got '10.'"),
         ("lens_distance:k=10+0", "k: expected a whole number"),
-        ("lens_precision:w=-1", "w: expected a whole number, at least 0, got -1"),
-        ("lens_spearman:w=1.5", "w: expected a whole number, at least 0, got 1.5"),
+        ("lens_precision:w=-1", "w: expected a whole number of at least 0, got -1"),
+        ("lens_spearman:w=1.5", "w: expected a whole number of at least 0, got 1.5"),
         ("lens_distance:w=1+true", "w: expected a whole number"),
         ("lens_precision:diverse=1", "diverse: expected True or False, got 1"),
         (
