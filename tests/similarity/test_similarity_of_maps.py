@@ -124,7 +124,7 @@ def test_arguments() -> None:
     with pytest.raises(ArgumentError, match="w: expected"):
         sim.lens_profile(a, b, [1], [1, -1])
     for call in (lambda: sim.top_k(a[None], 3), lambda: sim.smooth(a[None], 1), lambda: sim.mass_centre(a[None])):
-        with pytest.raises(ArgumentError, match=r"a: expected shape \(N, H, W\) or \(N, T\): see per_position"):
+        with pytest.raises(ArgumentError, match=r"a: expected shape \(N, H, W\) or \(N, T\), as per_position returns"):
             call()
     with pytest.raises(ArgumentError, match="mask: expected a bool tensor"):
         sim.dilate(a, 1)
