@@ -95,16 +95,16 @@ def profiles(name: str, a: Tensor, b: Tensor, k: int) -> None:
 
 def greedy(name: str, a: Tensor, k: int) -> None:
     """The compiled walk against rounds, the ranking apart."""
-    order = diverse.ranking(a.flatten(1))
-    sort = seconds(lambda: diverse.ranking(a.flatten(1))) / len(a)
-    walk = diverse.compiled_walk()
+    order = diverse.rank_positions(a.flatten(1))
+    sort = seconds(lambda: diverse.rank_positions(a.flatten(1))) / len(a)
+    walk = diverse.compile_walk()
     for w in WINDOWS:
         rounds = seconds(lambda w=w: diverse._rounds(order, a.shape[1:], k, w)) / len(a)  # type: ignore[misc]
         text = f"{name}, w = {w}: ranking {sort * 1e3:.2f} ms a map, rounds {rounds * 1e3:.2f} ms"
         if walk is not None:
-            picked = diverse.pick(order, a.shape[1:], k, w)
+            picked = diverse.pick_positions(order, a.shape[1:], k, w)
             assert torch.equal(picked, diverse._rounds(order, a.shape[1:], k, w))
-            once = seconds(lambda w=w: diverse.pick(order, a.shape[1:], k, w)) / len(a)  # type: ignore[misc]
+            once = seconds(lambda w=w: diverse.pick_positions(order, a.shape[1:], k, w)) / len(a)  # type: ignore[misc]
             text += f", walk {once * 1e3:.3f} ms: {rounds / once:.0f} times as fast"
         print(text)
 
@@ -137,7 +137,7 @@ def main() -> None:
     print(f"{options.pairs} pairs of {options.side} x {options.side}, k = {options.k}, {options.threads} threads")
     kendall(*kinds["white noise"])  # first, while little memory has been used
     start = time.perf_counter()
-    compiled = diverse.compiled_walk() is not None
+    compiled = diverse.compile_walk() is not None
     print(f"the walk, imported and compiled or read from disk: {time.perf_counter() - start:.2f} s, {compiled}")
     for name, (a, b) in kinds.items():
         profiles(name, a, b, options.k)

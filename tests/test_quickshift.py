@@ -8,7 +8,7 @@ from skimage.segmentation import quickshift
 from torch import Tensor
 
 import holdfast as hf
-from holdfast.segments import check_segments, grid, segment
+from holdfast.segments import check_segments, make_grid, segment
 
 
 def rand(*shape: int) -> Tensor:
@@ -38,7 +38,7 @@ def test_pieces_follow_the_strokes(digits: hf.data.Dataset) -> None:
         return sum(float(((v[r == k] - v[r == k].mean()) ** 2).sum()) for v, r in flat for k in r.unique())
 
     assert within(segment(x, "quickshift").labels) < 0.6 * within(
-        torch.from_numpy(grid((28, 28), 42)).expand(8, 28, 28)
+        torch.from_numpy(make_grid((28, 28), 42)).expand(8, 28, 28)
     )
 
 
@@ -73,7 +73,7 @@ def test_images_without_pieces_get_a_grid() -> None:
     flat, noise = torch.full((1, 1, 64, 64), 0.5), rand(1, 1, 64, 64)
     cut = segment(torch.cat([flat, noise]), "quickshift")
     assert cut.fallback.tolist() == [True, True]
-    assert torch.equal(cut.labels[0], torch.from_numpy(grid((64, 64), 81)))
+    assert torch.equal(cut.labels[0], torch.from_numpy(make_grid((64, 64), 81)))
 
 
 def test_only_images() -> None:

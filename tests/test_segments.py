@@ -12,7 +12,7 @@ from torch import Tensor
 
 import holdfast as hf
 from holdfast.metrics import DataSensitivityConsistency
-from holdfast.segments import LabelMap, Segments, grid, segment
+from holdfast.segments import LabelMap, Segments, make_grid, segment
 
 
 def rand(*shape: int) -> Tensor:
@@ -54,10 +54,10 @@ def test_regular_segments(shape: tuple[int, ...], how: str | int, count: int) ->
 
 
 def test_grid_cells_are_boxes() -> None:
-    labels = grid((28, 28), 16)
+    labels = make_grid((28, 28), 16)
     assert labels[0, 0] == 0
     assert labels[27, 27] == 15
-    assert grid((30, 10), 3).max() == 2
+    assert make_grid((30, 10), 3).max() == 2
     for label in range(16):
         rows, columns = np.nonzero(labels == label)
         assert len(rows) == 49
@@ -98,7 +98,7 @@ def test_images_without_superpixels_get_a_grid() -> None:
     x = torch.stack([torch.full((1, 28, 28), 0.5), torch.zeros(1, 28, 28), hf.data.bundled("digits").inputs[0]])
     cut = segment(x)
     assert cut.fallback.tolist() == [True, True, False]
-    assert torch.equal(cut.labels[0], torch.from_numpy(grid((28, 28), 15)))
+    assert torch.equal(cut.labels[0], torch.from_numpy(make_grid((28, 28), 15)))
     noise = segment(rand(3, 3, 32, 32))
     assert noise.fallback.all()
     assert_whole(noise)

@@ -1,4 +1,4 @@
-"""Exceptions, and the checks at the boundary: argument, what was expected, what came."""
+"""Exceptions, and checks of arguments. A message names the argument, what was expected and what was given."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class HoldfastError(Exception):
 
 
 class ArgumentError(HoldfastError, ValueError):
-    """An argument is not what the function can work with.
+    """An argument has a type, shape or value that the function does not accept.
 
     >>> raise ArgumentError("radius", "a number above 0", -1)
     Traceback (most recent call last):
@@ -29,14 +29,14 @@ class ModelError(HoldfastError, RuntimeError):
 
 
 class MissingExtraError(HoldfastError, ImportError):
-    """An optional dependency is needed; names the extra that brings it."""
+    """An optional package is missing. The message names the extra that installs it."""
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f"{what} needs an optional dependency: pip install 'holdfast[{extra}]'")
 
 
 class UnknownNameError(ArgumentError):
-    """A name is not in a registry; suggests the nearest one. `names` are all of them."""
+    """A name is not in a registry. The message suggests the nearest name; `names` lists all of them."""
 
     def __init__(self, kind: str, name: object, known: Iterable[str]) -> None:
         self.names = known = sorted(known)
@@ -46,7 +46,7 @@ class UnknownNameError(ArgumentError):
 
 
 def check_integer(value: object, argument: str, least: int = 1) -> None:
-    """Raise `ArgumentError` unless `value` is a whole number (no boolean, no float) of at least `least`.
+    """Raise `ArgumentError` unless `value` is an `int` of at least `least`; booleans and floats are refused.
 
     >>> check_integer(0, "steps")
     Traceback (most recent call last):

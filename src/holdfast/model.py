@@ -1,4 +1,4 @@
-"""`Classifier`: a user's module with what holdfast must know to run it safely and fast."""
+"""`Classifier`: a user's module, with all that holdfast needs to run it safely and fast."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from holdfast.tensors import limited_threads
 Bound = float | Tensor
 Kind = Literal["forward", "backward"]
 
-# Few rows, or an odd number of them, go through other kernels, whose last bits differ; so every forwarded batch is
-# padded to a multiple of this, and to twice as many at least. That, and nothing else, makes results bit-identical
-# whatever the batch size.
+# Kernels for few rows, or for an odd number of rows, round differently in the last bits. So every forwarded batch is
+# padded to a multiple of this number, and to at least twice this number. Only this makes results bit-identical for all
+# batch sizes.
 ROW_ALIGNMENT = 8
 _SMALLEST_ROWS, _LARGEST_ROWS = 16, 8192
 
 
 class Forwarded(nn.Module):
-    """A module that is run by a function, `function(module, x)`: what `Classifier(module, forward=function)` makes.
+    """A module that runs `function(module, x)`; `Classifier(module, forward=function)` makes one.
 
-    Its layers have the names that they have in `module`, which is itself among them as `"(wrapped)"`.
+    Its layers keep the names that they have in `module`. The module itself is listed as `"(wrapped)"`.
 
     >>> double = Forwarded(nn.Sequential(nn.Identity()), lambda module, x: {"logits": 2 * module(x)}["logits"])
     >>> double(torch.ones(1, 2)), [name for name, _ in double.named_modules()]
@@ -40,13 +40,13 @@ class Forwarded(nn.Module):
         self.training = module.training
 
     def forward(self, x: Tensor) -> Tensor:
-        """What the function makes of `x` `(N, ...)`."""
+        """The result of the function for `x` `(N, ...)`."""
         return self.function(self.module, x)
 
     def named_modules(
         self, memo: set[nn.Module] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, nn.Module]]:
-        """As of any module, with the layers' own names."""
+        """The layers as `torch.nn.Module.named_modules` lists them, with the names that they have in `module`."""
         memo = set() if memo is None else memo
         if self in memo:
             return
@@ -61,21 +61,21 @@ class Classifier:
     """A module that returns logits, the range of its inputs, its device and a memory-safe batch size.
 
     Args:
-        module: maps inputs `(N, ...)` to logits `(N, classes)`, classes >= 2. It is moved to `device`; its
-            train/eval mode and its parameters' `requires_grad` are as they were after every call.
+        module: maps inputs `(N, ...)` to logits `(N, classes)`, classes >= 2. It is moved to `device`. Every call
+            restores its train/eval mode and the `requires_grad` of its parameters.
         bounds: `(lower, upper)`, the valid values of an input: numbers, or tensors that broadcast against one
-            sample (say `(C, 1, 1)` for inputs normalised per channel).
-        preprocess: applied to inputs before the module, inside the gradient (say a normalisation).
-        device: `"auto"` is where the module's parameters are if that is an accelerator, else CUDA if there is one,
-            else the CPU.
-        batch_size: rows forwarded at once (samples x perturbations x the explainer's steps), or `"auto"`:
-            found by a short calibration for each input shape, and halved when memory runs out.
-        forward: how to get logits out of the module where `module(x)` does not give them, `(module, x) -> logits`: for
-            keyword arguments, further inputs that are the same for every row, outputs that are no tensor. `module` is
-            then wrapped (see `Forwarded`); its layers keep their names.
+            sample, for example `(C, 1, 1)` for inputs normalised per channel.
+        preprocess: applied to inputs before the module, for example a normalisation. Gradients include it.
+        device: with `"auto"`, the accelerator on which the module's parameters are; else CUDA if there is one; else the
+            CPU.
+        batch_size: rows forwarded at once (samples x perturbations x the explainer's steps), or `"auto"`: a short
+            calibration for each input shape finds the number, and it is halved when memory runs out.
+        forward: a function `(module, x) -> logits`, for a module where `module(x)` does not return logits: for example
+            a module with keyword arguments, with further inputs that are the same for every row, or with an output
+            that is no tensor. The module is then wrapped (`Forwarded`); its layers keep their names.
 
     Raises:
-        ArgumentError: bounds that are no range, a batch size below 1, a module that is none.
+        ArgumentError: `bounds` is no range, `batch_size` is below 1, or `module` is no `torch.nn.Module`.
 
     >>> _ = torch.manual_seed(0)
     >>> classifier = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), bounds=(0.0, 1.0), device="cpu")
@@ -125,7 +125,10 @@ class Classifier:
 
     @contextlib.contextmanager
     def session(self) -> Iterator[None]:
-        """Evaluation mode and no parameter gradients inside; everything as it was afterwards. May be nested."""
+        """Set evaluation mode and switch off parameter gradients inside the block; restore both afterwards.
+
+        Sessions may be nested.
+        """
         if self._depth:
             self._depth += 1
             try:
@@ -150,11 +153,14 @@ class Classifier:
                 parameter.requires_grad_(True)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits of one batch as it is: no chunks, no look at the values; gradients flow to `x`. Use in a session."""
+        """Logits `(N, classes)` of one batch `x`, forwarded whole; gradients flow to `x`. Call it in a session.
+
+        It does not check the values of `x` and does not split the batch; `logits` does both.
+        """
         out = self.module(x if self.preprocess is None else self.preprocess(x))
         if not isinstance(out, Tensor) or out.ndim != 2 or out.shape[0] != x.shape[0] or out.shape[1] < 2:
             got = f"a tensor of shape {tuple(out.shape)}" if isinstance(out, Tensor) else f"a {type(out).__name__}"
-            got += " (Classifier(..., forward=) can say how logits come of it)"
+            got += " (with Classifier(..., forward=) a function can make logits from it)"
             raise ModelError(
                 f"module: expected logits of shape ({x.shape[0]}, classes) with at least two classes for inputs of"
                 f" shape {tuple(x.shape)}, got {got}"
@@ -165,8 +171,8 @@ class Classifier:
         """Logits `(N, classes)` of inputs `(N, ...)` within the bounds, on the classifier's device.
 
         Raises:
-            ArgumentError: inputs of the wrong type, dtype, shape or range, or not finite.
-            ModelError: the module fails on them, returns no `(N, classes)` tensor, or NaN or infinite logits.
+            ArgumentError: the inputs have the wrong type, dtype, shape or range, or are not finite.
+            ModelError: the module fails, does not return an `(N, classes)` tensor, or returns NaN or infinite logits.
         """
         inputs = self.check_inputs(inputs)
         with self.session(), torch.no_grad():
@@ -181,7 +187,7 @@ class Classifier:
         return self.logits(inputs).argmax(1)
 
     def check_inputs(self, inputs: Tensor, name: str = "inputs") -> Tensor:
-        """`inputs` on the classifier's device, after a look at type, dtype, shape and range."""
+        """`inputs` on the classifier's device; raises `ArgumentError` for a wrong type, dtype, shape or range."""
         check(isinstance(inputs, Tensor), name, "a torch.Tensor", type(inputs).__name__)
         check(inputs.dtype == self.dtype, name, f"dtype {self.dtype} (the module's)", inputs.dtype)
         shape = tuple(inputs.shape)
@@ -195,7 +201,7 @@ class Classifier:
         )
         check(fits, name, f"a sample shape that bounds of shape {tuple(lower.shape)} broadcast to", f"{shape[1:]}")
         check(bool(torch.isfinite(inputs).all()), name, "finite values", "NaN or infinity")
-        # a normalisation done in float32 leaves the range by a few units in the last place
+        # after a normalisation in float32, values can be outside the range by a few units in the last place
         slack = 1e-5 * (upper - lower).clamp(max=min(1e30, torch.finfo(self.dtype).max))
         if bool(((inputs < lower - slack) | (inputs > upper + slack)).any()):
             low, high = (f"{b.min().item():g}" if b is lower else f"{b.max().item():g}" for b in self.bounds)
@@ -204,10 +210,14 @@ class Classifier:
         return inputs.clamp(lower, upper)
 
     def check_targets(self, targets: Tensor | int | None, inputs: Tensor) -> Tensor:
-        """Classes `(N,)` on the classifier's device; `None` stands for the predicted ones."""
+        """Classes `(N,)` on the classifier's device; `None` means the predicted classes.
+
+        Raises:
+            ArgumentError: the targets have the wrong dtype or shape, or name a class that does not exist.
+        """
         if targets is None:
             return self.predict(inputs)
-        with self.session(), torch.no_grad():  # the number of classes, whatever the values
+        with self.session(), torch.no_grad():  # only for the number of classes
             (logits,) = self.map_rows(lambda x: (self.forward(x),), inputs[:1])
         classes, rows = logits.shape[1], inputs.shape[0]
         targets = torch.as_tensor(targets, device=self.device)
@@ -233,11 +243,11 @@ class Classifier:
         rows_per_input: int = 1,
         kind: Kind = "forward",
     ) -> tuple[Tensor, ...]:
-        """`function` over the rows of `tensors`, in chunks that fit the row budget; outputs concatenated.
+        """Apply `function` to the rows of `tensors`, in chunks that fit the row budget, and concatenate its outputs.
 
-        `rows_per_input` is how many rows one input makes the module forward (an explainer's steps). Chunks are
-        padded to a multiple of `ROW_ALIGNMENT` rows, at least twice that, by repeating the last one, and trimmed.
-        Halves the budget and tries again where memory runs out.
+        `rows_per_input` is how many rows the module forwards for one input (an explainer's steps). Each chunk is
+        padded to a multiple of `ROW_ALIGNMENT` rows, and to at least twice that number, with copies of its last row.
+        The outputs are cut back. If memory runs out, the budget is halved and the chunk is tried again.
         """
         total = tensors[0].shape[0]
         step = self.inputs_per_chunk(tensors[0], rows_per_input, kind)
@@ -271,19 +281,19 @@ class Classifier:
         return tuple(torch.cat(parts) for parts in zip(*pieces, strict=True))
 
     def inputs_per_chunk(self, inputs: Tensor, rows_per_input: int, kind: Kind) -> int:
-        """How many inputs go into one chunk: a multiple of `ROW_ALIGNMENT` where the budget allows it."""
+        """How many inputs one chunk has: a multiple of `ROW_ALIGNMENT` if the budget allows it."""
         rows = self.row_budget(inputs, rows_per_input, kind)
         step = max(1, rows // rows_per_input)
         return step - step % ROW_ALIGNMENT if step >= ROW_ALIGNMENT else step
 
     def row_budget(self, inputs: Tensor, rows_per_input: int = 1, kind: Kind = "backward") -> int:
-        """Rows to forward at once for inputs of this shape; calibrated on the first call that has enough of them."""
+        """How many rows to forward at once for inputs of this shape; calibrated on the first call with enough rows."""
         if self.batch_size != "auto":
             return self.batch_size
         key = (tuple(inputs.shape[1:]), kind)
         if key not in self._budgets:
             if inputs.shape[0] * rows_per_input <= 4 * _SMALLEST_ROWS:
-                return 4 * _SMALLEST_ROWS  # a handful of rows is done before a calibration would be
+                return 4 * _SMALLEST_ROWS  # so few rows take less time than a calibration
             self._budgets[key] = self._calibrate(inputs[:1].to(self.device), kind)
         return self._budgets[key]
 
@@ -299,13 +309,13 @@ class Classifier:
         return step
 
     def _calibrate(self, sample: Tensor, kind: Kind) -> int:
-        """Double the rows while that makes the module faster; on a CPU, bigger is often slower."""
+        """Double the rows while this makes the module faster; on a CPU larger batches are often slower."""
         best_rows, best_rate, rows = _SMALLEST_ROWS, 0.0, _SMALLEST_ROWS
         with self.session():
             while rows <= _LARGEST_ROWS:
                 batch = sample.expand(rows, *sample.shape[1:]).contiguous()
                 try:
-                    self._time(batch, kind)  # the first pass pays for allocation and kernel choice
+                    self._time(batch, kind)  # the first pass also allocates memory and selects kernels
                     seconds = min(self._time(batch, kind) for _ in range(2))
                 except RuntimeError as error:
                     if _out_of_memory(error):
@@ -329,7 +339,7 @@ class Classifier:
         else:
             with torch.enable_grad():
                 x = batch.detach().requires_grad_(True)
-                out = self.forward(x.clone())  # a module that starts in place must not write into a leaf
+                out = self.forward(x.clone())  # the first layer may work in place, which is not allowed on a leaf
                 if out.requires_grad:
                     torch.autograd.grad(out.amax(1).sum(), x, allow_unused=True)
         if self.device.type == "cuda":
@@ -352,25 +362,25 @@ def _out_of_memory(error: RuntimeError) -> bool:
 
 
 def _explain(error: RuntimeError, inputs: Tensor) -> Exception:
-    """A shape or dtype that the module cannot take surfaces as a bare RuntimeError from deep inside."""
+    """The error with the inputs' shape and dtype; torch's own error for a wrong shape does not name the inputs."""
     if isinstance(error, ModelError):
         return error
     return ModelError(f"module: failed on inputs of shape {tuple(inputs.shape)}, dtype {inputs.dtype}: {error}")
 
 
 def padding_of(count: int, most: int) -> int:
-    """How many rows to add to `count` of them before they are forwarded, in chunks of `most`.
+    """How many rows to add to a batch of `count` rows before it is forwarded, if at most `most` rows fit.
 
     >>> padding_of(3, 100), padding_of(17, 100), padding_of(24, 100), padding_of(3, 4)
     (13, 7, 0, 1)
     """
     if most < ROW_ALIGNMENT:
-        return most - count  # memory is short
+        return most - count  # too little memory for the aligned size
     return max(-count % ROW_ALIGNMENT, 2 * ROW_ALIGNMENT - count)
 
 
 def padded(rows: Tensor, padding: int) -> Tensor:
-    """`rows` `(N, ...)` and its last one `padding` times more.
+    """`rows` `(N, ...)` with `padding` copies of the last row appended.
 
     >>> padded(torch.tensor([[1], [2]]), 2).tolist()
     [[1], [2], [2], [2]]

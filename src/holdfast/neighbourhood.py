@@ -1,8 +1,8 @@
 """Norm balls within the classifier's bounds: where a perturbed input may lie and how it is distributed there.
 
-A `Neighbourhood` is a configuration (norm, radius, distribution); `around(inputs, bounds)` gives a `Region` for a
-batch of P inputs, which samples, projects, and maps standard normal numbers to perturbed inputs. That map is what
-lets subset simulation move particles by proposals that leave the distribution alone.
+A `Neighbourhood` is a configuration (norm, radius, distribution). `around(inputs, bounds)` returns a `Region` for a
+batch of P inputs. A region samples, projects, and maps standard normal numbers to perturbed inputs. Subset simulation
+uses this map: its proposals for normal numbers keep the distribution of the perturbed inputs unchanged.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ def _phi(x: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Region:
-    """The neighbourhoods of P inputs: boxes, and where `radius` is set their intersection with L2 balls.
+    """The neighbourhoods of P inputs: boxes, or, if `radius` is set, the intersections of boxes and L2 balls.
 
-    Perturbed inputs have shape `(P, n, *shape)`: n for each of the P centres. Built by `Neighbourhood.around`.
+    `Neighbourhood.around` makes a region. Perturbed inputs have shape `(P, n, *shape)`: n for each of the P centres.
 
-    `sigma` is the scale `(P,)` of the normal distribution that the Gaussian map truncates to the box (None: uniform
-    on the box). For the uniform distribution on an L2 ball `tilt` turns that normal into the uniform one: the
-    density relative to the image of the Gaussian map is `exp((||o||^2 - r^2) / (2 sigma^2))` inside the ball, o
-    the offset from the centre, and 0 outside of it.
+    `sigma` `(P,)` is the scale of the normal distribution that the Gaussian map truncates to the box. If it is None,
+    the distribution is uniform on the box. If `tilt` is set, the distribution is uniform on an L2 ball: a weight
+    corrects the truncated normal distribution. For an offset o from the centre and radius r, the density relative to
+    the image of the Gaussian map is `exp((||o||^2 - r^2) / (2 sigma^2))` inside the ball and 0 outside.
     """
 
     centre: Tensor
@@ -59,16 +59,16 @@ class Region:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the inputs."""
+        """The data type of the inputs."""
         return self.centre.dtype
 
     @property
     def device(self) -> torch.device:
-        """Where the inputs are."""
+        """The device of the inputs."""
         return self.centre.device
 
     def streams(self, seed: int) -> Streams:
-        """A random stream for each of the P inputs, by content."""
+        """A random stream for each of the P inputs, determined by its values and `seed`."""
         return Streams.for_rows(self.centre, seed)
 
     def select(self, rows: Sequence[int] | Tensor) -> Region:
@@ -84,15 +84,15 @@ class Region:
 
     @property
     def box(self) -> tuple[Tensor, Tensor]:
-        """The least and the greatest value of each feature, `(P, *shape)`."""
+        """The smallest and the largest value of each feature, each `(P, *shape)`."""
         return self.lower, self.upper
 
     def from_gaussian(self, z: Tensor) -> Tensor:
-        """Perturbed inputs `(P, n, *shape)` from standard normal numbers of that shape, feature by feature."""
+        """Perturbed inputs `(P, n, *shape)` from standard normal numbers of the same shape, feature by feature."""
         return self._from_uniform(torch.special.ndtr(z))
 
     def _from_uniform(self, u: Tensor) -> Tensor:
-        """The same from uniform numbers: each feature's quantile function."""
+        """Perturbed inputs from uniform numbers in (0, 1), by the quantile function of each feature."""
         lower, upper = self.lower[:, None], self.upper[:, None]
         if self.sigma is None:
             return torch.lerp(lower.expand_as(u), upper.expand_as(u), u)
@@ -105,7 +105,7 @@ class Region:
     def log_weight(self, x: Tensor) -> Tensor | None:
         """Log density of `x` `(P, n, *shape)` relative to the image of the Gaussian map, at most 0; `(P, n)`.
 
-        None where the map is exact (boxes); `-inf` outside the ball.
+        None if the map alone gives the distribution (boxes); `-inf` outside the ball.
         """
         if self.radius is None:
             return None
@@ -117,14 +117,14 @@ class Region:
         return torch.where(inside, weight, -torch.inf)
 
     def log_density(self, x: Tensor) -> Tensor:
-        """Log density up to a constant, `(P, n)`; `-inf` outside."""
+        """Log density of `x` `(P, n, *shape)` up to a constant, `(P, n)`; `-inf` outside the region."""
         density = torch.zeros(x.shape[:2], device=x.device, dtype=x.dtype)
         if self.sigma is not None and not self.tilt:
             density = -(self._distance(x) ** 2) / (2 * self.sigma[:, None] ** 2)
         return torch.where(self.contains(x, slack=0.0), density, -torch.inf)
 
     def contains(self, x: Tensor, slack: float = 1e-5) -> Tensor:
-        """Whether each of `x` `(P, n, *shape)` lies in the region up to rounding; bool `(P, n)`."""
+        """Whether each of `x` `(P, n, *shape)` lies in the region, up to rounding; bool `(P, n)`."""
         lower, upper = self.lower[:, None], self.upper[:, None]
         inside = ((x >= lower - slack) & (x <= upper + slack)).flatten(2).all(2)
         if self.radius is not None:
@@ -132,40 +132,41 @@ class Region:
         return inside
 
     def project(self, x: Tensor) -> Tensor:
-        """The nearest points of the region (for an L2 ball cut by a box: a point of it near the nearest one)."""
+        """The nearest points of the region; for an L2 ball cut by a box, points of the region close to the nearest."""
         x = torch.minimum(torch.maximum(x, self.lower[:, None]), self.upper[:, None])
         if self.radius is None:
             return x
-        # shrinking towards the centre keeps a point inside the box, since the centre lies in it
+        # the centre lies in the box, so a point that moves towards it stays in the box
         distance = self._distance(x)
-        # what is inside up to rounding stays as it is, so that projecting twice changes nothing
+        # a point that is inside up to rounding does not move, so a second projection changes nothing
         outside = distance > self.radius * (1 + 1e-6)
         shrink = torch.where(outside, self.radius / distance.clamp(min=1e-30), 1.0)
-        return torch.where(rows_to(~outside, x), x, self._towards_centre(x, shrink))
+        return torch.where(rows_to(~outside, x), x, self._move_towards_centre(x, shrink))
 
-    def _towards_centre(self, x: Tensor, shrink: Tensor) -> Tensor:
+    def _move_towards_centre(self, x: Tensor, shrink: Tensor) -> Tensor:
         return self.centre[:, None] + rows_to(shrink, x) * (x - self.centre[:, None])
 
     def sample(self, count: int, streams: Streams) -> Tensor:
-        """`count` perturbed inputs for each centre, `(P, count, *shape)`."""
+        """Draw `count` perturbed inputs for each centre, `(P, count, *shape)`."""
         if self.radius is None:
             return self._from_uniform(streams.uniform((count, *self.shape), self.dtype))
         return self.from_gaussian(self.sample_gaussian(count, streams))
 
     def sample_gaussian(self, count: int, streams: Streams) -> Tensor:
-        """Standard normal numbers `(P, count, *shape)` whose image has the region's distribution.
+        """Draw numbers `(P, count, *shape)` whose image under the Gaussian map has the region's distribution.
 
-        For a ball: rejection from the box's distribution, a problem at a time, until `count` are accepted.
+        For a box they are standard normal. For a ball, points are drawn in the box and rejected, one input at a time,
+        until `count` are accepted.
         """
         if self.radius is None:
             return streams.normal((count, *self.shape), self.centre.dtype)
-        accepted = [self.select([p])._accept(count, streams.select([p])) for p in range(len(self))]
-        return torch.stack(accepted)
+        drawn = [self.select([p])._sample_by_rejection(count, streams.select([p])) for p in range(len(self))]
+        return torch.stack(drawn)
 
-    def _accept(self, count: int, streams: Streams, patience: int = 2000) -> Tensor:
+    def _sample_by_rejection(self, count: int, streams: Streams, attempts: int = 2000) -> Tensor:
         kept: list[Tensor] = []
         missing = count
-        for _ in range(patience):
+        for _ in range(attempts):
             z = streams.normal((max(count, 256), *self.shape), self.centre.dtype)
             weight = self.log_weight(self.from_gaussian(z))
             assert weight is not None
@@ -176,8 +177,8 @@ class Region:
             if not missing:
                 return torch.cat(kept)
         raise HoldfastError(
-            f"neighbourhood: drew {patience * max(count, 256)} points and found only {count - missing} of {count}"
-            " within the L2 ball; a normal distribution with a smaller sigma accepts more"
+            f"neighbourhood: only {count - missing} of {count} points wanted were found within the L2 ball, in"
+            f" {attempts * max(count, 256)} draws; with a smaller sigma more points lie within the ball"
         )
 
     def _distance(self, x: Tensor) -> Tensor:
@@ -187,10 +188,10 @@ class Region:
 
 @dataclass(frozen=True)
 class Neighbourhood(ABC):
-    """A norm ball of some radius and the distribution of perturbed inputs in it.
+    """A norm ball around an input, and the distribution of perturbed inputs in it.
 
     Args:
-        radius: of the ball, in the inputs' units; 0 leaves only the input itself.
+        radius: radius of the ball, in the units of the inputs; with 0 the ball contains only the input.
         distribution: `"uniform"` on the ball within the bounds, or `"truncated_normal"`: independent normal
             noise of scale `sigma` around the input, truncated to the ball and the bounds.
         sigma: scale of the normal noise; None for the default of the class.
@@ -217,15 +218,15 @@ class Neighbourhood(ABC):
         )
         lower, upper = (torch.as_tensor(b, dtype=inputs.dtype, device=inputs.device) for b in bounds)
         inside = bool(((inputs >= lower) & (inputs <= upper)).all())
-        check(inside, "inputs", "values within the bounds", "values outside of them")
+        check(inside, "inputs", "values within the bounds", "values outside the bounds")
         return self._cut(inputs, torch.maximum(inputs - self.radius, lower), torch.minimum(inputs + self.radius, upper))
 
     @abstractmethod
     def _cut(self, centre: Tensor, lower: Tensor, upper: Tensor) -> Region:
-        """The region whose bounding box, already within the bounds, is given."""
+        """The region around `centre` within the box from `lower` to `upper`, which is already within the bounds."""
 
     def _scale(self, centre: Tensor, default: float) -> Tensor:
-        # radius 0 is a point: any scale does, as long as nothing is divided by 0
+        # with radius 0 the region is a point: any positive scale is right, and a scale of 0 would divide by 0
         scale = self.sigma if self.sigma is not None else max(default, 1e-12)
         return torch.full((len(centre),), scale, device=centre.device, dtype=centre.dtype)
 
@@ -266,15 +267,15 @@ class L2Ball(Neighbourhood):
 
 
 def _matching_scale(centre: Tensor, lower: Tensor, upper: Tensor, radius: float) -> Tensor:
-    """The sigma whose truncated normal has the mean square distance of the uniform ball, `r^2 d / (d + 2)`.
+    """The sigma `(P,)` whose truncated normal has the mean square distance of the uniform ball, `r^2 d / (d + 2)`.
 
-    That is where rejection accepts most: about 1 in 50 for 784 features. By bisection on
-    `E o_i^2 = sigma^2 (1 + (a phi(a) - b phi(b)) / (Phi(b) - Phi(a)))`, a and b the truncation points.
+    With this sigma rejection sampling accepts the most points: about 1 in 50 for 784 features. It is found by bisection
+    on `E o_i^2 = sigma^2 (1 + (a phi(a) - b phi(b)) / (Phi(b) - Phi(a)))`, where a and b are the truncation points.
     """
     dtype, features = centre.dtype, centre[0].numel()
     centre, lower, upper = centre.double(), lower.double(), upper.double()
     wanted = radius**2 * features / (features + 2)
-    # in a box inside the ball no sigma reaches it: the largest one makes the distribution all but uniform
+    # if the box lies inside the ball no sigma reaches this distance; the largest one is then almost uniform
     low = torch.full((len(centre),), radius * 1e-2 / features**0.5, device=centre.device, dtype=centre.dtype)
     high = torch.full_like(low, radius * 30)
     for _ in range(50):

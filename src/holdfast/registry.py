@@ -1,4 +1,4 @@
-"""Names for classes and functions: what a study file or a command line can ask for."""
+"""Registries: names for the classes and functions that a study file or a command line can use."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """Maps names to things of one kind, with an error that suggests the nearest name.
+    """Maps names to entries of one kind. An unknown name raises an error that suggests the nearest name.
 
-    Other installed packages add theirs through entry points: they are listed at once, and imported when asked for. Our
-    own names cannot be taken.
+    Other installed packages can add entries (plug-ins) through entry points.
+    A plug-in is listed at once and imported when it is first used. It cannot replace a built-in name.
 
     Args:
-        kind: what to call one of them in messages.
-        group: the entry points' group, such as `"holdfast.metrics"`; None for a registry without plug-ins.
-        fits: whether a plug-in's object is one of them.
-        packages: packages whose things are named `"package:Title"`, and for each the function, as `"module:function"`,
-            that gives the entry for such a name: a class, or a function of options. It is imported when a name of that
-            package is asked for.
+        kind: the word for one entry in error messages, such as `"metric"`.
+        group: the group of the entry points, such as `"holdfast.metrics"`; None for a registry without plug-ins.
+        fits: returns True if the object that a plug-in provides is a valid entry.
+        packages: maps another package to the function, as `"module:function"`, that gives the entry for a name of the
+            form `"package:Title"`: a class, or a function of options. It is imported when such a name is first used.
 
     >>> shapes: Registry[type] = Registry("shape")
     >>> shapes.add("list", list)
@@ -50,13 +49,13 @@ class Registry(Generic[T]):
         self._entries: dict[str, T] = {}
 
     def add(self, name: str, entry: T) -> None:
-        """Register `entry` under `name`; a name is taken once."""
+        """Register `entry` under `name`; raises `ArgumentError` if the name is in use."""
         if name in self._entries:
-            raise ArgumentError(f"{self.kind} name", "a name that is still free", repr(name))
+            raise ArgumentError(f"{self.kind} name", "a name that is not in use", repr(name))
         self._entries[name] = entry
 
     def register(self, name: str) -> Callable[[T], T]:
-        """The same as a decorator."""
+        """Return a decorator that registers a class or function under `name`."""
 
         def decorate(entry: T) -> T:
             self.add(name, entry)
@@ -66,14 +65,14 @@ class Registry(Generic[T]):
 
     @cached_property
     def plugins(self) -> dict[str, EntryPoint]:
-        """The entry points of other packages, by name."""
+        """The entry points that other packages provide, by name."""
         return {} if self.group is None else {point.name: point for point in entry_points(group=self.group)}
 
     def is_elsewhere(self, name: object) -> bool:
-        """Whether a name has the form of one of another package, `"package:Title"`, known or not.
+        """Whether `name` has the form `"package:Title"` for one of `packages`; the title may be unknown.
 
-        What follows may also be options, as in `"package:Title:option=value"`. A name that begins with options, such as
-        `"lime:samples=50"`, is one of ours.
+        Options may follow, as in `"package:Title:option=value"`. Text that has options at once, such as
+        `"lime:samples=50"`, names an entry of ours.
         """
         package, colon, rest = name.partition(":") if isinstance(name, str) else ("", "", "")
         return bool(colon) and package in self.packages and "=" not in rest.partition(":")[0]
@@ -87,19 +86,19 @@ class Registry(Generic[T]):
             if name not in self.plugins:
                 raise UnknownNameError(self.kind, name, self.names())
             entry = self._load(self.plugins[name])
-            self._entries.setdefault(name, entry)  # loading it may have registered it
+            self._entries.setdefault(name, entry)  # the import may already have registered it
         return self._entries[name]
 
     def _load(self, point: EntryPoint) -> T:
-        origin = f"the plug-in {point.value} of {point.dist.name if point.dist else 'an unknown package'}"
+        plugin = f"the plug-in {point.value} of {point.dist.name if point.dist else 'an unknown package'}"
         try:
             entry = point.load()
         except Exception as error:
             raise HoldfastError(
-                f"{self.kind} {point.name}: {origin} could not be loaded: {type(error).__name__}: {error}"
+                f"{self.kind} {point.name}: {plugin} could not be loaded: {type(error).__name__}: {error}"
             ) from error
         if not self._fits(entry):
-            raise ArgumentError(f"{self.kind} {point.name}", f"a {self.kind}", f"{entry!r} from {origin}")
+            raise ArgumentError(f"{self.kind} {point.name}", f"a {self.kind}", f"{entry!r} from {plugin}")
         loaded: T = entry
         return loaded
 
@@ -115,13 +114,18 @@ class Registry(Generic[T]):
 
 
 def build(kinds: Registry[type[T]], text: str, options: Mapping[str, Any] | None = None) -> T:
-    """One of the registered dataclasses from `"name"` or `"name:option=value,option=value"`, and further options.
+    """Make an instance of a registered dataclass.
+
+    Args:
+        kinds: a registry of dataclasses.
+        text: `"name"` or `"name:option=value,option=value"`.
+        options: further options; they override those in `text`.
 
     Entries of other packages, `"package:Title"`, may be functions of options; these check the options themselves.
 
     Raises:
-        UnknownNameError: no such name.
-        ArgumentError: a malformed or unknown option; a value that the dataclass refuses.
+        UnknownNameError: the registry has no such name.
+        ArgumentError: an option is malformed or unknown, or the dataclass refuses its value.
     """
     name, _, rest = text.partition(":")
     if kinds.is_elsewhere(text):
@@ -139,7 +143,7 @@ def build(kinds: Registry[type[T]], text: str, options: Mapping[str, Any] | None
 
 
 def _parse(text: str, what: str) -> dict[str, Any]:
-    """`"steps=64,baseline=0"` as options; values are Python literals, or else strings."""
+    """Options from a text such as `"steps=64,baseline=0"`. A value that is no Python literal is kept as a string."""
     options: dict[str, Any] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
         key, separator, value = (piece.strip() for piece in part.partition("="))

@@ -1,19 +1,20 @@
 """Inputs cut into segments: superpixels of an image, cells of a grid, windows of a series, columns of a table.
 
-Segments are label maps: integers from 0 over the spatial axes of an input, that is `(H, W)` of an image `(C, H, W)`,
-`(T,)` of a series `(C, T)`, `(F,)` of flat features. Channels are never cut apart. A sample's segments depend on that
-sample alone.
+Segments are label maps: integers from 0 over the spatial axes of an input. These are `(H, W)` of an image `(C, H, W)`,
+`(T,)` of a series `(C, T)` and `(F,)` of flat features. All channels of a position belong to the same segment.
+The segments of a sample depend only on this sample.
 
-Superpixels are SLIC's: Achanta et al., "SLIC superpixels compared to state-of-the-art superpixel methods", IEEE TPAMI
-34(11), 2012, as in scikit-image. Their compactness weighs distance in the image against distance in colour. We take 10
-for colour (CIELAB, about 100 wide; scikit-image's default), and 0.3 for all else, which is rescaled to [0, 1]: there
-the default, made for colour, would give a plain grid.
+SLIC superpixels: Achanta et al., "SLIC superpixels compared to state-of-the-art superpixel methods", IEEE TPAMI 34(11),
+2012; the implementation is scikit-image's. The compactness weighs distance in the image against distance in colour.
+It is 10 for colour images (scikit-image's default, for CIELAB values with a range of about 100). It is 0.3 for all
+other images, which are rescaled to [0, 1]: with the default, made for colour, they would be cut into a plain grid.
 
-Quickshift, the other method for images, is Vedaldi and Soatto, "Quick shift and kernel methods for mode seeking", ECCV
-2008, also as in scikit-image. It has scales and no count: how many pieces it finds is up to the image. Ours are set for
-about 40 on 28x28 digits and on 224x224 photos alike: the kernel's width is a 56th of the shorter side (at least one
-pixel), four of it the longest link; colour is in CIELAB with ratio 0.2 (the LIME authors' ratio; at 224 their width
-too), all else is rescaled to [0, 100] with 0.5. The photos we tried gave 13 to 114.
+Quickshift: Vedaldi and Soatto, "Quick shift and kernel methods for mode seeking", ECCV 2008; the implementation is
+scikit-image's. Quickshift has length scales and no number of segments: the image determines how many there are.
+Our scales give about 40 segments, both on 28x28 digits and on 224x224 photos (13 to 114 on the photos that we tried).
+The kernel's width is 1/56 of the shorter side, and at least one pixel. The longest link is four kernel widths.
+Colour images are in CIELAB with ratio 0.2, the ratio of the LIME authors, whose kernel width ours equals at 224 pixels.
+All other images are rescaled to [0, 100] and have ratio 0.5.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ from torch import Tensor
 from holdfast.errors import check
 from holdfast.records import TensorOption
 
-#: with fewer segments the order of their sensitivities says nothing
+#: the smallest number of segments; metrics rank segments, and a ranking of fewer has no meaning
 FEWEST = 3
-#: by default: pixels to a segment, and no fewer segments than this; windows of a series; flat features cut one by one
+#: defaults: pixels per segment and the smallest number of segments of an image, windows of a series, groups of features
 PIXELS, CELLS, WINDOWS, COLUMNS = 50, 9, 20, 64
 _COMPACTNESS, _COMPACTNESS_LAB = 0.3, 10.0
-# quickshift: weight of colour against distance; widths of the kernel to a side, and to a link; the most pieces we take
+# quickshift: weight of colour against distance; kernel widths per side, and per link; the largest number of segments
 _RATIO, _RATIO_LAB, _KERNELS, _LINK, _MOST = 0.5, 0.2, 56, 4, 300
-#: how segments may be asked for by name, and what each can cut
+#: the names of the methods, and the kind of inputs that each can cut
 _FITS = {
     "auto": "any input",
     "grid": "any input",
@@ -73,7 +74,7 @@ class LabelMap(TensorOption):
 
     def __init__(self, labels: Tensor) -> None:
         fine = not labels.is_floating_point() and not labels.is_complex() and labels.dtype != torch.bool
-        check(fine and labels.numel() > 0 and int(labels.min()) >= 0, "segments", _EXPECTED, _described(labels))
+        check(fine and labels.numel() > 0 and int(labels.min()) >= 0, "segments", _EXPECTED, _describe(labels))
         super().__init__(labels.to(torch.int64))
 
     @property
@@ -81,18 +82,18 @@ class LabelMap(TensorOption):
         """The labels themselves, int64 on the CPU."""
         return self.tensor
 
-    def each(self, inputs: Tensor) -> bool:
-        """Whether there is one map for every sample of a batch such as `inputs` `(N, ...)`, not one for all."""
+    def is_per_sample(self, inputs: Tensor) -> bool:
+        """Whether the labels hold one map for each sample of `inputs` `(N, ...)`; False if one map is for all."""
         return len(self.shape) == len(spatial_shape(inputs)) + 1
 
     def of_samples(self, inputs: Tensor, rows: slice) -> LabelMap:
-        """The maps of the samples `rows` of `inputs`, all of which they are for; itself if it is one for all.
+        """The maps of the samples `rows`, if there is one map for each sample of `inputs`; else this map, for all.
 
         >>> maps = LabelMap(torch.tensor([[0, 1, 2], [2, 1, 0]]))
         >>> maps.of_samples(torch.zeros(2, 3), slice(1, 2)).labels.tolist()
         [[2, 1, 0]]
         """
-        if not self.each(inputs):
+        if not self.is_per_sample(inputs):
             return self
         spatial = spatial_shape(inputs)
         many = (len(inputs), *spatial)
@@ -106,14 +107,14 @@ How = Method | int | LabelMap
 
 @dataclass(frozen=True)
 class Segments:
-    """N cut inputs.
+    """The segments of N inputs.
 
     Attributes:
-        labels: the segment of each place, int64 `(N, *spatial)`, from 0 to `count - 1`.
-        count: segments of each sample, int64 `(N,)`.
-        width: the most segments that any sample, here or in another batch of that shape, can have.
-        fallback: where superpixels could not be found (a constant image, or one of pure noise) and a grid stands in,
-            bool `(N,)`.
+        labels: the segment of each position, int64 `(N, *spatial)`, from 0 to `count - 1`.
+        count: number of segments of each sample, int64 `(N,)`.
+        width: the largest number of segments that a sample of this shape can have, in this or any other batch.
+        fallback: True if the method found no superpixels (a constant image, or pure noise) and the sample has a grid
+            instead, bool `(N,)`.
     """
 
     labels: Tensor
@@ -123,7 +124,7 @@ class Segments:
 
 
 def check_segments(how: How | Tensor) -> How:
-    """The same in a form that a frozen configuration can hold; raises `ArgumentError` for what is none.
+    """`how` in a form that a frozen configuration can hold; raises `ArgumentError` if it names no segmentation.
 
     >>> check_segments("grid"), check_segments(12)
     ('grid', 12)
@@ -136,12 +137,12 @@ def check_segments(how: How | Tensor) -> How:
 
 
 def check_one_for_all(explainer: object, inputs: Tensor) -> None:
-    """Raise `ArgumentError` where an explainer's options hold label maps of each sample of a batch like `inputs`.
+    """Raise `ArgumentError` if an option of the explainer holds one label map for each sample of `inputs`.
 
-    Metrics explain disturbed copies of samples, in chunks: an explainer cannot know which sample a row belongs to.
+    Metrics explain perturbed copies of samples, in chunks, so the explainer cannot know which sample a row belongs to.
     """
     for name, value in vars(explainer).items() if hasattr(explainer, "__dict__") else ():
-        fine = not isinstance(value, LabelMap) or not value.each(inputs)
+        fine = not isinstance(value, LabelMap) or not value.is_per_sample(inputs)
         expected = f"one map of shape {spatial_shape(inputs)} for all samples, in an explainer that metrics evaluate"
         check(fine, name, expected, getattr(value, "shape", None))
 
@@ -156,21 +157,26 @@ def spatial_shape(inputs: Tensor) -> tuple[int, ...]:
 
 
 def segment(inputs: Tensor, how: How | Tensor = "auto") -> Segments:
-    """Cut `inputs` `(N, ...)`, each by itself.
+    """Cut each of `inputs` `(N, ...)` into segments.
 
     Args:
-        inputs: finite, floating.
-        how: `"auto"`: `"slic"` for images, `"windows"` for series, `"columns"` for flat features, `"grid"` for all
-            else; by name, about as many as usual: one per 50 pixels (at least 9), 20 windows, each flat feature its own
-            up to 64 of them, else 64 groups of neighbours. `"quickshift"`: as many pieces as the image has (3 to 300;
-            else the grid). A number: `"auto"` with about that many segments. A tensor of integers, `(*spatial)` or
-            `(N, *spatial)`: these labels, renumbered without gaps.
+        inputs: finite floating values.
+        how: one of these:
+
+            - `"auto"`: `"slic"` for images, `"windows"` for series, `"columns"` for flat features, else `"grid"`.
+            - another name: this method, with a default number of segments. The default is one segment per 50 pixels (at
+              least 9) for images, 20 windows for series, and one segment per flat feature, or 64 groups of neighbouring
+              features if there are more than 64. `"quickshift"` finds 3 to 300 segments, depending on the image;
+              outside this range the image gets a grid.
+            - a number: `"auto"` with about that many segments.
+            - a tensor of integers, `(*spatial)` or `(N, *spatial)`: these labels, renumbered without gaps.
 
     Returns:
         The segments, on the device of the inputs.
 
     Raises:
-        ArgumentError: a method that does not fit the inputs, labels of another shape, fewer than 3 segments.
+        ArgumentError: the method does not fit the inputs, the labels have another shape, or there are fewer than 3
+            segments.
 
     >>> segment(torch.rand(2, 1, 8, 8), "grid").count.tolist()
     [9, 9]
@@ -180,69 +186,77 @@ def segment(inputs: Tensor, how: How | Tensor = "auto") -> Segments:
     how, spatial = check_segments(how), spatial_shape(inputs)
     check(inputs.ndim >= 2 and len(inputs) > 0, "inputs", "a non-empty batch (N, ...)", tuple(inputs.shape))
     if isinstance(how, LabelMap):
-        return _given(inputs, how.labels, spatial)
+        return _apply_labels(inputs, how.labels, spatial)
     kind = _KINDS.get(inputs.ndim, "volumes")
-    check(not isinstance(how, str) or _FITS[how] in ("any input", kind), "segments", f"one that cuts {kind}", repr(how))
-    places = int(np.prod(spatial))
-    check(places >= FEWEST, "inputs", f"at least {FEWEST} features or pixels to cut apart", places)
-    count = min(how if isinstance(how, int) else _usual(inputs, places), places)
+    fits = not isinstance(how, str) or _FITS[how] in ("any input", kind)
+    check(fits, "segments", f"a method that cuts {kind}", repr(how))
+    positions = int(np.prod(spatial))
+    check(positions >= FEWEST, "inputs", f"at least {FEWEST} features or pixels", positions)
+    count = min(how if isinstance(how, int) else _default_count(inputs, positions), positions)
     if how == "quickshift":
-        return _superpixels(inputs, count, _quickshift, FEWEST, min(_MOST, places))
+        return _find_superpixels(inputs, count, _quickshift, FEWEST, min(_MOST, positions))
     if how == "slic" or (how != "grid" and inputs.ndim == 4):
-        return _superpixels(inputs, count, partial(_slic, count=count), max(FEWEST, count // 2), count + count // 2)
-    labels = torch.from_numpy(grid(spatial, count)).to(inputs.device)
-    return _shared(inputs, labels, int(labels.max()) + 1)
+        find = partial(_slic, count=count)
+        return _find_superpixels(inputs, count, find, max(FEWEST, count // 2), count + count // 2)
+    labels = torch.from_numpy(make_grid(spatial, count)).to(inputs.device)
+    return _share_labels(inputs, labels, int(labels.max()) + 1)
 
 
-def grid(spatial: tuple[int, ...], count: int) -> Labels:
-    """About `count` equal cells, as near to cubes as can be; exactly `count` along a single axis. int64 `(*spatial)`
+def make_grid(spatial: tuple[int, ...], count: int) -> Labels:
+    """Labels int64 `(*spatial)` of about `count` equal cells, as close to cubes as possible.
 
-    >>> grid((6,), 3).tolist()
+    Along a single axis there are exactly `count` cells.
+
+    >>> make_grid((6,), 3).tolist()
     [0, 0, 1, 1, 2, 2]
     """
     labels = np.zeros(spatial, dtype=np.int64)
-    left, places = float(count), float(np.prod(spatial))
+    wanted, positions = float(count), float(np.prod(spatial))  # for the axes that are left
     for axis, length in enumerate(spatial):
-        along = len(spatial) - axis
-        share = left if along == 1 else (left / places) ** (1 / along) * length
+        axes_left = len(spatial) - axis
+        share = wanted if axes_left == 1 else (wanted / positions) ** (1 / axes_left) * length
         cells = min(max(round(share), 1), length)
-        left, places = max(left / cells, 1.0), places / length
+        wanted, positions = max(wanted / cells, 1.0), positions / length
         cell = np.arange(length) * cells // length
         labels = labels * cells + cell.reshape([-1 if a == axis else 1 for a in range(len(spatial))])
     return labels
 
 
-def _usual(inputs: Tensor, places: int) -> int:
+def _default_count(inputs: Tensor, positions: int) -> int:
     if inputs.ndim == 2:
         return COLUMNS
-    return WINDOWS if inputs.ndim == 3 else max(places // PIXELS, CELLS)
+    return WINDOWS if inputs.ndim == 3 else max(positions // PIXELS, CELLS)
 
 
-def _shared(inputs: Tensor, labels: Tensor, width: int) -> Segments:
-    """One label map for all."""
+def _share_labels(inputs: Tensor, labels: Tensor, width: int) -> Segments:
+    """Segments with the same label map for all inputs."""
     count = torch.full((len(inputs),), width, device=inputs.device)
     fallback = torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
     return Segments(labels.expand(len(inputs), *labels.shape), count, width, fallback)
 
 
-def _given(inputs: Tensor, labels: Tensor, spatial: tuple[int, ...]) -> Segments:
+def _apply_labels(inputs: Tensor, labels: Tensor, spatial: tuple[int, ...]) -> Segments:
+    """Segments with the user's labels, renumbered without gaps."""
     many = (len(inputs), *spatial)
     expected = f"labels of shape {spatial} or {many}"
     check(tuple(labels.shape) in (spatial, many), "segments", expected, tuple(labels.shape))
-    each = labels.reshape(-1, int(np.prod(spatial))).numpy()
-    renumbered = [np.unique(row, return_inverse=True)[1] for row in each]
+    rows = labels.reshape(-1, int(np.prod(spatial))).numpy()
+    renumbered = [np.unique(row, return_inverse=True)[1] for row in rows]
     counts = [int(row.max()) + 1 for row in renumbered]
     check(min(counts) >= FEWEST, "segments", f"at least {FEWEST} different labels", min(counts))
     found = torch.from_numpy(np.stack(renumbered).astype(np.int64)).to(inputs.device)
     if len(found) != len(inputs) or tuple(labels.shape) == spatial:
-        return _shared(inputs, found[0].reshape(spatial), counts[0])
+        return _share_labels(inputs, found[0].reshape(spatial), counts[0])
     fallback = torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
     return Segments(found.reshape(many), torch.tensor(counts, device=inputs.device), max(counts), fallback)
 
 
-def _superpixels(inputs: Tensor, count: int, find: Callable[[Image], Labels], least: int, most: int) -> Segments:
-    """What `find` makes of each image; a grid of `count` cells where that is not from `least` to `most` segments."""
-    regular = grid(spatial_shape(inputs), count)
+def _find_superpixels(inputs: Tensor, count: int, find: Callable[[Image], Labels], least: int, most: int) -> Segments:
+    """The segments that `find` returns for each image.
+
+    An image where they are fewer than `least` or more than `most` gets a grid of `count` cells.
+    """
+    regular = make_grid(spatial_shape(inputs), count)
     width = max(most, int(regular.max()) + 1)
     maps, fallback = [], []
     for image in inputs.detach().double().cpu().numpy():
@@ -251,16 +265,16 @@ def _superpixels(inputs: Tensor, count: int, find: Callable[[Image], Labels], le
         if high > low:
             raw = find((image - low) / (high - low))
             found = np.unique(raw, return_inverse=True)[1].reshape(regular.shape).astype(np.int64)
-        kept = high > low and least <= found.max() + 1 <= width
-        maps.append(found if kept else regular)
-        fallback.append(not kept)
+        fits = high > low and least <= found.max() + 1 <= width
+        maps.append(found if fits else regular)
+        fallback.append(not fits)
     counts = torch.tensor([int(found.max()) + 1 for found in maps], device=inputs.device)
     labels = torch.from_numpy(np.stack(maps)).to(inputs.device)
     return Segments(labels, counts, width, torch.tensor(fallback, device=inputs.device))
 
 
 def _slic(image: Image, count: int) -> Labels:
-    """Superpixels of one image `(C, H, W)` in [0, 1]."""
+    """SLIC superpixels of one image `(C, H, W)` in [0, 1]."""
     from skimage.segmentation import slic
 
     colour = len(image) == 3
@@ -276,7 +290,7 @@ def _slic(image: Image, count: int) -> Labels:
 
 
 def _quickshift(image: Image) -> Labels:
-    """Pieces of one image `(C, H, W)` in [0, 1]."""
+    """Quickshift segments of one image `(C, H, W)` in [0, 1]."""
     from skimage.color import rgb2lab
     from skimage.segmentation import quickshift
 
@@ -289,11 +303,11 @@ def _quickshift(image: Image) -> Labels:
         max_dist=_LINK * kernel,
         convert2lab=False,
         channel_axis=0,
-        rng=0,  # of the noise that breaks ties: the same for every image
+        rng=0,  # seed of the noise that breaks ties; the same for every image
     )
     return found
 
 
-def _described(labels: Tensor) -> str:
+def _describe(labels: Tensor) -> str:
     kind = f"a {labels.dtype} tensor of shape {tuple(labels.shape)}"
     return f"{kind} with values from {labels.min().item()}" if labels.numel() and not labels.is_complex() else kind

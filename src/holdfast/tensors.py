@@ -1,7 +1,7 @@
-"""Random streams that belong to samples, threads that do not fight, and small shape helpers.
+"""Random streams of single samples, the number of threads, and the shape of per-sample values.
 
-Every sample draws its randomness from a stream of its own, keyed by the seed and by the sample's content. So a
-result does not depend on the batch size, on the order of the samples or on who else is in the batch.
+Every sample draws its random numbers from its own stream. The seed and the sample's values determine the stream.
+So a result does not depend on the batch size, on the order of the samples or on the other samples of the batch.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _MIX_2 = 0x94D049BB133111EB - (1 << 64)
 
 
 def _shift_right(x: Tensor, bits: int) -> Tensor:
-    """Logical shift: torch's `>>` on int64 drags the sign along."""
+    """Shift and fill with zeros (a logical shift); torch's `>>` on int64 fills with the sign bit."""
     return (x >> bits) & ((1 << (64 - bits)) - 1)
 
 
 def mix64(x: Tensor) -> Tensor:
-    """SplitMix64's finaliser on int64 tensors: a bijection that scatters neighbouring integers.
+    """SplitMix64's finaliser on int64 tensors: a bijection that maps neighbouring integers to distant ones.
 
     Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (OOPSLA 2014).
     """
@@ -39,16 +39,17 @@ def mix64(x: Tensor) -> Tensor:
 
 
 def draw_seed(generator: torch.Generator | None) -> int:
-    """A base seed taken from `generator`; without one always the same, so that a run can be repeated."""
+    """Draw a base seed from `generator`; without a generator the seed is always 0, so that a run can be repeated."""
     if generator is None:
         return 0
     return int(torch.randint(1 << 62, (1,), generator=generator, device=generator.device).item())
 
 
 def content_keys(x: Tensor, seed: int) -> Tensor:
-    """One int64 key for each row of `x` `(N, ...)`, from its values and `seed`; shape `(N,)`.
+    """One int64 key for each row of `x` `(N, ...)`, computed from its values and `seed`; shape `(N,)`.
 
-    Rows with equal values get equal keys, wherever they stand. A multilinear hash over the float32 bits.
+    Rows with equal values get equal keys, at any position in the batch. The key is a multilinear hash of the
+    float32 bits.
 
     >>> x = torch.tensor([[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
     >>> keys = content_keys(x, seed=3)
@@ -66,12 +67,12 @@ def hashed_uniform(keys: Tensor, count: int) -> Tensor:
     """`count` uniform numbers in (0, 1) for each key; float32 `(N, count)`. The same key gives the same numbers."""
     counters = torch.arange(1, count + 1, device=keys.device) * _GOLDEN
     bits = mix64(keys[:, None] + counters)
-    # 23 bits and a half: with one more, float32 would round the largest to 1
+    # 23 bits plus one half. With 24 bits, float32 would round the largest number to 1
     return (_shift_right(bits, 41).to(torch.float32) + 0.5) * 2.0**-23
 
 
 class Streams:
-    """A random stream for each of P problems; draws come back stacked along the first axis.
+    """A random stream for each of P problems; draws are stacked along the first axis.
 
     >>> streams = Streams([1, 2], device=torch.device("cpu"))
     >>> streams.normal((3,), dtype=torch.float32).shape
@@ -84,14 +85,14 @@ class Streams:
 
     @classmethod
     def for_rows(cls, x: Tensor, seed: int) -> Streams:
-        """One stream for each row of `x`, by content."""
+        """One stream for each row of `x`, determined by the row's values and `seed`."""
         return cls(content_keys(x, seed).tolist(), x.device)
 
     def __len__(self) -> int:
         return len(self._generators)
 
     def select(self, rows: Sequence[int]) -> Streams:
-        """The streams of some problems; they go on where they were."""
+        """The streams of some problems; each continues at its current position."""
         chosen = object.__new__(Streams)
         chosen.device = self.device
         chosen._generators = [self._generators[row] for row in rows]
@@ -112,7 +113,7 @@ class Streams:
         return out
 
     def choice(self, choices: Sequence[int], counts: Sequence[int]) -> list[Tensor]:
-        """For each problem `counts[p]` integers below `choices[p]`, uniform with replacement."""
+        """For each problem p, draw `counts[p]` integers below `choices[p]`, uniformly with replacement."""
         return [
             torch.randint(high, (count,), generator=generator, device=self.device)
             for high, count, generator in zip(choices, counts, self._generators, strict=True)
@@ -120,12 +121,12 @@ class Streams:
 
 
 def rows_to(values: Tensor, like: Tensor) -> Tensor:
-    """`values` `(N,)` shaped so that it broadcasts over the features of `like` `(N, ...)`."""
+    """`values` `(N,)` reshaped to broadcast over the features of `like` `(N, ...)`."""
     return values.reshape(values.shape + (1,) * (like.ndim - values.ndim))
 
 
 def available_cpus() -> int:
-    """Cores that this process may use: its affinity, cut by a container's quota."""
+    """How many cores this process may use: those of its affinity, or fewer where a container has a quota."""
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
     with contextlib.suppress(OSError, ValueError):
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()[:2]
@@ -135,7 +136,7 @@ def available_cpus() -> int:
 
 
 def thread_budget() -> int:
-    """Threads for one process: `HOLDFAST_THREADS` if set, else the available cores."""
+    """How many threads one process may use: `HOLDFAST_THREADS` if set, else the number of available cores."""
     wanted = os.environ.get("HOLDFAST_THREADS", "")
     if not wanted:
         return available_cpus()
@@ -145,7 +146,7 @@ def thread_budget() -> int:
 
 @contextlib.contextmanager
 def limited_threads() -> Iterator[None]:
-    """Inside, torch uses no more threads than `thread_budget()`; afterwards as many as before."""
+    """Limit torch to `thread_budget()` threads inside the block, and restore the number of threads afterwards."""
     before, budget = torch.get_num_threads(), thread_budget()
     if before <= budget:
         yield

@@ -219,7 +219,7 @@ def test_the_root_beside_the_current_folder(tmp_path, monkeypatch):
 def test_the_root_is_else_the_cache(tmp_path, monkeypatch):
     monkeypatch.delenv("HOLDFAST_DATA", raising=False)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("holdfast.data.root._repository", list)
+    monkeypatch.setattr("holdfast.data.root._find_repository", list)
     assert data.data_root() == Path(pooch.os_cache("holdfast"))
 
 

@@ -392,8 +392,8 @@ def test_small_mosaics(root: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "complaint"),
     [
-        (["train", 0, 3, ""], "line 2: expected a tile among 2 rows and 3 columns"),
-        (["train", 2, 0, ""], "line 2: expected a tile among"),
+        (["train", 0, 3, ""], "line 2: expected a tile within 2 rows and 3 columns"),
+        (["train", 2, 0, ""], "line 2: expected a tile within"),
         (["train", 43, 0, ""], r"line 2: expected a class in 0 \.\. 42"),
         (["train", "", 0, ""], "line 2: expected whole numbers"),
         (["test", 0, 0, ""], "lines for the split train"),

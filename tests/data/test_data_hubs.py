@@ -16,7 +16,7 @@ from PIL import Image
 
 import holdfast as hf
 from holdfast import data
-from holdfast.data.conversion import as_input
+from holdfast.data.conversion import to_input
 
 Bytes = npt.NDArray[np.uint8]
 RNG = np.random.default_rng(0)
@@ -43,40 +43,40 @@ def as_tensor(images: Bytes) -> torch.Tensor:
 def test_pictures_of_every_mode() -> None:
     rgb = pixels(1)[0]
     picture = Image.fromarray(rgb)
-    torch.testing.assert_close(as_input(picture), as_tensor(rgb[None])[0], rtol=0, atol=1e-7)
+    torch.testing.assert_close(to_input(picture), as_tensor(rgb[None])[0], rtol=0, atol=1e-7)
     grey = picture.convert("L")
     expected = torch.from_numpy(np.asarray(grey, dtype=np.float32) / 255)[None]
-    torch.testing.assert_close(as_input(grey), expected, rtol=0, atol=1e-7)
-    assert as_input(picture.convert("RGBA")).shape == (3, 6, 5)
-    assert as_input(picture.convert("P")).shape == (3, 6, 5)
-    assert as_input(picture.convert("CMYK")).shape == (3, 6, 5)
-    assert set(as_input(picture.convert("1")).unique().tolist()) <= {0.0, 1.0}
+    torch.testing.assert_close(to_input(grey), expected, rtol=0, atol=1e-7)
+    assert to_input(picture.convert("RGBA")).shape == (3, 6, 5)
+    assert to_input(picture.convert("P")).shape == (3, 6, 5)
+    assert to_input(picture.convert("CMYK")).shape == (3, 6, 5)
+    assert set(to_input(picture.convert("1")).unique().tolist()) <= {0.0, 1.0}
     deep = Image.fromarray(np.array([[0, 65535, 32768]], dtype=np.uint16))
-    assert as_input(deep).flatten().tolist() == pytest.approx([0.0, 1.0, 32768 / 65535])
+    assert to_input(deep).flatten().tolist() == pytest.approx([0.0, 1.0, 32768 / 65535])
 
 
 def test_resizing_is_that_of_pillow() -> None:
     smooth = np.add.outer(np.arange(32), 2 * np.arange(48)).astype(np.float32) / 160
     picture = Image.fromarray((smooth * 255).astype(np.uint8))
-    ours = as_input(picture, size=(8, 12))[0].numpy() * 255
+    ours = to_input(picture, size=(8, 12))[0].numpy() * 255
     theirs = np.asarray(picture.resize((12, 8), Image.Resampling.BILINEAR), dtype=np.float32)
     np.testing.assert_allclose(ours, theirs, atol=1.0)
-    assert as_input(picture, size=7).shape == (1, 7, 7)
+    assert to_input(picture, size=7).shape == (1, 7, 7)
     for wrong in (0, (3,), (3, 0), "3"):
         with pytest.raises(hf.ArgumentError, match="size"):
-            as_input(picture, size=wrong)  # type: ignore[arg-type]
+            to_input(picture, size=wrong)  # type: ignore[arg-type]
     with pytest.raises(hf.ArgumentError, match="size: expected none"):
-        as_input(torch.zeros(3), size=2)
+        to_input(torch.zeros(3), size=2)
 
 
 def test_numbers_are_taken_as_they_are_laid_out() -> None:
-    assert as_input([[1, 2], [3, 4]]).tolist() == [[1.0, 2.0], [3.0, 4.0]]
-    assert as_input(np.array([0, 255], dtype=np.uint8)).tolist() == [0.0, 1.0]
-    assert as_input(torch.tensor([0.5], dtype=torch.float64)).dtype == torch.float32
+    assert to_input([[1, 2], [3, 4]]).tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    assert to_input(np.array([0, 255], dtype=np.uint8)).tolist() == [0.0, 1.0]
+    assert to_input(torch.tensor([0.5], dtype=torch.float64)).dtype == torch.float32
     with pytest.raises(hf.ArgumentError, match="input: expected a picture, a tensor, or numbers"):
-        as_input([[1.0], [1.0, 2.0]])
+        to_input([[1.0], [1.0, 2.0]])
     with pytest.raises(hf.ArgumentError, match="input"):
-        as_input({"bytes": b""})
+        to_input({"bytes": b""})
 
 
 # NumPy files
@@ -104,7 +104,7 @@ def test_npz_holds_what_was_saved(tmp_path: Path) -> None:
         ({"x": np.zeros((2, 3), int), "y": np.zeros(2, int)}, "inputs: expected floats or uint8"),
         ({"x": np.full((2, 3), np.nan), "y": np.zeros(2, int)}, "inputs: expected finite values"),
         ({"x": np.full((2, 3), 7.0), "y": np.zeros(2, int)}, r"inputs: expected values in \[0.0, 1.0\]"),
-        ({"x": np.array([[{}]]), "y": np.zeros(1, int)}, "not read since that could run code"),
+        ({"x": np.array([[{}]]), "y": np.zeros(1, int)}, "refused because they could run code"),
     ],
 )
 def test_npz_that_does_not_fit(tmp_path: Path, arrays: dict[str, Any], said: str) -> None:
@@ -299,7 +299,7 @@ def test_what_is_not_there_says_what_to_do(vision: Path) -> None:
         data.load("torchvision:GTSBR:test")
     for name, said in (
         ("CIFAR10:val", "train or test"),
-        ("GTSRB:val", "one that GTSRB has"),
+        ("GTSRB:val", "a split of GTSRB"),
         ("Caltech101:x", "all, since"),
     ):
         with pytest.raises(hf.ArgumentError, match=f"split: expected {said}"):
@@ -334,7 +334,7 @@ def test_any_set_of_torch() -> None:
         data.from_torchvision([torch.zeros(2)])
     with pytest.raises(hf.ArgumentError, match="a data set with a length"):
         data.from_torchvision(iter(texts))
-    with pytest.raises(hf.ArgumentError, match="got -1, as those have that are kept from the public"):
+    with pytest.raises(hf.ArgumentError, match="got -1, which stands for labels that are not published"):
         data.from_torchvision([(torch.zeros(2), -1)])
     with pytest.raises(hf.ArgumentError, match="labels that are whole numbers"):
         data.from_torchvision([(torch.zeros(2), 0.5)])
@@ -406,7 +406,9 @@ def test_streams_are_read_from_the_start() -> None:
     stream = Stream(rows(pixels(2), [1, 0]))
     found = data.from_huggingface(stream, image="img", label="fine", count=5)
     assert found.labels.tolist() == [1, 0, 1, 0, 1]
-    with pytest.raises(hf.ArgumentError, match="count: expected a number of samples, as this data set is a stream"):
+    with pytest.raises(
+        hf.ArgumentError, match="count: expected a number of samples, because this data set is a stream"
+    ):
         data.from_huggingface(stream, image="img", label="fine")
     with pytest.raises(hf.ArgumentError, match="seed"):
         data.from_huggingface(stream, image="img", label="fine", count=2, seed=0)
@@ -457,7 +459,7 @@ def test_data_sets_of_datasets_itself(root: Path, monkeypatch: pytest.MonkeyPatc
         data.load("huggingface:us/missing:train", download=True)
     assert not (root / "huggingface" / "us" / "missing").exists()
     (root / "huggingface" / "us" / "broken" / "test").mkdir(parents=True)
-    with pytest.raises(hf.ArgumentError, match="a split as save_to_disk writes it"):
+    with pytest.raises(hf.ArgumentError, match="a split in the format of save_to_disk"):
         data.load("huggingface:us/broken:test")
 
 

@@ -16,7 +16,7 @@ from scipy.io import savemat
 
 from holdfast import data
 from holdfast.data.cpsc_files import LEADS, read_header, read_record
-from holdfast.data.ucr_archive import PAPER, moments
+from holdfast.data.ucr_archive import PAPER, compute_moments
 from holdfast.errors import ArgumentError, MissingExtraError
 
 Array = npt.NDArray[Any]
@@ -87,7 +87,7 @@ def test_what_was_not_measured_is_filled_and_told(root: Path) -> None:
 def test_a_constant_channel_is_only_moved() -> None:
     series = torch.randn(5, 2, 7)
     series[:, 1] = 1e4
-    mean, deviation = moments(series)
+    mean, deviation = compute_moments(series)
     assert deviation[1].item() == 1
     assert float(((series - mean) / deviation)[:, 1].abs().max()) == 0
 
@@ -104,7 +104,7 @@ def test_values_are_standardised_whatever_their_unit(root: Path, scale: float) -
 
 @pytest.mark.parametrize("level", [0.0, 0.1, -1e-9, 1e4])
 def test_a_constant_is_told_from_a_small_scale(level: float) -> None:
-    _, deviation = moments(torch.full((50, 1, 33), level))
+    _, deviation = compute_moments(torch.full((50, 1, 33), level))
     assert deviation.item() == 1
 
 
@@ -148,8 +148,8 @@ def test_broken_files_are_refused_with_their_path(root: Path) -> None:
     [
         ("ucr:GunPoint", "name: expected ucr:<name>:train or ucr:<name>:test, got 'ucr:GunPoint'"),
         ("ucr:GunPoint:validation", "split: expected train or test"),
-        ("ucr:../mnist/x:train", "name: expected a set's name"),
-        ("ucr::train", "name: expected a set's name"),
+        ("ucr:../mnist/x:train", "name: expected the name of a set"),
+        ("ucr::train", "name: expected the name of a set"),
     ],
 )
 def test_names_are_checked(root: Path, name: str, complaint: str) -> None:
@@ -201,7 +201,7 @@ def test_other_sets_are_downloaded_only_when_asked_for(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive = Archive(tmp_path, monkeypatch)
-    with pytest.raises(data.MissingDataError, match="ucr:Wafer: no .*Wafer.npz.*download=True"):
+    with pytest.raises(data.MissingDataError, match="ucr:Wafer: there is no .*Wafer.npz.*download=True"):
         data.ucr("Wafer")
     assert archive.asked == []
     assert len(data.load("ucr:Wafer:train", download=True)) == 2
@@ -340,8 +340,12 @@ def test_comments_may_have_a_blank(tmp_path: Path) -> None:
             "B.mat 16+24 1000/mV 16 0 28 0 0 V6",
             "one file for all signals",
         ),
-        ("16+24 1000/mV 16 0 28 -1716 0 I\n", "212 1000/mV 16 0 28 -1716 0 I\n", "signal 1: expected one sample of 16"),
-        ("A0003.mat 16+24", "../A0003.mat 16+24", "signal 1: expected one sample of 16 bits"),
+        (
+            "16+24 1000/mV 16 0 28 -1716 0 I\n",
+            "212 1000/mV 16 0 28 -1716 0 I\n",
+            "signal 1: expected a MATLAB file with samples of 16",
+        ),
+        ("A0003.mat 16+24", "../A0003.mat 16+24", "signal 1: expected a MATLAB file with samples of 16 bits"),
         ("1000/mV 16 0 28 -1716 0 II\n", "many/mV 16 0 28 -1716 0 II\n", "signal 2: expected a gain"),
         ("1000/mV 16 0 28 -1716 0 II\n", "1000/mmHg 16 0 28 -1716 0 II\n", "signal 2: expected a gain"),
         ("1000/mV 16 0 28 -1716 0 II\n", "1000/mV 16 zero 28 -1716 0 II\n", "signal 2: expected numbers"),
@@ -446,7 +450,7 @@ def test_missing_recordings_say_where_they_come_from(root: Path) -> None:
         with pytest.raises(data.MissingDataError, match=r"physionet.org/content/challenge-2020/1.0.2") as caught:
             data.load("cpsc:test", download=download)
         assert str(root / "cpsc") in str(caught.value)
-        assert ("not downloaded from here" in str(caught.value)) == download
+        assert ("cannot be downloaded automatically" in str(caught.value)) == download
 
 
 @pytest.mark.parametrize(

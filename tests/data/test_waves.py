@@ -12,7 +12,7 @@ from scipy import stats
 
 from holdfast import data
 from holdfast.data import Dataset, synthetic_waves
-from holdfast.data.waves import deviation
+from holdfast.data.waves import expected_deviation
 from holdfast.errors import ArgumentError
 
 PLAIN: dict[str, Any] = {"steps": 200, "block": 40, "standardize": False}
@@ -124,7 +124,7 @@ def test_standardised_values(options: dict[str, Any]) -> None:
     assert float(made.inputs.std()) == pytest.approx(1.0, abs=0.02)
     plain = synthetic_waves(3, **options, standardize=False)
     names = ("channels", "snr_db", "distractors")
-    scale = deviation(**{name: options[name] for name in names if name in options})
+    scale = expected_deviation(**{name: options[name] for name in names if name in options})
     assert torch.allclose(plain.inputs / scale, made.inputs[:3], atol=1e-5)
 
 

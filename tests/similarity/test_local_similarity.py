@@ -124,11 +124,11 @@ def test_ranking(dtype, levels):
     a, _ = pair(20, 300, levels=levels, dtype=dtype)
     a[0, :8] = torch.tensor([0.0, -0.0, 1e-45, -1e-45, 3e4, -3e4, -0.0, 0.0])
     a[1] = 0
-    assert torch.equal(diverse.ranking(a), (a.double() + 0.0).sort(dim=1, descending=True, stable=True).indices)
+    assert torch.equal(diverse.rank_positions(a), (a.double() + 0.0).sort(dim=1, descending=True, stable=True).indices)
     for k in (1, 7, 299, 300):
         chosen = sim.top_k(a, k)
         assert torch.equal(chosen.sum(1), torch.full((20,), k))
-        assert indices(chosen[0]) == sorted(diverse.ranking(a)[0, :k].tolist())
+        assert indices(chosen[0]) == sorted(diverse.rank_positions(a)[0, :k].tolist())
 
 
 @given(few_maps, st.integers(0, 4), st.integers(1, 12))
@@ -138,8 +138,8 @@ def test_greedy_sets(maps, w, k):
     shape = maps.shape[1:]
     k = min(k, math.prod(shape))
     a = torch.from_numpy(maps)
-    order = diverse.ranking(a.flatten(1))
-    walked = diverse.pick(order, a.shape[1:], k, w)
+    order = diverse.rank_positions(a.flatten(1))
+    walked = diverse.pick_positions(order, a.shape[1:], k, w)
     assert w == 0 or torch.equal(diverse._rounds(order, a.shape[1:], k, w), walked)
     chosen = sim.top_k_diverse(a, k, w)
     for row, picked, mask in zip(maps, walked.tolist(), chosen, strict=True):
@@ -153,12 +153,12 @@ def test_greedy_sets(maps, w, k):
 def test_greedy_sets_of_large_maps(levels, w):
     a, _ = pair(3, 50, 61, levels=levels, dtype=torch.float32)
     a[2] = 0  # the longest chains of positions that wait for each other
-    order = diverse.ranking(a.flatten(1))
-    whole = diverse.pick(order, a.shape[1:], 500, w)
+    order = diverse.rank_positions(a.flatten(1))
+    whole = diverse.pick_positions(order, a.shape[1:], 500, w)
     assert torch.equal(diverse._rounds(order, a.shape[1:], 500, w), whole)
     assert (whole[:, -1] < 50 * 61).all() == (w == 1)
     for k in (1, 50, 499):  # nested
-        assert torch.equal(diverse.pick(order, a.shape[1:], k, w), whole[:, :k])
+        assert torch.equal(diverse.pick_positions(order, a.shape[1:], k, w), whole[:, :k])
     for mask in sim.top_k_diverse(a, 500, w):
         i, j = mask.nonzero().T
         apart = torch.maximum((i[:, None] - i).abs(), (j[:, None] - j).abs()) + 1000 * torch.eye(len(i))
@@ -392,8 +392,8 @@ def test_neither_the_batch_nor_chunks_matter(name, shape, monkeypatch):
 
 
 def test_the_walk_where_it_cannot_be_kept_or_compiled(monkeypatch):
-    order = diverse.ranking(pair(3, 90)[0])
-    expected = diverse.pick(order, torch.Size((9, 10)), 20, 2)
+    order = diverse.rank_positions(pair(3, 90)[0])
+    expected = diverse.pick_positions(order, torch.Size((9, 10)), 20, 2)
     import numba
 
     def nowhere(signature, *, cache=False, njit=numba.njit, **options):
@@ -402,11 +402,11 @@ def test_the_walk_where_it_cannot_be_kept_or_compiled(monkeypatch):
         return njit(signature, **options)
 
     monkeypatch.setattr(numba, "njit", nowhere)
-    walk = diverse.compiled_walk.__wrapped__()
-    monkeypatch.setattr(diverse, "compiled_walk", lambda: walk)
-    assert torch.equal(diverse.pick(order, torch.Size((9, 10)), 20, 2), expected)
+    walk = diverse.compile_walk.__wrapped__()
+    monkeypatch.setattr(diverse, "compile_walk", lambda: walk)
+    assert torch.equal(diverse.pick_positions(order, torch.Size((9, 10)), 20, 2), expected)
     monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "numba", None)
-    assert diverse.compiled_walk.__wrapped__() is None
-    monkeypatch.setattr(diverse, "compiled_walk", lambda: None)
-    assert torch.equal(diverse.pick(order, torch.Size((9, 10)), 20, 2), expected)
+    assert diverse.compile_walk.__wrapped__() is None
+    monkeypatch.setattr(diverse, "compile_walk", lambda: None)
+    assert torch.equal(diverse.pick_positions(order, torch.Size((9, 10)), 20, 2), expected)

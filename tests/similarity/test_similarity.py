@@ -20,7 +20,7 @@ from torch import Tensor
 from holdfast import similarity as sim
 from holdfast.errors import ArgumentError, UnknownNameError
 from holdfast.similarity import rank, rows
-from holdfast.similarity.ranked import RankedReference
+from holdfast.similarity.ranked_reference import RankedReference
 
 NAMES = sim.names()
 CORRELATIONS = ["pearson", "cosine", "spearman", "kendall"]

@@ -84,8 +84,8 @@ def test_options(text: str, function: partial[Tensor]) -> None:
         ("lens_precision:k=10+100", "option k of lens_precision: expected a number, true or false, got '10.100'"),
         ("lens_distance:k=10+", "option k of lens_distance: expected a number, or several such as 10.100, got '10.'"),
         ("lens_distance:k=10+0", "k: expected a whole number"),
-        ("lens_precision:w=-1", "w: expected a whole number, at least 0, got -1"),
-        ("lens_spearman:w=1.5", "w: expected a whole number, at least 0, got 1.5"),
+        ("lens_precision:w=-1", "w: expected a whole number of at least 0, got -1"),
+        ("lens_spearman:w=1.5", "w: expected a whole number of at least 0, got 1.5"),
         ("lens_distance:w=1+true", "w: expected a whole number"),
         ("lens_precision:diverse=1", "diverse: expected True or False, got 1"),
         (
@@ -124,7 +124,7 @@ def test_arguments() -> None:
     with pytest.raises(ArgumentError, match="w: expected"):
         sim.lens_profile(a, b, [1], [1, -1])
     for call in (lambda: sim.top_k(a[None], 3), lambda: sim.smooth(a[None], 1), lambda: sim.mass_centre(a[None])):
-        with pytest.raises(ArgumentError, match=r"a: expected shape \(N, H, W\) or \(N, T\): see per_position"):
+        with pytest.raises(ArgumentError, match=r"a: expected shape \(N, H, W\) or \(N, T\), as per_position returns"):
             call()
     with pytest.raises(ArgumentError, match="mask: expected a bool tensor"):
         sim.dilate(a, 1)

@@ -1,4 +1,4 @@
-"""What metrics are made of, generic and free of explanations: they are handed a score function on tensors."""
+"""Algorithms that the metrics use. They know nothing of explanations: each works on a score function of tensors."""
 
 from holdfast.algorithms.certified.bound import CertifiedDistortion, certified_distortion
 from holdfast.algorithms.distortion import Attack, MinimalDistortion, attacks, minimal_distortion

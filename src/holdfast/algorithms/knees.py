@@ -1,4 +1,4 @@
-"""Where a rising curve stops being worth its price."""
+"""The knee of a rising curve: the point after which more of x adds little to y."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from holdfast.errors import check
 
 
 def knee(x: Sequence[float], y: Sequence[float]) -> int | None:
-    """The place of the knee of a curve `y` over rising `x`: the point farthest above the line between its ends.
+    """The index of the knee of a curve `y` over increasing `x`: the point farthest above the line between its ends.
 
-    None where no point is above that line, so that the curve has no knee, or where there are fewer than three points.
+    None if no point is above this line, if there are fewer than three points, or if `y` is not finite.
 
     Source: Satopaa, Albrecht, Irwin and Raghavan, "Finding a 'Kneedle' in a haystack" (ICDCS workshops 2011), for one
     knee and without its smoothing.
 
     Raises:
-        ArgumentError: x does not rise, or the lengths differ.
+        ArgumentError: x does not increase, or the lengths differ.
 
     >>> knee([0, 1, 2, 3, 4], [0, 4, 5, 5.5, 6])
     1
@@ -27,7 +27,7 @@ def knee(x: Sequence[float], y: Sequence[float]) -> int | None:
     """
     check(len(x) == len(y), "y", f"{len(x)} numbers, as many as x", len(y))
     a, b = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
-    check(bool((np.diff(a) > 0).all()), "x", "rising numbers", list(x))
+    check(bool((np.diff(a) > 0).all()), "x", "increasing numbers", list(x))
     if len(a) < 3 or not np.isfinite(b).all():
         return None
     chord = b[0] + (b[-1] - b[0]) * (a - a[0]) / (a[-1] - a[0])

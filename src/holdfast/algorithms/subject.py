@@ -1,4 +1,4 @@
-"""What algorithms that need a network, and not just a score, ask of a classifier."""
+"""`Subject`: the part of a classifier's interface that algorithms on networks use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from torch import Tensor, nn
 
 
 class Subject(Protocol):
-    """What is asked of a `holdfast.Classifier`."""
+    """The attributes and methods of a `holdfast.Classifier` that these algorithms call.
+
+    With this protocol the algorithms do not import the classifier.
+    """
 
     module: nn.Module
     bounds: tuple[Tensor, Tensor]

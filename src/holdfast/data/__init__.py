@@ -1,4 +1,4 @@
-"""Data sets: the bundled samples, and loaders for sets on this computer or the network."""
+"""Data sets: the bundled samples, and loaders for sets that are on this computer or can be downloaded."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from holdfast.data.cpsc_files import cpsc
 from holdfast.data.dataset import Dataset
 from holdfast.data.files import from_npz
 from holdfast.data.gtsrb_files import gtsrb
-from holdfast.data.huggingface import from_huggingface, load_of_huggingface
+from holdfast.data.huggingface import from_huggingface, load_from_hub
 from holdfast.data.mnist_files import fashion_mnist, mnist
 from holdfast.data.root import MissingDataError, data_root
-from holdfast.data.torchvision_sets import from_torchvision, load_of_torchvision
-from holdfast.data.ucr_archive import is_of_archive, load_of_archive, ucr
+from holdfast.data.torchvision_sets import from_torchvision, load_from_torchvision
+from holdfast.data.ucr_archive import is_archive_name, load_from_archive, ucr
 from holdfast.data.waves import NOISES, named_waves, synthetic_waves
 from holdfast.registry import Registry
 
@@ -32,8 +32,8 @@ __all__ = [
     "from_npz",
     "from_torchvision",
     "gtsrb",
+    "is_archive_name",
     "is_known",
-    "is_of_archive",
     "load",
     "mnist",
     "names",
@@ -66,7 +66,7 @@ for _name in NOISES:
 
 
 def names() -> list[str]:
-    """The names that `load` knows, sorted; beside them, those of archives and hubs (see `load`).
+    """The names that `load` accepts, sorted, without the names of archives and hubs.
 
     >>> names()
     ['cifar10:test', 'cifar10:train', 'cpsc:test', 'cpsc:train', 'digits', 'fashion_mnist:test', ...]
@@ -75,46 +75,52 @@ def names() -> list[str]:
 
 
 def is_known(name: str) -> bool:
-    """Whether `load` takes that name: it is one of `names()`, or has the form of one of an archive or a hub.
+    """Whether `load` accepts the name: it is one of `names()`, or has the form of a name of an archive or a hub.
 
     >>> is_known("digits"), is_known("torchvision:CIFAR10:test"), is_known("digit")
     (True, True, False)
     """
     prefix, colon, _ = name.partition(":")
-    return name in datasets or bool(colon and prefix in _ELSEWHERE)
+    return name in datasets or bool(colon and prefix in _ARCHIVES)
 
 
 def prefixes() -> list[str]:
-    """What names of archives and hubs begin with, before a colon.
+    """The prefixes of the names of archives and hubs; a colon follows them.
 
     >>> prefixes()
     ['ucr', 'huggingface', 'torchvision']
     """
-    return list(_ELSEWHERE)
+    return list(_ARCHIVES)
 
 
-#: what has names of its own, which cannot be listed
-_ELSEWHERE: dict[str, Callable[[str, bool], Dataset]] = {
-    "ucr": load_of_archive,
-    "huggingface": load_of_huggingface,
-    "torchvision": load_of_torchvision,
+#: archives and hubs; their names cannot be listed
+_ARCHIVES: dict[str, Callable[[str, bool], Dataset]] = {
+    "ucr": load_from_archive,
+    "huggingface": load_from_hub,
+    "torchvision": load_from_torchvision,
 }
 
 
 def load(name: str, *, download: bool = False) -> Dataset:
-    """A data set by its name, such as "digits" or "mnist:test"; with `download`, fetched when it is missing.
+    """Load a data set by its name, such as "digits" or "mnist:test".
 
-    A name such as "ucr:GunPoint:train" is of the UCR and UEA archives (see `ucr`), "huggingface:ylecun/mnist:test" of
-    the Hugging Face hub (`load_of_huggingface`), "torchvision:GTSRB:test:size=32" of torchvision
-    (`load_of_torchvision`).
+    Archives and hubs have names with a prefix: "ucr:GunPoint:train" for the UCR and UEA archives (`ucr`),
+    "huggingface:ylecun/mnist:test" for the Hugging Face hub (`load_from_hub`), "torchvision:GTSRB:test:size=32" for
+    torchvision (`load_from_torchvision`).
 
-    Raises `UnknownNameError` for a name that is not in `names()`, `MissingDataError` when its files are
-    missing, `MissingExtraError` when they could only come through a package that is not installed.
+    Args:
+        name: the name of the data set.
+        download: download the files if they are missing.
+
+    Raises:
+        UnknownNameError: the name is not in `names()`.
+        MissingDataError: the files are missing.
+        MissingExtraError: loading needs a package that is not installed.
 
     >>> load("digits").inputs.shape
     torch.Size([300, 1, 28, 28])
     """
     prefix, colon, _ = name.partition(":")
-    if colon and prefix in _ELSEWHERE:
-        return _ELSEWHERE[prefix](name, download)
+    if colon and prefix in _ARCHIVES:
+        return _ARCHIVES[prefix](name, download)
     return datasets[name](download)

@@ -1,4 +1,4 @@
-"""Small samples of real data that come with the package."""
+"""Small samples of real data that are part of the package."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ASSETS = {"digits": "digits.npz"}
 
 
 def bundled_names() -> list[str]:
-    """The names that `bundled` knows, sorted.
+    """The names that `bundled` accepts, sorted.
 
     >>> bundled_names()
     ['digits']
@@ -23,12 +23,13 @@ def bundled_names() -> list[str]:
 
 
 def bundled(name: str) -> Dataset:
-    """A sample of real data from the package itself; nothing is downloaded.
+    """Load a sample of real data from the package; nothing is downloaded.
 
-    "digits": 300 digits of the MNIST test set, inputs (300, 1, 28, 28) in [0, 1]: the first 30 of each class,
-    interleaved, so that each run of ten from the start holds every class once, 0 to 9.
+    "digits": the first 30 digits of each class of the MNIST test set; inputs (300, 1, 28, 28) in [0, 1]. Every ten
+    samples, from the start, contain each class once, in the order 0 to 9.
 
-    Raises `UnknownNameError` for a name that is not in `bundled_names()`.
+    Raises:
+        UnknownNameError: the name is not in `bundled_names()`.
 
     >>> digits = bundled("digits")
     >>> digits[:10].labels.tolist()

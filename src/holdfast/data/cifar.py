@@ -1,17 +1,17 @@
-"""CIFAR-10 from its files in any of three forms, which are found on this computer or downloaded.
+"""CIFAR-10, read from files on this computer in any of three formats, or downloaded.
 
 Krizhevsky, Learning multiple layers of features from tiny images, technical report, University of Toronto, 2009.
 Collected by A. Krizhevsky, V. Nair and G. Hinton, who state no licence and ask to be cited.
 
-Five training batches and a test batch of 10,000 images each. The three forms, with their folders under `data_root()`:
+There are five training batches and one test batch of 10,000 images each. The formats and their folders under
+`data_root()` are:
 
-- `cifar-10-batches-py/`, the python version: pickles `data_batch_1` .. `data_batch_5` and `test_batch`, read without
-  running anything that is in them (`read_pickle`);
-- `cifar-10-batches-bin/`, the binary version: `data_batch_1.bin`, ...; for each image a byte for the label, then 3072
-  bytes: 1024 red, 1024 green, 1024 blue, rows first;
-- `cifar10/`, mosaics: `data_batch_1.webp`, ..., lossless WebP pictures of 32x32 tiles, each row of tiles from left to
-  right, and `labels.npz` with the labels of all five training batches in order (`train`) and of the test batch
-  (`test`).
+- `cifar-10-batches-py/`, the Python version: pickles `data_batch_1` .. `data_batch_5` and `test_batch`. They are read
+  without running any code that they contain (`read_pickle`).
+- `cifar-10-batches-bin/`, the binary version: `data_batch_1.bin`, ... Each image has one byte for the label and 3072
+  bytes for the pixels: 1024 red, 1024 green, 1024 blue, row by row.
+- `cifar10/`, mosaics: `data_batch_1.webp`, ..., lossless WebP pictures of 32x32 tiles, row by row from left to right.
+  `labels.npz` has the labels of all five training batches in order (`train`) and of the test batch (`test`).
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ MD5 = "c32a1d4ab5d03f1284b67883e8d87530"
 
 
 @dataclass(frozen=True)
-class Form:
-    """One of the forms: a folder under the data root, what follows a batch's name, and how a batch is read."""
+class Format:
+    """One of the formats of the files."""
 
-    folder: str
-    suffix: str
+    folder: str  # under the data root
+    suffix: str  # of a batch's file name
     read: Callable[[Path], tuple[Bytes, Bytes]]  # images (N, 3, 32, 32) and labels (N,)
-    beside: tuple[str, ...] = ()  # other files that must be there
+    companions: tuple[str, ...] = ()  # other files that must exist
 
-    def present(self, split: str) -> list[str]:
-        """The names of the split's batches that are there."""
+    def find_batches(self, split: str) -> list[str]:
+        """The names of the split's batches whose files exist."""
         folder = data_root() / self.folder
-        if not all((folder / name).is_file() for name in self.beside):
+        if not all((folder / name).is_file() for name in self.companions):
             return []
         return [name for name in BATCHES[split] if (folder / f"{name}{self.suffix}").is_file()]
 
@@ -63,37 +63,36 @@ class Form:
 def cifar10(split: str = "train", download: bool = False) -> Dataset:
     """CIFAR-10, photographs of ten things: inputs (N, 3, 32, 32) in [0, 1], N = 50,000 ("train") or 10,000 ("test").
 
-    Of the forms above, the one with the most batches of the split is taken, the first of equals. Training batches may
-    be
-    missing: then N is smaller, and the data set's name says which are in it, as "cifar10:train (batches 1, 2 of 5)".
+    Of the formats above, the one with the most batches of the split is read; among equals, the first. If training
+    batches are missing, N is smaller, and the data set's name lists the batches: "cifar10:train (batches 1, 2 of 5)".
 
     Args:
         split: "train" or "test".
-        download: unless all batches of the split are there, fetch the binary version (170 MB, and 184 MB unpacked) into
-            `cifar-10-batches-bin/` under `data_root()`, checksum verified.
+        download: if a batch of the split is missing, download the binary version (170 MB, and 184 MB unpacked) into
+            `cifar-10-batches-bin/` under `data_root()`, and verify its checksum.
 
     Raises:
-        MissingDataError: no batch of the split is there, and none was to be or could be downloaded.
-        ArgumentError: the split is unknown, or a file is not what it should be.
+        MissingDataError: no batch of the split was found, and `download` is False or the download failed.
+        ArgumentError: the split is unknown, or a file has the wrong format.
 
     >>> cifar10("test", download=True).inputs.shape  # doctest: +SKIP
     torch.Size([10000, 3, 32, 32])
     """
     check(split in BATCHES, "split", " or ".join(BATCHES), repr(split))
-    form, names = _found(split)
+    format_, names = _find_format(split)
     if len(names) < len(BATCHES[split]) and download:
         _download()
-        form, names = _found(split)
+        format_, names = _find_format(split)
     if not names:
-        folders = " or ".join(str(data_root() / each.folder) for each in FORMS)
+        folders = " or ".join(str(data_root() / each.folder) for each in FORMATS)
         raise MissingDataError(
             f"cifar10: no {BATCHES[split][0]} (pickle, .bin, or .webp with labels.npz) in {folders}. Put the files"
-            f" there, set {VARIABLE} to the folder that holds these, or pass download=True."
+            f" there, set {VARIABLE} to the parent folder, or pass download=True."
         )
     images, labels = [], []
     for name in names:
-        path = data_root() / form.folder / f"{name}{form.suffix}"
-        found, classes = form.read(path)
+        path = data_root() / format_.folder / f"{name}{format_.suffix}"
+        found, classes = format_.read(path)
         largest = int(classes.max(initial=0))
         check(largest < len(CLASSES), str(path), f"labels below {len(CLASSES)}", largest)
         images.append(found)
@@ -103,9 +102,9 @@ def cifar10(split: str = "train", download: bool = False) -> Dataset:
     return Dataset(_name(split, names), inputs, targets, CLASSES)
 
 
-def _found(split: str) -> tuple[Form, list[str]]:
-    """The form with the most batches, and the names of those."""
-    return max(((form, form.present(split)) for form in FORMS), key=lambda found: len(found[1]))
+def _find_format(split: str) -> tuple[Format, list[str]]:
+    """The format with the most batches, and their names."""
+    return max(((each, each.find_batches(split)) for each in FORMATS), key=lambda found: len(found[1]))
 
 
 def _name(split: str, names: list[str]) -> str:
@@ -119,7 +118,7 @@ def _name(split: str, names: list[str]) -> str:
 
 
 def read_binary(path: Path) -> tuple[Bytes, Bytes]:
-    """Images (N, 3, 32, 32) and labels (N,) of one `.bin` file; `ArgumentError` unless it has whole records."""
+    """Images (N, 3, 32, 32) and labels (N,) of one `.bin` file; raises `ArgumentError` for an incomplete record."""
     content = np.frombuffer(path.read_bytes(), dtype=np.uint8)
     whole = len(content) > 0 and len(content) % (VALUES + 1) == 0
     check(whole, str(path), f"records of {VALUES + 1} bytes", f"{len(content)} bytes")
@@ -128,7 +127,7 @@ def read_binary(path: Path) -> tuple[Bytes, Bytes]:
 
 
 def _download() -> None:
-    """The binary version, unpacked into its folder; of the archive only the files that we know are taken."""
+    """Download the binary version and unpack the batches into their folder; other files of the archive are ignored."""
     root = data_root()
     try:
         archive = pooch.retrieve(URL, f"md5:{MD5}", fname=URL.rpartition("/")[2], path=root)
@@ -151,12 +150,12 @@ def _download() -> None:
 
 
 def read_mosaic(path: Path) -> Bytes:
-    """The 32x32 RGB tiles of a WebP picture: (rows, columns, 3, 32, 32); `ArgumentError` unless all are whole."""
+    """The 32x32 RGB tiles of a WebP picture, (rows, columns, 3, 32, 32); raises `ArgumentError` for a partial tile."""
     try:
         with Image.open(path, formats=("WEBP",)) as picture:
             pixels = np.asarray(picture.convert("RGB"))
     except (OSError, SyntaxError, ValueError) as error:
-        raise ArgumentError(str(path), "a WebP picture", f"a broken or other one ({error})") from error
+        raise ArgumentError(str(path), "a WebP picture", f"a broken or different file ({error})") from error
     height, width, _ = pixels.shape
     whole = height % SIDE == 0 and width % SIDE == 0
     check(whole, str(path), f"whole tiles of {SIDE}x{SIDE} pixels", f"{width}x{height} pixels")
@@ -183,18 +182,18 @@ def _read_labelled_mosaic(path: Path) -> tuple[Bytes, Bytes]:
 
 
 def read_pickle(path: Path) -> tuple[Bytes, Bytes]:
-    """Images (N, 3, 32, 32) and labels (N,) of one pickled batch; nothing in the pickle is ever imported or run.
+    """Images (N, 3, 32, 32) and labels (N,) of one pickled batch, read without importing or running anything in it.
 
-    A pickle can name any function of any module and have it called. Here a batch may name four things, those that an
-    array of bytes and a byte string are pickled with, and for each of them stands a class of our own that only keeps
-    what it is given: so not even NumPy's functions run on what the file says. Anything else is an `ArgumentError`.
+    A pickle can call any function of any module. A batch may only name the functions of `_ALLOWED`, which pickle uses
+    for arrays of bytes and for byte strings. Each of them is replaced by our own class, which only stores its
+    arguments, so not even NumPy's functions run. Any other name raises an `ArgumentError`.
     """
     try:
         with path.open("rb") as file:
             batch = _Batch(file, encoding="bytes").load()
     except OSError:
         raise
-    except Exception as error:  # a broken pickle can raise nearly anything
+    except Exception as error:  # a broken pickle can raise almost any exception
         expected = "a pickled batch: a dictionary with arrays of bytes, byte strings, lists and numbers"
         raise ArgumentError(str(path), expected, f"{type(error).__name__}: {error}") from error
     check(isinstance(batch, dict), str(path), "a dictionary", type(batch).__name__)
@@ -210,18 +209,18 @@ def read_pickle(path: Path) -> tuple[Bytes, Bytes]:
 
 
 class _Dtype:
-    """For `numpy.dtype`: only unsigned bytes."""
+    """Replaces `numpy.dtype`; accepts only unsigned bytes."""
 
     def __init__(self, kind: object, *_: object) -> None:
         if kind not in ("u1", b"u1"):
             raise pickle.UnpicklingError(f"expected an array of bytes (u1), got {kind!r}")
 
     def __setstate__(self, state: object) -> None:
-        """Byte order and the like, which bytes do not have."""
+        """Ignore the state: byte order and fields, which bytes do not have."""
 
 
 class _Array:
-    """For `numpy.ndarray` and the function that makes an empty one; the state brings shape and content."""
+    """Replaces `numpy.ndarray` and the function that makes an empty array; the state has the shape and the content."""
 
     def __init__(self, *_: object) -> None:
         self.rows, self.content, self.columns_first = 0, b"", False
@@ -233,7 +232,7 @@ class _Array:
 
 
 class _Encoded:
-    """For `_codecs.encode`, which Python 3 writes byte strings with in old protocols."""
+    """Replaces `_codecs.encode`, with which Python 3 writes byte strings in old protocols."""
 
     def __new__(cls, text: str, encoding: str) -> bytes:  # type: ignore[misc]
         if encoding != "latin1":
@@ -241,7 +240,7 @@ class _Encoded:
         return text.encode("latin1")
 
     def __setstate__(self, state: object) -> None:
-        """There is none."""
+        """Ignore the state: byte strings have none."""
 
 
 _ALLOWED: dict[tuple[str, str], type] = {
@@ -260,9 +259,9 @@ class _Batch(pickle.Unpickler):
         return _ALLOWED[module, name]
 
 
-BINARY = Form("cifar-10-batches-bin", ".bin", read_binary)
-FORMS = (
-    Form("cifar-10-batches-py", "", read_pickle),
+BINARY = Format("cifar-10-batches-bin", ".bin", read_binary)
+FORMATS = (
+    Format("cifar-10-batches-py", "", read_pickle),
     BINARY,
-    Form("cifar10", ".webp", _read_labelled_mosaic, beside=("labels.npz",)),
+    Format("cifar10", ".webp", _read_labelled_mosaic, companions=("labels.npz",)),
 )

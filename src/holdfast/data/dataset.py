@@ -1,4 +1,4 @@
-"""A labelled set of inputs in memory."""
+"""`Dataset`: labelled inputs in memory."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from holdfast.errors import check
 class Dataset:
     """Inputs with their labels, the names of the classes and the range of the input values.
 
-    A slice of a data set is a data set, a view of the same tensors. What else is known of each sample, where a
-    class-carrying block lies for one, are `extras` by name; they are cut and chosen with their samples.
+    A slice of a data set is a data set: a view of the same tensors. `extras` has further tensors by name, with one row
+    for each sample, for example the position of a block that carries the class. They are sliced with the samples.
 
-    Raises `ArgumentError` when types or shapes do not match, a label names no class, or an input lies
-    outside the bounds.
+    Raises:
+        ArgumentError: types or shapes do not match, a label names no class, or an input lies outside the bounds.
 
     >>> inputs = torch.tensor([0.0, 0.2, 0.4, 0.6]).reshape(4, 1, 1, 1)
     >>> shades = Dataset("shades", inputs, torch.tensor([0, 0, 1, 1]), ("dark", "light"))
@@ -61,10 +61,10 @@ class Dataset:
         check(isinstance(index, slice), "index", "a slice, such as 3:4", repr(index))
         if index.step is not None and index.step < 0:
             return self.take(range(len(self))[index])
-        return self._chosen(lambda values: values[index])
+        return self._select(lambda values: values[index])
 
     def take(self, indices: Sequence[int] | Tensor) -> Dataset:
-        """The samples at `indices` (M,), in that order; `ArgumentError` when one is not in 0 .. N - 1."""
+        """The samples at `indices` (M,), in that order; raises `ArgumentError` if an index is not in 0 .. N - 1."""
         chosen = torch.as_tensor(indices, device=self.labels.device)
         if chosen.numel() == 0:
             return self[:0]
@@ -73,13 +73,13 @@ class Dataset:
         least, most = (int(index) for index in chosen.aminmax())
         inside = least >= 0 and most < len(self)
         check(inside, "indices", f"indices in 0 .. {len(self) - 1}", f"{least} .. {most}")
-        return self._chosen(lambda values: values[chosen.to(values.device)])
+        return self._select(lambda values: values[chosen.to(values.device)])
 
     def subset(self, n: int, per_class: bool = True) -> Dataset:
-        """The first `n` samples of every class, or with `per_class=False` the first `n` of all, in order.
+        """The first `n` samples of every class, or, with `per_class=False`, the first `n` of all, in order.
 
-        Nothing is drawn at random: the same call gives the same samples. Raises `ArgumentError` when there
-        are fewer than `n`.
+        Nothing is drawn at random: the same call returns the same samples. Raises `ArgumentError` if there are fewer
+        than `n`.
 
         >>> inputs, labels = torch.zeros(5, 1, 1, 1), torch.tensor([0, 0, 1, 0, 1])
         >>> zeros = Dataset("zeros", inputs, labels, ("a", "b"))
@@ -88,7 +88,7 @@ class Dataset:
         """
         check(n >= 1, "n", "at least 1", n)
         if not per_class:
-            check(n <= len(self), "n", f"at most the {len(self)} samples there are", n)
+            check(n <= len(self), "n", f"at most {len(self)}, the number of samples", n)
             return self[:n]
         member = self.labels[:, None] == torch.arange(len(self.classes), device=self.labels.device)  # (N, K)
         smallest = int(member.sum(dim=0).min())
@@ -96,6 +96,6 @@ class Dataset:
         among_first = (member.cumsum(dim=0) <= n) & member
         return self.take(among_first.any(dim=1).nonzero().squeeze(1))
 
-    def _chosen(self, of: Callable[[Tensor], Tensor]) -> Dataset:
-        extras = {name: of(values) for name, values in self.extras.items()}
-        return replace(self, inputs=of(self.inputs), labels=of(self.labels), extras=extras)
+    def _select(self, rows: Callable[[Tensor], Tensor]) -> Dataset:
+        extras = {name: rows(values) for name, values in self.extras.items()}
+        return replace(self, inputs=rows(self.inputs), labels=rows(self.labels), extras=extras)

@@ -1,4 +1,4 @@
-"""A data set in one NumPy file."""
+"""Data sets in a single NumPy file."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ def from_npz(
     classes: Sequence[str] | None = None,
     bounds: tuple[float, float] = (0.0, 1.0),
 ) -> Dataset:
-    """The data set in a `.npz` file: arrays `inputs` or `x` (N, ...), and `labels` or `y` (N,); perhaps `classes`.
+    """Load a `.npz` file with the arrays `inputs` or `x` (N, ...), `labels` or `y` (N,), and optionally `classes`.
 
-    Inputs of type uint8 are divided by 255, others are taken as they are, in float32. Nothing in the file is executed:
-    arrays of Python objects are refused. A study file takes the same file under `path:`.
+    Inputs of type uint8 are divided by 255; others are converted to float32. Nothing in the file is executed: arrays of
+    Python objects are refused. In a study file, `path:` names such a file.
 
     Args:
         path: the file.
-        name: of the data set; that of the file by default.
-        classes: names; by default those in the file, or the numbers up to the largest label.
-        bounds: of the values.
+        name: name of the data set; by default the name of the file.
+        classes: names of the classes; by default those in the file, or the numbers up to the largest label.
+        bounds: range of the input values.
 
     Raises:
-        ArgumentError: no such file, another kind of file, arrays that are missing or do not fit, values outside the
-            bounds.
+        ArgumentError: the file does not exist or has another format, an array is missing or has the wrong shape or
+            type, or a value is outside the bounds.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -52,7 +52,7 @@ def from_npz(
             found = list(stored.files)
     except (OSError, TypeError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
         reason = (
-            "Python objects, which are not read since that could run code" if "pickle" in str(error) else str(error)
+            "Python objects, which are refused because they could run code" if "pickle" in str(error) else str(error)
         )
         raise ArgumentError(
             "path", "a .npz file of numbers", f"{path.name}: {reason or type(error).__name__}"
@@ -60,13 +60,13 @@ def from_npz(
     inputs, labels = (next((arrays[key] for key in keys if key in arrays), None) for keys in (_INPUTS, _LABELS))
     if inputs is None or labels is None:
         raise ArgumentError("path", "arrays inputs (or x) and labels (or y)", f"{path.name} with {', '.join(found)}")
-    check(inputs.dtype.kind in "fu" and inputs.ndim >= 2, "inputs", "floats or uint8 (N, ...)", _told(inputs))
+    check(inputs.dtype.kind in "fu" and inputs.ndim >= 2, "inputs", "floats or uint8 (N, ...)", _describe(inputs))
     fine = labels.dtype.kind in "iu" and labels.shape == inputs.shape[:1]
-    check(fine, "labels", f"{len(inputs)} whole numbers", _told(labels))
-    check(inputs.dtype.kind == "f" or inputs.dtype == np.uint8, "inputs", "floats or uint8", _told(inputs))
+    check(fine, "labels", f"{len(inputs)} whole numbers", _describe(labels))
+    check(inputs.dtype.kind == "f" or inputs.dtype == np.uint8, "inputs", "floats or uint8", _describe(inputs))
     values = torch.from_numpy(np.ascontiguousarray(inputs))
     values = values.float() / 255 if values.dtype == torch.uint8 else values.float()
-    check(bool(values.isfinite().all()), "inputs", "finite values", "NaN or infinity among them")
+    check(bool(values.isfinite().all()), "inputs", "finite values", "NaN or infinity")
     targets = torch.from_numpy(labels.astype(np.int64))
     if classes is None:
         largest = int(targets.max()) if len(targets) else -1
@@ -75,5 +75,5 @@ def from_npz(
     return Dataset(name or path.stem, values, targets, tuple(classes), bounds)
 
 
-def _told(array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> str:
+def _describe(array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> str:
     return f"{array.dtype} {array.shape}"

@@ -1,19 +1,20 @@
-"""GTSRB, German traffic signs, from the official files or from small mosaics, found on this computer or downloaded.
+"""GTSRB, German traffic signs, read from the official files or small mosaics on this computer, or downloaded.
 
 Stallkamp, Schlipsing, Salmen and Igel, Man vs. computer: benchmarking machine learning algorithms for traffic sign
 recognition, Neural Networks 32, 2012. Released for research by the Institut fuer Neuroinformatik, Ruhr-Universitaet
 Bochum; we know of no explicit licence.
 
-The two forms, with their folders under `data_root()`:
+The two formats and their folders under `data_root()` are:
 
-- `GTSRB/` (or `gtsrb/GTSRB/`, where torchvision puts it), the official images: `Final_Training/Images/000cc/*.ppm`
-  for class cc, with `GT-000cc.csv`, and `Final_Test/Images/*.ppm` with `GT-final_test.csv` there or in one of the two
-  folders `GTSRB/` and its parent. The tables, separated by semicolons, give each file's class and region of interest,
-  the sign without the margin of about a tenth around it. (torchvision's training images, in `GTSRB/Training/`,
-  are another, smaller set and are not read.)
+- `GTSRB/`, or torchvision's `gtsrb/GTSRB/`, the official images. The training images of class cc are
+  `Final_Training/Images/000cc/*.ppm` with the table `GT-000cc.csv`. The test images are `Final_Test/Images/*.ppm` with
+  the table `GT-final_test.csv`, which may also be in `Final_Test/`, in `GTSRB/` or in its parent folder. The tables,
+  separated by semicolons, have the class of each file and its region of interest: the sign without the margin of about
+  a tenth around it. (torchvision's training images, in `GTSRB/Training/`, are a different, smaller set; they are not
+  read.)
 - `gtsrb_small/`, mosaics: `train.webp` and `test.webp`, lossless WebP pictures of 32x32 tiles, one row of tiles for
-  each class, and `sources.csv` with a line `split,class_id,column,original_file` for each tile that holds an image.
-  The tiles show whole images with the margin, scaled down.
+  each class. `sources.csv` has a line `split,class_id,column,original_file` for each tile with an image. The tiles show
+  whole images, with the margin, scaled down.
 """
 
 from __future__ import annotations
@@ -97,30 +98,30 @@ CLASSES = (
 def gtsrb(split: str = "train", download: bool = False) -> Dataset:
     """GTSRB, 43 German traffic signs: inputs (N, 3, 32, 32) in [0, 1], N = 39,209 ("train") or 12,630 ("test").
 
-    The official images are cut to their region of interest and scaled to 32x32 pixels (bilinear, antialiased). Where
-    they are missing and the mosaics are there, those are taken: fewer images, not cut, and the data set's name says
-    so, as "gtsrb:train (gtsrb_small)". Several training images show the same sign ("track", the number before `_` in
-    the file's name), so a validation set should be split by tracks.
+    The official images are cropped to their region of interest and scaled to 32x32 pixels (bilinear, antialiased). If
+    they are missing, the mosaics are read: fewer images, not cropped; the data set's name is then
+    "gtsrb:train (gtsrb_small)". Several training images show the same sign (a "track", the number before `_` in the
+    file's name), so a validation set should be split by tracks.
 
     Args:
         split: "train" or "test".
-        download: unless the split is there in one of the forms, fetch the official images (276 or 89 MB) into
-            `GTSRB/` under `data_root()`, checksums verified.
+        download: if the split is missing in both formats, download the official images (276 or 89 MB) into `GTSRB/`
+            under `data_root()`, and verify their checksums.
 
     Raises:
-        MissingDataError: the split is not there, and was not to be or could not be downloaded.
-        ArgumentError: the split is unknown, or a file is not what it should be.
+        MissingDataError: the split was not found, and `download` is False or the download failed.
+        ArgumentError: the split is unknown, or a file has the wrong format.
 
     >>> gtsrb("test", download=True).inputs.shape  # doctest: +SKIP
     torch.Size([12630, 3, 32, 32])
     """
     check(split in SPLITS, "split", " or ".join(SPLITS), repr(split))
-    tables, name = _tables(split), f"gtsrb:{split}"
+    tables, name = _find_tables(split), f"gtsrb:{split}"
     small = data_root() / SMALL
     has_small = all((small / file).is_file() for file in (f"{split}.webp", "sources.csv"))
     if not tables and not has_small and download:
         _download(split)
-        tables = _tables(split)
+        tables = _find_tables(split)
     if tables:
         parts = [_read_table(table, images) for table, images in tables]
         tiles, labels = np.concatenate([part[0] for part in parts]), [label for part in parts for label in part[1]]
@@ -131,7 +132,7 @@ def gtsrb(split: str = "train", download: bool = False) -> Dataset:
         folders = ", ".join(str(data_root() / folder / IMAGES[split]) for folder in OFFICIAL)
         raise MissingDataError(
             f"gtsrb: no {split} images with their GT-*.csv in {folders}, nor {split}.webp and sources.csv in {small}."
-            f" Put the files there, set {VARIABLE} to the folder that holds GTSRB/, or pass download=True."
+            f" Put the files there, set {VARIABLE} to the folder that contains GTSRB/, or pass download=True."
         )
     inputs = torch.from_numpy(tiles).to(torch.float32).div_(255)
     return Dataset(name, inputs, torch.tensor(labels, dtype=torch.int64), CLASSES)
@@ -140,8 +141,8 @@ def gtsrb(split: str = "train", download: bool = False) -> Dataset:
 # the official images
 
 
-def _tables(split: str) -> list[tuple[Path, Path]]:
-    """The tables of the split, each with the folder of its images; none unless all are there."""
+def _find_tables(split: str) -> list[tuple[Path, Path]]:
+    """The tables of the split, each with the folder of its images; an empty list if a table is missing."""
     for folder in OFFICIAL:
         base = data_root() / folder
         images = base / IMAGES[split]
@@ -157,21 +158,21 @@ def _tables(split: str) -> list[tuple[Path, Path]]:
 
 
 def _read_table(table: Path, folder: Path) -> tuple[Bytes, list[int]]:
-    """The images (N, 3, 32, 32) and labels of one table, in its order."""
+    """The images (N, 3, 32, 32) and labels that a table lists, in its order."""
     tiles, labels = [], []
-    for line, row in _rows(table, ";", ("Filename", "Roi.X1", "Roi.Y1", "Roi.X2", "Roi.Y2", "ClassId")):
+    for line, row in _read_rows(table, ";", ("Filename", "Roi.X1", "Roi.Y1", "Roi.X2", "Roi.Y2", "ClassId")):
         file, *numbers = row
-        left, top, right, bottom, label = _numbers(table, line, numbers)
+        left, top, right, bottom, label = _parse_numbers(table, line, numbers)
         _check_label(table, line, label)
         check(Path(file).name == file, f"{table}, line {line}", "the name of a file", repr(file))
-        tiles.append(_cut(folder / file, (left, top, right, bottom)))
+        tiles.append(_crop(folder / file, (left, top, right, bottom)))
         labels.append(label)
     check(len(tiles) > 0, str(table), "at least one image", "none")
     return np.stack(tiles), labels
 
 
-def _cut(path: Path, region: tuple[int, int, int, int]) -> Bytes:
-    """The region (left, top, right, bottom; the last two outside) of an image at 32x32 pixels: (3, 32, 32)."""
+def _crop(path: Path, region: tuple[int, int, int, int]) -> Bytes:
+    """A region (left, top, right, bottom; the last two excluded) of an image, scaled to 32x32 pixels: (3, 32, 32)."""
     try:
         with Image.open(path, formats=("PPM",)) as picture:
             width, height = picture.size
@@ -182,18 +183,18 @@ def _cut(path: Path, region: tuple[int, int, int, int]) -> Bytes:
     except ArgumentError:
         raise
     except (OSError, SyntaxError, ValueError) as error:
-        raise ArgumentError(str(path), "a PPM picture", f"none or a broken one ({error})") from error
+        raise ArgumentError(str(path), "a PPM picture", f"a missing, broken or different file ({error})") from error
     return np.ascontiguousarray(np.asarray(sign).transpose(2, 0, 1))
 
 
 def _download(split: str) -> None:
-    """The official images of the split and their tables; the tables come last, so none is there without its images."""
+    """Download the official images of the split, then their tables, so that no table exists without its images."""
     root = data_root()
     for name, md5 in MD5[split].items():
         try:
             archive = pooch.retrieve(MIRROR + name, f"md5:{md5}", fname=name, path=root)
             with zipfile.ZipFile(archive) as packed, tempfile.TemporaryDirectory(dir=root) as beside:
-                packed.extractall(beside)  # never outside: zipfile drops drives, roots and ".."
+                packed.extractall(beside)  # only within the folder: zipfile removes drives, roots and ".."
                 files = [file for file in Path(beside).rglob("*") if file.is_file()]
                 for file in sorted(files, key=lambda file: (file.suffix == ".csv", file)):
                     inner = file.relative_to(beside)
@@ -209,27 +210,27 @@ def _download(split: str) -> None:
 
 
 def _read_small(folder: Path, split: str) -> tuple[Bytes, list[int]]:
-    """The tiles (N, 3, 32, 32) of a split that `sources.csv` lists, in its order, and their labels."""
+    """The tiles (N, 3, 32, 32) and labels that `sources.csv` lists for a split, in its order."""
     mosaic, table = read_mosaic(folder / f"{split}.webp"), folder / "sources.csv"
     rows, columns = mosaic.shape[:2]
     places: list[tuple[int, int]] = []
-    for line, (of, *numbers) in _rows(table, ",", ("split", "class_id", "column")):
-        if of == split:
-            label, column = _numbers(table, line, numbers)
+    for line, (tile_split, *numbers) in _read_rows(table, ",", ("split", "class_id", "column")):
+        if tile_split == split:
+            label, column = _parse_numbers(table, line, numbers)
             _check_label(table, line, label)
             inside = label < rows and 0 <= column < columns
-            check(inside, f"{table}, line {line}", f"a tile among {rows} rows and {columns} columns", (label, column))
+            check(inside, f"{table}, line {line}", f"a tile within {rows} rows and {columns} columns", (label, column))
             places.append((label, column))
     check(len(places) > 0, str(table), f"lines for the split {split}", "none")
-    labels, across = (list(each) for each in zip(*places, strict=True))
-    return mosaic[labels, across], labels
+    labels, tile_columns = (list(each) for each in zip(*places, strict=True))
+    return mosaic[labels, tile_columns], labels
 
 
 # tables
 
 
-def _rows(table: Path, delimiter: str, wanted: tuple[str, ...]) -> Iterable[tuple[int, list[str]]]:
-    """The line number and the `wanted` columns of each line."""
+def _read_rows(table: Path, delimiter: str, wanted: tuple[str, ...]) -> Iterable[tuple[int, list[str]]]:
+    """The line number and the `wanted` columns of each line of a table."""
     try:
         with table.open(newline="", encoding="utf-8") as file:
             reader = csv.DictReader(file, delimiter=delimiter)
@@ -241,7 +242,7 @@ def _rows(table: Path, delimiter: str, wanted: tuple[str, ...]) -> Iterable[tupl
         raise ArgumentError(str(table), "a table as text", str(error)) from error
 
 
-def _numbers(table: Path, line: int, texts: list[str]) -> list[int]:
+def _parse_numbers(table: Path, line: int, texts: list[str]) -> list[int]:
     try:
         return [int(text) for text in texts]
     except ValueError as error:

@@ -1,7 +1,7 @@
 """The IDX format of the MNIST files, plain or gzipped.
 
-Big-endian: two zero bytes, the type of the values, the number of dimensions, the sizes as 32-bit integers,
-then the values in row-major order.
+A file has two zero bytes, the type of the values, the number of dimensions, the sizes as 32-bit integers, and the
+values in row-major order; all numbers are big-endian.
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ GZIP_MAGIC = b"\x1f\x8b"
 
 
 def read_idx(path: Path, dimensions: int) -> Tensor:
-    """The unsigned bytes in the IDX file at `path`, as a uint8 tensor with `dimensions` dimensions.
+    """Read the unsigned bytes of the IDX file at `path`, as a uint8 tensor with `dimensions` dimensions.
 
-    Raises `ArgumentError`, with the path, unless the file is exactly that: header, sizes and length are all
-    checked.
+    Raises `ArgumentError`, with the path, if the header, the sizes or the length of the file are wrong.
     """
-    content = _content(path)
+    content = _read_content(path)
     header = 4 + 4 * dimensions
     check(len(content) >= header, str(path), f"an IDX file, at least {header} bytes", f"{len(content)} bytes")
     magic, expected = content[:4], bytes([0, 0, UNSIGNED_BYTE, dimensions])
@@ -49,11 +48,11 @@ def read_idx(path: Path, dimensions: int) -> Tensor:
     return torch.frombuffer(bytearray(content), dtype=torch.uint8, offset=header).reshape(sizes)
 
 
-def _content(path: Path) -> bytes:
+def _read_content(path: Path) -> bytes:
     raw = path.read_bytes()
     if not raw.startswith(GZIP_MAGIC):
         return raw
     try:
         return gzip.decompress(raw)
     except (EOFError, OSError, zlib.error) as error:
-        raise ArgumentError(str(path), "a complete gzip file", f"a broken one ({error})") from error
+        raise ArgumentError(str(path), "a complete gzip file", f"a broken file ({error})") from error

@@ -1,9 +1,8 @@
-"""MNIST and Fashion-MNIST from their IDX files, which are found on this computer or downloaded.
+"""MNIST and Fashion-MNIST, read from IDX files on this computer, or downloaded.
 
 LeCun, Bottou, Bengio and Haffner, Gradient-based learning applied to document recognition, 1998.
 
-Xiao, Rasul and Vollgraf, Fashion-MNIST: a novel image dataset for benchmarking machine learning
-algorithms, 2017.
+Xiao, Rasul and Vollgraf, Fashion-MNIST: a novel image dataset for benchmarking machine learning algorithms, 2017.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ PREFIXES = {"train": "train", "test": "t10k"}
 
 @dataclass(frozen=True)
 class IdxSource:
-    """A data set in the files of MNIST: where it may lie under the data root, and where it comes from."""
+    """A data set in the format of MNIST: its folders under the data root, and where to download it."""
 
     name: str
     folders: tuple[str, ...]  # under the data root; downloads go to the first, the others are torchvision's
     mirror: str
-    md5: Mapping[str, str]  # of the compressed files at the mirror
+    md5: Mapping[str, str]  # checksums of the compressed files at the mirror
     classes: tuple[str, ...]
 
 
@@ -75,15 +74,15 @@ FASHION_MNIST = IdxSource(
 def mnist(split: str = "train", download: bool = False) -> Dataset:
     """MNIST, handwritten digits: inputs (N, 1, 28, 28) in [0, 1], N = 60,000 ("train") or 10,000 ("test").
 
-    The four IDX files, gzipped or not, are taken from `mnist/` or `MNIST/raw/` under `data_root()`.
+    The four IDX files, gzipped or not, are read from `mnist/` or `MNIST/raw/` under `data_root()`.
 
     Args:
         split: "train" or "test".
-        download: fetch what is missing (about 11 MB) into `mnist/` under `data_root()`, checksums verified.
+        download: download missing files (about 11 MB) into `mnist/` under `data_root()`, and verify their checksums.
 
     Raises:
-        MissingDataError: files are missing, and were not to be or could not be downloaded.
-        ArgumentError: the split is unknown, or a file is not the IDX file it should be.
+        MissingDataError: files are missing, and `download` is False or the download failed.
+        ArgumentError: the split is unknown, or a file is not the expected IDX file.
 
     >>> digits = mnist("test", download=True)  # doctest: +SKIP
     >>> digits.inputs.shape                    # doctest: +SKIP
@@ -95,7 +94,7 @@ def mnist(split: str = "train", download: bool = False) -> Dataset:
 def fashion_mnist(split: str = "train", download: bool = False) -> Dataset:
     """Fashion-MNIST, articles of clothing: shapes, ranges, arguments and errors as for `mnist`.
 
-    The folders are `fashion_mnist/` or `FashionMNIST/raw/`; a download is about 31 MB.
+    The folders are `fashion_mnist/` and `FashionMNIST/raw/`; a download is about 31 MB.
 
     >>> fashion_mnist("test").classes[0]  # doctest: +SKIP
     'T-shirt/top'
@@ -118,7 +117,7 @@ def _load(source: IdxSource, split: str, download: bool) -> Dataset:
 
 
 def _locate(source: IdxSource, compressed: str, download: bool) -> Path:
-    """The path of one file, which may lie there unpacked; fetched when missing and `download` is set."""
+    """The path of one file, compressed or not; it is downloaded if it is missing and `download` is set."""
     folders = [data_root() / folder for folder in source.folders]
     for folder in folders:
         for name in (compressed, compressed.removesuffix(".gz")):
@@ -127,7 +126,7 @@ def _locate(source: IdxSource, compressed: str, download: bool) -> Path:
     if not download:
         raise MissingDataError(
             f"{source.name}: no {compressed} (or unpacked) in {' or '.join(map(str, folders))}. Put the IDX "
-            f"files there, set {VARIABLE} to the folder that holds {source.folders[0]}/, or pass "
+            f"files there, set {VARIABLE} to the folder that contains {source.folders[0]}/, or pass "
             "download=True."
         )
     url = source.mirror + compressed

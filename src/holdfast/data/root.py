@@ -1,4 +1,4 @@
-"""Where data sets lie on this computer."""
+"""The folder of the data sets on this computer."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ VARIABLE = "HOLDFAST_DATA"
 
 
 class MissingDataError(HoldfastError, FileNotFoundError):
-    """A data set is neither on this computer nor to be had; says where we looked and what to do."""
+    """A data set was not found. The message names the folders that were searched and what the user can do."""
 
 
 def data_root() -> Path:
-    """The folder that holds the data sets, each in a folder of its own (`mnist/`, ...). It need not exist.
+    """The folder of the data sets, with a subfolder for each (`mnist/`, ...). It may not exist yet.
 
-    The environment variable `HOLDFAST_DATA` where it is set; else `../shared/data`, seen from the current
-    folder or from the repository, where that exists; else the user's cache folder for holdfast.
+    It is the value of the environment variable `HOLDFAST_DATA` if set. Else it is `../shared/data`, relative to the
+    current folder or to the repository, if that exists. Else it is the user's cache folder for holdfast.
     """
     named = os.environ.get(VARIABLE)
     if named:
         return Path(named).expanduser()
-    for base in (Path.cwd(), *_repository()):
+    for base in (Path.cwd(), *_find_repository()):
         shared = base.parent / "shared" / "data"
         if shared.is_dir():
             return shared
     return Path(pooch.os_cache("holdfast"))
 
 
-def _repository() -> list[Path]:
-    """The checkout that this file lies in, if it does: (root)/src/holdfast/data/root.py."""
+def _find_repository() -> list[Path]:
+    """The root of the checkout with this file, (root)/src/holdfast/data/root.py; empty for an installed package."""
     root = Path(__file__).resolve().parents[3]
     return [root] if (root / "src" / "holdfast").is_dir() else []

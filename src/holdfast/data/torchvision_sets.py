@@ -1,7 +1,7 @@
 """Data sets of torchvision, and any map-style data set of torch: pairs of a picture and a label.
 
-By name, `torchvision:<class>:<split>`, they lie under `torchvision/` in `data_root()`, as torchvision lays them out.
-Needs the extra `data`; what you have made yourself needs nothing.
+The name `torchvision:<class>:<split>` stands for files under `torchvision/` in `data_root()`, in torchvision's layout.
+Names need the extra `data`; `from_torchvision` does not.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from holdfast.data.conversion import Size, chosen, collected, parsed, size_of
+from holdfast.data.conversion import Size, choose_samples, collect, parse_name, parse_size
 from holdfast.data.dataset import Dataset
 from holdfast.data.root import VARIABLE, MissingDataError, data_root
 from holdfast.errors import ArgumentError, MissingExtraError, UnknownNameError, check
 
 PREFIX = "torchvision"
-_FORM = "torchvision:<class>:<split>, as torchvision:GTSRB:test:size=32"
+_FORM = "torchvision:<class>:<split>, such as torchvision:GTSRB:test:size=32"
 
 
 def from_torchvision(
@@ -31,24 +31,24 @@ def from_torchvision(
     label: Callable[[Any], int | str] | None = None,
     bounds: tuple[float, float] = (0.0, 1.0),
 ) -> Dataset:
-    """A torchvision data set, or any with `len()` whose entries are pairs of a picture (or tensor) and a label.
+    """Make a data set from a torchvision data set, or any with `len()` whose entries are pairs of an input and a label.
 
-    Pictures become `(1 or 3, H, W)` in [0, 1], tensors are taken as they are. No normalisation belongs here: it is the
-    model's (`Classifier(..., preprocess=...)`), so that radii are those of pixels.
+    Pictures become `(1 or 3, H, W)` in [0, 1]; tensors keep their values and shape. Do not normalise here: pass the
+    normalisation to `Classifier(..., preprocess=...)`, so that radii have the unit of pixel values.
 
     Args:
-        dataset: such as `torchvision.datasets.CIFAR10(root, train=False)`.
-        name: for reports; the class's name by default.
-        size: resize to `(height, width)`, or to a square; needed where pictures differ in size.
-        count: read so many samples; all by default. Only these are decoded.
-        seed: draw them at random rather than from the start, where many sets hold one class.
-        classes: names; by default what the data set says (`classes` or `categories`), or the numbers.
-        label: makes a class of an entry's second part, where that is not one already: of CelebA's 40 attributes,
-            `lambda attributes: int(attributes[31])` is whether somebody smiles.
-        bounds: of the values.
+        dataset: for example `torchvision.datasets.CIFAR10(root, train=False)`.
+        name: name of the data set, for reports; by default the name of the class.
+        size: resize to `(height, width)`, or to a square; needed if pictures differ in size.
+        count: how many samples to read and decode; all by default.
+        seed: seed to draw the samples at random; by default the first ones are read, which are often of one class.
+        classes: names of the classes; by default those of the data set (`classes` or `categories`), or the numbers.
+        label: a function that makes a class from the second part of an entry, if that is not a class. For CelebA's 40
+            attributes, `lambda attributes: int(attributes[31])` tells whether the person smiles.
+        bounds: range of the input values.
 
     Raises:
-        ArgumentError: the data set has no length, its entries are no pairs, or do not fit.
+        ArgumentError: the data set has no length, an entry is not a pair, or an input or label is invalid.
 
     >>> import torch
     >>> own = torch.utils.data.TensorDataset(torch.rand(5, 1, 8, 8), torch.tensor([0, 1, 2, 0, 1]))
@@ -58,82 +58,82 @@ def from_torchvision(
     """
     what = type(dataset).__name__
     fine = hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")
-    check(fine, "dataset", "a data set with a length, whose entries are to be had by number", what)
+    check(fine, "dataset", "a data set with a length and indexing by number", what)
     name = name or what
-    pairs = (_pair(dataset[place], what, label) for place in chosen(len(dataset), count, seed, name))
-    known = _classes(dataset) if classes is None and label is None else classes
-    return collected(pairs, name, known, size, bounds)
+    pairs = (_check_pair(dataset[index], what, label) for index in choose_samples(len(dataset), count, seed, name))
+    known = _find_classes(dataset) if classes is None and label is None else classes
+    return collect(pairs, name, known, size, bounds)
 
 
-def _pair(entry: Any, what: str, label: Callable[[Any], int | str] | None) -> tuple[Any, Any]:
+def _check_pair(entry: Any, what: str, label: Callable[[Any], int | str] | None) -> tuple[Any, Any]:
     fine = isinstance(entry, tuple | list) and len(entry) == 2
     check(fine, "dataset", "entries that are pairs of a picture and a label", f"{type(entry).__name__} of {what}")
     value, target = entry
     return value, target if label is None else label(target)
 
 
-def _classes(dataset: Any) -> tuple[str, ...] | None:
+def _find_classes(dataset: Any) -> tuple[str, ...] | None:
     for attribute in ("classes", "categories"):
         found = getattr(dataset, attribute, None)
         if isinstance(found, list | tuple) and found and all(isinstance(each, str | tuple) for each in found):
-            # ImageNet names a class by several words
+            # a class of ImageNet has several names
             return tuple(each if isinstance(each, str) else ", ".join(each) for each in found)
     return None
 
 
-def load_of_torchvision(name: str, download: bool = False) -> Dataset:
-    """The set that `"torchvision:<class>:<split>"` asks for, with options behind another colon.
+def load_from_torchvision(name: str, download: bool = False) -> Dataset:
+    """Load the data set with the name `"torchvision:<class>:<split>"`; options may follow after another colon.
 
-    The split is what torchvision calls it ("train", "test", "val", ...); "all" where there is but one. Options: `size`,
-    `count`, `seed` as of `from_torchvision`, and `label`, the name of an attribute of CelebA.
-    `torchvision:ImageFolder:<folder>` takes a folder of folders, one for each class, under `torchvision/`.
+    The split has torchvision's name ("train", "test", "val", ...), or "all" for a set without splits. The options are
+    `size`, `count`, `seed`, as in `from_torchvision`, and `label`, the name of an attribute of CelebA.
+    `torchvision:ImageFolder:<folder>` reads a folder under `torchvision/` that has one subfolder for each class.
 
     Raises:
         MissingExtraError: torchvision cannot be imported.
-        UnknownNameError: it has no such class.
-        ArgumentError: no such split or option; `from_torchvision` says the rest.
-        MissingDataError: the files are not there, and were not to be or could not be downloaded.
+        UnknownNameError: torchvision has no such class.
+        ArgumentError: there is no such split or option, or `from_torchvision` raises it.
+        MissingDataError: the files are missing, and `download` is False or the download failed.
     """
-    known: dict[str, Callable[[str], Any]] = {"size": size_of, "count": int, "seed": int, "label": str}
-    (_, kind, split), options = parsed(name, 3, known, _FORM)
+    known: dict[str, Callable[[str], Any]] = {"size": parse_size, "count": int, "seed": int, "label": str}
+    (_, kind, split), options = parse_name(name, 3, known, _FORM)
     try:
         sets: Any = importlib.import_module("torchvision.datasets")
-    except (ImportError, RuntimeError) as error:  # beside a torch it was not built for it raises the latter
+    except (ImportError, RuntimeError) as error:  # RuntimeError: it was built for another version of torch
         raise MissingExtraError(f"{name} (torchvision: {type(error).__name__}: {error})", "data") from error
     if kind not in sets.__all__:
         raise UnknownNameError("data set of torchvision", kind, sets.__all__)
-    made = _made(getattr(sets, kind), kind, split, name, download)
+    found = _make(getattr(sets, kind), kind, split, name, download)
     attribute = options.pop("label", None)
     if attribute is not None:
-        names = list(getattr(made, "attr_names", []))
+        names = list(getattr(found, "attr_names", []))
         if attribute not in names:
             raise UnknownNameError(f"attribute of {kind}", attribute, [each for each in names if each])
-        place = names.index(attribute)
-        options |= {"label": lambda target: int(target[place]), "classes": (f"not {attribute}", attribute)}
-    return from_torchvision(made, name=":".join((PREFIX, kind, split)), **options)
+        column = names.index(attribute)
+        options |= {"label": lambda target: int(target[column]), "classes": (f"not {attribute}", attribute)}
+    return from_torchvision(found, name=":".join((PREFIX, kind, split)), **options)
 
 
-def _made(kind: Any, called: str, split: str, name: str, download: bool) -> Any:
-    """The data set of that class and split, by what the class's own arguments are."""
-    taken = inspect.signature(kind).parameters
+def _make(kind: Any, class_name: str, split: str, name: str, download: bool) -> Any:
+    """Make torchvision's data set of that class and split, with the arguments that the class accepts."""
+    accepted = inspect.signature(kind).parameters
     root = data_root() / PREFIX
-    arguments: dict[str, Any] = {"download": download} if "download" in taken else {}
-    if called == "ImageFolder":
+    arguments: dict[str, Any] = {"download": download} if "download" in accepted else {}
+    if class_name == "ImageFolder":
         check(".." not in split and not split.startswith("/"), "name", "a folder under torchvision/", repr(split))
         root = root / split
-    elif "train" in taken:
-        check(split in ("train", "test"), "split", f"train or test for {called}", repr(split))
+    elif "train" in accepted:
+        check(split in ("train", "test"), "split", f"train or test for {class_name}", repr(split))
         arguments["train"] = split == "train"
-    elif "split" in taken:
+    elif "split" in accepted:
         arguments["split"] = split
     else:
-        check(split == "all", "split", f"all, since {called} has no splits", repr(split))
-    if called == "ImageNet":  # the only ones that take their root for themselves
+        check(split == "all", "split", f"all, since {class_name} has no splits", repr(split))
+    if class_name == "ImageNet":  # only this class makes no subfolder in the root
         root = root / "imagenet"
     try:
         return kind(str(root), **arguments)
     except ValueError as error:
-        raise ArgumentError("split", f"one that {called} has", f"{split!r}: {error}") from error
-    except (OSError, RuntimeError) as error:  # not there, not whole, no network
+        raise ArgumentError("split", f"a split of {class_name}", f"{split!r}: {error}") from error
+    except (OSError, RuntimeError) as error:  # missing or incomplete files, or no network
         hint = "" if download else f" Put the files there, set {VARIABLE}, or pass download=True."
         raise MissingDataError(f"{name}: not in {root}: {error}.{hint}") from error

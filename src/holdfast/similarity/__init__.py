@@ -1,8 +1,8 @@
-"""How alike are two attribution maps? Pure batched functions `(a, b) -> (N,)`, and a registry of them.
+"""How alike two attribution maps are: pure batched functions `(a, b) -> (N,)`, and a registry of them.
 
-Some compare maps feature by feature, or by the order of the features, and take maps of any shape. Others know where in
-the image or series a value lies (`local`, `profile`); of those `Similarity.channels` says how maps of inputs are
-reduced to one value per position before they are compared.
+Some functions compare maps feature by feature, or by the order of the features. They accept maps of any shape. Others
+use the positions of the values in the image or series (`local`, `profile`). For these, `Similarity.channels` says how
+a map is reduced to one value per position before it is compared.
 
 >>> import torch
 >>> from holdfast import similarity
@@ -83,19 +83,19 @@ SimilarityFunction = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Similarity:
-    """A similarity function with what a metric has to know of it; call it as `similarity(a, b)`.
+    """A similarity function with the properties that metrics use; call it as `similarity(a, b)`.
 
     Attributes:
-        name: what it was asked for by, options included.
-        function: maps `(N, ...)` and `(N, ...)` to `(N,)`.
-        larger_is_closer: False for a discrepancy.
-        low: default threshold of "inconsistent"; None where no number suits all maps.
-        high: default threshold of "consistent".
+        name: the name it was requested by, including options.
+        function: compares two batches of maps `(N, ...)`; returns `(N,)`.
+        larger_is_closer: True if larger values mean more similar maps; False for a discrepancy.
+        low: default threshold: explanations below it are "inconsistent". None if no threshold suits all maps.
+        high: default threshold: explanations above it are "consistent".
         differentiable: whether gradients flow through it.
-        channels: how maps of inputs are reduced to one value per position before they are compared (`per_position`);
-            None where they are compared as they are.
-        ordinal: whether it compares orders, of which a constant map has none: a seed whose map is constant is then
-            skipped, as it is for every similarity, also where this is a discrepancy.
+        channels: how a map is reduced to one value per position before it is compared (`per_position`); None if maps
+            are compared unchanged.
+        ordinal: whether it compares the order of the features. A constant map has no order, so a metric skips an
+            input with a constant map. (It also does this for every similarity that is no discrepancy.)
     """
 
     name: str
@@ -118,7 +118,9 @@ class Similarity:
         return result
 
     def of_maps(self, maps: Tensor) -> Tensor:
-        """What is compared of maps of inputs `(N, C, H, W)`, `(N, C, T)` or `(N, F)`: as they are, or by position.
+        """The values that are compared, for maps `(N, C, H, W)`, `(N, C, T)` or `(N, F)`.
+
+        These are the maps themselves, or one value per position if `channels` is set.
 
         >>> import torch
         >>> get("lens_precision").of_maps(torch.ones(2, 3, 5, 5)).shape
@@ -137,7 +139,7 @@ for _function in (pearson, cosine, ssim):
 for _function in (spearman, kendall):
     similarities.add(_function.__name__, Similarity(_function.__name__, _function, low=0.4, high=0.6))
 similarities.add("mse", Similarity("mse", mse, larger_is_closer=False, differentiable=True))
-# Whether signs count is a metric's own option, so channels are summed as they are: without signs that is "abs_sum".
+# Channels are summed with their signs. A metric that ignores signs passes absolute values, so it gets "abs_sum".
 _OF_POSITIONS = (topk_intersection, lens_precision, lens_recall, lens_spearman, lens_kendall)
 for _function in _OF_POSITIONS:
     similarities.add(_function.__name__, Similarity(_function.__name__, _function, low=0.4, high=0.6, channels="sum"))
@@ -157,18 +159,22 @@ def names() -> list[str]:
 
 
 def get(similarity: str | Similarity | SimilarityFunction) -> Similarity:
-    """The similarity that a name, with or without options, or a function stands for.
+    """The `Similarity` for a name, a name with options, or a function.
 
     Args:
-        similarity: a `Similarity`, returned as it is; a name such as `"pearson"`, or one with options such as
-            `"ssim:window=11,gaussian=true"`, `"lens_precision:k=100,w=2,diverse=true,channels=max"`, or, several
-            numbers joined by `+`, `"lens_distance:k=10+100,w=0+1"`; or a function `(a, b) -> (N,)`, taken to be larger
-            for more alike maps, not differentiable, without default thresholds. Build a `Similarity` to say
-            otherwise.
+        similarity: one of these:
+
+            - a `Similarity`, which is returned unchanged.
+            - a name such as `"pearson"`.
+            - a name with options, such as `"ssim:window=11,gaussian=true"` or
+              `"lens_precision:k=100,w=2,diverse=true,channels=max"`. Several numbers are joined by `+`:
+              `"lens_distance:k=10+100,w=0+1"`.
+            - a function `(a, b) -> (N,)`. It is assumed to be larger for more similar maps, not differentiable, and
+              without default thresholds. For other properties make a `Similarity`.
 
     Raises:
         UnknownNameError: no similarity has that name.
-        ArgumentError: an option is malformed or unknown, or suits no map at all.
+        ArgumentError: an option is malformed, unknown, or invalid for every map.
 
     >>> get("topk_intersection:k=100").name
     'topk_intersection:k=100'
@@ -203,7 +209,7 @@ def _from_text(text: str) -> Similarity:
         check(key in known, f"option of {name}", f"one of {', '.join(known) or '(it has none)'}", repr(key))
         check(key not in options, f"option of {name}", "each option once", repr(text))
         options[key] = _value(f"option {key} of {name}", value, hints.get(key))
-    if entry.function in (*_OF_POSITIONS, lens_distance, centre_of_mass):  # whose options can be told without a map
+    if entry.function in (*_OF_POSITIONS, lens_distance, centre_of_mass):  # their options can be checked without a map
         check_options(**options)
     channels = options.get("channels", entry.channels)
     return replace(entry, name=text, function=partial(entry.function, **options), channels=channels)
@@ -212,12 +218,12 @@ def _from_text(text: str) -> Similarity:
 def _hints(function: SimilarityFunction) -> dict[str, Any]:
     try:
         return get_type_hints(function)
-    except (NameError, TypeError):  # a function of the user's, whose annotations need not mean anything
+    except (NameError, TypeError):  # the annotations of a user's function may not be resolvable
         return {}
 
 
 def _value(argument: str, text: str, hint: Any) -> Any:
-    """What the text of an option means: a word that the option knows, a number, several, true or false."""
+    """The value of an option's text: one of the option's words, a number, several numbers, true or false."""
     kinds = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     words = [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
     if words:

@@ -1,11 +1,11 @@
-"""Similarities that know where a position lies: LENS, overlaps of top-k sets, rank correlations of smoothed maps.
+"""Similarities that use positions: LENS, overlaps of top-k sets, rank correlations of smoothed maps, mass centres.
 
-A map is compared position by position: images `(N, H, W)`, series `(N, T)`, and `(N, C, H, W)`, whose channels are
-reduced first; a tensor of three dimensions is always an image. S_k and T_k are the k largest positions of the first
-and the second map, N_w(S) all positions at most w away from one of S along each axis, cut off at the border.
+Maps are images `(N, H, W)`, series `(N, T)`, or `(N, C, H, W)`, whose channels are reduced first; a tensor of three
+dimensions is always a batch of images. S_k and T_k are the k largest positions of the first and the second map.
+N_w(S) are all positions at most w away from a position of S along each axis; windows end at the border.
 
-With `diverse=True` the sets are those of `top_k_diverse` for the same w, in which no two positions lie in each other's
-window. Where fewer than k fit, shares are of as many as there are. At w = 0 diverse sets are the plain ones.
+With `diverse=True` the sets are those of `top_k_diverse` for the same w: no position lies in the window of another.
+If fewer than k positions fit, shares refer to the actual number. With w = 0, diverse sets equal the plain ones.
 
 Source: Kamath, Mittal, Deshpande, Balasubramanian, "Rethinking Robustness of Model Attributions", AAAI 2024.
 """
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from holdfast.errors import check
 from holdfast.similarity import rank
-from holdfast.similarity.diverse import chunks, resolve_k, top_k, top_k_diverse
+from holdfast.similarity.diverse import resolve_k, split_maps, top_k, top_k_diverse
 from holdfast.similarity.rows import binade, check_pair, degenerate, row_sum, working_dtype
 from holdfast.similarity.windows import (
     Channels,
@@ -42,18 +42,18 @@ def topk_intersection(
 ) -> Tensor:
     """Share of the k largest positions of one map that are among the k largest of the other.
 
-    Values are compared with their sign, once channels are reduced. Of tied positions the one of lowest index (in the
-    flattened map) comes first: constant maps select their first k positions.
+    After the reduction of channels, values are compared with their sign. Among equal values, lower indices of the
+    flattened map come first, so of a constant map the first k positions are selected.
 
     Args:
         a: maps `(N, H, W)`, `(N, T)` or `(N, C, H, W)`, floating.
         b: maps of the same shape.
         k: a number of positions from 1 to all, or a share of them in (0, 1), rounded to the nearest number but
             at least 1; by default a tenth.
-        diverse: take positions of which none lies in another's window. Where fewer than k fit, the share is of
-            the larger of the two sets.
-        w: positions on each side that a diverse one bars; without `diverse` it has no effect.
-        channels: how those of `(N, C, H, W)` are reduced: see `per_position`.
+        diverse: select positions none of which lies in the window of another. If fewer than k fit, the share is that
+            of the larger of the two sets.
+        w: half width of the window of a diverse position; it has no effect without `diverse`.
+        channels: how the channels of `(N, C, H, W)` are reduced (`per_position`).
 
     Returns:
         `(N,)` in [0, 1]; NaN for a row that holds a NaN or an infinity.
@@ -68,9 +68,9 @@ def topk_intersection(
     """
 
     def share(s: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-        return s & t, torch.maximum(_size(s), _size(t))
+        return s & t, torch.maximum(_count(s), _count(t))
 
-    return _of_sets(share, a, b, k, w, diverse, channels)
+    return _compare_sets(share, a, b, k, w, diverse, channels)
 
 
 def lens_precision(
@@ -83,16 +83,16 @@ def lens_precision(
 ) -> Tensor:
     """Share of the k largest positions of `a` that lie near one of the k largest of `b`: |S_k n N_w(T_k)| / |S_k|.
 
-    The paper's w-LENS-prec@k, `a` being the original map. Not symmetric: `lens_precision(a, b)` is `lens_recall(b, a)`.
-    With w = 0 it is `topk_intersection`, and it grows with w.
+    This is the paper's w-LENS-prec@k, where `a` is the original map. It is not symmetric: `lens_precision(a, b)` equals
+    `lens_recall(b, a)`. With w = 0 it equals `topk_intersection`, and it increases with w.
 
     Args:
         a: maps `(N, H, W)`, `(N, T)` or `(N, C, H, W)`, floating.
         b: maps of the same shape.
         k: as in `topk_intersection`.
-        w: positions on each side that count as near, at least 0.
-        diverse: take positions of which none lies in another's window (w-LENS-prec@k-div).
-        channels: how those of `(N, C, H, W)` are reduced: see `per_position`.
+        w: positions at most w away along each axis are near; at least 0.
+        diverse: select positions none of which lies in the window of another (w-LENS-prec@k-div).
+        channels: how the channels of `(N, C, H, W)` are reduced (`per_position`).
 
     Returns:
         `(N,)` in [0, 1]; NaN for a row that holds a NaN or an infinity.
@@ -108,9 +108,9 @@ def lens_precision(
     """
 
     def share(s: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-        return s & dilate(t, w), _size(s)
+        return s & dilate(t, w), _count(s)
 
-    return _of_sets(share, a, b, k, w, diverse, channels)
+    return _compare_sets(share, a, b, k, w, diverse, channels)
 
 
 def lens_recall(
@@ -123,7 +123,7 @@ def lens_recall(
 ) -> Tensor:
     """Share of the k largest positions of `b` that lie near one of the k largest of `a`: |T_k n N_w(S_k)| / |T_k|.
 
-    The paper's w-LENS-recall@k, `a` being the original map. Arguments, result and errors are those of
+    This is the paper's w-LENS-recall@k, where `a` is the original map. Arguments, result and errors are those of
     `lens_precision`.
 
     Source: Kamath, Mittal, Deshpande, Balasubramanian, AAAI 2024, Sec. 3.1 and 3.2.
@@ -134,21 +134,21 @@ def lens_recall(
     """
 
     def share(s: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-        return t & dilate(s, w), _size(t)
+        return t & dilate(s, w), _count(t)
 
-    return _of_sets(share, a, b, k, w, diverse, channels)
+    return _compare_sets(share, a, b, k, w, diverse, channels)
 
 
 def lens_spearman(a: Tensor, b: Tensor, w: int = 1, channels: Channels = "abs_sum") -> Tensor:
     """Spearman's rank correlation of the smoothed maps.
 
-    A map that is constant before or after smoothing (see `degenerate`) has similarity 0 with everything.
+    A map that is constant (`degenerate`) before or after smoothing has similarity 0 with every map.
 
     Args:
         a: maps `(N, H, W)`, `(N, T)` or `(N, C, H, W)`, floating.
         b: maps of the same shape.
-        w: positions on each side to smooth over, at least 0: see `smooth`.
-        channels: how those of `(N, C, H, W)` are reduced: see `per_position`.
+        w: half width of the window to smooth over (`smooth`), at least 0.
+        channels: how the channels of `(N, C, H, W)` are reduced (`per_position`).
 
     Returns:
         `(N,)` in [-1, 1]; NaN for a row that holds a NaN or an infinity.
@@ -162,7 +162,7 @@ def lens_spearman(a: Tensor, b: Tensor, w: int = 1, channels: Channels = "abs_su
     >>> lens_spearman(a, b, w=0), lens_spearman(a, b, w=1)
     (tensor([-0.79]), tensor([0.52]))
     """
-    return _smoothed(rank.spearman, a, b, w, channels)
+    return _compare_smoothed(rank.spearman, a, b, w, channels)
 
 
 def lens_kendall(a: Tensor, b: Tensor, w: int = 1, channels: Channels = "abs_sum") -> Tensor:
@@ -176,14 +176,14 @@ def lens_kendall(a: Tensor, b: Tensor, w: int = 1, channels: Channels = "abs_sum
     >>> lens_kendall(a, b, w=0), lens_kendall(a, b, w=1)
     (tensor([-0.64]), tensor([0.44]))
     """
-    return _smoothed(rank.kendall, a, b, w, channels)
+    return _compare_smoothed(rank.kendall, a, b, w, channels)
 
 
 def mass_centre(a: Tensor) -> Tensor:
-    """Centre of mass of a map's absolute values, in positions from the first, by axis: (row, column) of images.
+    """Centre of mass of a map's absolute values, as a position on each axis: (row, column) for images.
 
-    Differentiable, with gradients of size 1 / (mass of the map). A map of zeros, which has no mass, has its centre
-    where that of any other constant map is: in the middle. There its gradient is 0.
+    Differentiable, with gradients of size 1 / (mass of the map). The centre of a map of zeros is the middle, as for
+    every other constant map; its gradient is 0.
 
     Args:
         a: images `(N, H, W)` or series `(N, T)`, floating; half precision is computed in float32.
@@ -192,7 +192,7 @@ def mass_centre(a: Tensor) -> Tensor:
         `(N, 2)` or `(N, 1)`, each in [0, length - 1]; NaN for a row that holds a NaN or an infinity.
 
     Raises:
-        ArgumentError: another shape or type.
+        ArgumentError: `a` has another shape or type.
 
     Source: Ghorbani, Abid, Zou, AAAI 2019 (mass-centre attack).
 
@@ -209,29 +209,29 @@ def mass_centre(a: Tensor) -> Tensor:
     centre = []
     for dim in range(1, x.ndim):
         middle = (x.shape[dim] - 1) / 2
-        away = torch.arange(x.shape[dim], device=x.device, dtype=x.dtype) - middle
-        moment = row_sum((x * away.view(-1, *(1,) * (x.ndim - 1 - dim))).flatten(1))
+        offset = torch.arange(x.shape[dim], device=x.device, dtype=x.dtype) - middle
+        moment = row_sum((x * offset.view(-1, *(1,) * (x.ndim - 1 - dim))).flatten(1))
         centre.append(middle + moment / mass)
     return torch.where(size.isfinite()[:, None], torch.stack(centre, 1), torch.nan)
 
 
 def centre_of_mass(a: Tensor, b: Tensor, channels: Channels = "abs_sum") -> Tensor:
-    """How far the centre of mass moves, in positions: a discrepancy, the Euclidean distance of the two centres.
+    """Euclidean distance between the centres of mass of two maps, in positions: a discrepancy.
 
-    Differentiable; the gradient is 0 where the centres coincide. It depends on the size of the image, so no threshold
-    suits all maps.
+    Differentiable; the gradient is 0 where the centres coincide. The distance depends on the size of the image, so no
+    threshold suits all maps.
 
     Args:
-        a: maps `(N, H, W)`, `(N, T)` or `(N, C, H, W)`, floating; of the values that `channels` leaves the absolute
-            ones count: see `mass_centre`.
+        a: maps `(N, H, W)`, `(N, T)` or `(N, C, H, W)`, floating. `mass_centre` uses the absolute values that are left
+            after the reduction of channels.
         b: maps of the same shape.
-        channels: how those of `(N, C, H, W)` are reduced: see `per_position`.
+        channels: how the channels of `(N, C, H, W)` are reduced (`per_position`).
 
     Returns:
         `(N,)`, at least 0; NaN for a row that holds a NaN or an infinity.
 
     Raises:
-        ArgumentError: shapes, devices or types do not fit, or an unknown reduction.
+        ArgumentError: shapes, devices or types do not fit, or the reduction is unknown.
 
     Source: Ghorbani, Abid, Zou, AAAI 2019.
 
@@ -241,22 +241,22 @@ def centre_of_mass(a: Tensor, b: Tensor, channels: Channels = "abs_sum") -> Tens
     >>> centre_of_mass(a, b)
     tensor([5.])
     """
-    x, y = positions_of(a, b, channels)
+    x, y = reduce_pair(a, b, channels)
     squares = (mass_centre(x) - mass_centre(y)).square().unbind(1)
     total = squares[0] if len(squares) == 1 else squares[0] + squares[1]
     moved = total != 0  # the square root has no derivative at 0
     return torch.where(moved, torch.where(moved, total, 1).sqrt(), 0)
 
 
-def positions_of(a: Tensor, b: Tensor, channels: Channels) -> tuple[Tensor, Tensor]:
-    """A pair of maps with one value for each position, checked: `(N, H, W)` or `(N, T)`."""
+def reduce_pair(a: Tensor, b: Tensor, channels: Channels) -> tuple[Tensor, Tensor]:
+    """Check a pair of maps and reduce them to one value per position: `(N, H, W)` or `(N, T)`."""
     check_pair(a, b)
     check(a.ndim in (2, 3, 4), "a", "shape (N, H, W), (N, T) or (N, C, H, W)", tuple(a.shape))
     check_channels(channels)
     return (per_position(a, channels), per_position(b, channels)) if a.ndim == 4 else (a, b)
 
 
-def _of_sets(
+def _compare_sets(
     share: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
     a: Tensor,
     b: Tensor,
@@ -265,27 +265,32 @@ def _of_sets(
     diverse: bool,
     channels: Channels,
 ) -> Tensor:
-    """A share of the sets S_k and T_k: which positions count `(n, ...)`, and of how many `(n,)`."""
-    x, y = (m.detach() for m in positions_of(a, b, channels))
+    """Compare the sets S_k and T_k of both maps.
+
+    `share` returns the mask `(n, ...)` of the positions that count, and the number `(n,)` by which it is divided.
+    """
+    x, y = (m.detach() for m in reduce_pair(a, b, channels))
     check(isinstance(diverse, bool), "diverse", "True or False", diverse)
     check_window(w)
     count = resolve_k(k, x.shape[1:].numel())
     parts = []
-    for p, q in chunks(x, y):
+    for p, q in split_maps(x, y):
         s, t = (top_k_diverse(m, count, w) if diverse else top_k(m, count) for m in (p, q))
         common, of = share(s, t)
-        parts.append(_size(common).to(working_dtype(a, b)) / of)
+        parts.append(_count(common).to(working_dtype(a, b)) / of)
     return rank.where_finite(x.flatten(1), y.flatten(1), torch.cat(parts))
 
 
-def _size(mask: Tensor) -> Tensor:
+def _count(mask: Tensor) -> Tensor:
     return mask.flatten(1).sum(1)
 
 
-def _smoothed(function: Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Tensor, w: int, channels: Channels) -> Tensor:
-    x, y = (m.detach() for m in positions_of(a, b, channels))
+def _compare_smoothed(
+    function: Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Tensor, w: int, channels: Channels
+) -> Tensor:
+    x, y = (m.detach() for m in reduce_pair(a, b, channels))
     check_window(w)
-    result = torch.cat([function(smooth(p, w), smooth(q, w)) for p, q in chunks(x, y)])
-    # A constant map orders nothing, though its borders, next to which there are zeros, are lower once it is smoothed.
+    result = torch.cat([function(smooth(p, w), smooth(q, w)) for p, q in split_maps(x, y)])
+    # A constant map has no order, although smoothing lowers its values near the border, where zeros are averaged in.
     result = torch.where(degenerate(x) | degenerate(y), 0, result)
     return rank.where_finite(x.flatten(1), y.flatten(1), result)

@@ -12,16 +12,16 @@ from holdfast.similarity.rows import binade, check_pair, extremes, is_constant, 
 
 class _Rows(NamedTuple):
     values: Tensor  # (N, F), rescaled
-    empty: Tensor  # (N,) nothing to compare: similarity 0
+    empty: Tensor  # (N,), the row has nothing to compare, so its similarity is 0
     finite: Tensor  # (N,)
 
 
-def _centred(a: Tensor, dtype: torch.dtype) -> _Rows:
-    """Rows with mean 0 and values of order 1, whatever the offset and the size of the map.
+def _centre(a: Tensor, dtype: torch.dtype) -> _Rows:
+    """Rows with mean 0 and values of order 1, for maps of any offset and size.
 
-    First the middle of the range is subtracted, which is exact for values close to it, then the rows are
-    divided by a power of two, which is exact, and only then is the mean taken: it loses nothing to an offset.
-    Correlation is invariant to shift and scale, so gradients need not flow through them.
+    The middle of the range is subtracted first, which is exact for values close to it. Then the rows are divided by a
+    power of two, which is exact too. Only then the mean is subtracted, so a large offset costs no precision.
+    Correlation does not depend on shift and scale, so gradients need not flow through them.
     """
     x = a.flatten(1).to(dtype)
     low, high = extremes(x)
@@ -31,8 +31,8 @@ def _centred(a: Tensor, dtype: torch.dtype) -> _Rows:
     return _Rows(x, is_constant(low, high, torch.finfo(a.dtype).eps), half_range.isfinite())
 
 
-def _scaled(a: Tensor, dtype: torch.dtype) -> _Rows:
-    """Rows with a largest magnitude of order 1."""
+def _scale(a: Tensor, dtype: torch.dtype) -> _Rows:
+    """Rows rescaled so that their largest absolute value is of order 1."""
     x = a.flatten(1).to(dtype)
     low, high = extremes(x)
     size = torch.maximum(low.abs(), high.abs())
@@ -40,7 +40,7 @@ def _scaled(a: Tensor, dtype: torch.dtype) -> _Rows:
 
 
 def _normalised_product(x: _Rows, y: _Rows) -> Tensor:
-    """Inner product over the norms, in [-1, 1]; 0 for empty rows, NaN for rows that are not finite."""
+    """Inner product divided by both norms, in [-1, 1]; 0 for empty rows, NaN for rows that are not finite."""
     empty = x.empty | y.empty
     xx = torch.where(empty, 1, row_sum(x.values * x.values))
     yy = torch.where(empty, 1, row_sum(y.values * y.values))
@@ -52,9 +52,8 @@ def _normalised_product(x: _Rows, y: _Rows) -> Tensor:
 def pearson(a: Tensor, b: Tensor) -> Tensor:
     """Pearson's correlation coefficient over all features of a map.
 
-    Accurate for maps of any size and offset: nothing under- or overflows inside. Constant maps (see
-    `degenerate`) have similarity 0 with everything. Differentiable; gradients are finite, and 0 where a map
-    is constant.
+    Accurate for maps of any size and offset, without underflow or overflow. Constant maps (`degenerate`) have
+    similarity 0 with every map. Differentiable; gradients are finite, and 0 where a map is constant.
 
     Args:
         a: maps `(N, ...)`, floating; half precision is computed in float32.
@@ -73,13 +72,13 @@ def pearson(a: Tensor, b: Tensor) -> Tensor:
     """
     check_pair(a, b)
     dtype = working_dtype(a, b)
-    return _normalised_product(_centred(a, dtype), _centred(b, dtype))
+    return _normalised_product(_centre(a, dtype), _centre(b, dtype))
 
 
 def cosine(a: Tensor, b: Tensor) -> Tensor:
     """Cosine of the angle between two maps, as vectors of all their features.
 
-    An all-zero map has similarity 0 with everything. Differentiable; gradients are finite.
+    A map of zeros has similarity 0 with every map. Differentiable; gradients are finite.
 
     Args:
         a: maps `(N, ...)`, floating; half precision is computed in float32.
@@ -96,21 +95,21 @@ def cosine(a: Tensor, b: Tensor) -> Tensor:
     """
     check_pair(a, b)
     dtype = working_dtype(a, b)
-    return _normalised_product(_scaled(a, dtype), _scaled(b, dtype))
+    return _normalised_product(_scale(a, dtype), _scale(b, dtype))
 
 
 def mse(a: Tensor, b: Tensor) -> Tensor:
-    """Mean squared difference over all features: a discrepancy, 0 for equal maps, larger for less alike ones.
+    """Mean squared difference over all features: a discrepancy, 0 for equal maps and larger for less similar ones.
 
-    It depends on the size of the maps, so no threshold suits all of them. Differentiable.
+    It depends on the size of the values, so no threshold suits all maps. Differentiable.
 
     Args:
         a: maps `(N, ...)`, floating; half precision is computed in float32.
         b: maps of the same shape.
 
     Returns:
-        `(N,)`, at least 0; the dtype's largest number where the true value is beyond it; NaN for a row that
-        holds a NaN or an infinity.
+        `(N,)`, at least 0; the largest number of the dtype where the true value is larger; NaN for a row that holds a
+        NaN or an infinity.
 
     Raises:
         ArgumentError: shapes, devices or types do not fit.
@@ -125,6 +124,6 @@ def mse(a: Tensor, b: Tensor) -> Tensor:
     scale = binade(extent)
     difference = x / scale[:, None] - y / scale[:, None]
     mean_square = row_sum(difference * difference) / x.shape[1]
-    # One factor at a time: scale squared may overflow where the product does not.
+    # One factor at a time: the square of the scale may overflow where the product does not.
     result = (mean_square * scale * scale).clamp(max=torch.finfo(dtype).max)
     return torch.where(extent.isfinite(), result, torch.nan)

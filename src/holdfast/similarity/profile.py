@@ -1,4 +1,4 @@
-"""Overlaps of top-k sets for several k and windows at once, from one sort of each map; and their weighted sum."""
+"""Overlaps of top-k sets for several k and several windows, from a single sort of each map; and their weighted sum."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import check
-from holdfast.similarity.diverse import chunks, pick, ranking, resolve_k, turns_of
-from holdfast.similarity.local import positions_of
+from holdfast.similarity.diverse import find_turns, pick_positions, rank_positions, resolve_k, split_maps
+from holdfast.similarity.local import reduce_pair
 from holdfast.similarity.rank import where_finite
 from holdfast.similarity.rows import working_dtype
 from holdfast.similarity.windows import Channels, check_channels, check_window, window_minimum
@@ -30,22 +30,22 @@ def lens_distance(
 ) -> Tensor:
     """A discrepancy: `sum_k alpha_k sum_w beta_w ((1 - precision) + (1 - recall))` over the given k and w.
 
-    For one k and one w, with weights of 1, it is the paper's d_k^(w). It falls as w grows (Proposition 1), and is at
-    most the same sum of |S_k delta T_k| / k, a metric on rankings (Proposition 2), which is the distance at w = 0. For
-    w above 0 it is no metric itself: distinct maps may have distance 0. One sort of each map serves all k and w.
+    For one k and one w, with weights of 1, it is the paper's d_k^(w). It decreases as w grows (Proposition 1). At w = 0
+    it is the same sum of |S_k delta T_k| / k, a metric on rankings, which is an upper bound for all w (Proposition 2).
+    For w above 0 it is no metric: different maps can have distance 0.
 
     Args:
         a: maps `(N, H, W)`, `(N, T)` or `(N, C, H, W)`, floating.
         b: maps of the same shape.
-        k: as in `topk_intersection`, or several of them.
-        w: positions on each side that count as near, at least 0, or several of them.
-        diverse: take positions of which none lies in another's window.
-        alpha: weight of each k, at least 0 (the paper's decrease with k); by default all the same with sum 1.
-        beta: weight of each w, likewise.
-        channels: how those of `(N, C, H, W)` are reduced: see `per_position`.
+        k: as in `topk_intersection`; one number or several.
+        w: positions at most w away along each axis are near; at least 0; one number or several.
+        diverse: select positions none of which lies in the window of another.
+        alpha: weight of each k, at least 0 (the paper's weights decrease with k); by default equal weights of sum 1.
+        beta: weight of each w, at least 0; by default equal weights of sum 1.
+        channels: how the channels of `(N, C, H, W)` are reduced (`per_position`).
 
     Returns:
-        `(N,)` in [0, 2], times the sums of the weights; NaN for a row that holds a NaN or an infinity.
+        `(N,)` in [0, 2], times the sums of both weights; NaN for a row that holds a NaN or an infinity.
 
     Raises:
         ArgumentError: shapes, devices or types do not fit, or an option is out of range.
@@ -71,13 +71,13 @@ class LensProfile:
     """Overlaps of the largest positions of N pairs of maps, for K numbers k and W windows w.
 
     Attributes:
-        k: how many positions; shares of the map are resolved.
-        w: windows.
+        k: numbers of positions; shares of the map are converted to numbers.
+        w: half widths of the windows.
         intersection: `|S_k n T_k| / k`, `(N, K)`.
         precision: `|S_k n N_w(T_k)| / k`, `(N, K, W)`.
         recall: `|T_k n N_w(S_k)| / k`, `(N, K, W)`.
-        intersection_diverse, precision_diverse, recall_diverse: the same of the sets that are diverse for the same w,
-            `(N, K, W)`; None where they were not asked for.
+        intersection_diverse, precision_diverse, recall_diverse: the same for the sets that are diverse for the same w,
+            `(N, K, W)`; None if they were not requested.
     """
 
     k: tuple[int, ...]
@@ -98,19 +98,19 @@ def lens_profile(
     diverse: bool = True,
     channels: Channels = "abs_sum",
 ) -> LensProfile:
-    """`topk_intersection`, `lens_precision` and `lens_recall` for all k and w, from one sort of each map.
+    """`topk_intersection`, `lens_precision` and `lens_recall` for all k and w, from a single sort of each map.
 
-    The same numbers as the single functions give. The sets for smaller k are the beginnings of those for the largest,
-    so each map is sorted once, and walked once for each w; for each w and position one number, when the first position
-    of its window was taken, tells whether it is near T_k for every k.
+    The numbers equal those of the single functions. The chosen positions for a smaller k are the first of those for the
+    largest k. So each map is sorted once, and positions are chosen once for each w. A position is near T_k if the first
+    chosen position in its window is among the first k, so one number per position and w serves all k.
 
     Args:
         a: maps `(N, H, W)`, `(N, T)` or `(N, C, H, W)`, floating.
         b: maps of the same shape.
         k: numbers of positions, or shares of them, as in `topk_intersection`.
-        w: windows, at least 0.
-        diverse: also those of diverse sets.
-        channels: how those of `(N, C, H, W)` are reduced: see `per_position`.
+        w: half widths of windows, at least 0.
+        diverse: also compute the overlaps of diverse sets.
+        channels: how the channels of `(N, C, H, W)` are reduced (`per_position`).
 
     Returns:
         Shares in [0, 1]; NaN for rows that hold a NaN or an infinity.
@@ -141,8 +141,8 @@ def check_options(
     beta: Any = None,
     channels: Any = "abs_sum",
 ) -> tuple[Sequence[Any], Sequence[int], Sequence[float], Sequence[float]]:
-    """k, w and their weights as sequences; raises `ArgumentError` for what suits no map at all."""
-    ks, ws = _several(k), _several(w)
+    """k, w and their weights as sequences; raises `ArgumentError` for options that are invalid for every map."""
+    ks, ws = _as_sequence(k), _as_sequence(w)
     for entry in ks:
         if entry is not None:
             whole = isinstance(entry, int) and not isinstance(entry, bool) and entry >= 1
@@ -155,14 +155,14 @@ def check_options(
     return ks, ws, _weights("alpha", alpha, ks), _weights("beta", beta, ws)
 
 
-def _several(value: Any) -> Sequence[Any]:
+def _as_sequence(value: Any) -> Sequence[Any]:
     return value if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
 
 
 def _weights(name: str, given: Any, entries: Sequence[Any]) -> Sequence[float]:
     if given is None:
         return [1 / len(entries)] * len(entries)
-    weights = _several(given)
+    weights = _as_sequence(given)
     fit = len(weights) == len(entries) and all(_is_number(w) and 0 <= w < math.inf for w in weights)
     check(fit, name, f"finite numbers, at least 0, as many as there are of {'k' if name == 'alpha' else 'w'}", given)
     return weights
@@ -179,10 +179,10 @@ class _Shares(NamedTuple):
 
 
 class _Sets(NamedTuple):
-    """The sets S_k of N maps for all k up to some number."""
+    """The sets S_k of N maps, for all k up to a largest one."""
 
-    picked: Tensor  # (N, k) positions in the order in which they come; P where there are no more
-    turns: Tensor  # (N, ...) when each position was taken
+    picked: Tensor  # (N, k), positions in the order in which they were chosen; P where no more fit
+    turns: Tensor  # (N, ...), the place of each position in that order
 
 
 def _profile(
@@ -193,23 +193,26 @@ def _profile(
     kinds: Sequence[bool],
     channels: Channels,
 ) -> dict[bool, _Shares]:
-    """The shares of plain sets (False) and diverse ones (True), as asked for."""
-    x, y = (m.detach() for m in positions_of(a, b, channels))
+    """The shares for plain sets (key False) and for diverse sets (key True), for the requested `kinds`."""
+    x, y = (m.detach() for m in reduce_pair(a, b, channels))
     shape = x.shape[1:]
     counts = [resolve_k(entry, shape.numel()) for entry in k]
     dtype = working_dtype(a, b)
     parts: dict[bool, list[Tensor]] = {diverse: [] for diverse in kinds}
-    for pair in chunks(x, y):
-        of_x, of_y = (ranking(maps.flatten(1)) for maps in pair)
-        sets: dict[int, tuple[_Sets, _Sets]] = {}  # by the window that a position bars
+    for pair in split_maps(x, y):
+        of_x, of_y = (rank_positions(maps.flatten(1)) for maps in pair)
+        sets: dict[int, tuple[_Sets, _Sets]] = {}  # by the window that a chosen position excludes
         for diverse in kinds:
             shares = []
             for reach in w:
-                barred = reach if diverse else 0
-                if barred not in sets:
-                    sets[barred] = (_sets(of_x, shape, max(counts), barred), _sets(of_y, shape, max(counts), barred))
-                s, t = sets[barred]
-                shares.append(_shares(s, t, counts, reach, dtype))
+                window = reach if diverse else 0
+                if window not in sets:
+                    sets[window] = (
+                        _pick_sets(of_x, shape, max(counts), window),
+                        _pick_sets(of_y, shape, max(counts), window),
+                    )
+                s, t = sets[window]
+                shares.append(_compute_shares(s, t, counts, reach, dtype))
             parts[diverse].append(torch.stack(shares, dim=-1))
     whole = {diverse: torch.cat(found, dim=1) for diverse, found in parts.items()}
     flat = x.flatten(1), y.flatten(1)
@@ -217,15 +220,15 @@ def _profile(
     return {diverse: _Shares(*(finite[:, None, None] + found).unbind(0)) for diverse, found in whole.items()}
 
 
-def _sets(order: Tensor, shape: torch.Size, k: int, barred: int) -> _Sets:
-    picked = pick(order, shape, k, barred)
-    return _Sets(picked, turns_of(picked, shape))
+def _pick_sets(order: Tensor, shape: torch.Size, k: int, window: int) -> _Sets:
+    picked = pick_positions(order, shape, k, window)
+    return _Sets(picked, find_turns(picked, shape))
 
 
-def _shares(s: _Sets, t: _Sets, counts: Sequence[int], w: int, dtype: torch.dtype) -> Tensor:
+def _compute_shares(s: _Sets, t: _Sets, counts: Sequence[int], w: int, dtype: torch.dtype) -> Tensor:
     """Intersection, precision and recall `(3, N, K)`.
 
-    The i-th position of S is in S_k for k > i, and near T_k for k above the least turn, in T, of its window.
+    The i-th position of S is in S_k for k > i. It is near T_k if k is larger than the smallest turn of T in its window.
     """
     common = _needed(s.picked, t.turns)
     precise = _needed(s.picked, window_minimum(t.turns, w))
@@ -241,7 +244,7 @@ def _shares(s: _Sets, t: _Sets, counts: Sequence[int], w: int, dtype: torch.dtyp
 
 
 def _needed(picked: Tensor, turns: Tensor) -> Tensor:
-    """The k that a picked position must stay below for it to count, less 1: `(N, k)`, the largest int32 for none."""
+    """For each picked position the number that k must exceed for it to count, `(N, k)`; the largest int32 for none."""
     own = torch.arange(picked.shape[1], device=picked.device, dtype=turns.dtype)
     flat = turns.flatten(1)
     needed = torch.maximum(flat.gather(1, picked.clamp(max=flat.shape[1] - 1)), own)

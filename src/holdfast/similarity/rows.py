@@ -1,8 +1,8 @@
-"""Attribution maps as rows of numbers: checks, exact rescaling, and sums that never see the other rows.
+"""Attribution maps as rows of numbers: checks, exact rescaling, and sums that do not depend on the other rows.
 
-A batch may be cut anywhere, so a row's result must have the same bits whoever shares its batch. `torch.sum`
-does not promise that (it splits its work by the shape of the whole tensor); elementwise operations, minima,
-maxima and integer sums do, and the similarities use nothing else across features.
+A batch may be split anywhere, so the result of a row must have the same bits in every batch. `torch.sum` does not
+guarantee this: it divides its work by the shape of the whole tensor. Elementwise operations, minima, maxima and integer
+sums do guarantee it. The similarities use only these across features.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ def check_pair(a: Tensor, b: Tensor) -> None:
 
 
 def working_dtype(*maps: Tensor) -> torch.dtype:
-    """float64 if any map is, else float32: half precision is too coarse to sum in."""
+    """float64 if any map is float64, else float32: half precision is too coarse for sums."""
     return torch.float64 if any(m.dtype == torch.float64 for m in maps) else torch.float32
 
 
 def row_sum(x: Tensor) -> Tensor:
-    """Sum `(N, F) -> (N,)` by halving: pairwise, hence accurate, and the same bits in any batch."""
+    """Sum `(N, F) -> (N,)` by repeated halving: pairwise sums are accurate, and have the same bits in every batch."""
     odd: Tensor | None = None
     while x.shape[1] > 1:
         half = x.shape[1] // 2
@@ -46,15 +46,15 @@ def row_sum(x: Tensor) -> Tensor:
 
 @torch.no_grad()
 def extremes(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Least and greatest value of each row `(N, F)`; NaN where the row holds one."""
+    """Smallest and largest value of each row `(N, F)`; NaN if the row has a NaN."""
     return x.amin(1), x.amax(1)
 
 
 @torch.no_grad()
 def binade(size: Tensor) -> Tensor:
-    """The power of two at or just below `size`, by which division is exact; 1 where size is 0, inf or NaN."""
+    """The largest power of two that is at most `size`, by which division is exact; 1 where size is 0, inf or NaN."""
     size = torch.where((size > 0) & size.isfinite(), size, 1)
-    # frexp's exponent would do, but 2**exponent can overflow where this quotient is exact.
+    # 2**exponent, with frexp's exponent, can overflow where this quotient is exact.
     return size / (2 * torch.frexp(size).mantissa)
 
 
@@ -66,11 +66,11 @@ def is_constant(low: Tensor, high: Tensor, eps: float) -> Tensor:
 
 
 def degenerate(a: Tensor) -> Tensor:
-    """Whether each map is constant: it ranks no feature above another, so it correlates with nothing.
+    """Whether each map is constant: it ranks no feature above another, so no correlation with it is defined.
 
-    Constant means within rounding: greatest minus least value at most 4 times the machine epsilon of the
-    dtype, relative to the largest magnitude. All-zero maps are constant; a map of size 1e-30 that varies is
-    not, nor is one with a NaN or an infinity.
+    Constant means constant up to rounding: the largest less the smallest value is at most 4 machine epsilons of the
+    dtype, relative to the largest absolute value. A map of zeros is constant. A map of size 1e-30 that varies is not
+    constant. A map with a NaN or an infinity is not constant.
 
     Args:
         a: maps `(N, ...)`, floating.
@@ -79,7 +79,7 @@ def degenerate(a: Tensor) -> Tensor:
         Booleans `(N,)`.
 
     Raises:
-        ArgumentError: not a floating tensor of two or more dimensions.
+        ArgumentError: `a` is no floating tensor of two or more dimensions.
 
     >>> degenerate(torch.tensor([[0.0, 0.0], [7.0, 7.0], [1e-30, 2e-30]]))
     tensor([ True,  True, False])

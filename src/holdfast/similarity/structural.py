@@ -1,4 +1,4 @@
-"""Structural similarity: maps compared window by window."""
+"""Structural similarity (SSIM), which compares maps window by window."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from holdfast.errors import check
 from holdfast.similarity.rows import binade, check_pair, degenerate, row_sum, working_dtype
 
-K1, K2 = 0.01, 0.03  # the published constants
+K1, K2 = 0.01, 0.03  # the constants of the paper
 SIGMA = 1.5
 
 
@@ -18,18 +18,18 @@ def ssim(a: Tensor, b: Tensor, window: int = 7, data_range: float | None = None,
     """Mean structural similarity over all windows that lie inside the map, and over channels.
 
     Equals `skimage.metrics.structural_similarity(..., use_sample_covariance=True)`, also with
-    `gaussian_weights=True` (here `gaussian=True, window=11`). Two maps that are both constant (see
-    `degenerate`) have similarity 0. Differentiable; gradients are finite.
+    `gaussian_weights=True` (here `gaussian=True, window=11`). Two maps that are both constant (`degenerate`) have
+    similarity 0. Differentiable; gradients are finite.
 
     Args:
-        a: images `(N, C, H, W)`, series `(N, C, T)`, or flat maps `(N, F)`, which are taken as series of one
+        a: images `(N, C, H, W)`, series `(N, C, T)`, or flat maps `(N, F)`, which are treated as series of one
             channel; floating; half precision is computed in float32.
         b: maps of the same shape.
-        window: odd side of the window, at least 3; along a shorter side of the map it shrinks to the largest
-            odd number that fits. Windows of a single value compare means alone.
-        data_range: what counts as a large difference; by default each row's own: the greatest value of both
-            maps less the least value of both.
-        gaussian: weigh the window by a Gaussian of standard deviation 1.5 instead of uniformly.
+        window: side of the window, odd and at least 3. If a side of the map is shorter, the window has the largest odd
+            number of positions that fit. Windows of a single value compare only means.
+        data_range: the range of the values, SSIM's L; by default, for each row, the largest value of both maps less the
+            smallest value of both.
+        gaussian: weight the window by a Gaussian of standard deviation 1.5 instead of uniformly.
 
     Returns:
         `(N,)` in [-1, 1]; NaN for a row that holds a NaN or an infinity.
@@ -57,8 +57,8 @@ def ssim(a: Tensor, b: Tensor, window: int = 7, data_range: float | None = None,
         x, y = x.unsqueeze(1), y.unsqueeze(1)
     per_row = (-1,) + (1,) * (x.ndim - 1)
 
-    # Divided by a power of two, exactly, so that products of the values neither under- nor overflow. The
-    # index does not change when maps and range are scaled alike: gradients need not flow through the scale.
+    # Division by a power of two is exact and prevents underflow and overflow of products. The index does not change
+    # when maps and range have the same scale, so gradients need not flow through the scale.
     rows = torch.cat((x.flatten(1), y.flatten(1)), dim=1)
     size = rows.detach().abs().amax(1)
     scale = binade(size)
@@ -74,8 +74,8 @@ def ssim(a: Tensor, b: Tensor, window: int = 7, data_range: float | None = None,
 
 
 def _windowed_index(x: Tensor, y: Tensor, extent: Tensor, window: int, gaussian: bool) -> Tensor:
-    """The index at every window of `(N, C, ...)`, in [-1, 1]; extent broadcasts."""
-    # Variances are taken around the middle of each channel, or a large offset would swallow them.
+    """The index of every window of `(N, C, ...)`, in [-1, 1]; `extent` broadcasts against the maps."""
+    # The middle of each channel is subtracted first; with a large offset the variances would lose all precision.
     x_middle, y_middle = _middle(x), _middle(y)
     p, q = x - x_middle, y - y_middle
     moments = torch.stack((p, q, p * p, q * q, p * q))
@@ -97,7 +97,7 @@ def _windowed_index(x: Tensor, y: Tensor, extent: Tensor, window: int, gaussian:
     c2 = (K2 * extent).square().clamp(limits.tiny, limits.max / 8)
     luminance = (2 * x_mean * y_mean + c1) / (x_mean * x_mean + y_mean * y_mean + c1)
     structure = (2 * covariance + c2) / (x_variance + y_variance + c2)
-    # Rounding may leave a covariance beyond what the variances allow.
+    # Rounding can make a covariance larger than the variances allow.
     return luminance.clamp(-1, 1) * structure.clamp(-1, 1)
 
 
@@ -108,10 +108,10 @@ def _middle(x: Tensor) -> Tensor:
 
 
 def _window_mean(x: Tensor, dim: int, taps: int, gaussian: bool) -> Tensor:
-    """Weighted mean of `taps` neighbours along one side, where all of them lie inside.
+    """Weighted mean of `taps` neighbours along one axis, for all places where they lie inside the map.
 
-    By shifted additions: elementwise, so that a row keeps its bits in any batch, which pooling and
-    convolution kernels do not promise.
+    Computed by shifted additions. They are elementwise, so a row has the same bits in every batch; pooling and
+    convolution kernels do not guarantee this.
     """
     length = x.shape[dim] - taps + 1
     shifted = (x.narrow(dim, shift, length) for shift in range(taps))

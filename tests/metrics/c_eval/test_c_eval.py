@@ -217,7 +217,7 @@ def test_knees() -> None:
     assert knee([0.1, 0.2, 0.4, 0.8], [1.0, 2.0, 2.2, 2.4]) == 1
     assert knee([0, 1, 2], [0.0, 1.0, 2.0]) is None
     assert knee([0, 1], [0.0, 1.0]) is None
-    with pytest.raises(ArgumentError, match="x: expected rising numbers"):
+    with pytest.raises(ArgumentError, match="x: expected increasing numbers"):
         knee([0, 0, 1], [0.0, 1.0, 2.0])
 
 

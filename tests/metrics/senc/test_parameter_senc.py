@@ -22,7 +22,7 @@ from holdfast.metrics.senc import masked_layers
 from holdfast.metrics.senc import parameter_sensitivity_consistency as senc
 from holdfast.presentation import View, presentation_of
 from holdfast.presentation.senc.parameter_sensitivity_consistency import squares
-from holdfast.similarity.ranked import RankedReference
+from holdfast.similarity.ranked_reference import RankedReference
 
 SHAPE = (1, 8, 8)
 

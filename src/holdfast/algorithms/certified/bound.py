@@ -1,10 +1,10 @@
-"""A certified lower bound on the least change of an input that changes what a classifier predicts.
+"""A certified lower bound of the smallest change of an input that changes the predicted class.
 
-`c = min |d|_p` such that `argmax f(x + d)` is another class, `d` is zero on held features and `x + d` lies within the
-classifier's bounds. An attack finds a change and so an upper bound of c; here every change below a radius is proved
-harmless, so that `lower <= c <= upper`. The proof bounds all margins `f_y - f_j` over the permitted inputs
-(`holdfast.algorithms.certified.linear_relaxation`); a search finds the largest radius for which the bounds stay
-positive.
+Let `c = min |d|_p` such that `argmax f(x + d)` is another class, `d` is zero on the features that are held fixed, and
+`x + d` lies within the classifier's bounds. An attack finds such a change, and its norm is an upper bound of c. This
+module proves a lower bound: no change below a radius changes the class, so `lower <= c <= upper`. The proof bounds
+all margins `f_y - f_j` (logit of the class less the logit of another class) over the permitted inputs, by
+`holdfast.algorithms.certified.linear_relaxation`. A search finds the largest radius with positive bounds.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from holdfast.algorithms.subject import Subject
 from holdfast.errors import ModelError, check
 
 Norm = float | Literal["inf"]
-_NUMBERS = 1 << 25  # float64 numbers for the values of all steps at once
-_SMALLEST = 1e-7  # of the largest change, or of what an affine function would need: a bound below this is 0
-_LOOKS = 200  # without bounds to stop it, a search for a radius that never gives out would go on
+_NUMBERS = 1 << 25  # float64 numbers that the values of all steps may take at once
+_SMALLEST = 1e-7  # a radius below this share of the largest change, or of an affine function's bound, counts as 0
+_TRIALS = 200  # the most radii that the search tries: if inputs are unbounded and all radii certified, it has no end
 
 
 @dataclass(frozen=True)
 class CertifiedDistortion:
-    """Bounds of N inputs; float64 and bool, on the classifier's device."""
+    """Lower bounds for N inputs, on the classifier's device."""
 
     lower: Tensor
-    """`(N,)`: no permitted change of at most this norm changes the prediction; 0 to infinity."""
+    """float64 `(N,)`: no permitted change of at most this norm changes the prediction; 0 to infinity."""
 
     unbounded: Tensor
-    """`(N,)`: no permitted change of any norm does, so `lower` is infinite."""
+    """bool `(N,)`: no permitted change of any norm changes the prediction, so `lower` is infinite."""
 
 
 def certified_distortion(
@@ -49,38 +49,40 @@ def certified_distortion(
     tolerance: float = 0.01,
     upper: Tensor | None = None,
 ) -> CertifiedDistortion:
-    """Lower bounds of the least distortions of free features that make the class another one than the target.
+    """Lower bounds of the smallest distortions of free features after which the class is not the target.
 
-    The bounds hold for the network as floating point evaluates it, with sums of products in any order and TF32 where
-    torch's switches allow it on a CUDA device; not for algorithms that round more (Winograd's or Fourier
-    convolutions). A tie counts as a change. They are as good as the relaxation: exact (up to `tolerance`) for affine
-    classifiers, and further below c the deeper the network and the larger c. The relaxation's own float64 rounding is
-    met by widening each bound by a relative 1e-11, not proved.
+    The bounds hold for the network in floating point: sums of products in any order, and TF32 where torch's switches
+    allow it on a CUDA device. They do not hold for algorithms that round more (Winograd or Fourier convolutions).
+    A tie between two classes counts as a change of class.
+    The bounds are exact (up to `tolerance`) for affine classifiers. They are further below c for deeper networks and
+    for larger c. The computation of the bounds itself rounds in float64: each bound is widened by a relative 1e-11 for
+    this, which is not proved to be enough.
 
-    Cost: some ten evaluations of the bounds; each carries a linear function of every open unit to the input. An input
-    of LeNet-5 takes six to thirteen seconds of a CPU core.
+    Cost: about ten evaluations of the bounds. Each carries one linear function per unit of undecided sign back to the
+    input. One input of LeNet-5 takes six to thirteen seconds on one CPU core.
 
     Args:
-        classifier: a `holdfast.Classifier`. Its network may be made of linear and convolutional layers, batch
-            normalisation, ReLU and leaky ReLU, max- and average-pooling, padding, reshaping, dropout and sums of two
-            branches; so may its preprocessing. What it does must not depend on values but by these.
+        classifier: a `holdfast.Classifier`. Its network and its preprocessing may consist of linear and convolutional
+            layers, batch normalisation, ReLU and leaky ReLU, max- and average-pooling, padding, reshaping, dropout and
+            sums of two branches. Its code must not branch on values.
         inputs: `(N, ...)` within the classifier's bounds.
-        targets: classes `(N,)`, the predicted ones for None. Inputs that are not of their target's class get 0.
-        free: bool, broadcastable to the inputs: True where a feature may change; None for all.
-        norm: 2 or infinity (also "inf"); of the change in the input's own units.
-        method: "crown" carries linear bounds of every layer back to the input; "interval" does so for the margins
-            only, between intervals carried forward: much faster, and much weaker.
-        tolerance: of the search for the radius, relative, in (0, 1).
-        upper: `(N,)` distortions known to change the class (or infinity), where the search stops: `lower` does not
-            exceed it. To test one of the bounds by the other, leave it out.
+        targets: classes `(N,)`; None for the predicted classes. An input that is not of its target class gets 0.
+        free: bool, broadcastable to the inputs: True for features that may change; None for all features.
+        norm: norm of the change, in the units of the input: 2 or infinity (also "inf").
+        method: "crown" carries linear bounds of every layer back to the input. "interval" uses intervals for all
+            layers, and linear bounds for the margins only; it is much faster, and its bounds are much lower.
+        tolerance: relative tolerance of the search for the radius, in (0, 1).
+        upper: `(N,)` norms of changes known to change the class, or infinity. The search stops there: `lower` does not
+            exceed `upper`. Leave it out to test one bound against the other.
 
     Raises:
         ArgumentError: arguments of the wrong type, shape or range.
-        ModelError: a function without a relaxation, by name and layer; a module whose steps, done again, give other
-            logits.
+        ModelError: the network calls a function without a relaxation (the message names the function and its layer),
+            or the traced steps give other logits than the module.
 
     Source: Zhang et al., "Efficient neural network robustness certification with general activation functions"
-    (NeurIPS 2018), Theorem 3.2 and Corollary 3.3, and the search of Section 3.4; within bounds and with held features.
+    (NeurIPS 2018), Theorem 3.2, Corollary 3.3 and the search of Section 3.4. Here also the classifier's bounds and
+    fixed features restrict the inputs.
 
     >>> from holdfast.model import Classifier
     >>> module = torch.nn.Linear(3, 2)
@@ -88,8 +90,8 @@ def certified_distortion(
     >>> classifier, x = Classifier(module, bounds=(-9.0, 9.0), device="cpu"), torch.ones(1, 3)
     >>> certified_distortion(classifier, x).lower.item()  # the margin 7, the gradient's norm 5
     1.4
-    >>> held = torch.tensor([False, True, True])
-    >>> certified_distortion(classifier, x, free=held, norm="inf").lower.item()  # 7 / 4
+    >>> free = torch.tensor([False, True, True])
+    >>> certified_distortion(classifier, x, free=free, norm="inf").lower.item()  # 7 / 4
     1.7
     """
     order = _order(norm)
@@ -104,7 +106,7 @@ def certified_distortion(
         check(shape == (len(inputs),), "upper", f"a tensor of shape ({len(inputs)},)", shape)
         ceiling = upper.detach().to(ceiling)
         check(bool((ceiling >= 0).all()), "upper", "distortions of at least 0", upper)
-    network = _traced(classifier, inputs)
+    network = _trace_network(classifier, inputs)
     low, high = (b.to(torch.float64).expand(inputs.shape[1:]).flatten() for b in classifier.bounds)
     centre = inputs.double().flatten(1)
     below, above = (torch.where(mask > 0, bound - centre, 0.0) for bound in (low, high))
@@ -126,7 +128,7 @@ def certified_distortion(
 
 @dataclass(frozen=True)
 class _Problem:
-    """The permitted boxes of all inputs, and what is to be proved on them."""
+    """The permitted boxes of all inputs, with the network, the classes and the norm of the bounds."""
 
     network: Network
     targets: Tensor
@@ -142,12 +144,12 @@ class _Problem:
 
     def reach(self) -> Tensor:
         """The norm `(N,)` of the largest possible change."""
-        furthest = torch.maximum(-self.box.below, self.box.above)
-        size: Tensor = torch.linalg.vector_norm(furthest, self.order, 1)
+        farthest = torch.maximum(-self.box.below, self.box.above)
+        size: Tensor = torch.linalg.vector_norm(farthest, self.order, 1)
         return size
 
     def margin(self, radius: Tensor) -> Tensor:
-        """Lower bounds `(N,)` of the smallest margin for changes of norms up to `radius`."""
+        """Lower bounds `(N,)` of the smallest margin over all changes of norm up to `radius`."""
         r = radius[:, None]
         below, above = torch.maximum(self.box.below, -r), torch.minimum(self.box.above, r)
         permitted = Permitted(self.box.centre, below, above, radius if self.order == 2 else None)
@@ -155,7 +157,7 @@ class _Problem:
         return margins(self.network, permitted, bounds, self.targets).amin(1)
 
     def first_order(self) -> tuple[Tensor, Tensor]:
-        """Margins at the inputs, and the norms of change that would take an affine function to the boundary."""
+        """Margins at the inputs, and the norms of the changes that bring them to zero if the network is affine."""
         free = self.box.above > self.box.below
         with torch.enable_grad():
             x = self.box.centre.clone().requires_grad_(True)
@@ -169,47 +171,50 @@ class _Problem:
 
 
 def _search(problem: _Problem, ceiling: Tensor, tolerance: float) -> Tensor:
-    """The largest certified radius `(N,)` that the search meets, infinite where it is the whole box."""
+    """The largest certified radius `(N,)` that the search finds; infinite where it covers the whole box."""
     reach = problem.reach()
     limit = torch.minimum(reach, ceiling)
     margin, radius = problem.first_order()
-    # a bracket: certified up to low, not at high; and the margins proved at its ends
+    # a bracket: certified at low, not certified at high; and the margins proved at both ends
     low, high = torch.zeros_like(limit), torch.full_like(limit, torch.inf)
     margin_low, margin_high = margin.clone(), torch.full_like(limit, -torch.inf)
-    # a relaxed network gives out well before an affine one would
     smallest = _SMALLEST * torch.minimum(limit, radius)
+    # start well below the radius of an affine network: the relaxation certifies less
     radius = torch.minimum(radius / 8, limit)
-    settled = margin <= 0
-    held = (reach == 0) & ~settled  # nothing may change; a tie in floating point needs no look
-    low, settled = torch.where(held, torch.inf, low), settled | held | (limit == 0)
+    done = margin <= 0
+    fixed = (reach == 0) & ~done  # no feature may change, so the class cannot change
+    low, done = torch.where(fixed, torch.inf, low), done | fixed | (limit == 0)
     step = 0
-    while step < _LOOKS and not bool(settled.all()):
-        rows = (~settled).nonzero().squeeze(1)
+    while step < _TRIALS and not bool(done.all()):
+        rows = (~done).nonzero().squeeze(1)
         proved = problem.select(rows).margin(radius[rows])
         good, bad = rows[proved > 0], rows[~(proved > 0)]
         low[good], margin_low[good] = radius[good], proved[proved > 0]
         high[bad], margin_high[bad] = radius[bad], proved[~(proved > 0)]
-        settled = settled | (low >= limit) | (high <= low * (1 + tolerance)) | (high < smallest)
-        radius = _next(low, high, margin_low, margin_high, limit, tolerance, halve=step % 3 == 2)
+        done = done | (low >= limit) | (high <= low * (1 + tolerance)) | (high < smallest)
+        radius = _next_radius(low, high, margin_low, margin_high, limit, tolerance, halve=step % 3 == 2)
         step += 1
     return torch.where((low >= reach) & (reach <= ceiling) & (margin > 0), torch.inf, low)
 
 
-def _next(
+def _next_radius(
     low: Tensor, high: Tensor, margin_low: Tensor, margin_high: Tensor, limit: Tensor, tolerance: float, halve: bool
 ) -> Tensor:
-    """Where to look next: twice or a quarter as far, or where a line through the margins meets zero, from below.
+    """The radius `(N,)` to try next.
 
-    From a certified end right below that point, one tolerance up. `halve` takes the middle of the bracket.
+    - No radius failed yet: twice the largest certified radius, at most `limit`.
+    - No radius is certified yet: a quarter of the smallest one that failed.
+    - Else the zero of the line through the margins at both ends of the bracket, less half a tolerance, but at least
+      about one tolerance above the certified end. With `halve`, the middle of the bracket.
     """
     bounded = torch.isfinite(high)
     end = torch.where(bounded, high, 2 * limit)
     line = low + (end - low) * margin_low / (margin_low - margin_high).clamp(min=1e-300)
-    wish = torch.maximum(line * (1 - tolerance / 2), low * (1 + 0.99 * tolerance))
+    trial = torch.maximum(line * (1 - tolerance / 2), low * (1 + 0.99 * tolerance))
     middle = (low + end) / 2
-    wish = middle if halve else torch.where(wish < end, wish, middle)
-    wish = torch.where(low > 0, wish, end / 4)
-    return torch.where(bounded, wish, torch.minimum(torch.where(low > 0, 2 * low, limit), limit))
+    trial = middle if halve else torch.where(trial < end, trial, middle)
+    trial = torch.where(low > 0, trial, end / 4)
+    return torch.where(bounded, trial, torch.minimum(torch.where(low > 0, 2 * low, limit), limit))
 
 
 def _order(norm: Norm) -> float:
@@ -229,25 +234,25 @@ def _mask(free: Tensor | None, inputs: Tensor) -> Tensor:
     return free.to(inputs.device).expand(inputs.shape).double().flatten(1)
 
 
-def _traced(classifier: Subject, inputs: Tensor) -> Network:
-    """The classifier's network; its logits, computed again by the rules, must be the classifier's."""
+def _trace_network(classifier: Subject, inputs: Tensor) -> Network:
+    """The classifier's network; raises `ModelError` if the logits of its rules are not the classifier's."""
     with classifier.session():
         network = trace(classifier.forward, classifier.module, inputs[:1])
     expected = classifier.logits(inputs).double()
     chunks = torch.split(inputs, 256)
     with torch.no_grad():
         again = torch.cat([network.logits(chunk.double()) for chunk in chunks])
-    off = (again - expected).abs().amax(1) / (1 + expected.abs().amax(1))
-    # loose enough for float32 (and TF32): another branch of the module's code is off by more
-    if not bool((off <= 0.01).all()):
+    error = (again - expected).abs().amax(1) / (1 + expected.abs().amax(1))
+    # 0.01 is more than rounding in float32 or TF32, and less than the effect of another branch of the module's code
+    if not bool((error <= 0.01).all()):
         raise ModelError(
-            f"module: expected the steps that it takes for one input to give its logits for all {len(inputs)}, got"
-            f" logits that are off by up to {float(off.max()):.2g} of their size; its code may branch on values"
+            f"module: expected the steps traced for one input to give the logits of all {len(inputs)}, got logits"
+            f" with relative errors of up to {float(error.max()):.2g}; the module's code may branch on values"
         )
     return network
 
 
 def _product_error(classifier: Subject) -> float:
-    """What TF32 adds to a product's relative error: both factors lose all but ten bits."""
+    """The relative error that TF32 adds to a product: it rounds both factors to ten bits."""
     allowed = torch.backends.cudnn.allow_tf32 or torch.backends.cuda.matmul.allow_tf32
     return 2.0**-9 if classifier.device.type == "cuda" and classifier.dtype == torch.float32 and allowed else 0.0

@@ -1,8 +1,8 @@
-"""What a traced network is made of: for each kind of layer its values, intervals, linear bounds and rounding errors.
+"""The rules of a traced network: for each kind of layer its values, intervals, linear bounds and rounding errors.
 
 Everything is float64 and batched: values `(N, *shape)`, coefficients of linear functions `(rows, *shape)`. `Affine`
-rules are exact. `Rectifier` and `MaxPool` come with lines below and above them that hold on an interval of inputs; the
-lines of one rectifier are those of Zhang, Weng, Chen, Hsieh and Daniel, "Efficient neural network robustness
+rules are exact. `Rectifier` and `MaxPool` have a line below and a line above them, valid on an interval of inputs. The
+lines of a rectifier are those of Zhang, Weng, Chen, Hsieh and Daniel, "Efficient neural network robustness
 certification with general activation functions" (NeurIPS 2018), Table 1 and Section 3.2.
 """
 
@@ -27,7 +27,7 @@ _ADJOINTS: dict[int, Callable[..., Tensor]] = {
 
 
 def dot(a: Tensor, values: Tensor) -> Tensor:
-    """`sum(a * values)` of each row `(rows,)`; `values` has as many rows as `a`, or one."""
+    """`sum(a * values)` of each row, `(rows,)`; `values` has as many rows as `a`, or a single one for all."""
     if len(values) == 1:
         return a.flatten(1) @ values.flatten()
     return (a * values).flatten(1).sum(1)
@@ -38,35 +38,35 @@ class Rule(ABC):
 
     @abstractmethod
     def apply(self, *values: Tensor) -> Tensor:
-        """Its values `(N, *shape)`."""
+        """The values `(N, *shape)` of this step."""
 
     @abstractmethod
     def interval(self, lower: list[Tensor], upper: list[Tensor]) -> tuple[Tensor, Tensor]:
-        """Bounds of its values, from bounds of its inputs."""
+        """Bounds of the values of this step, from bounds of its inputs."""
 
     def rounding(self, sizes: list[Tensor], unit: float, product: float) -> Tensor | None:
-        """How far floating point may put its values off, inputs of these largest absolute values given.
+        """An upper bound of the rounding errors of the values, for inputs with the largest absolute values `sizes`.
 
-        `unit` is the unit roundoff, `product` a relative error of each product beyond it (TF32 rounds the factors).
-        None where nothing is rounded.
+        `unit` is the unit roundoff. `product` is a further relative error of each product (TF32 rounds the factors).
+        None if this step does not round.
         """
         return None
 
 
 class Affine(Rule):
-    """`x -> L x + b`; `terms` bounds how many numbers are added up for an output."""
+    """`x -> L x + b`; `terms` is an upper bound of how many products are summed for one output."""
 
     terms: int = 0
     offset: Tensor | None = None  # b, (*shape)
-    offset_size: Tensor | None = None  # |b|, or the larger sum of absolute values that b is computed from
+    offset_size: Tensor | None = None  # |b|, or the sum of the absolute values of the terms that b is computed from
 
     @abstractmethod
     def spread(self, radius: Tensor) -> Tensor:
-        """`|L| radius`, L's entries in absolute value."""
+        """`|L| radius`, where |L| has the absolute values of L's entries."""
 
     @abstractmethod
     def adjoint(self, a: Tensor, shape: torch.Size) -> Tensor:
-        """`L^T a` for rows of coefficients, `shape` that of an input."""
+        """`L^T a` for rows of coefficients `a`; `shape` is the shape of one input."""
 
     def interval(self, lower: list[Tensor], upper: list[Tensor]) -> tuple[Tensor, Tensor]:
         middle, half = self.apply((lower[0] + upper[0]) / 2), self.spread((upper[0] - lower[0]) / 2)
@@ -74,8 +74,8 @@ class Affine(Rule):
 
     def rounding(self, sizes: list[Tensor], unit: float, product: float) -> Tensor | None:
         if not self.terms:
-            return None  # only moves values
-        # a sum of n products, in whichever order: Higham, Accuracy and stability of numerical algorithms (2002), (3.5)
+            return None  # values are moved, not computed
+        # a sum of n products in any order: Higham, Accuracy and stability of numerical algorithms (2002), (3.5)
         steps = (self.terms + 2) * unit
         gamma = steps / (1 - steps) + 1.01 * product
         size = self.spread(sizes[0])
@@ -83,7 +83,7 @@ class Affine(Rule):
 
 
 class Linear(Affine):
-    """A weight matrix on the last axis."""
+    """A linear layer: a weight matrix applied to the last axis."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, shape: torch.Size) -> None:
         self.weight, self.bias, self.terms = weight, bias, weight.shape[1]
@@ -102,7 +102,7 @@ class Linear(Affine):
 
 
 class Convolution(Affine):
-    """Cross-correlation with zeros around, in one to three dimensions."""
+    """A convolutional layer (cross-correlation) with zero padding, in one to three dimensions."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, shape: torch.Size, geometry: Sequence[object]) -> None:
         self.weight, self.bias, self.geometry = weight, bias, tuple(geometry)  # stride, padding, dilation, groups
@@ -123,7 +123,7 @@ class Convolution(Affine):
 
 
 class Scale(Affine):
-    """`factor x + offset`, unit by unit; `size` bounds the parts that the offset is computed from."""
+    """`factor x + offset` for each unit; `size` is an upper bound of the terms that the offset is computed from."""
 
     terms = 8
 
@@ -142,7 +142,7 @@ class Scale(Affine):
 
 
 class Positive(Affine):
-    """A linear function without offset or negative weights: an average, a rearrangement."""
+    """A linear function without offset and without negative weights, such as an average or a permutation."""
 
     def __init__(self, function: Callable[[Tensor], Tensor], terms: int) -> None:
         self.function, self.terms = function, terms
@@ -188,24 +188,24 @@ class Sum(Rule):
         return 2 * unit * (sizes[0] + sizes[1])
 
 
-class Bent(Rule):
-    """A monotone convex function with lines that bound it from both sides."""
+class Nonlinear(Rule):
+    """A monotone convex function with a linear lower and a linear upper bound."""
 
     @abstractmethod
     def lines(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, ...]:
-        """What `backward` needs, each `(N, ...)`, for inputs within the bounds `(N, *shape)`."""
+        """The parameters of both lines, each `(N, ...)`, for inputs within the bounds `(N, *shape)`."""
 
     @abstractmethod
     def backward(self, a: Tensor, lines: tuple[Tensor, ...], shape: torch.Size) -> tuple[Tensor, Tensor]:
-        """Coefficients on the inputs and constants `(rows,)` of a linear function below `sum(a * values)`."""
+        """A linear lower bound of `sum(a * values)`: coefficients of the inputs, and constants `(rows,)`."""
 
     def interval(self, lower: list[Tensor], upper: list[Tensor]) -> tuple[Tensor, Tensor]:
         return self.apply(lower[0]), self.apply(upper[0])
 
 
 @dataclass(frozen=True)
-class Rectifier(Bent):
-    """`max(z, slope z)`, `slope` from 0 (ReLU) to below 1."""
+class Rectifier(Nonlinear):
+    """`max(z, slope z)` with `slope` in [0, 1); 0 is the ReLU."""
 
     slope: float
 
@@ -216,33 +216,34 @@ class Rectifier(Bent):
         return 2 * unit * self.slope * sizes[0] if self.slope else None
 
     def lines(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, ...]:
-        bent = (lower < 0) & (upper > 0)
+        undecided = (lower < 0) & (upper > 0)  # the sign of the input
         flat, steep = torch.full_like(lower, self.slope), torch.ones_like(lower)
-        straight = torch.where(lower >= 0, steep, flat)
-        chord = (upper - self.slope * lower) / torch.where(bent, upper - lower, steep)
-        above = torch.where(bent, chord, straight)
-        below = torch.where(bent, torch.where(upper > -lower, steep, flat), straight)
-        return below, above, torch.where(bent, upper * (1 - above), 0.0)
+        exact = torch.where(lower >= 0, steep, flat)
+        chord = (upper - self.slope * lower) / torch.where(undecided, upper - lower, steep)
+        above = torch.where(undecided, chord, exact)
+        below = torch.where(undecided, torch.where(upper > -lower, steep, flat), exact)
+        return below, above, torch.where(undecided, upper * (1 - above), 0.0)
 
     def backward(self, a: Tensor, lines: tuple[Tensor, ...], shape: torch.Size) -> tuple[Tensor, Tensor]:
         below, above, constant = lines
         return a * torch.where(a > 0, below, above), dot(a.clamp(max=0), constant)
 
 
-class MaxPool(Bent):
+class MaxPool(Nonlinear):
     """The maximum over windows of the trailing axes.
 
-    With l and u the candidates' bounds, u_1 the largest upper one and u_2 the second: for `t = max(max_i l_i, u_2)` the
-    maximum is at most `max(z_1, t)`, which lies below its chord on `[l_1, u_1]`. Below lies the candidate whose
-    interval has the highest middle. Both are exact where one candidate beats all others.
+    Let candidate i have the bounds l_i and u_i, let u_1 be the largest upper bound and u_2 the second largest. With
+    `t = max(max_i l_i, u_2)` the maximum is at most `max(z_1, t)`, which is at most its chord on `[l_1, u_1]`: the
+    upper line. The lower line is the candidate whose interval has the largest midpoint. Both lines are exact if the
+    interval of one candidate lies above all others.
     """
 
     def __init__(self, windows: Tensor, space: torch.Size, out: torch.Size) -> None:
-        self.windows = windows  # (places, candidates), flat places in `space`, its size for none
+        self.windows = windows  # (windows, candidates): flat positions in `space`; the size of `space` for none
         self.space, self.out = space, out
 
     def _candidates(self, values: Tensor, filler: Tensor | float) -> Tensor:
-        """`(N, ..., places, candidates)`."""
+        """The candidates of each window, `(N, ..., windows, candidates)`; `filler` stands for padding."""
         flat = values.flatten(-len(self.space))
         padding = torch.as_tensor(filler, dtype=values.dtype, device=values.device).expand(*flat.shape[:-1], 1)
         return torch.cat([flat, padding], -1)[..., self.windows]
@@ -251,8 +252,8 @@ class MaxPool(Bent):
         return self._candidates(values[0], -math.inf).amax(-1).reshape(*values[0].shape[: -len(self.space)], *self.out)
 
     def lines(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, ...]:
-        nowhere = lower.min() - 1  # padding: below every candidate
-        low, high = self._candidates(lower, nowhere), self._candidates(upper, nowhere)
+        filler = lower.min() - 1  # padding must lie below every candidate
+        low, high = self._candidates(lower, filler), self._candidates(upper, filler)
         top = high.argmax(-1, keepdim=True)
         others = high.scatter(-1, top, -torch.inf).amax(-1, keepdim=True)
         threshold = torch.maximum(low.amax(-1, keepdim=True), others)
@@ -260,8 +261,8 @@ class MaxPool(Bent):
         open_ = high_top > threshold
         slope = torch.where(open_, (high_top - threshold) / torch.where(open_, high_top - low_top, 1.0), 0.0)
         choice = (low + high).argmax(-1, keepdim=True)
-        places = self.windows.expand_as(low)
-        return places.gather(-1, choice), places.gather(-1, top), slope, threshold - slope * low_top
+        positions = self.windows.expand_as(low)
+        return positions.gather(-1, choice), positions.gather(-1, top), slope, threshold - slope * low_top
 
     def backward(self, a: Tensor, lines: tuple[Tensor, ...], shape: torch.Size) -> tuple[Tensor, Tensor]:
         flat = a.flatten(-len(self.space))
@@ -276,15 +277,15 @@ class MaxPool(Bent):
 def pool_windows(
     space: torch.Size, out: torch.Size, kernel: list[int], stride: list[int], padding: list[int], dilation: list[int]
 ) -> Tensor:
-    """Flat places `(windows, candidates)` of each window in `space`, `prod(space)` for those outside of it.
+    """Flat positions `(windows, candidates)` of each window in `space`; `prod(space)` for positions outside `space`.
 
     >>> pool_windows(torch.Size([4]), torch.Size([2]), [3], [2], [1], [1]).tolist()
     [[4, 0, 1], [1, 2, 3]]
     """
-    places, inside = torch.zeros(1, 1, dtype=torch.int64), torch.ones(1, 1, dtype=torch.bool)
+    positions, inside = torch.zeros(1, 1, dtype=torch.int64), torch.ones(1, 1, dtype=torch.bool)
     for n, m, k, s, p, d in zip(space, out, kernel, stride, padding, dilation, strict=True):
         axis = torch.arange(m)[:, None] * s - p + torch.arange(k) * d
         fits = (axis >= 0) & (axis < n)
-        places = (places[:, None, :, None] * n + axis[None, :, None, :]).reshape(len(places) * m, -1)
-        inside = (inside[:, None, :, None] & fits[None, :, None, :]).reshape(len(places), -1)
-    return torch.where(inside, places, math.prod(space))
+        positions = (positions[:, None, :, None] * n + axis[None, :, None, :]).reshape(len(positions) * m, -1)
+        inside = (inside[:, None, :, None] & fits[None, :, None, :]).reshape(len(positions), -1)
+    return torch.where(inside, positions, math.prod(space))

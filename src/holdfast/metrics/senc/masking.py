@@ -10,7 +10,7 @@ from torch import Tensor
 from holdfast.algorithms.masks.random_masks import Consistency, consistency
 from holdfast.explainers.baselines import RandomExplainer
 from holdfast.metrics.probe import Probe
-from holdfast.similarity.ranked import RankedReference
+from holdfast.similarity.ranked_reference import RankedReference
 
 
 class Survival:

@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_safetensors
 from torch import Tensor
 
-from holdfast.data.conversion import from_pillow, resized
+from holdfast.data.conversion import from_pillow, resize
 from holdfast.errors import ArgumentError, check
 
 INPUTS, LABELS = ("inputs", "x"), ("labels", "y")
@@ -181,7 +181,7 @@ def read_images(
     gray = all(len(p) == 1 for p in pictures) if grayscale is None else grayscale
     pictures = [_channels(p, gray) for p in pictures]
     if size is not None:
-        pictures = [resized(p, size) for p in pictures]
+        pictures = [resize(p, size) for p in pictures]
     for (file, _), picture in zip(chosen, pictures, strict=True):
         if picture.shape != pictures[0].shape:
             first, other = (f"{p.shape[1]} x {p.shape[2]}" for p in (pictures[0], picture))

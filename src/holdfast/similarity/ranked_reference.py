@@ -1,4 +1,4 @@
-"""Spearman's rho of many maps with a few references that are ranked once."""
+"""Spearman's rho between many maps and a few reference maps, which are ranked once."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from holdfast.errors import check
 from holdfast.similarity.rank import CHUNK_ELEMENTS, SUMMABLE, _centred_ranks, _correlation, _rank_products
 from holdfast.similarity.rows import check_map, degenerate, extremes, is_constant, working_dtype
 
-_PACKED = 1 << 17  # features packed and sorted at a time: what fits into a cache
+_PACKED_ELEMENTS = 1 << 17  # features packed and sorted at a time: as many as fit into a cache
 
 
 class RankedReference:
-    """Reference maps `(N, ...)`, ranked once; `spearman(maps, rows)` compares others with them.
+    """Reference maps `(N, ...)`, ranked once; `spearman(maps, rows)` compares other maps with them.
 
-    The same bits as `holdfast.similarity.spearman` at a fraction of its time. On a CPU a float32 map is ranked by one
-    sort of whole numbers, the value in their upper half and the reference's rank in the lower, which numpy does several
-    times as fast as a sort that returns indices.
+    The results have the same bits as those of `holdfast.similarity.spearman`, at a fraction of its time. On a CPU,
+    float32 maps are packed into integers, the value in the upper half and the reference's rank in the lower half. NumPy
+    sorts these several times as fast as a sort that returns indices.
 
     Args:
         reference: floating maps `(N, ...)`.
@@ -40,22 +40,22 @@ class RankedReference:
         self._variance = torch.cat([_rank_products(rows, rows) for rows in _chunks(self._ranks)])
 
     def spearman(self, maps: Tensor, rows: Tensor) -> Tensor:
-        """Rank correlation `(M,)` of `maps` `(M, ...)` with the references numbered `rows` `(M,)`.
+        """Rank correlation `(M,)` of `maps` `(M, ...)` with the references of index `rows` `(M,)`.
 
-        0 where either map is constant, NaN where either holds a NaN or an infinity.
+        0 if either map is constant, NaN if either has a NaN or an infinity.
         """
         return self.compare(maps, rows)[0]
 
     def compare(self, maps: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """As `spearman`, and which of the maps are constant `(M,)`."""
+        """The result of `spearman`, and a mask `(M,)` of the maps that are constant."""
         check(maps.shape[1:] == self.shape, "maps", f"shape (M, {', '.join(map(str, self.shape))})", tuple(maps.shape))
         check(maps.dtype == self.dtype, "maps", f"{self.dtype}, as the references", maps.dtype)
         flat = maps.detach().flatten(1)
         packs = flat.device.type == "cpu" and flat.dtype == torch.float32 and flat.shape[1] <= SUMMABLE
-        moments = _packed if packs else _sorted
-        pieces = _chunks(flat, _PACKED if moments is _packed else CHUNK_ELEMENTS)
+        moments = _moments_by_packing if packs else _moments_by_sorting
+        pieces = _chunks(flat, _PACKED_ELEMENTS if packs else CHUNK_ELEMENTS)
         parts = [
-            moments(part + 0.0, self._ranks, which)  # + 0.0: the two zeros are a tie
+            moments(part + 0.0, self._ranks, which)  # + 0.0: -0.0 and 0.0 become equal
             for part, which in zip(pieces, torch.split(rows, [len(part) for part in pieces]), strict=True)
         ]
         covariance, variance, low, high = (torch.cat(column) for column in zip(*parts, strict=True))
@@ -70,33 +70,33 @@ def _chunks(flat: Tensor, elements: int = CHUNK_ELEMENTS) -> tuple[Tensor, ...]:
     return torch.split(flat, max(1, elements // flat.shape[1]))
 
 
-def _sorted(x: Tensor, references: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
-    """Sums over features `(n,)` of ranks x reference ranks, and of ranks squared; the extremes of `x` `(n, F)`."""
+def _moments_by_sorting(x: Tensor, references: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
+    """Sums `(n,)` over features of ranks x reference ranks and of squared ranks; the extremes of `x` `(n, F)`."""
     ranks = _centred_ranks(x)
     covariance, variance = _rank_products(ranks, references[rows]), _rank_products(ranks, ranks)
     return covariance, variance, *extremes(x.to(working_dtype(x)))
 
 
-def _packed(x: Tensor, references: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
-    """As `_sorted`, for float32 on the CPU; in numpy, whose small operations do not wait for threads.
+def _moments_by_packing(x: Tensor, references: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
+    """The same for float32 on the CPU; in NumPy, whose small operations do not wait for threads.
 
-    Parts of the sums may wrap around int64; their total, which fits, is then right again.
+    Partial sums may overflow int64 and wrap around. The total fits into int64, so it is correct.
     """
     count, features = x.shape
     keys = _ordered(x.contiguous().numpy().view(np.int32)).astype(np.int64)
     keys <<= 32
-    keys |= references.numpy()[rows.numpy()] + features  # above 0, and sorted along
+    keys |= references.numpy()[rows.numpy()] + features  # the offset makes them positive
     keys.sort(axis=1)
     others = (keys & 0xFFFFFFFF).reshape(-1)
     keys >>= 32
     starts = np.ones((count, features), dtype=bool)
     np.not_equal(keys[:, 1:], keys[:, :-1], out=starts[:, 1:])
-    first = np.flatnonzero(starts)  # of every run of ties, in the flattened rows
+    first = np.flatnonzero(starts)  # the first position of every run of ties, in the flattened rows
     length = np.diff(first, append=count * features)
     place = first % features
-    ranks = 2 * place + length - features  # twice the mean place of the run, centred
+    ranks = 2 * place + length - features  # twice the mean rank of the run, centred
     begin = np.flatnonzero(place == 0)
-    covariance = np.add.reduceat(np.add.reduceat(others, first) * ranks, begin)  # ranks sum to 0, so no centring here
+    covariance = np.add.reduceat(np.add.reduceat(others, first) * ranks, begin)  # the offset drops out: ranks sum to 0
     variance = np.add.reduceat(ranks * ranks * length, begin)
     ends = _ordered(keys[:, [0, -1]].astype(np.int32)).view(np.float32)
     low, high = (torch.from_numpy(np.ascontiguousarray(ends[:, side])) for side in (0, 1))
@@ -104,5 +104,5 @@ def _packed(x: Tensor, references: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
 
 
 def _ordered(bits: Any) -> Any:
-    """Bits of float32 as whole numbers in the order of the floats (NaN at the ends), and back."""
+    """Bits of float32 as integers in the order of the floats (NaN at the ends); the function is its own inverse."""
     return bits ^ ((bits >> 31) & np.int32(0x7FFFFFFF))
