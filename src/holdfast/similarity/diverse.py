@@ -4,7 +4,7 @@ Diverse positions are chosen greedily: the largest, then the largest outside its
 Deshpande, Balasubramanian, AAAI 2024, Sec. 4). The paper says that this set has the largest total. In general it does
 not: sets without close neighbours form no matroid, and one large position can exclude two positions with a larger sum.
 
-On a CPU, compiled code walks down the ranking. On other devices, and if numba cannot be imported, parallel rounds do
+On a CPU with numba (extra `fast`), compiled code walks down the ranking. On other devices, and without numba, parallel rounds do
 the same: each round chooses every position that comes first in its window, and excludes the windows of these.
 """
 
@@ -163,7 +163,7 @@ def split_maps(*maps: Tensor) -> Iterator[Any]:
 
 @functools.cache
 def compile_walk() -> Callable[..., None] | None:
-    """`_walk` as machine code, cached on disk if possible; None without numba."""
+    """`_walk` as machine code, cached on disk if possible; None without numba (extra `fast`)."""
     try:
         import numba
     except ImportError:
