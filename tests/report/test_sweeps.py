@@ -18,8 +18,7 @@ from test_report import assert_whole
 import holdfast as hf
 from holdfast.charts import Chart, Gallery, GalleryRow, Interval, Picture, Strip, Track, distribution, sweep
 from holdfast.charts.sweep_plot import looks_of_explainers, looks_of_values
-from holdfast.metrics import Reading, View
-from holdfast.metrics.base import metrics
+from holdfast.presentation import Presentation, Reading, View, presentations
 from holdfast.report import Report, build_html
 from holdfast.report import sweeps as sweeps_module
 from holdfast.report.options import Group, Variant, differences, dotted, groups
@@ -490,24 +489,19 @@ def test_unlike_readings_get_no_common_axis_but_the_metrics_own_figures(builder:
 def test_a_plug_in_is_asked_with_its_views_and_the_option(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, list[str], str, str]] = []
 
-    class Wobble(hf.metrics.WorstCase):
-        name = "wobble"
-
-        @classmethod
-        def reading(cls, options: Any) -> Reading:
+    class Wobble(Presentation):
+        def reading(self, options: Any) -> Reading:
             return Reading("Wobble", f"wobble of {options['how']}", "score", "lower")
 
-        @classmethod
-        def figures(cls, view: View) -> list[Chart | Gallery]:
+        def figures(self, view: View) -> list[Chart | Gallery]:
             return []
 
-        @classmethod
-        def compared(cls, views: Any, option: str) -> list[Chart | Gallery]:
+        def compared(self, views: Any, option: str) -> list[Chart | Gallery]:
             asked.append((option, [view.label for view in views], views[0].data, views[0].model))
             tile = Picture("field", np.eye(3), "the field compared", signed=True)
             return [Gallery("Fields", (GalleryRow("a", 0, (tile,), "text", setting="badly"),), "A note.")]
 
-    monkeypatch.setitem(metrics._entries, "wobble", Wobble)
+    monkeypatch.setitem(presentations._entries, "wobble", Wobble)
     for how in ("badly", "well", "failed"):
         frame = None if how == "failed" else {**base(["ok"] * 3), "score": [1.0, 2.0, 3.0]}
         builder.job("a", "wobble", how, {"how": how, "fixed": {"n": 1}}, frame)
