@@ -113,6 +113,11 @@ class Contents:
         """The rows of a configured metric for one data set and model."""
         return self._frames.get((data, model, label), self.results.samples.clear())
 
+    def rows(self, data: str, model: str, label: str, explainer: str) -> pl.DataFrame:
+        """The rows of a configured metric for one data set, model and explainer."""
+        frame = self.frame(data, model, label)
+        return frame.filter(pl.col("explainer") == explainer) if len(frame) else frame
+
     def view(self, data: str, model: str, label: str) -> View:
         """The same with everything that figures are drawn from."""
         known, jobs = self.labels[label], self.results.jobs
