@@ -132,7 +132,7 @@ def build(kinds: Registry[type[T]], text: str, options: Mapping[str, Any] | None
         title, _, rest = rest.partition(":")
         name = f"{name}:{title}"
     kind = kinds[name.strip()]
-    options = {**_parse(rest, kinds.kind), **(options or {})}
+    options = {**parse_options(rest, kinds.kind), **(options or {})}
     known = [field.name for field in fields(kind)] if is_dataclass(kind) else list(options)
     for option in options:
         if option not in known:
@@ -142,8 +142,15 @@ def build(kinds: Registry[type[T]], text: str, options: Mapping[str, Any] | None
     return kind(**options)
 
 
-def _parse(text: str, what: str) -> dict[str, Any]:
-    """Options from a text such as `"steps=64,baseline=0"`. A value that is no Python literal is kept as a string."""
+def parse_options(text: str, what: str) -> dict[str, Any]:
+    """`"steps=64,baseline=0"` as options; values are Python literals, or else strings.
+
+    >>> parse_options("steps=64,mode=fast", "explainer")
+    {'steps': 64, 'mode': 'fast'}
+
+    Raises:
+        ArgumentError: the text has another form; `what` names it in the message.
+    """
     options: dict[str, Any] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
         key, separator, value = (piece.strip() for piece in part.partition("="))

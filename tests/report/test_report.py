@@ -33,9 +33,8 @@ from holdfast.charts import (
     lines_with_bands,
 )
 from holdfast.errors import ArgumentError
-from holdfast.metrics import Metric
 from holdfast.metrics.base import metrics
-from holdfast.presentation import Reading, View, presentation_of
+from holdfast.presentation import Presentation, Reading, View, presentation_of, presentations
 from holdfast.presentation.base import number
 from holdfast.presentation.safari.misinterpretation_probability import column_of_levels, threshold_as_read
 from holdfast.report import Report, build_html
@@ -156,22 +155,14 @@ def test_unknown_metrics_fall_back_to_their_headline(builder: Builder) -> None:
     assert page.count('<figure class="plot">') == 2  # medians and distribution
 
 
-def test_a_metric_brings_its_own_everything(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Wobble:
-        name, headline, direction, citation = "wobble", "score", "lower", "me2026"
-        bibtex = "@misc{me2026, title = {Wobble}}"
-        contradictions = classmethod(lambda cls, view, others: [f"{view.label} contradicts itself"])
-        guide = classmethod(lambda cls, options: {"Wobble": "With `x<y` it is *worse*."})
-        remarks = classmethod(lambda cls, frame, options: [f"{len(frame)} wobbled {options['how']}"])
-
-        @classmethod
-        def reading(cls, options: Any) -> Reading:
+def test_a_presentation_brings_its_own_everything(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Wobble(Presentation):
+        def reading(self, options: Any) -> Reading:
             return Reading(
                 "How it wobbles", "wobble", "score", "lower", 1, "capped", "lower", ("valid",), "Mind the gap."
             )
 
-        @classmethod
-        def figures(cls, view: View) -> list[Chart | Gallery]:
+        def figures(self, view: View) -> list[Chart | Gallery]:
             arrays = view.arrays("a", 1, ("field",))
             assert arrays is not None
             strip = Strip("a", [0], np.array([1.0]), np.array([True]))
@@ -180,13 +171,23 @@ def test_a_metric_brings_its_own_everything(builder: Builder, monkeypatch: pytes
             tile = Picture("field", arrays["field"], "the field", signed=True)
             return [chart, Gallery("Fields", (GalleryRow("a", 1, (tile,), "sample one"),), "A note.")]
 
-    monkeypatch.setitem(metrics._entries, "wobble", Wobble)  # type: ignore[arg-type]
-    assert not issubclass(Wobble, Metric)  # all that the report needs is the surface
+        def remarks(self, frame: pl.DataFrame, options: Any) -> list[str]:
+            return [f"{len(frame)} wobbled {options['how']}"]
+
+        def guide(self, options: Any) -> dict[str, str]:
+            return {"Wobble": "With `x<y` it is *worse*."}
+
+        def contradictions(self, view: View, others: Any) -> list[str]:
+            return [f"{view.label} contradicts itself"]
+
+    monkeypatch.setitem(presentations._entries, "wobble", Wobble)  # a metric of this name is not needed
     import torch
 
     values = {"score": [1.0, 2.0, 3.0], "capped": [False, False, True], "valid": [True, True, True]}
     frame = {**base(["ok"] * 3), **values}
-    builder.job("a", "wobble", "w", {"how": "badly"}, frame, {"field": torch.eye(3).expand(3, 3, 3).clone()})
+    stored = {"bibtex": "@misc{me2026, title = {Wobble}}"}
+    fields = {"field": torch.eye(3).expand(3, 3, 3).clone()}
+    builder.job("a", "wobble", "w", {"how": "badly"}, frame, fields, stored=stored)
     page = builder.page()
     text = cell_text(page, "a", "w")
     assert "2.0" in text
@@ -509,7 +510,10 @@ def test_what_draws_is_imported_only_when_a_page_is_built() -> None:
             names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
             lazy = {"matplotlib", "jinja2", "vl_convert", "scikit_posthocs", "pandas", "markupsafe"}
             assert not lazy & {name.split(".")[0] for name in names}, path
-            allowed = ("errors", "registry", "tensors", "similarity", "study", "charts", "metrics", "report")
+            allowed = (
+                *("errors", "registry", "tensors", "similarity", "statistics", "metrics"),
+                *("study", "charts", "presentation", "report"),
+            )
             ours = [name.removeprefix("holdfast.") for name in names if name.startswith("holdfast.")]
             assert all(name.startswith(allowed) for name in ours), path
 

@@ -17,11 +17,11 @@ from report_builder import COMMON, Builder, assert_whole, base
 import holdfast as hf
 from holdfast.charts import Chart, Gallery, GalleryRow, Interval, Picture, Strip, Track, distribution, sweep
 from holdfast.charts.sweep_plot import looks_of_explainers, looks_of_values
-from holdfast.metrics.base import metrics
-from holdfast.presentation import Reading, View
+from holdfast.metrics.base import PartOf, metrics
+from holdfast.presentation import Presentation, Reading, View, presentations
 from holdfast.report import Report, build_html
 from holdfast.report import sweeps as sweeps_module
-from holdfast.report.options import Group, Variant, differences, dotted, groups
+from holdfast.report.options import Configuration, Group, flat, groups
 from holdfast.report.sweeps import Part, models_compared, options_compared
 from holdfast.report.views import Contents
 
@@ -89,7 +89,15 @@ def populations(builder: Builder, sizes: dict[int, float], explainers: dict[str,
 
 def charts(builder: Builder) -> list[Chart]:
     found = options_compared(Contents(builder.results()))
-    return [chart for section in found.sections for part in section.parts for chart in part.charts]
+    return [chart for section in found.sections for part in section.parts for chart in charts_of(part)]
+
+
+def charts_of(part: Part) -> list[Chart]:
+    return [figure for figure in part.figures if isinstance(figure, Chart)]
+
+
+def galleries_of(part: Part) -> list[Gallery]:
+    return [figure for figure in part.figures if isinstance(figure, Gallery)]
 
 
 def parts(builder: Builder) -> list[Part]:
@@ -107,8 +115,8 @@ def stored(builder: Builder, label: str, explainer: str, column: str = "similari
     return frame.sort("sample")[column].to_numpy()
 
 
-def variants(*options: Any, unit: Any = None) -> list[Variant]:
-    return [Variant(f"v{place}", "m", dotted(o), unit) for place, o in enumerate(options)]
+def configurations(*options: Any, owners: dict[str, str] | None = None) -> list[Configuration]:
+    return [Configuration(f"v{place}", "m", flat(each), owners or {}) for place, each in enumerate(options)]
 
 
 def shape(group: Group) -> tuple[str, str | None, list[tuple[str, float | None, str | None]]]:
@@ -120,7 +128,7 @@ def shape(group: Group) -> tuple[str, str | None, list[tuple[str, float | None, 
 
 def test_labels_that_differ_in_one_nested_number_are_on_an_axis() -> None:
     sizes = [500, 50, 100]
-    (group,) = groups(variants(*({"search": {**GENETIC, "population": size}, "budget": 9} for size in sizes)))
+    (group,) = groups(configurations(*({"search": {**GENETIC, "population": size}, "budget": 9} for size in sizes)))
     assert shape(group) == ("search.population", None, [("v1", 50, None), ("v2", 100, None), ("v0", 500, None)])
     assert group.numeric
     assert group.title == "m: search.population"
@@ -128,38 +136,40 @@ def test_labels_that_differ_in_one_nested_number_are_on_an_axis() -> None:
 
 
 def test_two_options_that_vary_together_everywhere_are_not_told_apart() -> None:
-    assert groups(variants({"a": 1, "b": 1}, {"a": 2, "b": 2}, {"a": 3, "b": 3})) == []
-    assert groups(variants({"a": 1, "b": 1})) == []
+    assert groups(configurations({"a": 1, "b": 1}, {"a": 2, "b": 2}, {"a": 3, "b": 3})) == []
+    assert groups(configurations({"a": 1, "b": 1})) == []
     assert groups([]) == []
 
 
 def test_a_grid_of_two_options_is_one_comparison_and_a_cross_is_two() -> None:
     grid = [{"moves": m, "threshold": t} for m in (16, 1) for t in (0.4, 0.2, 0.6)]
-    (group,) = groups(variants(*grid))
+    (group,) = groups(configurations(*grid))
     assert (group.option, group.across) == ("threshold", "moves")  # more values of it
     lines = [(m.across, m.x) for m in group.members]
     assert lines == [("1", 0.2), ("1", 0.4), ("1", 0.6), ("16", 0.2), ("16", 0.4), ("16", 0.6)]
     cross = [{"moves": m, "threshold": 0.4} for m in (1, 4, 16)] + [{"moves": 4, "threshold": t} for t in (0.2, 0.6)]
-    found = {(g.option, g.across, tuple(g.names)) for g in groups(variants(*cross))}
+    found = {(g.option, g.across, tuple(g.names)) for g in groups(configurations(*cross))}
     assert found == {("moves", None, ("v0", "v1", "v2")), ("threshold", None, ("v3", "v1", "v4"))}
 
 
 def test_numbers_are_on_the_axis_and_words_are_lines() -> None:
-    (group,) = groups(variants(*({"proposal": p, "moves": m} for p in ("gaussian", "walk") for m in (1, 4))))
+    (group,) = groups(configurations(*({"proposal": p, "moves": m} for p in ("gaussian", "walk") for m in (1, 4))))
     assert (group.option, group.across, group.numeric) == ("moves", "proposal", True)
-    (group,) = groups(variants({"proposal": "gaussian"}, {"proposal": "walk"}))
+    (group,) = groups(configurations({"proposal": "gaussian"}, {"proposal": "walk"}))
     assert (group.option, group.numeric, [m.text for m in group.members]) == ("proposal", False, ["gaussian", "walk"])
 
 
 def test_a_third_option_makes_further_comparisons_with_names_of_their_own() -> None:
-    found = groups(variants(*({"a": a, "b": b, "c": c} for a in (1, 2, 3) for b in (1, 2) for c in ("x", "y"))))
+    found = groups(configurations(*({"a": a, "b": b, "c": c} for a in (1, 2, 3) for b in (1, 2) for c in ("x", "y"))))
     titles = [group.title for group in found]
     assert len(set(titles)) == len(titles)
     assert all(group.across is not None for group in found)
     shown = {frozenset(pair) for group in found for pair in itertools.combinations(group.names, 2)}
     options = {
         variant.name: variant.options
-        for variant in variants(*({"a": a, "b": b, "c": c} for a in (1, 2, 3) for b in (1, 2) for c in ("x", "y")))
+        for variant in configurations(
+            *({"a": a, "b": b, "c": c} for a in (1, 2, 3) for b in (1, 2) for c in ("x", "y"))
+        )
     }
     one_apart = {
         frozenset(pair)
@@ -176,7 +186,7 @@ def test_whatever_differs_in_one_option_is_compared_and_nothing_else_is(seed: in
     every = list(itertools.product(*values.values()))
     chosen = [every[i] for i in rng.choice(len(every), size=int(rng.integers(3, 16)), replace=False)]
     nested = [{"a": a, "b": {"c": c}, "d": d, "e": e} for a, c, d, e in chosen]
-    found = groups(variants(*nested))
+    found = groups(configurations(*nested))
     apart = lambda i, j: {k for k, x, y in zip(values, chosen[i], chosen[j], strict=True) if x != y}  # noqa: E731
     shown = set()
     for group in found:
@@ -194,19 +204,19 @@ def test_whatever_differs_in_one_option_is_compared_and_nothing_else_is(seed: in
 def test_who_lacks_the_option_for_one_reason_is_a_reference() -> None:
     sizes = [{"search": {**GENETIC, "population": size}} for size in (50, 100)]
     others = [{"search": "block"}, {"search": "genetic"}, {"search": "block", "budget": 1, "search.x": 2}]
-    (group, *_) = groups(variants(*sizes, *others[:2]))
+    (group, *_) = groups(configurations(*sizes, *others[:2]))
     assert [(m.name, m.x, m.text) for m in group.references] == [
         ("v2", None, "search: block"),
         ("v3", None, "search: genetic with its own defaults"),
     ]
-    (group, *_) = groups(variants(*({**o, "budget": 5} for o in sizes), {"search": "block", "budget": 6}))
+    (group, *_) = groups(configurations(*({**o, "budget": 5} for o in sizes), {"search": "block", "budget": 6}))
     assert group.references == ()  # differs in two things
 
 
 def test_references_with_options_of_their_own_are_told_apart() -> None:
     subset = [{"method": "subset", "moves": m, "threshold": t} for m in (1, 4) for t in (0.2, 0.4, 0.6)]
     plain = [{"method": "plain", "samples": n, "threshold": t} for n in (10, 99) for t in (0.2, 0.4, 0.6)]
-    (group, *_) = groups(variants(*subset, *plain))
+    (group,) = groups(configurations(*subset, *plain, owners={"moves": "method", "samples": "method"}))
     assert (group.option, group.across) == ("threshold", "moves")
     assert {(m.text, m.x, m.across) for m in group.references} == {
         (f"method: plain, samples {n}", t, None) for n in (10, 99) for t in (0.2, 0.4, 0.6)
@@ -214,10 +224,10 @@ def test_references_with_options_of_their_own_are_told_apart() -> None:
 
 
 def test_a_value_that_is_no_number_is_drawn_beside_the_axis() -> None:
-    (group,) = groups(variants({"threshold": None}, {"threshold": 0.2}, {"threshold": 0.3}))
+    (group,) = groups(configurations({"threshold": None}, {"threshold": 0.2}, {"threshold": 0.3}))
     assert [m.x for m in group.members] == [0.2, 0.3]
     assert [(m.name, m.text) for m in group.references] == [("v0", "threshold: default")]
-    (group,) = groups(variants({"threshold": None}, {"threshold": 0.2}))
+    (group,) = groups(configurations({"threshold": None}, {"threshold": 0.2}))
     assert not group.numeric
     assert [m.text for m in group.members] == ["default", "0.2"]
 
@@ -230,44 +240,67 @@ def test_a_value_that_is_no_number_is_drawn_beside_the_axis() -> None:
         ({"a": float("nan")}, {"a": float("nan")}, []),
         ({"a": [1, {"b": 2}]}, {"a": [1, {"b": 3}]}, ["a"]),
         ({"a": 1}, {}, ["a"]),
-        ({"a": 1, "b": 2}, {"a": 2}, ["a"]),
+        ({"a": 1, "b": 2}, {"a": 2}, []),  # nothing says that b belongs to a
+        ({"a": 1, "part": 2}, {"a": 2}, ["a"]),
+        ({"a": 1, "part": 2}, {"a": 2, "part": 3}, ["a"]),
+        ({"a": 1, "part": 2}, {"a": 1, "part": 3}, ["part"]),
         ({"a": {"norm": "L2Ball", "radius": 1}}, {"a": {"norm": "LinfBall", "radius": 2}}, ["a"]),
         ({"a": {"radius": 1}}, {"a": {"radius": 2}}, ["a.radius"]),
         ({"a": "topk:k=5"}, {"a": "topk:k=50"}, ["a.k"]),
         ({"a": "mine:explain"}, {"a": "mine:other"}, ["a"]),
-        # a search with its own defaults beside one of the same kind, spelled out: its options are not known
-        ({"n": 1, "s": "genetic"}, {"n": 2, "s": {"name": "genetic", "population": 20}}, ["n", "s"]),
-        ({"n": 1, "s": "f:k=5"}, {"n": 2, "s": "f:k=5,x=3"}, ["n", "s.x"]),
-        ({"n": 1, "s": "block"}, {"n": 2, "s": {"name": "genetic", "population": 20}}, ["n", "s"]),
-        ("nothing", None, []),
+        # a search with its own defaults beside one of the same kind whose options are given: they are not known
+        ({"s": "genetic"}, {"s": {"name": "genetic", "population": 20}}, ["s"]),
+        ({"s": "genetic", "n": 1}, {"s": {"name": "genetic", "population": 20}, "n": 2}, []),
+        ({"s": "f:k=5"}, {"s": "f:k=5,x=3"}, ["s.x"]),
+        ({"s": "f:k=5", "n": 1}, {"s": "f:k=5,x=3", "n": 2}, []),
+        ({"s": "block"}, {"s": {"name": "genetic", "population": 20}}, ["s"]),
+        ({"s": "block", "n": 1}, {"s": {"name": "genetic", "population": 20}, "n": 2}, []),
+        ({"s": "k=5"}, {"s": "a: b=1, and more"}, ["s"]),  # a text and no name with options
     ],
 )
-def test_differences(first: Any, second: Any, expected: list[str]) -> None:
-    assert differences(dotted(first), dotted(second)) == expected
-    assert differences(dotted(second), dotted(first)) == expected
+def test_two_configurations_are_compared_where_they_differ_in_one_thing(
+    first: Any, second: Any, expected: list[str]
+) -> None:
+    for both in ((first, second), (second, first)):
+        assert [group.option for group in groups(configurations(*both, owners={"part": "a"}))] == expected
 
 
-def test_options_without_effect_are_not_compared() -> None:
-    assert dotted({"a": 1, "b": {"c": 2}, "bc": 3}, ["b"]) == {"a": 1, "bc": 3}
-    idle = hf.metrics.MisinterpretationProbability.idle
-    assert "moves" in idle({"method": "monte_carlo"})
-    assert idle({"method": "subset"}) == ("samples",)
-    for method in ("subset", "monte_carlo"):  # they are the options that this method does not take
-        metric = hf.metrics.MisinterpretationProbability(hf.LinfBall(0.1), threshold=0.9, method=method)  # type: ignore[arg-type]
-        assert set(idle(metric.options())) < set(metric.options())
-    assert set(hf.metrics.WorstCase.idle({})) < set(hf.metrics.WorstCase(hf.LinfBall(0.1)).options())
+def test_options_without_effect_are_not_compared(builder: Builder) -> None:
+    worst(builder, "a", "one", [0.5, 0.6], threshold=0.3)
+    worst(builder, "a", "other", [0.5, 0.6], threshold=0.4)
+    mc = {"method": "monte_carlo", "samples": 10}
+    probability(builder, "a", "4 moves", [-3.0, -4.0], moves=4, **mc)
+    probability(builder, "a", "8 moves", [-3.0, -4.0], moves=8, **mc)
+    assert charts(builder) == []
+
+
+@pytest.mark.parametrize("name", metrics.names())
+def test_the_roles_of_options_are_those_of_the_metric(name: str) -> None:
+    kind, options = metrics[name], metrics[name].example().options()
+    assert set(kind.roles) <= set(options)
+    parts = {option: role for option, role in kind.roles.items() if isinstance(role, PartOf)}
+    assert {role.option for role in parts.values()} <= set(options) - set(parts)
+    assert all(bool(role.only) != bool(role.unless) for role in parts.values())
+
+
+@pytest.mark.parametrize("method", ["subset", "monte_carlo"])
+def test_each_method_has_options_of_its_own(method: Any) -> None:
+    metric = hf.metrics.MisinterpretationProbability(hf.LinfBall(0.1), threshold=0.9, method=method)
+    subset, options = ("particles", "moves", "quantile", "proposal", "floor"), metric.options()
+    idle = [option for option in options if not metric.has_effect(option, options)]
+    assert set(idle) == ({"samples"} if method == "subset" else set(subset))
 
 
 def test_other_units_are_not_put_on_one_axis() -> None:
-    a, b = variants({"k": 1}, unit="x")[0], Variant("w", "m", {"k": 2}, "y")
-    (group,) = groups([a, b])
+    a = Configuration("v", "m", {"k": 1}, unit="x")
+    (group,) = groups([a, Configuration("w", "m", {"k": 2}, unit="y")])
     assert not group.comparable
-    assert groups([a, Variant("w", "another metric", {"k": 2}, "x")]) == []
+    assert groups([a, Configuration("w", "another metric", {"k": 2}, unit="x")]) == []
 
 
 def test_values_that_read_the_same_are_told_apart_by_name() -> None:
     long = "x" * 80
-    (group,) = groups(variants({"f": long + "1"}, {"f": long + "2"}))
+    (group,) = groups(configurations({"f": long + "1"}, {"f": long + "2"}))
     assert len({member.text for member in group.members}) == 2
 
 
@@ -467,9 +500,9 @@ def test_unlike_readings_get_no_common_axis_but_the_metrics_own_figures(builder:
         values = [0.3 + 0.1 * (name == "b"), 0.4]
         worst(builder, name, f"by {similarity}", values, similarity=similarity, pictures=True, search="random")
     (part,) = parts(builder)
-    assert part.charts == []
-    assert [gallery.title for gallery in part.galleries] == [f"{n}: worst cases by similarity" for n in "ab"]
-    first, second = part.galleries
+    assert charts_of(part) == []
+    assert [gallery.title for gallery in galleries_of(part)] == [f"{n}: worst cases by similarity" for n in "ab"]
+    first, second = galleries_of(part)
     assert [(r.sample, r.setting) for r in first.rows] == [(s, k) for s in (0, 1) for k in ("pearson", "mse", "ssim")]
     assert {row.explainer for row in second.rows} == {"b"}
     assert not first.folded
@@ -489,24 +522,19 @@ def test_unlike_readings_get_no_common_axis_but_the_metrics_own_figures(builder:
 def test_a_plug_in_is_asked_with_its_views_and_the_option(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, list[str], str, str]] = []
 
-    class Wobble(hf.metrics.WorstCase):
-        name = "wobble"
-
-        @classmethod
-        def reading(cls, options: Any) -> Reading:
+    class Wobble(Presentation):
+        def reading(self, options: Any) -> Reading:
             return Reading("Wobble", f"wobble of {options['how']}", "score", "lower")
 
-        @classmethod
-        def figures(cls, view: View) -> list[Chart | Gallery]:
+        def figures(self, view: View) -> list[Chart | Gallery]:
             return []
 
-        @classmethod
-        def compared(cls, views: Any, option: str) -> list[Chart | Gallery]:
+        def compared(self, views: Any, option: str) -> list[Chart | Gallery]:
             asked.append((option, [view.label for view in views], views[0].data, views[0].model))
             tile = Picture("field", np.eye(3), "the field compared", signed=True)
             return [Gallery("Fields", (GalleryRow("a", 0, (tile,), "text", setting="badly"),), "A note.")]
 
-    monkeypatch.setitem(metrics._entries, "wobble", Wobble)
+    monkeypatch.setitem(presentations._entries, "wobble", Wobble)
     for how in ("badly", "well", "failed"):
         frame = None if how == "failed" else {**base(["ok"] * 3), "score": [1.0, 2.0, 3.0]}
         builder.job("a", "wobble", how, {"how": how, "fixed": {"n": 1}}, frame)
@@ -537,7 +565,7 @@ def test_models_stand_beside_each_other(builder: Builder) -> None:
     found = models_compared(Contents(builder.results()))
     (section,) = found.sections
     assert "only the model differs: plain, trained." in section.text
-    (chart,) = section.parts[0].charts
+    (chart,) = charts_of(section.parts[0])
     assert [box["median"] for box in chart.spec["datasets"]["boxes"]] == pytest.approx([0.02, 0.22, 0.12, 0.32])
     labels = [p["part"] for p in chart.spec["datasets"]["points"]]
     assert labels == ["plain"] * 3 + ["trained"] * 3 + ["plain"] * 3 + ["trained"] * 3
@@ -589,7 +617,7 @@ def test_too_many_figures_are_left_out_and_counted(builder: Builder, monkeypatch
             worst(builder, "a", f"{search} {event}", [0.3, 0.5, 0.6], **where)
     contents = Contents(builder.results())
     options, models = options_compared(contents), models_compared(contents)
-    assert sum(len(part.charts) for section in options.sections for part in section.parts) == 1
+    assert sum(len(part.figures) for section in options.sections for part in section.parts) == 1
     assert (options.left_out, models.left_out) == (2 * 3 - 1, 4 - 1)
     page = builder.page()
     assert "5 more figures are left out" in page
@@ -652,7 +680,7 @@ def test_a_study_of_searches_and_similarities(tmp_path: Path) -> None:
     results = hf.load_results(tmp_path / "results")
     contents = Contents(results)
     population, similarity = options_compared(contents).sections
-    (chart,) = population.parts[0].charts
+    (chart,) = charts_of(population.parts[0])
     for name in ("saliency", "gradcam"):
         line = rows(chart, name)
         assert [row["x"] for row in line] == [4, 12]
@@ -661,7 +689,7 @@ def test_a_study_of_searches_and_similarities(tmp_path: Path) -> None:
             values = [v for e, v in frame.select("explainer", "similarity").iter_rows() if e == name]
             assert row["y"] == pytest.approx(np.median(values), rel=1e-5)
     assert similarity.title == "worst_case: similarity"
-    galleries = similarity.parts[0].galleries
+    galleries = galleries_of(similarity.parts[0])
     assert [len(gallery.rows) for gallery in galleries] == [6, 6]
     assert {row.setting for row in galleries[0].rows} == {"pearson", "mse"}
     assert_whole(build_html(results))

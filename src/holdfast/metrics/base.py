@@ -6,7 +6,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Final, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -22,6 +22,28 @@ from holdfast.segments import LabelMap, check_one_for_all
 from holdfast.similarity import Similarity
 
 M = TypeVar("M", bound="Metric")
+
+#: the role of an option that leaves the headline as it is
+NO_EFFECT: Final = "no effect"
+
+
+@dataclass(frozen=True)
+class PartOf:
+    """The role of an option that has an effect only with some values of another option, and so belongs to it.
+
+    Attributes:
+        option: the other option.
+        only: the names with which this one has an effect; or all, except
+        unless: the names with which it has none.
+    """
+
+    option: str
+    only: tuple[str, ...] = ()
+    unless: tuple[str, ...] = ()
+
+
+#: what an option means where configurations of a metric are compared
+Role = PartOf | Literal["no effect"]
 
 
 @dataclass(frozen=True)
@@ -41,6 +63,8 @@ class Metric(ABC):
     #: the key of the publication, and its BibTeX entry
     citation: ClassVar[str] = ""
     bibtex: ClassVar[str] = ""
+    #: for a report that compares configurations: the options that do not always have an effect on the headline
+    roles: ClassVar[Mapping[str, Role]] = {}
 
     @abstractmethod
     def evaluate(
@@ -125,9 +149,14 @@ class Metric(ABC):
         return {f.name: plain(getattr(self, f.name)) for f in dataclasses.fields(self)}
 
     @classmethod
-    def idle(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
-        """Options that leave the headline as it is, given the others: not what two configurations are compared by."""
-        return ()
+    def has_effect(cls, option: str, options: Mapping[str, Any]) -> bool:
+        """Whether the headline depends on an option, given all of them as `options()` has them."""
+        role = cls.roles.get(option)
+        if not isinstance(role, PartOf):
+            return role != NO_EFFECT
+        owner = options.get(role.option)
+        name = str(owner.get("name") if isinstance(owner, Mapping) else owner).partition(":")[0]
+        return name in role.only if role.only else name not in role.unless
 
 
 def of_samples(metric: M, inputs: Tensor, rows: slice) -> M:

@@ -1,7 +1,7 @@
 """How the stored results of metrics are read, drawn and put into words. No metric imports this."""
 
 from holdfast.presentation import peers
-from holdfast.presentation.base import Presentation, Reading, View, presentation_of, presentations
+from holdfast.presentation.base import Presentation, Reading, View, metric_class, presentation_of, presentations
 from holdfast.presentation.c_eval import c_eval, c_eval_plot, near_affinity
 from holdfast.presentation.coarse_to_fine import corruption_curve
 from holdfast.presentation.faithfulness import aopc, localisation, log_odds
@@ -21,6 +21,7 @@ __all__ = [
     "data_sensitivity_consistency",
     "localisation",
     "log_odds",
+    "metric_class",
     "misinterpretation_probability",
     "near_affinity",
     "parameter_sensitivity_consistency",

@@ -12,7 +12,7 @@ import polars as pl
 from holdfast import similarity
 from holdfast.charts import Chart, Figure, Gallery, Strip, distribution
 from holdfast.errors import HoldfastError
-from holdfast.metrics.base import metrics
+from holdfast.metrics.base import Metric, metrics
 from holdfast.registry import Registry
 from holdfast.statistics.paired import Array
 
@@ -242,25 +242,39 @@ presentations: Registry[type[Presentation]] = Registry(
 )
 
 
+def metric_class(metric: str) -> type[Metric] | None:
+    """The class that is registered for a metric's name; None where its package is not installed here.
+
+    >>> metric_class("worst_case").__name__, metric_class("of_another_computer")
+    ('WorstCase', None)
+    """
+    try:
+        return metrics[metric]
+    except HoldfastError:
+        return None
+
+
 def presentation_of(metric: str, headline: str = "value", direction: str | None = None) -> Presentation:
-    """The presentation registered for a metric, or the plain one.
+    """The presentation that is registered for a metric, for its package, or else the plain `Presentation`.
 
     Args:
-        metric: the registered name of the metric.
-        headline, direction: as stored with the results, for a metric that is not installed here.
+        metric: the registered name of the metric, such as `"worst_case"` or `"quantus:Sparseness"`.
+        headline, direction: of the metric, as they are stored with its results. They count only for a metric that is
+            not installed here.
+
+    >>> presentation_of("worst_case").reading({"event": "changed_class", "similarity": "pearson"}).direction
+    'lower'
+    >>> presentation_of("of_another_computer", "score", "higher").reading({}).column
+    'score'
     """
-    if metric in metrics.names() or metrics.is_elsewhere(metric):
-        try:
-            kind = metrics[metric]
-            headline, direction = kind.headline, kind.direction
-        except HoldfastError:  # of a package that is not installed here, or that has no such metric any more
-            pass
-    towards: Literal["higher", "lower"] | None = (
+    kind = metric_class(metric)
+    if kind is not None:
+        headline, direction = kind.headline, kind.direction
+    ranked: Literal["higher", "lower"] | None = (
         "higher" if direction == "higher" else "lower" if direction == "lower" else None
     )
-    package = metric.partition(":")[0] if ":" in metric else ""
-    own = next((name for name in (metric, package) if name and name in presentations), None)
-    return (Presentation if own is None else presentations[own])(metric, headline, towards)
+    name = next((name for name in (metric, metric.partition(":")[0]) if name in presentations), None)
+    return (Presentation if name is None else presentations[name])(metric, headline, ranked)
 
 
 def plain_figures(view: View, rule: float | None = None) -> list[Chart | Gallery]:

@@ -51,8 +51,9 @@ def _charts(contents: Contents) -> Iterator[tuple[tuple[str, ...], Chart]]:
     for place, compared in (("options", options_compared(contents)), ("models", models_compared(contents))):
         for section in compared.sections:
             for part in section.parts:
-                for chart in part.charts:
-                    yield tuple(filter(None, (place, section.title, part.data, part.model))), chart
+                for figure in part.figures:
+                    if isinstance(figure, Chart):
+                        yield tuple(filter(None, (place, section.title, part.data, part.model))), figure
     for known in contents.labels.values():
         for view in contents.views(known.name):
             for figure in known.figures(view):

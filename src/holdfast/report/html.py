@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
+from math import nan
 from typing import Any
 
-from holdfast.charts import Chart, Gallery, GalleryRow, Table
+from holdfast.charts import Chart, Figure, Gallery, GalleryRow, Table
 from holdfast.presentation import View
 from holdfast.report import methods
 from holdfast.report.critical_difference import critical_difference_diagram, describe
@@ -59,31 +60,29 @@ class Page:
         svg = re.sub(r"#000000|#555555|#000(?=[;\"])", "currentColor", svg)
         return {"svg": markupsafe.Markup(svg), "alt": describe(comparison)}
 
-    def part(self, label: Label, view: View) -> Part:
-        """The metric's own figures for one view."""
-        part = Part(self.contents.where(view.data, view.model))
-        for figure in label.figures(view):
+    def part(
+        self, where: str, figures: Iterable[Figure], bounds: tuple[float, float], identity: Callable[[GalleryRow], str]
+    ) -> Part:
+        """Figures as the template takes them; `identity` gives the id of a row of pictures."""
+        part = Part(where)
+        for figure in figures:
             if isinstance(figure, Gallery):
-                part.galleries.append(self._gallery(figure, view.bounds, partial(self._linked, view)))
+                part.galleries.append(self._gallery(figure, bounds, identity))
+            elif isinstance(figure, Table):
+                part.tables.append(figure)
             else:
-                self._add(part, figure)
+                part.charts.append(self.chart(figure))
         return part
 
-    def across(self, label: Label, views: Sequence[View]) -> Part:
-        """The metric's own figures over all data sets and models."""
-        part = Part("All data sets")
-        for figure in label.across(views):
-            if isinstance(figure, Gallery):
-                part.galleries.append(self._gallery(figure, views[0].bounds, self._numbered))
-            else:
-                self._add(part, figure)
-        return part
-
-    def _add(self, part: Part, figure: Chart | Table) -> None:
-        if isinstance(figure, Table):
-            part.tables.append(figure)
-        else:
-            part.charts.append(self.chart(figure))
+    def of_metric(self, label: Label) -> list[Part]:
+        """The metric's own figures: over all data sets and models, then for each of them."""
+        views = list(self.contents.views(label.name))
+        bounds = views[0].bounds if views else (nan, nan)
+        parts = [self.part("All data sets", label.across(views), bounds, self._numbered)]
+        for view in views:
+            where = self.contents.where(view.data, view.model)
+            parts.append(self.part(where, label.figures(view), view.bounds, partial(self._linked, view)))
+        return [part for part in parts if part.charts or part.galleries or part.tables]
 
     def sections(self, compared: Compared, start: str) -> dict[str, Any]:
         """What is compared across configurations, as the template takes it; ids begin with `start`."""
@@ -91,10 +90,8 @@ class Page:
         for number, section in enumerate(compared.sections, 1):
             parts = []
             for found in section.parts:
-                part = Part(self.contents.where(found.data, found.model) if found.model else "")
-                part.charts = [self.chart(chart) for chart in found.charts]
-                part.galleries = [self._gallery(gallery, found.bounds, self._numbered) for gallery in found.galleries]
-                parts.append(part)
+                where = self.contents.where(found.data, found.model) if found.model else ""
+                parts.append(self.part(where, found.figures, found.bounds, self._numbered))
             identity = f"{start}-{number}"
             sections.append(
                 {"id": identity, "title": section.title, "text": section.text, "same": section.same, "parts": parts}
@@ -172,11 +169,8 @@ def _context(contents: Contents) -> dict[str, Any]:
     options = content.sections(options_compared(contents), "options")
     models = content.sections(models_compared(contents), "models")
     sections = []
-    for number, (name, label) in enumerate(contents.labels.items(), 1):
-        views = list(contents.views(name))
-        parts = [content.across(label, views), *(content.part(label, view) for view in views)]
-        parts = [part for part in parts if part.charts or part.galleries or part.tables]
-        sections.append({"id": f"metric-{number}", "label": label, "parts": parts})
+    for number, label in enumerate(contents.labels.values(), 1):
+        sections.append({"id": f"metric-{number}", "label": label, "parts": content.of_metric(label)})
     rows, count = explorer(contents, content.links)
     about = contents.manifest.get("about") or {}
     failures = contents.results.failures.rows(named=True)

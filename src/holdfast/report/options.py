@@ -1,54 +1,77 @@
-"""Which configured metrics differ in one option, or in two, and in nothing else: what can be compared in a figure.
+"""Which configurations differ in one option, or in two, and in nothing else: what a figure can compare.
 
-Options are compared by dotted paths: `{"search": {"name": "genetic", "population": 50}}` has `search`, which is
-`"genetic"`, and `search.population`, which is 50. A difference in `search` covers all beneath it.
+Options are compared by path: `{"search": {"name": "genetic", "population": 50}}` has the options `search`, which is
+`"genetic"`, and `search.population`, which is 50. A number has a place on an axis, and any other value is a category.
+
+An option may belong to another one: `search.population` belongs to `search`, and a metric can declare such parts
+(`Metric.roles`). Where two configurations differ in an option, what belongs to it is not compared.
 """
 
 from __future__ import annotations
 
-import ast
 import json
 import math
-import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
-from itertools import combinations
+from itertools import combinations, permutations
 from typing import Any
 
-#: how plain values name the kind of a thing that has options of its own
-_KINDS = ("name", "norm")
+from holdfast.errors import HoldfastError
+from holdfast.registry import parse_options
+
 #: letters of a value in words
 _LONGEST = 60
-_SPELLED = re.compile(r"[\w-]+:\s*\w+\s*=[^,=]+(,\s*\w+\s*=[^,=]+)*")
 
 
 @dataclass(frozen=True)
-class Variant:
-    """Something configured.
+class Configuration:
+    """A configured metric or explainer.
 
     Attributes:
         name: in the study.
-        kind: what it is a configuration of; only the same kinds are compared.
-        options: by dotted path.
-        unit: what must be equal for values to stand on one axis.
+        kind: what it is a configuration of. Only configurations of the same kind are compared.
+        options: those with an effect, by path (`flat`).
+        owners: the option that another one belongs to, where the path does not say it.
+        unit: must be equal for values that stand on one axis.
     """
 
     name: str
     kind: str
     options: Mapping[str, Any]
+    owners: Mapping[str, str] = field(default_factory=dict)
     unit: Hashable = None
+
+    def number(self, path: str) -> float | None:
+        """The value of an option if it is a finite number, else None; a truth value is no number."""
+        value = self.options.get(path)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return None
+        try:
+            return float(value) if math.isfinite(value) else None
+        except OverflowError:
+            return None
+
+    def key(self, path: str) -> Hashable:
+        """Equal for equal values: 1 and 1.0 are equal, 1 and True are not. None for an option that is not set."""
+        if path not in self.options:
+            return None
+        number, value = self.number(path), self.options[path]
+        return number if number is not None else (type(value).__name__, json.dumps(value, sort_keys=True, default=repr))
+
+    def words(self, path: str) -> str:
+        """The value of an option in words."""
+        return _in_words(self.options[path]) if path in self.options else "not set"
 
 
 @dataclass(frozen=True)
 class Member:
-    """A variant and its place in a comparison.
+    """A configuration and its place in a group.
 
     Attributes:
-        name: the variant's.
-        x: the value on the axis; None where it has none: drawn over the whole axis.
-        text: the value of the option in words; of a reference, what it differs in.
-        across: the second option's value in words; None where it has none, or the comparison is of one option.
+        name: of the configuration.
+        x: the value on the axis; None where it has none, and is drawn over the whole axis.
+        text: the value of the option in words. For a reference: what it differs in.
+        across: the second option's value in words; None where it has none, or where one option is compared.
     """
 
     name: str
@@ -59,25 +82,23 @@ class Member:
 
 @dataclass(frozen=True)
 class Group:
-    """Variants that differ in `option`, or in `option` and `across`, and in nothing else.
+    """Configurations that differ in `option`, or in `option` and `across`, and in nothing else.
 
     Attributes:
-        kind: of the variants.
-        option: the dotted path on the axis, or that rows are named after.
-        across: the second one.
-        numeric: whether there is an axis of numbers.
-        members: in the order of their values if numeric, else of the study.
-        references: variants without one of the two options, which differ in one further thing that explains it, such
-            as another method that knows no such option; and those whose value is no number.
+        kind: of the configurations.
+        option: the path of the option on the axis, or by which rows are named.
+        across: the path of the second option, or None.
+        members: by their values if these are numbers, else in the order of the study.
+        references: configurations that have no number for one of the options: because its value is none, or because
+            they have another value of the option that it belongs to, such as another search.
         same: the options that all members share, in words.
         comparable: whether all values have the same unit.
-        title: what it is called, apart from all others.
+        title: a title that no other group has.
     """
 
     kind: str
     option: str
     across: str | None
-    numeric: bool
     members: tuple[Member, ...]
     references: tuple[Member, ...] = ()
     same: tuple[str, ...] = ()
@@ -85,336 +106,201 @@ class Group:
     title: str = ""
 
     @property
+    def numeric(self) -> bool:
+        """Whether the values of the option are numbers on an axis."""
+        return self.members[0].x is not None
+
+    @property
     def names(self) -> list[str]:
-        """The names of all variants in it, each once."""
+        """The names of all configurations in it, each once."""
         return list(dict.fromkeys(member.name for member in (*self.members, *self.references)))
 
 
-def dotted(options: Any, idle: Iterable[str] = ()) -> dict[str, Any]:
-    """Options by dotted path, without those of `idle`, which have no effect.
+class _Given(str):
+    """The name of a thing whose own options are given. The bare name is another value: it has its default options."""
 
-    >>> dotted({"search": {"name": "genetic", "population": 50}, "attack": "fmn:steps=5", "floor": -8}, ["floor"])
-    {'search': 'genetic', 'search.population': 50, 'attack': 'fmn', 'attack.steps': 5}
+
+def flat(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options by path.
+
+    >>> flat({"search": {"name": "genetic", "population": 50}, "attack": "fmn:steps=5", "floor": -8})
+    {'search': 'genetic', 'search.population': 50, 'attack': 'fmn', 'attack.steps': 5, 'floor': -8}
     """
     found: dict[str, Any] = {}
-    _into(found, "", options if isinstance(options, Mapping) else {})
-    dead = tuple(idle)
-    return {path: value for path, value in found.items() if not any(_within(path, d) for d in dead)}
+    for option, value in options.items():
+        inner = _parsed(value) if isinstance(value, str) else value
+        if not isinstance(inner, Mapping):
+            found[str(option)] = value
+            continue
+        key = next((key for key in ("name", "norm") if isinstance(inner.get(key), str)), None)
+        if key is not None:
+            found[str(option)] = _Given(inner[key])
+        own = flat({name: each for name, each in inner.items() if name != key})
+        found |= {f"{option}.{path}": each for path, each in own.items()}
+    return found
 
 
-def _into(found: dict[str, Any], path: str, value: Any) -> None:
-    if isinstance(value, str) and _SPELLED.fullmatch(value):
-        name, _, rest = value.partition(":")
-        pairs = (part.partition("=") for part in rest.split(","))
-        value = {"name": name, **{key.strip(): _literal(text.strip()) for key, _, text in pairs}}
-    if not isinstance(value, Mapping):
-        found[path] = value
-        return
-    kind = next((key for key in _KINDS if path and isinstance(value.get(key), str)), None)
-    if kind is not None:
-        found[path] = value[kind]
-    for key, inner in value.items():
-        if key != kind:
-            _into(found, f"{path}.{key}" if path else str(key), inner)
-
-
-def _literal(text: str) -> Any:
+def _parsed(text: str) -> str | dict[str, Any]:
+    """`"fmn:steps=5"` as `{"name": "fmn", "steps": 5}`; any other text as it is."""
+    name, _, rest = text.partition(":")
     try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+        return {"name": name, **parse_options(rest, name)} if "=" in rest else text
+    except HoldfastError:
         return text
 
 
-def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
-    """The dotted paths in which options differ; what follows from another difference is left out.
+def groups(configurations: Sequence[Configuration]) -> list[Group]:
+    """What can be compared: first figures over two options, then over one number, then rows of categories.
 
-    An option that only one of them has counts where nothing else differs (else another one usually rules it out), and
-    beneath a thing of the same kind. All of a thing's options missing on one side is one difference.
-
-    >>> differences({"method": "subset", "moves": 4}, {"method": "plain", "samples": 99})
-    ['method']
-    >>> differences({"search": "genetic"}, {"search": "genetic", "search.population": 50, "search.noise": 1})
-    ['search']
-    """
-    paths = [path for path in dict.fromkeys([*a, *b]) if not _same(a, b, path)]
-    both = [path for path in paths if path in a and path in b]
-    if not both:
-        return list(dict.fromkeys(_whole(a, b, path) for path in paths))
-    top = [path for path in both if not any(_under(path, other) for other in both)]
-    for path in paths:
-        parent = path.rpartition(".")[0]
-        if path not in both and parent in a and _same(a, b, parent) and not any(_within(path, t) for t in top):
-            top.append(_whole(a, b, path))
-    return list(dict.fromkeys(top))
-
-
-def groups(variants: Sequence[Variant]) -> list[Group]:
-    """What can be compared, in order of importance: figures over two options first, then over a number, then others.
-
-    No comparison of two variants is shown twice, if it can be avoided.
+    A group is left out where earlier ones show each of its pairs that differ in one option.
     """
     found: list[Group] = []
-    for kind in dict.fromkeys(variant.kind for variant in variants):
-        own: dict[Any, Variant] = {}
-        for variant in variants:
-            if variant.kind == kind:
-                own.setdefault(tuple(sorted((path, _key(value)) for path, value in variant.options.items())), variant)
-        found += _Finder(list(own.values())).groups()
-    return _titled(found, variants)
+    for kind in dict.fromkeys(each.kind for each in configurations):
+        different: dict[Hashable, Configuration] = {}
+        for each in configurations:
+            if each.kind == kind:
+                different.setdefault(frozenset((path, each.key(path)) for path in each.options), each)
+        found += _Kind(list(different.values())).groups()
+    return _with_titles(found)
 
 
-class _Finder:
-    """The groups of variants of one kind, no two of which are the same."""
+class _Kind:
+    """Configurations of one kind, no two of which are the same."""
 
-    def __init__(self, variants: list[Variant]) -> None:
-        self.variants = variants
-        self.place = {variant.name: place for place, variant in enumerate(variants)}
-        paths = dict.fromkeys(path for variant in variants for path in variant.options)
-        options = [variant.options for variant in variants]
-        self.paths = [p for p in paths if any(not _same(options[0], other, p) for other in options)]
-        self.differ = cache(lambda i, j: tuple(differences(variants[i].options, variants[j].options)))
+    def __init__(self, configurations: list[Configuration]) -> None:
+        self.all = configurations
+        self.owners = {path: owner for each in configurations for path, owner in each.owners.items()}
+        paths = dict.fromkeys(path for each in configurations for path in each.options)
+        self.varying = [path for path in paths if len({each.key(path) for each in configurations}) > 1]
 
     def groups(self) -> list[Group]:
-        pairs = [g for a, b in combinations(self.paths, 2) if not _related(a, b) for g in self._pairs(a, b)]
-        pairs.sort(key=lambda group: -len(group.names))
-        numeric = [group for path in self.paths for group in self._numeric(path)]
-        plain = [group for path in self.paths for group in self._plain(path)]
+        units = dict.fromkeys(each.unit for each in self.all)
+        by_unit = [[each for each in self.all if each.unit == unit] for unit in units]
+        pairs = [(a, b) for a, b in permutations(self.varying, 2) if not self._within(a, b) and not self._within(b, a)]
+        two = [group for pair in pairs for among in by_unit for group in self._lines(among, *pair)]
+        two.sort(key=lambda g: (-len(g.names), -len({m.x for m in g.members}), len(self._parts(g.across or ""))))
+        one = [group for option in self.varying for among in by_unit for group in self._lines(among, option)]
+        rows = [g for option in self.varying for among in (*by_unit, self.all) for g in self._rows(among, option)]
         found, shown = [], set[frozenset[str]]()
-        for group in (*pairs, *numeric, *plain):
-            edges = self._edges(group)
-            if not edges <= shown:
+        for group in (*two, *one, *rows):
+            compared = self._compared(group)
+            if not compared <= shown:
                 found.append(group)
-                shown |= edges
+                shown |= compared
         return found
 
-    def _edges(self, group: Group) -> set[frozenset[str]]:
-        """Its comparisons of two variants that differ in one thing."""
-        places = (self.place[name] for name in group.names)
-        return {
-            frozenset((self.variants[i].name, self.variants[j].name))
-            for i, j in combinations(places, 2)
-            if len(self.differ(i, j)) == 1
-        }
+    def _compared(self, group: Group) -> set[frozenset[str]]:
+        """The pairs of its configurations that differ in one option."""
+        found = set()
+        for a, b in combinations([each for each in self.all if each.name in group.names], 2):
+            differ = [path for path in self.varying if a.key(path) != b.key(path)]
+            if sum(not self._within(self._owner(path), *differ) for path in differ) == 1:
+                found.add(frozenset((a.name, b.name)))
+        return found
 
-    def _alike(self, among: Iterable[int], *paths: str) -> Iterator[list[int]]:
-        """Sets of variants that differ pairwise in nothing but these options and what is beneath them."""
-        left = list(among)
-        while left:
-            taken = [left[0]]
-            for i in left[1:]:
-                if all(self._only(i, j, paths) for j in taken):
-                    taken.append(i)
-            left = [i for i in left if i not in taken]
-            if len(taken) > 1:
-                yield taken
+    def _owner(self, path: str) -> str:
+        return self.owners.get(path) or path.rpartition(".")[0]
 
-    def _only(self, i: int, j: int, paths: Sequence[str]) -> bool:
-        return all(any(_within(d, path) for path in paths) for d in self.differ(i, j))
+    def _within(self, path: str, *options: str) -> bool:
+        """Whether a path is one of these options or belongs to one."""
+        while path and path not in options:
+            path = self._owner(path)
+        return bool(path)
 
-    def _by_unit(self) -> Iterator[list[int]]:
-        for unit in dict.fromkeys(variant.unit for variant in self.variants):
-            yield [i for i, variant in enumerate(self.variants) if variant.unit == unit]
+    def _parts(self, option: str) -> list[str]:
+        return [path for path in self.varying if path != option and self._within(path, option)]
 
-    def _pairs(self, first: str, second: str) -> Iterator[Group]:
-        """Both options vary: at least two lines of at least two points, or it is none."""
-        for taken in (t for unit in self._by_unit() for t in self._alike(unit, first, second)):
-            for option, across in self._orders(first, second, taken):
-                texts = self._texts(taken, across)
-                on_axis = [i for i in taken if _number(self._value(i, option)) is not None]
-                lines: dict[str, set[float | None]] = {}
-                for i in on_axis:
-                    lines.setdefault(texts[i], set()).add(_number(self._value(i, option)))
-                if sum(len(line) > 1 for line in lines.values()) > 1:
-                    yield self._group(taken, option, across)
-                    break
+    def _rest(self, one: Configuration, *options: str) -> Hashable:
+        """Everything but these options and what belongs to them."""
+        return frozenset((path, one.key(path)) for path in one.options if not self._within(path, *options))
 
-    def _orders(self, first: str, second: str, taken: list[int]) -> list[tuple[str, str]]:
-        """Which is on the axis: numbers rather than others, and of two the one with more values."""
-        count = {p: len({_number(self._value(i, p)) for i in taken} - {None}) for p in (first, second)}
-        orders = [(first, second), (second, first)]
-        return sorted(orders, key=lambda order: -count[order[0]])
+    def _value(self, one: Configuration, option: str) -> Hashable:
+        """An option with what belongs to it."""
+        return tuple(one.key(path) for path in (option, *self._parts(option)))
 
-    def _numeric(self, option: str) -> Iterator[Group]:
-        for taken in (t for unit in self._by_unit() for t in self._alike(unit, option)):
-            if len({_number(self._value(i, option)) for i in taken} - {None}) > 1:
-                yield self._group(taken, option, None)
+    def _alike(self, among: Sequence[Configuration], *options: str) -> list[list[Configuration]]:
+        """Sets of configurations that differ in nothing but these options and what belongs to them."""
+        found: dict[Hashable, list[Configuration]] = {}
+        for each in among:
+            found.setdefault(self._rest(each, *options), []).append(each)
+        return list(found.values())
 
-    def _plain(self, option: str) -> Iterator[Group]:
-        """Rows for what has one unit; whatever has several is left to the metric."""
-        for whole in self._alike(range(len(self.variants)), option):
-            units = dict.fromkeys(self.variants[i].unit for i in whole)
-            parts = [[i for i in whole if self.variants[i].unit == unit] for unit in units]
-            for taken in parts if len(parts) == 1 else (*parts, whole):
-                values = [self._value(i, option) for i in taken]
-                numbers = {_number(value) for value in values} - {None}
-                comparable = taken is not whole or len(parts) == 1
-                if len({_key(value) for value in values}) > 1 and (len(numbers) < 2 or not comparable):
-                    texts = self._texts(taken, option)
-                    members = tuple(Member(self.variants[i].name, None, texts[i]) for i in taken)
-                    kind, same = self.variants[0].kind, self._shared(taken, option)
-                    yield Group(kind, option, None, False, members, (), same, comparable)
+    def _lines(self, among: Sequence[Configuration], option: str, across: str | None = None) -> Iterator[Group]:
+        """Figures with numbers on the axis: at least one line of two points, and two where a second option varies."""
+        options = (option,) if across is None else (option, across)
+        for alike in self._alike([each for each in among if self._on_axis(each, *options)], *options):
+            texts, line_of = self._words(alike, option), {} if across is None else self._words(alike, across)
+            if across is not None:  # by its numbers, then other values in the order of the study
+                alike.sort(key=lambda each: math.inf if (number := each.number(across)) is None else number)
+            members = [Member(e.name, e.number(option), texts[e.name], line_of.get(e.name)) for e in alike]
+            lines = list(dict.fromkeys(member.across for member in members))
+            if sum(len({m.x for m in members if m.across == line}) > 1 for line in lines) >= len(options):
+                members.sort(key=lambda member: (lines.index(member.across), member.x))
+                references = tuple(self._references(alike[0], line_of, *options))
+                yield Group(alike[0].kind, option, across, tuple(members), references, self._same(alike[0], *options))
 
-    def _group(self, taken: list[int], option: str, across: str | None) -> Group:
-        """The figure over an option: those with a number, and in `references` whoever has none."""
-        paths = [option] if across is None else [option, across]
-        other = dict.fromkeys(taken) if across is None else self._texts(taken, across)
-        own = self._texts(taken, option)
-        members, references = [], []
-        for i in taken:
-            x = _number(self._value(i, option))
-            member = Member(self.variants[i].name, x, own[i], other[i])
-            if x is None:
-                references.append(replace(member, text=f"{option}: {own[i]}"))
-            else:
-                members.append(member)
-        axis = [i for i in taken if _number(self._value(i, option)) is not None]
-        lines = [] if across is None else self._ordered(axis, across, other)
-        members.sort(key=lambda m: (0 if m.across is None else lines.index(m.across), m.x))
-        unit = self.variants[axis[0]].unit
-        others = [i for i, variant in enumerate(self.variants) if i not in taken and variant.unit == unit]
-        references += self._references(others, axis, paths, other)
-        kind, same = self.variants[0].kind, self._shared(axis, *paths)
-        return Group(kind, option, across, True, tuple(members), tuple(references), same)
+    def _on_axis(self, one: Configuration, *options: str) -> bool:
+        return one.number(options[0]) is not None and all(option in one.options for option in options)
 
-    def _ordered(self, axis: Sequence[int], across: str, texts: Mapping[int, str | None]) -> list[str | None]:
-        """The second option's values in words: numbers by size, anything else in the study's order."""
-        values = {texts[i]: _number(self._value(i, across)) for i in axis}
-        given = list(values)
-        if any(value is None for value in values.values()):
-            return given
-        return sorted(given, key=lambda text: values[text] or 0.0)
+    def _references(self, member: Configuration, line_of: Mapping[str, str], *options: str) -> Iterator[Member]:
+        """Configurations without a place in the figure of `member`.
 
-    def _references(
-        self, others: Sequence[int], axis: Sequence[int], paths: Sequence[str], texts: Mapping[int, str | None]
-    ) -> list[Member]:
-        """Those that lack one of the options and differ in one other thing."""
-        found: list[tuple[int, str, str | None]] = []
-        for i in others:
-            options = self.variants[i].options
-            rest = {d for j in axis for d in self.differ(i, j) if not any(_within(d, path) for path in paths)}
-            if len(rest) != 1 or all(path in options for path in paths):
-                continue
-            same = [j for j in axis if _same(options, self.variants[j].options, paths[-1])]
-            if len(paths) == 1 or paths[1] not in options or same:
-                across = texts[same[0]] if len(paths) > 1 and paths[1] in options else None
-                found.append((i, rest.pop(), across))
-        members = []
-        for i, reason, across in found:
-            value = _key(self._value(i, reason))
-            rivals = [j for j, other, _ in found if other == reason and _key(self._value(j, reason)) == value]
-            told = [p for p in self.paths if not any(_within(p, own) for own in (*paths, reason)) or _under(p, reason)]
-            told = [p for p in told if len({_key(self._value(j, p)) for j in rivals}) > 1]
-            text = f"{reason}: {_told(self._value(i, reason))}"
-            text += " with its own defaults" if all(_key(self._value(j, reason)) == value for j in axis) else ""
-            text = ", ".join([text, *(f"{p} {_told(self._value(i, p))}" for p in told)])
-            members.append(Member(self.variants[i].name, _number(self._value(i, paths[0])), text, across))
-        return members
+        They differ from it in one of the options, or in one that such an option belongs to, and else in nothing.
+        """
+        across = options[-1]
+        lines = {self._value(each, across): line_of[each.name] for each in self.all if each.name in line_of}
+        left = [each for each in self.all if each.unit == member.unit and not self._on_axis(each, *options)]
+        left = [each for each in left if not lines or across not in each.options or self._value(each, across) in lines]
+        for reason in dict.fromkeys(path for option in options for path in (option, self._owner(option)) if path):
+            found = [e for e in left if self._rest(e, *options, reason) == self._rest(member, *options, reason)]
+            left = [each for each in left if each not in found]
+            for each, text in zip(found, self._words(found, reason).values(), strict=True):
+                default = reason not in options and each.words(reason) == member.words(reason)
+                text = f"{reason}: {text}{' with its own defaults' if default else ''}"
+                yield Member(each.name, each.number(options[0]), text, lines.get(self._value(each, across)))
 
-    def _value(self, i: int, path: str) -> Any:
-        return self.variants[i].options.get(path, _NOT_SET)
+    def _rows(self, among: Sequence[Configuration], option: str) -> Iterator[Group]:
+        """Rows of categories. Where their units differ, only figures of the metric's own can compare them."""
+        for alike in self._alike(among, option):
+            if len({each.key(option) for each in alike}) > 1:
+                members = tuple(Member(name, None, text) for name, text in self._words(alike, option).items())
+                comparable = len({each.unit for each in alike}) == 1
+                yield Group(alike[0].kind, option, None, members, (), self._same(alike[0], option), comparable)
 
-    def _texts(self, taken: Sequence[int], path: str) -> dict[int, str]:
-        """A value in words for each, with what is beneath it where that tells some apart."""
-        beneath = [p for p in self.paths if _under(p, path)]
-        texts = {}
-        for i in taken:
-            value = self._value(i, path)
-            rivals = [j for j in taken if _key(self._value(j, path)) == _key(value)]
-            told = [p for p in beneath if len({_key(self._value(j, p)) for j in rivals}) > 1]
-            more = [f"{p[len(path) + 1 :]} {_told(self._value(i, p))}" for p in told if p in self.variants[i].options]
-            texts[i] = ", ".join([_told(value), *more])
-        told = list(texts.values())
-        # what looks the same in words is told apart by name
-        unclear = {text for text in told if told.count(text) > 1 and not self._one(taken, texts, text, path)}
-        return {i: f"{text} ({self.variants[i].name})" if text in unclear else text for i, text in texts.items()}
+    def _words(self, alike: Sequence[Configuration], option: str) -> dict[str, str]:
+        """The value of an option in words, by name; with its parts where they differ, or else with the name."""
+        parts, texts, values = self._parts(option), {}, {}
+        for each in alike:
+            text = each.words(option)
+            rivals = [other for other in alike if other.words(option) == text]
+            own = [p for p in parts if p in each.options and len({rival.key(p) for rival in rivals}) > 1]
+            more = [f"{path.removeprefix(f'{option}.')} {each.words(path)}" for path in own]
+            texts[each.name] = ", ".join([text, *more])
+            values[each.name] = self._value(each, option)
+        unclear = [t for t in texts.values() if len({values[name] for name in texts if texts[name] == t}) > 1]
+        return {name: f"{text} ({name})" if text in unclear else text for name, text in texts.items()}
 
-    def _one(self, taken: Sequence[int], texts: Mapping[int, str], text: str, path: str) -> bool:
-        """Whether all variants with this text have the same value, and the same beneath it."""
-        first, *rest = (self.variants[i].options for i in taken if texts[i] == text)
-        paths = [path, *(p for p in self.paths if _under(p, path))]
-        return all(_same(first, other, p) for other in rest for p in paths)
-
-    def _shared(self, taken: Sequence[int], *paths: str) -> tuple[str, ...]:
-        options = self.variants[taken[0]].options
-        return tuple(
-            f"{path} {_told(value)}"
-            for path, value in options.items()
-            if not any(_within(path, own) for own in paths)
-            and all(path in self.variants[i].options and _same(options, self.variants[i].options, path) for i in taken)
-        )
+    def _same(self, one: Configuration, *options: str) -> tuple[str, ...]:
+        return tuple(f"{path} {one.words(path)}" for path in one.options if not self._within(path, *options))
 
 
-@dataclass(frozen=True)
-class _NotSet:
-    words: str = field(default="not set")
-
-
-_NOT_SET = _NotSet()
-
-
-def _titled(found: list[Group], variants: Sequence[Variant]) -> list[Group]:
-    """Names for groups; where two would have the same one, with the options that tell them apart."""
-    options = {variant.name: variant.options for variant in variants}
+def _with_titles(found: list[Group]) -> list[Group]:
+    """Titles for groups; where several would have the same one, with the options that tell them apart."""
     plain = [f"{g.kind}: {g.option}" + (f" and {g.across}" if g.across else "") for g in found]
     titled = []
     for group, title in zip(found, plain, strict=True):
         rivals = [other for other, same in zip(found, plain, strict=True) if same == title]
-        own = options[group.members[0].name]
-        told = dict.fromkeys(d for r in rivals for d in differences(own, options[r.members[0].name]))
-        shown = (group.option, group.across)
-        parts = [f"{path} {_told(own[path])}" for path in told if path in own and path not in shown]
-        titled.append(replace(group, title=f"{title} ({', '.join(parts)})" if parts else title))
+        own = [text for text in group.same if not all(text in rival.same for rival in rivals)]
+        titled.append(replace(group, title=f"{title} ({', '.join(own)})" if own else title))
     return titled
 
 
-def _number(value: Any) -> float | None:
-    """A finite number as such; None for all else, truth values included."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        return float(value) if math.isfinite(value) else None
-    except OverflowError:
-        return None
-
-
-def _key(value: Any) -> tuple[str, Any]:
-    """Equal for equal values; 1 and 1.0 are, 1 and True are not."""
-    number = _number(value)
-    if number is not None:
-        return "number", str(number)
-    return type(value).__name__, json.dumps(value, sort_keys=True, default=repr)
-
-
-def _same(a: Mapping[str, Any], b: Mapping[str, Any], path: str) -> bool:
-    return (path in a) == (path in b) and _key(a.get(path)) == _key(b.get(path))
-
-
-def _told(value: Any) -> str:
-    """A value in words."""
-    number = _number(value)
-    if number is not None:
-        return f"{number:.6g}".replace("-", "−") if abs(number) < 1e5 or number % 1 else f"{int(number):,}"
+def _in_words(value: Any) -> str:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f"{value:,}" if isinstance(value, int) and abs(value) >= 1e5 else f"{value:.6g}".replace("-", "−")
     if value is None:
         return "default"
     if isinstance(value, list | tuple):
-        return ", ".join(_told(inner) for inner in value) or "none"
-    text = value.words if isinstance(value, _NotSet) else str(value)
+        return ", ".join(_in_words(each) for each in value) or "none"
+    text = str(value)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
-
-
-def _whole(a: Mapping[str, Any], b: Mapping[str, Any], path: str) -> str:
-    """The thing that an option belongs to, where one side has none of its options; else the option."""
-    parent = path.rpartition(".")[0]
-    return parent if parent and any(not any(_under(other, parent) for other in side) for side in (a, b)) else path
-
-
-def _under(path: str, parent: str) -> bool:
-    return path.startswith(f"{parent}.")
-
-
-def _within(path: str, parent: str) -> bool:
-    return path == parent or _under(path, parent)
-
-
-def _related(a: str, b: str) -> bool:
-    return _within(a, b) or _within(b, a)

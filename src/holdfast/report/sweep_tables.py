@@ -1,10 +1,10 @@
-"""The headline against an option: estimates of a comparison over numbers, and the charts of them."""
+"""The charts of a group over numbers: estimates of the headline against an option."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import product
 
 import polars as pl
 
@@ -13,172 +13,143 @@ from holdfast.presentation import Reading
 from holdfast.report.options import Group, Member
 from holdfast.report.summary import estimate
 
-#: charts of one comparison over two options, for one data set and model
+#: charts of one group over two options, for one data set and model
 PANELS = 6
 
-#: the rows of a member and of what lines or panels are of
-Rows = Callable[[str, str], pl.DataFrame]
-Found = Mapping[tuple[str, str], Interval | None]
+#: rows by the name of a configuration and the name of a line or panel
+Frames = Mapping[tuple[str, str], pl.DataFrame]
 
 
 class SweepTable:
-    """The estimates of a comparison over numbers: for each member and each of `names`, explainers as a rule.
+    """The values of a group over numbers, for each of its configurations and each name.
 
     Args:
         group: what is compared.
-        reading: of all members.
-        names: what lines, or panels, are of, and the explainer whose look each has.
-        rows: the rows of a member and a name.
-        explainers: all of the study's, for the looks.
+        reading: of all its configurations.
+        looks: the names of lines or panels, explainers as a rule, and the explainer whose colour each has.
+        frames: the rows of each configuration and name.
+        explainers: all of the study's, for the colours.
     """
 
     def __init__(
-        self, group: Group, reading: Reading, names: Mapping[str, str], rows: Rows, explainers: Sequence[str]
+        self, group: Group, reading: Reading, looks: Mapping[str, str], frames: Frames, explainers: Sequence[str]
     ) -> None:
-        self.group, self.reading, self.looks, self.explainers = group, reading, names, explainers
-        everyone = (*group.members, *group.references)
-        frames = {(m.name, name): reading.counted(rows(m.name, name)) for m in everyone for name in names}
-        self.frames = {key: frame for key, frame in frames.items() if len(frame)}
-        self.names = [name for name in names if any((m.name, name) in self.frames for m in group.members)]
-        self.lines = list(dict.fromkeys(m.across for m in group.members if m.across is not None))
+        self.group, self.reading, self.looks, self.explainers = group, reading, looks, explainers
+        self.values = {
+            key: rows.select(
+                "sample",
+                "repeat",
+                pl.lit("ok").alias("status"),
+                pl.Series("value", reading.values(rows)),
+                pl.Series("bound", reading.bounds(rows)),
+            )
+            for key, frame in frames.items()
+            if len(rows := reading.counted(frame))
+        }
+        self.names = [name for name in looks if any((member.name, name) in self.values for member in group.members)]
+        self.lines = list(dict.fromkeys(member.across or "" for member in group.members))
 
     def charts(self) -> list[Chart]:
         """The headline against the option."""
-        found = {key: _interval(key[0], self.reading, frame) for key, frame in self.frames.items()}
-        heading = self.reading.title if self.group.across else f"{self.reading.title}, by {self.group.option}"
-        return self._panels(
-            found, self.reading.axis, self.reading.direction, "sweep", heading, "", self.group.references
-        )
+        title = self.reading.title
+        heading = title if self.group.across else f"{title}, by {self.group.option}"
+        axis, direction = self.reading.axis, self.reading.direction
+        return self._panels(self.values, "sweep", title, heading, "", axis, direction, self.group.references)
 
     def differences(self) -> list[Chart]:
         """Each sample's difference to its value at the first reference, against the option (SAFARI, Fig. 3)."""
         if not self.group.references:
             return []
-        text = self.group.references[0].text
-        found: dict[tuple[str, str], Interval | None] = {}
-        for member in self.group.members:
-            fits = [r.name for r in self.group.references if r.text == text and _fits(r, member)]
-            found |= {(member.name, name): self._difference(member.name, fits[0], name) for name in self.names if fits}
+        text, found = self.group.references[0].text, {}
+        references = [reference for reference in self.group.references if reference.text == text]
+        for member, name in product(self.group.members, self.names):
+            fits = [r for r in references if r.x in (None, member.x) and r.across in (None, member.across)]
+            rows = self.values.get((member.name, name))
+            other = self.values.get((fits[0].name, name)) if fits else None
+            if rows is not None and other is not None:
+                # the difference to a censored value is bounded on neither side
+                other = other.filter(~pl.col("bound")).select("sample", "repeat", other="value")
+                rows = rows.join(other, on=["sample", "repeat"], maintain_order="left")
+                found[member.name, name] = rows.with_columns(value=pl.col("value") - pl.col("other"))
         caption = (
             f"Of each sample's difference to its value at the reference ({text}). Samples that only one of them has, "
             "or whose reference is censored, are left out. Dotted: no difference."
         )
-        heading = f"Difference to the reference ({text})"
-        return self._panels(found, f"difference of {self.reading.axis}", None, "difference", heading, caption, ())
-
-    def _difference(self, member: str, reference: str, name: str) -> Interval | None:
-        """Over the samples that both have; a difference to a bound is not known on either side."""
-        keys, parts = ["sample", "repeat"], []
-        for label, column in ((member, "value"), (reference, "other")):
-            frame = self.frames.get((label, name))
-            if frame is None:
-                return None
-            values = pl.Series(column, self.reading.values(frame))
-            bounds = pl.Series(f"{column}_bound", self.reading.bounds(frame))
-            parts.append(frame.select(keys).with_columns(values, bounds))
-        joined = parts[0].join(parts[1], on=keys, how="inner", maintain_order="left").filter(~pl.col("other_bound"))
-        rows = joined.with_columns((pl.col("value") - pl.col("other")).alias("value"), pl.lit("ok").alias("status"))
-        side = self.reading.censored_side
-        return _interval(member, Reading("", "", "value", None, censored="value_bound", censored_side=side), rows)
+        title, axis = f"Difference to the reference ({text})", f"difference of {self.reading.axis}"
+        return self._panels(found, "difference", title, title, caption, axis, None, ())
 
     def _panels(
         self,
-        found: Found,
-        axis: str,
-        direction: str | None,
-        name: str,
+        values: Frames,
+        kind: str,
+        title: str,
         heading: str,
         caption: str,
+        axis: str,
+        direction: str | None,
         references: Sequence[Member],
     ) -> list[Chart]:
-        """One chart, or with a second option one for each name or for each of its values, whichever are fewer."""
-        across = self.group.across
-        own = looks_of_explainers(self.explainers)
-        looks = {each: own[self.looks[each]] for each in self.names}
-        if across is None:
-            panels = [("", "", self._by_name(found, None, references), looks)]
-        elif len(self.names) <= len(self.lines):
-            panels = [
-                (
-                    each,
-                    across,
-                    self._by_line(found, each, references),
-                    looks_of_values(self.explainers, self.looks[each], self.lines),
-                )
-                for each in self.names
-            ]
-        else:
-            panels = [(f"{across}: {line}", "", self._by_name(found, line, references), looks) for line in self.lines]
-        drawn = []
-        for panel, legend, tracks, styles in panels:
+        """One chart; with a second option, one for each name or for each of its values, whichever are fewer."""
+        across, option = self.group.across, self.group.option
+        by_name = across is not None and len(self.names) <= len(self.lines)
+        caption = " ".join(filter(None, [caption, self._uneven(), self._absent()]))
+        own, charts = looks_of_explainers(self.explainers), []
+        for panel in self.names if by_name else self.lines:
+            names, lines = ([panel], self.lines) if by_name else (self.names, [panel])
+            looks = {name: own[self.looks[name]] for name in names}
+            if by_name:
+                looks = looks_of_values(self.explainers, self.looks[panel], lines)
+            tracks = self._tracks(values, names, lines, by_name, references)
+            panel = panel if by_name or not panel else f"{across}: {panel}"
             chart = sweep(
                 tracks,
-                styles,
-                f"{self.reading.title if name == 'sweep' else heading}{f', {panel}' if panel else ''}",
-                self.group.option,
+                looks,
+                f"{title}, {panel}" if panel else title,
+                option,
                 axis,
                 direction,
                 self.reading.censored_side,
                 good=self.reading.good,
-                caption=" ".join(filter(None, [caption, self._uneven(), self._absent()])),
-                name="-".join(filter(None, [name, self.group.option, panel])),
+                caption=caption,
+                name="-".join(filter(None, [kind, option, panel])),
                 heading=f"{heading}: {panel}" if panel else heading,
-                legend=legend,
-                zero=name == "difference",
+                legend=across or "" if by_name else "",
+                zero=kind == "difference",
             )
-            drawn += [] if chart is None else [chart]
-        if len(drawn) > PANELS:
-            more = f" {len(drawn) - PANELS} more of these charts are left out."
-            drawn = [*drawn[: PANELS - 1], replace(drawn[PANELS - 1], caption=drawn[PANELS - 1].caption + more)]
-        return drawn
+            charts += [] if chart is None else [chart]
+        if len(charts) > PANELS:
+            more = f" {len(charts) - PANELS} more of these charts are left out."
+            charts = [*charts[: PANELS - 1], replace(charts[PANELS - 1], caption=charts[PANELS - 1].caption + more)]
+        return charts
 
-    def _by_name(self, found: Found, line: str | None, references: Sequence[Member]) -> list[Track]:
-        """A line for each name, at one value of the second option."""
-        members = [m for m in self.group.members if m.across == line]
-        tracks = [_track(name, members, name, found) for name in self.names]
-        for text in dict.fromkeys(r.text for r in references):
-            own = [r for r in references if r.text == text and r.across in (None, line)]
-            tracks += [_track(name, own, name, found, text) for name in self.names]
-        return tracks
-
-    def _by_line(self, found: Found, name: str, references: Sequence[Member]) -> list[Track]:
-        """A line for each value of the second option, of one name."""
-        tracks = [_track(line, [m for m in self.group.members if m.across == line], name, found) for line in self.lines]
-        for text, line in dict.fromkeys((r.text, r.across) for r in references):
-            own = [r for r in references if (r.text, r.across) == (text, line)]
-            tracks.append(_track(line or "", own, name, found, text))
+    def _tracks(
+        self, values: Frames, names: Sequence[str], lines: Sequence[str], by_name: bool, references: Sequence[Member]
+    ) -> list[Track]:
+        """A track for each name, or in a panel of one name for each value of the second option; and for references."""
+        reading = Reading("", "", "value", None, censored="bound", censored_side=self.reading.censored_side)
+        found: dict[tuple[str, str], dict[float | None, Interval]] = {}
+        for name, member in product(names, (*self.group.members, *references)):
+            line, text = member.across or "", member.text if member in references else ""
+            rows = values.get((member.name, name))
+            middle = None if rows is None else estimate(reading, rows)
+            if middle is not None and (line in lines or (text and not line)):
+                interval = Interval(member.name, middle.value, middle.low, middle.high, middle.bound is not None)
+                found.setdefault((line if by_name else name, text), {}).setdefault(member.x, interval)
+        tracks = []
+        for (line, text), at in found.items():
+            x = sorted(place for place in at if place is not None)
+            tracks.append(Track(line, x or None, [at[place] for place in x or (None,)], text))
         return tracks
 
     def _uneven(self) -> str:
         """A warning where medians along a line are not of the same samples."""
         for name in self.names:
-            frames = [self.frames[m.name, name] for m in self.group.members if (m.name, name) in self.frames]
+            frames = [self.values[m.name, name] for m in self.group.members if (m.name, name) in self.values]
             if len({tuple(frame.select("repeat", "sample").sort("repeat", "sample").rows()) for frame in frames}) > 1:
                 return "Not the same samples at all values, so compare with care."
         return ""
 
     def _absent(self) -> str:
-        here = {member for member, _ in self.frames}
-        absent = [m.name for m in (*self.group.members, *self.group.references) if m.name not in here]
+        present = {member for member, _ in self.values}
+        absent = [name for name in self.group.names if name not in present]
         return f"Without results here: {', '.join(absent)}." if absent else ""
-
-
-def _interval(member: str, reading: Reading, frame: pl.DataFrame) -> Interval | None:
-    middle = estimate(reading, frame)
-    if middle is None:
-        return None
-    return Interval(member, middle.value, middle.low, middle.high, middle.bound is not None)
-
-
-def _track(line: str, members: Sequence[Member], name: str, found: Found, text: str = "") -> Track:
-    """A line's estimates, in the order of x; of a reference without an x, its only one."""
-    pairs = [(m.x, found[m.name, name]) for m in members if found.get((m.name, name)) is not None]
-    on_axis = {x: e for x, e in reversed(pairs) if x is not None and e is not None}
-    if text and not on_axis:
-        return Track(line, None, [e for _, e in islice(pairs, 1) if e is not None], text)
-    return Track(line, sorted(on_axis), [on_axis[x] for x in sorted(on_axis)], text)
-
-
-def _fits(reference: Member, member: Member) -> bool:
-    """Whether a reference has the member's values of the options, as far as it has them."""
-    return reference.x in (None, member.x) and reference.across in (None, member.across)

@@ -9,8 +9,8 @@ from typing import Any
 
 import polars as pl
 
-from holdfast.presentation import Reading, View
-from holdfast.presentation.base import Presentation, presentation_of
+from holdfast.metrics.base import Metric
+from holdfast.presentation import Presentation, Reading, View, metric_class, presentation_of
 from holdfast.statistics.comparison import Comparison
 from holdfast.statistics.ranking import Agreement, Ranking, agreements, rankings
 from holdfast.study.results import Results
@@ -24,16 +24,18 @@ class Label:
         name: the label.
         metric: the registered name.
         options: its configuration, as stored.
-        reading: how its frame is read.
+        kind: the metric's class; None where its package is not installed here.
         presentation: how its results are drawn and put into words.
+        reading: how its frame is read.
         stored: the manifest's entry.
     """
 
     name: str
     metric: str
     options: dict[str, Any]
-    reading: Reading
+    kind: type[Metric] | None
     presentation: Presentation
+    reading: Reading
     stored: dict[str, Any]
 
     def figures(self, view: View) -> list[Any]:
@@ -51,7 +53,8 @@ class Label:
     @property
     def bibtex(self) -> str:
         """The publication's BibTeX entry, or what is known of it."""
-        return str(self.stored.get("bibtex") or self.stored.get("citation") or "")
+        own = "" if self.kind is None else self.kind.bibtex
+        return own or str(self.stored.get("bibtex") or self.stored.get("citation") or "")
 
 
 class Contents:
@@ -82,7 +85,7 @@ class Contents:
         metric = str(stored.get("metric") or self._of_rows(name) or name)
         options = dict(stored.get("options") or {})
         own = presentation_of(metric, str(stored.get("headline") or "value"), stored.get("direction"))
-        return Label(name, metric, options, own.reading(options), own, stored)
+        return Label(name, metric, options, metric_class(metric), own, own.reading(options), stored)
 
     def _of_rows(self, label: str) -> str | None:
         for frame in (self.results.jobs, self.results.samples):
@@ -109,6 +112,11 @@ class Contents:
     def frame(self, data: str, model: str, label: str) -> pl.DataFrame:
         """The rows of a configured metric for one data set and model."""
         return self._frames.get((data, model, label), self.results.samples.clear())
+
+    def rows(self, data: str, model: str, label: str, explainer: str) -> pl.DataFrame:
+        """The rows of a configured metric for one data set, model and explainer."""
+        frame = self.frame(data, model, label)
+        return frame.filter(pl.col("explainer") == explainer) if len(frame) else frame
 
     def view(self, data: str, model: str, label: str) -> View:
         """The same with everything that figures are drawn from."""

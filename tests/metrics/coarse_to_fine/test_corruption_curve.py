@@ -562,9 +562,14 @@ def test_a_study_stores_what_the_numbers_of_the_whole_data_set_need(
 
 
 def test_options_that_leave_the_headline_as_it_is() -> None:
-    assert set(CorruptionCurve.idle({"replacement": "constant"})) == {"mean", "sd", "background", "draws"}
-    assert set(CorruptionCurve.idle({"replacement": "gaussian"})) == {"baseline", "background"}
-    assert "draws" not in CorruptionCurve.idle({"replacement": "sample"})
+    options = CorruptionCurve().options()
+    idle = {
+        kind: {name for name in options if not CorruptionCurve.has_effect(name, {**options, "replacement": kind})}
+        for kind in ("constant", "gaussian", "sample", "own:noise")
+    }
+    assert idle["constant"] == {"mean", "sd", "background", "draws"}
+    assert idle["gaussian"] == {"baseline", "background"}
+    assert idle["sample"] == idle["own:noise"] - {"background"} == {"mean", "sd", "baseline"}
     assert "a constant" in presentation_of(CorruptionCurve.name).guide({"replacement": "constant"})["Drop and its area"]
     assert "Paired replacements" not in presentation_of(CorruptionCurve.name).guide({"replacement": "constant"})
     assert (

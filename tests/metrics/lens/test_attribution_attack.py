@@ -460,8 +460,11 @@ def test_two_attacks_have_two_labels() -> None:
 
 
 def test_what_leaves_the_headline_alone() -> None:
-    assert "steps" not in AttributionAttack.idle({"attack": "top_k:t=5"})
-    assert {"steps", "step", "restarts", "beta", "k"} <= set(AttributionAttack.idle({"attack": "universal"}))
+    guided, blind = ({"attack": attack} for attack in ("top_k:t=5", {"name": "universal"}))
+    assert not AttributionAttack.has_effect("k", guided)
+    for option in ("steps", "step", "restarts", "beta"):
+        assert AttributionAttack.has_effect(option, guided)
+        assert not AttributionAttack.has_effect(option, blind)
 
 
 def test_a_study_takes_attacks_and_similarities_by_name(tmp_path: Any) -> None:

@@ -32,7 +32,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar, Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 import torch
@@ -42,7 +42,7 @@ from holdfast.errors import ArgumentError, check, check_integer
 from holdfast.explainers import Background, Explainer
 from holdfast.explainers.background import check_background
 from holdfast.explainers.base import Baseline, check_baseline
-from holdfast.metrics.base import Metric, metrics
+from holdfast.metrics.base import Metric, PartOf, Role, metrics
 from holdfast.metrics.coarse_to_fine.replacement import (
     CorruptedScores,
     Fields,
@@ -240,6 +240,13 @@ class CorruptionCurve(Metric):
   journal = {arXiv preprint arXiv:2407.19683},
   year    = {2024}
 }"""
+    roles: ClassVar[Mapping[str, Role]] = {
+        "mean": PartOf("replacement", only=("gaussian",)),
+        "sd": PartOf("replacement", only=("gaussian",)),
+        "baseline": PartOf("replacement", only=("constant",)),
+        "background": PartOf("replacement", only=("sample",)),
+        "draws": PartOf("replacement", unless=("constant",)),
+    }
 
     fractions: tuple[float, ...] = FRACTIONS
     order: tuple[Order, ...] = ("top", "bottom")
@@ -295,14 +302,6 @@ class CorruptionCurve(Metric):
         """The copies and the sample itself; fewer where few positions are relevant."""
         copies = len(self.order) * len(self.fractions) - (len(self.order) - 1) * (self.fractions[-1] == 1)
         return 1 + self._draws * copies
-
-    @classmethod
-    def idle(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
-        """What belongs to another replacement."""
-        own = {"gaussian": ("mean", "sd"), "constant": ("baseline",), "sample": ("background",)}
-        kind = str(options.get("replacement"))
-        idle = [name for other, names in own.items() if other != kind for name in names]
-        return (*idle, "draws") if kind == "constant" else tuple(idle)
 
     @property
     def _draws(self) -> int:

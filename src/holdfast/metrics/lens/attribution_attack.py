@@ -29,8 +29,9 @@ from holdfast.algorithms.searches.base import Outcome
 from holdfast.algorithms.searches.sign import SignSearch
 from holdfast.errors import ArgumentError, check, check_integer
 from holdfast.explainers import Explainer
-from holdfast.metrics.base import Metric, metrics
+from holdfast.metrics.base import NO_EFFECT, Metric, PartOf, Role, metrics
 from holdfast.metrics.lens.attribution_objectives import (
+    BLIND,
     AttributionObjective,
     BlindObjective,
     GuidedObjective,
@@ -151,6 +152,10 @@ class AttributionAttack(Metric):
     direction: ClassVar[Literal["higher", "lower"]] = "higher"
     citation: ClassVar[str] = "kamath2024rethinking"
     bibtex: ClassVar[str] = LENS
+    roles: ClassVar[Mapping[str, Role]] = {
+        **dict.fromkeys(("k", "curve_k", "curve_w"), NO_EFFECT),  # for the report's figures
+        **dict.fromkeys(("steps", "step", "restarts", "beta"), PartOf("attack", unless=BLIND)),
+    }
 
     attack: str | AttributionObjective = "top_k"
     radius: float = 0.1
@@ -215,14 +220,6 @@ class AttributionAttack(Metric):
         """Those of the steps, each followed and judged; of the starts, the seed and the last check."""
         guided = isinstance(get_attack(self.attack), GuidedObjective)
         return self._budget() + 2 if guided else 2
-
-    @classmethod
-    def idle(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
-        """What only the report draws; and how a gradient is followed, where none is."""
-        drawn = ("k", "curve_k", "curve_w")
-        attack = options.get("attack")
-        blind = isinstance(attack, str) and isinstance(get_attack(attack), BlindObjective)
-        return (*drawn, "steps", "step", "restarts", "beta") if blind else drawn
 
     def _similarities(self) -> list[Similarity]:
         return [get_similarity(similarity) for similarity in self.similarities]

@@ -253,6 +253,10 @@ class Universal(BlindObjective):
         return _moved(region, torch.where(signs, radius, -radius).expand(len(region), *signs.shape[1:]))
 
 
+#: the attacks that follow no gradient
+BLIND = tuple(name for name in attribution_attacks if issubclass(attribution_attacks[name], BlindObjective))
+
+
 def mass_share(maps: Tensor, mask: Tensor) -> Tensor:
     """How much of the mass of `maps` `(M, ...)` lies within `mask`, `(M,)`; 0 where there is none. Weights will do."""
     mass = maps.abs()

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -29,7 +29,7 @@ from holdfast.algorithms.rare_events.plain_sampling import monte_carlo
 from holdfast.algorithms.rare_events.subset_sampling import Proposal, subset_simulation
 from holdfast.errors import check, check_integer
 from holdfast.explainers import Explainer
-from holdfast.metrics.base import Metric, metrics
+from holdfast.metrics.base import Metric, PartOf, Role, metrics
 from holdfast.metrics.probe import Explain, Margin, Probe, check_probe_options
 from holdfast.metrics.result import Result
 from holdfast.metrics.safari.events import SAFARI, Event, EventName, make_event
@@ -119,6 +119,10 @@ class MisinterpretationProbability(Metric):
     direction: ClassVar[Literal["higher", "lower"]] = "lower"
     citation: ClassVar[str] = "huang2023safari"
     bibtex: ClassVar[str] = SAFARI
+    roles: ClassVar[Mapping[str, Role]] = {
+        **dict.fromkeys(("particles", "moves", "quantile", "proposal", "floor"), PartOf("method", only=("subset",))),
+        "samples": PartOf("method", only=("monte_carlo",)),
+    }
 
     neighbourhood: Neighbourhood
     event: EventName = "changed_explanation"
@@ -160,12 +164,6 @@ class MisinterpretationProbability(Metric):
             return self.samples
         levels = 0.5 * self.floor / math.log(self.quantile)
         return round(self.particles * (1 + self.moves * levels))
-
-    @classmethod
-    def idle(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
-        """Each method has options of its own, and leaves the other's alone."""
-        plain = options.get("method") == "monte_carlo"
-        return ("particles", "moves", "quantile", "proposal", "floor") if plain else ("samples",)
 
     def _event(self) -> Event:
         return make_event(self.event, get_similarity(self.similarity), self.threshold, needs_threshold=True)

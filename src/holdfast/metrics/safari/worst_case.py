@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -25,7 +25,7 @@ from torch import Tensor
 from holdfast.algorithms.searches.base import Outcome, Search, Trace, searches
 from holdfast.errors import ArgumentError, check, check_integer
 from holdfast.explainers import Explainer
-from holdfast.metrics.base import Metric, metrics
+from holdfast.metrics.base import NO_EFFECT, Metric, Role, metrics
 from holdfast.metrics.probe import Explain, Margin, Probe, check_probe_options
 from holdfast.metrics.result import Result
 from holdfast.metrics.safari.events import SAFARI, Event, EventName, make_event
@@ -131,6 +131,11 @@ class WorstCase(Metric):
     direction: ClassVar[Literal["higher", "lower"]] = "higher"
     citation: ClassVar[str] = "huang2023safari"
     bibtex: ClassVar[str] = SAFARI
+    roles: ClassVar[Mapping[str, Role]] = {  # the search does not know them
+        "threshold": NO_EFFECT,
+        "track_sensitivity": NO_EFFECT,
+        "keep_population": NO_EFFECT,
+    }
 
     neighbourhood: Neighbourhood
     event: EventName = "changed_explanation"
@@ -160,11 +165,6 @@ class WorstCase(Metric):
     def expected_evaluations(self) -> int:
         """The budget, the seed and the last check."""
         return self.budget + 2
-
-    @classmethod
-    def idle(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
-        """The threshold and what is kept do not move the search."""
-        return ("threshold", "track_sensitivity", "keep_population")
 
     def _event(self) -> Event:
         return make_event(self.event, get_similarity(self.similarity), self.threshold, needs_threshold=False)
