@@ -18,13 +18,14 @@ T = TypeVar("T")
 class Registry(Generic[T]):
     """Maps names to things of one kind, with an error that suggests the nearest name.
 
-    Other installed packages add theirs through entry points: they are listed at once, and imported when asked for. Our
-    own names cannot be taken.
+    Other installed packages add things through entry points. Their names are listed at once; a thing is imported when
+    it is asked for. Names that are registered here cannot be replaced.
 
     Args:
         kind: what to call one of them in messages.
         group: the entry points' group, such as `"holdfast.metrics"`; None for a registry without plug-ins.
-        fits: whether a plug-in's object is one of them.
+        fits: whether something can be an entry; by default anything can.
+        named: whether an entry must have a `name` of its own; if it has one, it is registered under that.
         packages: packages whose things are named `"package:Title"`, and for each the function, as `"module:function"`,
             that makes the entry from such a name. It is imported when a name of that package is asked for.
 
@@ -42,20 +43,31 @@ class Registry(Generic[T]):
         self,
         kind: str,
         group: str | None = None,
-        fits: Callable[[object], bool] = callable,
+        fits: Callable[[object], bool] = lambda entry: True,
+        named: bool = False,
         packages: Mapping[str, str] | None = None,
     ) -> None:
-        self.kind, self.group, self._fits, self.packages = kind, group, fits, dict(packages or {})
+        self.kind, self.group, self._fits, self._named = kind, group, fits, named
+        self.packages = dict(packages or {})
         self._entries: dict[str, T] = {}
 
     def add(self, name: str, entry: T) -> None:
-        """Register `entry` under `name`; a name is taken once."""
-        if name in self._entries:
-            raise ArgumentError(f"{self.kind} name", "a name that is still free", repr(name))
+        """Register `entry` under `name`.
+
+        Raises:
+            ArgumentError: the name is taken; `entry` is not one of this kind, or has another name.
+        """
+        check(name not in self._entries, f"{self.kind} name", "a name that is still free", repr(name))
+        self._check(name, entry, repr(entry))
         self._entries[name] = entry
 
+    def _check(self, name: str, entry: T, got: str) -> None:
+        check(self._fits(entry), f"{self.kind} {name}", f"a {self.kind}", got)
+        own = getattr(entry, "name", None if self._named else name)
+        check(own == name, f"{self.kind} {name}", f"a {self.kind} whose name is {name!r}", f"the name {own!r} in {got}")
+
     def register(self, name: str) -> Callable[[T], T]:
-        """The same as a decorator."""
+        """`add` as a decorator."""
 
         def decorate(entry: T) -> T:
             self.add(name, entry)
@@ -92,8 +104,7 @@ class Registry(Generic[T]):
             raise HoldfastError(
                 f"{self.kind} {point.name}: {origin} could not be loaded: {type(error).__name__}: {error}"
             ) from error
-        if not self._fits(entry):
-            raise ArgumentError(f"{self.kind} {point.name}", f"a {self.kind}", f"{entry!r} from {origin}")
+        self._check(point.name, entry, f"{entry!r} from {origin}")
         loaded: T = entry
         return loaded
 

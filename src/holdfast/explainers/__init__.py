@@ -62,6 +62,7 @@ __all__ = [
     "Saliency",
     "ShapleySampling",
     "SmoothGrad",
+    "explainers",
     "from_callable",
     "from_captum",
     "from_elsewhere",
@@ -77,7 +78,7 @@ __all__ = [
 ]
 
 explainers: Registry[type[Explainer]] = Registry(
-    "explainer", "holdfast.explainers", lambda kind: isinstance(kind, type) and issubclass(kind, Explainer)
+    "explainer", "holdfast.explainers", lambda kind: isinstance(kind, type) and issubclass(kind, Explainer), named=True
 )
 for _kind in (
     Saliency,
