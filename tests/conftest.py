@@ -10,9 +10,11 @@ os.environ.setdefault("MKL_CBWR", "AUTO")
 
 import pytest
 import torch
-from torch import nn
 
 import holdfast as hf
+from holdfast.testing import SHAPES, small_net
+
+__all__ = ["SHAPES", "small_net"]
 
 
 @pytest.fixture(autouse=True)
@@ -32,20 +34,3 @@ def digits() -> hf.data.Dataset:
 @pytest.fixture(scope="session")
 def lenet() -> hf.Classifier:
     return hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), device="cpu", batch_size=128)
-
-
-def small_net(shape: tuple[int, ...], classes: int = 4, seed: int = 0) -> nn.Module:
-    """A network for images (C, H, W), series (C, T) or flat features (F,), every ReLU a module of its own."""
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        if len(shape) == 3:
-            body = [nn.Conv2d(shape[0], 6, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()]
-        elif len(shape) == 2:
-            body = [nn.Conv1d(shape[0], 6, 3, padding=1), nn.ReLU(), nn.MaxPool1d(2), nn.Flatten()]
-        else:
-            body = [nn.Linear(shape[0], 24), nn.ReLU()]
-        features = nn.Sequential(*body)(torch.zeros(1, *shape)).shape[1]
-        return nn.Sequential(*body, nn.Linear(features, 16), nn.ReLU(), nn.Linear(16, classes))
-
-
-SHAPES = {"image": (1, 8, 8), "series": (2, 16), "flat": (12,)}

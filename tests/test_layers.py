@@ -23,6 +23,7 @@ LAYERS = (
     ("algorithms",),
     ("statistics",),
     ("metrics",),
+    ("testing",),
     ("data",),
     ("zoo",),
     ("study",),

@@ -24,7 +24,8 @@ class Registry(Generic[T]):
     Args:
         kind: the word for one entry in error messages, such as `"metric"`.
         group: the group of the entry points, such as `"holdfast.metrics"`; None for a registry without plug-ins.
-        fits: returns True if the object that a plug-in provides is a valid entry.
+        fits: returns True if an object is a valid entry; by default any object is.
+        named: whether an entry must have a `name` of its own; if it has one, it is registered under that name.
         packages: maps another package to the function, as `"module:function"`, that gives the entry for a name of the
             form `"package:Title"`: a class, or a function of options. It is imported when such a name is first used.
 
@@ -42,17 +43,28 @@ class Registry(Generic[T]):
         self,
         kind: str,
         group: str | None = None,
-        fits: Callable[[object], bool] = callable,
+        fits: Callable[[object], bool] = lambda entry: True,
+        named: bool = False,
         packages: Mapping[str, str] | None = None,
     ) -> None:
-        self.kind, self.group, self._fits, self.packages = kind, group, fits, dict(packages or {})
+        self.kind, self.group, self._fits, self._named = kind, group, fits, named
+        self.packages = dict(packages or {})
         self._entries: dict[str, T] = {}
 
     def add(self, name: str, entry: T) -> None:
-        """Register `entry` under `name`; raises `ArgumentError` if the name is in use."""
-        if name in self._entries:
-            raise ArgumentError(f"{self.kind} name", "a name that is not in use", repr(name))
+        """Register `entry` under `name`.
+
+        Raises:
+            ArgumentError: the name is taken; `entry` is not one of this kind, or has another name.
+        """
+        check(name not in self._entries, f"{self.kind} name", "a name that is not in use", repr(name))
+        self._check(name, entry, repr(entry))
         self._entries[name] = entry
+
+    def _check(self, name: str, entry: T, got: str) -> None:
+        check(self._fits(entry), f"{self.kind} {name}", f"a {self.kind}", got)
+        own = getattr(entry, "name", None if self._named else name)
+        check(own == name, f"{self.kind} {name}", f"a {self.kind} whose name is {name!r}", f"the name {own!r} in {got}")
 
     def register(self, name: str) -> Callable[[T], T]:
         """Return a decorator that registers a class or function under `name`."""
@@ -97,8 +109,7 @@ class Registry(Generic[T]):
             raise HoldfastError(
                 f"{self.kind} {point.name}: {plugin} could not be loaded: {type(error).__name__}: {error}"
             ) from error
-        if not self._fits(entry):
-            raise ArgumentError(f"{self.kind} {point.name}", f"a {self.kind}", f"{entry!r} from {plugin}")
+        self._check(point.name, entry, f"{entry!r} from {plugin}")
         loaded: T = entry
         return loaded
 

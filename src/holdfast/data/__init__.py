@@ -27,6 +27,7 @@ __all__ = [
     "cifar10",
     "cpsc",
     "data_root",
+    "datasets",
     "fashion_mnist",
     "from_huggingface",
     "from_npz",
@@ -42,7 +43,11 @@ __all__ = [
     "ucr",
 ]
 
-datasets: Registry[Callable[[bool], Dataset]] = Registry("data set", "holdfast.data")  # download -> data set
+datasets: Registry[Callable[[bool], Dataset]] = Registry(
+    "data set",
+    "holdfast.data",
+    callable,  # download -> data set
+)
 datasets.add("digits", lambda download: bundled("digits"))
 datasets.add("mnist:train", partial(mnist, "train"))
 datasets.add("mnist:test", partial(mnist, "test"))

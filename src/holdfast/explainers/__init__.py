@@ -61,6 +61,7 @@ __all__ = [
     "Saliency",
     "ShapleySampling",
     "SmoothGrad",
+    "explainers",
     "from_callable",
     "from_captum",
     "from_grad_cam",
@@ -77,6 +78,7 @@ explainers: Registry[type[Explainer]] = Registry(
     "explainer",
     "holdfast.explainers",
     lambda kind: isinstance(kind, type) and issubclass(kind, Explainer),
+    named=True,
     packages=dict.fromkeys(ADAPTERS, "holdfast.explainers.adapters.packages:find_adapter"),
 )
 for _kind in (

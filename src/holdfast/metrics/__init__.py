@@ -1,4 +1,13 @@
-"""One file per published evaluation, named after it."""
+"""The published evaluations, a folder for each paper; and `Metric`, `Result` and `Probe` for one of your own.
+
+A metric is configured first and called then, and returns a `Result`:
+
+>>> import holdfast as hf
+>>> digits = hf.data.bundled("digits")[:2]
+>>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+>>> hf.metrics.AOPC(steps=20, draws=2)(classifier, "saliency", digits.inputs).status
+('ok', 'ok')
+"""
 
 from typing import Any
 
@@ -12,6 +21,7 @@ from holdfast.metrics.faithfulness.aopc import AOPC, AOPCResult
 from holdfast.metrics.faithfulness.localisation import LocalisationResult, RelevanceLocalisation
 from holdfast.metrics.faithfulness.log_odds import LogOdds, LogOddsResult
 from holdfast.metrics.lens.attribution_attack import AttributionAttack, AttributionAttackResult
+from holdfast.metrics.probe import Measurement, Probe, class_margin
 from holdfast.metrics.result import Result
 from holdfast.metrics.safari.misinterpretation_probability import MisinterpretationProbability, ProbabilityResult
 from holdfast.metrics.safari.sensitivity import LocalLipschitz, MaxSensitivity, SensitivityResult, measure_sensitivity
@@ -38,6 +48,7 @@ __all__ = [
     "LogOdds",
     "LogOddsResult",
     "MaxSensitivity",
+    "Measurement",
     "Metric",
     "MisinterpretationProbability",
     "NearAffinity",
@@ -45,13 +56,16 @@ __all__ = [
     "ParameterSencResult",
     "ParameterSensitivityConsistency",
     "ProbabilityResult",
+    "Probe",
     "RelevanceLocalisation",
     "Result",
     "SensitivityResult",
     "WorstCase",
     "WorstCaseResult",
+    "class_margin",
     "get",
     "measure_sensitivity",
+    "metrics",
     "names",
 ]
 

@@ -1,10 +1,10 @@
-"""`Metric`: one published evaluation. Frozen configuration; then data in the call."""
+"""`Metric`: one published evaluation. Options in the constructor, data in the call."""
 
 from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal, TypeVar
 
@@ -48,23 +48,55 @@ Role = PartOf | Literal["no effect"]
 
 @dataclass(frozen=True)
 class Metric(ABC):
-    """`metric(classifier, explainer, inputs, targets=None, *, generator=None) -> Result`.
+    """The base of every metric: `metric(classifier, explainer, inputs, targets=None, *, generator=None) -> Result`.
 
-    Every sample draws from a random stream of its own, keyed by the generator's seed and the sample's content: a
-    result does not depend on the batch size, the order of the samples or who else is in the batch. (Two equal
-    samples get equal results.) Without a generator the seed is always the same.
+    A metric is a frozen dataclass. Its fields are its options, and `evaluate` is its method; the page "Extending
+    holdfast" of the documentation builds two. `holdfast.testing.check_metric` checks what is promised here.
+
+    The result for a sample is a function of the sample, its target, the model, the explainer, the options and the
+    generator's seed. It does not depend on the batch size, on the order of the samples or on the other samples of the
+    batch. For that, every sample draws from a random stream of its own, whose seed is made of the generator's seed and
+    the sample's values (`holdfast.tensors.Streams`). So two equal samples get equal results. Without a generator the
+    seed is always the same.
+
+    Attributes:
+        name: under which the metric is registered, such as `"worst_case"`.
+        direction: whether an explainer with a `"higher"` or a `"lower"` value is better; None for a metric that does
+            not rank explainers.
+        headline: the column of the result's frame with the same numbers as `value`, where the result also has them
+            under a name that says more.
+        citation, bibtex: the key of the publication and its BibTeX entry, for the report; both may be empty.
+
+    Raises:
+        ArgumentError: when a class is created whose `name` is no text, or whose `direction` is missing or is none of
+            the above.
+
+    >>> import holdfast as hf
+    >>> digits = hf.data.bundled("digits")[:2]
+    >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> metric = hf.metrics.get("max_sensitivity", neighbourhood=hf.LinfBall(0.02), samples=5)
+    >>> result = metric(classifier, "saliency", digits.inputs)
+    >>> result.status, result.value.shape, result.model_evaluations.tolist()
+    (('ok', 'ok'), torch.Size([2]), [6, 6])
     """
 
     name: ClassVar[str]
-    #: whether an explainer with more or with less of `Result.value` is the better one
-    direction: ClassVar[Literal["higher", "lower"]]
-    #: the column with the same numbers as `value`, where the result has them under a name that says more
+    direction: ClassVar[Literal["higher", "lower"] | None]
     headline: ClassVar[str] = "value"
-    #: the key of the publication, and its BibTeX entry
     citation: ClassVar[str] = ""
     bibtex: ClassVar[str] = ""
     #: for a report that compares configurations: the options that do not always have an effect on the headline
     roles: ClassVar[Mapping[str, Role]] = {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "name" not in vars(cls):
+            return  # a base of other metrics: those that can be used have a name of their own
+        own = cls.__qualname__
+        check(isinstance(cls.name, str) and bool(cls.name), f"{own}.name", "a text", repr(cls.name))
+        direction = repr(cls.direction) if hasattr(cls, "direction") else "nothing"
+        fine = direction in ("'higher'", "'lower'", "None")
+        check(fine, f"{own}.direction", "'higher' or 'lower' (which value is better) or None", direction)
 
     @abstractmethod
     def evaluate(
@@ -75,12 +107,20 @@ class Metric(ABC):
         targets: Tensor | None,
         generator: torch.Generator | None,
     ) -> Result:
-        """The evaluation itself, on checked arguments and inside the classifier's session."""
+        """The method itself. `__call__` has checked the arguments and runs it inside `classifier.session()`.
+
+        Args:
+            classifier: the model, in evaluation mode and without gradients of its parameters.
+            explainer: what is evaluated.
+            inputs: `(N, ...)`, within the bounds, on the classifier's device. Do not write into them.
+            targets: classes int64 `(N,)`, or None for the predicted ones. A `Probe` takes them as they are.
+            generator: for `holdfast.tensors.draw_seed`, in a metric that draws random numbers.
+        """
 
     def __call__(
         self,
         classifier: Classifier,
-        explainer: Explainer | str,
+        explainer: Explainer | str | Callable[..., Tensor],
         inputs: Tensor,
         targets: Tensor | int | None = None,
         *,
@@ -90,11 +130,11 @@ class Metric(ABC):
 
         Args:
             classifier: the model, its bounds and device.
-            explainer: an explainer or the name of one.
-            inputs: the seeds, within the bounds.
-            targets: classes `(N,)` to explain, or None for the model's own predictions. A seed that the model does
-                not put into its target class is skipped, with status `"misclassified"`.
-            generator: the seed is drawn from it.
+            explainer: an explainer, the name of one, or a function `(module, inputs, targets) -> attributions`.
+            inputs: clean inputs within the bounds: `(N, C, H, W)`, `(N, C, T)` or `(N, F)`.
+            targets: classes `(N,)` to explain, one class for all, or None for the model's own predictions. A sample
+                that the model does not put into its target class is skipped, with status `"misclassified"`.
+            generator: the seed of all random numbers is drawn from it.
 
         Raises:
             ArgumentError: for arguments that do not fit the classifier.
@@ -110,38 +150,44 @@ class Metric(ABC):
                 return self.evaluate(classifier, explainer, inputs, checked, generator)
 
     @classmethod
-    @abstractmethod
     def example(cls) -> Metric:
-        """A configuration that takes seconds, for trying it out and for the tests that every metric must pass."""
+        """A configuration that takes seconds, for trying the metric out and for the tests that all metrics pass.
+
+        By default the metric with its default options. A metric that has an option without a default, or whose
+        defaults take long, overrides it.
+        """
+        return cls()
 
     def for_samples(self, inputs: Tensor, rows: slice) -> Metric:
-        """What a study evaluates the samples `rows` of `inputs` `(N, ...)` with, where it cuts a data set into jobs.
+        """The metric that a study evaluates the samples `rows` of `inputs` `(N, ...)` with.
 
-        The metric itself, unless it holds something for each sample, of which these rows are then taken.
+        A study cuts a data set into jobs. This is the metric itself, unless it holds something for each sample (masks,
+        segments), of which it then holds these rows.
 
         Raises:
-            ArgumentError: what it holds is for another number of samples.
+            ArgumentError: it holds something for another number of samples.
         """
         return self
 
     def for_data(self, extras: Mapping[str, Tensor]) -> Metric:
-        """What a study evaluates a data set with, of which `extras` `(N, ...)` are known beside its inputs.
+        """The metric that a study evaluates a data set with, which has `extras` `(N, ...)` beside its inputs.
 
-        The metric itself, unless an option names one of them (`Dataset.extras`), which then takes the name's place.
+        This is the metric itself, unless one of its options names one of them (`Dataset.extras`): the option then
+        holds the tensor.
 
         Raises:
-            ArgumentError: there is none of that name, or it is not what the option wants.
+            ArgumentError: there is none of that name, or the option cannot hold it.
         """
         return self
 
     @property
     def own_label(self) -> str:
-        """What it is called where nobody gave it a name: its own, with its event if it has one."""
+        """What the metric is called where the user gives it no label: its name, with its event if it has one."""
         event = getattr(self, "event", None)
         return self.name if event is None else f"{self.name}: {event}"
 
     def expected_evaluations(self) -> int:
-        """About how many inputs this predicts and explains for each sample, for progress bars and estimates."""
+        """About how many model evaluations a sample takes, for progress bars and estimates of the time."""
         return 1
 
     def options(self) -> dict[str, Any]:
@@ -160,7 +206,7 @@ class Metric(ABC):
 
 
 def of_samples(metric: M, inputs: Tensor, rows: slice) -> M:
-    """A metric whose option `segments` may be label maps of each sample, with those of some: `Metric.for_samples`."""
+    """`Metric.for_samples` for a metric whose option `segments` may hold a label map for each sample."""
     segments = metric.segments  # type: ignore[attr-defined]
     if not isinstance(segments, LabelMap):
         return metric
@@ -172,12 +218,13 @@ metrics: Registry[type[Metric]] = Registry(
     "metric",
     "holdfast.metrics",
     lambda kind: isinstance(kind, type) and issubclass(kind, Metric),
+    named=True,
     packages=dict.fromkeys(("captum", "quantus"), "holdfast.integrations.peers:peer_class"),
 )
 
 
 def plain(value: object) -> Any:
-    """A configuration value as something that JSON can hold; a function by its name."""
+    """A value of the configuration as something that JSON can hold. A function becomes `"module:name"`."""
     if isinstance(value, Similarity):
         return value.name
     if isinstance(value, Neighbourhood):

@@ -1,9 +1,9 @@
-"""`Probe`: queries a model and an explainer at perturbed copies of clean inputs, and keeps the accounts.
+"""`Probe`: queries a model and an explainer at perturbed copies of clean inputs, and counts what it does.
 
 A query gives the class margin at a perturbed input, and how similar its explanation is to that of the clean input (its
-origin). The probe shares the forward pass between prediction and explanation, cuts the work into chunks that fit into
-memory, counts evaluations, and records which samples cannot be evaluated and why. Metrics read this record with
-`usable`, and change it with `skip` and `charge`; nobody writes to the probe's fields.
+origin). The probe shares the forward pass between prediction and explanation, and cuts the work into chunks that fit
+into memory. It counts model evaluations, and records which samples cannot be evaluated and why. Metrics read this
+record with `usable`, and change it with `skip` and `charge`; nobody writes to the probe's fields.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from holdfast.explainers import Explainer
 from holdfast.explainers.gradients.surrogates import smooth_relu
 from holdfast.metrics.result import Status
 from holdfast.model import Classifier
-from holdfast.similarity import Similarity, degenerate
+from holdfast.similarity import Similarity, SimilarityFunction, degenerate
+from holdfast.similarity import get as get_similarity
 from holdfast.tensors import rows_to
 
 _MAP_ELEMENTS = 1 << 22  # numbers in the maps that are compared at once: 16 MB
@@ -50,7 +51,7 @@ class _Configured(Protocol):
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a query found at M perturbed inputs; NaN where the model or the explanation was not finite.
+    """What a query found at M perturbed inputs. NaN where the logits or the explanation were not finite.
 
     Attributes:
         margin: `J(x') = max_{i != y} f_i(x') - f_y(x')`, `>= 0` where the class has changed (SAFARI, Eq. 1). `(M,)`
@@ -67,38 +68,46 @@ class Measurement:
 
 
 class Probe:
-    """Queries perturbed copies of P clean inputs, their origins. For use in `Metric.evaluate`.
+    """Queries perturbed copies of P clean inputs, which are called their origins. For use in `Metric.evaluate`.
 
-    Making a probe predicts and explains the origins once.
+    When a probe is made, it predicts and explains each origin once. An origin is skipped, with a status that says why,
+    where the logits or the explanation are not finite, where the model does not predict the target class, and where
+    the explanation is constant although a similarity has to compare it. Queries of skipped origins are allowed; what
+    they return does not count.
 
     Args:
-        classifier, explainer: what is evaluated.
-        inputs: the P origins `(P, ...)`, checked.
-        targets: classes `(P,)`, or None for the predicted ones. An origin that the model does not put into its target
-            class is skipped.
-        similarity: of two attribution maps; None for a metric that compares none.
+        classifier, explainer: what is evaluated; the classifier in a session, as it is in `Metric.evaluate`.
+        inputs: the P origins, `(P, C, H, W)`, `(P, C, T)` or `(P, F)`, checked.
+        targets: classes `(P,)`, or None for the predicted ones.
+        similarity: of two attribution maps, as `holdfast.similarity.get` takes it: a name, a `Similarity` or a
+            function. None for a metric that compares no maps.
         absolute: compare absolute attributions.
         explain: the class explained at a perturbed input: the one of its `"origin"`, or the one `"predicted"` there.
         margin: from `"logit"`s or from `"probability"`s.
+
+    Raises:
+        UnknownNameError: no similarity has that name.
 
     Attributes:
         targets: the classes explained, `(P,)`.
         maps: signed explanations of the origins, `(P, ...)`.
         logits: of the origins, `(P, C)`.
-        margin: J of the origins, `(P,)`.
-        reference: what copies are compared with: the maps, absolute if asked for.
-        status: `"ok"`, or why an origin is not evaluated.
-        evaluations: rows predicted and explained for each origin so far, int64 `(P,)`.
+        margin: J of the origins, `(P,)`; see `Measurement`.
+        reference: what the maps of copies are compared with: `maps`, or their absolute values.
+        status: for each origin `"ok"`, or why it is not evaluated.
+        evaluations: model evaluations for each origin so far, int64 `(P,)`.
 
     >>> import holdfast as hf
     >>> digits = hf.data.bundled("digits")[:2]
     >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
     >>> with classifier.session():
-    ...     pearson = hf.similarity.get("pearson")
-    ...     probe = Probe(classifier, hf.explainers.get("saliency"), digits.inputs, similarity=pearson)
-    ...     found = probe.query(digits.inputs, torch.tensor([0, 1]))
-    >>> [round(value, 3) for value in found.similarity.tolist()], probe.evaluations.tolist()
-    ([1.0, 1.0], [2, 2])
+    ...     probe = Probe(classifier, hf.explainers.get("saliency"), digits.inputs, similarity="pearson")
+    ...     same = probe.query(digits.inputs)
+    ...     darker = probe.query(0.9 * digits.inputs[[0, 0, 1]], origin=torch.tensor([0, 0, 1]))
+    >>> [round(value, 3) for value in same.similarity.tolist()], darker.similarity.shape
+    ([1.0, 1.0], torch.Size([3]))
+    >>> probe.status, probe.evaluations.tolist()
+    (('ok', 'ok'), [4, 3])
     """
 
     def __init__(
@@ -107,13 +116,14 @@ class Probe:
         explainer: Explainer,
         inputs: Tensor,
         targets: Tensor | None = None,
-        similarity: Similarity | None = None,
+        similarity: str | Similarity | SimilarityFunction | None = None,
         *,
         absolute: bool = False,
         explain: Explain = "origin",
         margin: Margin = "logit",
     ) -> None:
-        self.classifier, self.explainer, self.similarity = classifier, explainer, similarity
+        self.classifier, self.explainer = classifier, explainer
+        self.similarity = None if similarity is None else get_similarity(similarity)
         self.absolute, self.explain, self.margin_kind = absolute, explain, margin
         columns = [inputs] if targets is None else [inputs, targets]
 
@@ -137,7 +147,8 @@ class Probe:
         self.skip(~(_finite(logits) & _finite(maps)), "nonfinite")
         self.skip(self.margin >= 0, "misclassified")
         # a correlation with a constant map says nothing; a distance from one does
-        if similarity is not None and (similarity.larger_is_closer or similarity.ordinal):
+        compared = self.similarity
+        if compared is not None and (compared.larger_is_closer or compared.ordinal):
             self.skip_constant(self._compared)
 
     @property
@@ -147,22 +158,22 @@ class Probe:
 
     @property
     def evaluations(self) -> Tensor:
-        """Rows predicted and explained for each origin so far, int64 `(P,)`."""
+        """Model evaluations for each origin so far, int64 `(P,)`: inputs predicted, explained or both."""
         return self._evaluations
 
     def usable(self) -> Tensor:
-        """Numbers of the origins that can be evaluated, int64."""
+        """The numbers of the origins that can be evaluated, int64, ascending."""
         rows = [row for row, status in enumerate(self._status) if status == "ok"]
         return torch.tensor(rows, device=self.targets.device, dtype=torch.int64)
 
     def skip(self, which: Tensor, why: Status = "degenerate") -> None:
-        """Do not evaluate the origins where `which` `(P,)` holds. One that is skipped already keeps its reason."""
+        """Skip the origins where `which` holds, bool `(P,)`. One that is skipped already keeps its reason."""
         for row in which.nonzero().flatten().tolist():
             if self._status[row] == "ok":
                 self._status[row] = why
 
     def skip_constant(self, values: Tensor) -> None:
-        """Skip the origins whose values `(P, ...)`, of a map or of its parts, are all the same: `"degenerate"`."""
+        """Skip, as `"degenerate"`, the origins whose `values` `(P, ...)`, of a map or its parts, are all the same."""
         self.skip(degenerate(values.nan_to_num()))
 
     def charge(self, origin: Tensor, evaluations: Tensor | int = 1) -> None:
@@ -171,7 +182,7 @@ class Probe:
         self._evaluations.index_add_(0, origin, counts.expand(len(origin)))
 
     def common_fields(self, metric: _Configured) -> dict[str, Any]:
-        """The fields that every `Result` begins with: the metric, and what the probe knows of each origin."""
+        """The fields of every `Result` but `value`, `low` and `high`: the metric, and what the probe knows."""
         return {
             "metric": metric.name,
             "options": metric.options(),
@@ -182,6 +193,12 @@ class Probe:
             "nonfinite": self._nonfinite,
         }
 
+    def _origin(self, x: Tensor, origin: Tensor | None) -> Tensor:
+        if origin is not None:
+            return origin
+        check(len(x) == len(self.targets), "origin", "the number of each copy's origin", f"None for {len(x)} copies")
+        return torch.arange(len(x), device=x.device)
+
     def _prepare(self, maps: Tensor) -> Tensor:
         return maps.abs() if self.absolute else maps
 
@@ -189,12 +206,26 @@ class Probe:
         return maps if self.similarity is None else self.similarity.of_maps(maps)
 
     def query(
-        self, x: Tensor, origin: Tensor, want_distance: bool = False, keep_maps: bool = False, compare: bool = True
+        self,
+        x: Tensor,
+        origin: Tensor | None = None,
+        want_distance: bool = False,
+        keep_maps: bool = False,
+        compare: bool = True,
     ) -> Measurement:
-        """Predict and explain `x` `(M, ...)`, perturbed copies of the origins numbered `origin` `(M,)`.
+        """Predict and explain perturbed copies; each counts as one model evaluation of its origin.
 
-        Without `compare` there is no similarity: for a caller that compares the maps in another way.
+        Args:
+            x: the copies, `(M, ...)`, as many as you like: they are cut into chunks that fit into memory.
+            origin: the number of the origin of each copy, int64 `(M,)`; None for one copy of every origin, in order.
+            want_distance: measure the distance between the maps too.
+            keep_maps: return the maps and the predicted classes too.
+            compare: False for a caller that compares the maps in another way.
+
+        Returns:
+            Margins and, if the probe has a similarity, similarities; NaN where the model was not finite.
         """
+        origin = self._origin(x, origin)
         chunk = self.classifier.inputs_per_chunk(x, self.explainer.rows_per_input, "backward")
         size = max(_MAP_ELEMENTS // x[0].numel() // chunk, 1) * chunk
         parts = [
@@ -207,7 +238,7 @@ class Probe:
         return Measurement(*(None if c[0] is None else torch.cat(c) for c in columns))  # type: ignore[arg-type]
 
     def _query(self, x: Tensor, origin: Tensor, want_distance: bool, keep_maps: bool, compare: bool) -> Measurement:
-        """As many rows as their maps may be held at once: compared together, they cost fewer small operations."""
+        """`query` for as many rows as their maps may be held at once."""
         targets, reference = self.targets[origin], self._compared[origin]
         explained = self.explain == "origin"
 
@@ -244,12 +275,13 @@ class Probe:
         )
 
     def similarity_to(self, origin: Tensor, maps: Tensor) -> Tensor:
-        """Of prepared maps `(M, ...)` to those of their origins, `(M,)`."""
+        """The similarity, `(M,)`, of prepared maps `(M, ...)` to those of the origins numbered `origin` `(M,)`."""
         assert self.similarity is not None
         return self.similarity(self._compared[origin], self._of_maps(maps))
 
-    def query_class(self, x: Tensor, origin: Tensor) -> Measurement:
-        """Predict only: for plain misclassification, which needs no explanation."""
+    def query_class(self, x: Tensor, origin: Tensor | None = None) -> Measurement:
+        """Predict perturbed copies without explaining them; arguments and margins are those of `query`."""
+        origin = self._origin(x, origin)
 
         def chunk(x: Tensor, origin: Tensor) -> tuple[Tensor, Tensor]:
             logits = self.classifier.forward(x)
@@ -263,10 +295,18 @@ class Probe:
     def gradient(
         self, objective: Callable[..., Tensor], x: Tensor, origin: Tensor, *columns: Tensor, beta: float = 10.0
     ) -> Tensor:
-        """Gradients by `x` `(M, ...)` of `objective(maps, margin, origin, *columns)` `(M,)`; 0 where there is none.
+        """Gradients, `(M, ...)`, of an objective by perturbed copies; 0 where there is none.
 
-        On the model with softplus of sharpness `beta` for ReLU, whose maps could not be differentiated; `maps` are
-        prepared for comparison, `columns` are cut as `x` is. Each row counts as one evaluation.
+        The maps of a network with ReLU have no useful derivative, so softplus takes its place here. Each copy counts as
+        one model evaluation.
+
+        Args:
+            objective: a function of `maps, margin, origin, *columns` that returns one number for each row, `(M,)`. It
+                gets the maps as they are compared: absolute, if the probe compares absolute attributions.
+            x: the copies, `(M, ...)`.
+            origin: the number of the origin of each copy, int64 `(M,)`.
+            columns: further arguments of the objective, `(M, ...)`, cut into chunks as `x` is.
+            beta: the sharpness of softplus.
         """
 
         def chunk(x: Tensor, origin: Tensor, *columns: Tensor) -> tuple[Tensor]:
@@ -290,9 +330,9 @@ class Probe:
         return found
 
     def count(self, origin: Tensor, constant: Tensor, nonfinite: Tensor) -> None:
-        """Count a query of each of the origins numbered `origin` `(M,)`, and what came of it, bool `(M,)`.
+        """Count a query of each of the origins numbered `origin` `(M,)`, with its outcome, bool `(M,)` each.
 
-        For metrics that run the model themselves; `query` counts by itself.
+        For metrics that run the model themselves; `query` and `query_class` count by themselves.
         """
         self.charge(origin)
         self._degenerate.index_add_(0, origin, constant.to(torch.int64))
@@ -313,13 +353,17 @@ def class_margin(logits: Tensor, targets: Tensor, kind: Margin = "logit") -> Ten
 
 
 def _finite(values: Tensor) -> Tensor:
-    """Whether all of each row is finite; the extremes tell, at less cost than a look at every value."""
+    """Whether all values of a row are finite, bool `(N,)`. The extremes say so, and are cheaper than every value."""
     flat = values.flatten(1)
     return torch.isfinite(flat.amin(1)) & torch.isfinite(flat.amax(1))
 
 
 def check_probe_options(absolute: bool, explain: str, margin: str) -> None:
-    """Check the options that all metrics with a probe share."""
+    """Check the options that metrics share which compare maps with a probe.
+
+    Raises:
+        ArgumentError: one of them is not allowed.
+    """
     check(isinstance(absolute, bool), "absolute", "True or False", absolute)
     check(explain in ("predicted", "origin"), "explain", "'predicted' or 'origin'", repr(explain))
     check(margin in ("logit", "probability"), "margin", "'logit' or 'probability'", repr(margin))

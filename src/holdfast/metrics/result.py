@@ -19,22 +19,32 @@ COMMON_COLUMNS = ("sample", "status", "value", "low", "high")
 
 @dataclass(frozen=True)
 class Result:
-    """Per-sample results of one metric for one explainer.
+    """The results of one metric for one explainer, a number for each of N samples.
 
-    A metric that has nothing more to say returns a `Result`; others return a subclass with more fields.
+    A metric that has more to report returns a subclass, a frozen dataclass, with more fields. A field of the subclass
+    that is a tensor with one number for each sample becomes a column of `frame()`, unless it is declared as
+    `field(metadata={"per_sample": False})`.
 
     Attributes:
-        metric: name of the metric.
+        metric: the name of the metric.
         options: its configuration, as plain values.
-        status: for each sample, `"ok"`, or why it was not evaluated: `"misclassified"` (the model does not predict
+        status: for each sample `"ok"`, or why it was not evaluated: `"misclassified"` (the model does not predict
             the given target at the clean input), `"degenerate"` (the explanation of the clean input is constant, so
             nothing can be compared with it), `"nonfinite"` (NaN or infinity in its logits or explanation). `(N,)`
-        targets: the classes explained, `(N,)`.
-        model_evaluations: inputs predicted and explained for each sample, int `(N,)`.
-        degenerate: how many of them had a constant explanation (a correlation of 0 by definition), int `(N,)`.
-        nonfinite: how many had NaN or infinity in logits or explanation (never counted as the event), int `(N,)`.
-        value: the headline number of each sample, `(N,)`. It counts only where the status is `"ok"`.
+        targets: the classes explained, int64 `(N,)`.
+        model_evaluations: how many inputs were predicted, explained or both for each sample, int64 `(N,)`.
+        degenerate: how many of them had a constant explanation (a correlation of 0 by definition), int64 `(N,)`.
+        nonfinite: how many had NaN or infinity in logits or explanation (never counted as the event), int64 `(N,)`.
+        value: the headline number of each sample, `(N,)`. It counts only where the status is `"ok"`. NaN there means
+            that the metric has no number for the sample, such as a ratio of two searches that found nothing.
         low, high: the ends of a 95% interval of `value`, `(N,)`; None for a metric without one.
+
+    >>> import holdfast as hf
+    >>> digits = hf.data.bundled("digits")[:2]
+    >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> result = hf.metrics.AOPC(steps=20, draws=2)(classifier, "saliency", digits.inputs)
+    >>> result.frame().columns[:8]
+    ['sample', 'status', 'value', 'low', 'high', 'targets', 'model_evaluations', 'degenerate']
     """
 
     metric: str
@@ -59,11 +69,11 @@ class Result:
         return torch.stack((self.low, self.high), 1)
 
     def tensors(self) -> dict[str, Tensor]:
-        """What is worth storing beside the frame: pictures, traces, curves; each with the samples first."""
+        """Arrays that a study stores beside the frame (pictures, curves), by name; each `(N, ...)`. By default none."""
         return {}
 
     def columns(self) -> dict[str, Any]:
-        """Further columns of the frame: every other field that has one number for each sample."""
+        """The further columns of the frame: by default every other field with one number for each sample."""
         found: dict[str, Any] = {}
         for known in dataclasses.fields(self):
             values = getattr(self, known.name)
@@ -78,8 +88,8 @@ class Result:
         """One row per sample.
 
         The columns `sample`, `status`, `value`, `low` and `high` are the same for every metric, so frames of several
-        metrics can be put below each other. The last three are null where the sample was not evaluated, and where
-        the metric has no interval. The columns of `columns` follow.
+        metrics can be put below each other. The last three are null where the sample was not evaluated, where it has
+        no number (NaN), and where the metric has no interval. The columns of `columns` follow.
         """
         evaluated = [status == "ok" for status in self.status]
         common: dict[str, Any] = {"sample": list(range(len(self))), "status": list(self.status)}
@@ -87,5 +97,5 @@ class Result:
             values = getattr(self, name)
             numbers = [None] * len(self) if values is None else values.tolist()
             kept = [number if fine else None for number, fine in zip(numbers, evaluated, strict=True)]
-            common[name] = pl.Series(name, kept, dtype=pl.Float64)
+            common[name] = pl.Series(name, kept, dtype=pl.Float64).fill_nan(None)
         return pl.DataFrame({**common, **self.columns()})

@@ -69,7 +69,7 @@ __all__ = [
     "names",
     "pearson",
     "per_position",
-    "registry",
+    "similarities",
     "smooth",
     "spearman",
     "ssim",
@@ -131,7 +131,9 @@ class Similarity:
         return maps if self.channels is None else per_position(maps, self.channels)
 
 
-similarities: Registry[Similarity] = Registry("similarity")
+similarities: Registry[Similarity] = Registry(
+    "similarity", "holdfast.similarities", lambda entry: isinstance(entry, Similarity), named=True
+)
 for _function in (pearson, cosine, ssim):
     similarities.add(
         _function.__name__, Similarity(_function.__name__, _function, low=0.4, high=0.6, differentiable=True)
@@ -189,10 +191,10 @@ def get(similarity: str | Similarity | SimilarityFunction) -> Similarity:
         return _from_text(similarity)
     if not callable(similarity):
         raise ArgumentError("similarity", "a name, a Similarity or a function", repr(similarity))
-    for name in similarities:
-        if similarities[name].function is similarity:
-            return similarities[name]
-    return Similarity(getattr(similarity, "__name__", type(similarity).__name__), similarity)
+    name = getattr(similarity, "__name__", type(similarity).__name__)
+    if name in similarities and similarities[name].function is similarity:
+        return similarities[name]
+    return Similarity(name, similarity)
 
 
 def _from_text(text: str) -> Similarity:

@@ -138,7 +138,8 @@ def solve_least_squares(design: Tensor, weights: Tensor, ridge: float = 0.0) -> 
     Of several minima the smallest. Through the normal equations, on the smaller side; all float64.
 
     >>> design = torch.tensor([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]], dtype=torch.float64)
-    >>> solve_least_squares(design, torch.ones(3, dtype=torch.float64)) @ torch.tensor([1.0, 3.0, 5.0], dtype=torch.float64)
+    >>> solution = solve_least_squares(design, torch.ones(3, dtype=torch.float64))
+    >>> solution @ torch.tensor([1.0, 3.0, 5.0], dtype=torch.float64)
     tensor([1.0000, 2.0000], dtype=torch.float64)
     """
     root = weights.sqrt()[:, None]

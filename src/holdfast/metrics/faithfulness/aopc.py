@@ -213,7 +213,9 @@ class AOPC(Metric):
             aopc[rows] = torch.where(counted, curve[rows, 1:], 0.0).sum(1) / ends
             each = torch.where(counted[:, None], drops, 0.0).sum(2) / ends[:, None]
             if self._draws > 1:
-                error[rows] = each.std(1) / self._draws**0.5
+                # by hand: torch rounds `std` in another way for another number of rows
+                variance = (each - each.mean(1, keepdim=True)).square().sum(1) / (self._draws - 1)
+                error[rows] = (variance / self._draws).sqrt()
         return AOPCResult(
             **probe.common_fields(self),
             value=aopc,

@@ -1,0 +1,403 @@
+"""What every metric, explainer and similarity promises, as checks for a test of your own.
+
+holdfast's own tests run these checks on everything that is registered. Call them in a test of your package:
+
+    from holdfast.testing import check_metric
+
+    def test_blur_consistency():
+        check_metric(BlurConsistency(size=5))
+
+A promise that is not kept raises an `AssertionError` that says which.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from holdfast.errors import ArgumentError
+from holdfast.explainers import Explainer, smooth_relu
+from holdfast.metrics import Metric, Result
+from holdfast.metrics.result import COMMON_COLUMNS, STATUSES
+from holdfast.model import ROW_ALIGNMENT, Classifier
+from holdfast.neighbourhood import neighbourhoods
+from holdfast.similarity import Similarity
+
+__all__ = ["METRIC_CHECKS", "SHAPES", "check_explainer", "check_metric", "check_similarity", "small_net"]
+
+Shape = tuple[int, ...]
+
+#: the shapes of inputs that everything is checked on: `(C, H, W)`, `(C, T)` and `(F,)`
+SHAPES: dict[str, Shape] = {"image": (1, 8, 8), "series": (2, 16), "flat": (12,)}
+CLASSES = 4
+
+
+def check_metric(metric: Metric, shapes: Iterable[str] = tuple(SHAPES)) -> None:
+    """Check that a metric keeps the contract of `holdfast.metrics.Metric`; it takes some seconds.
+
+    The result of a sample does not depend on the batch size, the order of the samples or the other samples. The same
+    seed gives the same bits. Inputs, the model and global random numbers are left alone. All model evaluations are
+    counted. Samples that cannot be evaluated have a status, and the others are evaluated. The frame begins with the
+    columns that all metrics share. A neighbourhood of radius 0 gives a finite value. Errors name the argument.
+
+    Args:
+        metric: a configuration that takes little time.
+        shapes: of the inputs, out of `"image"`, `"series"` and `"flat"`: those that the metric is for.
+
+    Raises:
+        AssertionError: it does not keep the contract.
+
+    >>> import holdfast as hf
+    >>> check_metric(hf.metrics.AOPC(steps=3, draws=1), shapes=["flat"])
+    """
+    for shape in shapes:
+        for check in METRIC_CHECKS:
+            check(metric, SHAPES[shape])
+
+
+def check_batch_independence(metric: Metric, shape: Shape) -> None:
+    """A sample has the same result whatever the batch size, the order of the samples and the other samples."""
+    x = _draw_inputs(shape)
+    whole = metric(_classifier(shape), "input_x_gradient", x)
+    for rows in (8, 64, 200):
+        other = metric(_classifier(shape, rows), "input_x_gradient", x)
+        _require_same(other, whole, [0, 1, 2, 3, 4], f"with a batch size of {rows} instead of 16")
+    flipped = metric(_classifier(shape), "input_x_gradient", x.flip(0))
+    _require_same(flipped, whole, [4, 3, 2, 1, 0], "with the samples in reverse order")
+    alone = metric(_classifier(shape), "input_x_gradient", x[2:3])
+    _require_same(alone, whole, [2], "for a sample alone")
+
+
+def check_side_effects(metric: Metric, shape: Shape) -> None:
+    """The same seed gives the same bits, and inputs, model and global random numbers are left alone."""
+    x, model = _draw_inputs(shape), _classifier(shape)
+    before, state = x.clone(), torch.random.get_rng_state()
+    first = metric(model, "saliency", x, generator=torch.Generator().manual_seed(3))
+    _require(torch.equal(torch.random.get_rng_state(), state), "torch's global generator is left as it is")
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        again = metric(model, "saliency", x, generator=torch.Generator().manual_seed(3))
+    _require_same(again, first, [0, 1, 2, 3, 4], "for the same seed")
+    _require(torch.equal(x, before), "inputs are not written into")
+    _require_untouched(model)
+
+
+def check_result(metric: Metric, shape: Shape) -> None:
+    """The result has a value and a status for each sample, and counts every row that the model was given."""
+    module = _Counted(small_net(shape))
+    result = metric(Classifier(module, (0.0, 1.0), device="cpu", batch_size=16), "saliency", _draw_inputs(shape))
+    _require_well_formed(result, 5, metric)
+    counted = int(result.model_evaluations.sum())
+    padding = (2 * ROW_ALIGNMENT - 1) * module.calls  # at most, to make batches of the same size
+    _require(
+        module.rows - padding <= counted <= module.rows,
+        f"model_evaluations counts the rows given to the model: {counted} counted, {module.rows} given, of which "
+        f"at most {padding} are padding",
+    )
+    _require(metric.expected_evaluations() >= 1, "expected_evaluations is at least 1")
+    if hasattr(metric, "budget"):
+        most, expected = int(result.model_evaluations.max()), metric.expected_evaluations()
+        _require(most <= expected, f"the budget is kept: {most} evaluations where {expected} are allowed")
+
+
+def check_neighbourhoods(metric: Metric, shape: Shape) -> None:
+    """A metric with a neighbourhood takes any of them, and a radius of 0 gives a finite value."""
+    if not _has_neighbourhood(metric):
+        return
+    x, model = _draw_inputs(shape, 3), _classifier(shape)
+    wrong = (model.predict(x) + 1) % CLASSES
+    for ball in neighbourhoods:
+        described = _within(metric, ball, 0.2).options()["neighbourhood"]
+        _require(described["norm"] == neighbourhoods[ball].__name__, "options() has the kind of neighbourhood")
+        _require(described["radius"] == 0.2, "options() has its radius")
+        _require_well_formed(_within(metric, ball, 0.2)(model, "input_x_gradient", x), 3, metric)
+        still = _within(metric, ball, 0.0)(model, "input_x_gradient", x)
+        _require(bool(torch.isfinite(still.value).all()), f"values within {ball}(0.0) are finite")
+        skipped = _within(metric, ball, 0.2)(model, "saliency", x, wrong)
+        _require(skipped.status == ("misclassified",) * 3, f"samples of a wrong target are skipped within {ball}(0.2)")
+    try:
+        dataclasses.replace(metric, neighbourhood=0.1)  # type: ignore[call-arg]
+    except ArgumentError as error:
+        _require("neighbourhood: expected a LinfBall or an L2Ball, got float" in str(error), f"{error} is clear")
+    else:
+        raise AssertionError("a number instead of a neighbourhood is an error")
+
+
+class _Fragile(nn.Module):
+    """Dark inputs have constant logits, so a constant explanation; bright ones have NaN."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.net = small_net(shape)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.net(x)
+        dark = (x.flatten(1).amax(1) < 0.3)[:, None]
+        bright = (x.flatten(1).amin(1) > 0.8)[:, None]
+        return torch.where(bright, torch.nan, torch.where(dark, torch.arange(float(CLASSES)).expand_as(out), out))
+
+
+def check_skipped_samples(metric: Metric, shape: Shape) -> None:
+    """A NaN, a constant explanation, a wrong target: the status says so, and other samples get what they get alone."""
+    model = Classifier(_Fragile(shape), (0.0, 1.0), device="cpu", batch_size=16)
+    x = _draw_inputs(shape, 4)
+    x[1], x[2] = 0.05, 0.95
+    targets = torch.tensor([0, CLASSES - 1, 0, 0])
+    targets[[0, 3]] = model.predict(x[[0, 3]])
+    targets[3] = (targets[3] + 1) % CLASSES
+    result = metric(model, "saliency", x, targets)
+    _require_well_formed(result, 4, metric)
+    for sample, what, allowed in (
+        (0, "an ordinary sample", ("ok",)),
+        (1, "a constant explanation", ("ok", "degenerate")),
+        (2, "NaN from the model", ("nonfinite",)),
+        (3, "a target that the model does not predict", ("misclassified",)),
+    ):
+        status = result.status[sample]
+        _require(status in allowed, f"{what} has the status {' or '.join(allowed)}, not {status}")
+    settled = result.status[1] == "degenerate" or not bool(result.value[1].isnan())
+    _require(settled, "a constant explanation has a value, or the status degenerate")
+    alone = metric(model, "saliency", x[:1], targets[:1])
+    _require_same(alone, result, [0], "beside samples that are skipped")
+    none = metric(model, "saliency", x[2:], targets[2:])
+    _require(none.status == ("nonfinite", "misclassified"), "there may be no sample to evaluate")
+    _require_well_formed(none, 2, metric)
+
+
+def check_errors(metric: Metric, shape: Shape) -> None:
+    """What cannot be evaluated at all is an error that names the argument."""
+    x, model = _draw_inputs(shape), _classifier(shape)
+    _require_error("expected one of .*did you mean 'saliency'", metric, model, "salience", x)
+    bare = small_net(shape)
+    _require_error("classifier: expected a holdfast Classifier, got Sequential", metric, bare, "saliency", x)
+    _require_error("inputs: expected values within the bounds", metric, model, "saliency", x + 1)
+    _require_error("targets: expected classes from 0 to 3", metric, model, "saliency", x, 9)
+
+
+def check_description(metric: Metric, shape: Shape) -> None:
+    """What reports and files say of the metric."""
+    _require(isinstance(metric.name, str) and bool(metric.name), "the metric has a name")
+    _require(metric.direction in ("higher", "lower", None), "direction is 'higher', 'lower' or None")
+    options = metric.options()
+    _require(set(options) >= {field.name for field in dataclasses.fields(metric)}, "options() has every field")
+    json.dumps(options)
+    _require(isinstance(type(metric).example(), type(metric)), "example() is a configuration of the metric")
+
+
+#: what `check_metric` runs: functions of a metric and a shape
+METRIC_CHECKS: tuple[Callable[[Metric, Shape], None], ...] = (
+    check_batch_independence,
+    check_side_effects,
+    check_result,
+    check_neighbourhoods,
+    check_skipped_samples,
+    check_errors,
+    check_description,
+)
+
+
+def check_explainer(explainer: Explainer, shapes: Iterable[str] = tuple(SHAPES)) -> None:
+    """Check that an explainer keeps the contract of `holdfast.explainers.Explainer`; it takes some seconds.
+
+    An explanation has the shape of its input and depends on nothing but the input, the target and the model. The model
+    is left alone. `differentiable` is true: the explanation has a derivative, or asking for one is an error.
+
+    Args:
+        explainer: a configuration that takes little time.
+        shapes: of the inputs, out of `"image"`, `"series"` and `"flat"`: those that the explainer is for.
+
+    Raises:
+        AssertionError: it does not keep the contract.
+
+    >>> import holdfast as hf
+    >>> check_explainer(hf.explainers.get("saliency"), shapes=["flat"])
+    """
+    for shape in (SHAPES[name] for name in shapes):
+        x, model = _draw_inputs(shape, 19), _classifier(shape)
+        before = x.clone()
+        maps = explainer(model, x)
+        _require(maps.shape == x.shape, f"maps have the shape of the inputs, {tuple(x.shape)}, not {tuple(maps.shape)}")
+        _require(not maps.requires_grad, "maps are detached")
+        _require(torch.equal(x, before), "inputs are not written into")
+        for found, whatever in (
+            (explainer(model, x), "a second time"),
+            (explainer(_classifier(shape, 64), x), "with another batch size"),
+            (explainer(model, x.flip(0)).flip(0), "with the samples in reverse order"),
+            (explainer(model, x, model.predict(x)), "with the predicted classes as targets"),
+        ):
+            _require(torch.equal(found, maps), f"maps are the same {whatever}")
+        _require(torch.equal(explainer(model, x[7:8])[0], maps[7]), "the map of a sample alone is the same")
+        nearly = explainer(_classifier(shape, 1), x)
+        _require(torch.allclose(nearly, maps, atol=1e-5), "maps are nearly the same with a batch size of 1")
+        _require_untouched(model)
+        _check_derivative(explainer, model, x[:5])
+
+
+def _check_derivative(explainer: Explainer, model: Classifier, x: Tensor) -> None:
+    x = x.clone().requires_grad_(True)
+    with model.session():
+        if not explainer.differentiable:
+            _require_error("create_graph", explainer.attribute, model, x, None, create_graph=True)
+            return
+        with smooth_relu():
+            maps, _ = explainer.attribute(model, x, None, create_graph=True)
+            (second,) = torch.autograd.grad((maps**2).sum(), x)
+    _require(bool(torch.isfinite(second).all()), "the derivative of the explanation is finite")
+    _require(bool(second.abs().sum() > 0), "the derivative of the explanation is not 0")
+
+
+def check_similarity(similarity: Similarity, shapes: Iterable[str] = tuple(SHAPES)) -> None:
+    """Check that a similarity gives one finite number for each pair of maps, and the best one for equal maps.
+
+    Args:
+        similarity: what is checked; `holdfast.similarity.get` makes one of a function.
+        shapes: of the maps, out of `"image"`, `"series"` and `"flat"`: those that it can compare.
+
+    Raises:
+        AssertionError: it does not keep the contract.
+
+    >>> import holdfast as hf
+    >>> check_similarity(hf.similarity.get("pearson"))
+    """
+    for shape in (SHAPES[name] for name in shapes):
+        a, b = _draw_inputs(shape, 6) - 0.5, _draw_inputs(shape, 6).flip(0) - 0.5
+        b[1], a[2], b[2] = a[1], 0.0, 0.0
+        before = a.clone(), b.clone()
+        values = similarity(a, b)
+        _require(bool(torch.isfinite(values).all()), "values are finite, also for two maps of zeros")
+        _require(torch.equal(a, before[0]) and torch.equal(b, before[1]), "maps are not written into")
+        _require(torch.equal(similarity(a.flip(0), b.flip(0)).flip(0), values), "the order of the pairs has no effect")
+        _require(torch.equal(similarity(a[3:4], b[3:4])[0], values[3]), "a pair alone has the same value")
+        equal, others = values[1], values[[0, 3, 4, 5]]
+        best = (equal >= others) if similarity.larger_is_closer else (equal <= others)
+        _require(bool(best.all()), "equal maps have the best value")
+        wanted = 1.0 if similarity.larger_is_closer else 0.0
+        _require(abs(equal.item() - wanted) <= 1e-5, f"equal maps have the value {wanted}, not {equal.item()}")
+        broken = a.clone()
+        broken[0] = torch.nan
+        with_nan = similarity(broken, b)
+        _require(bool(torch.isnan(with_nan[0])), "a map with NaN has the value NaN")
+        _require(torch.equal(with_nan[1:], values[1:]), "NaN in one map does not change the values of others")
+
+
+def small_net(shape: Shape, classes: int = CLASSES, seed: int = 0) -> nn.Module:
+    """A small network for images `(C, H, W)`, series `(C, T)` or flat features `(F,)`; every ReLU is a module.
+
+    >>> small_net((2, 16))(torch.zeros(3, 2, 16)).shape
+    torch.Size([3, 4])
+    """
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        if len(shape) == 3:
+            body = [nn.Conv2d(shape[0], 6, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()]
+        elif len(shape) == 2:
+            body = [nn.Conv1d(shape[0], 6, 3, padding=1), nn.ReLU(), nn.MaxPool1d(2), nn.Flatten()]
+        else:
+            body = [nn.Linear(shape[0], 24), nn.ReLU()]
+        features = nn.Sequential(*body)(torch.zeros(1, *shape)).shape[1]
+        return nn.Sequential(*body, nn.Linear(features, 16), nn.ReLU(), nn.Linear(16, classes))
+
+
+class _Counted(nn.Module):
+    """A network that counts how often it was called, and with how many rows."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net, self.calls, self.rows = net, 0, 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls, self.rows = self.calls + 1, self.rows + len(x)
+        out: Tensor = self.net(x)
+        return out
+
+
+def _classifier(shape: Shape, batch_size: int = 16) -> Classifier:
+    return Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=batch_size)
+
+
+def _draw_inputs(shape: Shape, count: int = 5) -> Tensor:
+    return torch.rand(count, *shape, generator=torch.Generator().manual_seed(1))
+
+
+def _has_neighbourhood(metric: Metric) -> bool:
+    return any(field.name == "neighbourhood" for field in dataclasses.fields(metric))
+
+
+def _within(metric: Metric, ball: str, radius: float) -> Metric:
+    return dataclasses.replace(metric, neighbourhood=neighbourhoods[ball](radius))  # type: ignore[call-arg]
+
+
+def _require(holds: bool, claim: str) -> None:
+    if not holds:
+        raise AssertionError(f"does not hold: {claim}")
+
+
+def _require_error(words: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> None:
+    try:
+        function(*arguments, **options)
+    except ArgumentError as error:
+        _require(re.search(words, str(error)) is not None, f"an error says {words!r}, not {str(error)!r}")
+    else:
+        raise AssertionError(f"does not hold: there is an error that says {words!r}")
+
+
+def _require_untouched(model: Classifier) -> None:
+    module = model.module
+    _require(module.training, "the module is in training mode again")
+    _require(all(p.requires_grad for p in module.parameters()), "parameters require gradients again")
+    hooks = any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks for m in module.modules())
+    _require(not hooks, "hooks are removed")
+
+
+def _require_well_formed(result: Result, count: int, metric: Metric) -> None:
+    """`count` samples with a status and a value, and a frame that begins with what all frames begin with."""
+    ok = [status == "ok" for status in result.status]
+    _require(len(result) == count, f"there are {count} samples, not {len(result)}")
+    _require(set(result.status) <= set(STATUSES), f"each status is one of {', '.join(STATUSES)}")
+    for name in ("value", "low", "high", "targets", "model_evaluations", "degenerate", "nonfinite"):
+        column = getattr(result, name)
+        fits = column is None if name in ("low", "high") and column is None else column.shape == (count,)
+        _require(fits, f"{name} has one number for each sample")
+    _require(bool((result.model_evaluations >= 1).all()), "every sample has at least one model evaluation")
+    _require((result.low is None) == (result.high is None), "low and high are both there, or neither")
+    if result.low is not None and result.high is not None:
+        _require(not bool((result.low > result.high).any()), "low is not above high")
+    frame = result.frame()
+    _require(frame.height == count, "the frame has a row for each sample")
+    _require(tuple(frame.columns[:5]) == COMMON_COLUMNS, f"the frame begins with {', '.join(COMMON_COLUMNS)}")
+    values = zip(result.value.tolist(), ok, strict=True)
+    numbers = [value if fine and not math.isnan(value) else None for value, fine in values]
+    _require(frame["value"].to_list() == numbers, "the frame has the values of evaluated samples")
+    _require(metric.headline in frame.columns, f"the frame has the headline, {metric.headline}")
+    both = zip(numbers, frame[metric.headline].to_list(), strict=True)
+    _require(all(a is None or a == b for a, b in both), f"the headline, {metric.headline}, is the value")
+
+
+def _rows_of(result: Result) -> dict[str, Any]:
+    """All that a result says of each sample."""
+    rows: dict[str, Any] = {"status": list(result.status)}
+    for field in dataclasses.fields(result):
+        values = getattr(result, field.name)
+        per_sample = field.metadata.get("per_sample", True)
+        if per_sample and isinstance(values, Tensor) and values.shape[:1] == (len(result),):
+            rows[field.name] = values
+    return rows
+
+
+def _require_same(result: Result, whole: Result, order: list[int], when: str) -> None:
+    """Bit for bit: row i of `result` is row `order[i]` of `whole`."""
+    found, wanted = _rows_of(result), _rows_of(whole)
+    _require(found.keys() == wanted.keys(), f"the result has the same fields {when}")
+    for name, values in found.items():
+        if isinstance(values, Tensor):
+            same = torch.equal(values.nan_to_num(nan=-7.0), wanted[name][order].nan_to_num(nan=-7.0))
+        else:
+            same = values == [wanted[name][row] for row in order]
+        _require(same, f"{name} is the same {when}")
