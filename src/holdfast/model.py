@@ -240,17 +240,28 @@ class Classifier:
         self,
         function: Callable[..., tuple[Tensor, ...]],
         *tensors: Tensor,
+        like: Tensor | None = None,
         rows_per_input: int = 1,
         kind: Kind = "forward",
     ) -> tuple[Tensor, ...]:
         """Apply `function` to the rows of `tensors`, in chunks that fit the row budget, and concatenate its outputs.
 
-        `rows_per_input` is how many rows the module forwards for one input (an explainer's steps). Each chunk is
-        padded to a multiple of `ROW_ALIGNMENT` rows, and to at least twice that number, with copies of its last row.
-        The outputs are cut back. If memory runs out, the budget is halved and the chunk is tried again.
+        Each chunk is padded to a multiple of `ROW_ALIGNMENT` rows, and to at least twice that number, with copies of its
+        last row. The outputs are cut back. If memory runs out, the budget is halved and the chunk is tried again.
+
+        Args:
+            function: from a chunk of each tensor, on the classifier's device, to a tuple of tensors with as many rows.
+            tensors: each `(M, ...)`. The first are the module's inputs, unless `like` is given.
+            like: inputs `(1 or more, ...)`, where `tensors` are not inputs but what `function` makes inputs from (say
+                numbers of perturbed copies). They say which shape the module is run on.
+            rows_per_input: how many rows the module forwards for each row of `tensors` (an explainer's steps).
+            kind: whether the module is also differentiated.
+
+        Raises:
+            ModelError: the module fails, or one input does not fit into memory.
         """
-        total = tensors[0].shape[0]
-        step = self.inputs_per_chunk(tensors[0], rows_per_input, kind)
+        inputs, total = tensors[0] if like is None else like, len(tensors[0])
+        step = self.inputs_per_chunk(inputs, rows_per_input, kind, total)
         aligned = -(-ROW_ALIGNMENT // rows_per_input)
         least = -(-2 * ROW_ALIGNMENT // rows_per_input)
         pieces: list[tuple[Tensor, ...]] = []
@@ -265,13 +276,13 @@ class Classifier:
                 out = function(*chunk)
             except RuntimeError as error:
                 if not _out_of_memory(error):
-                    raise _explain(error, tensors[0]) from error
+                    raise _explain(error, inputs) from error
                 if step == 1:
                     raise ModelError(
-                        f"module: expected one input of shape {tuple(tensors[0].shape[1:])} to fit into memory"
+                        f"module: expected one input of shape {tuple(inputs.shape[1:])} to fit into memory"
                         f" ({rows_per_input} rows forwarded), got: {error}"
                     ) from error
-                step = self._halve(tensors[0], step, rows_per_input, kind)
+                step = self._halve(inputs, step, rows_per_input, kind)
                 aligned, least = min(aligned, step), min(least, step)
                 continue
             pieces.append(tuple(t[:count] for t in out))
@@ -280,19 +291,24 @@ class Classifier:
             return pieces[0]
         return tuple(torch.cat(parts) for parts in zip(*pieces, strict=True))
 
-    def inputs_per_chunk(self, inputs: Tensor, rows_per_input: int, kind: Kind) -> int:
+    def inputs_per_chunk(self, inputs: Tensor, rows_per_input: int, kind: Kind, count: int | None = None) -> int:
         """How many inputs one chunk has: a multiple of `ROW_ALIGNMENT` if the budget allows it."""
-        rows = self.row_budget(inputs, rows_per_input, kind)
+        rows = self.row_budget(inputs, rows_per_input, kind, count)
         step = max(1, rows // rows_per_input)
         return step - step % ROW_ALIGNMENT if step >= ROW_ALIGNMENT else step
 
-    def row_budget(self, inputs: Tensor, rows_per_input: int = 1, kind: Kind = "backward") -> int:
-        """How many rows to forward at once for inputs of this shape; calibrated on the first call with enough rows."""
+    def row_budget(
+        self, inputs: Tensor, rows_per_input: int = 1, kind: Kind = "backward", count: int | None = None
+    ) -> int:
+        """How many rows to forward at once for inputs of this shape; calibrated on the first call with enough rows.
+
+        `count` is how many inputs there will be, if not as many as `inputs` `(N, ...)` holds.
+        """
         if self.batch_size != "auto":
             return self.batch_size
         key = (tuple(inputs.shape[1:]), kind)
         if key not in self._budgets:
-            if inputs.shape[0] * rows_per_input <= 4 * _SMALLEST_ROWS:
+            if (len(inputs) if count is None else count) * rows_per_input <= 4 * _SMALLEST_ROWS:
                 return 4 * _SMALLEST_ROWS  # so few rows take less time than a calibration
             self._budgets[key] = self._calibrate(inputs[:1].to(self.device), kind)
         return self._budgets[key]

@@ -19,12 +19,13 @@ from torch import Tensor, nn
 
 import holdfast as hf
 from conftest import small_net
-from holdfast.metrics.coarse_to_fine import replacement as corruption
+from holdfast.metrics import replaced_copies
+from holdfast.metrics.coarse_to_fine import replacement
 from holdfast.metrics.coarse_to_fine.corruption_curve import FRACTIONS, CorruptionCurve, CorruptionCurveResult
 from holdfast.metrics.coarse_to_fine.gate import apply_gate, compared
-from holdfast.metrics.coarse_to_fine.replacement import corrupted_counts, field_keys, gaussian_fields, normal_field
+from holdfast.metrics.coarse_to_fine.replacement import corrupted_counts, gaussian_fields, normal_field
 from holdfast.metrics.coarse_to_fine.summary import Curves, summarise
-from holdfast.metrics.faithfulness.perturbation_curves import sample_keys
+from holdfast.metrics.replaced_copies import draw_keys, sample_keys
 from holdfast.presentation import presentation_of
 from holdfast.report.views import Contents
 from holdfast.tensors import content_keys, hashed_uniform
@@ -63,9 +64,9 @@ def given(x: Tensor, maps: Tensor) -> hf.explainers.Explainer:
 
 def replacements(metric: CorruptionCurve, x: Tensor, model: hf.Classifier, seed: int) -> Tensor:
     """The values that stand in for those of `x` in each draw, `(N, draws, ...)`."""
-    keys = field_keys(sample_keys(x, seed), metric._draws)
+    keys = draw_keys(sample_keys(x, seed), metric._draws)
     fields = metric._fields(model, x)
-    each = [fields(x, keys[:, draw]) for draw in range(metric._draws)]
+    each = [fields(x, keys[:, draw]).expand(x.shape) for draw in range(metric._draws)]
     lower, upper = model.bounds
     return torch.stack(each, 1).clamp(lower, upper)
 
@@ -269,7 +270,7 @@ def test_counts_are_those_of_exact_fractions() -> None:
 
 
 def test_normal_fields_are_normal_and_independent() -> None:
-    keys = field_keys(sample_keys(torch.arange(20.0)[:, None], 0), 4)
+    keys = draw_keys(sample_keys(torch.arange(20.0)[:, None], 0), 4)
     values = normal_field(keys.flatten(), 1000).numpy()
     assert scipy.stats.kstest(values.ravel(), "norm").pvalue > 0.01
     assert values.mean() == pytest.approx(0, abs=4 / values.size**0.5)
@@ -406,8 +407,9 @@ def test_batches_order_company_and_chunks_change_no_bit(
     same(metric(classifier(shape), "input_x_gradient", x.flip(0)), [5, 4, 3, 2, 1, 0])
     same(metric(classifier(shape), "input_x_gradient", x[4:5]), [4])
     for elements, copies in ((1, 1 << 20), (1 << 21, 1), (7 * x[0].numel(), 31)):
-        monkeypatch.setattr(corruption, "_ELEMENTS", elements)
-        monkeypatch.setattr(corruption, "_COPIES", copies)
+        monkeypatch.setattr(replacement, "_ELEMENTS", elements)
+        monkeypatch.setattr(replaced_copies, "_ELEMENTS", elements)
+        monkeypatch.setattr(replaced_copies, "_COPIES", copies)
         same(metric(classifier(shape), "input_x_gradient", x))
 
 

@@ -15,9 +15,11 @@ from torch import nn
 
 import holdfast as hf
 from conftest import small_net
-from holdfast.metrics import AOPC, AOPCResult
-from holdfast.metrics.faithfulness import perturbation_curves
-from holdfast.metrics.faithfulness.perturbation_curves import cells, ranks, sample_keys, uniform_noise
+from holdfast.metrics import AOPC, AOPCResult, replaced_copies
+from holdfast.metrics.faithfulness.aopc import draw_uniform
+from holdfast.metrics.faithfulness.regions import cut_cells
+from holdfast.metrics.positions import rank_with_random_ties
+from holdfast.metrics.replaced_copies import draw_keys, sample_keys
 from holdfast.presentation import presentation_of
 
 SHAPES = {"grey": (1, 8, 9), "colour": (3, 8, 8), "series": (2, 17), "flat": (12,)}
@@ -47,6 +49,12 @@ def fixed(maps: torch.Tensor) -> hf.explainers.Explainer:
         return maps[(x.flatten(1)[:, 0] * 1000).round().long()]
 
     return hf.explainers.from_callable(explain, name="fixed")
+
+
+def uniform_noise(x: torch.Tensor, seed: int, draws: int, bounds: Any) -> torch.Tensor:
+    """What replaces regions, `(N, draws, ...)`."""
+    keys = draw_keys(sample_keys(x, seed), draws)
+    return draw_uniform(keys.flatten(), x, bounds).reshape(len(x), draws, *x.shape[1:])
 
 
 def slowly(
@@ -101,7 +109,7 @@ def test_the_formula_written_out(metric: AOPC, shape: tuple[int, ...]) -> None:
     found = metric(model, "input_x_gradient", x, generator=generator)
     maps = hf.explainers.get("input_x_gradient")(model, x)
     seed = hf.tensors.draw_seed(torch.Generator().manual_seed(5))
-    noise = uniform_noise(x, sample_keys(x, seed), 0, metric.draws, model.bounds).numpy()
+    noise = uniform_noise(x, seed, metric.draws, model.bounds).numpy()
     assert noise.shape == (3, metric.draws, *shape)
     for row in range(3):
         own = None if metric.replacement == "constant" else noise[row]
@@ -179,8 +187,8 @@ def test_batches_order_company_and_chunks_change_no_bit(
     assert torch.equal(turned.std_error.flip(0), whole.std_error)
     assert torch.equal(metric(classifier(shape), "input_x_gradient", x[4:5]).curve[0], whole.curve[4])
     for elements, copies in ((x[0].numel(), 1 << 20), (1 << 22, 1), (7 * x[0].numel(), 31)):
-        monkeypatch.setattr(perturbation_curves, "_ELEMENTS", elements)
-        monkeypatch.setattr(perturbation_curves, "_COPIES", copies)
+        monkeypatch.setattr(replaced_copies, "_ELEMENTS", elements)
+        monkeypatch.setattr(replaced_copies, "_COPIES", copies)
         assert torch.equal(metric(classifier(shape), "input_x_gradient", x).curve, whole.curve)
 
 
@@ -205,19 +213,19 @@ def test_segments_of_each_sample_may_differ_in_number() -> None:
 
 def test_cells_cover_everything_once() -> None:
     for shape, side, count in (((1, 28, 28), None, 196), ((3, 224, 224), None, 625), ((2, 17), None, 9), ((12,), 5, 3)):
-        cut = cells(torch.zeros(2, *shape), side)
+        cut = cut_cells(torch.zeros(2, *shape), side)
         assert cut.count.tolist() == [count, count] == [cut.width] * 2
         assert torch.equal(cut.labels[0].unique(), torch.arange(count))
 
 
 def test_equal_scores_are_ordered_at_random_and_alike_for_all() -> None:
     scores, keys = torch.zeros(300, 8), sample_keys(torch.arange(300.0)[:, None], 0)
-    order = ranks(scores, keys)
+    order = rank_with_random_ties(scores, keys)
     assert torch.equal(order.sort(dim=1).values, torch.arange(8).expand(300, 8))
     assert (order.double().mean(0) - 3.5).abs().max() < 0.6  # a standard error is 0.13
-    assert torch.equal(ranks(scores + 7, keys), order)
+    assert torch.equal(rank_with_random_ties(scores + 7, keys), order)
     values = torch.rand(300, 8, generator=torch.Generator().manual_seed(0)).round(decimals=1)
-    by_rank = torch.empty_like(values).scatter_(1, ranks(values, keys), values)
+    by_rank = torch.empty_like(values).scatter_(1, rank_with_random_ties(values, keys), values)
     assert (by_rank.diff(dim=1) <= 0).all()
 
 
@@ -291,10 +299,10 @@ def test_bounds_and_baselines_of_each_channel() -> None:
     lower, upper = (torch.tensor(v).reshape(3, 1, 1) for v in ([-1.0, 0.0, 2.0], [0.0, 0.5, 4.0]))
     model = classifier((3, 8, 8), bounds=(lower, upper))
     x = lower + (upper - lower) * inputs((3, 8, 8))
-    noise = uniform_noise(x, sample_keys(x, 0), 2, 3, model.bounds)
+    noise = uniform_noise(x, 0, 3, model.bounds)
     assert ((noise >= lower) & (noise <= upper)).all()
     assert noise.amin((0, 1, 3, 4)).tolist() == pytest.approx([-1.0, 0.0, 2.0], abs=0.02)
-    assert torch.equal(noise[:, 1], uniform_noise(x, sample_keys(x, 0), 0, 9, model.bounds)[:, 3])
+    assert torch.equal(noise, uniform_noise(x, 0, 9, model.bounds)[:, :3])  # more draws begin with the same ones
     assert torch.isfinite(AOPC(steps=4)(model, "saliency", x).aopc).all()
     constant = AOPC(steps=4, replacement="constant", baseline=(-0.5, 0.1, 3.0))
     assert torch.isfinite(constant(model, "saliency", x).aopc).all()

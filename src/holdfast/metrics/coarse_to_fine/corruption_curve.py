@@ -47,8 +47,6 @@ from holdfast.metrics.coarse_to_fine.replacement import (
     CorruptedScores,
     Fields,
     Fill,
-    Order,
-    Positions,
     constant_fields,
     filled_fields,
     gaussian_fields,
@@ -57,8 +55,9 @@ from holdfast.metrics.coarse_to_fine.replacement import (
 from holdfast.metrics.coarse_to_fine.shown import drawing_data
 from holdfast.metrics.coarse_to_fine.statistics import area, quantile, share_above
 from holdfast.metrics.coarse_to_fine.summary import CorruptionSummary, Curves, summarise
-from holdfast.metrics.faithfulness.perturbation_curves import sample_keys, scores_of
+from holdfast.metrics.positions import Order, Unit
 from holdfast.metrics.probe import Probe
+from holdfast.metrics.replaced_copies import sample_keys, scores_of
 from holdfast.metrics.result import Result
 from holdfast.model import Classifier
 from holdfast.records import set_fields
@@ -256,7 +255,7 @@ class CorruptionCurve(Metric):
     sd: Baseline = 1.0
     baseline: Baseline = 0.0
     background: Background | Tensor | None = None
-    positions: Positions = "entry"
+    positions: Unit = "entry"
 
     def __post_init__(self) -> None:
         for name in ("fractions", "order", "mean", "sd", "baseline"):
@@ -276,7 +275,7 @@ class CorruptionCurve(Metric):
             self._check_numbers(name)
         spread = [self.sd] if isinstance(self.sd, int | float) else self.sd
         check(all(value > 0 for value in spread), "sd", "numbers above 0", repr(self.sd))
-        check(self.positions in get_args(Positions), "positions", "'entry' or 'pixel'", repr(self.positions))
+        check(self.positions in get_args(Unit), "positions", "'entry' or 'pixel'", repr(self.positions))
         if self.replacement == "sample":
             fine = isinstance(self.background, Background | Tensor)
             check(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -19,35 +18,21 @@ from holdfast.errors import ArgumentError, check
 from holdfast.explainers import Background
 from holdfast.explainers.background import resolve_background
 from holdfast.explainers.base import Baseline, make_baseline, resolve_baseline
-from holdfast.metrics.faithfulness.perturbation_curves import by_place, scores_of
+from holdfast.metrics.positions import Order, Unit, count_positions, relevance_of
 from holdfast.metrics.probe import Probe
+from holdfast.metrics.replaced_copies import PerturbationCurves, ReplacedCopies, draw_keys, scores_of
 from holdfast.model import Classifier
-from holdfast.segments import spatial_shape
-from holdfast.tensors import hashed_uniform, mix64
+from holdfast.tensors import hashed_uniform
 
-Order = Literal["top", "bottom"]
-Positions = Literal["entry", "pixel"]
 #: from inputs `(m, ...)` and uniform numbers in (0, 1) of the same shape to values of that shape, each row by itself
 Fill = Callable[[Tensor, Tensor], Tensor]
-#: from inputs `(m, ...)` and their keys `(m,)` to a field of values for each, shaped like the inputs
+#: from inputs `(m, ...)` and their keys `(m,)` to a field of values for each, `(m, ...)`; or `(1, ...)`, one for all
 Fields = Callable[[Tensor, Tensor], Tensor]
 
 _ELEMENTS = 1 << 21  # numbers in the fields, and in the ranks, that are held at once: 8 MB, and a few times that
 _DRAWN = 1 << 16  # of them drawn at once: what is needed on the way stays in the cache
 _COPIES = 1 << 20  # copies that are numbered at once; far fewer are made at once
 _ROUNDING = 1e-9  # k n_plus may come out as 20.999999999999996 where it is 21
-
-
-def relevance_of(maps: Tensor, positions: Positions) -> Tensor:
-    """Relevance `(N, P)` of the positions of `maps` `(N, ...)`: of each entry, or of each pixel, its channels summed.
-
-    The sums are made in float64 and rounded: what would be a tie but for the order of summation is one.
-
-    >>> maps = torch.tensor([[[1.0, 2.0], [3.0, -4.0]]])
-    >>> relevance_of(maps, "entry").tolist(), relevance_of(maps, "pixel").tolist()
-    ([[1.0, 2.0, 3.0, -4.0]], [[4.0, -2.0]])
-    """
-    return maps.flatten(1) if positions == "entry" else by_place(maps).float()
 
 
 def corrupted_counts(positive: Tensor, fractions: Sequence[float]) -> Tensor:
@@ -81,12 +66,6 @@ def place_ranks(relevance: Tensor, order: Order) -> Tensor:
     return torch.empty_like(places, memory_format=torch.contiguous_format).scatter_(1, turns, places)
 
 
-def field_keys(keys: Tensor, draws: int) -> Tensor:
-    """A key for each draw of the samples' `keys` `(N,)`; int64 `(N, draws)`."""
-    numbers = torch.arange(1, draws + 1, device=keys.device)
-    return mix64(keys[:, None] ^ mix64(numbers))
-
-
 def normal_field(keys: Tensor, count: int) -> Tensor:
     """`count` standard normal numbers for each key, float64 `(m, count)`.
 
@@ -115,7 +94,7 @@ def gaussian_fields(inputs: Tensor, mean: Baseline, sd: Baseline) -> Fields:
 def constant_fields(classifier: Classifier, inputs: Tensor, baseline: Baseline) -> Fields:
     """Fields of the baseline, which must lie within the bounds."""
     value = resolve_baseline(classifier, inputs, baseline)
-    return lambda x, keys: value.expand_as(x)
+    return lambda x, keys: value.expand(1, *x.shape[1:])
 
 
 def sample_fields(classifier: Classifier, inputs: Tensor, background: Background) -> Fields:
@@ -179,24 +158,23 @@ class CorruptedScores:
         self,
         probe: Probe,
         inputs: Tensor,
-        positions: Positions,
+        positions: Unit,
         fractions: Sequence[float],
         orders: Sequence[Order],
         keys: Tensor,
         draws: int,
         fields: Fields,
     ) -> None:
-        self.probe, self.inputs, self.positions, self.orders = probe, inputs, positions, tuple(orders)
-        self.keys, self.fields = field_keys(keys, draws), fields
-        shape = inputs.shape[1:] if positions == "entry" else spatial_shape(inputs)
-        self.places = math.prod(shape)
-        channels = (1,) if len(shape) < inputs.ndim - 1 else ()
-        self._mask = (*channels, *shape)  # what a copy's replaced positions are shaped like, to broadcast over it
+        self.probe, self.inputs, self.unit, self.orders = probe, inputs, positions, tuple(orders)
+        self.keys, self.fields = draw_keys(keys, draws), fields
+        self.places = count_positions(inputs, positions)
         group = max(1, _ELEMENTS // self.places)
         parts = [(relevance_of(part, positions) > 0).sum(1) for part in torch.split(probe.maps, group)]
         self.positive = torch.cat(parts)
         self.counts = corrupted_counts(self.positive, fractions)
         self.clipped = torch.full((len(inputs),), torch.nan, dtype=torch.float64, device=inputs.device)
+        self._outside = torch.zeros_like(self.clipped)
+        self._wanted = self._distinct_copies()
 
     def scores(self, rows: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Groups of the samples `rows` with their scores, float64 `(n, draws, orders, K)`.
@@ -204,75 +182,42 @@ class CorruptedScores:
         NaN where the model was not finite. What is the same copy is forwarded once: shares of few positions that come
         to the same count, and all positive ones in either order; a copy with nothing replaced is the sample itself.
         """
-        copies = self.keys.shape[1] * len(self.orders) * self.counts.shape[1]
-        group = max(1, min(_ELEMENTS // self.places, _COPIES // copies))
-        for part in torch.split(rows, group) if len(rows) else ():
-            yield part, self._complete(part, self._forwarded(part))
+        draws = self.keys.shape[1]
+        curves = PerturbationCurves(
+            ReplacedCopies(self.probe, self.inputs),
+            positions=self.places,
+            ranks=self._ranks,
+            counts=self.counts,
+            wanted=self._wanted,
+            values=self._values,
+            draws=draws,
+            score="probability",
+        )
+        for part, found in curves.scores(rows):
+            self.clipped[part] = self._outside[part] / (draws * self.inputs[0].numel())
+            yield part, self._complete(part, found)
 
-    def _wanted(self, part: Tensor) -> Tensor:
-        """Which copies of the samples `part` are to be forwarded, bool `(n, orders, K)`."""
-        counts = self.counts[part]
-        more = counts.diff(dim=1, prepend=torch.zeros_like(counts[:, :1])) > 0
+    def _distinct_copies(self) -> Tensor:
+        """Which copies are forwarded, bool `(N, orders, K)`: those that are not the same as an earlier one."""
+        more = self.counts.diff(dim=1, prepend=torch.zeros_like(self.counts[:, :1])) > 0
         wanted = more[:, None].repeat(1, len(self.orders), 1)
-        wanted[:, 1:] &= (counts < self.positive[part, None])[:, None]
+        wanted[:, 1:] &= (self.counts < self.positive[:, None])[:, None]
         return wanted
 
-    def _forwarded(self, part: Tensor) -> Tensor:
-        """Scores of the copies that are wanted, NaN for others; `(n, draws, orders, K)`."""
-        inputs, counts, wanted = self.inputs[part], self.counts[part], self._wanted(part)
-        relevance = relevance_of(self.probe.maps[part], self.positions)
-        # one order below the other; as floats, which tell all positions apart that there could be, they compare faster
-        ranks = torch.cat([place_ranks(relevance, order) for order in self.orders]).float()
-        draws, device = self.keys.shape[1], part.device
-        found = torch.full((len(part), draws, *wanted.shape[1:]), torch.nan, dtype=torch.float64, device=device)
-        lower, upper = self.probe.classifier.bounds
-        outside = torch.zeros(len(part), dtype=torch.float64, device=device)
-        owners = torch.arange(len(part), device=device).repeat_interleave(draws)
-        numbers = torch.arange(draws, device=device).repeat(len(part))
-        size = max(1, _ELEMENTS // inputs[0].numel())
-        for owner, number in zip(torch.split(owners, size), torch.split(numbers, size), strict=True):
-            raw = self.fields(inputs.index_select(0, owner), self.keys[part[owner], number])
-            fields = raw.clamp(lower, upper)
-            outside.index_add_(0, owner, (fields != raw).flatten(1).sum(1).double())
-            pair, order, level = wanted[owner].nonzero().unbind(1)
-            if not len(pair):
-                continue
-            whose = owner[pair]
-            turn = counts[whose, level].float()
-            values = self._look(inputs, ranks, fields, part, whose, pair, order * len(part) + whose, turn)
-            found[whose, number[pair], order, level] = values
-            self.probe.count(part[whose], torch.zeros_like(values, dtype=torch.bool), values.isnan())
-        self.clipped[part] = outside / (draws * inputs[0].numel())
-        return found
+    def _ranks(self, rows: Tensor) -> Tensor:
+        relevance = relevance_of(self.probe.maps[rows], self.unit)
+        return torch.cat([place_ranks(relevance, order) for order in self.orders]).float()
 
-    def _look(
-        self,
-        inputs: Tensor,
-        ranks: Tensor,
-        fields: Tensor,
-        part: Tensor,
-        whose: Tensor,
-        pair: Tensor,
-        ranked: Tensor,
-        turn: Tensor,
-    ) -> Tensor:
-        """Scores of one copy for each row: of `inputs[whose]`, with `fields[pair]` where `ranks[ranked] < turn`."""
-        classifier, targets = self.probe.classifier, self.probe.targets[part]
-
-        def look(_: Tensor, whose: Tensor, pair: Tensor, ranked: Tensor, turn: Tensor) -> tuple[Tensor]:
-            # between 0 and 1 nothing is interpolated: it is `where`, several times faster on a CPU, and exact
-            gone = ranks.index_select(0, ranked).lt_(turn[:, None]).to(inputs.dtype).reshape(-1, *self._mask)
-            x = inputs.index_select(0, whose).lerp_(fields.index_select(0, pair), gone)
-            return (scores_of(classifier.forward(x), targets[whose], "probability"),)
-
-        like = inputs[:1].expand(len(whose), *inputs.shape[1:])  # for its shape; it takes no memory
-        with torch.no_grad():
-            (values,) = classifier.map_rows(look, like, whose, pair, ranked, turn)
-        return values
+    def _values(self, rows: Tensor, draws: Tensor) -> Tensor:
+        """Fields within the bounds; counts the values that were not."""
+        raw = self.fields(self.inputs.index_select(0, rows), self.keys[rows, draws])
+        fields = raw.clamp(*self.probe.classifier.bounds)
+        self._outside.index_add_(0, rows, (fields != raw).flatten(1).sum(1).double().expand(len(rows)))
+        return fields
 
     def _complete(self, part: Tensor, found: Tensor) -> Tensor:
         """The scores of copies that are the same as others, in their places."""
-        wanted, levels = self._wanted(part), torch.arange(found.shape[-1], device=part.device)
+        wanted, levels = self._wanted[part], torch.arange(found.shape[-1], device=part.device)
         source = torch.where(wanted, levels, -1).cummax(2).values[:, None].expand_as(found)
         start = scores_of(self.probe.logits[part], self.probe.targets[part], "probability")
         complete = torch.where(source < 0, start[:, None, None, None], found.gather(3, source.clamp(min=0)))

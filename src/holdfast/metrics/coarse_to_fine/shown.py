@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from holdfast.metrics.coarse_to_fine.replacement import Positions, place_ranks, relevance_of
+from holdfast.metrics.coarse_to_fine.replacement import place_ranks
+from holdfast.metrics.positions import Unit, relevance_of
 from holdfast.segments import spatial_shape
 from holdfast.statistics.paired import Array
 
@@ -44,7 +45,7 @@ def unshaded(shaded: Array, ends: Array) -> Array:
     return low + shaded.astype(float) / _SHADES * (high - low)
 
 
-def turns(maps: Tensor, counts: Tensor, positions: Positions) -> Tensor:
+def turns(maps: Tensor, counts: Tensor, positions: Unit) -> Tensor:
     """At which share each position goes, the most relevant first.
 
     Args:
@@ -75,7 +76,7 @@ def _groups(like: Tensor) -> list[slice]:
     return [slice(start, start + step) for start in range(0, len(like), step)]
 
 
-def drawing_data(inputs: Tensor, maps: Tensor, counts: Tensor, positions: Positions) -> dict[str, Any]:
+def drawing_data(inputs: Tensor, maps: Tensor, counts: Tensor, positions: Unit) -> dict[str, Any]:
     """All of it by the names of the result's fields; of inputs that are too large, tensors `(N, 0)`."""
     if inputs[0].numel() > MOST:
         nothing = torch.empty((len(inputs), 0), dtype=torch.uint8, device=inputs.device)

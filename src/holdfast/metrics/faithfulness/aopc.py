@@ -32,21 +32,22 @@ from holdfast.errors import ArgumentError, check, check_integer
 from holdfast.explainers import Explainer
 from holdfast.explainers.base import Baseline, check_baseline, resolve_baseline
 from holdfast.metrics.base import Metric, metrics, of_samples
-from holdfast.metrics.faithfulness.perturbation_curves import (
-    PerturbationCurve,
+from holdfast.metrics.faithfulness.regions import cut_regions, sum_over_regions
+from holdfast.metrics.positions import rank_with_random_ties
+from holdfast.metrics.probe import Probe
+from holdfast.metrics.replaced_copies import (
+    PerturbationCurves,
+    ReplacedCopies,
     Score,
-    ranks,
-    region_scores,
-    regions_of,
+    draw_keys,
     sample_keys,
     scores_of,
 )
-from holdfast.metrics.probe import Probe
 from holdfast.metrics.result import Result
 from holdfast.model import Classifier
 from holdfast.records import set_fields
 from holdfast.segments import Method, check_segments
-from holdfast.tensors import draw_seed
+from holdfast.tensors import draw_seed, hashed_uniform
 
 #: samples behind a line of the figure
 DRAWN = 500
@@ -183,31 +184,44 @@ class AOPC(Metric):
         generator: torch.Generator | None,
     ) -> AOPCResult:
         """See `Metric`."""
-        baseline = None
+        constant = None
         if self.replacement == "constant":
-            baseline = resolve_baseline(classifier, inputs, self.baseline)
+            constant = resolve_baseline(classifier, inputs, self.baseline).expand(1, *inputs.shape[1:])
         else:
             finite = all(bool(torch.isfinite(bound).all()) for bound in classifier.bounds)
             check(finite, "replacement", "'constant', as the classifier's bounds are infinite", "'uniform'")
         assert not isinstance(self.segments, Tensor)  # since `__post_init__`
-        cut = regions_of(inputs, self.region, self.segments)
+        cut = cut_regions(inputs, self.region, self.segments)
         probe = Probe(classifier, explainer, inputs, targets, absolute=self.absolute)
-        scored = region_scores(probe.reference, cut)
+        scored = sum_over_regions(probe.reference, cut)
         probe.skip_constant(probe.reference)
         probe.skip(_constant(scored))
-        usable = probe.usable()
         keys = sample_keys(inputs, draw_seed(generator))
-        order = ranks(-scored if self.order == "least" else scored, keys)
+        order = rank_with_random_ties(-scored if self.order == "least" else scored, keys)
         steps = cut.count.clamp(max=self.steps)
-        most = min(self.steps, cut.width)
-        curves = PerturbationCurve(probe, inputs, cut, order, steps, keys, baseline, self.score)
+        levels = torch.arange(1, min(self.steps, cut.width) + 1, device=inputs.device).expand(len(inputs), -1)
+        each_draw = draw_keys(keys, self._draws)
+
+        def values(rows: Tensor, draws: Tensor) -> Tensor:
+            return draw_uniform(each_draw[rows, draws], inputs, classifier.bounds) if constant is None else constant
+
+        curves = PerturbationCurves(
+            ReplacedCopies(probe, inputs),
+            positions=cut.labels[0].numel(),
+            ranks=lambda rows: order[rows].gather(1, cut.labels[rows].flatten(1)).float(),
+            counts=levels,
+            wanted=(levels <= steps[:, None])[:, None],
+            values=values,
+            draws=self._draws,
+            score=self.score,
+        )
         start = scores_of(probe.logits, probe.targets, self.score)
         aopc, error = torch.full((2, len(inputs)), torch.nan, dtype=torch.float64, device=inputs.device)
-        curve = torch.full((len(inputs), most + 1), torch.nan, dtype=torch.float64, device=inputs.device)
-        for rows, found in curves.scores(usable, self._draws, most):
-            drops = start[rows, None, None] - found
+        curve = torch.full((len(inputs), levels.shape[1] + 1), torch.nan, dtype=torch.float64, device=inputs.device)
+        for rows, found in curves.scores(probe.usable()):
+            drops = start[rows, None, None] - found[:, :, 0]
             curve[rows, 0], curve[rows, 1:] = 0.0, drops.nanmean(1)
-            counted = torch.arange(1, most + 1, device=rows.device) <= steps[rows, None]
+            counted = levels[rows] <= steps[rows, None]
             ends = (steps[rows] + 1).double()
             # NaN before a sample's last step stays NaN in its sum: no score there was finite
             aopc[rows] = torch.where(counted, curve[rows, 1:], 0.0).sum(1) / ends
@@ -228,6 +242,13 @@ class AOPC(Metric):
             curve=curve,
             noise_key=keys,
         )
+
+
+def draw_uniform(keys: Tensor, like: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    """Values uniform within the bounds, one draw for each of the `keys` `(m,)`, `(m, ...)` as the inputs `like`."""
+    lower, upper = bounds
+    shape = like.shape[1:]
+    return lower + (upper - lower) * hashed_uniform(keys, shape.numel()).to(like.dtype).reshape(-1, *shape)
 
 
 def _constant(scored: Tensor) -> Tensor:

@@ -37,7 +37,7 @@ from torch import Tensor
 from holdfast.errors import ArgumentError, check
 from holdfast.explainers import Explainer
 from holdfast.metrics.base import Metric, metrics
-from holdfast.metrics.coarse_to_fine.replacement import Positions, relevance_of
+from holdfast.metrics.positions import Unit, relevance_of
 from holdfast.metrics.probe import Probe
 from holdfast.metrics.result import Result
 from holdfast.model import Classifier
@@ -179,7 +179,7 @@ class RelevanceLocalisation(Metric):
 }"""
 
     masks: str | Tensor | MaskOf = "masks"
-    positions: Positions = "entry"
+    positions: Unit = "entry"
     absolute: bool = False
 
     def __post_init__(self) -> None:
@@ -189,7 +189,7 @@ class RelevanceLocalisation(Metric):
         fine = named or isinstance(self.masks, Masks) or callable(self.masks)
         words = "the name of an extra of the data set, a tensor of masks, or a function"
         check(fine, "masks", words, repr(self.masks))
-        check(self.positions in get_args(Positions), "positions", "'entry' or 'pixel'", repr(self.positions))
+        check(self.positions in get_args(Unit), "positions", "'entry' or 'pixel'", repr(self.positions))
         check(isinstance(self.absolute, bool), "absolute", "True or False", self.absolute)
 
     @classmethod

@@ -31,8 +31,9 @@ from holdfast.errors import check
 from holdfast.explainers import CentreExplainer, Explainer, RandomExplainer
 from holdfast.explainers.base import Baseline, check_baseline, resolve_baseline
 from holdfast.metrics.base import Metric, metrics
-from holdfast.metrics.faithfulness.perturbation_curves import by_place, ranks, sample_keys
+from holdfast.metrics.positions import rank_with_random_ties, sum_channels
 from holdfast.metrics.probe import Probe
+from holdfast.metrics.replaced_copies import ReplacedCopies, sample_keys
 from holdfast.metrics.result import Result
 from holdfast.model import Classifier
 from holdfast.records import set_fields
@@ -166,8 +167,7 @@ class LogOdds(Metric):
             other = towards[row, column]
             before[row, column] = _odds(probe.logits[row], probe.targets[row], other)
             pixels, flat[row, column], fine = erase.choose(row, other)
-            pixels = pixels.reshape(-1, *spatial)
-            gone[row, column] = pixels
+            gone[row, column] = pixels.reshape(-1, *spatial)
             after[row, column] = torch.where(fine, erase.odds(row, other, pixels), torch.nan)
         belongs = towards >= 0
         per_pair = before - after
@@ -207,6 +207,7 @@ class _Eraser:
 
     def __init__(self, probe: Probe, inputs: Tensor, keys: Tensor, baseline: Tensor, fraction: float) -> None:
         self.probe, self.inputs, self.keys, self.baseline = probe, inputs, keys, baseline
+        self.copies = ReplacedCopies(probe, inputs)
         self.most = max(1, round(fraction * math.prod(spatial_shape(inputs))))
 
     def choose(self, rows: Tensor, other: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -220,35 +221,33 @@ class _Eraser:
         def explain(x: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
             return explainer.attribute(classifier, x, classes)
 
-        mine = by_place(probe.maps[rows])
+        mine = sum_channels(probe.maps[rows])
         if isinstance(explainer, RandomExplainer | CentreExplainer):
             theirs = mine.amin(1, keepdim=True)
         else:
             maps, _ = classifier.map_rows(
                 explain, self.inputs[rows], other, rows_per_input=explainer.rows_per_input, kind="backward"
             )
-            theirs = by_place(maps)
+            theirs = sum_channels(maps)
         difference = mine - theirs
         finite = torch.isfinite(difference).all(1)
         eps = torch.finfo(self.inputs.dtype).eps
         flat = finite & _same(difference, eps * torch.maximum(mine.abs(), theirs.abs()))
         probe.count(rows, flat, ~finite)
         fine = finite & ~flat
-        chosen = (ranks(difference, self.keys[rows]) < self.most) & (difference > 0)
+        chosen = (rank_with_random_ties(difference, self.keys[rows]) < self.most) & (difference > 0)
         return chosen & fine[:, None], flat, fine
 
     def odds(self, rows: Tensor, other: Tensor, pixels: Tensor) -> Tensor:
-        """The log-odds of the samples `rows` `(M,)` without `pixels` `(M, *spatial)`; NaN where they are not finite."""
-        probe, baseline = self.probe, self.baseline
+        """The log-odds of the samples `rows` `(M,)` without `pixels` `(M, P)`; NaN where they are not finite."""
 
-        def look(x: Tensor, pixels: Tensor, own: Tensor, other: Tensor) -> tuple[Tensor]:
-            left = torch.where(pixels if x.ndim == pixels.ndim else pixels[:, None], baseline, x)
-            return (_odds(probe.classifier.forward(left), own, other),)
+        def score(logits: Tensor, owner: Tensor, pixels: Tensor, other: Tensor) -> Tensor:
+            return _odds(logits, self.probe.targets[owner], other)
 
-        with torch.no_grad():
-            (odds,) = probe.classifier.map_rows(look, self.inputs[rows], pixels, probe.targets[rows], other)
-        probe.count(rows, torch.zeros_like(odds, dtype=torch.bool), odds.isnan())
-        return odds
+        def erase(owner: Tensor, pixels: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+            return pixels.to(self.inputs.dtype), self.baseline
+
+        return self.copies.scores(score, erase, rows, pixels, other)
 
 
 def _same(values: Tensor, rounding: Tensor) -> Tensor:

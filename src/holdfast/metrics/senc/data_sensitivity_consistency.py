@@ -42,6 +42,7 @@ from holdfast.explainers import Explainer
 from holdfast.explainers.base import Baseline, check_baseline, resolve_baseline
 from holdfast.metrics.base import Metric, metrics, of_samples
 from holdfast.metrics.probe import Explain, Probe
+from holdfast.metrics.replaced_copies import ReplacedCopies
 from holdfast.metrics.result import Result
 from holdfast.metrics.senc.masking import Survival, published, told
 from holdfast.metrics.senc.options import BIBTEX, CITATION, check_senc_options
@@ -184,7 +185,7 @@ class DataSensitivityConsistency(Metric):
             absolute=self.absolute,
             explain=self.explain,
         )
-        masked = _Masked(probe, inputs, cut, baseline)
+        masked = _MaskedCopies(probe, inputs, cut, baseline)
         found = _Table.of(len(inputs), cut.width, inputs.device)
         seed = draw_seed(generator)
         usable = probe.usable()
@@ -203,7 +204,7 @@ class DataSensitivityConsistency(Metric):
             origin_maps=probe.maps,
         )
 
-    def _group(self, masked: _Masked, rows: Tensor, seed: int, found: _Table) -> None:
+    def _group(self, masked: _MaskedCopies, rows: Tensor, seed: int, found: _Table) -> None:
         """Evaluate the samples `rows`; each stops on its own, and draws from streams of its own."""
         features = masked.cut.count[rows].cpu()
         inputs = masked.inputs[rows]
@@ -254,12 +255,12 @@ class DataSensitivityConsistency(Metric):
         return told(seen, own)
 
 
-class _Masked:
-    """Looks at masked copies of samples: how well prediction and explanation survived."""
+class _MaskedCopies:
+    """Copies of samples under masks: how well prediction and explanation survive."""
 
     def __init__(self, probe: Probe, inputs: Tensor, cut: Segments, baseline: Tensor) -> None:
         self.probe, self.inputs, self.cut, self.baseline = probe, inputs, cut, baseline
-        self.survival = Survival(probe)
+        self.survival, self.copies = Survival(probe), ReplacedCopies(probe, inputs)
 
     def weights(self, rows: Tensor, masks: Tensor, first: int) -> Tensor:
         """Prediction and explanation weights `(2, n, K)` of the samples `rows` `(n,)` under their masks `(n, K, m)`.
@@ -268,44 +269,27 @@ class _Masked:
         """
         count, block = masks.shape[:2]
         total = count * block
-        classifier, explainer = self.probe.classifier, self.probe.explainer
-        chunk = classifier.inputs_per_chunk(self._like(total), explainer.rows_per_input, "backward")
+        per_input = self.probe.explainer.rows_per_input
+        chunk = self.probe.classifier.inputs_per_chunk(self.inputs, per_input, "backward", total)
         size = max(_MAP_ELEMENTS // self.inputs[0].numel() // chunk, 1) * chunk
         parts = []
         for start in range(0, total, size):
             number = torch.arange(start, min(start + size, total), device=rows.device)
             row, mask = number // block, number % block
-            parts.append(self._look(rows[row], masks[row, mask], first + mask))
+            columns = rows[row], masks[row, mask], first + mask
+            maps, logits = self.copies.run(
+                self._explain, self._drop, *columns, rows_per_input=per_input, kind="backward"
+            )
+            parts.append(self.survival.weigh(rows[row], maps, logits))
         return torch.cat(parts, 1).reshape(2, count, block)
 
-    def _like(self, rows: int) -> Tensor:
-        """As many inputs as that, by their shape alone; they take no memory."""
-        return self.inputs[:1].expand(rows, *self.inputs.shape[1:])
+    def _drop(self, owner: Tensor, masks: Tensor, number: Tensor) -> tuple[Tensor, Tensor]:
+        """Replace the segments that `masks` `(M, m)` do not keep."""
+        dropped = (~masks).to(self.inputs.dtype)
+        return dropped.gather(1, self.cut.labels.index_select(0, owner).flatten(1)), self.baseline
 
-    def _look(self, rows: Tensor, masks: Tensor, number: Tensor) -> Tensor:
-        probe = self.probe
-
-        def look(_: Tensor, rows: Tensor, masks: Tensor, number: Tensor) -> tuple[Tensor, Tensor]:
-            x = self._inputs(rows, masks)  # made here, while they are small enough for a cache
-            return self.survival.explain(x, probe.targets[rows], number + 1)
-
-        maps, logits = probe.classifier.map_rows(
-            look,
-            self._like(len(rows)),
-            rows,
-            masks,
-            number,
-            rows_per_input=probe.explainer.rows_per_input,
-            kind="backward",
-        )
-        return self.survival.weigh(rows, maps, logits)
-
-    def _inputs(self, rows: Tensor, masks: Tensor) -> Tensor:
-        """The samples with the segments that `masks` `(M, m)` drop replaced by the baseline."""
-        x = self.inputs.index_select(0, rows)  # copies whole rows, in less time than an index
-        labels = self.cut.labels.index_select(0, rows)
-        kept = masks.gather(1, labels.flatten(1)).reshape(labels.shape)
-        return torch.where(kept if x.ndim == kept.ndim else kept[:, None], x, self.baseline)
+    def _explain(self, copies: Tensor, owner: Tensor, masks: Tensor, number: Tensor) -> tuple[Tensor, Tensor]:
+        return self.survival.explain(copies, self.probe.targets[owner], number + 1)
 
 
 @dataclass

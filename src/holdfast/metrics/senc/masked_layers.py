@@ -30,8 +30,7 @@ class MaskedLooks:
         """
         sample, place, back = self._distinct(masks)
         classifier, explainer = self.probe.classifier, self.probe.explainer
-        pretended = self.inputs[:1].expand(len(sample), *self.inputs.shape[1:])
-        chunk = classifier.inputs_per_chunk(pretended, explainer.rows_per_input, "backward")
+        chunk = classifier.inputs_per_chunk(self.inputs, explainer.rows_per_input, "backward", len(sample))
         size = max(_MAP_ELEMENTS // self.inputs[0].numel() // chunk, 1) * chunk
 
         def look(x: Tensor, classes: Tensor, mask: Tensor, call: Tensor) -> tuple[Tensor, Tensor]:

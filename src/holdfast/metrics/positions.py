@@ -1,0 +1,65 @@
+"""Positions of an input: what counts as one, how relevant a map finds each of them, and which comes first."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from holdfast.segments import spatial_shape
+from holdfast.tensors import hashed_uniform, mix64
+
+#: one position: an `"entry"` of any channel, or a `"pixel"` (a time step, a flat feature) with all its channels
+Unit = Literal["entry", "pixel"]
+#: which positions or regions come first: the most relevant, or the least relevant
+Order = Literal["top", "bottom"]
+
+
+def count_positions(inputs: Tensor, unit: Unit) -> int:
+    """How many positions P each of `inputs` `(N, ...)` has.
+
+    >>> inputs = torch.zeros(2, 3, 8, 9)
+    >>> count_positions(inputs, "entry"), count_positions(inputs, "pixel")
+    (216, 72)
+    """
+    return math.prod(inputs.shape[1:] if unit == "entry" else spatial_shape(inputs))
+
+
+def sum_channels(maps: Tensor) -> Tensor:
+    """Maps `(N, ...)` with the channels summed, float64 `(N, pixels)`."""
+    flat = maps.double().flatten(1)
+    return flat if maps.ndim == 2 else flat.reshape(len(maps), maps.shape[1], -1).sum(1)
+
+
+def relevance_of(maps: Tensor, unit: Unit) -> Tensor:
+    """The relevance `(N, P)` of each position in `maps` `(N, ...)`; that of a pixel is the sum over its channels.
+
+    Sums are float64 and then rounded to float32, so that values stay tied when only the order of summation differs.
+
+    >>> maps = torch.tensor([[[1.0, 2.0], [3.0, -4.0]]])
+    >>> relevance_of(maps, "entry").tolist(), relevance_of(maps, "pixel").tolist()
+    ([[1.0, 2.0, 3.0, -4.0]], [[4.0, -2.0]])
+    """
+    return maps.flatten(1) if unit == "entry" else sum_channels(maps).float()
+
+
+def rank_with_random_ties(scores: Tensor, keys: Tensor) -> Tensor:
+    """The rank of each score in its row, from 0 for the largest; NaN comes last.
+
+    Args:
+        scores: `(N, m)`.
+        keys: int64 `(N,)`. Equal scores are put in order at random, by the key of their row.
+
+    Returns:
+        int64 `(N, m)`.
+
+    >>> rank_with_random_ties(torch.tensor([[0.1, 0.3, float("nan"), 0.2]]), torch.tensor([5]))
+    tensor([[2, 0, 3, 1]])
+    """
+    scores = scores.nan_to_num(nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf)
+    shuffled = hashed_uniform(mix64(keys), scores.shape[1]).argsort(dim=1, stable=True)
+    order = shuffled.gather(1, scores.gather(1, shuffled).argsort(dim=1, descending=True, stable=True))
+    ranks = torch.arange(scores.shape[1], device=scores.device).expand_as(order)
+    return torch.empty_like(order).scatter_(1, order, ranks)
