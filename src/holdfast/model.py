@@ -246,8 +246,8 @@ class Classifier:
     ) -> tuple[Tensor, ...]:
         """Apply `function` to the rows of `tensors`, in chunks that fit the row budget, and concatenate its outputs.
 
-        Each chunk is padded to a multiple of `ROW_ALIGNMENT` rows, and to at least twice that number, with copies of its
-        last row. The outputs are cut back. If memory runs out, the budget is halved and the chunk is tried again.
+        Each chunk is padded to a multiple of `ROW_ALIGNMENT` rows, and to at least twice that number, with copies of
+        its last row. The outputs are cut back. If memory runs out, the budget is halved and the chunk is tried again.
 
         Args:
             function: from a chunk of each tensor, on the classifier's device, to a tuple of tensors with as many rows.
