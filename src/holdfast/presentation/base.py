@@ -204,9 +204,12 @@ class Presentation:
 
         >>> Presentation("new_metric", "score", "higher").reading({}).title
         'New metric: score'
+        >>> Presentation("new_metric", "value", "higher").reading({}).title
+        'New metric'
         """
-        title = f"{self.metric}: {self.headline}".replace("_", " ")
-        axis = self.headline.replace("_", " ")
+        named = self.headline != "value"  # which says no more than the metric's name
+        title = f"{self.metric}: {self.headline}".replace("_", " ") if named else self.metric.replace("_", " ")
+        axis = (self.headline if named else self.metric).replace("_", " ")
         return Reading(title[:1].upper() + title[1:], axis, self.headline, self.direction)
 
     def figures(self, view: View) -> Sequence[Figure]:

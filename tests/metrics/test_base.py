@@ -1,0 +1,114 @@
+"""What a new metric gets from `Metric`, `Probe` and `Result`, and the errors of one that is not complete."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import torch
+from torch import Tensor
+
+import holdfast as hf
+from conftest import small_net
+from holdfast.metrics import Metric, Probe, Result
+from holdfast.metrics.result import COMMON_COLUMNS
+
+
+@dataclass(frozen=True)
+class Halved(Metric):
+    """How similar the explanations of an input and of half of it are."""
+
+    name = "halved"
+    direction = "higher"
+
+    def evaluate(self, classifier: Any, explainer: Any, inputs: Any, targets: Any, generator: Any) -> Result:
+        probe = Probe(classifier, explainer, inputs, targets, similarity="cosine")
+        return Result(**probe.common_fields(self), value=probe.query(inputs / 2).similarity)
+
+
+@pytest.fixture
+def model() -> hf.Classifier:
+    return hf.Classifier(small_net((12,)), (0.0, 1.0), device="cpu", batch_size=16)
+
+
+def rows(count: int = 3) -> Tensor:
+    return torch.rand(count, 12, generator=torch.Generator().manual_seed(1))
+
+
+def test_defaults_of_a_metric(model: hf.Classifier) -> None:
+    metric = Halved.example()
+    assert metric == Halved()
+    assert (metric.headline, metric.citation, metric.bibtex, metric.own_label) == ("value", "", "", "halved")
+    assert metric.for_samples(rows(), slice(0, 1)) is metric.for_data({}) is metric
+    result = metric(model, "saliency", rows())
+    assert result.frame().columns == [*COMMON_COLUMNS, "targets", "model_evaluations", "degenerate", "nonfinite"]
+    assert result.model_evaluations.tolist() == [2, 2, 2]
+    maps = [hf.explainers.get("saliency")(model, x, result.targets) for x in (rows(), rows() / 2)]
+    assert torch.equal(result.value, hf.similarity.cosine(*maps))
+
+
+def test_metric_is_used_without_being_registered(model: hf.Classifier, tmp_path: Path) -> None:
+    found = hf.evaluate(model, ["saliency"], rows(), [Halved()], progress=False)
+    assert found.frame()["metric"].to_list() == ["halved"] * 3
+    assert "Halved" in found.to_html(tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("attributes", "words"),
+    [
+        ({"name": "m"}, "Mine.direction: expected 'higher' or 'lower' .* or None, got nothing"),
+        ({"name": "m", "direction": "up"}, "Mine.direction: expected 'higher' or 'lower' .* or None, got 'up'"),
+        ({"name": 3, "direction": "higher"}, "Mine.name: expected a text, got 3"),
+        ({"name": "", "direction": "higher"}, "Mine.name: expected a text, got ''"),
+    ],
+)
+def test_incomplete_metric_is_an_error_where_its_class_is_made(attributes: dict[str, Any], words: str) -> None:
+    with pytest.raises(hf.ArgumentError, match=words):
+        type("Mine", (Metric,), attributes)
+
+
+def test_base_of_metrics_needs_no_direction_and_none_ranks_nothing() -> None:
+    base = type("Base", (Metric,), {})
+    assert type("Mine", (base,), {"name": "mine", "direction": None}).direction is None
+
+
+def test_origins_may_be_left_out_for_one_copy_of_each(model: hf.Classifier) -> None:
+    x = rows()
+    with model.session():
+        probe = Probe(model, hf.explainers.get("saliency"), x, similarity="cosine")
+        found, named = probe.query(x / 2), probe.query(x / 2, torch.arange(3))
+        assert torch.equal(found.similarity, named.similarity)
+        assert torch.equal(probe.query_class(x / 2).margin, found.margin)
+        assert probe.evaluations.tolist() == [4, 4, 4]
+        for query in (probe.query, probe.query_class):
+            with pytest.raises(
+                hf.ArgumentError, match="origin: expected the number of each copy's origin, got None for 6"
+            ):
+                query(torch.cat([x, x]))
+
+
+def test_similarity_of_a_probe_can_be_named(model: hf.Classifier) -> None:
+    def same(a: Tensor, b: Tensor) -> Tensor:
+        return torch.ones(len(a))
+
+    with model.session():
+        explainer = hf.explainers.get("saliency")
+        assert Probe(model, explainer, rows()).similarity is None
+        assert Probe(model, explainer, rows(), similarity=same).query(rows()).similarity.tolist() == [1.0] * 3
+        with pytest.raises(hf.ArgumentError, match="did you mean 'cosine'"):
+            Probe(model, explainer, rows(), similarity="cosin")
+
+
+def test_numbers_that_are_none_are_null_in_the_common_columns() -> None:
+    zeros = torch.zeros(3, dtype=torch.int64)
+    value = torch.tensor([1.0, torch.nan, 3.0])
+    result = Result(
+        "m", {}, ("ok", "ok", "degenerate"), zeros, zeros, zeros, zeros, value, low=value - 1, high=value + 1
+    )
+    frame = result.frame()
+    assert frame.select("value", "low", "high").rows() == [(1.0, 0.0, 2.0), (None, None, None), (None, None, None)]
+    assert frame.schema["low"] == pl.Float64
+    assert result.interval[0].tolist() == [0.0, 2.0]
