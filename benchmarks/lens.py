@@ -5,8 +5,9 @@
 Eighteen numbers of each pair: intersection, precision and recall, of plain and of diverse sets, for w = 1, 2, 3. By
 `lens_profile`, and by the set-based version of `tests/references/set_based_lens.py` (window lists, `intersect1d`,
 `setdiff1d` for
-each step), on the same pairs in one run; they must agree. Then the two ways to a greedy set, the compiled walk and the
-parallel rounds, and Kendall's tau with its memory. What is compiled once is told apart.
+each step), on the same pairs in one run; they must agree. Then the two ways to a greedy set: the compiled walk, with
+numba (`pip install 'holdfast[fast]'`), and the parallel rounds, without; each alone and within `lens_profile`. And
+Kendall's tau with its memory. The time to import numba and to compile is printed separately.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
 from torch import Tensor
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "references"))
 
 import set_based_lens
 
@@ -86,10 +88,13 @@ def profiles(name: str, a: Tensor, b: Tensor, k: int) -> None:
         fast.append(seconds(lambda x=x, y=y: by_profile(x, y, k), 1))  # type: ignore[misc]
     ratios = [p / q for p, q in zip(slow, fast, strict=True)]
     batch = seconds(lambda: by_profile(a, b, k)) / len(a)
+    with mock.patch.object(diverse, "compiled_walk", return_value=None):
+        plain = seconds(lambda: by_profile(a, b, k)) / len(a)
     print(
         f"{name}: a pair by sets {statistics.median(slow) * 1e3:.0f} ms, by lens_profile"
         f" {statistics.median(fast) * 1e3:.2f} ms ({batch * 1e3:.2f} ms in a batch): {statistics.median(ratios):.0f}"
-        f" times as fast (from {min(ratios):.0f} to {max(ratios):.0f}; at least 20 wanted)"
+        f" times as fast (from {min(ratios):.0f} to {max(ratios):.0f}; at least 20 wanted);"
+        f" without numba {plain * 1e3:.2f} ms in a batch, {plain / batch:.1f} times as long"
     )
 
 

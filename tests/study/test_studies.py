@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import json
 import os
 import random
@@ -368,9 +369,46 @@ def test_any_fsspec_address_will_do(tmp_path: Path) -> None:
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     run_grid(tiny_grid(2), Store(tmp_path))
     file = next((tmp_path / "jobs").iterdir())
-    file.write_bytes(b"PAR1")
-    with pytest.raises(hf.HoldfastError, match=f"{file.name} is damaged, delete it and run again"):
-        load_results(tmp_path)
+    whole = file.read_bytes()
+    other = io.BytesIO()
+    pl.DataFrame({"a": [1.0]}).write_parquet(other)  # a Parquet file that is not ours
+    for content in (b"", b"PAR1", b"nothing of the kind", whole[:-1], whole[: len(whole) // 2], other.getvalue()):
+        file.write_bytes(content)
+        with pytest.raises(hf.HoldfastError, match=f"{file.name} is damaged, delete it and run again"):
+            load_results(tmp_path)
+
+
+def test_flipped_bits_are_found_or_do_not_matter_to_the_reader(tmp_path: Path) -> None:
+    """Whatever is wrong with a file, reading it gives rows or the error that names it, and never something else."""
+    store = Store(tmp_path)
+    run_grid(tiny_grid(1), store)
+    (job,) = store.statuses()
+    file = tmp_path / "jobs" / f"{job}.parquet"
+    whole, dice = file.read_bytes(), random.Random(0)
+    errors = []
+    for _ in range(300):
+        content = bytearray(whole)
+        content[dice.randrange(len(content))] ^= 1 << dice.randrange(8)
+        file.write_bytes(content)
+        try:
+            assert store.read(job)[1].height == 1
+        except hf.HoldfastError as error:
+            errors.append(str(error))
+    assert len(errors) > 60
+    assert all("is damaged, delete it and run again" in error for error in errors)
+
+
+def test_results_of_the_version_that_wrote_with_pyarrow_are_read(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
+    run_grid(tiny_grid(60), Store(tmp_path))
+    ours = load_results(tmp_path)
+    for file in (tmp_path / "jobs").iterdir():
+        record = json.dumps(Store(tmp_path).read(file.stem)[0]).encode()
+        table = pl.read_parquet(file).to_arrow().replace_schema_metadata({b"holdfast": record})
+        parquet.write_table(table, file, compression="zstd", write_statistics=False)
+    (samples,) = (tmp_path / "compact").glob("samples-*.parquet")
+    pl.read_parquet(samples).write_parquet(samples)  # had no record
+    assert_same(load_results(tmp_path), ours)
 
 
 def test_a_failure_gives_way_to_a_success(tmp_path: Path) -> None:

@@ -4,8 +4,9 @@ Diverse positions are taken greedily: the largest, then the largest outside of i
 Deshpande, Balasubramanian, AAAI 2024, Sec. 4). The paper says that this is the set of the largest total. It is not,
 in general: sets without close neighbours form no matroid, and one large position can bar two whose sum is larger.
 
-On a CPU a compiled walk goes down the ranking. Elsewhere, and where numba cannot be imported, parallel rounds
-take every position that comes first in its window, which is one that the walk takes, and bar the windows of these.
+There are two ways to the same set. On a CPU, with numba (extra `fast`), a compiled walk goes down the ranking.
+On other devices, and without numba, parallel rounds take every position that comes first in its window, which is one
+that the walk takes, and bar the windows of these.
 """
 
 from __future__ import annotations
@@ -160,7 +161,7 @@ def chunks(*maps: Tensor) -> Iterator[Any]:
 
 @functools.cache
 def compiled_walk() -> Callable[..., None] | None:
-    """`_walk` as machine code, kept on disk where that can be; None without numba."""
+    """`_walk` as machine code, kept on disk where that can be; None without numba (extra `fast`)."""
     try:
         import numba
     except ImportError:

@@ -13,7 +13,7 @@ import torch
 
 from holdfast.tensors import available_cpus
 
-_PACKAGES = ("captum", "numpy", "scipy", "polars", "pyarrow", "safetensors", "quantus", "ray", "submitit")
+_PACKAGES = ("captum", "numpy", "scipy", "polars", "safetensors", "quantus", "ray", "submitit")
 
 
 def environment(folder: Path | None = None) -> dict[str, Any]:

@@ -22,8 +22,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 from torch import Tensor
@@ -32,7 +30,7 @@ from holdfast.errors import ArgumentError, HoldfastError
 from holdfast.study.folders import Folder, LocalFolder, open_folder
 
 SCHEMA = 2
-_KEY = b"holdfast"
+_KEY = "holdfast"
 _DONE, _FAILED = ".parquet", ".failed.parquet"
 _JOBS, _SAMPLES = "compact/jobs.parquet", "compact/samples-{}.parquet"
 
@@ -49,6 +47,10 @@ def tensor_digest(tensor: Tensor) -> str:
     return hashlib.sha256(array.tobytes() + str((array.shape, array.dtype.str)).encode()).hexdigest()[:16]
 
 
+class DamagedFileError(HoldfastError):
+    """A file of results cannot be read."""
+
+
 @dataclass(frozen=True)
 class Packed:
     """A finished or failed job as the bytes of its files; what a worker elsewhere sends home."""
@@ -63,14 +65,14 @@ def pack(record: dict[str, Any], frame: pl.DataFrame, tensors: dict[str, Tensor]
     """A finished job; `record["job"]` is its identity."""
     arrays = {name: np.ascontiguousarray(t.detach().cpu().numpy()) for name, t in tensors.items()}
     record = {**record, "status": "done", "artefacts": bool(arrays)}
-    return Packed(record["job"], False, _parquet(frame, record), save_arrays(arrays) if arrays else None)
+    return Packed(record["job"], False, _write_parquet(frame, record), save_arrays(arrays) if arrays else None)
 
 
 def pack_failure(record: dict[str, Any], error: str, traceback: str) -> Packed:
     """A failed job: one row with its traceback."""
     record = {**record, "status": "failed", "artefacts": False, "error": error, "traceback": traceback}
     row = pl.DataFrame([{k: v for k, v in record.items() if isinstance(v, str | int | float)}])
-    return Packed(record["job"], True, _parquet(row, record))
+    return Packed(record["job"], True, _write_parquet(row, record))
 
 
 class Store:
@@ -130,13 +132,11 @@ class Store:
         """The record and the rows of a job."""
         name = f"jobs/{job}{_FAILED if failed else _DONE}"
         try:
-            table = _table(self.folder.read(name))
-            record: dict[str, Any] = json.loads(table.schema.metadata[_KEY])
-        except (pa.ArrowInvalid, KeyError, TypeError) as error:
-            raise HoldfastError(f"{self.folder.address}/{name} is damaged, delete it and run again: {error}") from error
-        frame = pl.from_arrow(table)
-        assert isinstance(frame, pl.DataFrame)
-        return record, frame
+            return _read_parquet(self.folder.read(name))
+        except DamagedFileError as error:
+            raise DamagedFileError(
+                f"{self.folder.address}/{name} is damaged, delete it and run again: {error}"
+            ) from error
 
     def read_artefacts(self, job: str) -> dict[str, np.ndarray[Any, Any]]:
         """A job's arrays by name; none if it has none."""
@@ -174,20 +174,14 @@ class Store:
 
     def _read_compact(self, wanted: dict[str, str]) -> tuple[list[dict[str, Any]], pl.DataFrame]:
         try:
-            table = _table(self.folder.read(_JOBS))
-            token = json.loads(table.schema.metadata[_KEY])["samples"]
-            content = self.folder.read(_SAMPLES.format(token))
-        except (FileNotFoundError, pa.ArrowInvalid, KeyError, TypeError):
+            about, index = _read_parquet(self.folder.read(_JOBS))
+            _, samples = _read_parquet(self.folder.read(_SAMPLES.format(about["samples"])))
+        except (FileNotFoundError, DamagedFileError):
             return [], pl.DataFrame()
-        statuses = dict(zip(table["job"].to_pylist(), table["status"].to_pylist(), strict=True))
+        statuses = dict(zip(index["job"], index["status"], strict=True))
         # a failure is read from its own file: it may have been tried again since, and failed otherwise
         current = {job for job, status in statuses.items() if status == "done" == wanted.get(job)}
-        records = [
-            json.loads(text)
-            for job, text in zip(table["job"].to_pylist(), table["record"].to_pylist(), strict=True)
-            if job in current
-        ]
-        samples = pl.read_parquet(io.BytesIO(content))
+        records = [json.loads(text) for job, text in zip(index["job"], index["record"], strict=True) if job in current]
         if len(current) < len(statuses) and samples.width:
             samples = samples.filter(pl.col("job").is_in(list(current)))
         return records, samples if len(samples) else pl.DataFrame()  # nothing but failures has no columns
@@ -195,7 +189,7 @@ class Store:
     def compact(self, jobs: Sequence[str]) -> None:
         """Copy the rows of `jobs` into two files, from which `read_all` then reads; the jobs' own files stay."""
         records, samples = self.read_all(jobs)
-        table = _bytes(samples) if samples.width else _bytes(pl.DataFrame({"job": []}, schema={"job": pl.String}))
+        table = _write_parquet(samples if samples.width else pl.DataFrame(schema={"job": pl.String}), {})
         token = hashlib.sha256(table).hexdigest()[:16]
         self.folder.write(_SAMPLES.format(token), table)
         index = pl.DataFrame(
@@ -206,7 +200,7 @@ class Store:
             },
             schema={"job": pl.String, "status": pl.String, "record": pl.String},
         )
-        self.folder.write(_JOBS, _parquet(index, {"samples": token}))
+        self.folder.write(_JOBS, _write_parquet(index, {"samples": token}))
         for name in self.folder.names("compact"):  # only now does nobody need the ones before
             if name.startswith("samples-") and name != _SAMPLES.format(token).rpartition("/")[2]:
                 self.folder.delete(f"compact/{name}")
@@ -218,19 +212,17 @@ class Store:
                 self.folder.sweep(part)
 
 
-def _parquet(frame: pl.DataFrame, record: dict[str, Any]) -> bytes:
-    table = frame.to_arrow().replace_schema_metadata({_KEY: json.dumps(record).encode()})
+def _write_parquet(frame: pl.DataFrame, record: dict[str, Any]) -> bytes:
+    """A Parquet file with `record` as JSON in its metadata."""
     buffer = io.BytesIO()
-    pq.write_table(table, buffer, compression="zstd", write_statistics=False)
+    frame.write_parquet(buffer, statistics=False, metadata={_KEY: json.dumps(record)})
     return buffer.getvalue()
 
 
-def _table(content: bytes) -> pa.Table:
-    """One small file; pyarrow's threads would take longer to start than to read it."""
-    return pq.ParquetFile(io.BytesIO(content)).read(use_threads=False)
-
-
-def _bytes(frame: pl.DataFrame) -> bytes:
-    buffer = io.BytesIO()
-    frame.write_parquet(buffer)
-    return buffer.getvalue()
+def _read_parquet(content: bytes) -> tuple[dict[str, Any], pl.DataFrame]:
+    """The record and the rows of a file that `_write_parquet` made; polars panics on some damaged files."""
+    try:
+        record: dict[str, Any] = json.loads(pl.read_parquet_metadata(io.BytesIO(content))[_KEY])
+        return record, pl.read_parquet(io.BytesIO(content))
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, KeyError, ValueError) as error:
+        raise DamagedFileError(str(error)) from error
