@@ -4,13 +4,11 @@ Segments are label maps: integers from 0 over the spatial axes of an input, that
 `(T,)` of a series `(C, T)`, `(F,)` of flat features. Channels are never cut apart. A sample's segments depend on that
 sample alone.
 
-Superpixels are SLIC's: Achanta et al., "SLIC superpixels compared to state-of-the-art superpixel methods", IEEE TPAMI
-34(11), 2012, as in scikit-image. Their compactness weighs distance in the image against distance in colour. We take 10
-for colour (CIELAB, about 100 wide; scikit-image's default), and 0.3 for all else, which is rescaled to [0, 1]: there
-the default, made for colour, would give a plain grid.
+Superpixels are those of SLIC, or of quickshift: `superpixels.py` has both. SLIC's compactness weighs distance in the
+image against distance in colour. We take 10 for colour (CIELAB, about 100 wide; scikit-image's default), and 0.3 for
+all else, which is rescaled to [0, 1]: there the default, made for colour, would give a plain grid.
 
-Quickshift, the other method for images, is Vedaldi and Soatto, "Quick shift and kernel methods for mode seeking", ECCV
-2008, also as in scikit-image. It has scales and no count: how many pieces it finds is up to the image. Ours are set for
+Quickshift has scales and no count: how many pieces it finds is up to the image. Ours are set for
 about 40 on 28x28 digits and on 224x224 photos alike: the kernel's width is a 56th of the shorter side (at least one
 pixel), four of it the longest link; colour is in CIELAB with ratio 0.2 (the LIME authors' ratio; at 224 their width
 too), all else is rescaled to [0, 100] with 0.5. The photos we tried gave 13 to 114.
@@ -25,11 +23,11 @@ from functools import partial
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from holdfast.errors import check
+from holdfast.superpixels import Image, Labels, convert_to_lab, quickshift, slic
 
 #: with fewer segments the order of their sensitivities says nothing
 FEWEST = 3
@@ -51,9 +49,6 @@ _KINDS = {2: "flat features", 3: "series", 4: "images"}
 _EXPECTED = (
     f"{', '.join(map(repr, _FITS))}, a whole number of at least {FEWEST}, or an integer tensor of labels from 0 up"
 )
-
-Labels = npt.NDArray[np.int64]
-Image = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -268,37 +263,17 @@ def _superpixels(inputs: Tensor, count: int, find: Callable[[Image], Labels], le
 
 def _slic(image: Image, count: int) -> Labels:
     """Superpixels of one image `(C, H, W)` in [0, 1]."""
-    from skimage.segmentation import slic
-
-    colour = len(image) == 3
-    found: Labels = slic(
-        image,
-        n_segments=count,
-        compactness=_COMPACTNESS_LAB if colour else _COMPACTNESS,
-        convert2lab=colour,
-        start_label=0,
-        channel_axis=0,
-    )
-    return found
+    if len(image) == 3:
+        return slic(convert_to_lab(image), count, _COMPACTNESS_LAB)
+    return slic(image, count, _COMPACTNESS)
 
 
 def _quickshift(image: Image) -> Labels:
     """Pieces of one image `(C, H, W)` in [0, 1]."""
-    from skimage.color import rgb2lab
-    from skimage.segmentation import quickshift
-
-    colour = len(image) == 3
     kernel = max(1.0, min(image.shape[1:]) / _KERNELS)
-    found: Labels = quickshift(  # type: ignore[no-untyped-call]
-        rgb2lab(image, channel_axis=0) if colour else 100 * image,
-        ratio=_RATIO_LAB if colour else _RATIO,
-        kernel_size=kernel,
-        max_dist=_LINK * kernel,
-        convert2lab=False,
-        channel_axis=0,
-        rng=0,  # of the noise that breaks ties: the same for every image
-    )
-    return found
+    if len(image) == 3:
+        return quickshift(convert_to_lab(image), _RATIO_LAB, kernel, _LINK * kernel)
+    return quickshift(100 * image, _RATIO, kernel, _LINK * kernel)
 
 
 def _described(labels: Tensor) -> str:
