@@ -14,7 +14,7 @@ ROOT = Path(holdfast.__file__).parent
 # from the top: a layer may import from itself and from those before it
 LAYERS = (
     ("errors", "records", "registry"),
-    ("tensors", "segments", "function_calls"),
+    ("tensors", "superpixels", "segments", "function_calls"),
     ("neighbourhood",),
     ("similarity",),
     ("model",),
@@ -45,6 +45,7 @@ FORBIDDEN = {
     "algorithms": {"similarity", "model", "explainers"},
     "statistics": {"similarity", "model", "explainers", "algorithms"},
     "charts": {"similarity", "model", "explainers", "algorithms", "metrics", "data", "zoo", "study"},
+    "superpixels": {"similarity", "model", "explainers", "algorithms"},
     "segments": {"similarity", "model", "explainers", "algorithms"},
     "presentation": {"model", "explainers", "data", "zoo"},
     "report": {"model", "explainers", "algorithms", "data", "zoo"},

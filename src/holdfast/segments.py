@@ -4,13 +4,11 @@ Segments are label maps: integers from 0 over the spatial axes of an input. Thes
 `(T,)` of a series `(C, T)` and `(F,)` of flat features. All channels of a position belong to the same segment.
 The segments of a sample depend only on this sample.
 
-SLIC superpixels: Achanta et al., "SLIC superpixels compared to state-of-the-art superpixel methods", IEEE TPAMI 34(11),
-2012; the implementation is scikit-image's. The compactness weighs distance in the image against distance in colour.
+SLIC superpixels and quickshift are in `superpixels.py`. SLIC's compactness weighs distance in the image against distance in colour.
 It is 10 for colour images (scikit-image's default, for CIELAB values with a range of about 100). It is 0.3 for all
 other images, which are rescaled to [0, 1]: with the default, made for colour, they would be cut into a plain grid.
 
-Quickshift: Vedaldi and Soatto, "Quick shift and kernel methods for mode seeking", ECCV 2008; the implementation is
-scikit-image's. Quickshift has length scales and no number of segments: the image determines how many there are.
+Quickshift has length scales and no number of segments: the image determines how many there are.
 Our scales give about 40 segments, both on 28x28 digits and on 224x224 photos (13 to 114 on the photos that we tried).
 The kernel's width is 1/56 of the shorter side, and at least one pixel. The longest link is four kernel widths.
 Colour images are in CIELAB with ratio 0.2, the ratio of the LIME authors, whose kernel width ours equals at 224 pixels.
@@ -25,12 +23,12 @@ from functools import partial
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from holdfast.errors import check
 from holdfast.records import TensorOption
+from holdfast.superpixels import Image, Labels, convert_to_lab, quickshift, slic
 
 #: the smallest number of segments; metrics rank segments, and a ranking of fewer has no meaning
 FEWEST = 3
@@ -52,9 +50,6 @@ _KINDS = {2: "flat features", 3: "series", 4: "images"}
 _EXPECTED = (
     f"{', '.join(map(repr, _FITS))}, a whole number of at least {FEWEST}, or an integer tensor of labels from 0 up"
 )
-
-Labels = npt.NDArray[np.int64]
-Image = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, init=False)
@@ -274,38 +269,18 @@ def _find_superpixels(inputs: Tensor, count: int, find: Callable[[Image], Labels
 
 
 def _slic(image: Image, count: int) -> Labels:
-    """SLIC superpixels of one image `(C, H, W)` in [0, 1]."""
-    from skimage.segmentation import slic
-
-    colour = len(image) == 3
-    found: Labels = slic(
-        image,
-        n_segments=count,
-        compactness=_COMPACTNESS_LAB if colour else _COMPACTNESS,
-        convert2lab=colour,
-        start_label=0,
-        channel_axis=0,
-    )
-    return found
+    """Superpixels of one image `(C, H, W)` in [0, 1]."""
+    if len(image) == 3:
+        return slic(convert_to_lab(image), count, _COMPACTNESS_LAB)
+    return slic(image, count, _COMPACTNESS)
 
 
 def _quickshift(image: Image) -> Labels:
-    """Quickshift segments of one image `(C, H, W)` in [0, 1]."""
-    from skimage.color import rgb2lab
-    from skimage.segmentation import quickshift
-
-    colour = len(image) == 3
+    """Pieces of one image `(C, H, W)` in [0, 1]."""
     kernel = max(1.0, min(image.shape[1:]) / _KERNELS)
-    found: Labels = quickshift(  # type: ignore[no-untyped-call]
-        rgb2lab(image, channel_axis=0) if colour else 100 * image,
-        ratio=_RATIO_LAB if colour else _RATIO,
-        kernel_size=kernel,
-        max_dist=_LINK * kernel,
-        convert2lab=False,
-        channel_axis=0,
-        rng=0,  # seed of the noise that breaks ties; the same for every image
-    )
-    return found
+    if len(image) == 3:
+        return quickshift(convert_to_lab(image), _RATIO_LAB, kernel, _LINK * kernel)
+    return quickshift(100 * image, _RATIO, kernel, _LINK * kernel)
 
 
 def _describe(labels: Tensor) -> str:
