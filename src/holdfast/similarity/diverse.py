@@ -4,9 +4,8 @@ Diverse positions are chosen greedily: the largest, then the largest outside its
 Deshpande, Balasubramanian, AAAI 2024, Sec. 4). The paper says that this set has the largest total. In general it does
 not: sets without close neighbours form no matroid, and one large position can exclude two positions with a larger sum.
 
-On a CPU with numba (extra `fast`), compiled code walks down the ranking. On other devices, and without numba,
-parallel rounds do
-the same: each round chooses every position that comes first in its window, and excludes the windows of these.
+On a CPU with numba (extra `fast`), compiled code walks down the ranking. On other devices, and without numba, parallel
+rounds do the same: each round chooses every position that comes first in its window, and excludes their windows.
 """
 
 from __future__ import annotations
