@@ -19,6 +19,7 @@ NEEDED = (
     "holdfast/py.typed",
     "holdfast/cli.py",
     "holdfast/data/assets/digits.npz",
+    "holdfast/integrations/peers/publications.bib",
     "holdfast/report/templates/report.html",
     "holdfast/zoo/weights/lenet5-mnist.safetensors",
     "holdfast/zoo/weights/lenet5-mnist.json",

@@ -4,7 +4,8 @@ Segments are label maps: integers from 0 over the spatial axes of an input. Thes
 `(T,)` of a series `(C, T)` and `(F,)` of flat features. All channels of a position belong to the same segment.
 The segments of a sample depend only on this sample.
 
-SLIC superpixels and quickshift are in `superpixels.py`. SLIC's compactness weighs distance in the image against distance in colour.
+SLIC superpixels and quickshift are in `superpixels.py`.
+SLIC's compactness weighs distance in the image against distance in colour.
 It is 10 for colour images (scikit-image's default, for CIELAB values with a range of about 100). It is 0.3 for all
 other images, which are rescaled to [0, 1]: with the default, made for colour, they would be cut into a plain grid.
 

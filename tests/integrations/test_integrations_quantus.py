@@ -140,7 +140,7 @@ def test_a_batch_alone_is_enough_where_nothing_else_is_explained() -> None:
     alone = ours.AOPC((0.0, 1.0), steps=5)(model, x.numpy(), y.numpy(), maps)
     assert same(alone, direct(hf.metrics.AOPC(steps=5), model, x, y))
     sensitivity = ours.MaxSensitivity((0.0, 1.0), neighbourhood=BALL)
-    with pytest.raises(hf.ModelError, match="explain_func: expected a function, as other inputs have to be explained"):
+    with pytest.raises(hf.ModelError, match="explain_func: expected a function, because this metric also explains"):
         sensitivity(model, x.numpy(), y.numpy(), maps)
 
 
@@ -284,6 +284,6 @@ def test_without_quantus_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
         raise ImportError(f"No module named {name!r}")
 
     monkeypatch.setattr(ours, "import_module", missing)
-    ours._class_of.cache_clear()
+    ours._make_class.cache_clear()
     with pytest.raises(hf.MissingExtraError, match=r"pip install 'holdfast\[peers\]'"):
         ours.metric_class("aopc")

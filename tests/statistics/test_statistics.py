@@ -116,7 +116,7 @@ def test_degenerate_intervals(statistic: Any) -> None:
 def test_intervals_refuse() -> None:
     values, flags = np.array([1.0, 2.0, 3.0]), np.array([True, False, False])
     for arguments, what in (
-        ({"statistic": "mean", "censored": flags}, "statistic: .*no mean is taken over bounds"),
+        ({"statistic": "mean", "censored": flags}, "statistic: .*bounds have no mean"),
         ({"statistic": "mode"}, "statistic"),
         ({"level": 1.0}, "level"),
         ({"censored_side": "left"}, "censored_side"),

@@ -1,14 +1,14 @@
-"""Every holdfast metric as a plain function, in the style of `captum.metrics`.
+"""Every holdfast metric as a function, in the style of `captum.metrics`.
 
     from captum.attr import Saliency
     from holdfast.integrations import captum as metrics
 
     scores = metrics.worst_case(Saliency(model).attribute, inputs, target, bounds=(0, 1), neighbourhood=ball)
 
-The functions are made from the registry of metrics, plug-ins included. They take an explanation function, usually the
-`attribute` of a Captum object, inputs and targets, and return the metric's headline as a tensor `(N,)`: NaN for
-samples that could not be evaluated. Unlike Captum's, they are seeded, leave the global generators alone, and no
-sample's value depends on the others.
+The functions are made from the registry of metrics, including plug-ins. They take an explanation function, usually the
+`attribute` of a Captum object, inputs and targets. They return the metric's headline as a tensor `(N,)`, NaN for
+samples that could not be evaluated. Unlike Captum's functions, they have a seed and do not use the global generators,
+and the value of a sample does not depend on the other samples.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Forward(nn.Module):
 
 
 def names() -> list[str]:
-    """The functions of this module, by the names of the metrics.
+    """The names of the functions of this module: the names of the metrics.
 
     >>> "max_sensitivity" in names()
     True
@@ -54,25 +54,27 @@ def names() -> list[str]:
 
 @cache
 def get(name: str) -> Callable[..., Any]:
-    """The function for the metric of that name: `fn(explanation_func, inputs, target=None, **...) -> Tensor (N,)`.
+    """The function for a metric: `fn(explanation_func, inputs, target=None, **...) -> Tensor (N,)`.
 
     Arguments of the function:
         explanation_func: `(inputs, target=classes, **explanation_kwargs) -> attributions` of the inputs' shape, for
             any batch; or a Captum object with `attribute`.
-        inputs: `(N, ...)`, one tensor, within the bounds.
-        target: classes, as a number, a list or a tensor `(N,)`; None for the predicted ones.
+        inputs: one tensor `(N, ...)`, within the bounds.
+        target: classes, as a number, a list or a tensor `(N,)`; None for the predicted classes.
         bounds: valid values of an input, `(lower, upper)`.
-        forward_func: the module, or a function from inputs to logits `(N, classes)`; None for the one that the
-            Captum object was built on.
+        forward_func: the module, or a function from inputs to logits `(N, classes)`; None for the one of the Captum
+            object.
         explanation_kwargs: further arguments of `explanation_func`.
-        rows_per_input: rows that it forwards at once for one input, such as `n_steps`; chunks are cut to fit.
-        seed: of all random numbers.
-        max_examples_per_batch: rows to forward at once, inputs and perturbations alike; None for what fits.
-        full: return the whole result, with a status and a reason for each sample.
-        **options: of the metric.
+        rows_per_input: how many rows `explanation_func` forwards at once for one input, such as `n_steps`. It
+            determines the size of the chunks.
+        seed: seed of all random numbers.
+        max_examples_per_batch: how many rows to forward at once, inputs and perturbations together; None for as many
+            as fit into memory.
+        full: return the whole result, with the status of each sample.
+        **options: options of the metric.
 
     Raises:
-        UnknownNameError: no such metric.
+        UnknownNameError: there is no such metric.
 
     >>> import captum.attr, torch
     >>> _ = torch.manual_seed(0)
@@ -103,52 +105,55 @@ def get(name: str) -> Callable[..., Any]:
             if option not in known:
                 raise UnknownNameError(f"option of {name}", option, known)
         check(isinstance(inputs, Tensor), "inputs", "one tensor (N, ...)", type(inputs).__name__)
-        explain, owner = _explanation(explanation_func)
+        explain, owner = _find_function(explanation_func)
         classifier = Classifier(
-            _module(forward_func, owner), bounds, device=inputs.device, batch_size=max_examples_per_batch or "auto"
+            _find_module(forward_func, owner), bounds, device=inputs.device, batch_size=max_examples_per_batch or "auto"
         )
         fixed = dict(explanation_kwargs or {})
         explainer = from_callable(
-            lambda module, x, classes: _single(explain(x.requires_grad_(True), target=classes, **fixed)),
+            lambda module, x, classes: _check_single(explain(x.requires_grad_(True), target=classes, **fixed)),
             rows_per_input=rows_per_input,
             name=getattr(type(owner), "__name__", None) if owner is not None else None,
         )
-        chosen = torch.as_tensor(target) if isinstance(target, Sequence) else target
+        targets = torch.as_tensor(target) if isinstance(target, Sequence) else target
         result = kind(**options)(
-            classifier, explainer, inputs.detach(), chosen, generator=torch.Generator().manual_seed(seed)
+            classifier, explainer, inputs.detach(), targets, generator=torch.Generator().manual_seed(seed)
         )
-        return result if full else _headline(result, kind)
+        return result if full else _read_headline(result, kind)
 
     function.__name__ = function.__qualname__ = name
     function.__module__ = __name__
     first = (kind.__doc__ or name).strip().splitlines()[0]
-    function.__doc__ = f"{first}\n\nSee `{__name__}.get`; options are those of `{kind.__module__}.{kind.__name__}`."
+    function.__doc__ = (
+        f"{first}\n\nArguments are those that `{__name__}.get` describes, and the options of"
+        f" `{kind.__module__}.{kind.__name__}`."
+    )
     return function
 
 
 def __getattr__(name: str) -> Any:
-    """`holdfast.integrations.captum.max_sensitivity` and the like."""
+    """The function for a metric, such as `holdfast.integrations.captum.max_sensitivity`."""
     if not name.startswith("_") and name in metric_names():
         return get(name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def _headline(result: Result, kind: type[Metric]) -> Tensor:
+def _read_headline(result: Result, kind: type[Metric]) -> Tensor:
     values: Tensor = getattr(result, kind.headline)
     fine = torch.tensor([status == "ok" for status in result.status], device=values.device)
     values = values if values.is_floating_point() else values.to(torch.float64)
     return torch.where(fine, values, torch.nan)
 
 
-def _explanation(given: Any) -> tuple[ExplanationFunction, Any]:
-    """The function, and the Captum object that it belongs to, if any."""
+def _find_function(given: Any) -> tuple[ExplanationFunction, Any]:
+    """The explanation function, and the Captum object that it belongs to, if any."""
     attribute = getattr(given, "attribute", given)
     check(callable(attribute), "explanation_func", "a function, or an object with attribute", type(given).__name__)
     return attribute, getattr(attribute, "__self__", None)
 
 
-def _module(given: Any, owner: Any) -> nn.Module:
-    """The module that predicts."""
+def _find_module(given: Any, owner: Any) -> nn.Module:
+    """The module that predicts: the one given, or that of the Captum object."""
     while given is None and owner is not None:
         given = getattr(owner, "forward_func", None) or getattr(owner, "model", None)
         owner = getattr(owner, "attribution_method", None)
@@ -157,7 +162,7 @@ def _module(given: Any, owner: Any) -> nn.Module:
     return given if isinstance(given, nn.Module) else _Forward(given)
 
 
-def _single(out: Any) -> Any:
+def _check_single(out: Any) -> Any:
     if isinstance(out, tuple) and len(out) != 1:
         raise ModelError(f"explanation_func: expected attributions of one tensor, got {len(out)}")
     return out

@@ -1,4 +1,4 @@
-"""Every holdfast metric as a metric of Quantus, so that `quantus.evaluate` runs them beside its own.
+"""Every holdfast metric as a metric of Quantus, so that `quantus.evaluate` can run them together with its own.
 
     import quantus
     from holdfast.integrations.quantus import metric
@@ -6,23 +6,30 @@
     metrics = {"Max-Sensitivity": quantus.MaxSensitivity(), "worst case": metric("worst_case", bounds=(0, 1), ...)}
     quantus.evaluate(metrics, {"Saliency": explain}, model, x_batch, y_batch, explain_func_kwargs={})
 
-The classes are made from the registry of metrics, plug-ins included; nothing of Quantus is copied (it is under the
-LGPL). The batch of perturbed inputs is explained by one call of `explain_func` for each chunk that fits into memory.
+The classes are made from the registry of metrics, including plug-ins. No code of Quantus is copied (its licence is the
+LGPL). One call of `explain_func` explains each chunk of perturbed inputs that fits into memory.
 
-What of Quantus's options is honoured: `explain_func` with its `explain_func_kwargs`, `a_batch` (the maps of the inputs
-themselves; alone, without `explain_func`, for metrics that explain nothing else), `s_batch` (the masks of metrics that
-want some; the others do not look at it), `device`, `abs`, `return_aggregate`, `aggregate_func`, `batch_size` (on which
-no result depends).
+These options of Quantus have an effect:
 
-What makes no sense here, and is refused: `softmax=True` and `model_predict_kwargs`, since our metrics take the
-module's logits and have options of their own for probabilities; `normalise=True`, which in Quantus divides by the
-largest value of the batch, so that a sample's score depends on its company (but where our metric has an option of that
-name, as `max_sensitivity` has, ours is meant); `custom_batch`; `channel_first=False`, which Quantus itself refuses for
-torch modules. What needs gradients of the explanation (`attribution_attack` but for its attacks `random_sign` and
-`universal`) cannot be had from functions that return arrays.
+- `explain_func` and `explain_func_kwargs`.
+- `a_batch`, the maps of the inputs. It is enough without `explain_func` for metrics that explain only the inputs.
+- `s_batch`, the masks of metrics that need masks; other metrics ignore it.
+- `device`, `abs`, `return_aggregate`, `aggregate_func`, and `batch_size`, which changes no result.
 
-Scores are the metric's headline. A sample that could not be evaluated (see `holdfast.metrics.Result`) has NaN, and
-takes no part in the aggregate.
+These are refused:
+
+- `softmax=True` and `model_predict_kwargs`: our metrics use the module's logits, and have their own options for
+  probabilities.
+- `normalise=True`: Quantus divides by the largest value of the batch, so the score of a sample would depend on the
+  other samples. Some of our metrics, such as `max_sensitivity`, have an option of this name; it is allowed there.
+- `custom_batch`.
+- `channel_first=False`, which Quantus also refuses for torch modules.
+
+Metrics that need gradients of the explanation do not work, because explanation functions return arrays. This is
+`attribution_attack`, except for its attacks `random_sign` and `universal`.
+
+The score is the metric's headline. It is NaN for a sample that could not be evaluated (`holdfast.metrics.Result`); such
+a sample is left out of the aggregate.
 """
 
 from __future__ import annotations
@@ -49,7 +56,7 @@ from holdfast.tensors import content_keys
 
 Array = np.ndarray[Any, Any]
 
-#: what a metric asks, in Quantus's words, where it is known
+#: Quantus's evaluation categories of our metrics; a metric that is not listed has the category NONE
 _CATEGORIES = {
     "FAITHFULNESS": ("aopc", "log_odds", "c_eval", "c_eval_plot", "near_affinity", "corruption_curve"),
     "LOCALISATION": ("relevance_localisation",),
@@ -67,40 +74,40 @@ def metric(name: str | Metric, bounds: tuple[Bound, Bound], **options: Any) -> A
     """A configured metric for Quantus.
 
     Args:
-        name: of a registered metric, such as `"worst_case"`; or a configured one of ours.
+        name: the name of a registered metric, such as `"worst_case"`; or a configured metric of holdfast.
         bounds: valid values of an input, `(lower, upper)`: numbers, or tensors that broadcast against a sample.
-        options: of the metric, where `name` is a name; and those of `metric_class`.
+        options: the arguments of `metric_class(name)`; options of the metric only if `name` is a name.
 
     Returns:
         An object of `metric_class(name)`.
 
     Raises:
-        UnknownNameError: no such metric.
-        ArgumentError: options that do not fit.
+        UnknownNameError: there is no such metric.
+        ArgumentError: an option is invalid.
         MissingExtraError: Quantus is not installed.
     """
     if isinstance(name, Metric):
-        return _class_of(type(name))(bounds, configured=name, **options)
+        return _make_class(type(name))(bounds, configured=name, **options)
     return metric_class(name)(bounds, **options)
 
 
 def metric_class(name: str) -> type[Any]:
-    """The subclass of `quantus.metrics.base.Metric` for a registered metric of ours.
+    """The subclass of `quantus.metrics.base.Metric` for a registered metric of holdfast.
 
-    Its constructor takes `bounds`; the options of our metric; `seed` (0), of all random numbers; and Quantus's own:
-    `abs` (False), `return_aggregate` (False), `aggregate_func` (the mean of what is not NaN), `default_plot_func`,
-    `disable_warnings` and `display_progressbar` (both False). After a call its `results` holds our results, a batch
-    each, with all that they say beside the headline.
+    Its constructor has the arguments `bounds`; the options of our metric; `seed` (default 0), for all random numbers;
+    and Quantus's `abs` (False), `return_aggregate` (False), `aggregate_func` (the mean of the values that are not NaN),
+    `default_plot_func`, `disable_warnings` (False) and `display_progressbar` (False). After a call, `results` has the
+    complete result of our metric for each batch.
 
     Raises:
-        UnknownNameError: no such metric.
+        UnknownNameError: there is no such metric.
         MissingExtraError: Quantus is not installed.
     """
-    return _class_of(metrics[name])
+    return _make_class(metrics[name])
 
 
 def __getattr__(name: str) -> Any:
-    """`holdfast.integrations.quantus.WorstCase` and the like: the classes, by the names that ours have."""
+    """The class for a metric by the name of our class, such as `holdfast.integrations.quantus.WorstCase`."""
     if not name.startswith("_"):
         for registered in metric_names():
             if metrics[registered].__name__ == name:
@@ -109,12 +116,12 @@ def __getattr__(name: str) -> Any:
 
 
 def explain_function(explainer: Explainer | str, bounds: tuple[Bound, Bound]) -> Callable[..., Array]:
-    """An explainer of ours as an `explain_func` of Quantus: `(model, inputs, targets, **_) -> array`.
+    """A holdfast explainer as an `explain_func` of Quantus: `(model, inputs, targets, **_) -> array`.
 
-    Inputs that the metrics of Quantus disturb may lie outside the bounds, which are for explainers with a baseline.
+    Inputs that Quantus perturbs may lie outside the bounds. The bounds are for explainers with a baseline.
     """
     chosen = get_explainer(explainer)
-    last: list[Classifier] = []  # what it found out about memory and speed is worth keeping
+    last: list[Classifier] = []  # kept between calls for its calibrated batch sizes
 
     def explain(model: nn.Module, inputs: Any, targets: Any, **more: Any) -> Array:
         if not last or last[0].module is not model:
@@ -136,31 +143,31 @@ def explain_function(explainer: Explainer | str, bounds: tuple[Bound, Bound]) ->
 
 
 @dataclass(frozen=True)
-class _Given:
-    """The map of an input for a class, from the module as it is: what it says there tells whether it still is."""
+class _GivenMap:
+    """A map that the user gave for an input and a class, with the module's logits for this input."""
 
     attributions: Tensor
     target: int
     logits: Tensor
 
     def fits(self, target: int, logits: Tensor) -> bool:
-        """Whether it is the map of this class, from a module that says the same (none whose weights are masked)."""
+        """Whether the map is for this class and this module: other logits mean that the module's weights changed."""
         return target == self.target and torch.allclose(logits, self.logits, rtol=1e-5, atol=1e-7)
 
 
 @dataclass(frozen=True)
 class _QuantusExplainer(Explainer):
-    """Quantus's `explain_func` under the metric's options, and the maps that it was given of the inputs themselves."""
+    """Quantus's `explain_func` as an explainer, with the maps that the user gave for the inputs (`a_batch`)."""
 
     explain: Callable[[Tensor, Tensor], Tensor] | None
-    given: Mapping[int, _Given] = field(default_factory=dict)
+    given: Mapping[int, _GivenMap] = field(default_factory=dict)
     name: ClassVar[str] = "quantus"
     differentiable: ClassVar[bool] = False
 
     def attribute(
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
     ) -> tuple[Tensor, Tensor]:
-        """See `Explainer`."""
+        """Attributions and logits, as `Explainer.attribute`: given maps where they fit, else those of the function."""
         self._check_graph(create_graph)
         with torch.no_grad():
             logits = classifier.forward(x.detach().clone())
@@ -173,8 +180,10 @@ class _QuantusExplainer(Explainer):
         if len(known) == len(x):
             return torch.stack([known[row] for row in range(len(x))]).to(x), logits
         if self.explain is None:
-            got = "a_batch alone, which has the maps of the inputs themselves"
-            raise ModelError(f"explain_func: expected a function, as other inputs have to be explained, too; got {got}")
+            raise ModelError(
+                "explain_func: expected a function, because this metric also explains other inputs; got only a_batch,"
+                " which has the maps of the inputs"
+            )
         with torch.enable_grad():
             maps = self.explain(x, classes)
         for row, own in known.items():
@@ -183,8 +192,8 @@ class _QuantusExplainer(Explainer):
 
 
 @cache
-def _class_of(kind: type[Metric]) -> type[Any]:
-    """The class for one of ours."""
+def _make_class(kind: type[Metric]) -> type[Any]:
+    """Make the class of Quantus for one of our metrics."""
     try:
         enums: Any = import_module("quantus.helpers.enums")
     except ImportError as error:
@@ -201,12 +210,12 @@ def _class_of(kind: type[Metric]) -> type[Any]:
         "score_direction": enums.ScoreDirection.HIGHER if higher else enums.ScoreDirection.LOWER,
         "evaluation_category": getattr(enums.EvaluationCategory, group),
     }
-    return type(kind.__name__, (_base(),), namespace)
+    return type(kind.__name__, (_make_base(),), namespace)
 
 
 @cache
-def _base() -> type[Any]:
-    """What all classes have in common; made when it is first asked for, as Quantus may be missing."""
+def _make_base() -> type[Any]:
+    """Make the base class of all classes; not at import, because Quantus may be missing."""
     parent: Any = import_module("quantus.metrics.base").Metric
 
     class HoldfastMetric(parent):  # type: ignore[misc]
@@ -229,7 +238,7 @@ def _base() -> type[Any]:
         ) -> None:
             expected = "False: Quantus divides by the largest value of a batch, so scores would depend on it"
             known = inspect.signature(self.kind).parameters
-            if "normalise" in known and configured is None:  # ours: of the sample's own map
+            if "normalise" in known and configured is None:  # our option: it normalises by the sample's own map
                 options["normalise"] = normalise
             else:
                 check(not normalise, "normalise", expected, normalise)
@@ -267,18 +276,18 @@ def _base() -> type[Any]:
             batch_size: int = 64,
             **kwargs: Any,
         ) -> Any:
-            """Scores, one for each input, or the aggregate; see the module's docstring."""
+            """The scores, one for each input, or their aggregate. The module's docstring lists the options."""
             check(isinstance(model, nn.Module), "model", "a torch.nn.Module", type(model).__name__)
             check(not softmax, "softmax", "False: holdfast's metrics take logits", softmax)
             kwargs["model_predict_kwargs"] = model_predict_kwargs
             for name in ("model_predict_kwargs", "custom_batch"):
                 value = kwargs.pop(name, None)
                 none = value is None or (isinstance(value, Mapping) and not value)
-                check(none, name, "None: holdfast's metrics have no use for it", type(value).__name__)
+                check(none, name, "None: holdfast's metrics do not use it", type(value).__name__)
             fine = callable(explain_func) or (explain_func is None and a_batch is not None)
             got = "neither" if explain_func is None else type(explain_func).__name__
             check(fine, "explain_func", "a function (model, inputs, targets, ...), or a_batch", got)
-            self._explained, self._masks = explain_func is not None, s_batch
+            self._has_function, self._masks = explain_func is not None, s_batch
             return super().__call__(
                 model=model,
                 x_batch=x_batch,
@@ -297,14 +306,14 @@ def _base() -> type[Any]:
             )
 
         def custom_preprocess(self, *, model: Any, x_batch: Array, **_: Any) -> None:
-            """What holds for the whole call: the classifier, all inputs, masks, where in them a batch stands."""
+            """Prepare the state of one call: the classifier, all inputs, the masks, and the start of the next batch."""
             first = getattr(model, "channel_first", True)
-            check(first, "channel_first", "True: Quantus takes torch modules with channels first only", first)
+            check(first, "channel_first", "True: Quantus accepts torch modules only with channels first", first)
             device = "auto" if getattr(model, "device", None) is None else str(model.device)
             self.classifier = Classifier(model.get_model(), self.bounds, device=device)
             self._inputs = self.classifier.check_inputs(self._tensor(x_batch), "x_batch")
             masks = None if self._masks is None else {"masks": torch.as_tensor(np.asarray(self._masks)) > 0}
-            self._here = self.metric if masks is None else self.metric.for_data(masks)
+            self._prepared = self.metric if masks is None else self.metric.for_data(masks)
             self._next, self.results = 0, []
 
         def _tensor(self, values: Array) -> Tensor:
@@ -313,29 +322,29 @@ def _base() -> type[Any]:
         def evaluate_batch(
             self, model: Any, x_batch: Array, y_batch: Array, a_batch: Array | None = None, **_: Any
         ) -> list[float]:
-            """The headline of each sample of a batch, NaN where there is none."""
+            """The headline of each sample of a batch; NaN for a sample that could not be evaluated."""
             rows = slice(self._next, self._next + len(x_batch))
             self._next = rows.stop
             inputs, targets = self._inputs[rows], torch.as_tensor(np.asarray(y_batch)).to(torch.int64)
-            given: dict[int, _Given] = {}
+            given: dict[int, _GivenMap] = {}
             if a_batch is not None:
                 keys, classes = content_keys(inputs, 0).tolist(), targets.tolist()
-                said, maps = self.classifier.logits(inputs), self._maps(a_batch, inputs)
-                given = {k: _Given(*values) for k, *values in zip(keys, maps, classes, said, strict=True)}
+                logits, maps = self.classifier.logits(inputs), self._to_maps(a_batch, inputs)
+                given = {k: _GivenMap(*values) for k, *values in zip(keys, maps, classes, logits, strict=True)}
 
             def explain(x: Tensor, classes: Tensor) -> Tensor:
-                return self._maps(self.explain_batch(model, x.cpu().numpy(), classes.cpu().numpy()), x)
+                return self._to_maps(self.explain_batch(model, x.cpu().numpy(), classes.cpu().numpy()), x)
 
-            explainer = _QuantusExplainer(explain if self._explained else None, given)
-            result = self._here.for_samples(self._inputs, rows)(
+            explainer = _QuantusExplainer(explain if self._has_function else None, given)
+            result = self._prepared.for_samples(self._inputs, rows)(
                 self.classifier, explainer, inputs, targets, generator=torch.Generator().manual_seed(self.seed)
             )
             self.results.append(result)
             headline = getattr(result, self.kind.headline).to(torch.float64).tolist()
             return [value if s == "ok" else float("nan") for value, s in zip(headline, result.status, strict=True)]
 
-        def _maps(self, maps: Array, x: Tensor) -> Tensor:
-            """Maps with the inputs' shape: Quantus allows one channel for all."""
+        def _to_maps(self, maps: Array, x: Tensor) -> Tensor:
+            """The maps with the shape of the inputs; Quantus allows one channel for all."""
             values = self._tensor(np.array(maps))
             if values.ndim == x.ndim - 1:
                 values = values[:, None]
@@ -345,7 +354,7 @@ def _base() -> type[Any]:
 
 
 def mean_of_evaluated(scores: Any) -> float:
-    """The mean of what is not NaN; NaN where nothing is left.
+    """The mean of the scores that are not NaN; NaN if all are.
 
     >>> mean_of_evaluated([1.0, float("nan"), 2.0])
     1.5

@@ -1,4 +1,4 @@
-"""Intervals for statistics of means over samples, for the notes and curves of a report."""
+"""Bootstrap intervals of statistics of means over samples, for the notes and curves of a report."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import scipy
 
 from holdfast.statistics.paired import Array
 
-#: samples from which on there is an interval
+#: with fewer samples there is no interval
 FEW = 5
 _LEVEL, _RESAMPLES, _SEED = 0.95, 2000, 0
-_CELLS = 2_000_000  # numbers held at once
+_CELLS = 2_000_000  # numbers in memory at a time
 
 
 def intervals_of_means(
@@ -20,16 +20,17 @@ def intervals_of_means(
 ) -> tuple[Array, Array, Array]:
     """A statistic of means over samples, and the ends of its 95% interval.
 
-    The interval is Efron's (1987, JASA 82) BCa with jackknife acceleration. Samples are resampled as wholes, so what
-    is compared within a sample stays paired; the draws are always the same.
+    The interval is Efron's (1987, JASA 82) BCa interval with jackknife acceleration. Samples are drawn with all their
+    values, so comparisons within a sample stay paired. The random draws are the same in every call.
 
     Args:
-        values: finite, `(n, Q)` with n of at least 1.
-        statistic: of means `(..., Q)`, gives `(..., R)`, NaN where it is not defined; by default the means themselves.
+        values: finite values `(n, Q)`, with n of at least 1.
+        statistic: a function of means `(..., Q)` that returns `(..., R)`, NaN where it is not defined; by default it
+            returns the means.
 
     Returns:
-        Three arrays `(R,)`: the statistic, the lower ends, the upper ends. The ends are NaN for fewer than `FEW`
-        samples, and where the statistic is undefined without one of them or for more than 5% of the draws.
+        Three arrays `(R,)`: the statistic, the lower ends and the upper ends. The ends are NaN for fewer than `FEW`
+        samples, and if the statistic is undefined for more than 5% of the draws or when one of the samples is left out.
 
     >>> values = np.array([[0.0], [1.0], [1.0], [2.0], [2.0], [3.0]])
     >>> [round(float(end[0]), 1) for end in intervals_of_means(values)]
@@ -48,24 +49,24 @@ def intervals_of_means(
         times = np.bincount(rows.ravel(), minlength=rows.size).reshape(rows.shape)
         parts.append(statistic(times @ values / n))
     drawn = np.concatenate(parts)
-    without = statistic((n * mean - values) / (n - 1))
-    for place in range(len(value)):
-        defined = np.isfinite(drawn[:, place])
-        if np.isfinite(without[:, place]).all() and defined.mean() >= 0.95:
-            low[place], high[place] = _ends(value[place], drawn[defined, place], without[:, place])
+    jackknife = statistic((n * mean - values) / (n - 1))
+    for column in range(len(value)):
+        defined = np.isfinite(drawn[:, column])
+        if np.isfinite(jackknife[:, column]).all() and defined.mean() >= 0.95:
+            low[column], high[column] = _bca_ends(value[column], drawn[defined, column], jackknife[:, column])
     return value, low, high
 
 
-def _ends(value: float, drawn: Array, without: Array) -> tuple[float, float]:
-    """BCa ends of one statistic from its bootstrap draws and from its values without each of the samples."""
-    drawn, value = np.round(drawn, 12), float(np.round(value, 12))  # ties are ties, whatever the rounding
+def _bca_ends(value: float, drawn: Array, jackknife: Array) -> tuple[float, float]:
+    """BCa ends of one statistic, from its bootstrap draws and its values when one sample is left out."""
+    drawn, value = np.round(drawn, 12), float(np.round(value, 12))  # values that differ only by rounding are ties
     if drawn.min() == drawn.max():
         return value, value
     below = ((drawn < value).mean() + (drawn <= value).mean()) / 2
     bias = scipy.stats.norm.ppf(np.clip(below, 0.5 / len(drawn), 1 - 0.5 / len(drawn)))
-    apart = without.mean() - without
-    spread = (apart**2).sum()
-    skew = (apart**3).sum() / (6 * spread**1.5) if spread > 0 else 0.0
+    deviation = jackknife.mean() - jackknife
+    spread = (deviation**2).sum()
+    skew = (deviation**3).sum() / (6 * spread**1.5) if spread > 0 else 0.0
     normal = bias + scipy.stats.norm.ppf([(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
     low, high = np.quantile(drawn, scipy.stats.norm.cdf(bias + normal / (1 - skew * normal)))
     return float(low), float(high)

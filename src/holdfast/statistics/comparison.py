@@ -1,8 +1,8 @@
-"""Explainers compared on the same samples: mean ranks, tests of all pairs, effect sizes, cliques.
+"""Comparison of explainers on the same samples: mean ranks, tests of all pairs, effect sizes, cliques.
 
-Friedman's test asks whether the explainers differ at all; if it rejects, Wilcoxon's signed-rank tests with Holm's
-correction say which pairs do (Demšar 2006, JMLR 7; García and Herrera 2008, JMLR 9). Ties and censored values are
-treated by the rule of `holdfast.statistics.paired`.
+Friedman's test answers whether the explainers differ at all. If it rejects, Wilcoxon's signed-rank tests with Holm's
+correction find the pairs that differ (Demšar 2006, JMLR 7; García and Herrera 2008, JMLR 9). Ties and censored values
+follow the rule of `holdfast.statistics.paired`.
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ from holdfast.statistics.paired import (
     Array,
     Interval,
     Side,
-    bounds,
-    checked,
+    check_values,
     friedman,
     holm,
     median_interval,
     midranks,
     signed_rank,
     subtract,
+    to_bounds,
 )
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """k explainers on the same samples. Index i and j are places in `names`; n samples have a value for all of them.
+    """A comparison of k explainers on the n samples that have a value for all of them; i and j are indices in `names`.
 
     Attributes:
-        names: of the explainers.
-        direction: `"higher"` or `"lower"` is better.
-        level: of the tests.
-        count: n, the samples compared.
-        left_out: samples left out for lack of a value.
+        names: names of the explainers.
+        direction: which values are better, `"higher"` or `"lower"`.
+        level: significance level of the tests.
+        count: n, the number of samples compared.
+        left_out: number of samples left out because a value is missing.
         censored: how many of the n x k values are bounds.
-        used: (samples,) of bool, which were compared.
+        used: bool (samples,), True for the samples compared.
         ranks: (n, k), 1 is best.
         mean_ranks: (k,); NaN without samples.
-        friedman_statistic: chi-square with ties accounted for; NaN for k = 2, where Wilcoxon's test stands alone.
-        friedman_p: of `friedman`; of Wilcoxon's test for k = 2.
-        p_values: (k, k), two-sided Wilcoxon signed-rank tests, adjusted by Holm; 1 on the diagonal.
-        effects: (k, k), matched-pairs rank-biserial correlation: 1 where i is better in every sample, -1 where j is.
-        differences: k x k medians of `value of i - value of j`, as recorded and not turned by the direction.
-        smallest_p: the smallest adjusted p that so many untied samples could have given.
+        friedman_statistic: chi-square, corrected for ties; NaN for k = 2, where only Wilcoxon's test is used.
+        friedman_p: p-value of `friedman`; for k = 2 that of Wilcoxon's test.
+        p_values: (k, k), two-sided Wilcoxon signed-rank tests, adjusted by Holm's method; 1 on the diagonal.
+        effects: (k, k), matched-pairs rank-biserial correlation: 1 if i is better in every sample, -1 if j is.
+        differences: k x k medians of `value of i - value of j`; the sign does not depend on the direction.
+        smallest_p: the smallest adjusted p-value that is possible with this number of untied samples.
     """
 
     names: tuple[str, ...]
@@ -70,24 +70,24 @@ class Comparison:
 
     @property
     def conclusive_possible(self) -> bool:
-        """Whether any pair could have differed significantly."""
+        """Whether a significant difference was possible with this number of untied samples."""
         return self.smallest_p <= self.level
 
     @property
     def significant(self) -> Array:
-        """(k, k) of bool: the pair differs, and so do the explainers altogether (Friedman)."""
+        """Bool (k, k): the pair differs significantly, and Friedman's test rejects, too."""
         return np.asarray((self.p_values <= self.level) & (self.friedman_p <= self.level))
 
     @property
     def order(self) -> tuple[int, ...]:
-        """Places in `names` by mean rank, the best first; equal ones as in `names`."""
-        return tuple(int(place) for place in np.argsort(self.mean_ranks, kind="stable"))
+        """Indices in `names` by mean rank, the best first; ties in the order of `names`."""
+        return tuple(int(index) for index in np.argsort(self.mean_ranks, kind="stable"))
 
     @property
     def cliques(self) -> tuple[tuple[int, ...], ...]:
-        """Groups within which no pair differs significantly, contiguous in `order`, none within another (Demšar 2006).
+        """Maximal groups, contiguous in `order`, within which no pair differs significantly (Demšar 2006).
 
-        Everything where Friedman's test does not reject. An explainer on its own is a group of one.
+        If Friedman's test does not reject, there is one group of all. A group can consist of one explainer.
         """
         order, differ = self.order, self.significant
         found: list[tuple[int, ...]] = []
@@ -103,47 +103,49 @@ class Comparison:
 
     @property
     def winner_set(self) -> tuple[int, ...]:
-        """The best by mean rank and all that are not shown to be worse than it, in `order`."""
+        """The best by mean rank, and all that are not significantly worse, in `order`."""
         best = self.order[0]
         worse = self.significant[best] & (self.effects[best] > 0)
-        return tuple(place for place in self.order if not worse[place])
+        return tuple(index for index in self.order if not worse[index])
 
     def sentence(self) -> str:
-        """What was found, in a sentence."""
+        """The result in one sentence."""
         names, k, order = self.names, len(self.names), self.order
         if self.count == 0:
-            return f"No sample has a value for all of {_listed(names)}, so nothing is ranked."
+            return f"No sample has a value for all of {_join(names)}, so nothing is ranked."
         best, significant = order[0], self.significant
         samples = f"{self.count} sample{'s' if self.count > 1 else ''}"
         samples += f" ({self.left_out} left out)" if self.left_out else ""
-        first = [names[place] for place in order if self.mean_ranks[place] == self.mean_ranks[best]]
+        first = [names[index] for index in order if self.mean_ranks[index] == self.mean_ranks[best]]
         if len(first) == k and not significant.any():
             return f"All have the same mean rank; {samples}."
         rank = f"mean rank {self.mean_ranks[best]:.2f} of {k}"
-        who = f"{_listed(first)} {'is' if len(first) == 1 else 'are'} ranked best ({rank})"
+        leaders = f"{_join(first)} {'is' if len(first) == 1 else 'are'} ranked best ({rank})"
         if not self.conclusive_possible:
             reason = "too few" if k * (k - 1) * 2.0**-self.count > self.level else "too often tied"
-            return f"{who}, but {samples}: {reason} for any difference to be significant (p ≥ {self.smallest_p:.2g})."
+            p = f"p ≥ {self.smallest_p:.2g}"
+            return f"{leaders}, but {samples}: {reason} for any difference to be significant ({p})."
         if not significant.any():
             test = "Wilcoxon" if k == 2 else "Friedman"
             also = ", but no pair on its own" if self.friedman_p <= self.level else ""
-            return f"{who}, but no difference is demonstrated ({test}: {_p(self.friedman_p)}{also}); {samples}."
+            p = _format_p(self.friedman_p)
+            return f"{leaders}, but no difference is demonstrated ({test}: {p}{also}); {samples}."
         ahead = self.effects[best] > 0
-        others = [place for place in order if place != best]
-        said = []
+        others = [index for index in order if index != best]
+        phrases = []
         for words, which in (
             ("differs from", significant[best] & ahead),
             ("is surpassed, weighing each difference by its size, by", significant[best] & ~ahead),
             ("not demonstrably from", ~significant[best]),
         ):
-            found = [f"{names[j]} ({_p(self.p_values[best, j])})" for j in others if which[j]]
+            found = [f"{names[j]} ({_format_p(self.p_values[best, j])})" for j in others if which[j]]
             if 3 < len(found) == len(others):
-                found = [f"all others (each {_p(self.p_values[best, others].max(), '≤')})"]
-            said += [f"{words} {_listed(found)}"] if found else []
+                found = [f"all others (each {_format_p(self.p_values[best, others].max(), '≤')})"]
+            phrases += [f"{words} {_join(found)}"] if found else []
         if not significant[best].any():
-            said = ["does " + said[0].replace("not demonstrably", "not demonstrably differ")]
+            phrases = ["does " + phrases[0].replace("not demonstrably", "not demonstrably differ")]
         subject = "it" if len(first) == 1 else names[best]
-        return f"{who}; {subject} {' but '.join(said)}; {samples}."
+        return f"{leaders}; {subject} {' but '.join(phrases)}; {samples}."
 
 
 def compare(
@@ -158,18 +160,18 @@ def compare(
 ) -> Comparison:
     """Compare k explainers on the same samples: Friedman's test, then Wilcoxon's on every pair with Holm's correction.
 
-    Rows with a NaN are left out; infinite values are ranked. A pair's difference is a bound where one end is censored:
-    its sign is taken where it is certain, and its size, at least the recorded one, is tied with all the larger ones;
-    where the sign is not certain, as with both ends censored, the difference is zero.
+    Rows with a NaN are left out; infinite values are ranked. If one value of a pair is censored, their difference is a
+    bound. If its sign is certain, it is used, and the size is tied with all larger sizes. If the sign is not certain,
+    for example because both values are censored, the difference counts as zero.
 
     Args:
         values: (samples, k).
-        names: k different ones.
+        names: k different names.
         direction: whether higher or lower values are better.
-        censored: (samples, k) of bool.
-        censored_side: `"upper"`: the true value lies at or below a recorded bound.
-        level: of the tests, family-wise over the pairs.
-        permutations, seed: of Friedman's test.
+        censored: bool (samples, k), True for values that are bounds.
+        censored_side: `"upper"`: the true value lies at or below a recorded bound; `"lower"`: at or above.
+        level: family-wise significance level over the pairs.
+        permutations, seed: options of Friedman's test.
 
     >>> noise = np.random.default_rng(0).normal(size=(20, 3))
     >>> found = compare(noise + [2, 1.9, 0], ["a", "b", "c"], "higher")
@@ -180,15 +182,15 @@ def compare(
     a differs from c (p < 0.001) but not demonstrably from b (p = 0.78);
     20 samples.
     """
-    values, flags = checked(values, censored, censored_side, 2)
+    values, flags = check_values(values, censored, censored_side, 2)
     k = values.shape[1]
     check(k >= 2, "values", "at least two columns", k)
-    check(len(names) == k == len(set(names)), "names", f"{k} different ones", list(names))
+    check(len(names) == k == len(set(names)), "names", f"{k} different names", list(names))
     check(direction in ("higher", "lower"), "direction", "'higher' or 'lower'", repr(direction))
     check(0 < level < 1, "level", "a number between 0 and 1", level)
     used: Array = np.asarray(~np.isnan(values).any(axis=1))
-    low, high = bounds(values[used], flags[used], censored_side)
-    bad_low, bad_high = (low, high) if direction == "lower" else (-high, -low)  # from here on less is better
+    low, high = to_bounds(values[used], flags[used], censored_side)
+    bad_low, bad_high = (low, high) if direction == "lower" else (-high, -low)  # of these, less is better
     ranks, count = midranks(bad_low, bad_high), int(used.sum())
     p_values, effects = np.eye(k), np.zeros((k, k))
     differences: list[list[Interval | None]] = [[None] * k for _ in range(k)]
@@ -196,12 +198,12 @@ def compare(
     untied = 0
     for i, j in above if count else ():
         gain = subtract((bad_low[:, j], bad_high[:, j]), (bad_low[:, i], bad_high[:, i]))
-        p_values[i, j], effects[i, j], told_apart = signed_rank(*gain)
+        p_values[i, j], effects[i, j], nonzero = signed_rank(*gain)
         effects[j, i] = -effects[i, j]
-        untied = max(untied, told_apart)
+        untied = max(untied, nonzero)
         for a, b in ((i, j), (j, i)):
-            apart = subtract((low[:, a], high[:, a]), (low[:, b], high[:, b]))
-            differences[a][b] = median_interval(*apart, 1 - level)
+            difference = subtract((low[:, a], high[:, a]), (low[:, b], high[:, b]))
+            differences[a][b] = median_interval(*difference, 1 - level)
     upper = np.triu_indices(k, 1)
     raw = p_values[upper] if count else np.ones(len(above))
     p_values[upper] = p_values.T[upper] = holm(raw)
@@ -225,9 +227,9 @@ def compare(
     )
 
 
-def _p(p: float, sign: str = "=") -> str:
+def _format_p(p: float, sign: str = "=") -> str:
     return "p < 0.001" if p < 0.001 else f"p {sign} {p:.2g}"
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,15 +1,15 @@
-"""Intervals and tests for values over samples, some of which are censored.
+"""Intervals and tests for values over samples, some of which may be censored.
 
-Censored values are bounds, never numbers. One rule serves everywhere: a censored value stands for the interval
-`(-inf, bound]` (side `"upper"`) or `[bound, inf)` (side `"lower"`), and **what is not ordered for certain is tied**.
-Two censored values of a row are always tied; an uncensored one strictly beyond the bound is ordered; one inside the
-interval, or on the bound, is tied with it. Ranks count `(k + 1)/2 + (surely below - surely above)/2`: the midranks
-where nothing is censored, Gehan's (1965) scores otherwise, and every row sums to `k (k + 1)/2`. No mean is taken over
-bounds.
+A censored value is not known exactly; only a bound is known. It stands for the interval `(-inf, bound]` (side
+`"upper"`) or `[bound, inf)` (side `"lower"`). One rule applies everywhere: **values whose order is not certain are
+tied**. Two censored values of a row are always tied. A censored and an uncensored value are tied if the uncensored one
+lies in the interval or on the bound; else their order is certain. The rank of a value is
+`(k + 1)/2 + (number certainly below - number certainly above)/2`: the midrank if nothing is censored, else Gehan's
+(1965) score. The ranks of a row sum to `k (k + 1)/2`. Means are not computed over bounds.
 
-Both tests are conditional on these ranks: permuted within a row, or with signs flipped. So they hold their level
-whatever the ties, provided that under the null hypothesis censoring does not know the explainer, as a common floor does
-not.
+Both tests are conditional on these ranks: they permute them within a row, or flip signs. So they keep their level for
+all patterns of ties, if under the null hypothesis censoring does not depend on the explainer. A common floor is such a
+censoring.
 
 Sources: Efron 1987 (JASA 82); Friedman 1937 (JASA 32); Iman and Davenport 1980 (Comm. Stat. A9); Conover 1999
 (Practical Nonparametric Statistics); Wilcoxon 1945 (Biometrics Bull. 1); Pratt 1959 (JASA 54); Streitberg and Röhmel
@@ -31,27 +31,27 @@ from holdfast.errors import check
 Array = np.ndarray[Any, Any]
 Side = Literal["upper", "lower"]
 
-#: up to so many differences the signed-rank distribution is computed, beyond it is a normal one
+#: up to this number of differences the signed-rank test is exact; for more it uses a normal approximation
 EXACT_DIFFERENCES = 200
-#: up to so many rows Friedman's test permutes, beyond it takes Iman and Davenport's F
+#: up to this number of rows Friedman's test permutes; for more it uses Iman and Davenport's F
 PERMUTED_ROWS = 50
-_CELLS = 2_000_000  # numbers held at once by a bootstrap or a permutation test
+_CELLS = 2_000_000  # numbers in memory at a time, in a bootstrap or a permutation test
 
 
 class Readable(Protocol):
-    """How a configured metric is read: its column, which direction is the robust one, what is censored."""
+    """How to read the results of a configured metric: its column, the better direction, the censored values."""
 
     @property
     def column(self) -> str:
-        """Of `Results.samples`."""
+        """The column of `Results.samples` with the values."""
 
     @property
     def direction(self) -> str | None:
-        """`"higher"` or `"lower"` is better; None: not ranked."""
+        """Which values are better, `"higher"` or `"lower"`; None if the metric is not ranked."""
 
     @property
     def censored(self) -> str | None:
-        """The column that says which values are bounds."""
+        """The column that is True for values that are bounds."""
 
     @property
     def censored_side(self) -> Side:
@@ -59,7 +59,7 @@ class Readable(Protocol):
 
     @property
     def only(self) -> tuple[str, ...]:
-        """Columns that must be true for a row to count."""
+        """Columns that must be True for a row to count."""
 
 
 @dataclass(frozen=True)
@@ -67,16 +67,17 @@ class Interval:
     """A statistic over samples and its confidence interval.
 
     Attributes:
-        value: the statistic; where `bound` is `"upper"` it is at most this, where `"lower"` at least this; NaN where
-            `"unknown"`.
-        low, high: the interval; None where there is none (one value). Infinite where it is open.
-        count: values it was taken over.
-        coverage: the confidence of the interval. For a median that is the attained one: at least the level asked for,
-            or less where no interval between samples has that much (five values or fewer at 0.95).
-        bound: None where the value is exact.
-        between: where the statistic lies for certain: twice the value where it is exact.
-        low_bound: where `low` is minus infinity: what it lies at or below.
-        high_bound: where `high` is infinite: what it lies at or above.
+        value: the statistic. It is an upper bound if `bound` is `"upper"`, a lower bound if `bound` is `"lower"`, and
+            NaN if `bound` is `"unknown"`.
+        low, high: the ends of the interval; None if there is no interval (a single value), infinite if it is open.
+        count: number of values.
+        coverage: the confidence of the interval. For a median it is the attained confidence. This is at least the
+            requested level, except where no interval between order statistics reaches it (five values or fewer at
+            0.95).
+        bound: None if the value is exact.
+        between: the range in which the statistic lies with certainty; both ends are equal if it is exact.
+        low_bound: if `low` is minus infinity, an upper bound of the lower end.
+        high_bound: if `high` is infinite, a lower bound of the upper end.
     """
 
     value: float
@@ -91,7 +92,7 @@ class Interval:
 
     @property
     def exact(self) -> bool:
-        """Whether censored values leave the statistic alone."""
+        """Whether the statistic does not depend on censored values."""
         return self.bound is None
 
 
@@ -104,28 +105,31 @@ def bootstrap_interval(
     resamples: int = 2000,
     seed: int = 0,
 ) -> Interval | None:
-    """A mean or a median of `values` (n,) with its interval; None of nothing, no interval around a single value.
+    """The mean or median of `values` (n,) with its interval. None if there are no values; no interval for one value.
 
-    The mean has Efron's (1987) BCa interval with jackknife acceleration. It is a large-sample method: in simulations of
-    normal, exponential, t (3) and discrete populations, at 95%, it covers 80% to 87% of the time for n = 5, 87% to 94%
-    for n = 10, 89% to 95% for n = 20 and 92% to 95% for n = 100, the least where tails are heavy.
+    The mean has Efron's (1987) BCa interval with jackknife acceleration. It is a method for large samples. In
+    simulations of normal, exponential, t (3) and discrete populations, its actual coverage at the 95% level is 80% to
+    87% for n = 5, 87% to 94% for n = 10, 89% to 95% for n = 20 and 92% to 95% for n = 100; it is lowest for heavy
+    tails.
 
-    The median is not bootstrapped. Its bootstrap distribution lives on a few order statistics, its jackknife knows two
-    or three values, whence an acceleration that means nothing, and ties make both worse. What the bootstrap approaches
-    is known in closed form: between the l-th smallest and the l-th largest value lies the median with probability
-    `1 - 2 P(Bin(n, 1/2) < l)`, or more where there are ties. The largest l that keeps the level is taken, the
-    outermost values where none does; `coverage` says what that attains. The interval is monotone in the data, so
-    censored values move its ends no further than their bounds allow, and the coverage holds for the values behind them.
+    The median has an exact interval, not a bootstrap one: bootstrap and jackknife values of a median take only a few
+    order statistics, so the acceleration has no meaning, and ties make this worse. The median lies between the l-th
+    smallest and the l-th largest value with probability `1 - 2 P(Bin(n, 1/2) < l)`, or more if there are ties. The
+    largest l that keeps the level is used; if there is none, the smallest and the largest value. `coverage` is the
+    attained probability. The interval is monotone in the data, so censored values move its ends no further than their
+    bounds allow, and the coverage holds for the true values.
 
     Args:
         values: (n,), without NaN.
-        censored: (n,) of bool, which are bounds. A mean is not taken over them.
-        censored_side: `"upper"`: the true value lies at or below the recorded one, and the interval may be open below.
-        level: of confidence.
-        resamples, seed: of the bootstrap.
+        statistic: `"median"` or `"mean"`.
+        censored: bool (n,), True for values that are bounds. There is no mean of bounds.
+        censored_side: `"upper"`: the true value lies at or below the recorded one, and the interval may be open below;
+            `"lower"`: at or above, and the interval may be open above.
+        level: confidence level.
+        resamples, seed: options of the bootstrap.
 
     Raises:
-        ArgumentError: a mean of censored values, or NaN.
+        ArgumentError: a mean of censored values was requested, or a value is NaN.
 
     >>> bootstrap_interval(np.array([-3.0, -5.0, -20.0]), censored=np.array([False, False, True])).exact
     True
@@ -133,15 +137,15 @@ def bootstrap_interval(
     >>> found.value, found.bound, found.low, found.low_bound, found.high, found.coverage
     (-20.0, 'upper', -inf, -20.0, -3.0, 0.75)
     """
-    values, flags = checked(values, censored, censored_side, 1)
+    values, flags = check_values(values, censored, censored_side, 1)
     check(statistic in ("median", "mean"), "statistic", "'median' or 'mean'", repr(statistic))
     check(not np.isnan(values).any(), "values", "no NaN", f"{int(np.isnan(values).sum())} NaN")
     check(0 < level < 1, "level", "a number between 0 and 1", level)
     if len(values) == 0:
         return None
     if statistic == "median":
-        return median_interval(*bounds(values, flags, censored_side), level, censored_side)
-    check(not flags.any(), "statistic", "'median' where values are censored: no mean is taken over bounds", "'mean'")
+        return median_interval(*to_bounds(values, flags, censored_side), level, censored_side)
+    check(not flags.any(), "statistic", "'median' for censored values, because bounds have no mean", "'mean'")
     check(bool(np.isfinite(values).all()), "values", "finite numbers for a mean", "an infinity")
     check(resamples > 0, "resamples", "a positive number", resamples)
     return _mean_interval(values, level, resamples, seed)
@@ -150,23 +154,23 @@ def bootstrap_interval(
 def median_over_repeats(
     values: Array, censored: Array | None = None, censored_side: Side = "upper"
 ) -> tuple[Array, Array]:
-    """Medians (n, k) over the first axis of `values` (r, n, k), and which of them are bounds.
+    """Medians (n, k) over the first axis of `values` (r, n, k), and a mask of those that are bounds.
 
-    Repeats that are NaN are passed over; NaN where all are. A median is a bound where censored values could move it.
+    NaN values are ignored; the median is NaN if all values are. It is a bound if censored values can change it.
 
     >>> values = np.array([-3.0, -20.0, -4.0]).reshape(3, 1, 1)
     >>> median_over_repeats(values, values < -10), median_over_repeats(values, values < -3.5)
     ((array([[-4.]]), array([[False]])), (array([[-4.]]), array([[ True]])))
     """
-    values, flags = checked(values, censored, censored_side, 3)
-    low, high = (_median_of_some(end) for end in bounds(values, flags, censored_side))
+    values, flags = check_values(values, censored, censored_side, 3)
+    low, high = (_nanmedian(end) for end in to_bounds(values, flags, censored_side))
     return (high if censored_side == "upper" else low), (low != high) & ~np.isnan(high)
 
 
 def midranks(low: Array, high: Array | None = None) -> Array:
-    """Ranks along the last axis (..., k), 1 for the least, of values known to lie in `[low, high]`.
+    """Ranks along the last axis (..., k), 1 for the smallest, of values known to lie in `[low, high]`.
 
-    What is not ordered for certain is tied.
+    Values whose order is not certain are tied.
 
     >>> midranks(np.array([3.0, 1.0, 3.0]))
     array([2.5, 1. , 2.5])
@@ -185,11 +189,12 @@ def midranks(low: Array, high: Array | None = None) -> Array:
 
 
 def friedman(ranks: Array, permutations: int = 9999, seed: int = 0) -> tuple[float, float]:
-    """Friedman's chi-square of `ranks` (n, k), with ties accounted for, and its p-value.
+    """Friedman's chi-square of `ranks` (n, k), corrected for ties, and its p-value.
 
-    Chi-square is a poor approximation for few rows, so p is that of a permutation test, `(1 + as large) / (1 + drawn)`
-    over ranks permuted within their rows, for up to 50 rows that are not all tied. Beyond, it is that of Iman and
-    Davenport's F, and no less than the smallest that a permutation test could give.
+    The chi-square distribution is a poor approximation for few rows. For up to 50 rows that are not all tied, the
+    p-value is that of a permutation test: `(1 + number as large) / (1 + number drawn)` over ranks permuted within their
+    rows. For more rows it is that of Iman and Davenport's F, and at least the smallest p-value that a permutation test
+    can give.
 
     >>> friedman(np.array([[1.0, 2, 3]] * 3))[0]
     6.0
@@ -197,7 +202,7 @@ def friedman(ranks: Array, permutations: int = 9999, seed: int = 0) -> tuple[flo
     (0.0, 1.0)
     """
     k = ranks.shape[1]
-    # twice the ranks less their mean: integers, so that equal statistics are equal
+    # twice the ranks less their mean are integers, so equal statistics compare as equal
     centred = np.rint(2 * ranks).astype(np.int64) - (k + 1)
     centred = centred[(centred != 0).any(axis=1)]
     rows = len(centred)
@@ -221,15 +226,18 @@ def friedman(ranks: Array, permutations: int = 9999, seed: int = 0) -> tuple[flo
 
 
 def signed_rank(low: Array, high: Array | None = None) -> tuple[float, float, int]:
-    """Wilcoxon's signed-rank test of differences (n,) in `[low, high]`: two-sided p, rank-biserial r, how many not 0.
+    """Wilcoxon's signed-rank test of differences (n,) known to lie in `[low, high]`.
 
-    Zeros, here all whose sign is not certain, are ranked and then dropped (Pratt 1959), which keeps in mind how many
-    there are. The p-value is exact, given ties and zeros, for up to 200 differences that are not zero (Streitberg and
-    Röhmel 1986), and normal beyond. `scipy.stats.wilcoxon` is exact without ties only, or up to 13 differences;
-    censored data are full of ties, and with few non-zero ones the normal approximation is wrong.
+    Returns the two-sided p-value, the rank-biserial correlation r, and the number of nonzero differences.
 
-    The effect is Kerby's (2014) simple difference, `(W+ - W-) / (n (n + 1) / 2)`. Zeros count for neither side but in
-    the sum, so that a few differences among many ties are not a large effect.
+    A difference whose sign is not certain counts as zero. Zeros are ranked and then dropped (Pratt 1959), so their
+    number affects the ranks. The p-value is exact, conditional on ties and zeros, for up to 200 nonzero differences
+    (Streitberg and Röhmel 1986); for more it uses a normal approximation. `scipy.stats.wilcoxon` is exact only without
+    ties, or for up to 13 differences. Censored data have many ties, and for few nonzero differences the normal
+    approximation is wrong.
+
+    The effect r is Kerby's (2014) simple difference, `(W+ - W-) / (n (n + 1) / 2)`. Zeros count in the denominator but
+    in neither W, so a few differences among many ties are a small effect.
 
     >>> signed_rank(np.array([1.0, 2.0, 3.0, 4.0]))
     (0.125, 1.0, 4)
@@ -239,7 +247,7 @@ def signed_rank(low: Array, high: Array | None = None) -> tuple[float, float, in
     high = low if high is None else high
     sign = (low > 0).astype(float) - (high < 0)
     sizes = np.where(sign == 0, 0.0, np.sort(np.abs(np.stack([low, high])), axis=0))
-    # what differs by rounding only is tied: 0.3 - 0.2 and 0.2 - 0.1
+    # sizes that differ only by rounding are tied, such as 0.3 - 0.2 and 0.2 - 0.1
     largest = sizes[np.isfinite(sizes)].max(initial=0.0)
     sizes = np.round(sizes / largest, 12) if largest > 0 else sizes
     ranks = midranks(sizes[0], sizes[1])
@@ -251,7 +259,7 @@ def signed_rank(low: Array, high: Array | None = None) -> tuple[float, float, in
         return 1.0, effect, untied
     if untied > EXACT_DIFFERENCES:
         return float(2 * scipy.stats.norm.sf(2 * abs(balance) / math.sqrt((weights**2).sum()))), effect, untied
-    # probability of every sum of the positive ranks, each sign being a fair coin
+    # the probability of every sum of the positive ranks, if each sign is positive with probability 1/2
     chance = np.zeros(int(weights.sum()) + 1)
     chance[0] = 1.0
     for weight in weights:
@@ -275,7 +283,8 @@ def holm(p_values: Array) -> Array:
     return np.minimum(adjusted, 1.0)
 
 
-def checked(values: Array, censored: Array | None, side: str, axes: int) -> tuple[Array, Array]:
+def check_values(values: Array, censored: Array | None, side: str, axes: int) -> tuple[Array, Array]:
+    """The values as floats and the mask of the censored ones; raises `ArgumentError` for wrong shapes or sides."""
     values = np.asarray(values, dtype=float)
     check(values.ndim == axes, "values", f"an array of {axes} axes", f"shape {values.shape}")
     flags = np.zeros(values.shape, dtype=bool) if censored is None else np.asarray(censored, dtype=bool)
@@ -284,15 +293,15 @@ def checked(values: Array, censored: Array | None, side: str, axes: int) -> tupl
     return values, flags & ~np.isnan(values)
 
 
-def bounds(values: Array, censored: Array, side: Side) -> tuple[Array, Array]:
-    """Where the true values lie."""
+def to_bounds(values: Array, censored: Array, side: Side) -> tuple[Array, Array]:
+    """Lower and upper bounds of the true values."""
     if side == "upper":
         return np.where(censored, -np.inf, values), values
     return values, np.where(censored, np.inf, values)
 
 
 def subtract(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
-    """Where the difference lies; that of two equal infinities is zero."""
+    """Lower and upper bounds of the differences a - b; the difference of two equal infinities is zero."""
     with np.errstate(invalid="ignore"):
         low, high = a[0] - b[1], a[1] - b[0]
     same = (a[0] == a[1]) & (b[0] == b[1])
@@ -300,26 +309,27 @@ def subtract(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Arr
     return low, np.where(np.isnan(high), np.where(same, 0.0, np.inf), high)
 
 
-def _middle(ordered: Array) -> float:
+def _median_of_sorted(ordered: Array) -> float:
     a, b = float(ordered[(len(ordered) - 1) // 2]), float(ordered[len(ordered) // 2])
     return a if a == b else a / 2 + b / 2
 
 
-def _median_of_some(values: Array) -> Array:
-    """`np.nanmedian` over the first axis, without a warning where all are NaN, and for infinite values."""
+def _nanmedian(values: Array) -> Array:
+    """`np.nanmedian` over the first axis, but also for infinite values, and without a warning if all are NaN."""
     ordered, present = np.sort(values, axis=0), (~np.isnan(values)).sum(axis=0)[None]
-    places = np.maximum((present - 1) // 2, 0), present // 2
-    a, b = (np.take_along_axis(ordered, np.minimum(place, len(ordered) - 1), axis=0)[0] for place in places)
+    middle = np.maximum((present - 1) // 2, 0), present // 2
+    a, b = (np.take_along_axis(ordered, np.minimum(index, len(ordered) - 1), axis=0)[0] for index in middle)
     return np.asarray(np.where(a == b, a, a / 2 + b / 2))
 
 
 def median_interval(low: Array, high: Array, level: float, side: Side = "upper") -> Interval:
     """The median of values known to lie between `low` and `high` `(n,)`, and its binomial interval.
 
-    See `bootstrap_interval`, which checks the arguments; `side` is what a bound is called where both would do.
+    `bootstrap_interval` checks the arguments and describes the method. If the median has a finite lower and a finite
+    upper bound, `side` decides which one is the value.
     """
     count, low, high = len(low), np.sort(low), np.sort(high)
-    least, most = _middle(low), _middle(high)
+    least, most = _median_of_sorted(low), _median_of_sorted(high)
     bound: Literal["upper", "lower", "unknown"] | None = None
     if least != most:
         finite = {"upper": math.isfinite(most), "lower": math.isfinite(least)}
@@ -328,14 +338,14 @@ def median_interval(low: Array, high: Array, level: float, side: Side = "upper")
     value = math.nan if bound == "unknown" else least if bound == "lower" else most
     if count < 2:
         return Interval(value, None, None, count, 0.0, bound, (least, most))
-    # how many values lie below the median is Bin(n, 1/2)
-    place = max(1, int(scipy.stats.binom.ppf((1 - level) / 2, count, 0.5)))
-    while place > 1 and 2 * scipy.stats.binom.cdf(place - 1, count, 0.5) > 1 - level + 1e-12:
-        place -= 1
-    while 2 * (place + 1) <= count and 2 * scipy.stats.binom.cdf(place, count, 0.5) <= 1 - level + 1e-12:
-        place += 1
-    coverage = float(1 - 2 * scipy.stats.binom.cdf(place - 1, count, 0.5))
-    ends = float(low[place - 1]), float(high[count - place])
+    # the number of values below the median has the distribution Bin(n, 1/2)
+    order = max(1, int(scipy.stats.binom.ppf((1 - level) / 2, count, 0.5)))
+    while order > 1 and 2 * scipy.stats.binom.cdf(order - 1, count, 0.5) > 1 - level + 1e-12:
+        order -= 1
+    while 2 * (order + 1) <= count and 2 * scipy.stats.binom.cdf(order, count, 0.5) <= 1 - level + 1e-12:
+        order += 1
+    coverage = float(1 - 2 * scipy.stats.binom.cdf(order - 1, count, 0.5))
+    ends = float(low[order - 1]), float(high[count - order])
     return Interval(
         value,
         *ends,
@@ -343,8 +353,8 @@ def median_interval(low: Array, high: Array, level: float, side: Side = "upper")
         coverage,
         bound,
         (least, most),
-        None if math.isfinite(ends[0]) else float(high[place - 1]),
-        None if math.isfinite(ends[1]) else float(low[count - place]),
+        None if math.isfinite(ends[0]) else float(high[order - 1]),
+        None if math.isfinite(ends[1]) else float(low[count - order]),
     )
 
 
@@ -361,8 +371,8 @@ def _mean_interval(values: Array, level: float, resamples: int, seed: int) -> In
         drawn[start : start + step] = values[rows].mean(axis=1)
     below = ((drawn < mean).mean() + (drawn <= mean).mean()) / 2
     bias = scipy.stats.norm.ppf(np.clip(below, 0.5 / resamples, 1 - 0.5 / resamples))
-    apart = values - mean  # a mean without one value differs from their average in proportion to this
-    skew = (apart**3).sum() / (6 * (apart**2).sum() ** 1.5)
+    deviation = values - mean  # proportional to the jackknife's: the mean of the others less the average of these means
+    skew = (deviation**3).sum() / (6 * (deviation**2).sum() ** 1.5)
     normal = bias + scipy.stats.norm.ppf([(1 - level) / 2, (1 + level) / 2])
     low, high = np.quantile(drawn, scipy.stats.norm.cdf(bias + normal / (1 - skew * normal)))
     return Interval(mean, float(low), float(high), count, level, None, (mean, mean))

@@ -1,8 +1,8 @@
-"""Rankings of a whole study, one for each data, model and label, and how far the labels agree.
+"""Rankings of the explainers of a study, one for each data set, model and label; and the agreement of the labels.
 
-"Most robust" differs by metric, and the reader must see it: Kendall's W says how alike the rankings of m metrics are
-(1: the same; 1/m on average: unrelated), and a matrix of rank correlations which of them are. Only what has a direction
-is ranked.
+A label is a configured metric. Different metrics find different explainers to be the most robust. Kendall's W measures
+how similar the rankings by m metrics are: 1 if they are the same, 1/m on average if they are unrelated. A matrix of
+rank correlations shows which of them are similar. Only metrics with a direction are ranked.
 
 Kendall and Babington Smith 1939 (Ann. Math. Stat. 10); ties and tests as in Conover 1999.
 """
@@ -23,13 +23,13 @@ from holdfast.statistics.paired import Array, Interval, Readable, friedman, medi
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """The explainers of a data set and a model, ranked by one label.
+    """The ranking of the explainers on one data set and model by one label.
 
     Attributes:
-        data, model, label: which.
-        comparison: of the explainers that have any value.
-        samples: sample numbers, one for each place in `comparison.used`.
-        absent: explainers without a single value, which are not ranked.
+        data, model, label: names of the data set, the model and the label.
+        comparison: the comparison of the explainers that have any value.
+        samples: sample numbers, one for each entry of `comparison.used`.
+        absent: explainers without any value, which are not ranked.
     """
 
     data: str
@@ -42,20 +42,19 @@ class Ranking:
 
 @dataclass(frozen=True, eq=False)
 class Agreement:
-    """How far the rankings of k explainers by m metrics agree.
+    """The agreement of the rankings of k explainers by m metrics.
 
     Attributes:
-        names: of the metrics.
-        used: (explainers,) of bool, which are ranked by all of them; k of them.
-        kendalls_w: 1 where all rankings are the same, 1/m on average where they are unrelated, 0 where they cancel out;
-            NaN for fewer than two metrics or explainers, and where all is tied.
-        p_value: that the rankings are unrelated, by the test of `statistics.friedman` with metrics for rows: permuted
-            for up to 50 metrics.
-        correlations: (m, m) of Spearman's rho; NaN where a metric ties all. Its mean over pairs is (m W - 1) / (m - 1)
-            without ties, which is why it is this one and not Kendall's tau: the matrix and W tell one story.
-        interval: of W over samples, where it was computed.
-        data, model: which, in a study.
-        explainers: names, one for each place in `used`, in a study.
+        names: names of the metrics.
+        used: bool (explainers,), True for the k explainers that all metrics rank.
+        kendalls_w: 1 if all rankings are the same, 1/m on average if they are unrelated, 0 if they cancel out; NaN for
+            fewer than two metrics or explainers, and if everything is tied.
+        p_value: p-value of the hypothesis that the rankings are unrelated, by `friedman` with metrics as rows.
+        correlations: (m, m), Spearman's rho; NaN for a metric that ties all explainers. Without ties, the mean over
+            pairs is (m W - 1) / (m - 1), so the matrix agrees with W; Kendall's tau does not have this property.
+        interval: interval of W over samples, if it was computed.
+        data, model: names of the data set and the model, in a study.
+        explainers: names of the explainers, one for each entry of `used`, in a study.
     """
 
     names: tuple[str, ...]
@@ -70,13 +69,13 @@ class Agreement:
 
 
 def agreement(ranks: Array, names: Sequence[str], permutations: int = 9999, seed: int = 0) -> Agreement:
-    """How far m rankings agree.
+    """Measure the agreement of m rankings.
 
     Args:
-        ranks: (m, k) mean ranks or anything else by which each metric orders the explainers; NaN where it does not rank
-            one, which is then left out for all.
-        names: of the metrics.
-        permutations, seed: of the test.
+        ranks: (m, k), mean ranks or other numbers by which each metric orders the explainers. An explainer with a NaN
+            is left out for all metrics.
+        names: names of the metrics.
+        permutations, seed: options of the test.
 
     >>> found = agreement(np.array([[1.0, 2, 3, 4], [1, 2, 4, 3], [2, 1, 3, 4]]), ["a", "b", "c"])
     >>> found.kendalls_w, found.correlations[0]
@@ -84,14 +83,14 @@ def agreement(ranks: Array, names: Sequence[str], permutations: int = 9999, seed
     """
     ranks = np.asarray(ranks, dtype=float)
     check(ranks.ndim == 2, "ranks", "an array of metrics x explainers", f"shape {ranks.shape}")
-    check(len(names) == len(ranks), "names", f"{len(ranks)} of them", list(names))
+    check(len(names) == len(ranks), "names", f"{len(ranks)} names", list(names))
     used = np.asarray(~np.isnan(ranks).any(axis=0))
     ordered = midranks(ranks[:, used])
     m, k = ordered.shape
     if m < 2 or k < 2:
         return Agreement(tuple(names), used, math.nan, math.nan, np.full((m, m), np.nan))
     centred = ordered - (k + 1) / 2
-    with np.errstate(invalid="ignore"):  # 0 / 0 of a metric that ties all is NaN, and stays so
+    with np.errstate(invalid="ignore"):  # a metric that ties all explainers has 0 / 0, which is NaN
         unit = centred / np.sqrt((centred**2).sum(axis=1, keepdims=True))
     correlations = np.clip(unit @ unit.T, -1, 1)
     np.fill_diagonal(correlations, np.where(np.isnan(unit[:, 0]), np.nan, 1.0))
@@ -100,14 +99,15 @@ def agreement(ranks: Array, names: Sequence[str], permutations: int = 9999, seed
 
 
 def agreement_interval(ranks: Array, level: float = 0.95, resamples: int = 2000, seed: int = 0) -> Interval | None:
-    """Kendall's W of the mean ranks over samples, with its percentile bootstrap interval; None where W is undefined.
+    """Kendall's W of the mean ranks over samples, with its percentile bootstrap interval; None if W is undefined.
 
-    Samples are drawn with all their metrics. It says how much W hangs on the choice of samples. It is not centred on W:
-    resampling adds noise to mean ranks, and noise lowers agreement that is high and raises what is low.
+    The interval shows how much W depends on the choice of samples. Samples are drawn with all their metrics. The
+    interval is not centred on W: resampling adds noise to mean ranks, which lowers high agreement and raises low
+    agreement.
 
     Args:
-        ranks: (m, n, k) of each metric, sample and explainer; NaN rows where a sample is not ranked.
-        level, resamples, seed: of the interval.
+        ranks: (m, n, k), the ranks by each metric for each sample and explainer; NaN rows for samples without ranks.
+        level, resamples, seed: options of the interval.
 
     >>> agreement_interval(np.tile([1.0, 2, 3], (2, 9, 1))).low
     1.0
@@ -120,7 +120,7 @@ def agreement_interval(ranks: Array, level: float = 0.95, resamples: int = 2000,
     if m < 2 or k < 2 or not present.any(axis=1).all():
         return None
     rng = np.random.Generator(np.random.PCG64(seed))
-    # how often each sample was drawn; the first row, each once, is the data itself
+    # how often each sample was drawn; the first row has each sample once, so it gives W itself
     counts = np.vstack([np.ones((1, n)), rng.multinomial(n, np.full(n, 1 / n), size=resamples)])
     sums = np.einsum("bn,mnk->bmk", counts, np.where(present[..., None], ranks, 0.0), optimize=True)
     drawn = counts @ present.T
@@ -129,7 +129,7 @@ def agreement_interval(ranks: Array, level: float = 0.95, resamples: int = 2000,
     value = float(values[0])
     if math.isnan(value):
         return None
-    # all explainers tied in what was drawn: W is undefined there
+    # W is undefined for draws in which all explainers are tied
     others = values[1:][~np.isnan(values[1:])]
     ends = (None, None) if n < 2 or not len(others) else np.quantile(others, [(1 - level) / 2, (1 + level) / 2])
     low, high = (None if end is None else float(end) for end in ends)
@@ -137,15 +137,15 @@ def agreement_interval(ranks: Array, level: float = 0.95, resamples: int = 2000,
 
 
 def rankings(samples: pl.DataFrame, readings: Mapping[str, Readable], level: float = 0.05) -> list[Ranking]:
-    """One ranking for each data, model and label that has a direction and values for two explainers.
+    """One ranking for each data set, model and label that has a direction and values for at least two explainers.
 
-    A sample counts where its status is `"ok"`, its value finite and all of `Readable.only` hold; its value is the
-    median over the repeats in which it counts. Samples that do not count for all explainers are left out.
+    A row counts if its status is `"ok"`, its value is finite and all columns of `Readable.only` are True. The value of
+    a sample is the median over the repeats that count. Samples without a value for every explainer are left out.
 
     Args:
         samples: the rows of a study, one for each evaluated sample.
         readings: how to read each label.
-        level: of the tests.
+        level: significance level of the tests.
     """
     found: list[Ranking] = []
     for (data, model, label), part in samples.group_by(["data", "model", "label"], maintain_order=True):
@@ -156,7 +156,7 @@ def rankings(samples: pl.DataFrame, readings: Mapping[str, Readable], level: flo
         check(direction in ("higher", "lower"), "direction", "'higher', 'lower' or None", repr(direction))
         explainers = part["explainer"].unique(maintain_order=True).to_list()
         numbers = part["sample"].unique().sort().to_list()
-        values, censored = _grid(part, reading, explainers, numbers)
+        values, censored = _arrange(part, reading, explainers, numbers)
         middle, bounded = median_over_repeats(values, censored, reading.censored_side)
         some: Array = np.asarray(~np.isnan(middle).all(axis=0))
         if some.sum() < 2:
@@ -175,9 +175,9 @@ def rankings(samples: pl.DataFrame, readings: Mapping[str, Readable], level: flo
 
 
 def agreements(rankings: Iterable[Ranking], level: float = 0.95) -> list[Agreement]:
-    """How far the labels of each data and model agree, over the explainers that all of them rank; two labels or more.
+    """The agreement of the labels of each data set and model with at least two labels, over explainers that all rank.
 
-    Labels whose samples have nothing in common to rank are left out.
+    Labels without a ranked sample are left out.
     """
     groups: dict[tuple[str, str], list[Ranking]] = {}
     for ranking in rankings:
@@ -203,21 +203,21 @@ def agreements(rankings: Iterable[Ranking], level: float = 0.95) -> list[Agreeme
 
 
 def _kendalls_w(ranks: Array) -> Array:
-    """W of (..., m, k) ranks, with its correction for ties: the sum of squares between explainers as a share of all."""
+    """W of (..., m, k) ranks, corrected for ties: the sum of squares between explainers, divided by the total one."""
     m, k = ranks.shape[-2:]
     centred = ranks - (k + 1) / 2
     between, total = (centred.sum(axis=-2) ** 2).sum(axis=-1), (centred**2).sum(axis=(-1, -2))
-    with np.errstate(invalid="ignore"):  # all tied by all: undefined
+    with np.errstate(invalid="ignore"):  # undefined if all metrics tie all explainers
         return np.asarray(between / (m * total))
 
 
-def _grid(part: pl.DataFrame, reading: Readable, explainers: list[str], samples: list[int]) -> tuple[Array, Array]:
-    """Values and flags, (repeats, samples, explainers); NaN where there is none that counts."""
+def _arrange(part: pl.DataFrame, reading: Readable, explainers: list[str], samples: list[int]) -> tuple[Array, Array]:
+    """Values and flags of censored ones, (repeats, samples, explainers); NaN where no value counts."""
     value = pl.col(reading.column).cast(pl.Float64)
     counts = (pl.col("status") == "ok") & value.is_finite().fill_null(False)
     for name in reading.only:
         counts &= pl.col(name).cast(pl.Boolean).fill_null(False) if name in part.columns else pl.lit(False)
-    # a column that is not there has no censored values
+    # without this column no value is censored
     flags = reading.censored if reading.censored in part.columns else None
     part = part.filter(counts).select(
         "explainer",
@@ -229,11 +229,11 @@ def _grid(part: pl.DataFrame, reading: Readable, explainers: list[str], samples:
     repeats = part["repeat"].unique().sort().to_list()
     shape = (max(1, len(repeats)), len(samples), len(explainers))
     values, censored = np.full(shape, np.nan), np.zeros(shape, dtype=bool)
-    columns = {name: place for place, name in enumerate(explainers)}
-    place = (
+    columns = {name: column for column, name in enumerate(explainers)}
+    cell = (
         np.searchsorted(repeats, part["repeat"].to_numpy()),
         np.searchsorted(samples, part["sample"].to_numpy()),
         [columns[name] for name in part["explainer"]],
     )
-    values[place], censored[place] = part["value"].to_numpy(), part["censored"].to_numpy()
+    values[cell], censored[cell] = part["value"].to_numpy(), part["censored"].to_numpy()
     return values, censored

@@ -270,7 +270,9 @@ def test_several_numbers_for_a_sample() -> None:
     for how, value in wanted.items():
         metric = peer("quantus:RegionPerturbation", patch_size=4, reduce=how)
         assert metric(model, "input_x_gradient", x).score.item() == pytest.approx(value, rel=1e-4)
-    with pytest.raises(hf.ArgumentError, match="reduce: expected mean, last or max, as .* has 4 numbers a sample"):
+    with pytest.raises(
+        hf.ArgumentError, match="reduce: expected mean, last or max, because .* has 4 numbers for a sample"
+    ):
         peer("quantus:RegionPerturbation", patch_size=4, reduce=None)(model, "saliency", x)
     assert peer("quantus:RegionPerturbation").direction == "higher"  # drops, most relevant first
     assert peer("quantus:RegionPerturbation", order="lerf").direction == "lower"
@@ -380,7 +382,7 @@ def test_the_version_of_the_package_is_part_of_the_identity(monkeypatch: pytest.
     before = fingerprint(metric)
     assert fingerprint(peer("captum:infidelity", noise=0.2)) != before
     assert fingerprint(pickle.loads(pickle.dumps(metric))) == before
-    monkeypatch.setattr(type(metric), "origin", "captum 0.0.1")
+    monkeypatch.setattr(type(metric), "package", "captum 0.0.1")
     assert fingerprint(peer("captum:infidelity")) != before
 
 

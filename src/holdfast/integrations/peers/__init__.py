@@ -1,4 +1,4 @@
-"""Metrics of other packages as ours: `holdfast.metrics.get("quantus:MaxSensitivity", nr_samples=20)`."""
+"""Metrics of other packages as holdfast metrics: `holdfast.metrics.get("quantus:MaxSensitivity", nr_samples=20)`."""
 
 from holdfast.integrations.peers.base import PeerMetric, PeerResult
 from holdfast.integrations.peers.names import is_peer, peer, peer_class, peer_names

@@ -1,17 +1,16 @@
-"""Metrics of Quantus and Captum under our roof: `quantus:MaxSensitivity`, `captum:infidelity`.
+"""Metrics of Quantus and Captum ("peers") as holdfast metrics: `quantus:MaxSensitivity`, `captum:infidelity`.
 
-Nothing of them is written anew. Each becomes a `Metric` whose options are those of the peer's own constructor (or
-function), so that a study compares them with ours on the same models, inputs and explainers, in one report. What is
-done around them:
+Each metric is called, not reimplemented. It becomes a `Metric` whose options are those of the peer's constructor or
+function. So a study can compare them with ours on the same models, inputs and explainers, in one report. Around a call:
 
-* The peers draw from the global generators and compute on whole batches. Here every sample is handed over alone, with
-  these generators seeded from its content and put back afterwards: no result depends on the batch size, the order or
-  the company. (Quantus normalises maps by the largest value of the whole batch: alone, by the sample's own.)
-* NaN, infinity, or an error that the values of a sample provoke is a flag of that sample, with the error's words in
-  the column `failure`; the rest goes on. A wrong option is an error.
-* Inputs that the peers disturb may leave the classifier's bounds, as they do there.
+* Peers draw from the global generators and compute on whole batches. Here each sample is passed on its own, with the
+  global generators seeded from its content and restored afterwards. So no result depends on the batch size, the order
+  or the other samples. (Quantus normalises maps by the largest value of the batch; here, by that of the sample.)
+* If a sample yields NaN or infinity, or its values cause an error, the sample is flagged, and the column `failure` has
+  the message. The other samples are evaluated. A wrong option raises an error.
+* Inputs that a peer perturbs may lie outside the classifier's bounds, as in the peer's own package.
 
-Cost: what the peer asks for; counted as looks, predictions and explanations alike.
+Cost: all model evaluations that the peer requests, predictions and explanations.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from torch import Tensor
 
 from holdfast.errors import ArgumentError, HoldfastError
 from holdfast.explainers import Explainer
-from holdfast.integrations.peers.sample import Sample, alone
+from holdfast.integrations.peers.sample import Sample, isolate
 from holdfast.metrics import get
 from holdfast.metrics.base import Metric, plain
 from holdfast.metrics.probe import Probe
@@ -43,41 +42,41 @@ from holdfast.tensors import content_keys, draw_seed
 
 Reduce = Literal["mean", "last", "max"]
 
-#: what an input's values cannot be blamed for: the peer does not run here, or its options do not fit together
-_PROGRAMMING = (AttributeError, ImportError, NameError, NotImplementedError, TypeError)
+#: errors that do not depend on a sample's values: the peer does not run here, or its options contradict each other
+_PROGRAMMING_ERRORS = (AttributeError, ImportError, NameError, NotImplementedError, TypeError)
 
 
 class Source(Protocol):
-    """What is particular of one package: `captum.py` and `quantus.py` are such modules."""
+    """The functions that differ between packages. The modules `captum` and `quantus` have this interface."""
 
-    #: the class that metrics of this package derive from
+    #: the base class of the metrics of this package
     Base: type[PeerMetric]
 
     def version(self) -> str:
-        """The package and its version."""
+        """The name of the package and its version."""
 
     def metrics(self) -> Mapping[str, Callable[..., Any]]:
-        """The package's metrics by name."""
+        """The metrics of the package by name."""
 
-    def refusal(self, title: str) -> str:
-        """Why a metric cannot be used here; empty if it can."""
+    def explain_refusal(self, title: str) -> str:
+        """The reason why a metric cannot be used here; empty if it can."""
 
-    def direction_of(self, title: str) -> Literal["higher", "lower"] | None:
-        """What the package says of it."""
+    def find_direction(self, title: str) -> Literal["higher", "lower"] | None:
+        """The direction that the package states for a metric."""
 
-    def fields_of(self, title: str) -> tuple[list[tuple[str, Any, Any]], tuple[str, ...], dict[str, Any]]:
-        """The options as fields, the names of those that go to the package, and what else the class has."""
+    def make_fields(self, title: str) -> tuple[list[tuple[str, Any, Any]], tuple[str, ...], dict[str, Any]]:
+        """The options as dataclass fields, the names of those passed to the package, and further class attributes."""
 
 
 @dataclass(frozen=True)
 class PeerResult(Result):
-    """What a metric of another package says of each sample.
+    """The result of a metric of another package.
 
     Attributes:
-        score: its value, float64; NaN where there is none. `(N,)`
-        failed: it gave NaN or infinity, or raised an error, for an evaluated sample, whose status is then
-            `"nonfinite"`. bool `(N,)`
-        failure: the error's words, or what else was wrong; None for samples with nothing wrong.
+        score: the value of the metric, float64 `(N,)`; NaN if there is none.
+        failed: True if the metric gave NaN or infinity or raised an error for the sample, bool `(N,)`; the status of
+            the sample is then `"nonfinite"`.
+        failure: the error message or another reason for a failure; None for samples without one.
     """
 
     score: Tensor
@@ -85,23 +84,23 @@ class PeerResult(Result):
     failure: tuple[str | None, ...] = ()
 
     def columns(self) -> dict[str, Any]:
-        """See `Result`; with the failures in words."""
+        """The columns of `Result`, and `failure`."""
         return {**super().columns(), "failure": pl.Series(list(self.failure), dtype=pl.String)}
 
 
 @dataclass(frozen=True)
 class PeerMetric(Metric):
-    """A metric of another package; concrete classes are made by `holdfast.integrations.peers.names.peer_class`."""
+    """A metric of another package; `holdfast.integrations.peers.names.peer_class` makes the concrete classes."""
 
     headline: ClassVar[str] = "score"
-    #: which options are of the peer's constructor or function, and go there as they are
-    passed_on: ClassVar[tuple[str, ...]] = ()
+    #: the options of the peer's constructor or function, which are passed unchanged
+    peer_options: ClassVar[tuple[str, ...]] = ()
     #: the package's name and version: part of a job's identity
-    origin: ClassVar[str] = ""
+    package: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
-        # kept by the object, not the class: what a configuration consists of must tell versions apart
-        set_fields(self, _origin=self.origin)
+        # an attribute of the object, not only of the class: identities are computed from an object's attributes
+        set_fields(self, _package=self.package)
 
     def __reduce__(self) -> tuple[Any, ...]:
         given = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
@@ -112,34 +111,35 @@ class PeerMetric(Metric):
 
     @classmethod
     def example(cls) -> PeerMetric:
-        """See `Metric`."""
+        """The metric with its default options."""
         return cls()
 
     def options(self) -> dict[str, Any]:
-        """See `Metric`; functions by their names."""
-        return {f.name: _told(getattr(self, f.name)) for f in dataclasses.fields(self)} | {"package": self.origin}
+        """The options as plain values, functions by their names; and the package with its version."""
+        return {f.name: _describe(getattr(self, f.name)) for f in dataclasses.fields(self)} | {"package": self.package}
 
     def expected_evaluations(self) -> int:
-        """The samples that it draws, where an option says how many; a guess otherwise."""
+        """The number of samples that the peer draws, if an option gives it; else an estimate."""
         counts = (getattr(self, name, None) for name in ("nr_samples", "n_perturb_samples", "nr_runs"))
         return 1 + next((count for count in counts if isinstance(count, int)), 50)
 
     def score_one(self, sample: Sample) -> object:
-        """The peer's answer for one sample: a number, or several of a curve."""
+        """The peer's answer for one sample: a number, or the numbers of a curve."""
         raise NotImplementedError
 
-    def number_of(self, answer: object) -> float:
-        """The answer as one number.
+    def reduce_answer(self, answer: object) -> float:
+        """Reduce the answer to one number.
 
         Raises:
-            ArgumentError: it has several, and `reduce` does not say what becomes of them.
+            ArgumentError: the answer has several numbers, and `reduce` is not set.
         """
-        values = _flat(answer)
+        values = _flatten(answer)
         if len(values) == 1:
             return values[0]
         how: Reduce | None = getattr(self, "reduce", None)
         if how is None or not values:
-            raise ArgumentError("reduce", f"mean, last or max, as {self.name} has {len(values)} numbers a sample", how)
+            expected = f"mean, last or max, because {self.name} has {len(values)} numbers for a sample"
+            raise ArgumentError("reduce", expected, how)
         return {"mean": math.fsum(values) / len(values), "last": values[-1], "max": max(values)}[how]
 
     def evaluate(
@@ -150,7 +150,7 @@ class PeerMetric(Metric):
         targets: Tensor | None,
         generator: torch.Generator | None,
     ) -> PeerResult:
-        """See `Metric`. A sample at a time, see above."""
+        """Evaluate the samples one at a time, as the module's docstring describes."""
         probe = Probe(classifier, explainer, inputs, targets)
         seeds = content_keys(inputs, draw_seed(generator)).tolist()
         score = torch.full((len(inputs),), torch.nan, dtype=torch.float64, device=inputs.device)
@@ -159,11 +159,11 @@ class PeerMetric(Metric):
             part = slice(row, row + 1)
             maps, classes = probe.maps[part], probe.logits.shape[1]
             sample = Sample(classifier, explainer, inputs[part], probe.targets[part], maps, classes)
-            with alone(sample, seeds[row]):
-                value, failure[row] = self._one(sample)
-            probe.charge(probe.usable().new_tensor([row]), sample.looks)
+            with isolate(sample, seeds[row]):
+                value, failure[row] = self._score_sample(sample)
+            probe.charge(probe.usable().new_tensor([row]), sample.evaluations)
             score[row] = value if failure[row] is None else torch.nan
-        failed = torch.tensor([words is not None for words in failure], device=inputs.device)
+        failed = torch.tensor([message is not None for message in failure], device=inputs.device)
         probe.skip(failed, "nonfinite")
         return PeerResult(
             **probe.common_fields(self),
@@ -173,46 +173,47 @@ class PeerMetric(Metric):
             failure=tuple(failure),
         )
 
-    def _one(self, sample: Sample) -> tuple[float, str | None]:
+    def _score_sample(self, sample: Sample) -> tuple[float, str | None]:
+        """The value of one sample and None, or NaN and the reason for the failure."""
         try:
             answer = self.score_one(sample)
-        except HoldfastError:  # ours: of the user's explainer or model
+        except HoldfastError:  # an error of the user's explainer or model
             raise
-        except _PROGRAMMING as error:
-            raise HoldfastError(f"{self.name} of {self.origin} does not run: {_words(error)}") from error
+        except _PROGRAMMING_ERRORS as error:
+            raise HoldfastError(f"{self.name} of {self.package} does not run: {_describe_error(error)}") from error
         except Exception as error:
             if sample.error is not None:
                 raise sample.error from error
-            return math.nan, _words(error)
-        value = self.number_of(answer)
+            return math.nan, _describe_error(error)
+        value = self.reduce_answer(answer)
         return (value, None) if math.isfinite(value) else (math.nan, f"{self.name} gave {value}")
 
 
-def _flat(answer: object) -> list[float]:
-    """All numbers of an answer: a number, an array, a list or a mapping of them."""
+def _flatten(answer: object) -> list[float]:
+    """All numbers of an answer, which is a number, or an array, a list or a mapping of numbers."""
     if isinstance(answer, Tensor):
         answer = answer.detach().cpu().numpy()
     if isinstance(answer, Mapping):
-        return [number for value in answer.values() for number in _flat(value)]
+        return [number for value in answer.values() for number in _flatten(value)]
     if isinstance(answer, list | tuple | np.ndarray) and np.ndim(answer) > 0:
-        return [number for value in answer for number in _flat(value)]
+        return [number for value in answer for number in _flatten(value)]
     return [float(answer)]  # type: ignore[arg-type]
 
 
-def _words(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".rstrip(": ")
 
 
-def _told(value: object) -> Any:
+def _describe(value: object) -> Any:
     if callable(value):
         return getattr(value, "__qualname__", type(value).__name__)
     if isinstance(value, Mapping):
-        return {str(key): _told(entry) for key, entry in value.items()}
+        return {str(key): _describe(entry) for key, entry in value.items()}
     return plain(value)
 
 
-def fields_from(function: Callable[..., Any], left_out: frozenset[str]) -> list[tuple[str, Any, Any]]:
-    """The options of a constructor or function, as `(name, type, default)`; types by the defaults."""
+def read_options(function: Callable[..., Any], left_out: frozenset[str]) -> list[tuple[str, Any, Any]]:
+    """The options of a constructor or function, as `(name, type, field)`; the default determines the type."""
     found: list[tuple[str, Any, Any]] = []
     for name, parameter in inspect.signature(function).parameters.items():
         variadic = parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
@@ -220,8 +221,8 @@ def fields_from(function: Callable[..., Any], left_out: frozenset[str]) -> list[
             continue
         default = None if parameter.default is parameter.empty else parameter.default
         kind = type(default) if isinstance(default, bool | int | float) else Any
-        settled = dataclasses.field(default=default)
+        option = dataclasses.field(default=default)
         if isinstance(default, list | dict | set):
-            settled = dataclasses.field(default_factory=partial(copy.copy, default))
-        found.append((name, kind, settled))
+            option = dataclasses.field(default_factory=partial(copy.copy, default))
+        found.append((name, kind, option))
     return found

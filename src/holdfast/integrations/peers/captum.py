@@ -1,4 +1,4 @@
-"""What is particular of Captum's metrics; see `peers`."""
+"""The metrics of Captum as a `Source` of peer metrics."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import MissingExtraError, check, check_integer
-from holdfast.integrations.peers.base import PeerMetric, fields_from
+from holdfast.integrations.peers.base import PeerMetric, read_options
 from holdfast.integrations.peers.sample import Sample
 
-#: given by us, or without an effect on the value of a sample that is alone
+#: arguments that we set, or that have no effect on the value of a single sample
 _OURS = frozenset(
     {
         "explanation_func",
@@ -29,12 +29,12 @@ _OURS = frozenset(
 
 
 def version() -> str:
-    """The package and its version."""
+    """The name of the package and its version."""
     return f"captum {installed('captum')}"
 
 
 def metrics() -> dict[str, Callable[..., Any]]:
-    """Captum's functions by name."""
+    """Captum's metrics by name."""
     try:
         from captum.metrics import infidelity, sensitivity_max
     except ImportError as error:
@@ -42,21 +42,21 @@ def metrics() -> dict[str, Callable[..., Any]]:
     return {"infidelity": infidelity, "sensitivity_max": sensitivity_max}
 
 
-def refusal(title: str) -> str:
-    """Both can be used."""
+def explain_refusal(title: str) -> str:
+    """The empty string: all metrics of Captum can be used here."""
     return ""
 
 
-def direction_of(title: str) -> None:
-    """Captum says nothing of it."""
+def find_direction(title: str) -> None:
+    """None: Captum does not state directions."""
 
 
-def fields_of(title: str) -> tuple[list[tuple[str, Any, Any]], tuple[str, ...], dict[str, Any]]:
-    """The options as fields, the names of those that go to Captum, and what else the class has."""
-    own = fields_from(metrics()[title], _OURS)
+def make_fields(title: str) -> tuple[list[tuple[str, Any, Any]], tuple[str, ...], dict[str, Any]]:
+    """The options as dataclass fields, the names of those passed to Captum, and further class attributes."""
+    own = read_options(metrics()[title], _OURS)
     if title == "infidelity":
         return [*own, ("noise", float, field(default=0.1))], tuple(name for name, *_ in own), {"with_noise": True}
-    # Captum's default is a function, which a study file cannot hold: None stands for it
+    # Captum's default is a function, which a study file cannot contain: None stands for it
     own = [(name, Any, field(default=None)) if name == "perturb_func" else (name, *rest) for name, *rest in own]
     return own, tuple(name for name, *_ in own), {}
 
@@ -77,13 +77,13 @@ class Base(PeerMetric):
             check(fine, name, "a finite number of at least 0", repr(value))
 
     def score_one(self, sample: Sample) -> object:
-        """See `PeerMetric`."""
-        options = {name: getattr(self, name) for name in self.passed_on if getattr(self, name) is not None}
+        """Captum's value of one sample."""
+        options = {name: getattr(self, name) for name in self.peer_options if getattr(self, name) is not None}
         function = metrics()[self.name.partition(":")[2]]
         if not self.with_noise:
 
             def explain(inputs: Tensor | tuple[Tensor, ...]) -> Tensor | tuple[Tensor]:
-                # a tuple for a tuple: Captum takes a tensor apart as if it were one
+                # return a tuple for a tuple: Captum would iterate over a tensor as if it were a tuple
                 if isinstance(inputs, tuple):
                     return (sample.explain(inputs[0], sample.targets),)
                 return sample.explain(inputs, sample.targets)
@@ -100,6 +100,6 @@ class Base(PeerMetric):
             )
 
     def _perturb(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Normal noise `I`, and the input without it: `E (I . a - (f(x) - f(x - I)))^2`."""
+        """Normal noise `I`, and the input less the noise, for `E (I . a - (f(x) - f(x - I)))^2`."""
         noise = torch.randn_like(inputs) * self.noise  # type: ignore[attr-defined]
         return noise, inputs - noise

@@ -11,12 +11,12 @@ from holdfast.integrations.peers import captum, quantus
 from holdfast.integrations.peers.base import PeerMetric, Source
 from holdfast.integrations.peers.publications import CITATIONS, DIRECTIONS, bibtex
 
-#: the packages whose metrics can be named, before a colon
+#: the packages whose metrics have names; the package comes before a colon
 SOURCES: dict[str, Source] = {"captum": captum, "quantus": quantus}  # type: ignore[dict-item]
 
 
 def is_peer(name: object) -> bool:
-    """Whether a name is one of a peer's metric, known or not.
+    """Whether a name has the form of a peer's metric; the package may not have this metric.
 
     >>> is_peer("quantus:MaxSensitivity"), is_peer("max_sensitivity")
     (True, False)
@@ -25,35 +25,36 @@ def is_peer(name: object) -> bool:
 
 
 def peer_names(package: str) -> list[str]:
-    """The metrics of `"captum"` or `"quantus"` that can be named, with the package before them, sorted.
+    """The names of all usable metrics of `"captum"` or `"quantus"`, with the package before a colon, sorted.
 
     Raises:
-        UnknownNameError: no such package.
-        MissingExtraError: it is not installed.
+        UnknownNameError: there is no such package.
+        MissingExtraError: the package is not installed.
 
     >>> peer_names("captum")
     ['captum:infidelity', 'captum:sensitivity_max']
     """
-    source = _source_of(package)
-    return [f"{package}:{title}" for title in sorted(source.metrics()) if not source.refusal(title)]
+    source = _find_source(package)
+    return [f"{package}:{title}" for title in sorted(source.metrics()) if not source.explain_refusal(title)]
 
 
 @cache
 def peer_class(name: str) -> type[PeerMetric]:
-    """The metric called `"quantus:MaxSensitivity"` or `"captum:infidelity"`: a dataclass, like our own.
+    """The class of a metric such as `"quantus:MaxSensitivity"` or `"captum:infidelity"`: a dataclass, like our own.
 
-    Its options are those of the peer's constructor or function that decide about a value, with the same defaults; and
+    Its options are those options of the peer's constructor or function that change a value, with the same defaults.
+    Further options are:
 
-    * `reduce`, what becomes of several numbers for a sample: their `"mean"`, the `"last"` one or the `"max"`; None for
-      an error.
-    * `softmax` (Quantus), whether predictions are probabilities; None for the metric's own default.
-    * `noise` (`captum:infidelity`, which has no perturbation of its own): the standard deviation of the normal one.
+    * `reduce`: how several numbers for a sample become one: their `"mean"`, the `"last"` one or the `"max"`. With None,
+      several numbers are an error.
+    * `softmax` (Quantus): whether predictions are probabilities; None for the metric's own default.
+    * `noise` (`captum:infidelity`, which has no default perturbation): the standard deviation of normal noise.
 
     Quantus's functions can be given by name: `similarity_func: correlation_spearman`.
 
     Raises:
-        UnknownNameError: neither package has it.
-        ArgumentError: it needs what a study does not have: other samples beside each one, or masks of objects.
+        UnknownNameError: the package has no such metric.
+        ArgumentError: the metric compares samples with each other, or needs masks of objects.
         MissingExtraError: Quantus is not installed.
 
     >>> kind = peer_class("captum:sensitivity_max")
@@ -61,35 +62,36 @@ def peer_class(name: str) -> type[PeerMetric]:
     ('lower', 0.02)
     """
     package, _, title = name.partition(":")
-    source = _source_of(package)
+    source = _find_source(package)
     known = source.metrics()
     if title not in known:
         raise UnknownNameError(f"metric of {package}", title, known)
-    if why := source.refusal(title):
-        raise ArgumentError("metric", f"one of {package} that values a sample by itself", f"{title}, which {why}")
-    fields, passed_on, more = source.fields_of(title)
+    if reason := source.explain_refusal(title):
+        expected = f"a metric of {package} that evaluates each sample on its own"
+        raise ArgumentError("metric", expected, f"{title}, which {reason}")
+    fields, peer_options, attributes = source.make_fields(title)
     namespace = {
         "__module__": __name__,
-        "__doc__": f"`{title}` of {source.version()}; its options are explained there.",
+        "__doc__": f"`{title}` of {source.version()}; the package documents its options.",
         "__post_init__": source.Base.__post_init__,
         "name": name,
-        "direction": DIRECTIONS.get(name, source.direction_of(title)),
+        "direction": DIRECTIONS.get(name, source.find_direction(title)),
         "citation": CITATIONS.get(name, package),
         "bibtex": bibtex(name),
-        "passed_on": passed_on,
-        "origin": source.version(),
-        **more,
+        "peer_options": peer_options,
+        "package": source.version(),
+        **attributes,
     }
-    made = dataclasses.make_dataclass(title, fields, bases=(source.Base,), namespace=namespace, frozen=True)
-    assert issubclass(made, PeerMetric)
-    return made
+    kind = dataclasses.make_dataclass(title, fields, bases=(source.Base,), namespace=namespace, frozen=True)
+    assert issubclass(kind, PeerMetric)
+    return kind
 
 
 def peer(name: str, **options: Any) -> PeerMetric:
-    """A configured metric of another package; see `peer_class`.
+    """Make a configured metric of another package, with the options that `peer_class` lists.
 
     Raises:
-        ArgumentError: it has no such option, with the nearest that it has; a value that the peer refuses.
+        ArgumentError: the metric has no such option (the message suggests the nearest one), or refuses its value.
 
     >>> import holdfast as hf
     >>> digits = hf.data.bundled("digits")[:2]
@@ -106,7 +108,7 @@ def peer(name: str, **options: Any) -> PeerMetric:
     return kind(**options)
 
 
-def _source_of(package: str) -> Source:
+def _find_source(package: str) -> Source:
     if package not in SOURCES:
         raise UnknownNameError("package", package, SOURCES)
     return SOURCES[package]

@@ -1,4 +1,7 @@
-"""What is particular of Quantus's metrics; see `peers`. Quantus is under the LGPL: it is called, nothing is copied."""
+"""The metrics of Quantus as a `Source` of peer metrics.
+
+Quantus is under the LGPL. Its code is called, not copied.
+"""
 
 from __future__ import annotations
 
@@ -16,29 +19,29 @@ import torch
 from torch import nn
 
 from holdfast.errors import ArgumentError, MissingExtraError, ModelError, UnknownNameError, check, check_integer
-from holdfast.integrations.peers.base import PeerMetric, Reduce, fields_from
+from holdfast.integrations.peers.base import PeerMetric, Reduce, read_options
 from holdfast.integrations.peers.sample import Sample
 from holdfast.records import set_fields
 
-#: what aggregates, plots or prints: not part of a sample's value
+#: options that aggregate, plot or print, and do not change the value of a sample
 _OUTPUT = frozenset(
     {"return_aggregate", "aggregate_func", "default_plot_func", "disable_warnings", "display_progressbar"}
 )
-#: they compare the samples of a batch with each other, so one alone has no value
-_COMPANY = ("Consistency", "SensitivityN", "Sufficiency")
-#: several numbers for each sample: the mean is the area under the curve, for steps of equal width
+#: metrics that compare the samples of a batch with each other, so a single sample has no value
+_OF_BATCHES = ("Consistency", "SensitivityN", "Sufficiency")
+#: metrics with several numbers per sample, points of a curve; their mean is its area, for steps of equal width
 _CURVES = ("PixelFlipping", "RegionPerturbation", "Selectivity", "ROAD")
-#: the averages over layers that Quantus itself offers
-_AVERAGES = ("MPRT", "SmoothMPRT")
+#: metrics with a number per layer, of which Quantus can return the average
+_OVER_LAYERS = ("MPRT", "SmoothMPRT")
 
 
 def version() -> str:
-    """The package and its version."""
-    _quantus()
+    """The name of the package and its version."""
+    _import_quantus()
     return f"quantus {installed('quantus')}"
 
 
-def _quantus() -> Any:
+def _import_quantus() -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -49,42 +52,42 @@ def _quantus() -> Any:
 
 @cache
 def metrics() -> dict[str, type[Any]]:
-    """Quantus's classes by name."""
-    groups = _quantus().AVAILABLE_METRICS.values()
+    """Quantus's classes of metrics by name."""
+    groups = _import_quantus().AVAILABLE_METRICS.values()
     return {kind.__name__: kind for group in groups for kind in group.values()}
 
 
-def refusal(title: str) -> str:
-    """Why a metric cannot be used here; nothing if it can."""
-    if title in _COMPANY:
+def explain_refusal(title: str) -> str:
+    """The reason why a metric cannot be used here; empty if it can."""
+    if title in _OF_BATCHES:
         return "compares samples with each other, so its value depends on the batch"
     if str(getattr(metrics()[title], "evaluation_category", "")).endswith("LOCALISATION"):
         return "needs a mask of the object for each sample (s_batch)"
     return ""
 
 
-def direction_of(title: str) -> Literal["higher", "lower"] | None:
-    """What Quantus says of it."""
-    said = str(getattr(getattr(metrics()[title], "score_direction", None), "value", ""))
-    return "higher" if said == "higher" else "lower" if said == "lower" else None
+def find_direction(title: str) -> Literal["higher", "lower"] | None:
+    """The direction that Quantus states for a metric."""
+    stated = str(getattr(getattr(metrics()[title], "score_direction", None), "value", ""))
+    return "higher" if stated == "higher" else "lower" if stated == "lower" else None
 
 
-def fields_of(title: str) -> tuple[list[tuple[str, Any, Any]], tuple[str, ...], dict[str, Any]]:
-    """The options as fields, the names of those that go to the constructor, and what else the class has."""
+def make_fields(title: str) -> tuple[list[tuple[str, Any, Any]], tuple[str, ...], dict[str, Any]]:
+    """The options as dataclass fields, the names of those passed to the constructor, and further class attributes."""
     own = []
-    for name, kind, default in fields_from(metrics()[title].__init__, _OUTPUT):
-        if name == "num_classes":  # None is the model's own number
-            kind, default = int | None, field(default=None)
-        elif name == "return_average_correlation" and title in _AVERAGES:
-            default = field(default=True)
-        elif callable(default.default):  # None is Quantus's own function
-            kind, default = Any, field(default=None)
-        own.append((name, kind, default))
-    more = [
+    for name, kind, option in read_options(metrics()[title].__init__, _OUTPUT):
+        if name == "num_classes":  # None stands for the model's number of classes
+            kind, option = int | None, field(default=None)
+        elif name == "return_average_correlation" and title in _OVER_LAYERS:
+            option = field(default=True)
+        elif callable(option.default):  # None stands for Quantus's default function
+            kind, option = Any, field(default=None)
+        own.append((name, kind, option))
+    ours = [
         ("softmax", bool | None, field(default=None)),
         ("reduce", Reduce | None, field(default="mean" if title in _CURVES else None)),
     ]
-    return [*own, *more], tuple(name for name, *_ in own), {"title": title}
+    return [*own, *ours], tuple(name for name, *_ in own), {"title": title}
 
 
 @dataclass(frozen=True)
@@ -102,18 +105,19 @@ class Base(PeerMetric):
         for name in ("nr_samples", "nr_runs", "features_in_step", "n_perturb_samples", "patch_size", "nr_steps"):
             value = getattr(self, name, 1)
             check_integer(value, name)
-        if getattr(self, "order", None) == "lerf":  # least relevant first: what was better is worse
+        if getattr(self, "order", None) == "lerf":  # least relevant first reverses the direction
             set_fields(self, direction="lower" if type(self).direction == "higher" else "higher")
-        self._build(2)  # a wrong option is an error at once
+        self._build(2)  # raises an error for a wrong option
 
     def _build(self, classes: int) -> Any:
+        """Make Quantus's metric for a model with so many classes."""
         options = {}
-        for name in self.passed_on:
+        for name in self.peer_options:
             value = getattr(self, name)
             if name == "num_classes" and value is None:
                 value = classes
             if value is not None:
-                options[name] = _function(name, value) if name.endswith("_func") else value
+                options[name] = _find_function(name, value) if name.endswith("_func") else value
         if getattr(self, "perturb_func_kwargs", None) is not None:
             options["perturb_func_kwargs"] = dict(self.perturb_func_kwargs)  # type: ignore[attr-defined]
         quiet = {"disable_warnings": True, "display_progressbar": False}
@@ -126,16 +130,16 @@ class Base(PeerMetric):
                 raise ArgumentError("options", f"options that {self.name} accepts", got) from error
 
     def score_one(self, sample: Sample) -> object:
-        """See `PeerMetric`."""
+        """Quantus's value of one sample."""
         if sample.classifier.dtype != torch.float32:
-            raise ModelError(f"{self.name}: expected a module in float32, which Quantus makes of all inputs")
+            raise ModelError(f"{self.name}: expected a module in float32, because Quantus converts all inputs to it")
         metric = self._build(sample.classes)
 
         def explain(model: nn.Module, inputs: Any, targets: Any, **_: Any) -> np.ndarray[Any, Any]:
             x, classes = torch.as_tensor(np.asarray(inputs)), torch.as_tensor(np.asarray(targets))
             return sample.explain(x, classes, model).cpu().numpy()
 
-        taken = inspect.signature(type(metric).__call__).parameters
+        accepted = inspect.signature(type(metric).__call__).parameters
         softmax = {} if getattr(self, "softmax", None) is None else {"softmax": self.softmax}  # type: ignore[attr-defined]
         answer = metric(
             model=sample.module,
@@ -146,17 +150,17 @@ class Base(PeerMetric):
             channel_first=True,
             explain_func=explain,
             device=str(sample.classifier.device),
-            **{name: value for name, value in softmax.items() if name in taken},
+            **{name: value for name, value in softmax.items() if name in accepted},
         )
-        if isinstance(answer, Mapping) and self.title in _AVERAGES:  # the whole curve, of which the first is 1
+        if isinstance(answer, Mapping) and self.title in _OVER_LAYERS:  # the first entry, the original model, is 1
             answer = {layer: values for layer, values in answer.items() if layer != "original"}
         return answer
 
 
-def _function(option: str, value: object) -> Callable[..., Any]:
-    """A function, or the one of Quantus of that name."""
+def _find_function(option: str, value: object) -> Callable[..., Any]:
+    """The function that an option gives: a function, or the name of a function of Quantus."""
     if not isinstance(value, str):
-        check(callable(value), option, "a function, or the name of one of Quantus's", repr(value))
+        check(callable(value), option, "a function, or the name of a function of Quantus", repr(value))
         return value  # type: ignore[return-value]
     constants: Any = import_module("quantus.helpers.constants")
     tables: dict[str, Mapping[str, Any]] = {
@@ -168,7 +172,7 @@ def _function(option: str, value: object) -> Callable[..., Any]:
         return value  # type: ignore[return-value]
     known = tables.get(option, {})
     if not known:
-        raise ArgumentError(option, "a function (it has no name that a file could hold)", repr(value))
+        raise ArgumentError(option, "a function (Quantus has no names for this option)", repr(value))
     if value not in known:
         raise UnknownNameError(option, value, known)
     found: Callable[..., Any] = known[value]

@@ -1,4 +1,4 @@
-"""One sample as metrics of other packages see it: alone, their generators seeded, what they ask for counted."""
+"""One sample for a metric of another package: on its own, with seeded generators, and its evaluations counted."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from holdfast.model import Classifier
 
 
 class Sample:
-    """One sample as the peers see it, and the counters of what they ask for.
+    """One sample for a peer, and the count of the model evaluations that the peer requests.
 
     Attributes:
-        inputs, maps: of the sample, `(1, ...)`.
+        inputs, maps: the input and its map, each `(1, ...)`.
         targets: its class, int64 `(1,)`.
-        classes: how many there are.
-        module: what they predict with.
-        looks: predictions and explanations that they asked for.
-        error: what the user's explainer or model raised in between, if anything.
+        classes: the number of classes.
+        module: the module with which the peer predicts.
+        evaluations: how many predictions and explanations the peer requested.
+        error: the error that the user's explainer or model raised, if any.
     """
 
     def __init__(
@@ -40,12 +40,12 @@ class Sample:
         self.classifier, self.explainer = classifier, explainer
         self.inputs, self.targets, self.maps, self.classes = inputs, targets, maps, classes
         self.module = join_preprocessing(classifier)
-        self.looks, self.explaining = 0, False
+        self.evaluations, self.explaining = 0, False
         self.error: Exception | None = None
 
     def explain(self, x: Tensor, targets: Tensor, module: nn.Module | None = None) -> Tensor:
-        """Attributions of `x` `(M, ...)` towards `targets` `(M,)`, for the peers' own version of the module if any."""
-        self.looks += len(x)
+        """Attributions of `x` `(M, ...)` for classes `(M,)`; `module` is a copy that the peer changed, if any."""
+        self.evaluations += len(x)
         self.explaining = True
         try:
             with torch.inference_mode(False):
@@ -59,7 +59,7 @@ class Sample:
     def _explain(self, x: Tensor, targets: Tensor, module: nn.Module | None) -> Tensor:
         classifier, explainer = self.classifier, self.explainer
         if module is not None and module is not self.module:
-            classifier = self._of(module, x)
+            classifier = self._classifier_of(module, x)
         with classifier.session():
             maps, _ = classifier.map_rows(
                 lambda rows, classes: explainer.attribute(classifier, rows, classes),
@@ -70,46 +70,46 @@ class Sample:
             )
         return maps.detach()
 
-    def _of(self, module: nn.Module, x: Tensor) -> Classifier:
-        """The classifier with a changed copy of its module, as tests by randomisation make them."""
+    def _classifier_of(self, module: nn.Module, x: Tensor) -> Classifier:
+        """A classifier with a changed copy of the module; tests that randomise weights make such copies."""
         own = self.classifier
         rows = own.row_budget(x, self.explainer.rows_per_input, "backward")
-        if isinstance(module, PreprocessedModule):  # layers keep the names that explainers know
+        if isinstance(module, PreprocessedModule):  # its layers keep the names that explainers use
             return Classifier(module.module, own.bounds, module.preprocess, own.device, rows)
         return Classifier(module, own.bounds, None, own.device, rows)
 
 
 @contextlib.contextmanager
-def alone(sample: Sample, seed: int) -> Iterator[None]:
-    """Inside, the peer draws from seeded generators, its warnings are not shown, and its predictions are counted."""
-    with seed_generators(seed, sample.inputs.device), _counting(sample), warnings.catch_warnings():
+def isolate(sample: Sample, seed: int) -> Iterator[None]:
+    """Inside the block, global generators are seeded, warnings are hidden, and predictions are counted."""
+    with seed_generators(seed, sample.inputs.device), _count_predictions(sample), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
 @contextlib.contextmanager
-def _counting(sample: Sample) -> Iterator[None]:
-    """Count what is predicted with the module; explanations count themselves."""
+def _count_predictions(sample: Sample) -> Iterator[None]:
+    """Count the rows that the module predicts; `Sample.explain` counts explanations."""
 
-    def note(module: nn.Module, args: tuple[Any, ...], out: object) -> None:
+    def count(module: nn.Module, args: tuple[Any, ...], out: object) -> None:
         if not sample.explaining and isinstance(out, Tensor):
-            sample.looks += len(out)
+            sample.evaluations += len(out)
 
-    handle = sample.module.register_forward_hook(_Shared(note))
+    handle = sample.module.register_forward_hook(_SharedHook(count))
     try:
         yield
     finally:
         handle.remove()
 
 
-class _Shared:
-    """A hook that copies of the module share with it."""
+class _SharedHook:
+    """A hook that is not copied with its module, so that copies of the module also call it."""
 
-    def __init__(self, note: Callable[..., None]) -> None:
-        self.note = note
+    def __init__(self, count: Callable[..., None]) -> None:
+        self.count = count
 
     def __call__(self, *args: Any) -> None:
-        self.note(*args)
+        self.count(*args)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Shared:
+    def __deepcopy__(self, memo: dict[int, Any]) -> _SharedHook:
         return self
