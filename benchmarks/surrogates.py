@@ -62,9 +62,9 @@ class Setting:
         """Different perturbed copies of a map, on average; equal ones are forwarded once. With the map itself."""
         counts = (self.labels.flatten(1).amax(1) + 1).tolist()
         if isinstance(explainer, LIME | KernelSHAP):
-            return statistics.mean(len(explainer.coalitions(m, self.x.device).masks) for m in counts)
+            return statistics.mean(len(explainer.draw_coalitions(m, self.x.device).masks) for m in counts)
         if isinstance(explainer, ShapleySampling):
-            return statistics.mean(1 + len(explainer.walks(m, self.x.device).size) for m in counts)
+            return statistics.mean(1 + len(explainer.draw_walks(m, self.x.device).size) for m in counts)
         return explainer.rows_per_input
 
     def bare(self, rows: float) -> float:
@@ -86,7 +86,7 @@ class Setting:
 
         def explain() -> None:
             if kind is ca.Occlusion:
-                sides, strides, _ = zip(*Occlusion().windows(tuple(self.x.shape[2:])), strict=True)
+                sides, strides, _ = zip(*Occlusion().lay_out_windows(tuple(self.x.shape[2:])), strict=True)
                 at_once["perturbations_per_eval"] = max(1, self.rows // len(self.x))
                 method.attribute(
                     self.x,

@@ -756,7 +756,7 @@ def test_get() -> None:
             hx.get(bad)
     with pytest.raises(ArgumentError, match="options"):
         hx.get(ready, absolute=True)
-    with pytest.raises(ArgumentError, match="a name or an Explainer .*from_callable"):
+    with pytest.raises(ArgumentError, match="a name, an Explainer .from_captum.* or a function"):
         hx.get(3)  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""Reference points that an input is compared with: one, or a set of inputs in a form that configurations can hold."""
+"""Reference points that an input is compared with: a baseline, or a set of reference inputs (a background)."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _EXPECTED = "a finite number, one for each channel, or reference inputs (a Backg
 
 @dataclass(frozen=True, init=False)
 class Background(TensorOption):
-    """Reference inputs as an option of a frozen configuration: compared, hashed and written down by their digest.
+    """Reference inputs as an option of a frozen configuration; two are equal if their values are equal.
 
     Args:
-        inputs: `(B, ...)`, B of at least 1, floating point and finite; copied. That they lie within the classifier's
-            bounds and have its inputs' shape is checked when something is explained.
+        inputs: `(B, ...)`, B at least 1, floating point and finite; copied. Their shape and the classifier's bounds are
+            checked when something is explained.
 
     Attributes:
         shape: of the reference inputs, `(B, ...)`.
-        digest: of their values.
+        digest: of their values; comparisons, hashes and study files use it in place of the values.
 
     Raises:
-        ArgumentError: something else than such inputs.
+        ArgumentError: `inputs` are something else.
 
     >>> a, b = (Background(torch.zeros(5, 1, 8, 8)) for _ in range(2))
     >>> a == b, len(a), a.shape
@@ -51,16 +51,19 @@ class Background(TensorOption):
 
     @property
     def inputs(self) -> Tensor:
-        """The reference inputs themselves, `(B, ...)` on the CPU; not to be written to."""
+        """The reference inputs, `(B, ...)` on the CPU. Do not write to them."""
         return self.tensor
 
 
-#: what an explainer takes for its option `background`
+#: the types of the option `background` of explainers and metrics
 References = Baseline | Background | Tensor
 
 
 def check_background(background: References) -> Baseline | Background:
-    """The same in a form that a frozen configuration can hold; raises `ArgumentError` for what is none.
+    """The reference points in a form that a frozen configuration can hold: a number, a tuple or a `Background`.
+
+    Raises:
+        ArgumentError: it is none of these.
 
     >>> check_background([0.0, 0.5])
     (0.0, 0.5)
@@ -79,15 +82,15 @@ def check_background(background: References) -> Baseline | Background:
 
 
 def count_references(background: References) -> int:
-    """How many reference points there are."""
+    """The number of reference points."""
     return len(background) if isinstance(background, Background | Tensor) else 1
 
 
 def resolve_background(classifier: Classifier, x: Tensor, background: References) -> Tensor:
-    """The reference points `(B, ...)`, shaped, typed and placed as the inputs `x` `(N, ...)`, within the bounds.
+    """The reference points `(B, ...)` with the sample shape, dtype and device of the inputs `x` `(N, ...)`.
 
     Raises:
-        ArgumentError: they are of another shape than the inputs, or leave the classifier's bounds.
+        ArgumentError: they have another shape than the inputs, or lie outside of the classifier's bounds.
     """
     background = check_background(background)
     if isinstance(background, Background):
@@ -104,5 +107,5 @@ def resolve_background(classifier: Classifier, x: Tensor, background: References
 
 @lru_cache(maxsize=8)
 def _place(background: Background, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Moved once, not for every chunk; never written to."""
+    """The reference inputs on a device, moved there once for all chunks. Do not write to them."""
     return background.inputs.to(device, dtype)

@@ -1,21 +1,26 @@
-"""Whether attributions add up to what they should explain: the change of the target's logit from the baseline.
+"""Completeness: whether attributions add up to the change of the target's logit from the baseline.
 
-Integrated gradients, DeepLIFT, DeepSHAP, GradientSHAP in expectation, KernelSHAP and Shapley values are built such that
+Integrated gradients, DeepLIFT, DeepSHAP, GradientSHAP in expectation, KernelSHAP and Shapley values are made so that
 
-    sum over features of a_i = f_t(x) - mean over baselines b of f_t(b)
+    sum over features of a_i = f_t(x) - mean over baselines b of f_t(b).
 
-(completeness: Sundararajan, Taly and Yan, "Axiomatic attribution for deep networks", ICML 2017, Proposition 1;
-"summation to delta": Shrikumar, Greenside and Kundaje, "Learning important features through propagating activation
-differences", ICML 2017, Sec. 3.1). What is left of the sum says how much of an explanation is an approximation.
-Integrals have too few steps; DeepLIFT takes the gradient of functions that it has no rule for: the gates of an LSTM,
-which are within one function, the softmax of an attention and its products, layer normalisation. GradientSHAP is
-random: its gap is its sampling error. Gradients alone do not add up to anything, and are not for this. Where a feature
-is a segment of the input, each of its places shows the segment's value, which counts once.
+Sources: Sundararajan, Taly and Yan, "Axiomatic attribution for deep networks", ICML 2017, Proposition 1 (completeness);
+Shrikumar, Greenside and Kundaje, "Learning important features through propagating activation differences", ICML 2017,
+Sec. 3.1 ("summation to delta").
 
-`completeness_gap` measures it. DeepLIFT and DeepSHAP, which know all the logits that takes, look at the first inputs
-that they explain of a module by themselves (`warn_of_gap`), and warn once. KernelSHAP and Shapley sampling add up
-whatever the network is, by their constraint and by telescoping sums, so there is nothing to look at; the integral of
-integrated gradients converges, and how far it has is for the caller to ask.
+The gap is the difference of the two sides. It says how far an explanation is an approximation:
+
+- Integrated gradients have a gap if the integral has too few steps.
+- DeepLIFT and DeepSHAP take the gradient of functions that they have no rule for: the gates of an LSTM (which is one
+  function), the softmax of an attention and its products, layer normalisation.
+- GradientSHAP is random; its gap is its sampling error.
+- KernelSHAP and Shapley sampling have no gap for any network, by their constraint and by telescoping sums.
+- Gradients alone are not meant to add up to anything.
+
+If a feature is a segment of the input, each position of the map shows the segment's value, which counts once.
+
+`completeness_gap` measures the gap. DeepLIFT and DeepSHAP know all logits that this needs. So they check the first
+inputs that they explain of each module by themselves, and warn once (`warn_of_gap`).
 """
 
 from __future__ import annotations
@@ -34,13 +39,13 @@ from holdfast.explainers.perturbation.segmented import SegmentedExplainer, label
 from holdfast.model import Classifier
 from holdfast.similarity.rows import row_sum
 
-_SLACK = 1e-3  # logits; what float32 may leave of sums over thousands of features
-_ROUNDING = 1e-4  # and of their absolute values, where large ones cancel
-_TOLERANCE = 0.05  # a share of the change of the logit
-_CHECKED_ROWS = 64  # rows that an explainer looks at by itself, of each module
-#: how many it has looked at, by the module and what the explainer is
+_SLACK = 1e-3  # in logits: rounding of float32 sums over thousands of features
+_ROUNDING = 1e-4  # share of the absolute sum: rounding where large attributions cancel
+_TOLERANCE = 0.05  # share of the change of the logit
+_CHECKED_ROWS = 64  # rows of each module that an explainer checks by itself
+#: how many rows each explainer (by its `repr`) has checked, for each module
 _CHECKED: WeakKeyDictionary[nn.Module, dict[str, int]] = WeakKeyDictionary()
-#: parts that rules of differences (DeepLIFT's) do not reach, as far as layers tell
+#: layers that DeepLIFT's rule of differences does not reach
 _WITHOUT_RULE = (
     nn.RNNBase,
     nn.RNNCellBase,
@@ -56,7 +61,7 @@ _WITHOUT_RULE = (
 
 
 class CompletenessWarning(UserWarning):
-    """Attributions of an explainer that should be complete do not add up to the change of the logit."""
+    """Attributions that should be complete do not add up to the change of the logit."""
 
 
 def completeness_gap(
@@ -71,21 +76,21 @@ def completeness_gap(
 ) -> Tensor:
     """The sum of each input's attributions minus the change of its logit from the baseline: float64 `(N,)`.
 
-    Warns with `CompletenessWarning` where that is more than `tolerance` times the change, and than a thousandth of a
-    logit. Costs one forward pass of each input and each reference.
+    Warns with `CompletenessWarning` if a gap is larger than `tolerance` times the change plus a thousandth of a logit.
+    Costs one forward pass of each input and each reference.
 
     Args:
-        classifier: the one that was explained.
-        explainer: the one that made the attributions: for its name and its segments; it is not called.
+        classifier: the model that was explained.
+        explainer: made the attributions. It is not called; its name and its segments are used.
         attributions: `(N, ...)`, for `x`.
         x: inputs within the classifier's bounds.
-        baseline: the explainer's: a number, one for each channel, or reference inputs `(B, ...)`, over whose logits the
-            mean is taken.
+        baseline: that of the explainer: a number, one for each channel, or reference inputs `(B, ...)`, over whose
+            logits the mean is taken.
         targets: the classes that were explained, as in `Explainer.__call__`.
         tolerance: a share of at least 0; infinity for no warning.
 
     Raises:
-        ArgumentError: attributions that are not shaped like `x`, a baseline out of bounds, a negative tolerance.
+        ArgumentError: attributions of another shape than `x`, a baseline out of bounds, a negative tolerance.
 
     >>> from holdfast.explainers import DeepLift, InputXGradient
     >>> _ = torch.manual_seed(0)
@@ -130,26 +135,25 @@ def warn_of_gap(
     at_baseline: Tensor,
     targets: Tensor | None,
 ) -> None:
-    """Warn, once for each explainer and module, where attributions do not add up; for explainers, of what they made.
+    """Warn once for each explainer and module if attributions do not add up; explainers call it on their own results.
 
-    The first 64 rows that an explainer meets of a module are looked at, at the cost of a sum over their attributions
-    and of no forward pass. The attributions are left alone. Warns with `CompletenessWarning` as `completeness_gap` does
-    by default; also where one miss is more than a ten thousandth of the attributions' absolute sum, which rounding may
-    be where they cancel.
+    It checks the first 64 rows that an explainer explains of a module. That costs a sum over the attributions and no
+    forward pass. It warns with `CompletenessWarning` if a gap is larger than 5% of the change of the logit, plus a
+    thousandth of a logit and a ten thousandth of the attributions' absolute sum, for rounding.
 
     Args:
-        explainer: whose attributions of features they are.
-        classifier: its module is what was explained.
-        attributions: of a chunk `(N, ...)`.
-        logits: at its inputs, `(N, K)`.
+        explainer: made the attributions, which are of features, not of segments.
+        classifier: its module was explained.
+        attributions: of a chunk, `(N, ...)`.
+        logits: at the chunk's inputs, `(N, K)`.
         at_baseline: logits at the baseline, or their mean over several, `(K,)`.
         targets: the classes explained `(N,)`, or None for the predicted ones.
     """
-    looks, own = _CHECKED.setdefault(classifier.module, {}), repr(explainer)
-    rows = min(len(attributions), _CHECKED_ROWS - looks.get(own, 0))
+    checked, own = _CHECKED.setdefault(classifier.module, {}), repr(explainer)
+    rows = min(len(attributions), _CHECKED_ROWS - checked.get(own, 0))
     if rows <= 0:
         return
-    looks[own] = looks.get(own, 0) + rows
+    checked[own] = checked.get(own, 0) + rows
     with torch.no_grad():
         classes = logits[:rows].argmax(1) if targets is None else targets[:rows]
         change = logits[:rows].double().gather(1, classes[:, None])[:, 0] - at_baseline.double()[classes]
@@ -159,14 +163,14 @@ def warn_of_gap(
         missing = gap > _TOLERANCE * change.abs() + _SLACK + _ROUNDING * row_sum(made.abs())
         if not bool(missing.any()):
             return
-    looks[own] = _CHECKED_ROWS
-    there = {type(part).__name__ for part in classifier.module.modules() if isinstance(part, _WITHOUT_RULE)}
-    found = f" (this one has {', '.join(sorted(there))})" if there else ""
+    checked[own] = _CHECKED_ROWS
+    without = {type(part).__name__ for part in classifier.module.modules() if isinstance(part, _WITHOUT_RULE)}
+    found = f" (this one has {', '.join(sorted(without))})" if without else ""
     warnings.warn(
-        # of how many is not said: a chunk may have copies of its last input
+        # it does not say for how many inputs: a chunk may have copies of its last input
         f"{explainer.label}: on {type(classifier.module).__name__} attributions do not add up to the change of the"
         f" logit from the baseline: where they miss more than {_TOLERANCE:.0%} of it, they miss about"
-        f" {float(share[missing].median()):.0%}. Of functions without a rule the gradient is taken: gates of LSTMs,"
+        f" {float(share[missing].median()):.0%}. The gradient is used for functions without a rule: gates of LSTMs,"
         f" softmax and products of activations (attention), layer normalisation{found}",
         CompletenessWarning,
         stacklevel=2,
@@ -174,11 +178,12 @@ def warn_of_gap(
 
 
 def _sum_features(explainer: Explainer, attributions: Tensor, x: Tensor) -> Tensor:
-    """Over the features of each input, `(N,)`."""
+    """The sum over the features of each input, `(N,)`."""
     if not isinstance(explainer, SegmentedExplainer):
         return row_sum(attributions.flatten(1))
     labels, counts = label_features(x, explainer.segments)  # (N, places)
     sizes = torch.zeros(len(x), max(counts), device=x.device, dtype=torch.float64)
     sizes = sizes.scatter_add(1, labels, torch.ones_like(labels, dtype=torch.float64)).gather(1, labels)
-    by_place = attributions.flatten(2).mean(1) if x.ndim > 2 else attributions  # all channels of a place show the same
-    return row_sum(by_place / sizes)
+    # all channels of a position show the same value
+    by_position = attributions.flatten(2).mean(1) if x.ndim > 2 else attributions
+    return row_sum(by_position / sizes)

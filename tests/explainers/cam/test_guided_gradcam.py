@@ -96,10 +96,9 @@ def test_the_gradients_before_the_layer_are_plain_and_one_forward_pass_does_for_
     handle.remove()
     assert sum(rows) == 16 + 16  # the classes are checked on one input, padded
     from holdfast.explainers.cam.gradcam import compute_activation_map, resize
-    from holdfast.explainers.gradients.surrogates import ReluReplacement
-    from holdfast.explainers.propagation.backward_rules import _GuidedRelu
+    from holdfast.explainers.gradients.surrogates import guide_gradient, replace_relu_gradient
 
-    with classifier.session(), ReluReplacement(_GuidedRelu.apply):
+    with classifier.session(), replace_relu_gradient(guide_gradient):
         hidden = classifier.module[0](x).detach().requires_grad_(True)
         logits = classifier.module[1:](hidden.clone())
         (guided,) = torch.autograd.grad(logits[:, 1].sum(), hidden)

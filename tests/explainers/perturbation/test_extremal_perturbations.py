@@ -13,7 +13,7 @@ import holdfast as hf
 from conftest import small_net
 from holdfast.errors import ArgumentError
 from holdfast.explainers import ExtremalPerturbations
-from holdfast.explainers.perturbation.extremal_perturbations import _blur, _fade
+from holdfast.explainers.perturbation.extremal_perturbations import _make_blur, _make_fade
 from holdfast.explainers.perturbation.smooth_masks import SmoothMask, blur_images, find_area_target
 
 
@@ -74,9 +74,9 @@ def test_the_operator_and_its_gradient_are_the_formula(spatial: tuple[int, int],
     direction = rand(*found.shape, seed=1) - 0.5
     (gradient,) = torch.autograd.grad((expected * direction).sum(), cells)
     with torch.no_grad():
-        torch.testing.assert_close(operator.gradient(direction), gradient)
+        torch.testing.assert_close(operator.propagate_gradient(direction), gradient)
     top, left = operator.margin[0] * operator.side[0], operator.margin[1] * operator.side[1]
-    assert torch.equal(operator.image(found), found[:, top : top + spatial[0], left : left + spatial[1]])
+    assert torch.equal(operator.crop_to_image(found), found[:, top : top + spatial[0], left : left + spatial[1]])
 
 
 def test_the_gradient_of_the_area_loss_is_that_of_the_sorted_mask() -> None:
@@ -108,7 +108,7 @@ def test_blur_is_the_normalised_gaussian_and_the_mask_chooses_its_width() -> Non
     for sigma in (0.7, 2.0):
         torch.testing.assert_close(blur_images(x, sigma), slow(sigma), rtol=1e-4, atol=1e-5)
     owners = torch.tensor([1, 0, 0])
-    show = _blur(x, owners, 2.0)
+    show = _make_blur(x, owners, 2.0)
     for level in range(8):  # at whole levels the blur itself, halfway the mean of two
         seen = show(torch.full((3, 7, 9), level / 7, dtype=torch.float64))
         expected = blur_images(x, 2.0 * (1 - level / 7))[owners]
@@ -117,7 +117,7 @@ def test_blur_is_the_normalised_gaussian_and_the_mask_chooses_its_width() -> Non
     mean = (blur_images(x, 2.0 * 5 / 7) + blur_images(x, 2.0 * 4 / 7))[owners] / 2
     torch.testing.assert_close(between, mean)
     mask = rand(3, 7, 9, seed=4)
-    torch.testing.assert_close(_fade(x, owners, 0.2)(mask), x[owners] * mask[:, None] + 0.2 * (1 - mask[:, None]))
+    torch.testing.assert_close(_make_fade(x, owners, 0.2)(mask), x[owners] * mask[:, None] + 0.2 * (1 - mask[:, None]))
     leaf = (0.98 * mask + 0.01).requires_grad_(True)
     assert torch.autograd.gradcheck(show, leaf, eps=1e-7, atol=1e-5)
 
@@ -152,7 +152,7 @@ def test_a_mask_finds_the_patch_that_the_model_looks_at(kind: str, perturbation:
     explainer = ExtremalPerturbations(areas=(area, 2 * area), perturbation=perturbation, baseline=0.5, smoothness=0.05)
     x = stripes(1, *shape)
     with classifier.session():
-        masks, _ = explainer.masks(classifier, x, torch.tensor([0]))
+        masks, _ = explainer.find_masks(classifier, x, torch.tensor([0]))
     inside = masks[0, 0][place]
     assert float(inside.sum() / masks[0, 0].sum()) > 0.65  # of a square, a blob with soft edges
     assert float(inside.mean()) > 0.75
@@ -165,15 +165,15 @@ def test_a_mask_finds_the_patch_that_the_model_looks_at(kind: str, perturbation:
 def test_areas_are_met_and_scores_kept(digits: hf.data.Dataset, lenet: hf.Classifier) -> None:
     x = digits.inputs[:4]
     with lenet.session():
-        masks, logits = ExtremalPerturbations().masks(lenet, x, None)
+        masks, logits = ExtremalPerturbations().find_masks(lenet, x, None)
         classes = logits.argmax(1)
         found = masks.mean((2, 3))
         for area, share in zip((0.05, 0.1, 0.2), found.unbind(1), strict=True):
             assert float((share - area).abs().max()) < 0.04  # blobs have soft edges
         assert float(((masks < 0.1) | (masks > 0.9)).float().mean()) > 0.75
-        seen = lenet.forward(_blur(x, torch.arange(12) // 3, 0.09 * 28)(masks.flatten(0, 1).contiguous()))
+        seen = lenet.forward(_make_blur(x, torch.arange(12) // 3, 0.09 * 28)(masks.flatten(0, 1).contiguous()))
         assert torch.equal(seen.argmax(1), classes.repeat_interleave(3))
-        whole = lenet.forward(_blur(x, torch.arange(4), 0.09 * 28)(torch.zeros(4, 28, 28)))
+        whole = lenet.forward(_make_blur(x, torch.arange(4), 0.09 * 28)(torch.zeros(4, 28, 28)))
         own, blind = (
             t.gather(1, c[:, None])[:, 0] for t, c in ((seen, classes.repeat_interleave(3)), (whole, classes))
         )
@@ -265,7 +265,7 @@ def test_the_optimisation_is_that_of_torchs_sgd(perturbation: str) -> None:
     explainer = hf.explainers.ExtremalPerturbations(areas=(0.2,), steps=6, perturbation=perturbation)
     operator = SmoothMask((9, 11), sigma)
     row = torch.tensor([0])
-    show = _fade(x, row, 0.0) if perturbation == "fade" else _blur(x, row, sigma)
+    show = _make_fade(x, row, 0.0) if perturbation == "fade" else _make_blur(x, row, sigma)
     cells = torch.ones(1, *operator.cells, dtype=torch.float64, requires_grad=True)
     optimizer = torch.optim.SGD([cells], lr=0.1 * pixels / 1024, momentum=0.9, dampening=0.9)
     with classifier.session():
@@ -274,12 +274,12 @@ def test_the_optimisation_is_that_of_torchs_sgd(perturbation: str) -> None:
                 mask = operator(cells)
                 target = find_area_target(mask.detach().flatten(1), torch.tensor([ones]))
                 area = ((mask.flatten(1) - target) ** 2).sum() / pixels
-                loss = 50 * 1.0035 ** (800 * step / 6) * area - module(show(operator.image(mask)))[0, 1]
+                loss = 50 * 1.0035 ** (800 * step / 6) * area - module(show(operator.crop_to_image(mask)))[0, 1]
                 optimizer.zero_grad()
                 loss.backward()
             optimizer.step()
             cells.data.clamp_(0, 1)
-        expected = operator.image(operator(cells.detach()))
-        found = explainer.masks(classifier, x, torch.tensor([1]))[0][:, 0]
+        expected = operator.crop_to_image(operator(cells.detach()))
+        found = explainer.find_masks(classifier, x, torch.tensor([1]))[0][:, 0]
     assert float((found - 1).abs().max()) > 0.01
     torch.testing.assert_close(found, expected)

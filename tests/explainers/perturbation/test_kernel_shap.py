@@ -255,7 +255,7 @@ def test_coalitions_are_kept_and_belong_to_seed_samples_and_count(name: str) -> 
     state = torch.get_rng_state()
 
     def of(**options: Any) -> Coalitions:
-        found: Coalitions = BOTH[name](**{"samples": 40, "seed": 3, **options}).coalitions(20, CPU)
+        found: Coalitions = BOTH[name](**{"samples": 40, "seed": 3, **options}).draw_coalitions(20, CPU)
         return found
 
     assert of() is of(segments="grid", baseline=0.5)

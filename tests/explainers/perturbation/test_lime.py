@@ -112,11 +112,11 @@ def test_more_pixels_than_samples() -> None:
 
 
 def test_samples_are_coin_flips_and_the_input_itself() -> None:
-    found = LIME(samples=2000).coalitions(20, CPU)
+    found = LIME(samples=2000).draw_coalitions(20, CPU)
     assert bool(found.masks[0].all())
     assert len(found.masks) == len(found.masks.unique(dim=0)) <= 2000
     assert abs(float(found.masks.double().mean()) - 0.5) < 5 * 0.5 / found.masks.numel() ** 0.5 + 5e-4
-    few = LIME(samples=500).coalitions(3, CPU)
+    few = LIME(samples=500).draw_coalitions(3, CPU)
     assert len(few.masks) == 8
     torch.testing.assert_close(found.fit.sum(1), torch.zeros(20, dtype=torch.float64), rtol=0, atol=1e-12)  # intercept
 

@@ -50,7 +50,7 @@ def test_equals_a_loop_over_the_default_windows(kind: str) -> None:
     shape = KINDS[kind]
     module, x = small_net(shape).double().eval(), rand(3, *shape)
     spatial = shape[-1:] if len(shape) < 3 else shape[1:]
-    axes = Occlusion().windows(tuple(spatial), flat=len(shape) == 1)
+    axes = Occlusion().lay_out_windows(tuple(spatial), flat=len(shape) == 1)
     total, count = torch.zeros(3, *spatial, dtype=torch.float64), torch.zeros(spatial, dtype=torch.float64)
     with torch.no_grad():
         whole = module(x).softmax(1)[:, 2]

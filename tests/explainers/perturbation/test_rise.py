@@ -59,7 +59,7 @@ def test_equals_the_papers_formula(kind: str, kept: bool, monkeypatch: pytest.Mo
     module, x = small_net(shape).double().eval(), rand(3, *shape)
     explainer = RISE(samples=70, keep=0.4, baseline=0.3, cells=None if len(shape) == 1 else 5, seed=2)
     masks = slow_masks(explainer, shape)
-    torch.testing.assert_close(explainer.masks(x)(10, 30), masks[10:30], rtol=0, atol=1e-12)
+    torch.testing.assert_close(explainer.draw_masks(x)(10, 30), masks[10:30], rtol=0, atol=1e-12)
     assert float(masks.min()) >= -1e-12
     assert float(masks.max()) <= 1 + 1e-12
     expected = torch.zeros_like(x)
@@ -74,7 +74,7 @@ def test_equals_the_papers_formula(kind: str, kept: bool, monkeypatch: pytest.Mo
 def test_masks_have_the_mean_that_was_asked_for() -> None:
     x = torch.zeros(1, 1, 28, 28)
     for keep in (0.3, 0.5):
-        masks = RISE(samples=4000, keep=keep).masks(x)(0, 4000)
+        masks = RISE(samples=4000, keep=keep).draw_masks(x)(0, 4000)
         assert masks.dtype == torch.float32
         spread = (keep * (1 - keep) / 4000) ** 0.5  # at most, as pixels between cells vary less
         assert float((masks.mean(0) - keep).abs().max()) < 5 * spread
@@ -92,7 +92,7 @@ def test_cells_that_are_kept_or_not_give_the_conditional_expectation() -> None:
     expected = parts + 0.4 * (parts.sum(1, keepdim=True) - parts)
     torch.testing.assert_close(found, expected, rtol=0, atol=0.08)
     # the masks are few enough to see what they are
-    masks = RISE(samples=20000, keep=0.4).masks(x)(0, 20000)
+    masks = RISE(samples=20000, keep=0.4).draw_masks(x)(0, 20000)
     assert torch.equal(masks, masks.round())
 
 
@@ -150,7 +150,7 @@ def test_cells_that_do_not_fit_the_inputs() -> None:
     images = hf.Classifier(small_net((1, 8, 8)), (0.0, 1.0), device="cpu")
     with pytest.raises(ArgumentError, match="cells: expected one number, or 2"):
         RISE(cells=(3, 3, 3))(images, torch.rand(2, 1, 8, 8))
-    assert RISE(cells=(3, 20)).masks(torch.zeros(1, 1, 8, 8))(0, 9).shape == (9, 8, 8)  # at most 8 fit
+    assert RISE(cells=(3, 20)).draw_masks(torch.zeros(1, 1, 8, 8))(0, 9).shape == (9, 8, 8)  # at most 8 fit
 
 
 def test_by_name_and_in_study_files() -> None:

@@ -379,7 +379,7 @@ def test_errors_name_the_cause() -> None:
         DeepTaylor()(of(layer, (0.0, float("inf"))), x, 0)
     with pytest.raises(ModelError, match="deep_taylor: expected preprocess to keep the shape"):
         DeepTaylor()(of(nn.Linear(2, 2), preprocess=lambda x: x[:, :2]), x, 0)
-    with pytest.raises(ModelError, match="deep_taylor: expected preprocess to keep inputs between"):
+    with pytest.raises(ModelError, match="deep_taylor: expected preprocess to keep inputs within"):
         DeepTaylor()(of(layer, (-1.0, 1.0), preprocess=lambda x: x**2), x - 0.5, 0)
     with pytest.raises(ArgumentError, match="no derivative"):
         DeepTaylor().attribute(of(layer), x.requires_grad_(True), None, create_graph=True)

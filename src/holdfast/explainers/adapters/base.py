@@ -1,4 +1,4 @@
-"""What explainers from elsewhere share: rows kept apart, seeds, shapes, and functions over arrays."""
+"""What adapters of other packages' explainers share: seeds, row by row explanation, shapes, functions over arrays."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from holdfast.explainers.cam.gradcam import resize
 from holdfast.model import Classifier
 from holdfast.tensors import content_keys
 
-#: an array in, an array out, as packages without tensors want their models
+#: a model as packages without tensors need it: an array in, an array out
 ArrayFunction = Callable[[Any], Any]
 
 
 class ForeignExplainer(Explainer):
-    """An explainer of another package, which draws from the global generators if it draws at all.
+    """An explainer of another package, which may draw from the global random generators.
 
-    Where it draws, each row is explained alone, with generators that are seeded by its content, and rows of equal
-    content and target once: so the explanation is a function of the input. The global generators are afterwards as
-    they were.
+    If it draws, each row is explained alone, with generators seeded by the row's content; rows of equal content and
+    target are explained once. So an explanation depends on its input alone. The state of the global generators is
+    restored afterwards.
 
     Attributes:
-        one_at_a_time: explain each row alone; None: only if a chunk of them moved the generators.
+        one_at_a_time: explain each row alone; None: only if the explanation of a chunk drew random numbers.
         seed: of the random numbers.
         rows: forwarded at once for one input.
     """
@@ -40,7 +40,13 @@ class ForeignExplainer(Explainer):
     one_at_a_time: bool | None
     seed: int
     rows: int
+    package: ClassVar[str]
     differentiable: ClassVar[bool] = False
+
+    @property
+    def label(self) -> str:
+        """The package and the class of its `method`; subclasses without a `method` have another one."""
+        return f"{self.package}.{get_class(getattr(self, 'method', None)).__name__}"
 
     @property
     def rows_per_input(self) -> int:
@@ -48,7 +54,10 @@ class ForeignExplainer(Explainer):
 
     @abstractmethod
     def explain(self, classifier: Classifier, rows: Tensor, targets: Tensor) -> Any:
-        """What the package gives for `rows` `(n, ...)`, its own to write to, and classes `(n,)`; shaped like them."""
+        """Call the package on `rows` `(n, ...)`, which it may overwrite, and classes `(n,)`.
+
+        Returns attributions shaped like the rows, as a tensor or an array.
+        """
 
     def attribute(
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
@@ -59,8 +68,8 @@ class ForeignExplainer(Explainer):
         classes = logits.argmax(1) if targets is None else targets
         with keep_gradients(classifier.module):
             if not self.one_at_a_time:
-                maps, has_drawn = self._explain_rows(classifier, x, classes, self.seed)
-                if not has_drawn or self.one_at_a_time is False:
+                maps, random = self._explain_rows(classifier, x, classes, self.seed)
+                if not random or self.one_at_a_time is False:
                     return maps, logits
             known: dict[tuple[int, int], Tensor] = {}
             keys = content_keys(x, self.seed).tolist()
@@ -71,16 +80,17 @@ class ForeignExplainer(Explainer):
         return torch.cat([known[key] for key in zip(keys, classes.tolist(), strict=True)]), logits
 
     def _explain_rows(self, classifier: Classifier, x: Tensor, classes: Tensor, seed: int) -> tuple[Tensor, bool]:
+        """Attributions of `x`, with generators seeded by `seed`, and whether the package drew random numbers."""
         rows = x.detach().clone()
         with torch.enable_grad(), seed_generators(seed, x.device) as has_drawn:
             out = self.explain(classifier, rows, classes)
-            moved = has_drawn()
-        return shape_like_inputs(out, x, self.label).detach(), moved
+            random = has_drawn()
+        return shape_like_inputs(out, x, self.label).detach(), random
 
 
 @contextlib.contextmanager
 def keep_gradients(module: nn.Module) -> Iterator[None]:
-    """Parameters have the gradients afterwards that they had before: packages set them to None."""
+    """Restore the gradients of the parameters afterwards: packages set them to None."""
     before = [(parameter, parameter.grad) for parameter in module.parameters()]
     try:
         yield
@@ -90,21 +100,24 @@ def keep_gradients(module: nn.Module) -> Iterator[None]:
 
 
 def check_common(rows: int, one_at_a_time: bool | None, seed: int) -> None:
-    """Raise `ArgumentError` for options that all adapters share and that are out of range."""
+    """Raise `ArgumentError` if an option that all adapters share is out of range."""
     check_integer(rows, "rows_per_input")
     check(one_at_a_time in (None, True, False), "one_at_a_time", "True, False or None", repr(one_at_a_time))
     check(type(seed) is int, "seed", "a whole number", repr(seed))
 
 
 def shape_like_inputs(out: Any, x: Tensor, label: str, layer: bool = False, one_channel: bool = False) -> Tensor:
-    """A result as a tensor of `x`'s shape, dtype and device, or an error that names both shapes.
+    """Attributions as a tensor of `x`'s shape, dtype and device.
 
     Args:
         out: a tensor or an array, alone or in a tuple.
         x: the inputs `(N, C, ...)`.
-        label: of the explainer.
-        layer: it may have another size and a single channel, and is resized.
-        one_channel: it may have a single channel, which stands for all.
+        label: of the explainer, for messages.
+        layer: `out` may have the size of a layer and a single channel; it is resized.
+        one_channel: `out` may have a single channel, which is repeated.
+
+    Raises:
+        ModelError: it is no tensor or array, or of another shape; the message names both shapes.
     """
     if isinstance(out, tuple) and len(out) == 1:
         out = out[0]
@@ -122,9 +135,9 @@ def shape_like_inputs(out: Any, x: Tensor, label: str, layer: bool = False, one_
 
 @contextlib.contextmanager
 def seed_generators(seed: int, device: torch.device) -> Iterator[Callable[[], bool]]:
-    """The global generators (of torch, NumPy and Python) seeded inside, afterwards as they were.
+    """Seed the global generators of torch, NumPy and Python inside, and restore their state afterwards.
 
-    Gives a function that says whether any of them moved since.
+    Gives a function that says whether any random number has been drawn since.
     """
     numbers, python = np.random.get_state(), random.getstate()  # noqa: NPY002
     cuda = device.type == "cuda"
@@ -151,7 +164,7 @@ def seed_generators(seed: int, device: torch.device) -> Iterator[Callable[[], bo
 
 @contextlib.contextmanager
 def hide_progress_bars() -> Iterator[None]:
-    """Without progress bars of a package that has no switch for them."""
+    """Hide the progress bars of a package that has no option for it."""
     with contextlib.redirect_stderr(io.StringIO()):
         yield
 
@@ -159,13 +172,13 @@ def hide_progress_bars() -> Iterator[None]:
 def make_array_function(
     classifier: Classifier, shape: tuple[int, ...], probabilities: bool, target: int | None = None
 ) -> ArrayFunction:
-    """The classifier as a function from arrays to arrays, in chunks that fit into memory.
+    """The classifier as a function from arrays `(m, ...)` to arrays, in chunks that fit into memory.
 
     Args:
         classifier: in a session.
         shape: of one input; rows are reshaped to it.
-        probabilities: of the classes, instead of logits.
-        target: the one class to return, `(m,)`; None returns `(m, classes)`.
+        probabilities: return probabilities of the classes instead of logits.
+        target: the class whose values `(m,)` to return; None for all classes, `(m, classes)`.
     """
 
     def predict(rows: Any) -> Any:
@@ -179,15 +192,22 @@ def make_array_function(
 
 
 def find_class(package: str, module: str, name: str, extra: str, fits: Callable[[Any], bool] = callable) -> Any:
-    """The class `name` in `module` of an optional package; `fits` says what else could be meant.
+    """The class called `name` in `module` of an optional package.
+
+    Args:
+        package: its name, for messages.
+        module: where to look.
+        name: of the class.
+        extra: of holdfast that installs the package.
+        fits: which classes of the module to list when there is none of that name.
 
     Raises:
-        MissingExtraError: the package is not there, or cannot be imported.
+        MissingExtraError: the package is not installed, or cannot be imported.
         UnknownNameError: it has no such name.
     """
     try:
         home = importlib.import_module(module)
-    except (ImportError, RuntimeError) as error:  # torchvision beside a torch it was not built for raises the latter
+    except (ImportError, RuntimeError) as error:  # torchvision built for another torch raises a RuntimeError
         raise MissingExtraError(f"{package} ({type(error).__name__}: {error})", extra) from error
     if not hasattr(home, name):
         kinds = {n: kind for n, kind in vars(home).items() if isinstance(kind, type) and not n.startswith("_")}
@@ -196,15 +216,28 @@ def find_class(package: str, module: str, name: str, extra: str, fits: Callable[
     return getattr(home, name)
 
 
-def check_own_module(label: str, theirs: object, classifier: Classifier) -> None:
-    """Raise `ArgumentError` unless an object of the user's is built on the very module that is explained."""
-    if classifier.preprocess is not None or theirs is not classifier.module:
+def get_class(method: Any) -> Any:
+    """`method` itself if it is a class, else its class."""
+    return method if isinstance(method, type) else type(method)
+
+
+def check_own_module(label: str, module: object, classifier: Classifier) -> None:
+    """Raise `ArgumentError` unless `module`, which the user's object explains, is the classifier's own module."""
+    if classifier.preprocess is not None or module is not classifier.module:
         got = "another one" if classifier.preprocess is None else "a classifier with preprocessing"
         raise ArgumentError("method", f"a {label} built on the classifier's own module, or the class", got)
 
 
 def check_option_names(options: Mapping[str, Any], known: Mapping[str, Any], title: str) -> None:
-    """Raise `ArgumentError` for options that neither the constructor nor the call has."""
+    """Raise `ArgumentError` for an option that is not among the parameters `known` of what is called `title`."""
     names = sorted({*known} - {"self", "args", "kwargs"})
     for option in options:
         check(option in names, option, f"an option of {title}: {', '.join(names)}", "an unknown one")
+
+
+def split_options(
+    options: Mapping[str, Any], in_constructor: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options of the constructor, by its parameters, and the others, which belong to the call."""
+    constructor = {key: value for key, value in options.items() if key in in_constructor}
+    return constructor, {key: value for key, value in options.items() if key not in in_constructor}

@@ -1,4 +1,4 @@
-"""Explainers from elsewhere: any callable, any Captum method. Those of other packages: `adapters_*.py`."""
+"""Explainers from any callable, and from any method of Captum."""
 
 from __future__ import annotations
 
@@ -14,7 +14,15 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.errors import ArgumentError, check, check_integer
-from holdfast.explainers.adapters.base import ForeignExplainer, find_class, shape_like_inputs
+from holdfast.explainers.adapters.base import (
+    ForeignExplainer,
+    check_option_names,
+    check_own_module,
+    find_class,
+    get_class,
+    shape_like_inputs,
+    split_options,
+)
 from holdfast.explainers.base import Explainer, join_preprocessing, make_leaf
 from holdfast.explainers.cam.gradcam import find_layer
 from holdfast.model import Classifier
@@ -26,7 +34,7 @@ _ROW_COUNTS = ("n_steps", *_SAMPLE_COUNTS)
 
 @dataclass(frozen=True)
 class CallableExplainer(Explainer):
-    """A user's function as an explainer; made by `from_callable`."""
+    """An explainer that calls the user's function; made by `from_callable`."""
 
     function: Attribution
     rows: int = 1
@@ -57,7 +65,7 @@ class CallableExplainer(Explainer):
 
 @dataclass(frozen=True)
 class DifferentiableCallable(CallableExplainer):
-    """A user's function whose attributions carry a graph back to its inputs; made by `from_callable`."""
+    """The same for a function whose attributions can be differentiated by its inputs."""
 
     differentiable: ClassVar[bool] = True
 
@@ -67,15 +75,18 @@ def from_callable(
 ) -> Explainer:
     """An explainer from `function(module, inputs, targets) -> attributions`.
 
-    The function gets the module (with the classifier's preprocessing, in evaluation mode), a chunk of inputs
-    `(n, ...)` of its own, and classes `(n,)`; gradients are enabled. It returns a tensor or an array of the
-    inputs' shape, and must treat each row alone. The logits cost one more forward pass.
+    The function gets the module (with the classifier's preprocessing, in evaluation mode), a copy of a chunk of inputs
+    `(n, ...)`, and classes `(n,)`; gradients are enabled. It returns a tensor or an array of the inputs' shape, and
+    must treat each row alone. The logits cost one more forward pass.
 
     Args:
         function: as above.
-        differentiable: its result can be differentiated with respect to its inputs.
-        rows_per_input: rows it makes the module forward at once for one input; chunks are cut to fit.
+        differentiable: whether its result can be differentiated with respect to its inputs.
+        rows_per_input: rows that the module forwards at once for one input; the size of chunks follows from it.
         name: for messages and tables; by default the function's own.
+
+    Raises:
+        ArgumentError: no callable, or `rows_per_input` below 1.
 
     >>> from holdfast.model import Classifier
     >>> explainer = from_callable(lambda module, inputs, targets: inputs * 2)
@@ -83,14 +94,14 @@ def from_callable(
     tensor([[2., 2.]])
     """
     check(callable(function), "function", "a callable (module, inputs, targets) -> attributions", repr(function))
-    _check_rows(rows_per_input)
+    check_integer(rows_per_input, "rows_per_input")
     kind = DifferentiableCallable if differentiable else CallableExplainer
     return kind(function, rows_per_input, str(name or getattr(function, "__name__", type(function).__name__)))
 
 
 @dataclass(frozen=True)
 class CaptumExplainer(ForeignExplainer):
-    """A Captum method as an explainer; made by `from_captum`."""
+    """An explainer that calls a method of Captum; made by `from_captum`."""
 
     method: Any
     rows: int = 1
@@ -100,12 +111,7 @@ class CaptumExplainer(ForeignExplainer):
     one_at_a_time: bool = False
     seed: int = 0
     name: ClassVar[str] = "captum"
-    differentiable: ClassVar[bool] = False
-
-    @property
-    def label(self) -> str:
-        kind = self.method if isinstance(self.method, type) else type(self.method)
-        return f"captum.{kind.__name__}"
+    package: ClassVar[str] = "captum"
 
     def explain(self, classifier: Classifier, rows: Tensor, targets: Tensor) -> Tensor:
         method, options = self._build(classifier), dict(self.call_options)
@@ -121,9 +127,7 @@ class CaptumExplainer(ForeignExplainer):
             layer = [] if self.layer is None else [find_layer(classifier.module, self.layer)[1]]
             return self.method(module, *layer, **self.constructor_options)
         own = getattr(self.method, "forward_func", None)
-        if classifier.preprocess is not None or (own is not module and own != module.forward):
-            got = "another one" if classifier.preprocess is None else "a classifier with preprocessing"
-            raise ArgumentError("method", f"a {self.label} built on the classifier's own module, or the class", got)
+        check_own_module(self.label, module if own == module.forward else own, classifier)
         return self.method
 
 
@@ -137,22 +141,23 @@ def from_captum(
     seed: int = 0,
     **options: Any,
 ) -> Explainer:
-    """An explainer from a Captum class (say `captum.attr.Saliency`), or from an object of one.
+    """An explainer from a class of Captum (such as `captum.attr.Saliency`), or from an object of one.
 
     Args:
-        method: a class that is built on a model alone, or on a model and a layer, or the class's name; or an object
-            (`NoiseTunnel` over another, say) built on the very module of the classifier, which then must have no
-            preprocessing.
-        rows_per_input: rows forwarded at once for one input; by default from `n_steps`, `n_samples`,
-            `nt_samples` and their defaults.
+        method: a class that is built on a model, or on a model and a layer; or the class's name; or an object, such as
+            a `NoiseTunnel` over another method. An object must have been built on the classifier's own module, and the
+            classifier must have no preprocessing.
+        rows_per_input: rows forwarded at once for one input; by default from `n_steps`, `n_samples`, `nt_samples` and
+            their defaults.
         layer: the layer's name, for methods that need one; their maps are resized to the inputs.
-        one_at_a_time: explain each input alone, with random numbers seeded by its content. By default for
-            methods that draw samples: only so is their explanation a function of the input.
-        seed: of such random numbers; the global generators are afterwards as they were.
-        options: of the constructor or of `.attribute`, told apart by their signatures.
+        one_at_a_time: explain each input alone, with random numbers seeded by its content. By default True for methods
+            that draw samples, since otherwise their explanation would depend on the batch.
+        seed: of the random numbers. The state of the global generators is restored afterwards.
+        options: of the constructor or of `.attribute`, as their signatures say.
 
     Raises:
-        ArgumentError: an option that neither has; no Captum method.
+        MissingExtraError: `method` is a name, and Captum cannot be imported.
+        ArgumentError: an option that neither the constructor nor `.attribute` has; no method of Captum.
 
     >>> import captum.attr
     >>> from_captum(captum.attr.IntegratedGradients, n_steps=20, multiply_by_inputs=False).rows_per_input
@@ -160,15 +165,11 @@ def from_captum(
     """
     if isinstance(method, str):
         method = find_class("captum", "captum.attr", method, "explainers", lambda kind: hasattr(kind, "attribute"))
-    check(
-        callable(getattr(method, "attribute", None)),
-        "method",
-        "a class or an object of captum.attr",
-        repr(method),
-    )
+    fine = callable(getattr(method, "attribute", None))
+    check(fine, "method", "a class or an object of captum.attr", repr(method))
     in_call = _list_parameters(method)
-    for taken in ("self", "inputs", "target"):
-        in_call.pop(taken, None)
+    for ours in ("self", "inputs", "target"):
+        in_call.pop(ours, None)
     in_constructor: dict[str, inspect.Parameter] = {}
     if isinstance(method, type):
         in_constructor = dict(list(inspect.signature(method).parameters.items()))
@@ -177,20 +178,18 @@ def from_captum(
         needs_layer = "layer" in in_constructor
         expected = "the name of a layer" if needs_layer else f"None ({method.__name__} takes no layer)"
         check(needs_layer == (layer is not None), "layer", expected, repr(layer))
-        for taken in ("forward_func", "model", "layer"):
-            in_constructor.pop(taken, None)
-    known = sorted({*in_constructor, *in_call} - {"args", "kwargs"})
-    for option in options:
-        check(option in known, option, f"an option of {_title(method)}: {', '.join(known)}", "an unknown one")
-    call_options = {key: value for key, value in options.items() if key not in in_constructor}
+        for ours in ("forward_func", "model", "layer"):
+            in_constructor.pop(ours, None)
+    check_option_names(options, {**in_constructor, **in_call}, get_class(method).__name__)
+    constructor_options, call_options = split_options(options, in_constructor)
     rows = _count_rows(in_call, call_options) if rows_per_input is None else rows_per_input
-    _check_rows(rows)
+    check_integer(rows, "rows_per_input")
     samples = any(name in in_call for name in _SAMPLE_COUNTS)
     return CaptumExplainer(
         method=method,
         rows=rows,
         layer=layer,
-        constructor_options={key: value for key, value in options.items() if key in in_constructor},
+        constructor_options=constructor_options,
         call_options=call_options,
         one_at_a_time=samples if one_at_a_time is None else one_at_a_time,
         seed=seed,
@@ -198,39 +197,31 @@ def from_captum(
 
 
 def _list_parameters(method: Any) -> dict[str, inspect.Parameter]:
-    """What `.attribute` takes; for a `NoiseTunnel` together with what the method inside takes."""
+    """The parameters of `.attribute`; for a `NoiseTunnel` also those of the method inside."""
     parameters = dict(inspect.signature(method.attribute).parameters)
     inner = getattr(method, "attribution_method", None)
     return parameters if inner is None else {**_list_parameters(inner), **parameters}
 
 
-def _title(method: Any) -> str:
-    return method.__name__ if isinstance(method, type) else type(method).__name__
-
-
-def _check_rows(rows: int) -> None:
-    check_integer(rows, "rows_per_input")
-
-
 def _count_rows(parameters: Mapping[str, inspect.Parameter], options: Mapping[str, Any]) -> int:
-    """Rows at once for one input, from the options and the defaults of Captum's `attribute`."""
+    """Rows that are forwarded at once for one input, from the options and the defaults of Captum's `attribute`."""
 
-    def value(name: str) -> int:
+    def read_count(name: str) -> int:
         default = parameters[name].default if name in parameters else 1
-        chosen = options.get(name, default)
-        return chosen if isinstance(chosen, int) else 1
+        count = options.get(name, default)
+        return count if isinstance(count, int) else 1
 
     if "perturbations_per_eval" in parameters:
-        return value("perturbations_per_eval")
+        return read_count("perturbations_per_eval")
     both = 2 if "custom_attribution_func" in parameters else 1  # the DeepLift family forwards its baselines too
     return both * math.prod(
-        value(name) for name in (*_ROW_COUNTS, "n_perturb_samples") if name in {**parameters, **options}
+        read_count(name) for name in (*_ROW_COUNTS, "n_perturb_samples") if name in {**parameters, **options}
     )
 
 
 @contextlib.contextmanager
 def _silence_warnings() -> Iterator[None]:
-    """Without Captum's own warnings: that it sets hooks and removes them, and the like."""
+    """Hide Captum's own warnings, such as that it sets hooks and removes them."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=UserWarning, module=r"captum(\.|$)")
         yield

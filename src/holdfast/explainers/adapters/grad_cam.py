@@ -1,4 +1,4 @@
-"""Class activation maps of the package `pytorch_grad_cam` (on PyPI `grad-cam`)."""
+"""Explainers from the class activation maps of the package `pytorch_grad_cam` (on PyPI `grad-cam`)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from holdfast.explainers.adapters.base import (
     check_option_names,
     check_own_module,
     find_class,
+    get_class,
     hide_progress_bars,
+    split_options,
 )
 from holdfast.explainers.base import join_preprocessing
 from holdfast.explainers.cam.gradcam import find_layer
@@ -28,7 +30,7 @@ from holdfast.model import Classifier
 
 @dataclass(frozen=True)
 class ClassLogit:
-    """The logit of one class, of one row of logits or of many: what the package calls a target."""
+    """The logit of one class, for one row of logits or for many; the package calls this a target."""
 
     category: int
 
@@ -38,7 +40,7 @@ class ClassLogit:
 
 @dataclass(frozen=True)
 class CAMExplainer(ForeignExplainer):
-    """A class activation map of pytorch_grad_cam; made by `from_grad_cam`."""
+    """An explainer that calls a class activation map of pytorch_grad_cam; made by `from_grad_cam`."""
 
     method: Any
     layers: tuple[str | None, ...] = (None,)
@@ -48,17 +50,13 @@ class CAMExplainer(ForeignExplainer):
     one_at_a_time: bool | None = None
     seed: int = 0
     name: ClassVar[str] = "grad_cam_package"
-
-    @property
-    def label(self) -> str:
-        kind = self.method if isinstance(self.method, type) else type(self.method)
-        return f"pytorch_grad_cam.{kind.__name__}"
+    package: ClassVar[str] = "pytorch_grad_cam"
 
     def explain(self, classifier: Classifier, rows: Tensor, targets: Tensor) -> Tensor:
         check(rows.ndim >= 4, "inputs", f"images (N, C, H, W) for {self.label}", f"shape {tuple(rows.shape)}")
         wanted = [ClassLogit(target) for target in targets.tolist()]
         with self._build(classifier) as cam, hide_progress_bars():
-            # it differentiates by a layer, and parameters want no gradients here
+            # it differentiates by a layer's output, while the parameters require no gradients here
             found = cam(input_tensor=rows.requires_grad_(True), targets=wanted, **self.call_options)
         if not isinstance(found, np.ndarray | Tensor):
             raise ModelError(f"{self.label}: expected a map as an array, got {type(found).__name__}")
@@ -70,7 +68,7 @@ class CAMExplainer(ForeignExplainer):
 
     @contextlib.contextmanager
     def _build(self, classifier: Classifier) -> Iterator[Any]:
-        """One with hooks, which are removed; a ready one keeps its own."""
+        """Build the method on the classifier, and remove its hooks afterwards; a ready object keeps its hooks."""
         cam = self.method
         try:
             if isinstance(self.method, type):
@@ -96,26 +94,26 @@ def from_grad_cam(
     seed: int = 0,
     **options: Any,
 ) -> CAMExplainer:
-    """An explainer from a class of pytorch_grad_cam (say `pytorch_grad_cam.GradCAMPlusPlus`), or from an object of one.
+    """An explainer from a class of pytorch_grad_cam (such as `GradCAMPlusPlus`), or from an object of one.
 
-    A class is built on the classifier's module for each call, and its hooks are removed. An object must have been built
-    on the very module of the classifier, without preprocessing; its hooks stay where its maker has put them. Maps
-    `(N, H, W)`, which the package scales to [0, 1] for each input, stand for all channels.
+    A class is built on the classifier's module for each call, and its hooks are removed afterwards. An object must have
+    been built on the classifier's own module, and the classifier must have no preprocessing; the hooks of an object
+    stay. The package scales each map `(H, W)` to [0, 1]; it is repeated over all channels.
 
     Args:
         method: a class, its name, or an object.
         layer: the name of the target layer, or several of them; by default the last convolution.
         rows_per_input: rows forwarded at once for one input.
-        one_at_a_time: explain each input alone, with random numbers seeded by its content; by default where a chunk
-            of them has drawn any.
-        seed: of such random numbers; the global generators are afterwards as they were.
+        one_at_a_time: explain each input alone, with random numbers seeded by its content; by default only if the
+            explanation of a chunk has drawn random numbers.
+        seed: of the random numbers. The state of the global generators is restored afterwards.
         options: of the constructor (`reshape_transform` for transformers) or of the call (`eigen_smooth`,
-            `aug_smooth`), told apart by their signatures.
+            `aug_smooth`), as their signatures say.
 
     Raises:
-        MissingExtraError: a name, and the package cannot be imported.
-        ArgumentError: an option that neither has; nothing of the package; in the call, no such layer, or inputs
-            that are no images.
+        MissingExtraError: `method` is a name, and the package cannot be imported.
+        ArgumentError: an option that neither the constructor nor the call has; an object of another package; in the
+            call, there is no such layer, or the inputs are not images.
 
     Source: Gildenblat and contributors, PyTorch library for CAM methods, 2021.
 
@@ -145,18 +143,18 @@ def from_grad_cam(
     else:
         check(layer is None, "layer", "None for a ready object, which has its own", repr(layer))
         check(isinstance(getattr(method, "model", None), nn.Module), "method", "an object with a model", repr(method))
-    for taken in ("self", "input_tensor", "targets", "model", "target_layers"):
-        known.pop(taken, None)
-        in_constructor.pop(taken, None)
-    title = method.__name__ if isinstance(method, type) else type(method).__name__
-    check_option_names(options, {**in_constructor, **known}, title)
+    for ours in ("self", "input_tensor", "targets", "model", "target_layers"):
+        known.pop(ours, None)
+        in_constructor.pop(ours, None)
+    check_option_names(options, {**in_constructor, **known}, get_class(method).__name__)
     check_common(rows_per_input, one_at_a_time, seed)
+    constructor_options, call_options = split_options(options, in_constructor)
     return CAMExplainer(
         method=method,
         layers=layers,
         rows=rows_per_input,
-        constructor_options={key: value for key, value in options.items() if key in in_constructor},
-        call_options={key: value for key, value in options.items() if key not in in_constructor},
+        constructor_options=constructor_options,
+        call_options=call_options,
         one_at_a_time=one_at_a_time,
         seed=seed,
     )

@@ -1,4 +1,4 @@
-"""LIME by its authors' package: objects for images and for tables."""
+"""Explainers from the package `lime` of LIME's authors: for images and for tables."""
 
 from __future__ import annotations
 
@@ -19,18 +19,20 @@ from holdfast.explainers.adapters.base import (
     check_common,
     check_option_names,
     find_class,
+    get_class,
     hide_progress_bars,
     make_array_function,
+    split_options,
 )
 from holdfast.model import Classifier
 
-#: the package's default number of samples where the call's signature does not tell
+#: number of samples that is assumed if the signature of the call has no default
 _SAMPLES = 1000
 
 
 @dataclass(frozen=True)
 class LimePackageExplainer(ForeignExplainer):
-    """An object of the package `lime`; made by `from_lime`."""
+    """An explainer that calls an object of the package `lime`; made by `from_lime`."""
 
     method: Any
     output: Literal["logit", "probability"] = "probability"
@@ -39,10 +41,7 @@ class LimePackageExplainer(ForeignExplainer):
     one_at_a_time: bool | None = True
     seed: int = 0
     name: ClassVar[str] = "lime_package"
-
-    @property
-    def label(self) -> str:
-        return f"lime.{type(self.method).__name__}"
+    package: ClassVar[str] = "lime"
 
     def explain(self, classifier: Classifier, rows: Tensor, targets: Tensor) -> Tensor:
         images = _takes_images(self.method)
@@ -61,7 +60,7 @@ class LimePackageExplainer(ForeignExplainer):
         return torch.stack(maps)
 
     def _explain_image(self, row: Tensor, predict: ArrayFunction, target: int) -> Tensor:
-        """An image as lime wants it, `(H, W, 3)`; gray ones are given to the model by their first channel."""
+        """Explain an image in lime's format, `(H, W, 3)`; of a gray image the model sees the first channel only."""
         image = row.expand(3, *row.shape[1:]).permute(1, 2, 0).double().cpu().numpy()
         count = len(row)
 
@@ -96,10 +95,12 @@ def from_lime(
 ) -> LimePackageExplainer:
     """An explainer from `lime.lime_image.LimeImageExplainer` or `lime.lime_tabular.LimeTabularExplainer`.
 
-    For images `(N, 1, H, W)` or `(N, 3, H, W)`, every pixel, in all channels, has its segment's coefficient; for flat
-    features `(N, F)`, each feature has its own (with lime's default, that of being in its quartile). Each input is
-    explained alone, with random numbers seeded by its content: the object's own `random_state` is set aside for the
-    call. What lime draws is not kept within the classifier's bounds. holdfast's own `LIME` is far faster.
+    For images `(N, 1, H, W)` or `(N, 3, H, W)`, every pixel has its segment's coefficient, in all channels. For flat
+    features `(N, F)`, each feature has its own coefficient (by lime's default, that of being in its quartile).
+
+    Each input is explained alone, with random numbers seeded by its content; they replace the object's own
+    `random_state` during the call. Samples that lime draws may leave the classifier's bounds. holdfast's own `LIME` is
+    much faster.
 
     Args:
         method: an object, a class, or `"image"` or `"tabular"`.
@@ -107,11 +108,12 @@ def from_lime(
         rows_per_input: rows forwarded for one input; by default `num_samples`.
         seed: of the random numbers.
         options: of the constructor of a class (`training_data`, a tensor or an array, for tables), or of
-            `explain_instance` (`num_samples`, `segmentation_fn`, `hide_color`, ...), told apart by their signatures.
+            `explain_instance` (`num_samples`, `segmentation_fn`, `hide_color`, ...), as their signatures say.
 
     Raises:
-        MissingExtraError: a name, and lime is not installed.
-        ArgumentError: an option that neither has; nothing of lime; in the call, inputs that it cannot explain.
+        MissingExtraError: `method` is a name, and lime is not installed.
+        ArgumentError: an option that neither the constructor nor `explain_instance` has; an object of another package;
+            in the call, inputs that the object cannot explain.
 
     Source: Ribeiro, Singh and Guestrin, "Why should I trust you?" Explaining the predictions of any classifier, KDD
     2016, and their package.
@@ -133,17 +135,17 @@ def from_lime(
     fine = callable(getattr(method, "explain_instance", None))
     check(fine, "method", "a class or an object of lime_image or lime_tabular", repr(method))
     in_call = dict(signature(method.explain_instance).parameters)
-    for taken in ("self", "image", "data_row", "classifier_fn", "predict_fn", "labels", "top_labels"):
-        in_call.pop(taken, None)
+    for ours in ("self", "image", "data_row", "classifier_fn", "predict_fn", "labels", "top_labels"):
+        in_call.pop(ours, None)
     in_constructor = dict(signature(method).parameters) if isinstance(method, type) else {}
-    title = method.__name__ if isinstance(method, type) else type(method).__name__
+    title = get_class(method).__name__
     check_option_names(options, {**in_constructor, **in_call}, title)
-    call_options = {key: value for key, value in options.items() if key not in in_constructor}
+    constructor_options, call_options = split_options(options, in_constructor)
     if isinstance(method, type):
-        built = {key: _to_array(value) for key, value in options.items() if key in in_constructor}
-        missing = [n for n, p in in_constructor.items() if p.default is Parameter.empty and n not in built]
+        required = [name for name, parameter in in_constructor.items() if parameter.default is Parameter.empty]
+        missing = [name for name in required if name not in constructor_options]
         check(not missing, ", ".join(missing), f"a value for {title}", "none")
-        method = method(**built)
+        method = method(**{key: _to_array(value) for key, value in constructor_options.items()})
     if getattr(method, "mode", "classification") != "classification":
         raise ArgumentError("method", "an explainer of classifiers", f"mode {method.mode!r}")
     default = in_call["num_samples"].default if "num_samples" in in_call else _SAMPLES
@@ -163,7 +165,7 @@ def _to_array(value: Any) -> Any:
 
 @contextlib.contextmanager
 def _seed_object(method: Any, seed: int) -> Iterator[None]:
-    """Its own generators replaced by one that is seeded; afterwards it holds what it held, noted classes included."""
+    """Replace the object's generators by a seeded one inside, and restore all of its attributes afterwards."""
     holders: tuple[Any, ...] = (method, getattr(method, "base", None), getattr(method, "discretizer", None))
     before = [(holder, dict(vars(holder))) for holder in holders if hasattr(holder, "random_state")]
     shared = np.random.RandomState(seed)

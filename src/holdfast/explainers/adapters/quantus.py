@@ -1,4 +1,4 @@
-"""Explanation functions in the style of Quantus: arrays in, arrays out, options as keywords."""
+"""Explainers from functions in the style of Quantus: arrays in, arrays out, options as keywords."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.model import Classifier
 
 @dataclass(frozen=True)
 class QuantusFunction(ForeignExplainer):
-    """A function `(model, inputs, targets, **options) -> array`; made by `from_quantus`."""
+    """An explainer that calls `function(model, inputs, targets, **options) -> array`; made by `from_quantus`."""
 
     function: Callable[..., Any]
     rows: int = 1
@@ -46,24 +46,23 @@ def from_quantus(
     name: str | None = None,
     **options: Any,
 ) -> QuantusFunction:
-    """An explainer from `explain_func(model, inputs, targets, **kwargs) -> attributions`, as Quantus's metrics take.
+    """An explainer from `explain_func(model, inputs, targets, **kwargs) -> attributions`, as Quantus's metrics use it.
 
-    The function gets the module (with the classifier's preprocessing, in evaluation mode), a chunk of inputs as an
-    array `(n, ...)` of its own and classes `(n,)`. It returns an array (or a tensor) of the inputs' shape, or with a
-    single channel, which then stands for all. `quantus.explain` is one:
-    `from_quantus(quantus.explain, method="Saliency")`.
+    The function gets the module (with the classifier's preprocessing, in evaluation mode), a copy of a chunk of inputs
+    as an array `(n, ...)`, and classes `(n,)`. It returns an array or a tensor of the inputs' shape, or with a single
+    channel, which is repeated. An example is `quantus.explain`: `from_quantus(quantus.explain, method="Saliency")`.
 
     Args:
         function: as above; it must treat each row alone.
-        rows_per_input: rows it makes the module forward at once for one input.
-        one_at_a_time: explain each input alone, with global generators seeded by its content; by default where a chunk
-            of them has moved these generators. (It is then done again.)
-        seed: of the global generators inside; they are afterwards as they were.
+        rows_per_input: rows that the module forwards at once for one input.
+        one_at_a_time: explain each input alone, with global generators seeded by its content; by default only if the
+            explanation of a chunk has drawn random numbers (the chunk is then explained again).
+        seed: of the random numbers. The state of the global generators is restored afterwards.
         name: for messages and tables; by default the function's own.
-        options: handed on to the function.
+        options: passed on to the function.
 
     Raises:
-        ArgumentError: no function, or options out of range.
+        ArgumentError: no callable, or options out of range.
 
     >>> from torch import nn, ones
     >>> explainer = from_quantus(lambda model, inputs, targets, factor=1: factor * inputs, factor=3)

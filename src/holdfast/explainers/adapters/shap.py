@@ -1,4 +1,4 @@
-"""Explainers of the package `shap`: built on the classifier for each class that is explained."""
+"""Explainers from those of the package `shap`, which are built on the classifier for each target class."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from holdfast.explainers.adapters.base import (
     check_option_names,
     check_own_module,
     find_class,
+    get_class,
     make_array_function,
+    split_options,
 )
 from holdfast.explainers.background import (
     Background,
@@ -32,16 +34,16 @@ from holdfast.explainers.background import (
 from holdfast.explainers.base import Baseline, join_preprocessing
 from holdfast.model import Classifier
 
-#: those that differentiate a module; all others call a function of arrays
+#: classes of shap that differentiate a module; all others call a function of arrays
 _ON_MODULES = ("GradientExplainer", "DeepExplainer")
-#: those that draw nothing
+#: classes of shap that draw no random numbers
 _EXACT = ("DeepExplainer", "ExactExplainer")
-#: what tells how many rows an input costs, and shap's default of it (the kernel's is 2 F + 2048)
+#: the options that set how many rows an input costs, and shap's defaults (that of the kernel is 2 F + 2048)
 _COUNTS = {"nsamples": {"GradientExplainer": 200, "": 2048}, "max_evals": {"": 500}}
 
 
 class ChosenLogit(nn.Module):
-    """One class's logit `(N, 1)` of a module."""
+    """A module that returns the logit `(N, 1)` of one class of another module."""
 
     def __init__(self, module: nn.Module, target: int) -> None:
         super().__init__()
@@ -49,14 +51,14 @@ class ChosenLogit(nn.Module):
         self.training = module.training
 
     def forward(self, x: Tensor) -> Tensor:
-        """Of inputs `(N, ...)`."""
+        """The logit `(N, 1)` at inputs `(N, ...)`."""
         out: Tensor = self.module(x)
         return out[:, self.target, None]
 
 
 @dataclass(frozen=True)
 class SHAPExplainer(ForeignExplainer):
-    """An explainer of shap; made by `from_shap`."""
+    """An explainer that calls one of shap; made by `from_shap`."""
 
     method: Any
     background: Baseline | Background = 0.0
@@ -67,14 +69,13 @@ class SHAPExplainer(ForeignExplainer):
     one_at_a_time: bool | None = None
     seed: int = 0
     name: ClassVar[str] = "shap"
-
-    @property
-    def label(self) -> str:
-        return f"shap.{_kind(self.method).__name__}"
+    package: ClassVar[str] = "shap"
 
     def explain(self, classifier: Classifier, rows: Tensor, targets: Tensor) -> Tensor:
         if not isinstance(self.method, type):
-            return self._compute_values(self._check_ready(classifier), rows, targets)
+            if _takes_module(type(self.method)):
+                check_own_module(self.label, self.method.explainer.model, classifier)
+            return self._compute_values(self.method, rows, targets)
         out = torch.zeros_like(rows)
         for target in sorted(set(targets.tolist())):
             at = targets == target
@@ -90,15 +91,10 @@ class SHAPExplainer(ForeignExplainer):
             predict = make_array_function(classifier, tuple(rows.shape[1:]), self.output == "probability", target)
             return self.method(predict, references.flatten(1).cpu().numpy(), **self.constructor_options)
 
-    def _check_ready(self, classifier: Classifier) -> Any:
-        if _takes_module(_kind(self.method)):
-            check_own_module(self.label, self.method.explainer.model, classifier)
-        return self.method
-
     def _compute_values(self, explainer: Any, rows: Tensor, targets: Tensor) -> Tensor:
-        given: Any = rows.clone() if _takes_module(_kind(explainer)) else rows.flatten(1).cpu().numpy()
+        given: Any = rows.clone() if _takes_module(get_class(explainer)) else rows.flatten(1).cpu().numpy()
         with _silence_warnings(), _remove_leftovers(explainer):
-            if _is_legacy(_kind(explainer)):
+            if _is_legacy(get_class(explainer)):
                 found = explainer.shap_values(given, **self.call_options)
             else:
                 found = explainer(given, **self.call_options).values
@@ -116,27 +112,27 @@ def from_shap(
     seed: int = 0,
     **options: Any,
 ) -> SHAPExplainer:
-    """An explainer from a class of shap (say `shap.GradientExplainer`), or from an object of one.
+    """An explainer from a class of shap (such as `shap.GradientExplainer`), or from an object of one.
 
-    A class is built anew, for the target of each row, on the classifier: `GradientExplainer` and `DeepExplainer` on the
-    module with its preprocessing, all others (`KernelExplainer`, `PermutationExplainer`, ...) on a function of flat
-    rows, forwarded in chunks that fit into memory. An object is taken as it is, and must have been built on the very
-    module (or on a function of the very model) of the classifier.
+    A class is built on the classifier again for each target class. `GradientExplainer` and `DeepExplainer` are built on
+    the module with its preprocessing; all others (`KernelExplainer`, `PermutationExplainer`, ...) on a function of flat
+    rows, which are forwarded in chunks that fit into memory. An object is used as it is. It must have been built on the
+    classifier's own module, or on a function of it.
 
     Args:
         method: a class, its name, or an object.
         background: reference inputs of a class: a number, one for each channel, a tensor `(B, ...)` or a `Background`.
-        output: of the function that others than those two explain: `"logit"` or `"probability"`.
+        output: what is explained, except by `GradientExplainer` and `DeepExplainer`: `"logit"` or `"probability"`.
         rows_per_input: rows forwarded for one input; by default from `nsamples` or `max_evals`.
-        one_at_a_time: explain each input alone, with random numbers seeded by its content; by default for all that
-            draw, which are all but `DeepExplainer` and `ExactExplainer`.
-        seed: of such random numbers; the global generators are afterwards as they were.
-        options: of the constructor or of the call (`shap_values`, or the object itself), told apart by their
-            signatures. With many features `KernelExplainer` wants an `l1_reg`: its default keeps ten of them.
+        one_at_a_time: explain each input alone, with random numbers seeded by its content; by default True except for
+            `DeepExplainer` and `ExactExplainer`, which draw no random numbers.
+        seed: of the random numbers. The state of the global generators is restored afterwards.
+        options: of the constructor or of the call (`shap_values`, or the object itself), as their signatures say. With
+            many features set `l1_reg` of `KernelExplainer`: by default it keeps ten features only.
 
     Raises:
-        MissingExtraError: a name, and shap is not installed.
-        ArgumentError: an option that neither has; nothing of shap.
+        MissingExtraError: `method` is a name, and shap is not installed.
+        ArgumentError: an option that neither the constructor nor the call has; an object of another package.
 
     Source: Lundberg and Lee, A unified approach to interpreting model predictions, NeurIPS 2017, and their package.
 
@@ -151,7 +147,7 @@ def from_shap(
     """
     if isinstance(method, str):
         method = find_class("shap", "shap", method, "explainers", lambda kind: kind.__name__.endswith("Explainer"))
-    kind = _kind(method)
+    kind = get_class(method)
     runs = getattr(kind, "shap_values", None) if _is_legacy(kind) else getattr(kind, "__call__", None)  # noqa: B004
     check(callable(runs), "method", "a class or an object of shap's explainers", repr(method))
     assert runs is not None
@@ -160,13 +156,13 @@ def from_shap(
     first = list(in_constructor)
     fine = not isinstance(method, type) or (first[:1] == ["model"] and bool({"data", "masker"} & set(first[1:2])))
     check(fine, "method", "a class of shap built on a model and a background", kind.__name__)
-    for taken in ("model", "data", "masker", "X", "self", *list(in_call)[:1]):
-        in_constructor.pop(taken, None)
-        in_call.pop(taken, None)
+    for ours in ("model", "data", "masker", "X", "self", *list(in_call)[:1]):
+        in_constructor.pop(ours, None)
+        in_call.pop(ours, None)
     if not any(p.kind is p.VAR_KEYWORD for p in (*in_call.values(), *in_constructor.values())):
         check_option_names(options, {**in_constructor, **in_call}, kind.__name__)
     check(output in ("logit", "probability"), "output", "'logit' or 'probability'", repr(output))
-    call_options = {key: value for key, value in options.items() if key not in in_constructor}
+    constructor_options, call_options = split_options(options, in_constructor)
     silent = "silent" in in_call or any(p.kind is p.VAR_KEYWORD for p in in_call.values())
     rows = _count_rows(kind, call_options, count_references(background)) if rows_per_input is None else rows_per_input
     check_common(rows, one_at_a_time, seed)
@@ -175,15 +171,11 @@ def from_shap(
         background=check_background(background),
         output=output,
         rows=rows,
-        constructor_options={key: value for key, value in options.items() if key in in_constructor},
+        constructor_options=constructor_options,
         call_options={"silent": True} | call_options if silent else call_options,
         one_at_a_time=_list_class_names(kind).isdisjoint(_EXACT) if one_at_a_time is None else one_at_a_time,
         seed=seed,
     )
-
-
-def _kind(method: Any) -> Any:
-    return method if isinstance(method, type) else type(method)
 
 
 def _list_class_names(kind: Any) -> set[str]:
@@ -195,13 +187,13 @@ def _takes_module(kind: Any) -> bool:
 
 
 def _is_legacy(kind: Any) -> bool:
-    """Whether its results come from `shap_values`: the older ones, which are built on `data` and not on a `masker`."""
+    """Whether a class of shap gives its results by `shap_values`: the older ones, built on `data` and no `masker`."""
     return "data" in inspect.signature(kind).parameters and hasattr(kind, "shap_values")
 
 
 def _count_rows(kind: Any, options: Mapping[str, Any], references: int) -> int:
     if "DeepExplainer" in _list_class_names(kind):
-        return 2 * references  # the input and the references, for each of them
+        return 2 * references  # for each reference, the reference and the input
     count = "nsamples" if _is_legacy(kind) else "max_evals"
     defaults = _COUNTS[count]
     own = next((defaults[name] for name in _list_class_names(kind) if name in defaults), defaults[""])
@@ -211,7 +203,10 @@ def _count_rows(kind: Any, options: Mapping[str, Any], references: int) -> int:
 
 
 def _select_targets(found: Any, rows: Tensor, targets: Tensor, label: str) -> Tensor:
-    """Values `(n, *shape)` from what shap returns: with or without a last axis, or a list, of classes."""
+    """Attributions `(n, *shape)` of the target classes from what shap returns.
+
+    Classes may be a last axis or a list, or there may be one class only.
+    """
     if isinstance(found, list):
         found = np.stack(found, axis=-1)
     if not isinstance(found, np.ndarray | Tensor):
@@ -230,7 +225,7 @@ def _select_targets(found: Any, rows: Tensor, targets: Tensor, label: str) -> Te
 
 @contextlib.contextmanager
 def _keep_numpy_state() -> Iterator[None]:
-    """Some constructors seed NumPy's generator anew from the clock: here it goes on where it was."""
+    """Restore the state of NumPy's generator, which some constructors seed from the clock."""
     state = np.random.get_state()  # noqa: NPY002
     try:
         yield
@@ -240,7 +235,7 @@ def _keep_numpy_state() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _remove_leftovers(explainer: Any) -> Iterator[None]:
-    """`DeepExplainer` keeps what layers saw as parameters `x` and `y` on them, and forgets those of nested modules."""
+    """Remove the parameters `x` and `y` that `DeepExplainer` adds to layers: it forgets those of nested modules."""
     module = getattr(getattr(explainer, "explainer", None), "model", None)
     layers = list(module.modules()) if isinstance(module, nn.Module) else []
     before = [set(layer._parameters) for layer in layers]
@@ -252,10 +247,10 @@ def _remove_leftovers(explainer: Any) -> Iterator[None]:
                 delattr(layer, name)
 
 
-class _silence_warnings(warnings.catch_warnings):
-    """Without shap's own warnings, and those that NumPy and torch give it."""
-
-    def __enter__(self) -> None:
-        super().__enter__()
+@contextlib.contextmanager
+def _silence_warnings() -> Iterator[None]:
+    """Hide shap's own warnings, and those that NumPy and torch give because of it."""
+    with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module=r"shap(\.|$)")
         warnings.filterwarnings("ignore", category=UserWarning, message=".*non-full backward hook.*")
+        yield

@@ -1,4 +1,4 @@
-"""zennit's composites and attributors: rules of layer-wise relevance propagation, registered for each call."""
+"""Explainers from the package zennit: rules of layer-wise relevance propagation, registered for each call."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Start = Literal["one", "logit"]
 
 @dataclass(frozen=True)
 class ZennitExplainer(ForeignExplainer):
-    """An attributor of zennit with a composite; made by `from_zennit`."""
+    """An explainer that calls an attributor of zennit with a composite; made by `from_zennit`."""
 
     composite: Any
     attributor: Any
@@ -71,24 +71,24 @@ def from_zennit(
     seed: int = 0,
     **options: Any,
 ) -> ZennitExplainer:
-    """An explainer from a composite of zennit (say `zennit.composites.EpsilonPlusFlat()`), or from an attributor.
+    """An explainer from a composite of zennit (such as `zennit.composites.EpsilonPlusFlat()`), or from an attributor.
 
-    The composite is registered on the classifier's module (with its preprocessing) for the call and removed after it.
+    The composite is registered on the classifier's module (with its preprocessing) for the call, and removed after it.
 
     Args:
-        composite: an object, a class that needs no options, the name of one, or None for none.
+        composite: an object, a class that needs no options, the name of one, or None.
         attributor: a class of `zennit.attribution` or its name: `"Gradient"`, `"SmoothGrad"`, `"IntegratedGradients"`,
-            ...; or a ready attributor, built on the very module of the classifier, which then has its own composite.
+            ...; or an object, which must have been built on the classifier's own module and has its own composite.
         start: the relevance of the target that is propagated: `"one"`, as in zennit's examples, or its `"logit"`.
-        rows_per_input: rows forwarded at once for one input; attributors take their iterations one by one.
-        one_at_a_time: explain each input alone, with random numbers seeded by its content; by default where a chunk
-            of them has drawn any.
-        seed: of such random numbers; the global generators are afterwards as they were.
+        rows_per_input: rows forwarded at once for one input; attributors run their iterations one after the other.
+        one_at_a_time: explain each input alone, with random numbers seeded by its content; by default only if the
+            explanation of a chunk has drawn random numbers.
+        seed: of the random numbers. The state of the global generators is restored afterwards.
         options: of the attributor's constructor.
 
     Raises:
-        MissingExtraError: a name, and zennit cannot be imported.
-        ArgumentError: an option that the attributor does not have; nothing of zennit.
+        MissingExtraError: a name is given, and zennit cannot be imported.
+        ArgumentError: an option that the attributor does not have; an object of another package.
 
     Source: Anders et al., Software for dataset-wide XAI: from local explanations to global insights with Zennit,
     CoReLay and ViRelAy, 2021, and their package.
@@ -118,8 +118,8 @@ def from_zennit(
     if isinstance(attributor, type):
         known = dict(inspect.signature(attributor).parameters)
         check({"model", "composite"} <= set(known), "attributor", "a class of zennit.attribution", attributor.__name__)
-        for taken in ("model", "composite", "attr_output"):
-            known.pop(taken, None)
+        for ours in ("model", "composite", "attr_output"):
+            known.pop(ours, None)
         check_option_names(options, known, attributor.__name__)
     else:
         check(hasattr(attributor, "model"), "attributor", "an attributor, which has a model", repr(attributor))

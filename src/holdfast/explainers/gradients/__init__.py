@@ -1,1 +1,1 @@
-"""Explainers made of input gradients."""
+"""Explainers that use gradients by the input."""

@@ -1,4 +1,4 @@
-"""GradientSHAP: gradients between the input and reference points, averaged over a set of them."""
+"""GradientSHAP: the mean of gradients at random points between the input and reference points."""
 
 from __future__ import annotations
 
@@ -25,28 +25,30 @@ class GradientSHAP(Explainer):
 
     Erion, Janizek, Sturmfels, Lundberg and Lee, Improving performance of deep learning models with axiomatic
     attribution priors and expected gradients, Nature Machine Intelligence 3, 2021; the GradientExplainer of Lundberg
-    and Lee's SHAP. `b_k` is one of the reference points, `a_k` in [0, 1) a place between it and the input: an estimate
-    of the mean of integrated gradients over the background, so attributions add up to `f_t(x) - mean f_t(b)` up to the
-    sampling error. What is drawn comes from `seed` alone and is shared by all inputs: the explanation is a
-    deterministic function of the input, and differentiable. The target is the class predicted at `x` itself. Inputs
-    and attributions `(N, ...)`; `samples + 1` rows for each input, in flat batches.
+    and Lee's SHAP. `b_k` is one of the reference points, and `a_k` in [0, 1) is the position between it and the input.
+    The mean estimates the mean of integrated gradients over the background. So attributions add up to
+    `f_t(x) - mean f_t(b)` up to the sampling error.
 
-    Captum and SHAP add their noise to the input, and with it to the factor `x - b_k`; ours is added to the point where
-    the gradient is taken, so that a linear model's attributions are exact with noise, too.
+    The random numbers depend on `seed` alone and are the same for all inputs. So the explanation is a deterministic
+    function of the input, and differentiable. The target is the class predicted at `x` itself. Inputs and attributions
+    `(N, ...)`; `samples + 1` rows for each input, in flat batches.
+
+    Captum and SHAP add their noise to the input, and so also to the factor `x - b_k`. Here it is added to the point
+    where the gradient is taken, so that attributions of a linear model are exact also with noise.
 
     Args:
         background: reference points: a number, one for each channel, or a set of inputs (`Background`, or a tensor
             `(B, ...)`).
-        samples: pairs of a reference point and a place, at least 1.
-        draws: `"stratified"`: places one in each of `samples` equal intervals, and the reference points in turns, so
-            that each is met equally often (unbiased, with the smaller error); `"uniform"`: both independent, as in the
-            papers.
+        samples: pairs of a reference point and a position, at least 1.
+        draws: `"stratified"`: one position in each of `samples` equal intervals, and each reference point equally often
+            (unbiased, with the smaller error); `"uniform"`: both independent, as in the papers.
         noise: standard deviation of `e_k` as a share of the range of the classifier's bounds, at least 0. Noisy points
             are not clipped to the bounds.
-        seed: of the draws.
+        seed: of the random numbers.
 
     Raises:
-        ArgumentError: on a call, a background that does not fit the inputs or the bounds; noise with infinite bounds.
+        ArgumentError: an option out of range; on a call, a background that does not fit the inputs or the bounds, or
+            noise with infinite bounds.
 
     >>> from holdfast.model import Classifier
     >>> module = torch.nn.Linear(2, 2, bias=False)
@@ -81,15 +83,17 @@ class GradientSHAP(Explainer):
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
     ) -> tuple[Tensor, Tensor]:
         references = resolve_background(classifier, x, self.background)
-        which, places = _draw_points(self.seed, self.samples, count_references(self.background), self.draws, x.device)
+        which, positions = _draw_points(
+            self.seed, self.samples, count_references(self.background), self.draws, x.device
+        )
         chosen = references.index_select(0, which)
-        along = places.to(x.dtype).reshape(-1, *[1] * (x.ndim - 1))
+        along = positions.to(x.dtype).reshape(-1, *[1] * (x.ndim - 1))
         with torch.set_grad_enabled(create_graph):
             difference = x[:, None] - chosen
             points = chosen + along * difference
             if self.noise > 0:
                 width = self.noise * get_bounds_range(classifier)
-                # from another stream than the places
+                # another seed than that of the positions
                 points = points + width * draw_shared_noise(self.seed + 1, points.shape[1:], x.dtype, x.device)
             gradients, logits = compute_path_gradients(classifier, x, points, targets, create_graph)
             return (difference * gradients).mean(1), logits
@@ -97,18 +101,18 @@ class GradientSHAP(Explainer):
 
 @lru_cache(maxsize=32)
 def _draw_points(seed: int, samples: int, references: int, how: Draws, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Which reference point, int64, and which place between it and the input, float64; both `(samples,)`.
+    """Which reference point, int64, and which position between it and the input, float64; both `(samples,)`.
 
-    Stratified, sample k lies in the k-th interval and meets the reference point that stands at k (modulo their number)
-    in a random order: as likely any of them, so that every sample by itself is drawn from its whole stratum. Drawn on
-    the CPU, so the same on every device.
+    With `how="stratified"`, sample k lies in the k-th interval. Its reference point is the k-th (modulo their number)
+    in a random order, so each reference point is equally likely for each interval. Drawn on the CPU, so that the points
+    are the same on every device.
     """
     generator = torch.Generator().manual_seed(seed)
-    places = torch.rand(samples, generator=generator, dtype=torch.float64)
+    positions = torch.rand(samples, generator=generator, dtype=torch.float64)
     if how == "uniform":
         which = torch.randint(references, (samples,), generator=generator)
     else:
-        turns = torch.arange(samples)
-        which = torch.randperm(references, generator=generator)[turns % references]
-        places = (turns + places) / samples
-    return which.to(device), places.to(device)
+        numbers = torch.arange(samples)
+        which = torch.randperm(references, generator=generator)[numbers % references]
+        positions = (numbers + positions) / samples
+    return which.to(device), positions.to(device)

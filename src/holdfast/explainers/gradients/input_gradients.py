@@ -1,8 +1,7 @@
-"""Explainers made of input gradients: saliency, input x gradient, integrated gradients, SmoothGrad.
+"""Explainers that use gradients by the input: saliency, input x gradient, integrated gradients, SmoothGrad.
 
-All of them are differentiable: with `create_graph=True` their attributions carry a graph back to the input.
-On a network of rectifiers that second derivative is zero almost everywhere; see
-`holdfast.explainers.smooth_relu`.
+All of them are differentiable: with `create_graph=True`, their attributions can be differentiated by the input. For a
+network of rectifiers this second derivative is zero almost everywhere; see `holdfast.explainers.smooth_relu`.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ Statistic = Literal["mean", "mean_square", "variance"]
 class Saliency(Explainer):
     """The gradient of the target's logit: `|d f_t(x) / d x|`.
 
-    Simonyan, Vedaldi and Zisserman, Deep inside convolutional networks, ICLR workshop 2014. One forward and
-    one backward pass for each input; inputs and attributions `(N, ...)`.
+    Simonyan, Vedaldi and Zisserman, Deep inside convolutional networks, ICLR workshop 2014. One forward and one
+    backward pass for each input; inputs and attributions `(N, ...)`.
 
     Args:
         absolute: take absolute values, as the paper and Captum do; `False` is the signed gradient.
@@ -65,8 +64,7 @@ class Saliency(Explainer):
 class InputXGradient(Explainer):
     """The input times the gradient of the target's logit: `x * d f_t(x) / d x`.
 
-    Shrikumar, Greenside, Shcherbina and Kundaje, Not just a black box, 2016 (arXiv:1605.01713). Exact for a
-    linear
+    Shrikumar, Greenside, Shcherbina and Kundaje, Not just a black box, 2016 (arXiv:1605.01713). Exact for a linear
     model: `w * x`. One forward and one backward pass for each input; inputs and attributions `(N, ...)`.
 
     >>> from holdfast.model import Classifier
@@ -94,9 +92,9 @@ class IntegratedGradients(Explainer):
     """`(x - b) * integral over a in [0, 1] of d f_t(b + a (x - b)) / d x`, by a quadrature of `steps` points.
 
     Sundararajan, Taly and Yan, Axiomatic attribution for deep networks, ICML 2017. Attributions add up to
-    `f_t(x) - f_t(b)`, as closely as the quadrature allows. All points of a chunk go through the module as one
-    flat batch, together with the input itself (for its predicted class): `steps + 1` rows for each input.
-    Equals Captum's with the same steps, method and baseline.
+    `f_t(x) - f_t(b)`, up to the error of the quadrature. All points of a chunk are forwarded as one flat batch,
+    together with the input itself (for its predicted class): `steps + 1` rows for each input. Equals Captum's with the
+    same steps, method and baseline.
 
     Args:
         steps: points on the path, at least 1 (2 for the Riemann sums).
@@ -119,14 +117,9 @@ class IntegratedGradients(Explainer):
     gateable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check(
-            self.method in get_args(Quadrature),
-            "method",
-            f"one of {', '.join(get_args(Quadrature))}",
-            self.method,
-        )
-        least = 1 if self.method == "gausslegendre" else 2
-        check_integer(self.steps, "steps", least)
+        known = get_args(Quadrature)
+        check(self.method in known, "method", f"one of {', '.join(known)}", self.method)
+        check_integer(self.steps, "steps", 1 if self.method == "gausslegendre" else 2)
         check_baseline(self.baseline)
 
     @property
@@ -151,7 +144,7 @@ class IntegratedGradients(Explainer):
 
 @lru_cache(maxsize=32)
 def _make_quadrature(method: Quadrature, steps: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Nodes in [0, 1] and their weights. The trapezoid's are Captum's: they add up to `1 - 1 / steps`."""
+    """Nodes in [0, 1] and their weights. The trapezoid's weights are Captum's, which add up to `1 - 1 / steps`."""
     if method == "gausslegendre":
         nodes, weights = np.polynomial.legendre.leggauss(steps)
         return tuple((0.5 * (1 + nodes)).tolist()), tuple((0.5 * weights).tolist())
@@ -172,24 +165,31 @@ def _make_quadrature(method: Quadrature, steps: int) -> tuple[tuple[float, ...],
 class SmoothGrad(Explainer):
     """A statistic of the gradient at noisy copies: `mean over k of M(x + e_k)`, `e_k ~ N(0, (noise * range)^2)`.
 
-    Smilkov, Thorat, Kim, Viégas and Wattenberg, SmoothGrad: removing noise by adding noise, 2017
-    (arXiv:1706.03825): the mean. Instead of it also SmoothGrad-squared, `mean over k of M(x + e_k)^2` (Hooker, Erhan,
-    Kindermans and Kim, A benchmark for interpretability methods in deep neural networks, NeurIPS 2019), and VarGrad,
-    `mean over k of (M(x + e_k) - mean over j of M(x + e_j))^2` (Adebayo, Gilmer, Goodfellow and Kim, Local explanation
-    methods for deep neural networks lack sensitivity to parameter values, ICLR workshop 2018).
+    The statistic is one of
 
-    The noise is drawn once, from `seed`, and shared by all inputs: the explanation is a deterministic function of the
-    input, and differentiable. Noisy copies are not clipped to the bounds; the target is the class predicted at `x`
-    itself. `samples + 1` rows for each input.
+    - the mean (SmoothGrad): Smilkov, Thorat, Kim, Viégas and Wattenberg, SmoothGrad: removing noise by adding noise,
+      2017 (arXiv:1706.03825);
+    - the mean square (SmoothGrad-squared), `mean over k of M(x + e_k)^2`: Hooker, Erhan, Kindermans and Kim, A
+      benchmark for interpretability methods in deep neural networks, NeurIPS 2019;
+    - the variance (VarGrad), `mean over k of (M(x + e_k) - mean over j of M(x + e_j))^2`: Adebayo, Gilmer, Goodfellow
+      and Kim, Local explanation methods for deep neural networks lack sensitivity to parameter values, ICLR workshop
+      2018.
+
+    The noise is drawn once, from `seed`, and is the same for all inputs. So the explanation is a deterministic function
+    of the input, and differentiable. Noisy copies are not clipped to the bounds. The target is the class predicted at
+    `x` itself. Inputs and attributions `(N, ...)`; `samples + 1` rows for each input.
 
     Args:
         samples: noisy copies, at least 1.
         noise: standard deviation as a share of the range of the classifier's bounds, at least 0.
-        absolute: average absolute values instead of signed ones (of what is averaged).
-        times_input: average `M(z) = z * d f_t(z) / d z` instead of the gradient.
+        absolute: take absolute values of `M` before the statistic.
+        times_input: `M(z) = z * d f_t(z) / d z` instead of the gradient `d f_t(z) / d z`.
         seed: of the noise.
-        statistic: `"mean"` (SmoothGrad), `"mean_square"` (SmoothGrad-squared) or `"variance"` (VarGrad; of the copies,
-            divided by their number, of which there must be at least 2).
+        statistic: `"mean"`, `"mean_square"` or `"variance"`. A variance needs at least 2 samples; it is divided by
+            their number.
+
+    Raises:
+        ArgumentError: an option out of range; on a call, infinite bounds.
 
     >>> from holdfast.model import Classifier
     >>> module = torch.nn.Linear(2, 2, bias=False)
@@ -247,17 +247,21 @@ class SmoothGrad(Explainer):
 
 
 def get_bounds_range(classifier: Classifier) -> Tensor:
-    """The range of the bounds, of which noise is a share; raises `ArgumentError` where it is infinite."""
+    """The range `upper - lower` of the bounds, of which noise is a share.
+
+    Raises:
+        ArgumentError: the range is infinite.
+    """
     lower, upper = classifier.bounds
     width = upper - lower
     fine = bool(torch.isfinite(width).all())
-    check(fine, "bounds", "finite bounds (noise is a share of them)", "infinite ones")
+    check(fine, "bounds", "finite bounds (noise is a share of their range)", "infinite ones")
     return width
 
 
 @lru_cache(maxsize=8)
 def draw_shared_noise(seed: int, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Standard normal noise, drawn on the CPU so that it is the same on every device; never written to."""
+    """Standard normal noise, drawn on the CPU so that it is the same on every device. Do not write to it."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         return torch.randn(shape, generator=generator, dtype=torch.float64).to(device, dtype)

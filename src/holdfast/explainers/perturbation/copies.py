@@ -1,14 +1,16 @@
-"""What explainers share that look at scores of perturbed copies: all copies of a chunk as one flat batch of rows."""
+"""Scores of perturbed copies of inputs; the copies of all inputs of a chunk are forwarded as one flat batch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
-from holdfast.errors import check, check_integer
+from holdfast.errors import check
 from holdfast.explainers.base import choose_chunk_rows
 from holdfast.gating import rows_of
 from holdfast.model import Classifier, padded, padding_of
@@ -18,17 +20,12 @@ Output = Literal["probability", "logit"]
 
 
 def check_output(output: str) -> None:
-    """One of the two scores."""
+    """Raise `ArgumentError` unless it is `"probability"` or `"logit"`."""
     check(output in get_args(Output), "output", f"one of {', '.join(get_args(Output))}", repr(output))
 
 
-def check_count(value: object, name: str, least: int) -> None:
-    """A whole number of at least `least`."""
-    check_integer(value, name, least)
-
-
 def get_map_shape(x: Tensor) -> tuple[int, ...]:
-    """The spatial shape, after an axis for channels where `x` `(N, ...)` has one.
+    """The shape of a map with a single channel for one input of `x` `(N, ...)`; flat features have no channel axis.
 
     >>> get_map_shape(torch.zeros(2, 3, 8, 9)), get_map_shape(torch.zeros(2, 7))
     ((1, 8, 9), (7,))
@@ -37,7 +34,7 @@ def get_map_shape(x: Tensor) -> tuple[int, ...]:
 
 
 def compute_target_scores(logits: Tensor, classes: Tensor, output: Output) -> Tensor:
-    """What is explained of each row of `logits` `(rows, K)`, float64 `(rows,)`.
+    """The score of the classes `(rows,)`, for each row of `logits` `(rows, K)`: float64 `(rows,)`.
 
     >>> compute_target_scores(torch.tensor([[0.0, 0.0]]), torch.tensor([1]), "probability")
     tensor([0.5000], dtype=torch.float64)
@@ -48,26 +45,72 @@ def compute_target_scores(logits: Tensor, classes: Tensor, output: Output) -> Te
     return values.gather(1, classes[:, None])[:, 0]
 
 
+@dataclass(frozen=True)
+class CopyNumbers:
+    """Numbers of the perturbed copies of all inputs of a chunk, one input after the other.
+
+    An input belongs to a group, by its number of features, and has one copy for each row of the group's table. The
+    tables of all groups are stacked.
+
+    Attributes:
+        total: how many copies there are.
+        owners: the input that each copy is made from, int64 `(total,)`.
+        starts: the number of each input's first copy, int64 `(N,)`.
+        shifts: int64 `(N,)`; a copy's number plus the shift of its input is its row in the stacked table.
+    """
+
+    total: int
+    owners: Tensor
+    starts: Tensor
+    shifts: Tensor
+
+
+def number_copies(sizes: dict[int, int], counts: list[int], device: torch.device) -> CopyNumbers:
+    """Number the copies of inputs with `counts` features each; `sizes` has the rows of each group's table.
+
+    >>> numbers = number_copies({2: 3, 5: 4}, [5, 2, 2], torch.device("cpu"))
+    >>> numbers.owners.tolist(), numbers.starts.tolist()
+    ([0, 0, 0, 0, 1, 1, 1, 2, 2, 2], [0, 4, 7])
+    >>> (torch.arange(numbers.total) + numbers.shifts[numbers.owners]).tolist()
+    [3, 4, 5, 6, 0, 1, 2, 0, 1, 2]
+    """
+    tops = dict(zip(sizes, find_starts(sizes.values()), strict=True))
+    rows, top = torch.tensor([[sizes[m] for m in counts], [tops[m] for m in counts]], device=device)
+    total = sum(sizes[m] for m in counts)
+    starts = rows.cumsum(0) - rows
+    owners = torch.arange(len(counts), device=device).repeat_interleave(rows, output_size=total)
+    return CopyNumbers(total, owners, starts, top - starts)
+
+
+def find_starts(lengths: Iterable[int]) -> list[int]:
+    """Where each block starts if blocks of these lengths follow one another.
+
+    >>> find_starts([3, 4, 2])
+    [0, 3, 7]
+    """
+    return list(accumulate(lengths, initial=0))[:-1]
+
+
 def score_copies(
     classifier: Classifier,
     x: Tensor,
     targets: Tensor | None,
-    owners: Callable[[Tensor], Tensor],
-    copies: Callable[[int, Tensor], Tensor],
+    find_owners: Callable[[Tensor], Tensor],
+    make_copies: Callable[[int, Tensor], Tensor],
     total: int,
     output: Output,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Scores of `total` perturbed copies of the rows of `x` `(N, ...)`. For use within `torch.no_grad()`.
 
-    The rows of `x` come first, so that the predicted classes are known before a copy's score needs them; nothing but
-    the score is kept of a copy.
+    The rows of `x` are forwarded first, so that the predicted classes are known before a copy's score needs them. Only
+    the score of a copy is kept.
 
     Args:
         classifier: within its session.
         x: one chunk of inputs.
         targets: classes `(N,)`; None for the predicted ones.
-        owners: from numbers of copies, int64 `(rows,)`, to the rows of `x` that they are copies of.
-        copies: from such numbers, one after the other, and the first of them, to the copies `(rows, ...)`, fresh ones.
+        find_owners: numbers of copies, int64 `(rows,)`, to the rows of `x` that they are copies of.
+        make_copies: the first of some consecutive numbers, and these numbers `(rows,)`, to new copies `(rows, ...)`.
         total: how many copies there are.
         output: the score.
 
@@ -81,8 +124,8 @@ def score_copies(
         stop = min(start + size, count + total)
         numbers = torch.arange(start, stop, device=x.device)
         plain, other = numbers[: max(count - start, 0)], numbers[max(count - start, 0) :] - count
-        whose = torch.cat([plain, owners(other)])
-        rows = copies(max(start - count, 0), other) if len(other) else x[:0]
+        whose = torch.cat([plain, find_owners(other)])
+        rows = make_copies(max(start - count, 0), other) if len(other) else x[:0]
         if len(plain):
             rows = torch.cat([x.index_select(0, plain), rows])
         padding = padding_of(len(rows), size)

@@ -18,34 +18,39 @@ from holdfast.explainers.perturbation.copies import Output
 
 @dataclass(frozen=True)
 class KernelSHAP(CoalitionExplainer):
-    """Shapley values of the segments, in the game where a coalition's worth is the score with the others masked.
+    """Shapley values of the segments, by a weighted least squares fit to the scores of masked copies.
+
+    In the game, a coalition of segments is worth the score of the input with all other segments masked.
 
     Lundberg and Lee, A unified approach to interpreting model predictions, NeurIPS 2017, Theorem 2: the minimum of
     `sum over z of k(z) (f(z) - f(0) - sum over i in z of phi_i)^2` subject to `sum of phi = f(1) - f(0)`, with
-    `k(z) = (m - 1) / (C(m, s) s (m - s))` for a coalition of `s` out of `m` segments. The constraint holds exactly,
-    whatever the samples. Sizes s and m - s are looked at in full, from the outside in, while a budget shared out as
-    the kernel's mass affords it; the rest of the budget is drawn in pairs of a coalition and its complement, sizes in
-    proportion to the mass that is left. With `samples >= 2^m - 2` every coalition is there and the values are exact;
-    with fewer they are random with the seed, and their bias vanishes faster than their spread. With fewer pairs than
-    segments there are many solutions, and the one nearest to an even share is taken.
+    `k(z) = (m - 1) / (C(m, s) s (m - s))` for a coalition of `s` out of `m` segments. The constraint always holds
+    exactly.
 
-    Inputs and attributions `(N, ...)`: every pixel, in all channels, has its segment's value, not divided by the
-    segment's size, as in Captum. So pixels rank as their segments do; the values of all segments, one each, add up to
-    `f(x) - f(baseline)`, the pixels of a map do not.
+    Which coalitions are used: sizes are taken in pairs `s` and `m - s`, beginning with `s = 1`. They are enumerated in
+    full as long as their share of the budget, in proportion to the kernel's mass, is large enough for that. The rest of
+    the budget is drawn at random, in pairs of a coalition and its complement, with sizes in proportion to the remaining
+    mass. With `samples >= 2^m - 2` all coalitions are used, and the values are exact. With fewer they depend on the
+    seed; their bias decreases faster than their spread. With fewer pairs than segments there are many solutions; the
+    one nearest to equal values is taken.
 
-    The coalitions are drawn once for each number of segments, from `seed`, and shared by all inputs: the explanation is
-    a deterministic function of the input. Coalitions that are equal are forwarded once. No derivative.
+    Inputs and attributions `(N, ...)`. Every pixel has its segment's value in all channels, not divided by the
+    segment's size, as in Captum. So pixels have the same order as their segments. The values of all segments, counted
+    once each, add up to `f(x) - f(baseline)`; the sum over pixels does not.
+
+    The coalitions are drawn once for each number of segments, from `seed`, and are the same for all inputs. So the
+    explanation is a deterministic function of the input. Equal coalitions are forwarded once. Not differentiable.
 
     Args:
-        samples: coalitions, at least 2; the input and the baseline come on top.
-        segments: the players: `"auto"`, `"slic"`, `"quickshift"`, `"grid"`, `"windows"`, `"columns"`, about how many
-            segments, or labels of the spatial shape (see `holdfast.segments.segment`); `"pixels"` makes every pixel,
-            point in time or flat feature its own.
-        baseline: what masked segments show: a number, or one for each channel, in or out of the bounds.
-        output: the score: `"logit"`, which integrated gradients and DeepLift share out too, or `"probability"`.
+        samples: coalitions, at least 2; the input and the baseline are forwarded in addition.
+        segments: the players: `"auto"`, `"slic"`, `"quickshift"`, `"grid"`, `"windows"`, `"columns"`; a number, about
+            how many segments; labels of the spatial shape (see `holdfast.segments.segment`); or `"pixels"`: each
+            pixel, time step or flat feature is a player.
+        baseline: the values of masked segments: a number, or one for each channel, in or out of the bounds.
+        output: the score: `"logit"`, as for integrated gradients and DeepLift, or `"probability"`.
         seed: of the samples.
-        segmentation: of a disturbed copy in a metric: `"each"` copy is cut anew, or `"fixed"`, with the segments of the
-            undisturbed input.
+        segmentation: in metrics that explain perturbed copies: `"each"` copy is segmented by itself, or all have the
+            segments of the original input (`"fixed"`).
 
     Raises:
         ArgumentError: an option out of range; in the call, segments that do not fit the inputs.
@@ -65,19 +70,19 @@ class KernelSHAP(CoalitionExplainer):
     def rows_per_input(self) -> int:
         return self.samples + 2
 
-    def coalitions(self, features: int, device: torch.device) -> Coalitions:
-        check(features >= 2, "segments", "at least 2 segments to share out among", features)
+    def draw_coalitions(self, features: int, device: torch.device) -> Coalitions:
+        check(features >= 2, "segments", "at least 2 segments", features)
         return _draw_coalitions(self.samples, features, self.seed, device)
 
 
 @lru_cache(maxsize=64)
 def _draw_coalitions(samples: int, features: int, seed: int, device: torch.device) -> Coalitions:
-    """Made on the CPU so that they are the same on every device; never written to."""
+    """The coalitions; drawn on the CPU, so that they are the same on every device. Do not write to them."""
     masks, weights = draw_shapley_coalitions(samples, features, torch.Generator().manual_seed(seed))
     share = masks.double().mean(1)
-    # phi = (f(1) - f(0)) / m + u with u adding up to 0, and what u must explain is f(z) - f(0) - share (f(1) - f(0))
+    # phi = (f(1) - f(0)) / m + u, where u adds up to 0 and is fitted to f(z) - f(0) - share (f(1) - f(0))
     inner = solve_least_squares(masks.double() - share[:, None], weights)
-    inner = inner - inner.mean(0)  # adds up to 0 but for rounding
+    inner = inner - inner.mean(0)  # it adds up to 0 already, up to rounding
     even = torch.full((features, 1), 1 / features, dtype=torch.float64)
     full, empty = even - inner @ share[:, None], -even - inner @ (1 - share[:, None])
     ends = torch.tensor([[True], [False]]).expand(2, features)
@@ -85,9 +90,10 @@ def _draw_coalitions(samples: int, features: int, seed: int, device: torch.devic
 
 
 def draw_shapley_coalitions(samples: int, features: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Different coalitions, neither full nor empty, bool `(R, m)` with R at most `samples`, and weights `(R,)`.
+    """Different coalitions of m features, neither full nor empty: bool `(R, m)`, and their weights, float64 `(R,)`.
 
-    The weights estimate the kernel; where all are enumerated they are the kernel.
+    R is at most `samples`. The weights estimate the kernel; where all coalitions of a size are enumerated, they are the
+    kernel.
 
     >>> masks, weights = draw_shapley_coalitions(6, 3, torch.Generator())
     >>> masks.sum(1).tolist(), weights.tolist()
@@ -95,7 +101,7 @@ def draw_shapley_coalitions(samples: int, features: int, generator: torch.Genera
     """
     m = features
     halves = range(1, m // 2 + 1)
-    # each size together with that of its complements
+    # each size together with the size of its complements
     sizes = {s: math.comb(m, s) * (1 if 2 * s == m else 2) for s in halves}
     masses = {s: (m - 1) / (s * (m - s)) * (1 if 2 * s == m else 2) for s in halves}
     left, mass = samples, sum(masses.values())
@@ -121,7 +127,7 @@ def _draw_pairs(
     pairs: int, features: int, masses: dict[int, float], generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
     """Random coalitions and their complements, and how often each was drawn."""
-    # sizes at even steps through their distribution, from a random start: less noise than independent draws
+    # sizes at equal steps through their distribution, from a random start: less noise than independent draws
     shares = torch.tensor(list(masses.values()), dtype=torch.float64).cumsum(0)
     offset = torch.rand(1, generator=generator, dtype=torch.float64)
     steps = (torch.arange(pairs) + offset) / pairs * shares[-1]

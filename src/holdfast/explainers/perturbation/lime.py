@@ -1,4 +1,4 @@
-"""LIME: a linear model of the classifier around one input."""
+"""LIME: a linear model that approximates the classifier around one input."""
 
 from __future__ import annotations
 
@@ -15,33 +15,37 @@ from holdfast.explainers.perturbation.copies import Output
 
 @dataclass(frozen=True)
 class LIME(CoalitionExplainer):
-    """Coefficients of a weighted ridge regression of the target's probability on which segments are there.
+    """Coefficients of a weighted ridge regression of the target's probability on which segments are present.
 
     Ribeiro, Singh and Guestrin, "Why should I trust you?" Explaining the predictions of any classifier, KDD 2016,
-    Equations 1 and 2 and Algorithm 1, without its selection of K features: every segment gets its coefficient.
-    A sample keeps each segment with probability 1/2, the others take the baseline's values; the first sample is the
-    input itself. With `d` one minus the cosine between a sample's mask and that of the input, its weight is
-    `sqrt(exp(-d^2 / kernel_width^2))`, root and all as in the authors' package, and ridge and intercept are theirs too
-    (the intercept is not penalised). Inputs and attributions `(N, ...)`: every pixel, in all channels, has the
-    coefficient of its segment, not divided by the segment's size, as in the authors' figures and in Captum. So pixels
-    rank as their segments do, and a sum over a segment grows with its size.
+    Equations 1 and 2 and Algorithm 1, without its selection of K features: every segment gets a coefficient.
 
-    The samples are drawn once for each number of segments, from `seed`, and shared by all inputs: the explanation is a
-    deterministic function of the input. Samples that are equal are forwarded once. No derivative.
+    A sample keeps each segment with probability 1/2, and the others take the baseline's values. The first sample is the
+    input itself. The weight of a sample is `sqrt(exp(-d^2 / kernel_width^2))`, where `d` is one minus the cosine
+    between its mask and that of the input. The root, the ridge and the intercept (which is not penalised) are those of
+    the authors' package.
+
+    Inputs and attributions `(N, ...)`. Every pixel has its segment's coefficient in all channels, not divided by the
+    segment's size, as in the authors' figures and in Captum. So pixels have the same order as their segments, and a sum
+    over a segment grows with its size.
+
+    The samples are drawn once for each number of segments, from `seed`, and are the same for all inputs. So the
+    explanation is a deterministic function of the input. Equal samples are forwarded once. Not differentiable.
 
     Args:
-        samples: masked copies of an input, itself included, at least 2. With fewer than segments the ridge decides.
-        segments: the interpretable features: `"auto"`, `"slic"`, `"quickshift"`, `"grid"`, `"windows"`, `"columns"`,
-            about how many segments, or labels of the spatial shape (see `holdfast.segments.segment`); `"pixels"` makes
-            every pixel, point in time or flat feature its own.
-        baseline: what masked segments show: a number, or one for each channel, in or out of the bounds.
-        output: `"probability"`, as in the paper and in its package, or `"logit"`, which does not saturate where the
-            model is sure, and is what Captum takes from a module that returns logits.
+        samples: masked copies of an input, itself included, at least 2. With fewer samples than segments, the result
+            depends mainly on the ridge.
+        segments: the interpretable features: `"auto"`, `"slic"`, `"quickshift"`, `"grid"`, `"windows"`, `"columns"`; a
+            number, about how many segments; labels of the spatial shape (see `holdfast.segments.segment`); or
+            `"pixels"`: each pixel, time step or flat feature is one.
+        baseline: the values of masked segments: a number, or one for each channel, in or out of the bounds.
+        output: `"probability"`, as in the paper and in its package; or `"logit"`, which does not saturate where the
+            model is certain, and which Captum takes from a module that returns logits.
         seed: of the samples.
-        segmentation: of a disturbed copy in a metric: `"each"` copy is cut anew, or `"fixed"`, with the segments of the
-            undisturbed input.
-        kernel_width: above 0; small values trust only samples near to the input.
-        ridge: the penalty, at least 0. At 0 the smallest of the best coefficients are taken.
+        segmentation: in metrics that explain perturbed copies: `"each"` copy is segmented by itself, or all have the
+            segments of the original input (`"fixed"`).
+        kernel_width: above 0. The smaller it is, the less samples count that differ much from the input.
+        ridge: the penalty, at least 0. At 0, the best coefficients with the smallest norm are taken.
 
     Raises:
         ArgumentError: an option out of range; in the call, segments that do not fit the inputs.
@@ -70,7 +74,7 @@ class LIME(CoalitionExplainer):
     def rows_per_input(self) -> int:
         return self.samples
 
-    def coalitions(self, features: int, device: torch.device) -> Coalitions:
+    def draw_coalitions(self, features: int, device: torch.device) -> Coalitions:
         return _draw_coalitions(self.samples, features, self.seed, self.kernel_width, self.ridge, device)
 
 
@@ -78,16 +82,16 @@ class LIME(CoalitionExplainer):
 def _draw_coalitions(
     samples: int, features: int, seed: int, kernel_width: float, ridge: float, device: torch.device
 ) -> Coalitions:
-    """Made on the CPU so that they are the same on every device; never written to."""
+    """The coalitions; drawn on the CPU, so that they are the same on every device. Do not write to them."""
     generator = torch.Generator().manual_seed(seed)
     masks = torch.randint(2, (samples, features), generator=generator, dtype=torch.uint8).bool()
     masks[0] = True
-    # sorted, the mask that keeps everything is the last
+    # in sorted order, the mask that keeps everything comes last
     masks, counts = (t.flip(0) for t in torch.unique(masks, dim=0, return_counts=True))
     design = masks.double()
     distance = 1 - (design.sum(1) / features).sqrt()
     weights = counts * (-(distance**2) / kernel_width**2).exp().sqrt()
-    # with the weighted means taken out, the intercept is too
+    # subtracting the weighted means removes the intercept
     centred = design - weights @ design / weights.sum()
     fit = solve_least_squares(centred, weights, ridge)
     return Coalitions(masks, fit).to(device)

@@ -1,4 +1,4 @@
-"""Occlusion: what the score loses where a sliding window is covered."""
+"""Occlusion: how much the score drops when a sliding window is covered."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from holdfast.segments import spatial_shape
 
 Sides = int | Sequence[int] | None
 
-# windows along a side by default, were they side by side, and steps to a window
+# by default: how many windows fit side by side along a side, and how many steps the length of a window takes
 _WINDOWS, _STEPS = 8, 2
-# windows of a 28x28 image by default: what dry runs reckon with, as the inputs' size is known in the call only
+# default number of windows of a 28x28 image, for estimates: the inputs' size is known in the call only
 _USUAL = 169
 
 
@@ -30,21 +30,22 @@ class Occlusion(Explainer):
     """The mean drop `f(x) - f(x with the window covered)` over all windows that cover a pixel.
 
     Zeiler and Fergus, Visualizing and understanding convolutional networks, ECCV 2014, Section 4.2: a square of a
-    baseline's colour slides over the image, and the score of the class is watched. Windows start every `stride` pixels
-    from the corner until one reaches the far end; that one is cut off by the border where they do not fit exactly.
-    They cover all channels. That is Captum's `Occlusion` with a window over all channels, and its mean over windows.
+    baseline's colour slides over the image, and the score of the class is recorded. Windows start every `stride`
+    pixels from the corner until one reaches the far end; if they do not fit exactly, the border cuts off the last one.
+    They cover all channels. This is Captum's `Occlusion` with a window over all channels, and its mean over windows.
 
-    Inputs and attributions `(N, ...)`: images, series (windows of time) and flat features (windows of neighbours),
-    the same in all channels. All windows of all inputs go through the module as one flat batch: one row for each
-    window, `product over axes of 1 + ceil((size - window) / stride)`, and one for the input. The size is known in the
-    call only; dry runs reckon with 169 windows, those of a 28x28 image by default. No derivative.
+    Inputs and attributions `(N, ...)`: images, series (windows of time) and flat features (windows of neighbouring
+    columns); the map is the same in all channels. All windows of all inputs are forwarded as one flat batch: one row
+    for each window, `product over axes of 1 + ceil((size - window) / stride)`, and one for the input. The size is known
+    in the call only; estimates of the cost assume the 169 windows that a 28x28 image has by default. Not
+    differentiable.
 
     Args:
-        window: sides of the window: a number for all axes, or one for each, at least 1, at most the input's side. By
-            default an eighth of each side of images and series, rounded, at least 1, and 1 for flat features.
-        stride: steps, likewise; at most the window's side, so that every pixel is covered. By default half the
-            window, rounded up.
-        baseline: what covered pixels show: a number, or one for each channel.
+        window: sides of the window: a number for all axes, or one for each, from 1 to the input's side. By default an
+            eighth of each side of images and series, rounded, and 1 for flat features.
+        stride: steps between windows: a number for all axes, or one for each, from 1 to the window's side, so that
+            every pixel is covered. By default half the window, rounded up.
+        baseline: the values of covered pixels: a number, or one for each channel.
         output: the score: `"probability"`, as in the paper, or `"logit"`.
 
     Raises:
@@ -84,10 +85,14 @@ class Occlusion(Explainer):
     def rows_per_input(self) -> int:
         return _USUAL + 1
 
-    def windows(self, spatial: tuple[int, ...], flat: bool = False) -> list[tuple[int, int, int]]:
-        """For each axis the window's side, the step, and how many windows there are along it.
+    def lay_out_windows(self, spatial: tuple[int, ...], flat: bool = False) -> list[tuple[int, int, int]]:
+        """For each axis the window's side, the step, and the number of windows along it.
 
-        >>> Occlusion().windows((28, 28)), Occlusion(window=5, stride=3).windows((7,))
+        Args:
+            spatial: the sides of the inputs.
+            flat: they are flat features.
+
+        >>> Occlusion().lay_out_windows((28, 28)), Occlusion(window=5, stride=3).lay_out_windows((7,))
         ([(4, 2, 13), (4, 2, 13)], [(5, 3, 2)])
         """
         sides = _expand_sides("window", self.window, [1 if flat else max(1, round(n / _WINDOWS)) for n in spatial])
@@ -105,23 +110,23 @@ class Occlusion(Explainer):
         with torch.no_grad():
             x = x.detach()
             spatial = spatial_shape(x)
-            axes = self.windows(spatial, flat=x.ndim == 2)
+            axes = self.lay_out_windows(spatial, flat=x.ndim == 2)
             counts = [count for _, _, count in axes]
             many = math.prod(counts)
             inside = [_mark_windows(size, *axis, x) for size, axis in zip(spatial, axes, strict=True)]
             other, shape = make_baseline(self.baseline, x), get_map_shape(x)
 
-            def copies(_first: int, numbers: Tensor) -> Tensor:
+            def make_copies(_first: int, numbers: Tensor) -> Tensor:
                 number, covered = numbers % many, x.new_ones(len(numbers), *[1] * len(spatial))
                 for axis in reversed(range(len(spatial))):
                     along = inside[axis].index_select(0, number % counts[axis])
                     covered = covered * along.reshape(-1, *[n if a == axis else 1 for a, n in enumerate(spatial)])
                     number = number // counts[axis]
-                # lerp gives its ends to the bit
+                # lerp is exact at weights 0 and 1
                 return torch.lerp(x.index_select(0, numbers // many), other, covered.reshape(-1, *shape))
 
             scores, own, at_x = score_copies(
-                classifier, x, targets, lambda numbers: numbers // many, copies, many * len(x), self.output
+                classifier, x, targets, lambda numbers: numbers // many, make_copies, many * len(x), self.output
             )
             drops = (own[:, None] - scores.reshape(len(x), many)).reshape(len(x), *counts)
             for axis, size in enumerate(spatial):
@@ -131,7 +136,7 @@ class Occlusion(Explainer):
 
 
 def _expand_sides(name: str, given: Sides, usual: list[int]) -> list[int]:
-    """One number for each axis."""
+    """An option as one number for each axis; `usual` are its defaults."""
     if given is None:
         return usual
     if isinstance(given, int):
@@ -141,25 +146,25 @@ def _expand_sides(name: str, given: Sides, usual: list[int]) -> list[int]:
 
 
 def _mark_windows(size: int, side: int, stride: int, count: int, x: Tensor) -> Tensor:
-    """Which places of an axis each window covers: ones and zeros `(count, size)`."""
+    """Which positions of an axis each window covers: ones and zeros `(count, size)`."""
     start = stride * torch.arange(count, device=x.device)[:, None]
-    place = torch.arange(size, device=x.device)
-    return ((place >= start) & (place < start + side)).to(x.dtype)
+    position = torch.arange(size, device=x.device)
+    return ((position >= start) & (position < start + side)).to(x.dtype)
 
 
 def _average_windows(values: Tensor, axis: int, size: int, side: int, stride: int, count: int) -> Tensor:
-    """The mean over the windows that cover each place, along one axis: from `count` entries to `size`.
+    """The mean over the windows that cover each position, along one axis: from `count` entries to `size`.
 
-    A place is covered by windows next to each other; they are added one by one, so that the last bits do not depend on
-    how many inputs there are.
+    The windows that cover a position have consecutive numbers. They are added one by one, so that the last bits do not
+    depend on the number of inputs.
     """
-    place = torch.arange(size, device=values.device)
-    last = (place // stride).clamp(max=count - 1)
-    first = ((place - side) // stride + 1).clamp(min=0)
+    position = torch.arange(size, device=values.device)
+    last = (position // stride).clamp(max=count - 1)
+    first = ((position - side) // stride + 1).clamp(min=0)
     covering = last - first + 1
     shape = [-1 if a == axis else 1 for a in range(values.ndim)]
     total = values.index_select(axis, first)
-    for further in range(1, -(-side // stride)):
-        there = (further < covering).reshape(shape)
-        total = total + torch.where(there, values.index_select(axis, (first + further).clamp(max=count - 1)), 0.0)
+    for offset in range(1, -(-side // stride)):
+        covers = (offset < covering).reshape(shape)
+        total = total + torch.where(covers, values.index_select(axis, (first + offset).clamp(max=count - 1)), 0.0)
     return total / covering.reshape(shape)

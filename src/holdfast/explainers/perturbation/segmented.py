@@ -1,4 +1,4 @@
-"""What explainers share whose features are an input's segments: how it is cut, and how its disturbed copies are."""
+"""Explainers whose features are segments of the input: how inputs and their perturbed copies are segmented."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Segmentation = Literal["each", "fixed"]
 
 
 class SegmentedExplainer(Explainer):
-    """An explainer with the options `segments` and `segmentation`, and one number for each segment."""
+    """An explainer with the options `segments` and `segmentation`, and one attribution for each segment."""
 
     segments: Features
     segmentation: Segmentation
@@ -29,7 +29,7 @@ class SegmentedExplainer(Explainer):
     def attribute_segments(
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, labels: Tensor, counts: list[int]
     ) -> tuple[Tensor, Tensor]:
-        """`attribute` with each place's segment, int64 `(N, places)`, and each input's number of them."""
+        """`attribute` with the segment of each position, int64 `(N, positions)`, and the number of segments of each."""
 
     def attribute(
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
@@ -38,7 +38,7 @@ class SegmentedExplainer(Explainer):
         return self.attribute_segments(classifier, x.detach(), targets, *label_features(x.detach(), self.segments))
 
     def fixed_part(self, inputs: Tensor) -> Tensor | None:
-        """The undisturbed inputs' segments, int64 `(N, places)`, with `segmentation="fixed"`."""
+        """With `segmentation="fixed"`, the segments of the original inputs, int64 `(N, positions)`; else None."""
         return label_features(inputs, self.segments)[0] if self.segmentation == "fixed" else None
 
     def attribute_copies(
@@ -47,14 +47,18 @@ class SegmentedExplainer(Explainer):
         return self.attribute_segments(classifier, x.detach(), targets, fixed, (fixed.amax(1) + 1).tolist())
 
     def _check_segments(self) -> None:
-        """The two options; for `__post_init__`, since segments change into a form that a configuration can hold."""
+        """Check both options, and bring `segments` into a form that a configuration can hold; for `__post_init__`."""
         set_fields(self, segments=check_features(self.segments))
         ways = get_args(Segmentation)
         check(self.segmentation in ways, "segmentation", f"one of {', '.join(ways)}", repr(self.segmentation))
 
 
 def check_features(how: Features | LabelMap) -> How | Literal["pixels"]:
-    """The same in a form that a frozen configuration can hold; raises `ArgumentError` for what is none."""
+    """The option `segments` in a form that a frozen configuration can hold.
+
+    Raises:
+        ArgumentError: it is none of the possible values.
+    """
     if isinstance(how, str) and how == "pixels":
         return "pixels"
     try:
@@ -64,18 +68,18 @@ def check_features(how: Features | LabelMap) -> How | Literal["pixels"]:
 
 
 def label_features(x: Tensor, how: Features | LabelMap) -> tuple[Tensor, list[int]]:
-    """Each place's feature, int64 `(N, places)`, and how many features each input has.
+    """The feature of each position, int64 `(N, positions)`, and how many features each input has.
 
     >>> label_features(torch.zeros(1, 3, 2, 2), "pixels")
     (tensor([[0, 1, 2, 3]]), [4])
     """
     spatial = spatial_shape(x)
     if isinstance(how, LabelMap):
-        # an explainer does not know where in the batch an input stands, so labels cannot differ between inputs
+        # an explainer does not know an input's number in the batch, so labels cannot differ between inputs
         check(how.shape == spatial, "segments", f"labels of shape {spatial}, the same for all inputs", how.shape)
     if isinstance(how, str) and how == "pixels":
-        places = math.prod(spatial)
-        check(places >= 2, "inputs", "at least 2 pixels to tell apart", places)
-        return torch.arange(places, device=x.device).expand(len(x), places), [places] * len(x)
+        positions = math.prod(spatial)
+        check(positions >= 2, "inputs", "at least 2 pixels", positions)
+        return torch.arange(positions, device=x.device).expand(len(x), positions), [positions] * len(x)
     cut = segment(x, how)
     return cut.labels.flatten(1), cut.count.tolist()

@@ -3,36 +3,43 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate, permutations
+from itertools import permutations
 from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from holdfast.errors import check
+from holdfast.errors import check, check_integer
 from holdfast.explainers.base import Baseline, check_baseline, check_seed, make_baseline
-from holdfast.explainers.perturbation.copies import Output, check_count, check_output, get_map_shape, score_copies
+from holdfast.explainers.perturbation.copies import (
+    Output,
+    check_output,
+    find_starts,
+    get_map_shape,
+    number_copies,
+    score_copies,
+)
 from holdfast.explainers.perturbation.segmented import Features, Segmentation, SegmentedExplainer
 from holdfast.model import Classifier
 from holdfast.segments import WINDOWS, LabelMap
 
-# a bit for each feature of a coalition, in one int64
+# the largest number of features for which a coalition fits into the bits of one int64
 _BITS = 62
 
 
 @dataclass(frozen=True)
 class Walks:
-    """Orders of m features, and the coalitions that one meets by adding the features one by one.
+    """Orders of m features, and the coalitions that arise when features are added one by one in these orders.
 
     Attributes:
-        ranks: the place of each feature in each of P orders, int64 `(P, m)`.
-        order, size: each of R different coalitions, as the first `size` features of an order, int64 `(R,)`. The first
-            is the empty one; the full one, which is the input, is not among them.
-        before, after: the coalition that a feature joins, and what it makes of it, int64 `(P, m)`; R is the full one.
+        ranks: the position of each feature in each of P orders, int64 `(P, m)`.
+        order, size: the R different coalitions, each as the first `size` features of an order, int64 `(R,)`. The first
+            is the empty one. The full one, which is the input itself, is not among them.
+        before, after: the numbers of the coalitions before and after a feature is added, int64 `(P, m)`; R stands for
+            the full coalition.
     """
 
     ranks: Tensor
@@ -42,7 +49,7 @@ class Walks:
     after: Tensor
 
     def to(self, device: torch.device) -> Walks:
-        """The same on another device."""
+        """A copy on another device."""
         return Walks(*(t.to(device) for t in vars(self).values()))
 
 
@@ -53,33 +60,34 @@ class ShapleySampling(SegmentedExplainer):
     Castro, Gómez and Tejada, Polynomial calculation of the Shapley value based on sampling, Computers & Operations
     Research 36(5), 2009; for models, Štrumbelj and Kononenko, An efficient explanation of individual classifications
     using game theory, JMLR 11, 2010. The game is that of `KernelSHAP`: a coalition of segments is worth the score of
-    the input with the other segments masked by the baseline. Unbiased, and additive models get their exact values from
-    a single order. The values of all segments, one each, add up to `f(x) - f(baseline)` whatever the orders.
+    the input with all other segments masked by the baseline. The estimate is unbiased. For additive models, a single
+    order gives the exact values. For any orders, the values of all segments, counted once each, add up to
+    `f(x) - f(baseline)`.
 
-    Inputs and attributions `(N, ...)`: every pixel, in all channels, has its segment's value, not divided by the
-    segment's size, as in Captum. The orders are drawn once for each number of segments, from `seed`, and shared by all
-    inputs: the explanation is a deterministic function of the input. No derivative.
+    Inputs and attributions `(N, ...)`. Every pixel has its segment's value in all channels, not divided by the
+    segment's size, as in Captum. The orders are drawn once for each number of segments, from `seed`, and are the same
+    for all inputs. So the explanation is a deterministic function of the input. Not differentiable.
 
-    Cost: up to `permutations * (m - 1) + 2` rows for an input of m segments, the input itself included. Coalitions that
-    several orders meet are forwarded once, so with few segments it is less. m is known in the call only; dry runs
-    reckon with 20, unless `segments` says how many there are. A photo of 224 x 224 has about 1000 by default, and so
-    takes 24,000 rows: there `segments=50` or so is better.
+    Cost: up to `permutations * (m - 1) + 2` rows for an input of m segments, the input itself included. A coalition
+    that occurs in several orders is forwarded once, so few segments cost less. m is known in the call only; estimates
+    of the cost assume 20 segments, unless `segments` says how many there are. A photo of 224 x 224 pixels has about
+    1000 segments by default, which cost 24,000 rows: there `segments=50` or so is better.
 
     Args:
-        permutations: orders, at least 1. Where there are no more than that (m! of them), all are taken once, and the
-            values are exact.
-        antithetic: follow every order by its reverse, within the number of `permutations` (of an odd number the last
-            goes alone): a feature's early and late contributions are averaged in pairs, which cancels what is linear
-            in the place. Mitchell, Cooper, Frank and Holmes, Sampling permutations for Shapley value estimation,
-            JMLR 23, 2022.
-        segments: the players: `"auto"`, `"slic"`, `"quickshift"`, `"grid"`, `"windows"`, `"columns"`, about how many
-            segments, or labels of the spatial shape (see `holdfast.segments.segment`); `"pixels"` makes every pixel,
-            point in time or flat feature its own.
-        baseline: what masked segments show: a number, or one for each channel, in or out of the bounds.
+        permutations: orders, at least 1. If there are at most that many different orders (m!), all are used once, and
+            the values are exact.
+        antithetic: after every order use its reverse, within the number of `permutations` (if that is odd, the last
+            order has no reverse). Early and late contributions of a feature are then averaged in pairs, which cancels
+            what is linear in its position. Mitchell, Cooper, Frank and Holmes, Sampling permutations for Shapley value
+            estimation, JMLR 23, 2022.
+        segments: the players: `"auto"`, `"slic"`, `"quickshift"`, `"grid"`, `"windows"`, `"columns"`; a number, about
+            how many segments; labels of the spatial shape (see `holdfast.segments.segment`); or `"pixels"`: each
+            pixel, time step or flat feature is a player.
+        baseline: the values of masked segments: a number, or one for each channel, in or out of the bounds.
         output: the score: `"logit"` or `"probability"`.
         seed: of the orders.
-        segmentation: of a disturbed copy in a metric: `"each"` copy is cut anew, or `"fixed"`, with the segments of the
-            undisturbed input.
+        segmentation: in metrics that explain perturbed copies: `"each"` copy is segmented by itself, or all have the
+            segments of the original input (`"fixed"`).
 
     Raises:
         ArgumentError: an option out of range; in the call, segments that do not fit the inputs.
@@ -104,7 +112,7 @@ class ShapleySampling(SegmentedExplainer):
     gateable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_count(self.permutations, "permutations", 1)
+        check_integer(self.permutations, "permutations")
         check(isinstance(self.antithetic, bool), "antithetic", "True or False", repr(self.antithetic))
         self._check_segments()
         check_baseline(self.baseline)
@@ -120,48 +128,43 @@ class ShapleySampling(SegmentedExplainer):
             features = len(self.segments.labels.unique())
         return self.permutations * (features - 1) + 2
 
-    def walks(self, features: int, device: torch.device) -> Walks:
-        """The orders for inputs with that many features, always the same."""
+    def draw_walks(self, features: int, device: torch.device) -> Walks:
+        """The orders for inputs with that many features, the same on every call."""
         return _draw_walks(self.permutations, self.antithetic, features, self.seed, device)
 
     def attribute_segments(
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, labels: Tensor, counts: list[int]
     ) -> tuple[Tensor, Tensor]:
         with torch.no_grad():
-            groups = {m: self.walks(m, x.device) for m in sorted(set(counts))}
+            groups = {m: self.draw_walks(m, x.device) for m in sorted(set(counts))}
             most = max(groups)
             # the orders of all groups, one below the other; features that a group does not have come last
             ranks = torch.cat([F.pad(walks.ranks, (0, most - m), value=most) for m, walks in groups.items()])
-            orders = _starts(len(walks.ranks) for walks in groups.values())
-            shared = labels.stride(0) == 0  # one label map for all inputs, so one group
-            # half as much to gather; and where the labels are shared, they are looked up once for all
+            orders = find_starts(len(walks.ranks) for walks in groups.values())
+            shared = labels.stride(0) == 0  # all inputs have one label map, so there is one group
+            # int32 halves the memory traffic of gather; a shared label map is looked up once
             ranks = ranks.to(torch.int32)[:, labels[0] if shared else slice(None)]
             order = torch.cat([walks.order + top for walks, top in zip(groups.values(), orders, strict=True)])
             size = torch.cat([walks.size for walks in groups.values()])
-            tops = dict(zip(groups, _starts(len(walks.size) for walks in groups.values()), strict=True))
-            sizes = [len(groups[m].size) for m in counts]
-            total = sum(sizes)
-            rows, top = torch.tensor([sizes, [tops[m] for m in counts]], device=x.device)
-            starts = rows.cumsum(0) - rows
-            owner = torch.arange(len(x), device=x.device).repeat_interleave(rows, output_size=total)
+            copies = number_copies({m: len(walks.size) for m, walks in groups.items()}, counts, x.device)
             other, spatial = make_baseline(self.baseline, x), get_map_shape(x)
 
-            def copies(_first: int, numbers: Tensor) -> Tensor:
-                whose = owner[numbers]
-                coalition = numbers + (top - starts)[whose]
-                places = ranks.index_select(0, order[coalition])
+            def make_copies(_first: int, numbers: Tensor) -> Tensor:
+                whose = copies.owners[numbers]
+                coalition = numbers + copies.shifts[whose]
+                positions = ranks.index_select(0, order[coalition])
                 if not shared:
-                    places = places.gather(1, labels.index_select(0, whose))
-                kept = (places < size[coalition, None]).to(x.dtype).reshape(len(numbers), *spatial)
+                    positions = positions.gather(1, labels.index_select(0, whose))
+                kept = (positions < size[coalition, None]).to(x.dtype).reshape(len(numbers), *spatial)
                 return torch.lerp(other, x.index_select(0, whose), kept)
 
             scores, full, at_x = score_copies(
-                classifier, x, targets, lambda numbers: owner[numbers], copies, total, self.output
+                classifier, x, targets, lambda numbers: copies.owners[numbers], make_copies, copies.total, self.output
             )
             values = scores.new_zeros(len(x), most)
             for features, walks in groups.items():
                 members = torch.tensor([i for i, m in enumerate(counts) if m == features], device=x.device)
-                own = scores[starts[members, None] + torch.arange(len(walks.size), device=x.device)]
+                own = scores[copies.starts[members, None] + torch.arange(len(walks.size), device=x.device)]
                 own = torch.cat([own, full[members, None]], 1)
                 found = own.new_zeros(len(members), features)
                 for before, after in zip(walks.before, walks.after, strict=True):  # one order after the other
@@ -171,26 +174,21 @@ class ShapleySampling(SegmentedExplainer):
             return maps.to(x.dtype).expand_as(x).contiguous(), at_x
 
 
-def _starts(lengths: Iterable[int]) -> list[int]:
-    """Where each of some blocks starts if they stand one after the other."""
-    return list(accumulate(lengths, initial=0))[:-1]
-
-
 @lru_cache(maxsize=64)
 def _draw_walks(count: int, antithetic: bool, features: int, seed: int, device: torch.device) -> Walks:
-    """Made on the CPU so that they are the same on every device; never written to."""
+    """The orders; drawn on the CPU, so that they are the same on every device. Do not write to them."""
     orders = draw_orders(count, antithetic, features, torch.Generator().manual_seed(seed))
     count = len(orders)
     ranks = torch.empty_like(orders).scatter_(1, orders, torch.arange(features).expand(count, features))
-    # a coalition's code is the sum of its members'. Up to 62 features it is the coalition; with more, two coalitions
-    # of those met share both 63-bit sums with a probability below 2^-80
+    # the code of a coalition is the sum of its members' codes. Up to 62 features it identifies the coalition; with more
+    # features, two coalitions have both 63-bit sums in common with a probability below 2^-80
     if features <= _BITS:
         codes = (1 << torch.arange(features))[:, None]
     else:
         codes = torch.randint(-(1 << 62), 1 << 62, (features, 2), generator=torch.Generator().manual_seed(1))
-    met = F.pad(codes[orders].cumsum(1), (0, 0, 1, 0))[:, :-1]  # without the full one (P, m, words)
-    number = torch.unique(met.flatten(0, 1), dim=0, return_inverse=True)[1]
-    # numbered anew in the order of sizes, the empty one first, each by the first order that meets it
+    sums = F.pad(codes[orders].cumsum(1), (0, 0, 1, 0))[:, :-1]  # (P, m, words), without the full coalition
+    number = torch.unique(sums.flatten(0, 1), dim=0, return_inverse=True)[1]
+    # number the coalitions by size, the empty one first, each by the first order in which it occurs
     by_size = torch.arange(features).repeat(count, 1).T.flatten()
     walk = torch.arange(count).repeat(features)
     number = number.reshape(count, features).T.flatten()
@@ -204,7 +202,7 @@ def _draw_walks(count: int, antithetic: bool, features: int, seed: int, device: 
 
 
 def draw_orders(count: int, antithetic: bool, features: int, generator: torch.Generator) -> Tensor:
-    """Random orders of the features, int64 `(count, features)`; all of them if they are no more than `count`.
+    """Random orders of the features, int64 `(count, features)`; all orders if there are at most `count`.
 
     >>> draw_orders(4, True, 5, torch.Generator().manual_seed(0)).tolist()
     [[2, 4, 1, 3, 0], [0, 3, 1, 4, 2], [1, 4, 2, 3, 0], [0, 3, 2, 4, 1]]

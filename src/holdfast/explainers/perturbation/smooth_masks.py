@@ -1,8 +1,8 @@
-"""Smooth masks of a given area, and inputs blurred through them: what extremal perturbations are made of.
+"""Smooth masks, their area loss and blurred images: the parts of extremal perturbations.
 
 Fong, Patrick and Vedaldi, Understanding deep networks via extremal perturbations and smooth masks, ICCV 2019. Masks are
-`(B, H, W)`; series are images of one row. Every row is worked on by itself, by operations on single numbers in a fixed
-order, so that a mask has the same bits whoever else is in the batch.
+`(B, H, W)`; series are images of one row. Each row is computed by itself, by elementwise operations in a fixed order.
+So the bits of a mask do not depend on the other rows in the batch.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-# the kernel is 1 up to half its width and cut off where it has fallen to exp(-2); inverse temperature of the soft
-# maximum; cells along a side of a mask, at most
-_PLATEAU, _REACH, _COLDNESS, _CELLS = 0.5, 1.5, 20.0, 32
+# the kernel is 1 up to half its width, and ends where it has decreased to exp(-2); the inverse temperature of the soft
+# maximum; the largest number of cells along a side of a mask
+_PLATEAU, _REACH, _INVERSE_TEMPERATURE, _CELLS = 0.5, 1.5, 20.0, 32
 # standard deviations at which a Gaussian is cut off
 _TAIL = 5.0
 
@@ -26,18 +26,18 @@ Offset = tuple[int, int]
 class SmoothMask:
     """The smooth max-convolution: masks from cells `(B, h, w)`, all in [0, 1].
 
-    `M(u) = smax over v of k(u - v) m(v)` with `smax f = sum f exp(f / T) / sum exp(f / T)`, `T = 1 / 20`, over the
-    cells v within reach of pixel u, and `k(z) = exp(-2 max(0, |z| / sigma - 1 / 2)^2)`, the authors' kernel,
-    for distances up to `1.5 sigma`. Cells are squares of `ceil(side / 32)` pixels, single pixels in images of up to
-    32x32; distances are to their centres.
+    `M(u) = smax over v of k(u - v) m(v)` with `smax f = sum f exp(f / T) / sum exp(f / T)` and `T = 1 / 20`. The
+    maximum is over the cells v within reach of pixel u. The kernel is that of the authors,
+    `k(z) = exp(-2 max(0, |z| / sigma - 1 / 2)^2)` for distances up to `1.5 sigma`. Cells are squares of
+    `ceil(side / 32)` pixels, so single pixels in images of up to 32x32. Distances are to their centres.
 
-    As in the authors' code a mask has a margin of about sigma around the image, without cells of its own (those out
-    there are 0). What spills over counts as area but shows nothing: without it, blobs cut off by the border were cheap,
-    and masks would drift to the corners.
+    As in the authors' code, a mask extends by a margin of about sigma beyond the image; cells in the margin are 0. Mask
+    values in the margin count as area, but no part of the image lies there. Without the margin, masks at the border
+    would have less area for the same score, and masks would move to the corners.
 
     Args:
         spatial: `(H, W)`.
-        sigma: in pixels, at least 0; at 0 a mask is its cells.
+        sigma: in pixels, at least 0. With 0 a mask equals its cells.
 
     >>> operator = SmoothMask((1, 3), 0.0)
     >>> operator(torch.tensor([[[0.0, 0.25, 1.0]]]))
@@ -48,7 +48,7 @@ class SmoothMask:
         self.spatial = spatial
         self.side = (-(-spatial[0] // _CELLS), -(-spatial[1] // _CELLS))
         self.cells = (-(-spatial[0] // self.side[0]), -(-spatial[1] // self.side[1]))
-        # cells of margin, and how far a pixel sees; none along an axis of a single cell
+        # cells in the margin, and the reach of a pixel in cells; both 0 along an axis of a single cell
         wide = [math.ceil(sigma / s) if n > 1 else 0 for n, s in zip(self.cells, self.side, strict=True)]
         self.margin = (wide[0], wide[1])
         self.taps = _find_taps(self.cells, self.side, sigma)
@@ -57,14 +57,14 @@ class SmoothMask:
         self._last: tuple[Tensor, Tensor, Tensor] | None = None
 
     def __call__(self, cells: Tensor) -> Tensor:
-        """The masks with their margins `(B, H + .., W + ..)`; what `gradient` needs is kept until the next call."""
+        """The masks with their margins `(B, H + .., W + ..)`. Keeps what `propagate_gradient` needs."""
         high, wide = (n + g for n, g in zip(self.margin, self.reach, strict=True))
         m = F.pad(cells, (wide, wide, high, high))[:, None, None]
         size = [n + 2 * g for n, g in zip(self.cells, self.margin, strict=True)]
         sums = m.new_zeros(2, len(m), *self.side, *size)
         for kernel, offsets in self.taps:
             f = kernel.to(m.device, m.dtype) * m
-            weight = torch.exp(_COLDNESS * f)
+            weight = torch.exp(_INVERSE_TEMPERATURE * f)
             both = torch.stack([f * weight, weight])
             for i, j in offsets:
                 sums += both[..., i + self.reach[0] :, j + self.reach[1] :][..., : size[0], : size[1]]
@@ -72,15 +72,15 @@ class SmoothMask:
         self._last = (m, mask, sums[1])
         return self._assemble(mask)
 
-    def gradient(self, gradient: Tensor) -> Tensor:
-        """By the cells of the last call, from that by its masks with their margins."""
+    def propagate_gradient(self, gradient: Tensor) -> Tensor:
+        """The gradient by the cells of the last call, from the gradient by its masks with their margins."""
         assert self._last is not None
         m, mask, total = self._last
         size = mask.shape[-2:]
         # d M / d f = exp(f / T) (1 + (f - M) / T) / total
         parts = gradient.reshape(len(m), size[0], self.side[0], size[1], self.side[1]).permute(0, 2, 4, 1, 3)
         share = parts / total
-        # with room for what cells in the image are seen from; beyond the margin there is nothing
+        # padded, since pixels within reach of a cell may lie beyond the margin, where there is nothing
         high, wide = self.reach
         shares = F.pad(torch.stack([share, share * mask]), (wide, wide, high, high))
         inside = m[..., high + self.margin[0] :, wide + self.margin[1] :][..., : self.cells[0], : self.cells[1]]
@@ -89,31 +89,35 @@ class SmoothMask:
             k = kernel.to(m.device, m.dtype)
             back = found.new_zeros(2, *found.shape)
             for i, j in offsets:
-                seen = shares[..., high + self.margin[0] - i :, wide + self.margin[1] - j :]
-                back += seen[..., : self.cells[0], : self.cells[1]]
+                shifted = shares[..., high + self.margin[0] - i :, wide + self.margin[1] - j :]
+                back += shifted[..., : self.cells[0], : self.cells[1]]
             f = k * inside
-            found += k * torch.exp(_COLDNESS * f) * ((1 + _COLDNESS * f) * back[0] - _COLDNESS * back[1])
+            found += (
+                k
+                * torch.exp(_INVERSE_TEMPERATURE * f)
+                * ((1 + _INVERSE_TEMPERATURE * f) * back[0] - _INVERSE_TEMPERATURE * back[1])
+            )
         by_cells = found[:, 0, 0]
-        for pixel in range(1, self.side[0] * self.side[1]):  # of a cell, one after the other
+        for pixel in range(1, self.side[0] * self.side[1]):  # the pixels of a cell, one after the other
             by_cells = by_cells + found[:, pixel // self.side[1], pixel % self.side[1]]
         return by_cells
 
-    def image(self, masks: Tensor) -> Tensor:
-        """The part of masks with margins that lies on the image, `(B, H, W)`."""
+    def crop_to_image(self, masks: Tensor) -> Tensor:
+        """Masks `(B, H, W)` without their margins."""
         top, left = (n * s for n, s in zip(self.margin, self.side, strict=True))
         return masks[:, top : top + self.spatial[0], left : left + self.spatial[1]]
 
     def _assemble(self, mask: Tensor) -> Tensor:
-        """From `(B, *side, h, w)` to `(B, H, W)`."""
+        """Put the pixels of all cells together: `(B, *side, h, w)` to `(B, H, W)`."""
         size = mask.shape[-2:]
         return mask.permute(0, 3, 1, 4, 2).reshape(len(mask), size[0] * self.side[0], size[1] * self.side[1])
 
 
 @lru_cache(maxsize=16)
 def _find_taps(cells: Offset, side: Offset, sigma: float) -> list[tuple[Tensor, list[Offset]]]:
-    """Kernels at the pixels of a cell, float64 `(*side, 1, 1)`, and the offsets of the cells that they see so.
+    """Values of the kernel at the pixels of a cell, float64 `(*side, 1, 1)`, and the offsets of cells that have them.
 
-    A cell at the offset `(i, j)` is i cells further down and j to the right.
+    A cell at the offset `(i, j)` is i cells down and j cells to the right.
     """
     reach = _REACH * sigma
     most = [math.ceil(reach / s) + 1 if n > 1 else 0 for n, s in zip(cells, side, strict=True)]
@@ -134,10 +138,14 @@ def _find_taps(cells: Offset, side: Offset, sigma: float) -> list[tuple[Tensor, 
 
 
 def find_area_target(masks: Tensor, ones: Tensor) -> Tensor:
-    """What each entry of masks `(B, P)` is drawn to by the area loss `|vecsort(M) - r|^2`, of the same shape.
+    """The target of each entry of masks `(B, P)` in the area loss `|vecsort(M) - r|^2 = |M - target|^2`: `(B, P)`.
 
-    The reference `r` is `P - ones` zeros and then `ones` ones, so the largest entries are drawn to 1, the others to 0,
-    and the loss is `|M - target|^2`. Equal entries share what falls to them, lest the first in memory lose.
+    The reference `r` is `P - ones` zeros followed by `ones` ones. So the target of the largest entries is 1, that of
+    the others 0. Equal entries have the same target, a share, so that their order in memory does not matter.
+
+    Args:
+        masks: `(B, P)`.
+        ones: how many entries should be 1, int64 `(B,)`.
 
     >>> find_area_target(torch.tensor([[0.1, 0.9, 0.4, 0.4]]), torch.tensor([2]))
     tensor([[0.0000, 1.0000, 0.5000, 0.5000]])
@@ -149,7 +157,9 @@ def find_area_target(masks: Tensor, ones: Tensor) -> Tensor:
 
 
 def blur_images(x: Tensor, sigma: float) -> Tensor:
-    """Images `(N, C, H, W)` convolved with a Gaussian, whose mass within the image is brought to 1 at every pixel.
+    """Images `(N, C, H, W)` convolved with a Gaussian of standard deviation `sigma`, in pixels.
+
+    At every pixel the Gaussian is normalised to a sum of 1 within the image.
 
     >>> blur_images(torch.ones(1, 1, 2, 3), 1.5).round(decimals=5)
     tensor([[[[1., 1., 1.],

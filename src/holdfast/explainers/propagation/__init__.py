@@ -1,1 +1,1 @@
-"""Explainers with backward rules: DeepLIFT, LRP, deep Taylor, guided backpropagation."""
+"""Explainers with backward rules: DeepLIFT, epsilon-LRP, deep Taylor decomposition, guided backpropagation."""

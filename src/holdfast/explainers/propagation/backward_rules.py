@@ -88,8 +88,7 @@ class Deconvolution(_RectifiedGradient):
 
 @dataclass(frozen=True)
 class DeepLift(Explainer):
-    """`(x - b) * m`, where `m` is the gradient with the slope `(f(z) - f(z_b)) / (z - z_b)` for each derivative
-    `f'(z)`.
+    """`(x - b) * m`: the gradient `m` with slopes `(f(z) - f(z_b)) / (z - z_b)` in place of derivatives `f'(z)`.
 
     Shrikumar, Greenside and Kundaje, Learning important features through propagating activation differences, ICML
     2017. It is the Rescale rule, for elementwise activations and max-pooling; everything else passes back its gradient.
@@ -171,7 +170,9 @@ class DeepLift(Explainer):
 
 @dataclass(frozen=True)
 class LRP(Explainer):
-    """Layer-wise relevance propagation, epsilon rule: `R_i = sum over j of a_i w_ij R_j / (z_j + epsilon sign z_j)`.
+    """Layer-wise relevance propagation with the epsilon rule (epsilon-LRP).
+
+    `R_i = sum over j of a_i w_ij R_j / (z_j + epsilon sign z_j)` for the relevance `R` of units with activations `a`.
 
     Bach et al., On pixel-wise explanations for non-linear classifier decisions by layer-wise relevance propagation,
     PLoS ONE 10(7), 2015. It is epsilon-LRP in all layers; there is no other rule (gamma, alpha-beta, z+), for which see

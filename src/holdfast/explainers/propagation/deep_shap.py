@@ -1,4 +1,4 @@
-"""DeepSHAP: DeepLift's attributions, averaged over a set of reference inputs."""
+"""DeepSHAP: the mean of DeepLift's attributions over a set of reference inputs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.explainers.propagation.difference_rules import PairedRule
 from holdfast.model import ROW_ALIGNMENT, Classifier, padded, padding_of
 from holdfast.records import set_fields
 
-# rows that one input is counted for, of all that its backward passes have
+# the largest number of rows that one input is counted as, though its backward passes may have more
 _MOST_ROWS = 8
 
 
@@ -25,25 +25,26 @@ _MOST_ROWS = 8
 class DeepSHAP(Explainer):
     """`mean over b of (x - b) * m(x, b)`: DeepLift's multipliers `m` (Rescale rule), averaged over reference inputs.
 
-    Lundberg and Lee, A unified approach to interpreting model predictions, NeurIPS 2017, Section 4.2; over a set of
-    references and not their mean as in Chen, Lundberg and Lee, Explaining a series of models by propagating Shapley
-    values, Nature Communications 13, 2022. Attributions add up to `f_t(x) - mean f_t(b)` for networks of linear layers,
-    elementwise activations (not PReLU) and max-pooling. Gates of an LSTM, softmax and products of an attention, and
-    layer normalisation pass back their gradient, so that the sum misses a part, of which a `CompletenessWarning` tells;
-    see `DeepLift`, of which this is the mean. Inputs and attributions `(N, ...)`.
+    Lundberg and Lee, A unified approach to interpreting model predictions, NeurIPS 2017, Section 4.2. The mean is over
+    a set of references, as in Chen, Lundberg and Lee, Explaining a series of models by propagating Shapley values,
+    Nature Communications 13, 2022; the first paper takes one reference, their mean. Attributions add up to
+    `f_t(x) - mean f_t(b)` for networks of linear layers, elementwise activations (not PReLU) and max-pooling. The gates
+    of an LSTM, the softmax and products of an attention, and layer normalisation have no rule and pass back their
+    gradient. Then the sum misses a part, and a `CompletenessWarning` says so (see `DeepLift`). Inputs and attributions
+    `(N, ...)`.
 
-    An input's activations do not depend on the reference, nor a reference's on the input: both are forwarded once for a
-    chunk. Only the multipliers are of a pair; all pairs go through the backward pass in large flat batches, cut where
-    they exceed the classifier's row budget.
+    Cost: inputs and references are each forwarded once for a chunk, since their activations do not depend on each
+    other. Only the multipliers belong to a pair of input and reference. The backward passes of all pairs run in large
+    flat batches, within the classifier's row budget.
 
     Args:
         background: reference points: a set of inputs (`Background`, or a tensor `(B, ...)`); or a number, or one for
-            each channel, which is `DeepLift` with that baseline.
-        epsilon: a unit that moves by less from the reference passes back its gradient instead; above 0.
+            each channel, which gives `DeepLift` with that baseline.
+        epsilon: a unit that differs from the reference by less than this passes back its gradient; above 0.
 
     Raises:
-        ArgumentError: on a call, a background that does not fit the inputs or the bounds.
-        ModelError: on a call, the module folds several inputs, or time steps, into the first axis of an activation.
+        ArgumentError: an option out of range; on a call, a background that does not fit the inputs or the bounds.
+        ModelError: on a call, the module folds several inputs or time steps into the first axis of an activation.
 
     >>> from holdfast.model import Classifier
     >>> _ = torch.manual_seed(0)
@@ -66,8 +67,7 @@ class DeepSHAP(Explainer):
 
     @property
     def rows_per_input(self) -> int:
-        """Less than one for each reference: an input is forwarded once, and chunks of few inputs would not pay for
-        the references' forward pass."""
+        """At most 8, also for more references: in chunks of few inputs, the references' forward pass costs too much."""
         return min(count_references(self.background), _MOST_ROWS)
 
     def attribute(
@@ -93,16 +93,16 @@ class DeepSHAP(Explainer):
                 maps[i] = pairs.add_to(maps[i])
                 logits.append(pairs.logits)
                 del pairs  # its graph, before the next one is recorded
-        made, at_inputs = torch.cat(maps) / len(references), torch.cat(logits)
-        warn_of_gap(self, classifier, made, at_inputs, torch.cat(at_references).mean(0), targets)
-        return made, at_inputs
+        mean, at_inputs = torch.cat(maps) / len(references), torch.cat(logits)
+        warn_of_gap(self, classifier, mean, at_inputs, torch.cat(at_references).mean(0), targets)
+        return mean, at_inputs
 
 
 class _Pairs:
-    """Some inputs, forwarded, which meet some references.
+    """Inputs that have been forwarded, paired with references for the backward passes.
 
-    Few inputs are forwarded several times, up to the fewest rows that are forwarded anyway; their copies share the
-    references, and in each round of the backward pass every row meets another one.
+    There is a least number of rows that are forwarded in any case. If there are fewer inputs, they are repeated, and
+    their copies take different references. In each round of the backward pass, each row is paired with one reference.
     """
 
     def __init__(
@@ -115,12 +115,12 @@ class _Pairs:
         size: int,
     ) -> None:
         self.rule, self.x, self.references = rule, x, references
-        total, roomy = len(references), size >= ROW_ALIGNMENT
-        self.copies = min(total, max(1, 2 * ROW_ALIGNMENT // len(x))) if roomy else 1
-        padding = padding_of(self.copies * len(x), size) if roomy else 0
+        total, aligned = len(references), size >= ROW_ALIGNMENT
+        self.copies = min(total, max(1, 2 * ROW_ALIGNMENT // len(x))) if aligned else 1
+        padding = padding_of(self.copies * len(x), size) if aligned else 0
         first = padded(torch.arange(self.copies, device=x.device).repeat_interleave(len(x)), padding)
         rounds = torch.arange(0, total, self.copies, device=x.device)
-        self.which = (rounds[:, None] + first).clamp(max=total - 1)  # the last round may be no full one
+        self.which = (rounds[:, None] + first).clamp(max=total - 1)  # the last round may have too few references
         self.together = max(1, size // len(first))
         self.leaf = make_leaf(padded(x.repeat(self.copies, *[1] * (x.ndim - 1)), padding), create_graph=False)
         rule.which = first
@@ -132,7 +132,7 @@ class _Pairs:
         self.logits = logits.detach()[: len(x)]
 
     def add_to(self, maps: Tensor) -> Tensor:
-        """`maps + sum over b of (x - b) * m(x, b)`, added one reference after the other, however they are batched."""
+        """`maps + sum over b of (x - b) * m(x, b)`, in the order of the references for any batch size."""
         if not self.score.requires_grad:
             return maps
         start = 0
@@ -144,15 +144,19 @@ class _Pairs:
         return maps
 
     def _run_rounds(self, rounds: Tensor) -> Tensor:
-        """The backward passes of these rounds `(rounds, rows)`, as one large batch; also of one, for the same bits."""
+        """The multipliers of these rounds `(rounds, rows)`, by one batched backward pass.
+
+        A single round is batched too, so that its bits are the same.
+        """
         try:
-            with warnings.catch_warnings():  # of operations that vmap takes one by one
+            with warnings.catch_warnings():  # that vmap runs some operations one by one
                 warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
                 return torch.func.vmap(self._compute_multipliers)(rounds)
-        except RuntimeError:  # a backward pass of the module's own that cannot be batched
+        except RuntimeError:  # the module has a backward pass of its own that cannot be batched
             return torch.stack([self._compute_multipliers(which) for which in rounds])
 
     def _compute_multipliers(self, which: Tensor) -> Tensor:
+        """The multipliers of all rows, with the references `which` `(rows,)`."""
         self.rule.which = which
         (found,) = torch.autograd.grad(self.score, self.leaf, retain_graph=True, allow_unused=True)
         return torch.zeros_like(self.leaf) if found is None else found

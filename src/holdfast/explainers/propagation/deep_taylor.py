@@ -1,4 +1,4 @@
-"""Deep Taylor decomposition: relevance propagation by the z+ rule, and by the z^B rule where the input comes in."""
+"""Deep Taylor decomposition: relevance propagation by the z+ rule, and by the z^B rule in the first layer."""
 
 from __future__ import annotations
 
@@ -17,40 +17,41 @@ from holdfast.model import Classifier
 
 @dataclass(frozen=True)
 class DeepTaylor(Explainer):
-    """The target's logit, handed down from unit to unit in proportion to what speaks for each: relevance.
+    """The relevance of the target's logit, passed back from unit to unit in proportion to their positive contributions.
 
     Montavon, Lapuschkin, Binder, Samek and Müller, Explaining nonlinear classification decisions with deep Taylor
-    decomposition, Pattern Recognition 65, 2017: each unit's relevance is expanded at a root point within the domain of
-    its inputs, which gives one rule for each domain. Linear layers and convolutions whose inputs `a` are at least 0
-    follow the z+ rule, the first ones, which see the input `l <= x <= h`, the z^B rule:
+    decomposition, Pattern Recognition 65, 2017. The relevance of each unit is expanded at a root point within the
+    domain of its inputs; this gives one rule for each domain. Linear layers and convolutions with inputs `a` of at
+    least 0 follow the z+ rule. The first ones, whose input is `l <= x <= h`, follow the z^B rule:
 
         R_i = sum over j of a_i w_ij+ R_j / (sum over i of a_i w_ij+),
         R_i = sum over j of q_ij R_j / (sum over i of q_ij), where q_ij = x_i w_ij - l_i w_ij+ - h_i w_ij-.
 
-    Averages and sums share out in proportion to their terms, max-pooling to the winner, activations with `f(0) = 0`
-    pass relevance on. By functions and not by layers, as `LRP`, of which these are other rules: functional calls,
-    flattening, series and residual sums work, and layers that run twice. Inputs and attributions `(N, ...)`.
+    Averages and sums distribute relevance in proportion to their terms. Max-pooling passes it to the largest value.
+    Activations with `f(0) = 0` pass it on. The rules are for functions and not for layers, as in `LRP`. So functional
+    calls, flattening, series, residual sums and layers that run twice work. Inputs and attributions `(N, ...)`.
 
-    Maps add up to the logit, and nowhere have the sign that the logit has not: the paper's are of scores above 0; a
-    negative logit gives the same proportions with the sign reversed. Only a unit that nothing speaks for has nobody to
-    hand its relevance to; then the sum falls short of the logit. Where the paper leaves it open:
+    The paper treats scores above 0. A negative logit gives the same proportions with the opposite sign. So all values
+    of a map have the sign of the logit, or are 0. They add up to the logit, with one exception: a unit without positive
+    contributions cannot pass its relevance on, and the sum misses it. Where the paper leaves something open:
 
-    - Biases take no part. Those of at most 0, which the paper wants, leave no active rectifier without a product above
-      0; others can.
-    - Inputs of hidden layers may be negative, after a tanh, say: the z+ rule then takes all products above 0,
-      `a_i+ w_ij+ + a_i- w_ij-`. Sums and averages share out by terms of the sum's sign.
-    - Batch normalisation, and other scaling by constants, is one with the linear layer before it, whose weights count
-      with the sign of the scale; what was shifted is a bias. Elsewhere a scaled value hands on all that it has.
-    - With a preprocessing, relevance is that of the preprocessed input (which must keep its shape), and `l` and `h` are
-      what it makes of the classifier's bounds.
+    - Biases get no relevance. With biases of at most 0, as the paper requires, each active rectifier has a positive
+      contribution; with other biases it may have none.
+    - Inputs of hidden layers may be negative, for example after a tanh. The z+ rule then takes all positive products,
+      `a_i+ w_ij+ + a_i- w_ij-`. Sums and averages distribute to the terms that have the sign of the sum.
+    - Batch normalisation, and other scaling by constants, is merged into the linear layer before it: its weights take
+      the sign of the scale, and a shift is a bias. Without such a layer before it, a scaled value passes on all of its
+      relevance.
+    - With a preprocessing, relevance is that of the preprocessed input, which must keep its shape. `l` and `h` are the
+      preprocessed bounds.
 
-    Costs one forward pass, and on the way back one more forward and backward through each linear layer, two for the
-    first one and where inputs are negative: about twice the time of a gradient.
+    Cost: one forward pass, and in the backward pass another forward and backward pass of each linear layer (two for the
+    first layer and for negative inputs). That is about twice the time of a gradient.
 
     Raises:
         ArgumentError: on a call, the classifier has infinite bounds.
-        ModelError: on a call, the module uses a function without a rule (an attention, say), named in the message; or
-            preprocess leads out of what it makes of the bounds.
+        ModelError: on a call, the module uses a function without a rule (such as an attention), which is named; or the
+            preprocessed input lies outside of the preprocessed bounds.
 
     >>> from holdfast.model import Classifier
     >>> _ = torch.manual_seed(0)
@@ -72,19 +73,19 @@ class DeepTaylor(Explainer):
         lower, upper = (end.expand(x.shape[1:])[None] for end in classifier.bounds)
         finite = bool((torch.isfinite(lower) & torch.isfinite(upper)).all())
         check(finite, "bounds", "finite bounds of the classifier, which the rule for its inputs needs", "infinite ones")
-        shown = preprocess_copy(self.name, classifier, x)
+        inputs = preprocess_copy(self.name, classifier, x)
         if classifier.preprocess is not None:
             ends = [preprocess_copy(self.name, classifier, end) for end in (lower, upper)]
             lower, upper = torch.minimum(*ends), torch.maximum(*ends)
             slack = 1e-4 * (upper - lower)
-            if bool(((shown < lower - slack) | (shown > upper + slack)).any()):
+            if bool(((inputs < lower - slack) | (inputs > upper + slack)).any()):
                 raise ModelError(
-                    f"{self.name}: expected preprocess to keep inputs between what it makes of the bounds (as a"
-                    " normalisation does), got values outside"
+                    f"{self.name}: expected preprocess to keep inputs within the preprocessed bounds (as a"
+                    " normalisation does), got values outside of them"
                 )
         with torch.enable_grad():
-            leaf = make_leaf(shown, create_graph=False)
-            inputs, rule = leaf.clone(), TaylorRule()  # a module that starts in place must not write into the leaf
+            leaf = make_leaf(inputs, create_graph=False)
+            inputs, rule = leaf.clone(), TaylorRule()  # an in-place first layer must not write into the leaf
             rule.begin(inputs, lower.expand_as(inputs), upper.expand_as(inputs))
             with rule:
                 logits = classifier.module(inputs)

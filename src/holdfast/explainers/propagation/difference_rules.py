@@ -1,4 +1,4 @@
-"""Backward rules of DeepLift, as modes that exchange what the module's function calls send back."""
+"""The backward rules of DeepLift, as modes that replace the backward pass of the functions that the module calls."""
 
 from __future__ import annotations
 
@@ -10,24 +10,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import Function
-from torch.overrides import TorchFunctionMode
 
 from holdfast.errors import ModelError
-
-
-def split_names(text: str) -> frozenset[str]:
-    """The names in a text."""
-    return frozenset(text.split())
-
+from holdfast.function_calls import FunctionMode, find_tensors, split_names
 
 _RECTIFIERS = frozenset({"relu", "relu_"})
-# elementwise: the change of an output belongs to the change of one input
+# elementwise functions: each output depends on one input
 _ELEMENTWISE = _RECTIFIERS | split_names(
     "elu elu_ leaky_relu leaky_relu_ gelu silu mish selu celu softplus sigmoid sigmoid_ tanh tanh_ hardtanh"
     " relu6 hardsigmoid hardswish log_sigmoid"
 )
-# straight between their kinks; but what stands in for a rectifier inside of `smooth_relu` is not
-_STRAIGHT = _RECTIFIERS | split_names("leaky_relu leaky_relu_ hardtanh relu6 hardsigmoid")
+# piecewise linear functions, and those of them that `smooth_relu` replaces by smooth ones
+_PIECEWISE_LINEAR = _RECTIFIERS | split_names("leaky_relu leaky_relu_ hardtanh relu6 hardsigmoid")
 _REPLACED = _RECTIFIERS | split_names("relu6 hardtanh")
 MAX_POOLS: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
     "max_pool1d": F.max_pool1d_with_indices,
@@ -40,7 +34,7 @@ MAX_POOLS: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
 
 
 class _Slope(Function):
-    """`out`, with `slope` for the derivative by `z`."""
+    """Returns `out`; in the backward pass, the derivative by `z` is `slope`."""
 
     @staticmethod
     def forward(ctx: Any, z: Tensor, out: Tensor, slope: Tensor) -> Tensor:
@@ -54,9 +48,10 @@ class _Slope(Function):
 
 
 class _PoolSlope(Function):
-    """Max-pooling whose backward pass shares out the change of each maximum.
+    """Max-pooling whose backward pass distributes the change of each maximum, divided by the changes of its inputs.
 
-    First to where the input has it, then to where the baseline has it; each divided by the unit's change.
+    The part above the baseline's maximum goes to the position of the input's maximum, the rest to the position of the
+    baseline's maximum.
     """
 
     @staticmethod
@@ -72,36 +67,37 @@ class _PoolSlope(Function):
 
 
 def _propagate_pool(g: Tensor, saved: Sequence[Tensor], epsilon: float) -> Tensor:
+    """What the rule for max-pooling passes back, given the gradient `g` by the output."""
     change, out, out_b, places, places_b = saved
 
     def scatter_to(values: Tensor, where: Tensor) -> Tensor:
         flat = values.new_zeros((*change.shape[:2], change[0, 0].numel()))
         return flat.scatter_add(2, where.expand_as(values).flatten(2), values.flatten(2)).view_as(change)
 
-    top, still = torch.maximum(out, out_b), change.abs() < epsilon
+    top, unchanged = torch.maximum(out, out_b), change.abs() < epsilon
     shared = scatter_to(g * (top - out_b), places) + scatter_to(g * (out - top), places_b)
-    if change.requires_grad:  # of a quotient that is not taken, too, a derivative is
-        change = torch.where(still, 1.0, change)
-    return torch.where(still, scatter_to(g, places), shared / change)
+    if change.requires_grad:  # the unused branch of `where` still needs a finite gradient
+        change = torch.where(unchanged, 1.0, change)
+    return torch.where(unchanged, scatter_to(g, places), shared / change)
 
 
 class _Switch(Function):
-    """`out`; what comes back goes to `z` by the slope while the rule is sharing, and else on through `out`."""
+    """Returns `out`; the backward pass goes to `z` by the slope if `rule.follows_slopes`, and else through `out`."""
 
     @staticmethod
     def forward(ctx: Any, z: Tensor, out: Tensor, slope: Tensor, rule: DifferenceRule) -> Tensor:
         ctx.save_for_backward(slope)
         ctx.rule = rule
-        return out.clone()  # the module may work in place on it
+        return out.clone()  # the module may overwrite it
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (slope,) = ctx.saved_tensors
-        return (gradients[0] * slope, None, None, None) if ctx.rule.sharing else (None, gradients[0], None, None)
+        return (gradients[0] * slope, None, None, None) if ctx.rule.follows_slopes else (None, gradients[0], None, None)
 
 
 class _PoolSwitch(Function):
-    """Max-pooling, likewise."""
+    """The same for max-pooling."""
 
     @staticmethod
     def forward(ctx: Any, z: Tensor, out: Tensor, change: Tensor, others: Any, rule: DifferenceRule) -> Tensor:
@@ -112,19 +108,19 @@ class _PoolSwitch(Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        if not ctx.rule.sharing:
+        if not ctx.rule.follows_slopes:
             return None, gradients[0], None, None, None
         return _propagate_pool(gradients[0], ctx.saved_tensors, ctx.rule.epsilon), None, None, None, None
 
 
 class _PairedSlope(Function):
-    """`out`, with the slope from the references that the rule names when the backward pass runs."""
+    """Returns `out`; the slopes are from the references that `rule.which` names when the backward pass runs."""
 
     @staticmethod
     def forward(
         ctx: Any, z: Tensor, out: Tensor, local: Tensor, z_b: Tensor, out_b: Tensor, rule: PairedRule
     ) -> Tensor:
-        # copies: the module may work in place on what it gave and on what it gets
+        # copies, since the module may overwrite the input and the output
         ctx.save_for_backward(z.clone(), out, local, z_b, out_b)
         ctx.rule = rule
         return out.clone()
@@ -140,7 +136,7 @@ class _PairedSlope(Function):
 
 
 class _PairedPoolSlope(Function):
-    """Max-pooling, likewise."""
+    """The same for max-pooling."""
 
     @staticmethod
     def forward(ctx: Any, z: Tensor, z_b: Tensor, pooled: Any, pooled_b: Any, rule: PairedRule) -> Tensor:
@@ -160,49 +156,33 @@ def _compute_slope(change: Tensor, difference: Tensor, local: Tensor, epsilon: f
     return torch.where(change.abs() < epsilon, local, difference / change)
 
 
-class RuleMode(TorchFunctionMode):
-    """A mode that calls `self.run(name, func, args, kwargs)` for each function, with the mode off inside."""
+class DifferenceRule(FunctionMode):
+    """DeepLift's Rescale rule: in the backward pass, slopes between the baseline's and the input's activations.
 
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Sequence[type],
-        args: Sequence[Any] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        return self.run(getattr(func, "__name__", ""), func, list(args), kwargs or {})
+    First use `record()` around a forward pass of equal rows of the baseline, of which the first `rows` are kept. Then
+    use `replay()` around the forward pass of the inputs.
 
-    def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
-        raise NotImplementedError
-
-
-class DifferenceRule(RuleMode):
-    """DeepLift's Rescale rule: slopes from a baseline's units to the input's.
-
-    First `record()` around a forward pass of (equal) baseline rows, of which the first `rows` are kept, then
-    `replay()` around the inputs'.
-
-    With `attached=True` the slopes stay in the inputs' graph, and what is sent back follows them while `sharing` is set
-    and the derivatives otherwise: so a result that was sent back by slopes can be differentiated in truth.
+    With `attached=True` the slopes stay in the graph of the inputs. Backward passes inside of `follow_slopes()` use the
+    slopes, others the true derivatives. So a result that was passed back by slopes can itself be differentiated.
     """
 
     def __init__(self, epsilon: float, rows: int = 1) -> None:
         super().__init__()
         self.epsilon, self.rows = epsilon, rows
-        self.sharing = False
+        self.follows_slopes = False
         self._units: list[tuple[str, Tensor, Any]] = []
         self._next: int | None = None
         self._attached = self._smooth = False
 
     @contextlib.contextmanager
     def record(self) -> Iterator[None]:
-        """Remember every activation's input and output."""
+        """Store the input and output of every activation."""
         with self:
             yield
 
     @contextlib.contextmanager
     def replay(self, attached: bool = False) -> Iterator[None]:
-        """Compare with what was remembered, in the same order."""
+        """Compare activations with the stored ones, in the same order."""
         self._next, self._attached = 0, attached
         self._smooth = bool(torch.relu(torch.zeros(1)) > 0)  # inside of `smooth_relu`
         with self:
@@ -210,17 +190,16 @@ class DifferenceRule(RuleMode):
 
     @contextlib.contextmanager
     def follow_slopes(self) -> Iterator[None]:
-        """Backward passes of what was attached follow the slopes inside."""
-        self.sharing = True
+        """Let backward passes inside use the slopes of what was attached."""
+        self.follows_slopes = True
         try:
             yield
         finally:
-            self.sharing = False
+            self.follows_slopes = False
 
     def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
         if name not in _ELEMENTWISE and name not in MAX_POOLS:
             return func(*args, **kwargs)
-        kwargs = dict(kwargs)
         z = args.pop(0) if args else kwargs.pop("input")
         in_place = take_inplace_flag(name, args, kwargs)
         if name in MAX_POOLS:
@@ -232,7 +211,7 @@ class DifferenceRule(RuleMode):
         return z.copy_(result) if in_place else result
 
     def _recall_unit(self, name: str, z: Tensor) -> tuple[Tensor, Any]:
-        """The baseline's input and output of the activation that runs now."""
+        """The stored input and output of the baseline, for the activation that runs now."""
         assert self._next is not None
         known = self._next < len(self._units)
         before, z_b, out_b = self._units[self._next] if known else ("nothing", z, z)
@@ -256,6 +235,7 @@ class DifferenceRule(RuleMode):
         return self._apply_slope(z, out, self._compute_local_slope(name, z.detach(), function), z_b, out_b)
 
     def _compute_local_slope(self, name: str, z: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+        """The derivative at `z`."""
         rectifies = name in _RECTIFIERS and not self._smooth
         return (z > 0).to(z.dtype) if rectifies else _differentiate(function, z)
 
@@ -271,13 +251,14 @@ class DifferenceRule(RuleMode):
             slope = _compute_slope(
                 change, out - out_b, self._compute_local_slope(name, z.detach(), function), self.epsilon
             )
-        straight = name in _STRAIGHT and not (self._smooth and name in _REPLACED)
-        # The derivative of a slope over a short way is lost in rounding: of order eps / way^2. The mean of f' over the
-        # way, of which the derivative is the mean of t f'(z_b + t way), is known to the second order from one point.
-        near = change.abs() < (self.epsilon if straight else torch.finfo(z.dtype).eps ** 0.25)
-        beside = slope if straight else 0.75 * _differentiate(function, z_b + change * (2 / 3), create_graph=True)
+        linear = name in _PIECEWISE_LINEAR and not (self._smooth and name in _REPLACED)
+        # For a small change, rounding of the order eps / change^2 dominates the derivative of the slope. But the slope
+        # is also the mean of f' between z_b and z. So its derivative is the mean of t f''(z_b + t change) over t in
+        # [0, 1], which a single point at t = 2/3 gives to the second order.
+        near = change.abs() < (self.epsilon if linear else torch.finfo(z.dtype).eps ** 0.25)
+        beside = slope if linear else 0.75 * _differentiate(function, z_b + change * (2 / 3), create_graph=True)
         traced = torch.where(near, beside, (out - out_b) / torch.where(near, 1.0, change))
-        slope = slope + (traced - traced.detach())  # the value to the bit, with the derivative
+        slope = slope + (traced - traced.detach())  # exactly the value of slope, with the derivative of traced
         return _Switch.apply(z, out, slope, self)  # type: ignore[no-untyped-call,no-any-return]
 
     def _pool(self, name: str, z: Tensor, function: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Tensor:
@@ -299,10 +280,10 @@ class DifferenceRule(RuleMode):
 
 
 class PairedRule(DifferenceRule):
-    """The same with many references, chosen anew for every backward pass: the inputs are forwarded once for all.
+    """The same rule for many references: inputs are forwarded once, and each backward pass may use other references.
 
-    First `record()` around the references, `rows` of them, then `replay()` around the inputs; before a backward
-    pass, `which` says for every row of the inputs which reference it meets, int64 `(rows of inputs,)`.
+    First use `record()` around `rows` references, then `replay()` around the inputs. Before a backward pass, set
+    `which`: the number of the reference of each row of the inputs, int64 `(rows of inputs,)`.
     """
 
     which: Tensor
@@ -320,7 +301,7 @@ class PairedRule(DifferenceRule):
         return _PairedSlope.apply(z, out, local, z_b, out_b, self)  # type: ignore[no-untyped-call,no-any-return]
 
     def _apply_pool(self, z: Tensor, z_b: Tensor, pooled: Any, pooled_b: Any) -> Tensor:
-        # tensors within tuples are not seen as inputs, which they need not be
+        # autograd does not see tensors within tuples as inputs; here they need no gradient
         return _PairedPoolSlope.apply(z, z_b, pooled, pooled_b, self)  # type: ignore[no-untyped-call,no-any-return]
 
 
@@ -332,7 +313,7 @@ def _differentiate(function: Callable[[Tensor], Tensor], z: Tensor, create_graph
 
 
 def take_inplace_flag(name: str, args: list[Any], kwargs: dict[str, Any]) -> bool:
-    """Whether a call writes into its first argument (not in `args`); takes the flag out."""
+    """Whether a call writes into its first argument, which is not in `args`; removes the flag from the arguments."""
     if kwargs.pop("inplace", False):
         return True
     if name == "relu" and args and args[0]:
@@ -342,12 +323,5 @@ def take_inplace_flag(name: str, args: list[Any], kwargs: dict[str, Any]) -> boo
 
 
 def find_carriers(values: Sequence[Any]) -> list[Tensor]:
-    """The tensors among `values` that something could flow back through, also within lists."""
-    found: list[Tensor] = []
-    for value in values:
-        if isinstance(value, Tensor):
-            if value.requires_grad:
-                found.append(value)
-        elif isinstance(value, list | tuple):
-            found.extend(find_carriers(value))
-    return found
+    """The tensors among `values`, also within lists, that require a gradient: relevance can flow back through them."""
+    return [value for value in find_tensors(values) if value.requires_grad]

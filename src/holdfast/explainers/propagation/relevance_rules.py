@@ -1,4 +1,4 @@
-"""The epsilon rule of LRP, as a mode that exchanges what the module's function calls send back."""
+"""The epsilon rule of LRP, as a mode that replaces the backward pass of the functions that the module calls."""
 
 from __future__ import annotations
 
@@ -10,26 +10,21 @@ from torch import Tensor
 from torch.autograd import Function
 
 from holdfast.errors import ModelError
-from holdfast.explainers.propagation.difference_rules import (
-    MAX_POOLS,
-    RuleMode,
-    find_carriers,
-    split_names,
-    take_inplace_flag,
-)
+from holdfast.explainers.propagation.difference_rules import MAX_POOLS, find_carriers, take_inplace_flag
+from holdfast.function_calls import FunctionMode, split_names, strip_underscore
 
-# relevance passes through these unchanged: elementwise with f(0) = 0;
+# elementwise functions with f(0) = 0: they pass relevance on unchanged
 PASS_THROUGH = split_names("relu tanh elu leaky_relu gelu silu mish selu celu hardtanh relu6 hardswish")
-# it follows the epsilon rule for these,
+# linear functions: they follow the epsilon rule
 _LINEAR = frozenset(MAX_POOLS) | split_names(
     "linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d batch_norm mean sum"
     " avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d"
     " interpolate add sub __add__ __radd__ __sub__ __rsub__ rsub"
 )
-# for these where only one factor depends on the input,
+# products: they follow the rule if only one factor depends on the input
 _LINEAR_IN_ONE = split_names("mul __mul__ __rmul__ matmul __matmul__ mm addmm")
 _QUOTIENTS = split_names("div true_divide __truediv__")
-# and it moves with the values for these; dropout is off.
+# functions that move values: relevance moves with them (dropout is off)
 MOVES = split_names(
     "flatten view reshape permute transpose squeeze unsqueeze cat concat stack __getitem__ contiguous expand"
     " pad chunk split unflatten movedim swapaxes t dropout dropout1d dropout2d dropout3d alpha_dropout"
@@ -38,7 +33,7 @@ MOVES = split_names(
 
 
 class _TimesInput(Function):
-    """The identity; what comes back is multiplied by the input: from weights on it to its relevance."""
+    """The identity; the backward pass multiplies by the input, which turns weights of the input into its relevance."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor) -> Tensor:
@@ -52,7 +47,7 @@ class _TimesInput(Function):
 
 
 class _OverOutput(Function):
-    """The identity; relevance that comes back is divided by the output, kept away from zero by epsilon."""
+    """The identity; the backward pass divides relevance by the output plus or minus epsilon."""
 
     @staticmethod
     def forward(ctx: Any, z: Tensor, epsilon: float) -> Tensor:
@@ -64,12 +59,15 @@ class _OverOutput(Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         (z,) = ctx.saved_tensors
         divisor = torch.where(z >= 0, z + ctx.epsilon, z - ctx.epsilon)
-        empty = divisor == 0  # only where epsilon is 0 or lost in rounding: 0 / 0 has no relevance to give
+        empty = divisor == 0  # only if epsilon is 0 or vanishes in rounding; such units pass on no relevance
         return torch.where(empty, 0.0, gradients[0] / torch.where(empty, 1.0, divisor)), None
 
 
-class Through(Function):
-    """`function(z)`, with the relevance passed to `z` as it is; the function must give memory of its own."""
+class PassThrough(Function):
+    """Returns `function(z)`; the backward pass gives the relevance to `z` unchanged.
+
+    The function must return new memory.
+    """
 
     @staticmethod
     def forward(ctx: Any, z: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
@@ -80,8 +78,8 @@ class Through(Function):
         return gradients[0], None
 
 
-class EpsilonRule(RuleMode):
-    """What flows back through a forward pass inside is relevance, shared out by the epsilon rule."""
+class EpsilonRule(FunctionMode):
+    """Inside, backward passes propagate relevance by the epsilon rule."""
 
     def __init__(self, epsilon: float) -> None:
         super().__init__()
@@ -91,27 +89,30 @@ class EpsilonRule(RuleMode):
         carrying = find_carriers([*args, *kwargs.values()])
         if not carrying or name in MOVES:
             return func(*args, **kwargs)
-        plain = name if name.startswith("__") else name.removesuffix("_")
+        plain = strip_underscore(name)
         if plain in PASS_THROUGH:
-            kwargs = dict(kwargs)
             z = args.pop(0) if args else kwargs.pop("input")
             in_place = take_inplace_flag(name, args, kwargs)
-            result = Through.apply(z, lambda z: func(z.clone(), *args, **kwargs))  # type: ignore[no-untyped-call]
+            result = PassThrough.apply(z, lambda z: func(z.clone(), *args, **kwargs))  # type: ignore[no-untyped-call]
             return z.copy_(result) if in_place else result
         alone = len(carrying) == 1
         by_constant = alone and plain in _QUOTIENTS and args[0] is carrying[0]
         if plain in _LINEAR or (plain in _LINEAR_IN_ONE and alone) or by_constant:
             if plain == name:
                 return self._share(func, args, kwargs)
-            # in place: compute beside it, then write
+            # in place: compute in new memory, then write
             twin = getattr(torch, plain)
             return args[0].copy_(self._share(twin, [args[0].clone(), *args[1:]], kwargs))
         result = func(*args, **kwargs)
         if find_carriers([result]):
-            raise ModelError(f"lrp: expected a module made of functions with a rule, got {name!r}, which has none")
+            raise ModelError(
+                f"lrp: expected a module made of functions with an epsilon rule, got {name!r}, which has none"
+            )
         return result
 
     def _share(self, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Tensor:
+        """Call a linear function such that its backward pass follows the epsilon rule."""
+
         def weigh(value: Any) -> Any:
             if isinstance(value, Tensor) and value.requires_grad:
                 return _TimesInput.apply(value)  # type: ignore[no-untyped-call]

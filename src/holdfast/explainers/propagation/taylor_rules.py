@@ -1,4 +1,4 @@
-"""The rules of deep Taylor decomposition, as a mode that exchanges what the module's function calls send back."""
+"""The rules of deep Taylor decomposition, as a mode that replaces the backward pass of the functions of a module."""
 
 from __future__ import annotations
 
@@ -11,21 +11,16 @@ from torch import Tensor
 from torch.autograd import Function
 
 from holdfast.errors import ModelError
-from holdfast.explainers.propagation.difference_rules import (
-    MAX_POOLS,
-    RuleMode,
-    find_carriers,
-    split_names,
-    take_inplace_flag,
-)
-from holdfast.explainers.propagation.relevance_rules import MOVES, PASS_THROUGH, Through
+from holdfast.explainers.propagation.difference_rules import MAX_POOLS, find_carriers, take_inplace_flag
+from holdfast.explainers.propagation.relevance_rules import MOVES, PASS_THROUGH, PassThrough
+from holdfast.function_calls import FunctionMode, find_tensors, split_names, strip_underscore
 
 _WEIGHTED = split_names("linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d")
 _PRODUCTS = split_names("matmul __matmul__ mm addmm")
 _AVERAGES = split_names(
     "mean sum avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d interpolate"
 )
-# with the signs of the two operands, and the one that `alpha` multiplies
+# for each function the signs of its two operands, and which of them `alpha` multiplies
 _SUMS = {
     **dict.fromkeys(("add", "__add__", "__radd__"), (1, 1, 1)),
     **dict.fromkeys(("sub", "__sub__"), (1, -1, 1)),
@@ -34,17 +29,18 @@ _SUMS = {
 _FACTORS = split_names("mul __mul__ __rmul__")
 _QUOTIENTS = split_names("div true_divide __truediv__")
 _RECTIFIERS = split_names("relu relu6")
-# leave every value in its place
+# functions that leave every value in its position
 _STAYING = split_names("clone contiguous to float double")
 
+#: from the source of a function and the relevance of its result to the relevance of the source
 Rule = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
 class _Linear:
-    """How a tensor came of another: by `call(source, weight)`, shifts, and changes of sign of channels.
+    """How a tensor was computed from another: by `call(source, weight)`, shifts and changes of the sign of channels.
 
-    `flip(weight, signs)` is the weight with the signs of the output's channels changed, which are its axis `axis`.
+    `flip(weight, signs)` multiplies the weight by signs of the output's channels, which are its axis `axis`.
     """
 
     source: Tensor
@@ -56,14 +52,14 @@ class _Linear:
 
     def share(self, source: Tensor, relevance: Tensor) -> Tensor:
         """The z+ rule, or the z^B rule where the source is the input."""
-        u, v = self.known.parts(source)
+        u, v = self.known.split(source)
         above, below = self.weight.clamp(min=0), self.weight.clamp(max=0)
         if v is None:
             return _share_out([u], lambda u: self.call(u, above), relevance)
         return _share_out([u, v], lambda u, v: self.call(u, above) + self.call(v, below), relevance)
 
     def rescale(self, factor: Tensor | float, shape: torch.Size) -> _Linear | None:
-        """After a multiplication of the tensor, of this shape; `None` where that cannot be told by channels."""
+        """The same for the tensor, of this shape, times a factor; `None` if the factor differs within channels."""
         if isinstance(factor, Tensor) and factor.numel() > 1:
             sizes = [1] * (len(shape) - factor.ndim) + list(factor.shape)
             if any(size > 1 and axis != self.axis for axis, size in enumerate(sizes)):
@@ -75,36 +71,35 @@ class _Linear:
 
 @dataclass(frozen=True)
 class _Known:
-    """What is known of a tensor.
+    """What is known about a tensor."""
 
-    `box`: the least and the largest values it can have, where it is the input, moved or scaled. `positive`: it has no
-    values below zero. `linear`: how it came of another tensor.
-    """
-
+    #: its smallest and largest possible values, if it is the input, moved or scaled
     box: tuple[Tensor, Tensor] | None = None
+    #: it has no values below zero
     positive: bool = False
+    #: how it was computed from another tensor
     linear: _Linear | None = None
 
-    def parts(self, values: Tensor) -> tuple[Tensor, Tensor | None]:
-        """What meets positive weights, at least 0, and what meets negative ones, at most 0; `None` where that is 0."""
+    def split(self, values: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The factors of positive weights, at least 0, and those of negative weights, at most 0 (`None` if all 0)."""
         if self.box is not None:
             return (values - self.box[0]).clamp(min=0), (values - self.box[1]).clamp(max=0)
         return (values, None) if self.positive else (values.clamp(min=0), values.clamp(max=0))
 
-    def ends(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """The box; of other values one that has the same `parts`."""
+    def find_box(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """The box; for values without one, a box with which `split` gives the same."""
         return self.box or (values.detach().clamp(max=0), values.detach().clamp(min=0))
 
 
 def _divide(relevance: Tensor, total: Tensor) -> Tensor:
-    """`relevance / total`, for totals of at least 0; 0 where there is nothing to share it out to."""
+    """`relevance / total`, for totals of at least 0; 0 where the total is 0, so that no unit gets the relevance."""
     bounds = torch.finfo(total.dtype)
-    some = total > bounds.tiny / bounds.eps  # below, the quotient would overflow
+    some = total > bounds.tiny / bounds.eps  # for smaller totals the quotient would overflow
     return torch.where(some, relevance / torch.where(some, total, 1.0), 0.0)
 
 
 def _share_out(parts: Sequence[Tensor], total: Callable[..., Tensor], relevance: Tensor) -> Tensor:
-    """The relevance of the outputs `total(*parts)`, shared out in proportion to what each part adds to them."""
+    """Distribute the relevance of the outputs `total(*parts)` in proportion to the contributions of each part."""
     leaves = [part.detach().requires_grad_(True) for part in parts]
     with torch.enable_grad():
         found = total(*leaves)
@@ -114,9 +109,9 @@ def _share_out(parts: Sequence[Tensor], total: Callable[..., Tensor], relevance:
 
 
 class _Share(Function):
-    """`function()`, the relevance of which the rule shares out to `source`.
+    """Returns `function()`; the backward pass gives its relevance to `source` by the rule.
 
-    As for all of these, the function must give memory of its own.
+    The function must return new memory.
     """
 
     @staticmethod
@@ -132,7 +127,7 @@ class _Share(Function):
 
 
 class _Sum(Function):
-    """`function()`, a sum, the relevance of which its two terms get in proportion to `parts(a, b)`."""
+    """Returns `function()`, a sum; the backward pass gives both terms relevance in proportion to `parts(a, b)`."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, function: Callable[[], Tensor], parts: Callable[..., Any]) -> Tensor:
@@ -148,46 +143,46 @@ class _Sum(Function):
         return (share * of_a).sum_to_size(a.shape), (share * of_b).sum_to_size(b.shape), None, None
 
 
-class TaylorRule(RuleMode):
-    """What flows back through a forward pass inside is relevance, shared out by deep Taylor decomposition.
+class TaylorRule(FunctionMode):
+    """Inside, backward passes propagate relevance by deep Taylor decomposition.
 
-    Use once: around the forward pass of inputs that were announced by `begin`.
+    Use it once: call `begin` with the inputs, then forward these inputs inside.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        # by memory and geometry, not by object: with hooks, layers hand on other objects for the same values
-        self._seen: dict[Any, tuple[Tensor, int, _Known]] = {}
+        # by memory and geometry: with hooks, layers pass on other tensor objects for the same values
+        self._records: dict[Any, tuple[Tensor, int, _Known]] = {}
 
     def begin(self, inputs: Tensor, lower: Tensor, upper: Tensor) -> None:
-        """The module will be given `inputs`, between `lower` and `upper` of the same shape."""
+        """Announce the inputs of the module, whose values lie between `lower` and `upper` of the same shape."""
         self._note(inputs, _Known(box=(lower, upper)))
 
     def __exit__(self, *exception: Any) -> None:
         super().__exit__(*exception)  # type: ignore[no-untyped-call]
-        self._seen.clear()
+        self._records.clear()
 
     def _note(self, values: Tensor, known: _Known) -> None:
-        self._seen[_identify(values)] = (values, values._version, known)
+        self._records[_identify(values)] = (values, values._version, known)
 
     def _recall(self, values: Tensor) -> _Known:
-        seen, version, known = self._seen.get(_identify(values), (values, -1, _Known()))
-        # what was written to since is unknown
-        return known if seen._version == values._version == version else _Known()
+        recorded, version, known = self._records.get(_identify(values), (values, -1, _Known()))
+        # nothing is known about values that were overwritten since
+        return known if recorded._version == values._version == version else _Known()
 
     def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
         carrying = find_carriers([*args, *kwargs.values()])
         if not carrying:
             return func(*args, **kwargs)
-        plain = name if name.startswith("__") else name.removesuffix("_")
+        plain = strip_underscore(name)
         mode = kwargs.get("mode", args[3] if len(args) > 3 else "nearest") if plain == "interpolate" else ""
         if name in MOVES or name in MAX_POOLS or "nearest" in mode:
             return self._move(plain, func, args, kwargs)
         if name == "__iter__":
             return iter(self._move("unbind", torch.unbind, args, kwargs))
         if plain in PASS_THROUGH:
-            return self._activate(name, func, args, dict(kwargs))
-        if plain != name and plain in (*_SUMS, *_FACTORS, *_QUOTIENTS):  # in place: beside it, then written
+            return self._activate(name, func, args, kwargs)
+        if plain != name and plain in (*_SUMS, *_FACTORS, *_QUOTIENTS):  # in place: compute on a copy, then write
             beside = self._move("clone", torch.clone, args[:1], {})
             return self._write(args[0], self.run(plain, getattr(torch, plain), [beside, *args[1:]], kwargs))
         ruled = None
@@ -206,19 +201,19 @@ class TaylorRule(RuleMode):
         return result
 
     def _move(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
-        """Values that change their places, and maxima: relevance moves with them."""
+        """Call a function that moves values or takes maxima; relevance moves with the values."""
         moving = find_carriers([*args, *kwargs.values()])
         known = [self._recall(value) for value in moving]
         result = func(*args, **kwargs)
         outs = result if isinstance(result, tuple | list) else [result]
-        if _identify(outs[0]) == _identify(moving[0]):  # the same once more
+        if _identify(outs[0]) == _identify(moving[0]):  # nothing has moved
             return result
         if any(each.box is not None for each in known):
-            ends = [self._move_end(which, func, args, kwargs) for which in (0, 1)]
-            found = [_Known(box=box) for box in zip(*ends, strict=True)]
+            boxes = [self._move_end(which, func, args, kwargs) for which in (0, 1)]
+            found = [_Known(box=box) for box in zip(*boxes, strict=True)]
         else:
             filler = kwargs.get("value", args[3] if len(args) > 3 else 0) if name == "pad" else 0
-            others = len(known) < len(_tensors([*args, *kwargs.values()]))
+            others = len(known) < len(find_tensors([*args, *kwargs.values()]))
             positive = all(each.positive for each in known) and not others and (filler or 0) >= 0
             found = [_Known(positive=positive, linear=known[0].linear if name in _STAYING else None)] * len(outs)
         for out, each in zip(outs, found, strict=True):
@@ -228,23 +223,25 @@ class TaylorRule(RuleMode):
     def _move_end(
         self, which: int, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
     ) -> Sequence[Tensor]:
-        """The least or the largest values, moved likewise."""
-        there, options = _replace_carriers([args, kwargs], lambda value: self._recall(value).ends(value)[which])
+        """Move the smallest (`which` 0) or the largest (1) possible values in the same way."""
+        arguments, options = _replace_carriers([args, kwargs], lambda value: self._recall(value).find_box(value)[which])
         with torch.no_grad():
-            moved = func(*there, **options)
+            moved = func(*arguments, **options)
         return moved if isinstance(moved, tuple | list) else [moved]
 
     def _write(self, target: Tensor, result: Tensor) -> Tensor:
+        """Write the result of an in-place function into its target."""
         known = self._recall(result)
-        self._seen.pop(_identify(result), None)
+        self._records.pop(_identify(result), None)
         target.copy_(result)
         self._note(target, known)
         return target
 
     def _activate(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Tensor:
+        """Call an activation, which passes relevance on."""
         z = args.pop(0) if args else kwargs.pop("input")
         in_place = take_inplace_flag(name, args, kwargs)
-        result: Tensor = Through.apply(  # type: ignore[no-untyped-call]
+        result: Tensor = PassThrough.apply(  # type: ignore[no-untyped-call]
             z, lambda z: func(z.clone() if in_place else z, *args, **kwargs)
         )
         self._note(result, _Known(positive=name.removesuffix("_") in _RECTIFIERS or self._recall(z).positive))
@@ -253,18 +250,18 @@ class TaylorRule(RuleMode):
     def _apply_linear(
         self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], a: Tensor
     ) -> Tensor | None:
-        """The result of a linear function of `a` alone, with its rule; `None` for any other."""
+        """Call a function that is linear in `a` and depends on nothing else; `None` for any other function."""
 
         def function(values: Tensor) -> Tensor:
-            there, options = _replace_carriers([args, kwargs], lambda value: values)
-            return func(*there, **options)  # type: ignore[no-any-return]
+            arguments, options = _replace_carriers([args, kwargs], lambda value: values)
+            return func(*arguments, **options)  # type: ignore[no-any-return]
 
         if name in _WEIGHTED:
             given = dict(zip(("input", "weight", "bias"), args, strict=False)) | kwargs
             return self._apply_weights(name, func, args[3:], given, function) if given["input"] is a else None
         if name in _PRODUCTS:
-            factors = _tensors([*args, *kwargs.values()])[-2:]
-            if not any(factor is a for factor in factors):  # it is what addmm adds
+            factors = find_tensors([*args, *kwargs.values()])[-2:]
+            if not any(factor is a for factor in factors):  # `a` is the tensor that addmm adds
                 return None
             return self._multiply(a, factors, kwargs.get("alpha", 1), function)
         if name in _AVERAGES:
@@ -333,7 +330,7 @@ class TaylorRule(RuleMode):
         known = self._recall(a)
 
         def share(values: Tensor, relevance: Tensor) -> Tensor:
-            u, v = known.parts(values)
+            u, v = known.split(values)
             if v is None or known.box is not None:
                 return _share_out([u], function, relevance)
             above = function(values.detach()) >= 0
@@ -347,12 +344,12 @@ class TaylorRule(RuleMode):
     def _scale(
         self, a: Tensor, factor: Tensor | float, function: Callable[[Tensor], Tensor], other: Any = None
     ) -> Tensor:
-        """`factor * a`, and shifts: each value has one source, which gets its relevance."""
+        """Multiply `a` by a factor, and shift it: each value has one source, which gets its relevance."""
         if isinstance(other, Tensor):
             shape = torch.broadcast_shapes(a.shape, other.shape)  # type: ignore[no-untyped-call]
             a = a if shape == a.shape else self._move("broadcast_to", torch.broadcast_to, [a, shape], {})
         known = self._recall(a)
-        if known.linear is not None:  # then the weights before it are meant with the factor's sign
+        if known.linear is not None:  # then the weights before it get the factor's sign
             linear = known.linear.rescale(factor, a.shape)
             if linear is not None:
                 result: Tensor = _Share.apply(  # type: ignore[no-untyped-call]
@@ -360,11 +357,11 @@ class TaylorRule(RuleMode):
                 )
                 self._note(result, _Known(linear=linear))
                 return result
-        result = Through.apply(a, function)  # type: ignore[no-untyped-call]
+        result = PassThrough.apply(a, function)  # type: ignore[no-untyped-call]
         if known.box is not None:
             with torch.no_grad():
-                one, other_one = (function(end) for end in known.box)
-            self._note(result, _Known(box=(torch.minimum(one, other_one), torch.maximum(one, other_one))))
+                ends = [function(end) for end in known.box]
+            self._note(result, _Known(box=(torch.minimum(*ends), torch.maximum(*ends))))
         return result
 
     def _add(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Tensor:
@@ -376,15 +373,15 @@ class TaylorRule(RuleMode):
             carrier, factor, other = (a, of_a, b) if isinstance(a, Tensor) and a.requires_grad else (b, of_b, a)
 
             def function(values: Tensor) -> Tensor:
-                there, options = _replace_carriers([args, kwargs], lambda value: values)
-                return func(*there, **options)  # type: ignore[no-any-return]
+                arguments, options = _replace_carriers([args, kwargs], lambda value: values)
+                return func(*arguments, **options)  # type: ignore[no-any-return]
 
             return self._scale(carrier, factor, function, other)
         known_a, known_b = self._recall(a), self._recall(b)
 
         def parts(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
             if known_a.box is not None or known_b.box is not None:
-                ends = known_a.ends(a)[of_a < 0], known_b.ends(b)[of_b < 0]
+                ends = known_a.find_box(a)[of_a < 0], known_b.find_box(b)[of_b < 0]
                 return (of_a * (a - ends[0])).clamp(min=0), (of_b * (b - ends[1])).clamp(min=0)
             terms = of_a * a, of_b * b
             below = terms[0] + terms[1] < 0
@@ -403,19 +400,8 @@ def _identify(values: Tensor) -> Any:
     return values.data_ptr(), values.shape, values.stride()
 
 
-def _tensors(values: Sequence[Any]) -> list[Tensor]:
-    """The tensors among `values`, also within lists."""
-    found: list[Tensor] = []
-    for value in values:
-        if isinstance(value, Tensor):
-            found.append(value)
-        elif isinstance(value, list | tuple):
-            found.extend(_tensors(value))
-    return found
-
-
 def _replace_carriers(value: Any, by: Callable[[Tensor], Tensor]) -> Any:
-    """`value` with other tensors for those that carry relevance, also within lists and mappings."""
+    """`value` with `by(tensor)` for each tensor that carries relevance, also within lists and mappings."""
     if isinstance(value, Tensor):
         return by(value) if value.requires_grad else value
     if isinstance(value, dict):
