@@ -41,7 +41,7 @@ SETTINGS = {"mnist": ("lenet5-mnist-plain", 0.3, 200), "fashion_mnist": ("lenet5
 
 @dataclass(frozen=True)
 class Around(Lens):
-    """The registered attack with another goal; points on the way are judged alike."""
+    """The registered attack with another goal; points on the way are evaluated in the same way."""
 
     formula: Callable[[Tensor, Tensor, Tensor, int], Tensor] | None = None
 
@@ -143,7 +143,13 @@ def main() -> None:
                 continue
             start = time.perf_counter()
             metric = AttributionAttack(
-                attack, radius, options.steps, 0.01, options.restarts, similarities=SIMILARITIES, curve_k=(100,)
+                hf.LinfBall(radius),
+                attack,
+                options.steps,
+                0.01,
+                options.restarts,
+                similarities=SIMILARITIES,
+                curve_k=(100,),
             )
             result = metric(classifier, explainer, images.inputs, images.labels)
             ok = np.array([status == "ok" for status in result.status])

@@ -3,8 +3,8 @@
     python benchmarks/worst_case.py --radius 0.3 --event changed_explanation \\
         --search block:5000 --search genetic:100000 --search gradient:5000 --search random:5000 --json out.json
 
-`--search` takes `name:budget` or `name:budget:option=value,...`, say `genetic:100000:population=200`. Compared are
-equal digits; budgets are evaluations (a prediction with its explanation) for each digit.
+`--search` takes `name:evaluations` or `name:evaluations:option=value,...`, say `genetic:100000:population=200`.
+All searches get the same digits. Evaluations are predictions with explanation of the search alone, for each digit.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ DEFAULTS = ["random:5000", "genetic:100000:population=200", "block:5000", "gradi
 
 
 def parse(text: str) -> tuple[str, int, dict[str, Any]]:
-    """`name:budget[:option=value,...]`."""
-    name, budget, *rest = text.split(":")
+    """`name:evaluations[:option=value,...]`; the evaluations are those of the search alone."""
+    name, evaluations, *rest = text.split(":")
     pairs = (pair.split("=") for pair in ",".join(rest).split(",") if pair)
-    return name, int(budget), {key: ast.literal_eval(value) for key, value in pairs}
+    return name, int(evaluations), {key: ast.literal_eval(value) for key, value in pairs}
 
 
 def main() -> None:
@@ -56,13 +56,13 @@ def main() -> None:
     print(f"{options.event}, radius {options.radius:g}, {options.explainer}: {what} of each digit; ! = not met")
     rows = []
     for text in options.search or DEFAULTS:
-        name, budget, settings = parse(text)
+        name, evaluations, settings = parse(text)
         metric = WorstCase(
             LinfBall(options.radius),
             event=options.event,
             similarity=options.similarity,
             search=searches[name](**settings),
-            budget=budget,
+            budget=evaluations + WorstCase.own_evaluations,
         )
         generator = torch.Generator().manual_seed(options.seed)
         result = metric(classifier, options.explainer, digits.inputs, generator=generator)

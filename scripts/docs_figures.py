@@ -44,7 +44,7 @@ def figures() -> dict[str, Figure]:
     of = hf.metrics
     near, small = hf.LinfBall(0.1), hf.LinfBall(0.02)
     similarities = ("topk_intersection:k=100", "lens_precision:k=100,w=1", "lens_recall:k=100,w=1")
-    attack = of.AttributionAttack("top_k", radius=0.1, steps=20, restarts=1, similarities=similarities)
+    attack = of.AttributionAttack(hf.LinfBall(0.1), "top_k", steps=20, restarts=1, similarities=similarities)
     rare = of.MisinterpretationProbability(near, threshold=0.8, particles=100, floor=-20.0)
     waves = hf.data.synthetic_waves(60, seed=1)  # the class lies in two blocks, which are known
     inside = of.RelevanceLocalisation(masks=waves.extras["blocks"])

@@ -266,6 +266,11 @@ class L2Ball(Neighbourhood):
         return Region(centre, lower, upper, sigma, self.radius, tilt=True)
 
 
+def check_neighbourhood(value: object) -> None:
+    """Raise `ArgumentError` unless `value` is a `Neighbourhood`."""
+    check(isinstance(value, Neighbourhood), "neighbourhood", "a LinfBall or an L2Ball", type(value).__name__)
+
+
 def _matching_scale(centre: Tensor, lower: Tensor, upper: Tensor, radius: float) -> Tensor:
     """The sigma `(P,)` whose truncated normal has the mean square distance of the uniform ball, `r^2 d / (d + 2)`.
 

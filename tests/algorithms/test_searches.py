@@ -11,7 +11,7 @@ from scipy.optimize import linprog
 from torch import Tensor
 
 from holdfast.algorithms import BlockSearch, GeneticSearch, GradientSearch, RandomSearch, SignSearch, searches
-from holdfast.algorithms.searches.base import Best, GradientObjective, Outcome, SearchResult, ascent
+from holdfast.algorithms.searches.base import GradientObjective, Outcome, SearchResult, SearchRun, differentiate_outcome
 from holdfast.errors import ArgumentError
 from holdfast.neighbourhood import L2Ball, LinfBall, Region
 
@@ -20,17 +20,17 @@ SHAPES = [(1, 6, 6), (3, 5, 4), (2, 15), (17,)]
 
 
 class Linear:
-    """`max w.x subject to a.x <= b`, rows summed one by one so that no bit depends on the batch; counts the looks."""
+    """`max w.x subject to a.x <= b`, rows summed one by one so that no bit depends on the batch; counts the queries."""
 
     def __init__(self, features: int, problems: int, a: Tensor | None = None, b: float = 0.0) -> None:
         generator = torch.Generator().manual_seed(3)
         self.w = torch.randn(features, generator=generator)
         self.a, self.b = a, b
-        self.looks = torch.zeros(problems, dtype=torch.int64)
+        self.queries = torch.zeros(problems, dtype=torch.int64)
         self.region: Region | None = None
 
     def __call__(self, x: Tensor, problem: Tensor) -> Outcome:
-        self.looks.index_add_(0, problem, torch.ones_like(problem))
+        self.queries.index_add_(0, problem, torch.ones_like(problem))
         if self.region is not None:
             slack = 0.0 if self.region.radius is None else 1e-5
             region = self.region.select(problem)
@@ -64,12 +64,12 @@ class Patchy(Rugged):
 
 
 def gradient_of(objective: Linear) -> GradientObjective:
-    """What the white-box searches want; counts as looks."""
+    """What the white-box searches want; counts as queries."""
 
     def gradient(x: Tensor, problem: Tensor, feasible: Tensor) -> Tensor:
         with torch.enable_grad():
             leaf = x.clone().requires_grad_(True)
-            return ascent(objective(leaf, problem), leaf, feasible)
+            return differentiate_outcome(objective(leaf, problem), leaf, feasible)
 
     return gradient
 
@@ -168,9 +168,9 @@ def test_least_violation_where_nothing_is_feasible(name: str) -> None:
 def test_budget_is_kept_and_used_for_every_problem(name: str, budget: int) -> None:
     objective, region = Rugged(36, 3), box()
     found = solve(name, objective, region, budget)
-    assert bool((objective.looks <= budget).all())
-    assert bool((objective.looks >= 0.9 * budget - 1).all())
-    assert found.trace.evaluations[-1] == objective.looks[0]
+    assert bool((objective.queries <= budget).all())
+    assert bool((objective.queries >= 0.9 * budget - 1).all())
+    assert found.trace.evaluations[-1] == objective.queries[0]
     assert torch.equal(found.trace.value[:, -1], found.value)
 
 
@@ -275,12 +275,18 @@ def test_genetic_returns_its_population_and_stops_on_a_plateau() -> None:
     flat = LinfBall(0.0).around(centres(2, (5,)))
     idle = Linear(5, 2)
     GeneticSearch(population=10, patience=3).run(idle, flat, 4000, 0)
-    assert idle.looks.tolist() == [10 + 3 * 10] * 2
+    assert idle.queries.tolist() == [10 + 3 * 10] * 2
 
 
-def test_gradient_needs_a_gradient() -> None:
-    with pytest.raises(ArgumentError, match="gradient"):
-        GradientSearch().run(Linear(36, 3), box(), 10, 0)
+@pytest.mark.parametrize("name", [name for name in NAMES if searches[name].white_box])
+def test_a_white_box_search_needs_a_gradient(name: str) -> None:
+    with pytest.raises(ArgumentError, match="gradient: expected an objective that can be differentiated"):
+        searches[name]().run(Linear(36, 3), box(), 10, 0)
+
+
+def test_a_budget_below_one_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="budget: expected a whole number of at least 1, got 0"):
+        RandomSearch().run(Linear(36, 3), box(), 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -316,7 +322,6 @@ def test_the_first_of_equals_stays() -> None:
     region = box(1, (2,))
     objective = Linear(2, 1)
     objective.w = torch.zeros(2)
-    best = Best(objective, region)
-    x = region.lower[:, None]
-    best.offer(x, Outcome(torch.zeros(1, 1), torch.full((1, 1), -torch.inf)))
-    assert torch.equal(best.x, region.centre)
+    run = SearchRun(objective, region, 2)
+    run.query(region.lower[:, None])
+    assert torch.equal(run.best_inputs, region.centre)

@@ -56,7 +56,7 @@ metrics:
   - worst_case: {event: changed_class, budget: 10, search: {gradient: {restarts: 4}}, similarity: {ssim: {window: 5}}}
   - misinterpretation_probability: {neighbourhood: {name: l2, radius: 2, distribution: normal}}
   - max_sensitivity:
-  - max_sensitivity: {search: random, samples: 4}
+  - max_sensitivity: {search: random, budget: 6}
 executor: {name: ray, workers: auto, gpus_per_worker: 0.5}
 """
 
@@ -386,7 +386,8 @@ def test_schema_tells_what_options_are() -> None:
     assert worst["budget"] == {
         "type": "integer",
         "default": 5000,
-        "description": "evaluations for each sample, at least 1.",
+        "description": "how many inputs are predicted and explained for each sample at most, at least 3. The clean"
+        " input and the final check of the result are included.",
     }
     assert worst["event"]["enum"] == ["changed_explanation", "changed_class", "misclassification"]
     for kind in [*(registry[name] for name in registry), *(hf.algorithms.searches[n] for n in hf.algorithms.searches)]:

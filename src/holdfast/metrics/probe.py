@@ -29,18 +29,6 @@ _MAP_ELEMENTS = 1 << 22  # numbers in the maps that are compared at once: 16 MB
 Explain = Literal["predicted", "origin"]
 Margin = Literal["logit", "probability"]
 
-#: what the options that all metrics with a probe share mean, for the report
-COMPARED = {
-    "Signs (`absolute`)": (
-        "With `absolute = True` maps are compared without their signs, as the SAFARI authors do: a map that turns into "
-        "its negative counts as unchanged."
-    ),
-    "Which class is explained (`explain`)": (
-        "`predicted`: at the perturbed input, the class predicted there, so when the class flips two explanations of "
-        "different classes are compared. `origin`: always the class of the clean input."
-    ),
-}
-
 
 class _Configured(Protocol):
     @property

@@ -25,6 +25,7 @@ from holdfast.metrics.lens.attribution_objectives import (
     mass_share,
 )
 
+BALL = hf.LinfBall(0.1)
 GUIDED = ("lens", "mass_center", "target", "top_k")
 BLIND = ("random_sign", "universal")
 
@@ -78,7 +79,7 @@ def test_the_optimum_of_a_share_of_mass_is_found(name: str) -> None:
     wanted = torch.zeros(6, 6, dtype=torch.bool)
     wanted[3:, :3] = True
     inside = {"top_k": top_mask(maps, 5), "lens": near(top_mask(maps, 3), 1), "target": ~wanted.expand(3, 6, 6)}
-    metric = AttributionAttack(name, radius=0.1, steps=20, step=0.02, restarts=2, curve_k=(3,))
+    metric = AttributionAttack(hf.LinfBall(0.1), name, steps=20, step=0.02, restarts=2, curve_k=(3,))
     result = metric(classifier, "saliency", x)
     best = torch.where(inside[get(name).name][:, None], x - 0.1, x + 0.1)
     assert torch.allclose(result.inputs, best, atol=1e-6)
@@ -90,7 +91,7 @@ def test_the_farthest_centre_of_mass_is_found() -> None:
     """A ratio of linear functions is largest at a corner of the box: all 64 are looked at."""
     classifier, x = quadratic((6,))
     coefficients = classifier.module.coefficients.detach()
-    metric = AttributionAttack("mass_center", radius=0.1, steps=25, step=0.02, restarts=6, curve_k=(2,), k=2)
+    metric = AttributionAttack(hf.LinfBall(0.1), "mass_center", steps=25, step=0.02, restarts=6, curve_k=(2,), k=2)
     result = metric(classifier, "saliency", x)
 
     def centre(points: Tensor) -> Tensor:
@@ -120,8 +121,8 @@ def test_a_window_of_nothing_makes_lens_the_top_k_attack() -> None:
     assert torch.equal(lens.goal(lens.state(maps), moved), top.goal(top.state(maps), moved))
     kept = (top_mask(maps, 9) & top_mask(moved, 9)).flatten(1).sum(1)
     share = (moved * top_mask(maps, 9)).flatten(1).sum(1) / moved.flatten(1).sum(1)
-    assert torch.allclose(lens.reached(lens.state(maps), moved), -2.0 * kept - share.double())
-    assert torch.allclose(top.reached(top.state(maps), moved), -1.0 * kept - share.double())
+    assert torch.allclose(lens.score(lens.state(maps), moved), -2.0 * kept - share.double())
+    assert torch.allclose(top.score(top.state(maps), moved), -1.0 * kept - share.double())
 
 
 def test_lonely_positions_weigh_more() -> None:
@@ -142,7 +143,7 @@ def test_points_are_judged_by_sets_and_mass_decides_ties() -> None:
     less = torch.tensor([[1.0, 1.0, 8.0, 8.0, 0.0, 0.0]])
     attack = TopK(2)
     state = attack.state(before)
-    assert attack.reached(state, half) < attack.reached(state, none) < attack.reached(state, less)
+    assert attack.score(state, half) < attack.score(state, none) < attack.score(state, less)
 
 
 def test_mass_centre_can_be_followed_from_the_seed_itself() -> None:
@@ -186,7 +187,7 @@ def loop(classifier: hf.Classifier, x: Tensor, start: Tensor, t: int, radius: fl
 
 def test_the_attack_is_the_loop_written_out(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
     x = digits[:3].inputs
-    attack = AttributionAttack("top_k:t=60", radius=0.05, steps=8, step=0.01, restarts=1)
+    attack = AttributionAttack(hf.LinfBall(0.05), "top_k:t=60", steps=8, step=0.01, restarts=1)
     generator = torch.Generator().manual_seed(4)
     seed = hf.tensors.draw_seed(torch.Generator().manual_seed(4))
     result = attack(lenet, "input_x_gradient", x, generator=generator)
@@ -218,7 +219,9 @@ def test_results_hold_what_they_say(name: str, lenet: hf.Classifier, digits: hf.
         "mse",
         "topk_intersection:k=60,diverse=true,w=1",
     )
-    metric = AttributionAttack(name, radius=0.1, steps=4, restarts=2, similarities=names, k=100, curve_k=(20, 100))
+    metric = AttributionAttack(
+        hf.LinfBall(0.1), name, steps=4, restarts=2, similarities=names, k=100, curve_k=(20, 100)
+    )
     result = metric(lenet, "saliency", x, y)
     assert result.names == names
     assert (result.inputs - x).abs().max() <= 0.1 + 1e-6
@@ -273,7 +276,7 @@ def test_the_class_is_kept_where_it_hangs_by_a_thread() -> None:
     logits = classifier.logits(x)[:, 0]
     for row in range(3):
         classifier.module.floor = float(logits[row]) - 0.05
-        metric = AttributionAttack("top_k:t=20", radius=0.2, steps=15, restarts=2, curve_k=(5,))
+        metric = AttributionAttack(hf.LinfBall(0.2), "top_k:t=20", steps=15, restarts=2, curve_k=(5,))
         result = metric(classifier, "saliency", x[row : row + 1])
         assert result.label_kept.all()
         assert (result.margin < 0).all()
@@ -287,7 +290,7 @@ def test_a_lost_class_is_won_back() -> None:
     maps = classifier.module.coefficients.detach() * x
     low = classifier.logits(torch.where(top_mask(maps[0], 30)[None], x - 0.1, x))[0, 0].item()
     classifier.module.floor = 0.5 * (low + classifier.logits(x)[0, 0].item())
-    metric = AttributionAttack("top_k:t=30", radius=0.1, steps=40, step=0.01, restarts=1, curve_k=(5,))
+    metric = AttributionAttack(hf.LinfBall(0.1), "top_k:t=30", steps=40, step=0.01, restarts=1, curve_k=(5,))
     found = metric(classifier, "saliency", x)
     # the optimum lies at the boundary of the class: the steps go to and fro across it, and end close to it
     assert -0.15 < found.margin[0] < 0
@@ -302,7 +305,9 @@ def test_nothing_is_found_where_nothing_moves() -> None:
         layer.bias.zero_()
     classifier = hf.Classifier(layer, (0.0, 1.0), device="cpu", batch_size=16)
     x = torch.full((2, 6), 0.5)
-    result = AttributionAttack("top_k:t=2", radius=0.1, steps=3, restarts=2, curve_k=(2,))(classifier, "saliency", x)
+    result = AttributionAttack(hf.LinfBall(0.1), "top_k:t=2", steps=3, restarts=2, curve_k=(2,))(
+        classifier, "saliency", x
+    )
     assert result.status == ("ok", "ok")
     assert result.label_kept.all()
     assert not result.found.any()
@@ -320,7 +325,7 @@ def test_what_fits_no_map_is_refused_before_the_work(lenet: hf.Classifier, digit
     ):
         rows.clear()
         with pytest.raises(hf.ArgumentError, match=message):
-            AttributionAttack(**{"steps": 30, **options})(lenet, "saliency", digits[:1].inputs)
+            AttributionAttack(**{"neighbourhood": BALL, "steps": 30, **options})(lenet, "saliency", digits[:1].inputs)
         assert sum(rows) <= 32
     handle.remove()
 
@@ -331,21 +336,21 @@ def test_constant_maps_are_degenerate_whatever_is_asked_for() -> None:
         layer.weight.copy_(torch.stack([torch.ones(6), torch.zeros(6)]))
     classifier = hf.Classifier(layer, (0.0, 1.0), device="cpu", batch_size=16)
     for first in ("mse", "pearson", "centre_of_mass", "lens_precision:k=2"):
-        metric = AttributionAttack("random_sign", similarities=(first,), k=2, curve_k=(2,))
+        metric = AttributionAttack(BALL, "random_sign", similarities=(first,), k=2, curve_k=(2,))
         assert metric(classifier, "saliency", torch.full((2, 6), 0.5)).status == ("degenerate", "degenerate")
 
 
 def test_the_report_counts_with_the_k_that_was_asked_for() -> None:
-    assert AttributionAttack(similarities=("pearson", "lens_recall:k=30,w=2")).k == 30
-    assert AttributionAttack(similarities=("lens_recall:k=30",), k=0.2).k == 0.2
-    assert AttributionAttack().k is None
+    assert AttributionAttack(BALL, similarities=("pearson", "lens_recall:k=30,w=2")).k == 30
+    assert AttributionAttack(BALL, similarities=("lens_recall:k=30",), k=0.2).k == 0.2
+    assert AttributionAttack(BALL).k is None
 
 
 def test_a_random_attack_may_lose_the_class() -> None:
     classifier, x = quadratic((1, 6, 6), floor=0.0)
     classifier.module.floor = float(classifier.logits(x)[:, 0].min()) - 1e-4
     results = [
-        AttributionAttack("random_sign", radius=0.3, curve_k=(5,))(
+        AttributionAttack(hf.LinfBall(0.3), "random_sign", curve_k=(5,))(
             classifier, "saliency", x, generator=torch.Generator().manual_seed(seed)
         )
         for seed in range(8)
@@ -374,7 +379,7 @@ def test_colour_images_and_series_are_compared_by_position() -> None:
         x = torch.rand(4, *shape, generator=torch.Generator().manual_seed(2))
         for attack in ("top_k:t=4", "lens:k=4,w=1", "mass_center", "target", "random_sign"):
             metric = AttributionAttack(
-                attack, 0.1, 3, None, 1, ("topk_intersection:k=4", "lens_recall:k=4,w=2"), k=4, curve_k=(4,)
+                BALL, attack, 3, None, 1, ("topk_intersection:k=4", "lens_recall:k=4,w=2"), k=4, curve_k=(4,)
             )
             result = metric(classifier, "saliency", x)
             before, after = (maps.abs().sum(1) for maps in (result.origin_maps, result.maps))
@@ -388,7 +393,9 @@ def test_lens_goes_further_than_top_k(lenet: hf.Classifier, digits: hf.data.Data
     x = digits[:24].inputs
     found = {}
     for name in ("top_k:t=100", "lens:k=100,w=1"):
-        metric = AttributionAttack(name, 0.2, 10, None, 1, ("lens_recall:k=100,w=1", "lens_precision:k=100,w=1"))
+        metric = AttributionAttack(
+            hf.LinfBall(0.2), name, 10, None, 1, ("lens_recall:k=100,w=1", "lens_precision:k=100,w=1")
+        )
         found[name] = metric(lenet, "input_x_gradient", x).similarities.mean(1)
     better = found["top_k:t=100"] - found["lens:k=100,w=1"]
     assert better.mean() > 3 * better.std() / len(better) ** 0.5
@@ -407,7 +414,7 @@ def test_lens_goes_further_than_top_k(lenet: hf.Classifier, digits: hf.data.Data
         ({"attack": "target:left=1.0"}, r"left: expected a share in \[0, 1\)"),
         ({"attack": "target:width=0"}, r"width: expected a share in \(0, 1\]"),
         ({"attack": 3}, "attack: expected a name or an AttributionObjective, got 3"),
-        ({"radius": 0.0}, "radius: expected a finite number above 0, got 0"),
+        ({"neighbourhood": 0.1}, "neighbourhood: expected a LinfBall or an L2Ball, got float"),
         ({"steps": 0}, "steps: expected a whole number of at least 1"),
         ({"restarts": 1.5}, "restarts: expected a whole number of at least 1"),
         ({"step": -1.0}, "step: expected a finite number above 0"),
@@ -418,9 +425,9 @@ def test_lens_goes_further_than_top_k(lenet: hf.Classifier, digits: hf.data.Data
         ({"similarities": (hf.similarity.Similarity("margin", hf.similarity.pearson),)}, "no columns of the result"),
         (
             {"similarities": (hf.similarity.Similarity("mine", hf.similarity.mse, larger_is_closer=False),)},
-            "first a similarity, or a registered discrepancy, got 'mine'",
+            "as the first a similarity, or a registered discrepancy, got 'mine'",
         ),
-        ({"radius": "wide"}, "radius: expected a finite number above 0, got 'wide'"),
+        ({"neighbourhood": hf.L2Ball(1.0)}, "neighbourhood: expected a LinfBall, since steps .* got L2Ball"),
         ({"k": 1.5}, "k: expected whole numbers of at least 1, or shares"),
         ({"curve_k": (0,)}, "curve_k: expected whole numbers of at least 1, or shares"),
         ({"curve_w": (1.5,)}, "curve_w: expected whole numbers"),
@@ -429,14 +436,14 @@ def test_lens_goes_further_than_top_k(lenet: hf.Classifier, digits: hf.data.Data
 )
 def test_options_are_checked(options: dict[str, Any], message: str) -> None:
     with pytest.raises(hf.ArgumentError, match=message):
-        AttributionAttack(**options)
+        AttributionAttack(**{"neighbourhood": BALL, **options})
 
 
 def test_what_cannot_be_differentiated_is_refused(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
     x = digits[:1].inputs
     with pytest.raises(hf.ArgumentError, match="attack: expected random_sign or universal, since guided_backprop"):
         AttributionAttack.example()(lenet, "guided_backprop", x)
-    assert AttributionAttack("random_sign")(lenet, "guided_backprop", x).status == ("ok",)
+    assert AttributionAttack(BALL, "random_sign")(lenet, "guided_backprop", x).status == ("ok",)
 
 
 def test_attacks_are_named() -> None:
@@ -454,7 +461,11 @@ def test_attacks_are_named() -> None:
 def test_two_attacks_have_two_labels() -> None:
     from holdfast.study.run import named_metrics
 
-    attacks = [AttributionAttack("top_k:t=5"), AttributionAttack(Lens(5, 2)), AttributionAttack("top_k:t=9")]
+    attacks = [
+        AttributionAttack(BALL, "top_k:t=5"),
+        AttributionAttack(BALL, Lens(5, 2)),
+        AttributionAttack(BALL, "top_k:t=9"),
+    ]
     labels = ["attribution_attack: top_k", "attribution_attack: lens", "attribution_attack: top_k 2"]
     assert list(named_metrics(attacks)) == labels
 
@@ -471,7 +482,6 @@ def test_a_study_takes_attacks_and_similarities_by_name(tmp_path: Any) -> None:
     metric = {
         "metric": "attribution_attack",
         "attack": "lens:k=50,w=2",
-        "radius": 0.1,
         "steps": 2,
         "restarts": 1,
         "similarities": ["lens_recall:k=50,w=2", "topk_intersection:k=50"],
@@ -482,6 +492,7 @@ def test_a_study_takes_attacks_and_similarities_by_name(tmp_path: Any) -> None:
         "samples": 3,
         "models": {"lenet": "lenet5-mnist"},
         "explainers": ["saliency"],
+        "neighbourhood": {"linf": 0.1},
         "metrics": {"lens": metric, "blind": {**metric, "attack": "universal"}},
     }
     results = hf.run_study(study, tmp_path, progress=False).results

@@ -35,7 +35,8 @@ from holdfast.statistics.paired import bootstrap_interval
 
 Array = np.ndarray[Any, Any]
 SIMILARITIES = ("topk_intersection", "lens_precision", "lens_recall:w=2", "mse")
-ATTACK = AttributionAttack("top_k", radius=0.1, steps=3, restarts=1, similarities=SIMILARITIES, k=40)
+BALL = hf.LinfBall(0.1)
+ATTACK = AttributionAttack(BALL, "top_k", steps=3, restarts=1, similarities=SIMILARITIES, k=40)
 EXPLAINERS = ["saliency", "input_x_gradient"]
 PRESENTATION = presentation_of("attribution_attack")
 figures, remarks, guide, reading = PRESENTATION.figures, PRESENTATION.remarks, PRESENTATION.guide, PRESENTATION.reading
@@ -148,7 +149,7 @@ def test_the_page_has_the_section(found: Any, tmp_path: Path) -> None:
 
 
 def test_top_positions_are_drawn_pixel_by_pixel(view: View) -> None:
-    gallery = galleries_of(figures(view))[0]
+    gallery = galleries_of(PRESENTATION.figures(view))[0]
     assert [(row.sample, row.explainer) for row in gallery.rows] == [(s, e) for s in range(4) for e in EXPLAINERS]
     for row in gallery.rows[:3]:
         shown = named(row)
@@ -176,7 +177,7 @@ def test_top_positions_are_drawn_pixel_by_pixel(view: View) -> None:
 
 
 def test_the_rest_of_the_image_is_grey_and_in_order(view: View) -> None:
-    row = galleries_of(figures(view))[0].rows[0]
+    row = galleries_of(PRESENTATION.figures(view))[0].rows[0]
     picture = named(row)["overlap"]
     image = pixels(picture, view.bounds).astype(int)
     assert picture.marks is not None
@@ -189,7 +190,7 @@ def test_the_rest_of_the_image_is_grey_and_in_order(view: View) -> None:
 
 
 def test_diverse_positions_are_drawn_pixel_by_pixel(view: View) -> None:
-    gallery = galleries_of(figures(view))[1]
+    gallery = galleries_of(PRESENTATION.figures(view))[1]
     for row in gallery.rows[:2]:
         shown = named(row)
         assert list(shown) == ["input", "diverse", "overlap", "diverse there", "disturbed"]
@@ -218,7 +219,7 @@ def test_positions_without_attribution_are_told(view: View) -> None:
     arrays["origin_maps"][0, 3, 3:] = [3.0, -2.0, 1.0]
     arrays["maps"][0, 3] = np.arange(6) + 1.0
     changed = stored(view, arrays, k=5)
-    rows = [gallery.rows[0] for gallery in galleries_of(figures(changed))]
+    rows = [gallery.rows[0] for gallery in galleries_of(PRESENTATION.figures(changed))]
     assert "; 2 of those before have no attribution at all" in rows[0].text
     assert where(is_colour(pixels(named(rows[0])["top k"], (0, 1)), NEAR[0])) == {
         (3, 3),
@@ -234,7 +235,7 @@ def test_signs_count_where_the_metric_counts_them(view: View) -> None:
     arrays["origin_maps"][:, 2, :3] = [[5.0, -9.0, 1.0], [-5.0, 2.0, 1.0]]  # sums 0, -7, 2; absolute 10, 11, 2
     for absolute, expected in ((True, {(2, 0), (2, 1)}), (False, {(2, 2), (0, 0)})):
         changed = stored(view, arrays, k=2, absolute=absolute)
-        row = galleries_of(figures(changed))[0].rows[0]
+        row = galleries_of(PRESENTATION.figures(changed))[0].rows[0]
         assert where(is_colour(pixels(named(row)["top k"], (0, 1)), NEAR[0])) == expected
 
 
@@ -383,7 +384,7 @@ def test_notes_in_the_overview(kept: Array) -> None:
     frame = rows_of(kept, mse=mse, pearson=kept[:, 0]).with_columns(
         pl.Series("label_kept", label_kept), pl.Series("found", found)
     )
-    notes = remarks(frame, {"similarities": ["mse", "pearson"], "k": 0.05})
+    notes = PRESENTATION.remarks(frame, {"similarities": ["mse", "pearson"], "k": 0.05})
     expected = bootstrap_interval(np.delete(mse, [0, 1, 5]), "mean")
     assert expected is not None
     said = numbers_in(notes[0], r"^mse: mean ([\d.]+) \[([\d.]+), ([\d.]+)\]$")
@@ -405,7 +406,7 @@ def test_repeats_of_a_sample_are_averaged_first() -> None:
 @pytest.mark.parametrize("n", [1, 3, 20])
 def test_nothing_lost_is_said(n: int) -> None:
     frame = rows_of(np.ones((n, 3)), pearson=[1.0] * n)
-    notes = remarks(frame, {"similarities": ["pearson"], "k": 1})
+    notes = PRESENTATION.remarks(frame, {"similarities": ["pearson"], "k": 1})
     assert notes[-1] == "None of the top position was lost, so there is no fragility to take apart."
     assert notes[0] == "pearson: mean 1.000" + (" [1.000, 1.000]" if n >= 5 else "")
     found = fragility(frame)
@@ -438,19 +439,19 @@ def test_one_sample_alone_lost_anything() -> None:
 def test_all_classes_lost(view: View) -> None:
     frame = view.frame.with_columns(pl.lit(False).alias("label_kept"), pl.lit(False).alias("found"))
     lost = dataclasses.replace(view, frame=frame)
-    shown = figures(lost)
+    shown = PRESENTATION.figures(lost)
     assert charts_of(shown) == {}
     for gallery in galleries_of(shown):
         assert all(not row.found and "lost, so not counted" in row.text for row in gallery.rows)
-    assert remarks(lost.of("saliency"), view.options) == ["class lost, so not counted: 4 of 4"]
-    assert remarks(view.frame.clear(), view.options) == []
+    assert PRESENTATION.remarks(lost.of("saliency"), view.options) == ["class lost, so not counted: 4 of 4"]
+    assert PRESENTATION.remarks(view.frame.clear(), view.options) == []
     assert curves_of(lost, "saliency") is None
 
 
 def test_one_explainer_lost_all_its_classes(view: View) -> None:
     first = pl.col("explainer") == EXPLAINERS[0]
     frame = view.frame.with_columns(pl.when(first).then(False).otherwise("label_kept").alias("label_kept"))
-    charts = charts_of(figures(dataclasses.replace(view, frame=frame)))
+    charts = charts_of(PRESENTATION.figures(dataclasses.replace(view, frame=frame)))
     assert {row["explainer"] for row in charts["fragility"].spec["data"]["values"]} == {
         EXPLAINERS[1],
         "two sets by lot",
@@ -462,7 +463,7 @@ def test_one_explainer_lost_all_its_classes(view: View) -> None:
 
 
 def test_curves_are_means_over_samples(view: View) -> None:
-    charts = charts_of(figures(view))
+    charts = charts_of(PRESENTATION.figures(view))
     assert [*charts][:4] == ["fragility", "distribution", "similarities-1", "similarities-2"]
     names = ["precision", "recall", "precision-diverse", "recall-diverse"]
     assert [*charts][4:] == [*(f"windows-{name}" for name in names), *(f"k-{n}" for n in ("intersection", *names[:2]))]
@@ -494,7 +495,7 @@ def point(chart: Chart, explainer: str, x: float) -> float:
 
 
 def test_all_charts_share_the_scale_and_have_bands_with_samples(view: View) -> None:
-    assert all("low" not in row for row in charts_of(figures(view))["k-recall"].spec["datasets"]["lines"])
+    assert all("low" not in row for row in charts_of(PRESENTATION.figures(view))["k-recall"].spec["datasets"]["lines"])
     jobs = {job: view.load(job) for job in view.jobs["job"]}
     more = dataclasses.replace(
         view,
@@ -507,7 +508,7 @@ def test_all_charts_share_the_scale_and_have_bands_with_samples(view: View) -> N
         ),
         load=lambda job: jobs[job[2:]],
     )
-    charts = charts_of(figures(more))
+    charts = charts_of(PRESENTATION.figures(more))
     for name, chart in charts.items():
         if name.startswith(("windows", "k-")):
             for layer in chart.spec["layer"]:
@@ -515,11 +516,11 @@ def test_all_charts_share_the_scale_and_have_bands_with_samples(view: View) -> N
             for row in chart.spec["datasets"]["lines"]:
                 assert row["low"] <= row["y"] <= row["high"]
     values = [row["y"] for row in lines(charts["windows-recall"], "saliency")]
-    assert values == [row["y"] for row in lines(charts_of(figures(view))["windows-recall"], "saliency")]
+    assert values == [row["y"] for row in lines(charts_of(PRESENTATION.figures(view))["windows-recall"], "saliency")]
 
 
 def test_similarities_stand_beside_each_other(view: View) -> None:
-    charts = charts_of(figures(view))
+    charts = charts_of(PRESENTATION.figures(view))
     parts = [row["part"] for row in charts["similarities-1"].spec["datasets"]["points"]]
     assert set(parts) == {"top-k intersection", "1-LENS-prec@k", "2-LENS-recall@k"}
     assert "← more robust" in str(charts["similarities-2"].spec)
@@ -527,11 +528,11 @@ def test_similarities_stand_beside_each_other(view: View) -> None:
     expected = [view.of(explainer)[name].mean() for explainer in EXPLAINERS for name in SIMILARITIES if name != "mse"]
     assert means == pytest.approx(expected, abs=1e-5)
     alone = {**view.options, "similarities": ["topk_intersection"]}
-    assert "similarities-1" not in charts_of(figures(dataclasses.replace(view, options=alone)))
+    assert "similarities-1" not in charts_of(PRESENTATION.figures(dataclasses.replace(view, options=alone)))
 
 
 def test_what_became_of_the_top_is_drawn(view: View) -> None:
-    rows = charts_of(figures(view))["fragility"].spec["data"]["values"]
+    rows = charts_of(PRESENTATION.figures(view))["fragility"].spec["data"]["values"]
     for explainer in EXPLAINERS:
         frame = view.of(explainer)
         means = [frame[name].mean() for name in ("kept", "kept_within_1", "kept_within_2")]
@@ -562,7 +563,7 @@ def other(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     shape = SHAPES[request.param]
     model = hf.Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=64)
     inputs = torch.rand(5, *shape, generator=torch.Generator().manual_seed(0))
-    attack = AttributionAttack("top_k", radius=0.1, steps=3, restarts=1, k=4, curve_k=(2, 4), curve_w=(0, 2))
+    attack = AttributionAttack(BALL, "top_k", steps=3, restarts=1, k=4, curve_k=(2, 4), curve_w=(0, 2))
     out = tmp_path_factory.mktemp(request.param)
     return request.param, hf.evaluate(model, ["saliency"], inputs, [attack], out=out, progress=False)
 
@@ -571,7 +572,7 @@ def test_series_and_flat_inputs(other: tuple[str, Any], tmp_path: Path) -> None:
     kind, found = other
     assert found.failures == []
     view = view_of(found)
-    shown = figures(view)
+    shown = PRESENTATION.figures(view)
     charts, galleries = charts_of(shown), galleries_of(shown)
     unit = "step" if kind == "series" else "feature"
     assert f"of the top 4 {unit}s lost" in charts["fragility"].caption or "None of" in charts["fragility"].caption
@@ -618,19 +619,19 @@ def test_similarities_are_called_as_in_the_paper(similarity: str, text: str) -> 
 
 
 def test_reading_follows_the_first_similarity() -> None:
-    found = reading({"attack": "lens:w=2", "similarities": ["mse", "pearson"]})
+    found = PRESENTATION.reading({"attack": "lens:w=2", "similarities": ["mse", "pearson"]})
     assert (found.title, found.direction) == ("Mse after the lens attack (w=2)", "lower")
     assert found.caution == "A stronger attack may reach more."
-    found = reading({"attack": {"name": "random_sign"}, "similarities": ["lens_recall:k=50"]})
+    found = PRESENTATION.reading({"attack": {"name": "random_sign"}, "similarities": ["lens_recall:k=50"]})
     assert (found.title, found.direction) == ("1-LENS-recall@50 left by the random_sign attack", "higher")
     assert found.only == ("label_kept",)
-    assert reading({}).column == "similarity"
-    assert reading({"similarities": ["a_users_own"]}).direction == "higher"
+    assert PRESENTATION.reading({}).column == "similarity"
+    assert PRESENTATION.reading({"similarities": ["a_users_own"]}).direction == "higher"
 
 
 @pytest.mark.parametrize("attack", ["top_k", "mass_center", "target", "lens:w=2", "random_sign", "universal"])
 def test_the_guide_explains_the_attack(attack: str) -> None:
-    found = guide({**AttributionAttack(attack).options(), "attack": attack})
+    found = PRESENTATION.guide({**AttributionAttack(BALL, attack).options(), "attack": attack})
     name, _, settings = attack.partition(":")
     (term,) = [term for term in found if term.startswith("Attack")]
     assert term == f"Attack (`{name}{f' ({settings})' if settings else ''}`)"

@@ -114,12 +114,13 @@ def test_studies_are_valid_and_full_ones_have_the_papers_settings(part: Part) ->
     assert data["targets"] == "labels", "what the network gets wrong is skipped"
     setting = next(s for s in (MNIST, FASHION, GTSRB, CIFAR10) if s.title in small["data"])
     for label, metric in full["metrics"].items():
-        assert metric["radius"] == setting.radius or part.name.startswith("lens-figure2")
+        radius = metric["neighbourhood"]["linf"]
+        assert radius == setting.radius or part.name.startswith("lens-figure2")
         if "top-k" in label:
             t = 100 if part.name.endswith("-t100") else setting.t
             assert metric["attack"] == f"top_k:t={t}"
             assert (metric["steps"], metric["restarts"]) == (setting.steps, 3)
-            assert metric["step"] == setting.step or metric["step"] == metric["radius"] / 2
+            assert metric["step"] == setting.step or metric["step"] == radius / 2
             cheap = small["metrics"][label]
             assert cheap["steps"] * cheap["restarts"] < 300
 
@@ -140,7 +141,8 @@ def test_attacks_are_configured_by_the_papers_names() -> None:
     assert attack_of("universal random", MNIST, "small", SIX)["attack"] == "universal"
     assert "steps" not in attack_of("random", MNIST, "small", SIX)
     mass = attack_of("mass center", FASHION, "full", SIX, 0.05)
-    assert (mass["attack"], mass["radius"], mass["steps"], mass["step"]) == ("mass_center", 0.05, 100, 0.01)
+    assert (mass["attack"], mass["neighbourhood"], mass["steps"]) == ("mass_center", {"linf": 0.05}, 100)
+    assert mass["step"] == 0.01
     assert attack_of("top-k", FASHION, "small", SIX, 0.0125)["step"] == 0.00625
     assert similarity("precision", 15, 2) == "lens_precision:k=15,w=2"
     assert SIX[3] == "topk_intersection:k=100,w=1,diverse=true"

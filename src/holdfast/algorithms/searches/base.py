@@ -1,7 +1,7 @@
-"""What the searches for a worst case share: the objective's contract, the order of candidates, the result.
+"""What the searches for a worst case share: the objective, the order of candidates, a run and its accounts, the result.
 
-A search maximises `value(x)` subject to `violation(x) < 0` or `<= 0` over the region around each of P centres, all P
-at once. It is handed a black box and knows nothing of explanations.
+A search maximises `value(x)` subject to `violation(x) < 0` or `<= 0` over the region around each of P centres, for all
+of them at once. The objective is a black box, and the search knows nothing of explanations.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from holdfast.errors import check_integer
+from holdfast.errors import ArgumentError, check_integer
 from holdfast.neighbourhood import Region
 from holdfast.registry import Registry
-from holdfast.tensors import rows_to
+from holdfast.tensors import Streams, rows_to
 
-#: of an outcome with a NaN: below all others
+#: the key of an outcome with a NaN, below all others
 NAN_KEY = -(1 << 63)
+
+_TRACE_POINTS = 200  # about how many entries a trace has at most
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class Outcome:
     """What the objective says of M points.
 
     Attributes:
-        value: to be made as large as possible, `(M,)`.
+        value: what is maximised, `(M,)`.
         violation: how far the constraint is from being met; at most 0 where it is met. `(M,)`
     """
 
@@ -35,47 +37,48 @@ class Outcome:
     violation: Tensor
 
     def key(self) -> Tensor:
-        """Feasible points by value, and below all of them the others by violation (Deb 2000); int64 `(M,)`.
+        """Integers in the order of preference, int64 `(M,)`.
 
-        Exact for float32: unequal values never tie. NaN comes last of all.
+        Feasible points are ordered by value. All others lie below them, ordered by violation (Deb 2000). NaN comes
+        last. The order is exact for float32: unequal values never tie.
 
         >>> seen = Outcome(torch.tensor([1.0, 2.0, 9.0, torch.nan]), torch.tensor([0.0, -1.0, 0.5, -1.0]))
         >>> seen.key().argsort(descending=True).tolist()
         [1, 0, 2, 3]
         """
-        value, violation = _ordered(self.value), _ordered(self.violation)
+        value, violation = _to_integers(self.value), _to_integers(self.violation)
         key = torch.where(self.violation <= 0, value + (1 << 62), -violation)
         return torch.where(self.value.isnan() | self.violation.isnan(), NAN_KEY, key)
 
-    def select(self, rows: Tensor) -> Outcome:
-        """The outcome of some points."""
-        return Outcome(self.value[rows], self.violation[rows])
+    def gather(self, rows: Tensor) -> Outcome:
+        """Of an outcome `(P, n)` the points numbered `rows` `(P, k)` of each problem, `(P, k)`."""
+        return Outcome(self.value.gather(1, rows), self.violation.gather(1, rows))
 
 
-def _ordered(x: Tensor) -> Tensor:
-    """Integers up to `2^61` in magnitude, in the order of the floats `x`: their bits, in two's complement."""
+def _to_integers(x: Tensor) -> Tensor:
+    """Integers of at most `2^61` in magnitude, in the order of the floats `x`: their bits, in two's complement."""
     bits = (x.double() + 0.0).view(torch.int64)
     return torch.where(bits < 0, bits ^ ((1 << 63) - 1), bits) >> 2
 
 
 class Objective(Protocol):
-    """A black box on points `(M, *shape)`, `problem` `(M,)` saying whose each is."""
+    """A black box: the outcome of points `(M, *shape)`; `problem` `(M,)` says to which problem each point belongs."""
 
     def __call__(self, x: Tensor, problem: Tensor) -> Outcome: ...
 
 
 class GradientObjective(Protocol):
-    """Where to go from points `(M, *shape)`, on a smoothed model; for white-box searches only.
+    """The directions of steepest ascent at points `(M, *shape)`, on a smoothed model; for white-box searches only.
 
-    Gradients of the value where the constraint is met (`feasible` `(M,)`), and of minus the violation elsewhere, like
-    `x` and without NaN. The work is cut as memory demands by who knows the model.
+    Where `feasible` `(M,)` holds, the gradient of the value; elsewhere the gradient of minus the violation. Shaped like
+    `x`, without NaN. The implementation cuts the work to what fits into memory.
     """
 
     def __call__(self, x: Tensor, problem: Tensor, feasible: Tensor) -> Tensor: ...
 
 
-def ascent(outcome: Outcome, x: Tensor, feasible: Tensor) -> Tensor:
-    """What a `GradientObjective` returns, from an outcome with a graph that leads to `x`; zeros where none does."""
+def differentiate_outcome(outcome: Outcome, x: Tensor, feasible: Tensor) -> Tensor:
+    """What a `GradientObjective` returns, from an outcome whose graph leads to `x`; zeros where no graph does."""
     goal = torch.where(feasible, outcome.value, -outcome.violation)
     if not goal.requires_grad:
         return torch.zeros_like(x)
@@ -87,7 +90,7 @@ def ascent(outcome: Outcome, x: Tensor, feasible: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Trace:
-    """The best candidate so far, after some of the evaluations.
+    """The outcome of the best candidate after some of the evaluations.
 
     Attributes:
         evaluations: for each problem so far, `(T,)`.
@@ -101,13 +104,14 @@ class Trace:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The best point of each problem, as the search saw it; the caller re-checks it.
+    """The best point of each problem, as the search saw it; the caller re-evaluates it.
 
     Attributes:
         inputs: `(P, *shape)`.
         value, violation: `(P,)`.
-        trace: how it got there.
-        population: the last one, `(P, n, *shape)`, where the search keeps one.
+        trace: the best outcome against the number of evaluations.
+        population: the last one, `(P, n, *shape)`; None for a search without one, and where the budget was spent on
+            the centres.
     """
 
     inputs: Tensor
@@ -117,14 +121,90 @@ class SearchResult:
     population: Tensor | None = None
 
 
+class SearchRun:
+    """One run of a search: it queries the objective, counts evaluations, and keeps the best point of each problem.
+
+    It starts with the centres, at one evaluation each. So a search for an event that the centre satisfies always ends
+    with a point that meets the constraint. Of equally good points the first one stays.
+
+    Attributes:
+        region: where all points must lie.
+        budget: evaluations of each problem at most.
+        spent: evaluations of each problem so far.
+        best_inputs, best, best_key: the best point of each problem `(P, *shape)`, its outcome and its key `(P,)`.
+    """
+
+    def __init__(
+        self, objective: Objective, region: Region, budget: int, gradient: GradientObjective | None = None
+    ) -> None:
+        self._objective, self._gradient = objective, gradient
+        self.region, self.budget, self.spent = region, budget, 0
+        self._every, self._next = max(1, budget // _TRACE_POINTS), 0
+        self._trace: list[tuple[int, Outcome]] = []
+        self.best_inputs = region.centre.clone()
+        seen = self._evaluate(self.best_inputs[:, None])
+        self.best = Outcome(seen.value[:, 0].clone(), seen.violation[:, 0].clone())
+        self.best_key = self.best.key()
+        self._note()
+
+    @property
+    def left(self) -> int:
+        """Evaluations of each problem that the budget still allows."""
+        return self.budget - self.spent
+
+    def query(self, x: Tensor) -> Outcome:
+        """The outcome `(P, n)` of n candidates for each problem, `(P, n, *shape)`; better ones become the best."""
+        seen = self._evaluate(x)
+        key, row = seen.key().max(dim=1)
+        better, row = key > self.best_key, row[:, None]
+        found = seen.gather(row)
+        self.best_key = torch.where(better, key, self.best_key)
+        self.best_inputs = torch.where(rows_to(better, self.best_inputs), take_points(x, row)[:, 0], self.best_inputs)
+        self.best = Outcome(
+            torch.where(better, found.value[:, 0], self.best.value),
+            torch.where(better, found.violation[:, 0], self.best.violation),
+        )
+        self._note()
+        return seen
+
+    def find_ascent(self, x: Tensor, feasible: Tensor) -> Tensor:
+        """The gradient objective's directions, like `x` `(P, n, *shape)`; `feasible` `(P, n)`. One evaluation each."""
+        assert self._gradient is not None
+        self.spent += x.shape[1]
+        return self._gradient(x.flatten(0, 1), _number_problems(x), feasible.flatten()).reshape(x.shape)
+
+    def result(self, population: Tensor | None = None) -> SearchResult:
+        """The best points, and how the run came to them."""
+        self._note(last=True)
+        evaluations, outcomes = zip(*self._trace, strict=True)
+        trace = Trace(
+            torch.tensor(evaluations),
+            torch.stack([outcome.value for outcome in outcomes], dim=1),
+            torch.stack([outcome.violation for outcome in outcomes], dim=1),
+        )
+        return SearchResult(self.best_inputs, self.best.value, self.best.violation, trace, population)
+
+    def _evaluate(self, x: Tensor) -> Outcome:
+        seen = self._objective(x.flatten(0, 1), _number_problems(x))
+        self.spent += x.shape[1]
+        return Outcome(seen.value.reshape(x.shape[:2]), seen.violation.reshape(x.shape[:2]))
+
+    def _note(self, last: bool = False) -> None:
+        """Add the best outcome to the trace, in steps of equal length."""
+        known = bool(self._trace) and self._trace[-1][0] == self.spent
+        if not known and (last or self.spent >= self._next):
+            self._next = self.spent + self._every
+            self._trace.append((self.spent, self.best))
+
+
 @dataclass(frozen=True)
 class Search(ABC):
-    """One way to search; options in the constructor."""
+    """One way to search: options in the constructor, and the method in `search`."""
 
     name: ClassVar[str]
-    white_box: ClassVar[bool] = False  # needs the gradient objective
+    #: whether it needs the gradient objective
+    white_box: ClassVar[bool] = False
 
-    @abstractmethod
     def run(
         self,
         objective: Objective,
@@ -133,81 +213,35 @@ class Search(ABC):
         seed: int,
         gradient: GradientObjective | None = None,
     ) -> SearchResult:
-        """Spend at most `budget` evaluations on each problem of `region`.
+        """Search around each centre of `region`, with at most `budget` evaluations for each, the centre's included.
 
-        Every point handed to `objective` lies in the region. Randomness comes from `region.streams(seed)`.
+        Every point handed to `objective` lies in the region. Random numbers come from `region.streams(seed)`.
+
+        Raises:
+            ArgumentError: a budget below 1, or no `gradient` for a white-box search.
+        """
+        check_integer(budget, "budget")
+        if self.white_box and gradient is None:
+            raise ArgumentError("gradient", "an objective that can be differentiated", None)
+        run = SearchRun(objective, region, budget, gradient)
+        return run.result(self.search(run, region.streams(seed)) if run.left else None)
+
+    @abstractmethod
+    def search(self, run: SearchRun, streams: Streams) -> Tensor | None:
+        """Spend what is left of the budget, by `run.query`; the last population if the search keeps one, else None.
+
+        At least one evaluation is left. `streams` has a random stream for each problem.
         """
 
 
 searches: Registry[type[Search]] = Registry("search")
 
 
-def look(objective: Objective, x: Tensor) -> Outcome:
-    """The outcome `(P, n)` of n points for each of P problems, `(P, n, *shape)`."""
-    problems, count = x.shape[:2]
-    problem = torch.arange(problems, device=x.device).repeat_interleave(count)
-    seen = objective(x.flatten(0, 1), problem)
-    return Outcome(seen.value.reshape(problems, count), seen.violation.reshape(problems, count))
-
-
-class Best:
-    """The best point of each problem so far: `x` `(P, *shape)` and its outcome `(P,)`. The first to get there stays.
-
-    Starts with the centres, which cost one evaluation each: so `changed_explanation` and its like always end
-    with a point that meets the constraint.
-    """
-
-    def __init__(self, objective: Objective, region: Region) -> None:
-        self.x = region.centre.clone()
-        seen = look(objective, self.x[:, None])
-        self.outcome = Outcome(seen.value[:, 0].clone(), seen.violation[:, 0].clone())
-        self.key = self.outcome.key()
-
-    def offer(self, x: Tensor, seen: Outcome) -> None:
-        """Candidates `(P, n, *shape)` and their outcome `(P, n)`."""
-        key, row = seen.key().max(dim=1)
-        better = key > self.key
-        self.key = torch.where(better, key, self.key)
-        self.x = torch.where(rows_to(better, self.x), take(x, row[:, None])[:, 0], self.x)
-        self.outcome = Outcome(
-            torch.where(better, seen.value.gather(1, row[:, None])[:, 0], self.outcome.value),
-            torch.where(better, seen.violation.gather(1, row[:, None])[:, 0], self.outcome.violation),
-        )
-
-    def result(self, trace: Trace, population: Tensor | None = None) -> SearchResult:
-        """What the search hands back."""
-        return SearchResult(self.x, self.outcome.value, self.outcome.violation, trace, population)
-
-
-def take(x: Tensor, rows: Tensor) -> Tensor:
-    """Points `rows` `(P, k)` of each problem's `x` `(P, n, *shape)`."""
+def take_points(x: Tensor, rows: Tensor) -> Tensor:
+    """The points numbered `rows` `(P, k)` of each problem's points `x` `(P, n, *shape)`."""
     return x[torch.arange(len(x), device=x.device)[:, None], rows]
 
 
-class Tracer:
-    """Collects a trace of at most about `length` points while a search runs."""
-
-    def __init__(self, budget: int, length: int = 200) -> None:
-        check_integer(budget, "budget")
-        self._every, self._next = max(1, budget // length), 0
-        self._evaluations: list[int] = []
-        self._values: list[Tensor] = []
-        self._violations: list[Tensor] = []
-
-    def note(self, evaluations: int, best: Outcome, last: bool = False) -> None:
-        """The best outcome `(P,)` after this many evaluations for each problem."""
-        if evaluations >= self._next or last:
-            self._next = evaluations + self._every
-            if self._evaluations and self._evaluations[-1] == evaluations:
-                return
-            self._evaluations.append(evaluations)
-            self._values.append(best.value.clone())
-            self._violations.append(best.violation.clone())
-
-    def trace(self) -> Trace:
-        """All that was noted."""
-        return Trace(
-            torch.tensor(self._evaluations),
-            torch.stack(self._values, dim=1),
-            torch.stack(self._violations, dim=1),
-        )
+def _number_problems(x: Tensor) -> Tensor:
+    """The number of the problem of each of the points `(P, n, *shape)`, `(P * n,)`."""
+    return torch.arange(len(x), device=x.device).repeat_interleave(x.shape[1])

@@ -1,29 +1,30 @@
-"""Structured random search: change shrinking blocks of the input, keep what is better.
+"""Structured random search: change shrinking blocks of the input, and keep a change that improves.
 
-Problem: `max value(x) subject to violation(x) <= 0` over the region; a black box, one incumbent per problem. Starts
-at the best of some vertices of the box, constant on coarse patches; then each proposal changes one contiguous block
-(of an image, a series or a flat vector; in a random set of channels) by one of these moves, and the best of
-`proposals` replaces the incumbent if `Outcome.key` says that it is better (feasible points by value, the others by
-violation):
+Problem: `max value(x) subject to violation(x) <= 0` over the region. The objective is a black box, and each problem has
+one incumbent. The search starts at the best of some vertices of the box that are constant on coarse patches. Then each
+proposal changes one contiguous block (of an image, a series or a flat vector; in a random set of channels) by one of
+the moves below. The best of `proposals` replaces the incumbent if `Outcome.key` prefers it (feasible points by value,
+the others by violation). The moves:
 
 - `vertex`: the block becomes constant, at the end of the box that its middle is further from;
-- `centre`: the block goes back to the centre;  `scale`: its offset from the centre shrinks by a random factor;
+- `centre`: the block goes back to the centre;
+- `scale`: the block's offset from the centre shrinks by a random factor;
 - `nudge`: the block moves up or down by a share of the box from 1 to 2^-8;
 - `relax`: the offset of the whole input shrinks or grows by such a share.
 
 In a box the move is `vertex` as long as the incumbent violates the constraint or has a better value than the centre.
-Where leaving the centre costs value, and in an L2 ball, a move is drawn in proportion to its recent successes. Now
-and then it is drawn at random. The share of the features in a block
-falls from `start` to a single feature as `(1 - spent / budget)^power`.
+Where leaving the centre costs value, and in an L2 ball, a move is drawn in proportion to its recent successes. A small
+share of the moves is drawn uniformly at random. The share of the features in a block falls from `start` to a single
+feature as `(1 - spent / budget)^power`.
 
-Blocks are put where changes have made a difference and none was tried lately (`_Influence`).
+Blocks are placed where changes have made a difference, and where no block was tried recently (`_Influence`).
 
 Source: Andriushchenko et al., "Square Attack: a query-efficient black-box adversarial attack via random search" (ECCV
-2020). Where we depart from it: a smooth schedule in place of a table; a block takes the opposite vertex, since a random
-one is half the time what it was; two proposals at once, for larger batches; learnt places in place of uniform ones; the
-moves besides `vertex`, because the most similar explanation under a changed class (SAFARI's second kind) lies on the
-decision boundary and not in a corner. In an L2 ball a vertex is one of a
-random smaller box, of half width between `radius / sqrt(features)` and `radius`; every proposal is projected.
+2020). We depart from it as follows. The share falls along a smooth curve, not by a table. A block takes the opposite
+vertex, since a random one is half the time the vertex where it was. Two proposals are evaluated at once, for larger
+batches. Places are learnt, not uniform. The moves besides `vertex` are ours, because the most similar explanation under
+a changed class (SAFARI's second kind) lies on the decision boundary and not in a corner. In an L2 ball a vertex is one
+of a random smaller box, of half width between `radius / sqrt(features)` and `radius`, and every proposal is projected.
 
 Cost: `budget` evaluations for each problem, the first of them at the centre.
 """
@@ -37,18 +38,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from holdfast.algorithms.searches.base import (
-    NAN_KEY,
-    Best,
-    GradientObjective,
-    Objective,
-    Search,
-    SearchResult,
-    Tracer,
-    look,
-    searches,
-    take,
-)
+from holdfast.algorithms.searches.base import NAN_KEY, Search, SearchRun, searches, take_points
 from holdfast.errors import check, check_integer
 from holdfast.neighbourhood import Region
 from holdfast.tensors import Streams, rows_to
@@ -64,12 +54,12 @@ class BlockSearch(Search):
     """Structured random search after Square Attack, with moves that also leave the corners.
 
     Args:
-        proposals: evaluated at once; the best of them may replace the incumbent.
-        starts: patchwork vertices tried first, at most a tenth of the budget.
+        proposals: how many are evaluated at once; the best of them may replace the incumbent.
+        starts: how many patchwork vertices are tried first, at most a tenth of the budget.
         start: share of the features in the first blocks.
         power: how fast blocks shrink.
         explore: share of moves drawn at random instead of by success.
-        memory: by how much a success counts less with each further round.
+        memory: the factor by which the weight of a success falls with each further round.
     """
 
     proposals: int = 2
@@ -89,68 +79,50 @@ class BlockSearch(Search):
         check(0 < self.explore <= 1, "explore", "a share above 0 and at most 1", self.explore)
         check(0 <= self.memory < 1, "memory", "a number in [0, 1)", self.memory)
 
-    def run(
-        self,
-        objective: Objective,
-        region: Region,
-        budget: int,
-        seed: int,
-        gradient: GradientObjective | None = None,
-    ) -> SearchResult:
-        """See `Search`."""
-        tracer, streams, canvas = Tracer(budget), region.streams(seed), _Canvas(region)
-        best, spent = Best(objective, region), 1
-        tracer.note(spent, best.outcome, last=budget == 1)
-        if budget == 1:
-            return best.result(tracer.trace())
-        home, centre_key = best.outcome.value, best.key
-        x = canvas.patchwork(min(self.starts, max(1, budget // 10)), streams)
-        seen = look(objective, x)
-        best.offer(x, seen)
-        spent += x.shape[1]
-        tracer.note(spent, best.outcome, last=spent == budget)
-        # the walk starts at the best vertex and not at the centre, which is often feasible and hard to leave
+    def search(self, run: SearchRun, streams: Streams) -> None:
+        """Query vertices, then one round of proposals after the other."""
+        region, canvas = run.region, _Canvas(run.region)
+        home, centre_key = run.best.value, run.best_key
+        x = canvas.patchwork(min(self.starts, max(1, run.budget // 10)), streams)
+        seen = run.query(x)
+        # the incumbent is the best vertex, not the centre, which is often feasible and hard to leave
         key, row = seen.key().max(dim=1)
         better = torch.ones_like(key, dtype=torch.bool)
-        x, value = take(x, row[:, None]), seen.value.gather(1, row[:, None])[:, 0]
+        x, value = take_points(x, row[:, None]), seen.value.gather(1, row[:, None])[:, 0]
         broken = key == NAN_KEY
-        x = torch.where(rows_to(broken, x), region.centre[:, None], x)  # unless nothing is to be seen at the vertices
+        x = torch.where(rows_to(broken, x), region.centre[:, None], x)  # where all vertices gave NaN
         value, key = torch.where(broken, home, value), torch.where(broken, centre_key, key)
         corner = torch.eye(_MOVES, dtype=torch.float64, device=region.device)[0]
         credit = torch.ones(len(region), _MOVES, dtype=torch.float64, device=region.device)
         influence = _Influence(len(region), canvas.size, region.device)
         step = 0
-        while spent < budget:
+        while run.left:
             if step % _AHEAD == 0:
                 draws = streams.uniform((_AHEAD, self.proposals, canvas.draws), torch.float32)
-            u = draws[:, step % _AHEAD, : budget - spent]
-            # corners serve as long as leaving the centre pays; where it costs value, any move may, and in a ball
+            u = draws[:, step % _AHEAD, : run.left]
+            # in a box corners serve while leaving the centre gains value; where it costs value, and in a ball, any move
             inner = (key > 0) & (value < home) if region.radius is None else torch.ones_like(better)
             wanted = torch.where(inner[:, None], credit / credit.sum(1, keepdim=True), corner)
             chance = self.explore / _MOVES + (1 - self.explore) * wanted
             move = torch.searchsorted(chance.cumsum(1), u[..., 0].double().contiguous()).clamp(max=_MOVES - 1)
-            side = canvas.side(self.start * (1 - spent / budget) ** self.power)
-            block, middle = canvas.block(side, influence.draw(u[..., 1]))
+            side = canvas.side(self.start * (1 - run.spent / run.budget) ** self.power)
+            block, middle = canvas.place_block(side, influence.draw(u[..., 1]))
             y = canvas.propose(x, move, block, middle, u[..., 2:])
-            seen = look(objective, y)
+            seen = run.query(y)
             influence.learn(block, seen.value - value[:, None])
-            best.offer(y, seen)
-            spent += y.shape[1]
-            tracer.note(spent, best.outcome, last=spent == budget)
             new, row = seen.key().max(dim=1)
             better, row = new > key, row[:, None]
             key = torch.where(better, new, key)
-            x = torch.where(rows_to(better, x), take(y, row), x)
+            x = torch.where(rows_to(better, x), take_points(y, row), x)
             value = torch.where(better, seen.value.gather(1, row)[:, 0], value)
             credit = (self.memory * credit + (1 - self.memory) * 1e-2).scatter_add(
                 1, move.gather(1, row), better[:, None].double()
             )
             step += 1
-        return best.result(tracer.trace())
 
 
 class _Canvas:
-    """The P inputs as channels over a line, a plane, ...: `(P, n, C, S)`, S the product of the extents."""
+    """The P inputs as channels over a line, a plane, ...: `(P, n, C, S)`, where S is the product of the extents."""
 
     def __init__(self, region: Region) -> None:
         self.region, shape = region, tuple(region.shape)
@@ -159,7 +131,7 @@ class _Canvas:
         flat = (len(region), 1, self.channels, self.size)
         self.centre = region.centre.reshape(flat)
         self.lower, self.upper = region.lower.reshape(flat), region.upper.reshape(flat)
-        #: random numbers that one proposal takes: move, place, box, amount, sign, channels
+        #: how many random numbers one proposal uses: move, place, box, amount, sign, channels
         self.draws = 5 + self.channels
 
     def patchwork(self, count: int, streams: Streams) -> Tensor:
@@ -170,14 +142,14 @@ class _Canvas:
             up = up.index_select(3 + axis, torch.arange(extent, device=up.device) * parts // extent)
         up = up.flatten(3)
         lower, upper = self._box(torch.zeros(up.shape[:2], device=up.device))
-        return self._back(torch.where(up, upper, lower))
+        return self._project(torch.where(up, upper, lower))
 
     def propose(self, x: Tensor, move: Tensor, block: Tensor, middle: Tensor, u: Tensor) -> Tensor:
         """Changed copies `(P, n, *shape)` of the incumbents `x` `(P, 1, *shape)`; `move` `(P, n)`, `u` uniform."""
         x, kind = x.reshape(self.centre.shape), move[..., None, None]
         box, amount, sign, channels = torch.split(u, [1, 1, 1, self.channels], dim=2)
-        taken = channels < 0.5
-        inside = block[:, :, None] & (taken | ~taken.any(2, keepdim=True))[..., None]
+        chosen = channels < 0.5
+        inside = block[:, :, None] & (chosen | ~chosen.any(2, keepdim=True))[..., None]
         inside |= kind == 4
         lower, upper = self._box(box[..., 0])
         at, low, high = (
@@ -192,13 +164,13 @@ class _Canvas:
         y = torch.where(kind == 2, self.centre + offset * factor, y)
         y = torch.where(kind == 3, x + step * (upper - lower), y)
         y = torch.where(kind == 4, self.centre + offset * (1 + step), y)
-        return self._back(torch.where(inside, y, x))
+        return self._project(torch.where(inside, y, x))
 
     def side(self, share: float) -> int:
         """Side of a block with this share of the features."""
         return max(1, round(math.pow(share * self.size, 1 / len(self.extents))))
 
-    def block(self, side: int, place: Tensor) -> tuple[Tensor, Tensor]:
+    def place_block(self, side: int, place: Tensor) -> tuple[Tensor, Tensor]:
         """The block around each feature `place` `(P, n)`, within the canvas: a mask `(P, n, S)`, and its middle."""
         mask = torch.ones((*place.shape, 1), dtype=torch.bool, device=place.device)
         middle, stride = torch.zeros_like(place), self.size
@@ -212,23 +184,23 @@ class _Canvas:
         return mask, middle
 
     def _box(self, u: Tensor) -> tuple[Tensor, Tensor]:
-        """Ends of the box for each proposal; for an L2 ball those of a smaller box, u `(P, n)` saying how small."""
+        """Ends of the box for each proposal; in an L2 ball those of a smaller box, whose size `u` `(P, n)` sets."""
         if self.region.radius is None:
             return self.lower, self.upper
         features = self.channels * self.size
         width = (self.region.radius * features ** (-0.5 * (1 - u)))[..., None, None].to(self.centre.dtype)
         return torch.maximum(self.lower, self.centre - width), torch.minimum(self.upper, self.centre + width)
 
-    def _back(self, x: Tensor) -> Tensor:
+    def _project(self, x: Tensor) -> Tensor:
         return self.region.project(x.reshape(*x.shape[:2], *self.region.shape))
 
 
 class _Influence:
-    """Where a change makes a difference, learnt from the proposals of each problem, and where none was tried lately.
+    """Where a change makes a difference, learnt from the proposals of each problem, and where none was tried recently.
 
-    Most features of a picture hardly matter, and one that was just tried and refused is not worth another try soon:
-    a place is drawn in proportion to its mean change of value per feature, times the rounds since it was last in a
-    block, mixed with a little of the mean.
+    Most features of a picture hardly matter, and a feature that was just tried without success is not worth another
+    try soon. So a place is drawn in proportion to its mean change of value per feature, times the number of rounds
+    since it was last in a block, mixed with a small share of the mean.
     """
 
     _FADE, _PRIOR, _FLOOR = 0.999, 0.5, 0.1
@@ -247,7 +219,7 @@ class _Influence:
         return torch.searchsorted(ladder, rungs).clamp(max=ladder.shape[1] - 1)
 
     def learn(self, block: Tensor, change: Tensor) -> None:
-        """What the changes of value `(P, n)` say of the features in the blocks `(P, n, S)`."""
+        """Learn from the changes of value `(P, n)` that the blocks `(P, n, S)` made."""
         each = change.double().abs().nan_to_num(nan=0.0, posinf=0.0)[..., None] / block.sum(2, keepdim=True)
         self._change = self._FADE * self._change + (block * each).sum(1)
         self._tries = self._FADE * self._tries + block.double().sum(1)

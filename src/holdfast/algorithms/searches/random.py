@@ -1,4 +1,4 @@
-"""Random search: the best of many independent samples. The yardstick that every other search must beat.
+"""Random search: the best of many independent samples. The baseline that every other search must beat.
 
 Problem: `max value(x) subject to violation(x) <= 0` over the region; x is drawn from the region's own distribution.
 
@@ -13,18 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from holdfast.algorithms.searches.base import (
-    Best,
-    GradientObjective,
-    Objective,
-    Search,
-    SearchResult,
-    Tracer,
-    look,
-    searches,
-)
+from holdfast.algorithms.searches.base import Search, SearchRun, searches
 from holdfast.errors import check_integer
-from holdfast.neighbourhood import Region
+from holdfast.tensors import Streams
 
 
 @searches.register("random")
@@ -33,8 +24,8 @@ class RandomSearch(Search):
     """Independent samples from the region's distribution.
 
     Args:
-        block: samples drawn and evaluated at once for each problem; part of the seed's meaning, since the
-            random numbers are drawn in blocks of this size.
+        block: how many samples are drawn and evaluated at once for each problem. Random numbers are drawn in blocks of
+            this size, so another size gives other samples for the same seed.
     """
 
     block: int = 128
@@ -43,22 +34,8 @@ class RandomSearch(Search):
     def __post_init__(self) -> None:
         check_integer(self.block, "block")
 
-    def run(
-        self,
-        objective: Objective,
-        region: Region,
-        budget: int,
-        seed: int,
-        gradient: GradientObjective | None = None,
-    ) -> SearchResult:
-        """See `Search`."""
-        tracer, streams = Tracer(budget), region.streams(seed)
-        best, spent = Best(objective, region), 1
-        tracer.note(spent, best.outcome)
-        while spent < budget:
+    def search(self, run: SearchRun, streams: Streams) -> None:
+        """Query one block of samples after the other."""
+        while run.left:
             # always whole blocks: then a smaller budget sees the same points, only fewer of them
-            x = region.project(region.sample(self.block, streams))[:, : budget - spent]
-            best.offer(x, look(objective, x))
-            spent += x.shape[1]
-            tracer.note(spent, best.outcome, last=spent == budget)
-        return best.result(tracer.trace())
+            run.query(run.region.project(run.region.sample(self.block, streams))[:, : run.left])

@@ -1,15 +1,17 @@
-"""Attacks on attributions, and what is left of the map when locality and diversity count.
+"""Attacks on attributions, and how similar the map stays when locality and diversity count.
 
-For each input a disturbed one is looked for, in the maximum norm ball and within the bounds, that keeps the class and
-moves the map: by steps along the sign of the gradient of an objective (see `attribution_objectives`), through the
-explanation itself, from several random starts; of all points on the way the one that reached most wins. Then the maps
-of the two inputs are compared by all similarities that were asked for. A top-k intersection alone calls a map that
-moved by a pixel a different one; the locality-sensitive similarities say how much of the apparent fragility that was.
+The attack looks for a perturbed input, in the maximum norm ball and within the bounds, that keeps the class and changes
+the map. It takes steps along the sign of the gradient of an objective (see `attribution_objectives`), through the
+explanation itself, from several random starts. The point of all steps that reached most is the result. Then the maps of
+the clean and the perturbed input are compared by all similarities that were asked for. By the top-k intersection alone
+a map that moved by a pixel is a different map. The locality-sensitive similarities say how much of the apparent
+fragility was such a shift.
 
 Source: Kamath, Mittal, Deshpande and Balasubramanian, "Rethinking robustness of model attributions" (AAAI 2024), Sec. 3
 and App. C; the attacks are those of Ghorbani, Abid and Zou, "Interpretation of neural networks is fragile" (AAAI 2019).
-We depart from them in two things: where a point has left the class, the next step leads back instead of on; and a
-network of rectifiers is followed with softplus of sharpness `beta`, but every point is judged on the network itself.
+We depart from them in two things. Where a point has left the class, the next step leads back instead of on. And
+gradients are those of the network with softplus of sharpness `beta` for ReLU, while every point is evaluated on the
+network itself.
 
 Cost for each sample: `restarts * (2 * steps + 1) + 3` predictions with explanation; 2 for the random ones.
 """
@@ -38,17 +40,18 @@ from holdfast.metrics.lens.attribution_objectives import (
 )
 from holdfast.metrics.lens.attribution_objectives import get as get_attack
 from holdfast.metrics.probe import Probe, check_probe_options
+from holdfast.metrics.probe_objective import ProbeObjective, check_found
 from holdfast.metrics.result import Result
-from holdfast.metrics.safari.events import strictly_below_zero
+from holdfast.metrics.safari.events import score_kept_class
 from holdfast.model import ROW_ALIGNMENT, Classifier
-from holdfast.neighbourhood import LinfBall
+from holdfast.neighbourhood import LinfBall, Neighbourhood, check_neighbourhood
 from holdfast.records import set_fields
 from holdfast.similarity import LensProfile, Similarity, lens_profile, per_position
 from holdfast.similarity import get as get_similarity
 from holdfast.similarity import similarities as known_similarities
 from holdfast.tensors import draw_seed
 
-_JUDGED_ELEMENTS = 1 << 22  # numbers in the maps that are judged at once
+_PART_ELEMENTS = 1 << 22  # numbers in the maps that are evaluated at once
 LENS = """@inproceedings{kamath2024rethinking,
   title     = {Rethinking Robustness of Model Attributions},
   author    = {Kamath, Sandesh and Mittal, Sankalp and Deshpande, Amit and Balasubramanian, Vineeth N},
@@ -59,22 +62,22 @@ LENS = """@inproceedings{kamath2024rethinking,
 
 @dataclass(frozen=True)
 class AttributionAttackResult(Result):
-    """The disturbed input of each sample, and how alike its map is to the undisturbed one.
+    """The perturbed input of each sample, and how similar its map is to that of the clean input.
 
-    A skipped sample (`status`) is compared with itself: leave it out.
+    A skipped sample (`status`) is compared with itself, so leave it out.
 
     Attributes:
         names: of the similarities; each is a column of the frame, under this name.
-        similarities: `(N, S)`, in the order of `names`; NaN where the map at the disturbed input is not finite.
+        similarities: `(N, S)`, in the order of `names`; NaN where the map of the perturbed input is not finite.
         similarity: the first of them, `(N,)`.
-        found: a disturbed input was found that keeps the class, `(N,)` bool. Where none was, the input itself stands.
-        label_kept: the class is kept at what is returned, `(N,)` bool; it may be lost by the random attacks only.
-        margin: J there, `(N,)`.
-        predicted: the class there, `(N,)`.
+        found: a perturbed input was found that keeps the class, `(N,)` bool. Elsewhere `inputs` has the clean one.
+        label_kept: the class is kept at `inputs`, `(N,)` bool; only the random attacks may lose it.
+        margin: J at `inputs`, `(N,)`.
+        predicted: the class at `inputs`, `(N,)`.
         kept: top-k intersection for the metric's own k, `(N,)`.
         kept_within_1, kept_within_2: the mean of LENS-precision and LENS-recall at this k, for windows of one and of
             two positions around, `(N,)`.
-        inputs, origins: disturbed and undisturbed inputs, `(N, ...)`.
+        inputs, origins: perturbed and clean inputs, `(N, ...)`.
         maps, origin_maps: their explanations, signed, `(N, ...)`.
         profile: intersections, precision and recall for the k and w of the curves; arrays `(N, K)` and `(N, K, W)`.
     """
@@ -118,30 +121,34 @@ class AttributionAttackResult(Result):
 @metrics.register("attribution_attack")
 @dataclass(frozen=True)
 class AttributionAttack(Metric):
-    """How alike the map is after an attack on it, by as many similarities as one likes.
+    """How similar the map is after an attack on it, by any number of similarities.
 
     Args:
+        neighbourhood: a `LinfBall`. The random starts are drawn from its distribution.
         attack: `"top_k"`, `"mass_center"`, `"target"`, `"lens"`, which need an explainer that can be differentiated
             (of ours `saliency`, `input_x_gradient`, `integrated_gradients`, `smoothgrad`, `gradient_shap`, `deeplift`,
             `gradcam` and `fullgrad`); `"random_sign"` or `"universal"`, which need nothing. With options as in
             `"top_k:t=200"`, or configured.
-        radius: of the maximum norm ball, above 0, in the units of the inputs.
-        steps: of each start, at least 1.
-        step: the length of each in every feature; by default 2.5 radius / steps.
-        restarts: random starts, at least 1.
+        steps: how many from each start, at least 1.
+        step: the length of each in every feature; by default 2.5 times the radius, divided by `steps`.
+        restarts: how many random starts, at least 1.
         similarities: names or similarities, at least one; the first is what explainers are ranked by.
-        k: how many positions the report draws and counts: a number, or a share in (0, 1); by default that of the first
-            similarity which has one, or else a tenth.
+        k: how many positions the report draws and counts: a number, or a share in (0, 1). By default it is that of the
+            first similarity that has one, or else a tenth.
         curve_k: numbers of positions of its curves, or shares of them.
         curve_w: windows of its curves, in positions to each side.
         absolute: compare absolute attributions.
-        beta: sharpness of the softplus that stands for ReLU where gradients are taken.
+        beta: sharpness of the softplus that replaces ReLU where gradients are computed.
+
+    Raises:
+        ArgumentError: an option out of range, or a neighbourhood in another norm; in the call, a guided attack for an
+            explainer that cannot be differentiated, or a k that maps of this size do not have.
 
     >>> import holdfast as hf
     >>> digits = hf.data.bundled("digits")[:2]
     >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
     >>> similarities = ("topk_intersection:k=100", "lens_precision:k=100,w=1")
-    >>> attack = AttributionAttack("top_k", radius=0.1, steps=5, restarts=2, similarities=similarities)
+    >>> attack = AttributionAttack(hf.LinfBall(0.1), "top_k", steps=5, restarts=2, similarities=similarities)
     >>> result = attack(classifier, "saliency", digits.inputs)
     >>> bool((result.similarities[:, 1] >= result.similarities[:, 0]).all()), result.label_kept.tolist()
     (True, [True, True])
@@ -157,8 +164,8 @@ class AttributionAttack(Metric):
         **dict.fromkeys(("steps", "step", "restarts", "beta"), PartOf("attack", unless=BLIND)),
     }
 
+    neighbourhood: Neighbourhood
     attack: str | AttributionObjective = "top_k"
-    radius: float = 0.1
     steps: int = 100
     step: float | None = None
     restarts: int = 3
@@ -170,8 +177,11 @@ class AttributionAttack(Metric):
     beta: float = 10.0
 
     def __post_init__(self) -> None:
+        check_neighbourhood(self.neighbourhood)
+        fits = isinstance(self.neighbourhood, LinfBall)
+        check(fits, "neighbourhood", "a LinfBall, since steps follow signs of gradients", self.neighbourhood)
         get_attack(self.attack)
-        for option in ("radius", "beta") if self.step is None else ("radius", "step", "beta"):
+        for option in ("beta",) if self.step is None else ("step", "beta"):
             value = getattr(self, option)
             number = isinstance(value, int | float) and not isinstance(value, bool)
             check(number and 0 < value < math.inf, option, "a finite number above 0", repr(value))
@@ -193,38 +203,39 @@ class AttributionAttack(Metric):
         check_probe_options(self.absolute, "origin", "logit")
 
     def _check_similarities(self) -> None:
-        """Names that can be columns, and a first one whose direction a report knows from its name."""
+        """Names must be usable as columns, and a report must know the direction of the first from its name."""
         first, names = self._similarities()[0], [similarity.name for similarity in self._similarities()]
         check(len(set(names)) == len(names), "similarities", "each of them once", names)
         taken = {"sample", "status", *(field.name for field in fields(AttributionAttackResult))}
         for name in names:
             check(name not in taken, "similarities", "names that are no columns of the result", repr(name))
         known = first.larger_is_closer or first.name.partition(":")[0] in known_similarities
-        check(known, "similarities", "first a similarity, or a registered discrepancy", repr(first.name))
+        check(known, "similarities", "as the first a similarity, or a registered discrepancy", repr(first.name))
 
     @classmethod
     def example(cls) -> AttributionAttack:
         """See `Metric`."""
-        return cls("top_k", radius=0.1, steps=5, restarts=2)
+        return cls(LinfBall(0.1), "top_k", steps=5, restarts=2)
 
     @property
     def own_label(self) -> str:
-        """See `Metric`: with the attack."""
+        """The metric's name and the attack's."""
         return f"{self.name}: {get_attack(self.attack).name}"
 
     def options(self) -> dict[str, Any]:
-        """See `Metric`; similarities by name."""
+        """The configuration as plain values, similarities by name."""
         return {**super().options(), "similarities": [similarity.name for similarity in self._similarities()]}
 
     def expected_evaluations(self) -> int:
-        """Those of the steps, each followed and judged; of the starts, the seed and the last check."""
+        """Those of the search, the clean input and the final check; an attack without a search needs the last two."""
         guided = isinstance(get_attack(self.attack), GuidedObjective)
-        return self._budget() + 2 if guided else 2
+        return self._search_budget() + 2 if guided else 2
 
     def _similarities(self) -> list[Similarity]:
         return [get_similarity(similarity) for similarity in self.similarities]
 
-    def _budget(self) -> int:
+    def _search_budget(self) -> int:
+        """The clean input, the starts, and for each step a gradient and a query."""
         return 1 + self.restarts * (2 * self.steps + 1)
 
     def evaluate(
@@ -241,27 +252,27 @@ class AttributionAttack(Metric):
             raise ArgumentError(
                 "attack", f"random_sign or universal, since {explainer.label} cannot be differentiated", attack.name
             )
-        # whatever is asked for, the report counts positions of sets, which constant maps do not have
+        # whatever the similarities are, the report counts the largest positions, which a constant map does not have
         probe = Probe(
             classifier, explainer, inputs, targets, get_similarity("topk_intersection"), absolute=self.absolute
         )
-        self._try_out(probe.reference[:1], attack)
-        usable, seed, disturbed = probe.usable(), draw_seed(generator), inputs.clone()
+        self._check_sizes(probe.reference[:1], attack)
+        usable, seed, perturbed = probe.usable(), draw_seed(generator), inputs.clone()
         if len(usable):
-            region = LinfBall(self.radius).around(inputs[usable], classifier.bounds)
+            radius, region = self.neighbourhood.radius, self.neighbourhood.around(inputs[usable], classifier.bounds)
             if isinstance(attack, GuidedObjective):
-                watched = _Watched(attack, probe, usable, self.beta)
-                step = 2.5 * self.radius / self.steps if self.step is None else self.step
-                search = SignSearch(self.restarts, step)
-                found = search.run(watched, region, self._budget(), seed, watched.ascent).inputs
+                objective = _AttackObjective(attack, probe, self.beta)
+                step = 2.5 * radius / self.steps if self.step is None else self.step
+                search = SignSearch(self.restarts, step or None)  # in a ball of radius 0 the search's own step is 0
+                found = objective.run(search, region, self._search_budget(), seed).inputs
             else:
                 assert isinstance(attack, BlindObjective)
-                found = attack.draw(region, self.radius, seed)
-            disturbed[usable] = region.project(found[:, None])[:, 0]
-        return self._result(probe, inputs, disturbed, similarities)
+                found = attack.draw(region, radius, seed)
+            perturbed[usable] = region.project(found[:, None])[:, 0]
+        return self._result(probe, inputs, perturbed, similarities)
 
-    def _try_out(self, maps: Tensor, attack: AttributionObjective) -> None:
-        """Raise now what would be raised after all the work: a k, for one, that maps of this size do not have."""
+    def _check_sizes(self, maps: Tensor, attack: AttributionObjective) -> None:
+        """Raise before the attack what would be raised after it, such as a k that maps of this size do not have."""
 
         def attempt(what: str, function: Callable[[], object]) -> None:
             try:
@@ -279,21 +290,18 @@ class AttributionAttack(Metric):
             attempt(f"option {option}", partial(lens_profile, positions, positions, counts, (0,), diverse=False))
 
     def _result(
-        self, probe: Probe, inputs: Tensor, disturbed: Tensor, similarities: list[Similarity]
+        self, probe: Probe, inputs: Tensor, perturbed: Tensor, similarities: list[Similarity]
     ) -> AttributionAttackResult:
-        """From a look of our own at what was found."""
-        everyone = torch.arange(len(inputs), device=inputs.device)
-        seen = probe.query(disturbed, everyone, keep_maps=True, compare=False)
-        assert seen.maps is not None
-        assert seen.predicted is not None
-        before, after = (maps.abs() if self.absolute else maps for maps in (probe.maps, seen.maps))
+        """From a new evaluation of the perturbed inputs."""
+        seen, maps, predicted = check_found(probe, perturbed, compare=False)
+        before, after = (each.abs() if self.absolute else each for each in (probe.maps, maps))
         values = [similarity(similarity.of_maps(before), similarity.of_maps(after)) for similarity in similarities]
         before, after = per_position(before, "sum"), per_position(after, "sum")
         profile = lens_profile(before, after, self.curve_k, self.curve_w)
         own = lens_profile(before, after, (0.1 if self.k is None else self.k,), (1, 2), diverse=False)
         within = (own.precision[:, 0] + own.recall[:, 0]) / 2
         label_kept = seen.margin < 0
-        moved = (disturbed != inputs).flatten(1).any(1)
+        moved = (perturbed != inputs).flatten(1).any(1)
         return AttributionAttackResult(
             **probe.common_fields(self),
             value=values[0],
@@ -303,51 +311,50 @@ class AttributionAttack(Metric):
             found=label_kept & moved,
             label_kept=label_kept,
             margin=seen.margin,
-            predicted=seen.predicted,
+            predicted=predicted,
             kept=own.intersection[:, 0],
             kept_within_1=within[:, 0],
             kept_within_2=within[:, 1],
-            inputs=disturbed,
+            inputs=perturbed,
             origins=inputs,
-            maps=seen.maps,
+            maps=maps,
             origin_maps=probe.maps,
             profile=profile,
         )
 
 
-class _Watched:
-    """The objective that the search sees: on the model itself, and where its gradient leads."""
+class _AttackObjective(ProbeObjective):
+    """How far the attack gets on the model itself, among points that keep the class."""
 
-    def __init__(self, attack: GuidedObjective, probe: Probe, usable: Tensor, beta: float) -> None:
-        self.attack, self.probe, self.usable, self.beta = attack, probe, usable, beta
-        self.state = attack.state(self._mass(probe.maps))
+    def __init__(self, attack: GuidedObjective, probe: Probe, beta: float) -> None:
+        super().__init__(probe, beta)
+        self.attack = attack
+        self.state = attack.state(_sum_channels(probe.maps))
 
-    def __call__(self, x: Tensor, problem: Tensor) -> Outcome:
-        rows = max(_JUDGED_ELEMENTS // x[0].numel() // ROW_ALIGNMENT, 2) * ROW_ALIGNMENT
-        parts = zip(torch.split(x, rows), torch.split(self.usable[problem], rows), strict=True)
-        reached, margins = zip(*(self._judged(*part) for part in parts), strict=True)
-        return Outcome(torch.cat(reached), -strictly_below_zero(torch.cat(margins)))
+    def measure(self, x: Tensor, origin: Tensor) -> Outcome:
+        """What the points reach, in parts whose maps and sets of positions fit into memory."""
+        rows = max(_PART_ELEMENTS // x[0].numel() // ROW_ALIGNMENT, 2) * ROW_ALIGNMENT
+        parts = zip(torch.split(x, rows), torch.split(origin, rows), strict=True)
+        scores, margins = zip(*(self._measure_part(*part) for part in parts), strict=True)
+        return Outcome(torch.cat(scores), -score_kept_class(torch.cat(margins)))
 
-    def _judged(self, x: Tensor, seed: Tensor) -> tuple[Tensor, Tensor]:
-        """What some points reach, and their margins: a number of them whose maps and sets fit into memory."""
-        seen = self.probe.query(x, seed, keep_maps=True, compare=False)
+    def _measure_part(self, x: Tensor, origin: Tensor) -> tuple[Tensor, Tensor]:
+        seen = self.probe.query(x, origin, keep_maps=True, compare=False)
         assert seen.maps is not None
-        return self.attack.reached(self.state[seed], self._mass(seen.maps)), seen.margin
+        return self.attack.score(self.state[origin], _sum_channels(seen.maps)), seen.margin
 
-    def ascent(self, x: Tensor, problem: Tensor, feasible: Tensor) -> Tensor:
-        """See `GradientObjective`."""
+    def ascend(self, maps: Tensor, margin: Tensor, origin: Tensor, feasible: Tensor) -> Tensor:
+        """The attack's goal where the class is kept, and the way back elsewhere."""
+        return torch.where(feasible, self.attack.goal(self.state[origin], _sum_channels(maps)), -margin)
 
-        def goal(maps: Tensor, margin: Tensor, seed: Tensor, feasible: Tensor) -> Tensor:
-            return torch.where(feasible, self.attack.goal(self.state[seed], self._mass(maps)), -margin)
 
-        return self.probe.gradient(goal, x, self.usable[problem], feasible, beta=self.beta)
-
-    def _mass(self, maps: Tensor) -> Tensor:
-        return per_position(maps, "abs_sum").abs()
+def _sum_channels(maps: Tensor) -> Tensor:
+    """The mass at each position: absolute attributions, added over channels."""
+    return per_position(maps, "abs_sum").abs()
 
 
 def check_counts(option: str, values: tuple[int | float, ...]) -> None:
-    """Numbers of positions, or shares of them."""
+    """Raise `ArgumentError` unless the values are numbers of positions, or shares of them."""
     for value in values:
         whole = type(value) is int and value >= 1
         share = isinstance(value, float) and 0 < value < 1

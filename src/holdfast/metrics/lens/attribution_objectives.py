@@ -1,22 +1,24 @@
-"""What an attack on an attribution moves: the objectives of `AttributionAttack`, by name.
+"""The objectives of `AttributionAttack`, by name: what an attack on an attribution changes.
 
-With `a` the map of the input, one value of mass for each position, and `a'` that of the disturbed one, both scaled to
-a sum of 1; S_t the t positions with the largest values of `a`, N_w a window of `2 w + 1` positions a side:
+With `a` the map of the clean input, as one value of mass for each position, and `a'` that of the perturbed one, both
+scaled to a sum of 1; S_t the t positions with the largest values of `a`, T_t those of `a'`; N_w a window of `2 w + 1`
+positions a side:
 
     top_k        least    sum of a' over S_t                      least    |S_t n T_t|
     mass_center  largest  || centre(a') - centre(a) ||            (the same)
     target       largest  sum of a' over a region                 (the same)
     lens         least    weighted sum of a' over N_w(S_k)        least    |S_k n N_w(T_k)| + |T_k n N_w(S_k)|
 
-on the left what is followed by its gradient, on the model with softplus for ReLU; on the right what decides between the
-points on the way, on the model itself (ties by what is on the left). `random_sign` and `universal` look at nothing: a
-random sign for every feature, drawn for each input, or once for all of them.
+On the left is what steps follow by its gradient, on the model with softplus for ReLU. On the right is what decides
+between the points of all steps, on the model itself; ties are decided by what is on the left. `random_sign` and
+`universal` query no model: they draw a random sign for every feature, for each input or once for all inputs.
 
 Source: the first three are those of Ghorbani, Abid and Zou, "Interpretation of neural networks is fragile" (AAAI 2019,
 Sec. 3); the random ones are Kamath, Mittal, Deshpande and Balasubramanian's, "Rethinking robustness of model
 attributions" (AAAI 2024, App. B.1). `lens` is ours. They tried to follow 1-LENS-precision itself, which gave a weaker
-attack than `top_k` (App. E.1): a set of the largest values jumps, and a smooth stand-in for membership only sees the
-positions near the threshold. The mass within the windows has a gradient everywhere, and is what membership is made of.
+attack than `top_k` (App. E.1). The set of the largest values changes in jumps, and a smooth replacement for membership
+has a gradient only at positions near the threshold. The mass within the windows has a gradient everywhere, and it
+decides who is a member.
 """
 
 from __future__ import annotations
@@ -38,33 +40,33 @@ from holdfast.tensors import Streams
 
 
 class AttributionObjective(ABC):
-    """One way to attack an attribution: a frozen dataclass with its options."""
+    """One way to attack an attribution; concrete ones are frozen dataclasses with their options."""
 
     name: ClassVar[str]
 
 
 class GuidedObjective(AttributionObjective):
-    """One that is followed by its gradient. Maps are `(M, H, W)` or `(M, T)`, without signs."""
+    """An objective whose gradient the steps follow. Maps are `(M, H, W)` or `(M, T)`, without signs."""
 
     @abstractmethod
     def state(self, reference: Tensor) -> Tensor:
-        """What has to be known of the undisturbed maps `(P, ...)`: `(P, ...)`."""
+        """What the objective has to know of the maps of the clean inputs `(P, ...)`: `(P, ...)`."""
 
     @abstractmethod
     def goal(self, state: Tensor, maps: Tensor) -> Tensor:
-        """To be made as large as possible, differentiable: `(M,)`, for the states `(M, ...)` of the maps' seeds."""
+        """What is maximised, differentiable, `(M,)`; `state` `(M, ...)` is that of each map's clean input."""
 
-    def reached(self, state: Tensor, maps: Tensor) -> Tensor:
-        """What decides which of two maps is the better one, float64 `(M,)`; by default the goal."""
+    def score(self, state: Tensor, maps: Tensor) -> Tensor:
+        """What decides which of two maps is better, float64 `(M,)`, larger is better; by default the goal."""
         return self.goal(state, maps).double()
 
 
 class BlindObjective(AttributionObjective):
-    """One that draws disturbed inputs without a look at them."""
+    """An objective that draws perturbed inputs at random, without queries."""
 
     @abstractmethod
     def draw(self, region: Region, radius: float, seed: int) -> Tensor:
-        """One input for each centre of `region`, `(P, ...)`, within it."""
+        """One perturbed input for each centre of `region`, `(P, ...)`, within it."""
 
 
 attribution_attacks: Registry[type[AttributionObjective]] = Registry("attribution attack")
@@ -89,7 +91,7 @@ def get(attack: str | AttributionObjective) -> AttributionObjective:
 @attribution_attacks.register("top_k")
 @dataclass(frozen=True)
 class TopK(GuidedObjective):
-    """Lower the mass on the positions that had the largest values.
+    """Reduce the mass on the positions that had the largest values.
 
     Args:
         t: how many positions: a number, or a share in (0, 1); by default a tenth.
@@ -109,7 +111,7 @@ class TopK(GuidedObjective):
         """See `GuidedObjective`."""
         return -mass_share(maps, state)
 
-    def reached(self, state: Tensor, maps: Tensor) -> Tensor:
+    def score(self, state: Tensor, maps: Tensor) -> Tensor:
         """See `GuidedObjective`."""
         kept = (top_k(maps, self.t) & state).flatten(1).sum(1)
         return self.goal(state, maps).double() - kept
@@ -128,14 +130,14 @@ class MassCenter(GuidedObjective):
 
     def goal(self, state: Tensor, maps: Tensor) -> Tensor:
         """See `GuidedObjective`."""
-        # within the root: at the seed itself the distance is 0, and its gradient would be 0 / 0
+        # the constant: at the clean input the distance is 0, and its gradient would be 0 / 0
         return ((mass_centre(maps) - state).square().sum(1) + 1e-12).sqrt()
 
 
 @attribution_attacks.register("target")
 @dataclass(frozen=True)
 class Target(GuidedObjective):
-    """Raise the mass within a box; of a series `left` and `width` alone count.
+    """Increase the mass within a box; for a series only `left` and `width` count.
 
     Args:
         top, left: its first row and column, as shares of the sides in [0, 1).
@@ -174,18 +176,18 @@ class Target(GuidedObjective):
 @attribution_attacks.register("lens")
 @dataclass(frozen=True)
 class Lens(GuidedObjective):
-    """Push the mass out of the neighbourhood of the positions that had the largest values, not only off them.
+    """Move the mass out of the windows around the positions that had the largest values, not only off these positions.
 
     Recall falls with all the mass that leaves N_w(S_k). Precision falls only where a position of S_k has none of T_k
-    near it: so mass counts for more near positions that few of T_k are near to. With c(p) how many of T_k, the k
-    largest of the disturbed map, are in the window of p, the weight of a position q of N_w(S_k) is
+    near it. So mass counts for more near the positions that have few of T_k near them. Let c(p) be how many of T_k, the
+    k largest of the perturbed map, are in the window of p. Then the weight of a position q of N_w(S_k) is
 
         1 + alone * sum of exp(-(c(p) - 1) / 2) over the p of S_k in the window of q,    c(p) at least 1.
 
     Args:
         k: how many positions: a number, or a share in (0, 1); by default a tenth.
         w: half the side of the window, at least 0; at 0 this is `top_k`.
-        alone: how much lonely positions count, at least 0.
+        alone: the extra weight near positions with few of T_k in their window, at least 0.
     """
 
     name: ClassVar[str] = "lens"
@@ -200,7 +202,7 @@ class Lens(GuidedObjective):
         check(fine, "alone", "a finite number of at least 0", self.alone)
 
     def state(self, reference: Tensor) -> Tensor:
-        """See `GuidedObjective`: the positions, and their neighbourhood, `(P, 2, ...)`."""
+        """The positions, and the windows around them, `(P, 2, ...)`."""
         top = top_k(reference, self.k)
         return torch.stack([top, dilate(top, self.w)], dim=1)
 
@@ -210,18 +212,17 @@ class Lens(GuidedObjective):
         if self.alone == 0:
             return -mass_share(maps, near)
         with torch.no_grad():
-            company = self._in_window(top_k(maps.detach(), self.k).to(maps.dtype))
-            lonely = self._in_window(top * torch.exp(-(company - 1).clamp(min=0) / 2))
-            weight = near + self.alone * lonely
+            neighbours = self._sum_windows(top_k(maps.detach(), self.k).to(maps.dtype))
+            weight = near + self.alone * self._sum_windows(top * torch.exp(-(neighbours - 1).clamp(min=0) / 2))
         return -mass_share(maps, weight)
 
-    def reached(self, state: Tensor, maps: Tensor) -> Tensor:
+    def score(self, state: Tensor, maps: Tensor) -> Tensor:
         """See `GuidedObjective`."""
         top = top_k(maps, self.k)
         kept = (top & state[:, 1]).flatten(1).sum(1) + (dilate(top, self.w) & state[:, 0]).flatten(1).sum(1)
         return -mass_share(maps, state[:, 1]).double() - kept
 
-    def _in_window(self, values: Tensor) -> Tensor:
+    def _sum_windows(self, values: Tensor) -> Tensor:
         """Sums over the window of each position."""
         return smooth(values, self.w) * float((2 * self.w + 1) ** (values.ndim - 1))
 
@@ -229,20 +230,20 @@ class Lens(GuidedObjective):
 @attribution_attacks.register("random_sign")
 @dataclass(frozen=True)
 class RandomSign(BlindObjective):
-    """The radius, with a random sign for every feature of every input."""
+    """Move every feature by the radius, with a random sign for every feature of every input."""
 
     name: ClassVar[str] = "random_sign"
 
     def draw(self, region: Region, radius: float, seed: int) -> Tensor:
         """See `BlindObjective`."""
         signs = region.streams(seed).uniform((1, *region.shape), region.dtype) < 0.5
-        return _moved(region, torch.where(signs, radius, -radius))
+        return _move_centres(region, torch.where(signs, radius, -radius))
 
 
 @attribution_attacks.register("universal")
 @dataclass(frozen=True)
 class Universal(BlindObjective):
-    """The radius, with one random sign for every feature, the same for all inputs."""
+    """Move every feature by the radius, with one random sign for every feature, the same for all inputs."""
 
     name: ClassVar[str] = "universal"
 
@@ -250,7 +251,7 @@ class Universal(BlindObjective):
         """See `BlindObjective`."""
         # drawn on the CPU: the one pattern is the same on every device
         signs = Streams([seed], torch.device("cpu")).uniform((1, *region.shape), region.dtype).to(region.device) < 0.5
-        return _moved(region, torch.where(signs, radius, -radius).expand(len(region), *signs.shape[1:]))
+        return _move_centres(region, torch.where(signs, radius, -radius).expand(len(region), *signs.shape[1:]))
 
 
 #: the attacks that follow no gradient
@@ -258,13 +259,13 @@ BLIND = tuple(name for name in attribution_attacks if issubclass(attribution_att
 
 
 def mass_share(maps: Tensor, mask: Tensor) -> Tensor:
-    """How much of the mass of `maps` `(M, ...)` lies within `mask`, `(M,)`; 0 where there is none. Weights will do."""
+    """The share `(M,)` of the mass of `maps` `(M, ...)` within `mask`, which may hold weights; 0 for a map of zeros."""
     mass = maps.abs()
     total = row_sum(mass.flatten(1)).clamp(min=torch.finfo(maps.dtype).tiny)
     return row_sum((mass * mask).flatten(1)) / total
 
 
-def _moved(region: Region, offset: Tensor) -> Tensor:
+def _move_centres(region: Region, offset: Tensor) -> Tensor:
     """Each centre moved by its offset, `(P, 1, ...)` or `(P, ...)`, within the region."""
     return region.project(region.centre[:, None] + offset.reshape(len(region), 1, *region.shape))[:, 0]
 

@@ -1,12 +1,14 @@
-"""The events of SAFARI (Eq. 3): what can go wrong when an input is disturbed, and how near it is.
+"""The events of SAFARI (Eq. 3): what can go wrong when an input is perturbed, and how near a perturbed input is to it.
 
-- `changed_explanation` (F-hat): the class holds, `J < 0`, and the explanation does not, `similarity < low`.
-- `changed_class` (F-tilde): the class flips, `J >= 0`, and the explanation stays, `similarity > high`.
-- `misclassification`: the class flips, `J >= 0`, whatever the explanation does.
+- `changed_explanation` (F-hat): the class is kept, `J < 0`, and the explanation changes, `similarity < threshold`.
+- `changed_class` (F-tilde): the class changes, `J >= 0`, and the explanation stays, `similarity > threshold`.
+- `misclassification`: the class changes, `J >= 0`, whatever the explanation does.
 
-SAFARI writes the discrepancy D = 1/PCC. That is not monotone: at a correlation of -0.5 it is -2, which the paper's own
-events would call consistent, and near 0 it explodes. We work with the similarity itself; for a discrepancy such as
-the mean squared error the inequalities turn.
+J is the margin (SAFARI, Eq. 1): the largest other class's output minus that of the class explained.
+
+SAFARI writes the discrepancy D = 1/PCC. This is not monotone: at a correlation of -0.5 it is -2, which the paper's own
+events would call consistent, and near a correlation of 0 it grows beyond all bounds. We work with the similarity
+itself. For a discrepancy such as the mean squared error the inequalities are reversed.
 """
 
 from __future__ import annotations
@@ -32,33 +34,14 @@ SAFARI = """@inproceedings{huang2023safari,
   pages     = {1988--1998},
   year      = {2023}
 }"""
-#: what the events mean, for the report
-MEANINGS = {
-    "changed_explanation": (
-        "Changed explanation (`changed_explanation`)",
-        "The class holds and the explanation does not. For a similarity, higher is better for the explainer.",
-    ),
-    "changed_class": (
-        "Changed class (`changed_class`)",
-        "The class flips and the explanation stays, as if nothing had happened. Here a *low* similarity is better for "
-        "the explainer. That the class flips is the model's weakness, not the explainer's.",
-    ),
-    "misclassification": (
-        "Misclassification (`misclassification`)",
-        "The class flips, whatever the explanation does. It says something of the model and nothing of the explainer, "
-        "so explainers are not ranked by it.",
-    ),
-}
-MARGIN = {
-    "Margin J": (
-        "The largest other class's output minus that of the class explained. From zero up, the class has changed."
-    )
-}
 
 
 @dataclass(frozen=True)
 class Event:
-    """One event for one similarity and threshold; the threshold is None for plain misclassification."""
+    """One event for one similarity and threshold.
+
+    The threshold is None for `misclassification`, and where a search needs none.
+    """
 
     name: EventName
     similarity: Similarity
@@ -66,64 +49,71 @@ class Event:
 
     @property
     def needs_explanation(self) -> bool:
-        """Whether the explanation has a say in it."""
+        """Whether the event depends on the explanation."""
         return self.name != "misclassification"
 
-    def query(self, probe: Probe, x: Tensor, seed: Tensor, want_distance: bool = False) -> Measurement:
-        """The cheapest look that tells whether the event happened."""
+    def query(self, probe: Probe, x: Tensor, origin: Tensor, want_distance: bool = False) -> Measurement:
+        """The cheapest query that says whether the event happened at `x` `(M, ...)`, copies of the `origin`s `(M,)`."""
         if self.needs_explanation or want_distance:
-            return probe.query(x, seed, want_distance)
-        return probe.query_class(x, seed)
+            return probe.query(x, origin, want_distance)
+        return probe.query_class(x, origin)
 
-    def unlike(self, similarity: Tensor) -> Tensor:
-        """How unlike two maps are: minus the similarity, or the discrepancy as it is."""
+    def dissimilarity(self, similarity: Tensor) -> Tensor:
+        """Minus the similarity, or a discrepancy as it is."""
         return -similarity if self.similarity.larger_is_closer else similarity
 
     def scores(self, seen: Measurement) -> Tensor:
-        """Stages `(M, S)` for subset simulation, all `>= 0` where the event has happened (Eq. 12 to 15)."""
+        """Scores `(M, S)` of the S stages of subset simulation, all `>= 0` where the event happened (Eq. 12 to 15)."""
         if self.name == "misclassification":
             return seen.margin[:, None]
         assert seen.similarity is not None
         assert self.threshold is not None
-        beyond = self.unlike(seen.similarity) - self.unlike(torch.full_like(seen.similarity, self.threshold))
+        limit = self.dissimilarity(torch.full_like(seen.similarity, self.threshold))
+        beyond = self.dissimilarity(seen.similarity) - limit
         if self.name == "changed_explanation":
-            return torch.stack([strictly_below_zero(seen.margin), _strictly(beyond)], dim=1)
-        return torch.stack([seen.margin, _strictly(-beyond)], dim=1)
+            return torch.stack([score_kept_class(seen.margin), _exclude_zero(beyond)], dim=1)
+        return torch.stack([seen.margin, _exclude_zero(-beyond)], dim=1)
 
     def outcome(self, seen: Measurement) -> Outcome:
         """What a search for the worst case maximises, and its constraint (Eq. 5 and 6)."""
         if self.name == "misclassification":
             return Outcome(seen.margin, torch.where(seen.margin.isnan(), torch.nan, -torch.inf))
         assert seen.similarity is not None
-        unlike = self.unlike(seen.similarity)
+        dissimilarity = self.dissimilarity(seen.similarity)
         if self.name == "changed_explanation":
-            return Outcome(unlike, -strictly_below_zero(seen.margin))
-        return Outcome(-unlike, -seen.margin)
+            return Outcome(dissimilarity, -score_kept_class(seen.margin))
+        return Outcome(-dissimilarity, -seen.margin)
 
-    def happened(self, similarity: Tensor, margin: Tensor) -> Tensor:
-        """Whether the event, threshold included, happened; bool `(M,)`. Never without a threshold."""
+    def has_happened(self, similarity: Tensor, margin: Tensor) -> Tensor:
+        """Whether the event happened, with its threshold; bool `(M,)`. False everywhere without a threshold."""
         if self.name == "misclassification":
             return margin >= 0
-        held = margin < 0 if self.name == "changed_explanation" else margin >= 0
-        if self.threshold is None:  # nothing says from where on a map counts as changed
-            return torch.zeros_like(held)
-        limit = self.unlike(torch.full_like(similarity, self.threshold))
-        unlike = self.unlike(similarity)
-        return held & (unlike > limit if self.name == "changed_explanation" else unlike < limit)
+        feasible = margin < 0 if self.name == "changed_explanation" else margin >= 0
+        if self.threshold is None:
+            return torch.zeros_like(feasible)
+        limit = self.dissimilarity(torch.full_like(similarity, self.threshold))
+        dissimilarity = self.dissimilarity(similarity)
+        beyond = dissimilarity > limit if self.name == "changed_explanation" else dissimilarity < limit
+        return feasible & beyond
 
 
-def _strictly(beyond: Tensor) -> Tensor:
-    """A threshold must be crossed, not touched: exactly 0 does not count."""
-    return torch.where(beyond == 0, -torch.finfo(beyond.dtype).tiny, beyond)
+def _exclude_zero(score: Tensor) -> Tensor:
+    """A threshold must be crossed, and a score of exactly 0 only touches it: this makes it just below 0."""
+    return torch.where(score == 0, -torch.finfo(score.dtype).tiny, score)
 
 
-def strictly_below_zero(margin: Tensor) -> Tensor:
-    """`-J`, negative also at `J = 0`, where the class has changed."""
-    return _strictly(-margin)
+def score_kept_class(margin: Tensor) -> Tensor:
+    """`-J`, `>= 0` where the class is kept; below 0 also at `J = 0`, where the class has changed."""
+    return _exclude_zero(-margin)
 
 
 def make_event(name: str, similarity: Similarity, threshold: float | None, needs_threshold: bool) -> Event:
-    """The event of that name, with the similarity's own threshold where none is given."""
+    """The event of that name; without a `threshold` it has the similarity's own one.
+
+    Raises:
+        ArgumentError: an unknown name; a threshold for `misclassification`, which has none; no threshold for a
+            similarity without a default one where `needs_threshold` holds.
+    """
     if name not in EVENTS:
         raise ArgumentError("event", f"one of {', '.join(EVENTS)}", repr(name))
     if name == "misclassification":

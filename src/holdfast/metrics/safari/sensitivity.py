@@ -1,31 +1,33 @@
-"""Max-sensitivity and local Lipschitz constant: the classics that everybody compares with.
+"""Max-sensitivity and local Lipschitz constant: the two classic sensitivity metrics.
 
     SENS_MAX(x)  = max over x' of ||g(x') - g(x)||_2                      (Yeh et al., NeurIPS 2019, Eq. 3)
     SENS_LIPS(x) = max over x' of ||g(x') - g(x)||_2 / ||x' - x||_2      (Alvarez-Melis and Jaakkola 2018, Eq. 2)
 
-over x' in a neighbourhood of x; the published estimators sample it. A sample is a poor maximum: with `search="genetic"`
-or any other search the maximum is taken over the candidates of a search for the most different explanation, as in
-SAFARI (Huang et al. 2023), Table 1.
+over x' in a neighbourhood of x. The published estimators sample the neighbourhood, and a sampled maximum lies below the
+true one. With `search="genetic"` or any other search the maximum is taken over the candidates of a search for the most
+different explanation, as in SAFARI (Huang et al. 2023), Table 1.
 
-Captum and Quantus divide `SENS_MAX` by `||g(x)||` (`normalise=True`), explain the seed's class (`explain="origin"`) and
-compare signed attributions (`absolute=False`): the last two are defaults here.
+Captum and Quantus divide `SENS_MAX` by `||g(x)||` (`normalise=True`), explain the class of the clean input
+(`explain="origin"`) and compare signed attributions (`absolute=False`). The last two are defaults here.
 
-Cost: `samples` predictions with explanation for each input, and one for the input itself.
+Cost: `samples` predictions with explanation for each input, and one for the clean input; with a search, at most
+`budget` in all.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from holdfast.algorithms.searches.base import Search, searches
+from holdfast.algorithms.searches.base import Search
 from holdfast.errors import check, check_integer
 from holdfast.explainers import Explainer
 from holdfast.metrics.base import Metric, metrics
-from holdfast.metrics.probe import Explain, Probe, check_probe_options
+from holdfast.metrics.probe import Explain, Probe
 from holdfast.metrics.result import Result
 from holdfast.metrics.safari.worst_case import WorstCase
 from holdfast.model import Classifier
@@ -33,7 +35,7 @@ from holdfast.neighbourhood import LinfBall, Neighbourhood
 from holdfast.tensors import draw_seed
 
 _BLOCK = 32  # samples drawn at once for each input
-_ELEMENTS = 1 << 26
+_ELEMENTS = 1 << 26  # numbers in the perturbed inputs of a group of inputs
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class SensitivityResult(Result):
 
     Attributes:
         sensitivity: the maximum found, at least 0; 0 for skipped samples, whose status says why. `(N,)`
-        inputs: where it was found, `(N, ...)`; None from a search, which remembers its own worst input.
+        inputs: where it was found, `(N, ...)`; None with a search.
     """
 
     sensitivity: Tensor
@@ -58,18 +60,15 @@ class _Sensitivity(Metric):
     neighbourhood: Neighbourhood
     samples: int = 50
     search: str | Search = "sample"
+    budget: int = 5000
     absolute: bool = False
     explain: Explain = "origin"
     normalise: bool = False
 
     def __post_init__(self) -> None:
-        kind = type(self.neighbourhood).__name__
-        check(isinstance(self.neighbourhood, Neighbourhood), "neighbourhood", "a LinfBall or an L2Ball", kind)
         check_integer(self.samples, "samples")
         check(isinstance(self.normalise, bool), "normalise", "True or False", self.normalise)
-        check_probe_options(self.absolute, self.explain, "logit")
-        if isinstance(self.search, str) and self.search != "sample":
-            _ = searches[self.search]
+        self._worst_case()  # checks the other options
 
     @classmethod
     def example(cls) -> _Sensitivity:
@@ -77,8 +76,26 @@ class _Sensitivity(Metric):
         return cls(LinfBall(0.1), samples=10)
 
     def expected_evaluations(self) -> int:
-        """The samples and the seed."""
-        return self.samples + 1
+        """The samples and the clean input; with a search, its budget."""
+        return self.samples + 1 if self.search == "sample" else self.budget
+
+    @classmethod
+    def idle(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The budget has no effect without a search, and the number of samples none with one."""
+        return ("budget",) if options.get("search") == "sample" else ("samples",)
+
+    def _worst_case(self) -> WorstCase:
+        """The search whose candidates are used; its own result is not."""
+        return WorstCase(
+            self.neighbourhood,
+            "changed_explanation",
+            "mse",
+            "random" if self.search == "sample" else self.search,
+            self.budget,
+            absolute=self.absolute,
+            explain=self.explain,
+            track_sensitivity=True,
+        )
 
     def evaluate(
         self,
@@ -96,14 +113,14 @@ class _Sensitivity(Metric):
         seed = draw_seed(generator)
         best = torch.full((len(inputs),), -torch.inf, device=inputs.device, dtype=inputs.dtype)
         where = inputs.clone()
-        # blocks of a fixed size, so that a sample's draws do not depend on its company; few rows at once for memory
+        # blocks of a fixed size, so that an input's draws do not depend on the batch; few rows at once for memory
         group = max(1, _ELEMENTS // (_BLOCK * inputs[0].numel()))
         for part in torch.split(rows, group) if len(rows) else ():
             region = self.neighbourhood.around(inputs[part], classifier.bounds)
             streams = region.streams(seed)
             for start in range(0, self.samples, _BLOCK):
                 x = region.sample(min(_BLOCK, self.samples - start), streams)
-                top, index = _sensitivities(probe, part, x, inputs, self.per_distance).max(1)
+                top, index = _measure(probe, part, x, inputs, self.per_distance).max(1)
                 better = top > best[part]
                 best[part] = torch.maximum(best[part], top)
                 where[part[better]] = x[better, index[better]]
@@ -117,16 +134,7 @@ class _Sensitivity(Metric):
         targets: Tensor | None,
         generator: torch.Generator | None,
     ) -> SensitivityResult:
-        worst = WorstCase(
-            self.neighbourhood,
-            "changed_explanation",
-            "mse",
-            self.search,
-            self.samples,
-            absolute=self.absolute,
-            explain=self.explain,
-            track_sensitivity=True,
-        ).evaluate(classifier, explainer, inputs, targets, generator)
+        worst = self._worst_case().evaluate(classifier, explainer, inputs, targets, generator)
         found = worst.sens_lips if self.per_distance else worst.sens_max
         if self.normalise:
             found = found / _norms(worst.origin_maps.nan_to_num())
@@ -160,10 +168,11 @@ class MaxSensitivity(_Sensitivity):
 
     Args:
         neighbourhood: where perturbed inputs lie and how they are distributed.
-        samples: perturbed inputs for each sample; the search's budget with a search.
-        search: `"sample"`, or the name of a search whose candidates are looked at (Table 1 of SAFARI).
+        samples: how many perturbed inputs are drawn for each input; without effect with a search.
+        search: `"sample"` for the published estimator, or a search, whose candidates are used (Table 1 of SAFARI).
+        budget: with a search, how many inputs are predicted and explained for each input at most, as for `WorstCase`.
         absolute: compare absolute attributions.
-        explain: at a perturbed input, explain the `"origin"`'s class or the one `"predicted"` there.
+        explain: at a perturbed input, explain the class of the `"origin"`, the clean input, or the one `"predicted"`.
         normalise: divide by `||g(x)||_2`, as Captum and Quantus do.
 
     >>> import holdfast as hf
@@ -227,8 +236,10 @@ def measure_sensitivity(
 ) -> Tensor:
     """The largest sensitivity over given perturbed inputs `(N, S, ...)` of inputs `(N, ...)`; shape `(N,)`.
 
-    For comparing tools on the same perturbations; the metrics draw their own. Raises ArgumentError where `perturbed`
-    does not fit `inputs`.
+    For comparing tools on the same perturbations; the metrics draw their own.
+
+    Raises:
+        ArgumentError: the shape of `perturbed` does not fit `inputs`.
 
     >>> import holdfast as hf
     >>> digits = hf.data.bundled("digits")[:2]
@@ -250,26 +261,26 @@ def measure_sensitivity(
     with classifier.session():
         probe = Probe(classifier, explainer, inputs, checked, absolute=absolute, explain=explain)
         rows = torch.arange(len(inputs), device=inputs.device)
-        values = _sensitivities(probe, rows, perturbed.to(inputs.device), inputs, per_distance).amax(1)
-    values = values.clamp(min=0)  # nothing finite was seen
+        values = _measure(probe, rows, perturbed.to(inputs.device), inputs, per_distance).amax(1)
+    values = values.clamp(min=0)  # minus infinity where no distance was finite
     return values / _norms(probe.reference) if normalise else values
 
 
 def _norms(maps: Tensor) -> Tensor:
-    """`||g(x)||_2`, with 1 for an all-zero map, whose sensitivity is then left as it is."""
+    """`||g(x)||_2`, or 1 for an all-zero map, whose sensitivity then stays as it is."""
     norm = maps.flatten(1).norm(dim=1)
     return torch.where(norm > 0, norm, 1.0)
 
 
-def _sensitivities(probe: Probe, rows: Tensor, x: Tensor, inputs: Tensor, per_distance: bool) -> Tensor:
-    """Distance, or slope, for each of the perturbed inputs `x` `(P, S, ...)` of the seeds `rows`; `(P, S)`."""
+def _measure(probe: Probe, rows: Tensor, x: Tensor, inputs: Tensor, per_distance: bool) -> Tensor:
+    """Distance, or slope, for each of the perturbed inputs `x` `(P, S, ...)` of the origins `rows`; `(P, S)`."""
     count = x.shape[1]
-    seed = rows.repeat_interleave(count)
+    origin = rows.repeat_interleave(count)
     flat = x.reshape(-1, *x.shape[2:])
-    distance = probe.query(flat, seed, want_distance=True).distance
+    distance = probe.query(flat, origin, want_distance=True).distance
     assert distance is not None
     distance = torch.where(distance.isnan(), -torch.inf, distance)
     if per_distance:
-        step = (flat - inputs[seed]).flatten(1).norm(dim=1)
+        step = (flat - inputs[origin]).flatten(1).norm(dim=1)
         distance = torch.where(step > 0, distance / step, 0.0)
     return distance.reshape(-1, count)

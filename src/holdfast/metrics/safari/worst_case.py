@@ -1,4 +1,4 @@
-"""The worst case: how badly can an explanation be bent within a neighbourhood?
+"""The worst case: how much can an explanation be changed within a neighbourhood?
 
 Problem, for `changed_explanation` (SAFARI, Eq. 5) and `changed_class` (Eq. 6), s the similarity of explanations:
 
@@ -8,9 +8,10 @@ over x' in the neighbourhood of x; `misclassification` maximises J. Source: Huan
 Efficient Evaluations for Robustness of Interpretability" (ICCV 2023), Sec. 4 and App. 8.3. We depart from it in the
 default search (`block`; the paper's is `genetic`) and in working with s instead of 1/s (see `events`).
 
-What a search returns is not trusted: it is projected into the neighbourhood, and predicted and explained anew.
+The result of a search is not trusted: it is projected into the neighbourhood and re-evaluated before it is reported.
 
-Cost: at most `budget` predictions with explanation for each sample, and two more for the seed and the last check.
+Cost: at most `budget` predictions with explanation for each sample. One of them is for the clean input, one for the
+final check; the search has the rest, and queries the clean input first.
 """
 
 from __future__ import annotations
@@ -23,14 +24,15 @@ import torch
 from torch import Tensor
 
 from holdfast.algorithms.searches.base import Outcome, Search, Trace, searches
-from holdfast.errors import ArgumentError, check, check_integer
+from holdfast.errors import ArgumentError, check
 from holdfast.explainers import Explainer
 from holdfast.metrics.base import NO_EFFECT, Metric, Role, metrics
 from holdfast.metrics.probe import Explain, Margin, Probe, check_probe_options
+from holdfast.metrics.probe_objective import ProbeObjective, check_found
 from holdfast.metrics.result import Result
 from holdfast.metrics.safari.events import SAFARI, Event, EventName, make_event
 from holdfast.model import Classifier
-from holdfast.neighbourhood import LinfBall, Neighbourhood
+from holdfast.neighbourhood import LinfBall, Neighbourhood, check_neighbourhood
 from holdfast.similarity import Similarity
 from holdfast.similarity import get as get_similarity
 from holdfast.tensors import draw_seed
@@ -41,18 +43,18 @@ class WorstCaseResult(Result):
     """The worst perturbed input of each sample.
 
     Attributes:
-        similarity: of the explanations at the seed and at the worst input. `(N,)`
+        similarity: of the explanations at the clean input and at the worst input. `(N,)`
         margin: J at the worst input, `>= 0` where the class has changed. `(N,)`
-        inputs: the worst inputs, `(N, ...)`; the seed itself where a sample was skipped.
-        found: an input that meets the constraint was found (the class held, or changed, as the event has it). For
-            `changed_explanation` the seed meets it, so it is False only for skipped samples. `(N,)` bool
-        misinterpreted: the worst input is an event in the sense of Eq. 3, the threshold included. `(N,)` bool
-        sens_max: largest `||g(x') - g(x)||_2` among all candidates seen (Table 1); NaN without tracking. `(N,)`
+        inputs: the worst inputs, `(N, ...)`; the clean input itself where a sample was skipped.
+        found: an input that meets the constraint was found: its class is kept, or changed, as the event demands. For
+            `changed_explanation` the clean input meets it, so it is False only for skipped samples. `(N,)` bool
+        misinterpreted: the worst input is an event in the sense of Eq. 3, with its threshold. `(N,)` bool
+        sens_max: largest `||g(x') - g(x)||_2` among all candidates (Table 1); NaN without tracking. `(N,)`
         sens_lips: largest `||g(x') - g(x)||_2 / ||x' - x||_2` among them; NaN without tracking. `(N,)`
         predicted: the class predicted at the worst input, `(N,)`.
-        origins: the clean inputs that were disturbed, `(N, ...)`.
-        origin_maps, maps: explanations of the seeds and of the worst inputs, signed, `(N, ...)`.
-        trace: best similarity and margin so far against evaluations, for the samples of `traced`.
+        origins: the clean inputs, `(N, ...)`.
+        origin_maps, maps: explanations of the clean and of the worst inputs, signed, `(N, ...)`.
+        trace: best similarity and margin so far against the search's evaluations, for the samples of `traced`.
         traced: numbers of the samples that the rows of the trace and of the population belong to.
         population: the search's last one, `(len(traced), n, ...)`, where it keeps one and it was asked for.
     """
@@ -73,7 +75,7 @@ class WorstCaseResult(Result):
     population: Tensor | None = None
 
     def tensors(self) -> dict[str, Tensor]:
-        """Seeds, worst inputs, their explanations, and the trace, NaN for skipped samples."""
+        """Clean and worst inputs, their explanations, and the trace, NaN for skipped samples."""
         steps = len(self.trace.evaluations)
         lines = {}
         for name, values in (("similarity", self.trace.similarity), ("margin", self.trace.margin)):
@@ -93,7 +95,12 @@ class WorstCaseResult(Result):
 
 @dataclass(frozen=True)
 class WorstCaseTrace:
-    """Best so far: evaluations `(T,)`, similarity and margin `(n, T)` (NaN where the event does not define it)."""
+    """The best input so far of n samples, after some of the search's evaluations.
+
+    Attributes:
+        evaluations: for each sample so far, `(T,)`.
+        similarity, margin: of the best input, `(n, T)`; NaN where the event does not use it.
+    """
 
     evaluations: Tensor
     similarity: Tensor
@@ -109,14 +116,19 @@ class WorstCase(Metric):
         neighbourhood: where perturbed inputs may lie.
         event: `"changed_explanation"`, `"changed_class"` or `"misclassification"`.
         similarity: a similarity or its name.
-        search: `"block"`, `"genetic"`, `"gradient"` (white box), `"random"`, or a configured search.
-        budget: evaluations for each sample, at least 1.
+        search: `"block"`, `"genetic"`, `"gradient"` or `"sign"` (both white box), `"random"`, or a configured search.
+        budget: how many inputs are predicted and explained for each sample at most, at least 3. The clean input and
+            the final check of the result are included.
         threshold: of the event, for `misinterpreted`; None for the similarity's own.
         absolute: compare absolute attributions, as the authors do.
         explain: at a perturbed input, explain the class `"predicted"` there or the `"origin"`'s.
         margin: J from `"logit"`s or from `"probability"`s.
         track_sensitivity: also keep the largest distance and slope among all candidates.
         keep_population: return the last population of searches that have one.
+
+    Raises:
+        ArgumentError: an option out of range; in the call, a white-box search for an explainer or a similarity that
+            cannot be differentiated.
 
     >>> import holdfast as hf
     >>> digits = hf.data.bundled("digits")[:2]
@@ -136,6 +148,8 @@ class WorstCase(Metric):
         "track_sensitivity": NO_EFFECT,
         "keep_population": NO_EFFECT,
     }
+    #: evaluations of the budget that the search does not have: the clean input and the final check
+    own_evaluations: ClassVar[int] = 2
 
     neighbourhood: Neighbourhood
     event: EventName = "changed_explanation"
@@ -150,9 +164,9 @@ class WorstCase(Metric):
     keep_population: bool = False
 
     def __post_init__(self) -> None:
-        kind = type(self.neighbourhood).__name__
-        check(isinstance(self.neighbourhood, Neighbourhood), "neighbourhood", "a LinfBall or an L2Ball", kind)
-        check_integer(self.budget, "budget")
+        check_neighbourhood(self.neighbourhood)
+        expected = "a whole number of at least 3 (the clean input, a query of the search, and the final check)"
+        check(type(self.budget) is int and self.budget > self.own_evaluations, "budget", expected, repr(self.budget))
         check_probe_options(self.absolute, self.explain, self.margin)
         self._event()
         self._search()
@@ -163,8 +177,8 @@ class WorstCase(Metric):
         return cls(LinfBall(0.1), budget=40)
 
     def expected_evaluations(self) -> int:
-        """The budget, the seed and the last check."""
-        return self.budget + 2
+        """The budget."""
+        return self.budget
 
     def _event(self) -> Event:
         return make_event(self.event, get_similarity(self.similarity), self.threshold, needs_threshold=False)
@@ -198,82 +212,74 @@ class WorstCase(Metric):
             explain=self.explain,
             margin=self.margin,
         )
-        watched = _Watched(event, probe, inputs, probe.usable(), self.track_sensitivity)
-        worst, trace, population = inputs.clone(), _empty_trace(inputs), None
-        if len(watched.usable):
-            region = self.neighbourhood.around(inputs[watched.usable], classifier.bounds)
-            found = search.run(
-                watched, region, self.budget, draw_seed(generator), watched.ascent if search.white_box else None
-            )
-            worst[watched.usable] = region.project(found.inputs[:, None])[:, 0]
-            trace, population = _readable(event, found.trace), found.population
-        margin, similarity, maps, predicted = watched.check(worst)
-        usable = torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
-        usable[watched.usable] = True
-        held = margin < 0 if self.event == "changed_explanation" else margin >= 0
+        objective = _WorstCaseObjective(event, probe, inputs, self.track_sensitivity)
+        usable, worst, trace, population = objective.usable, inputs.clone(), _empty_trace(inputs), None
+        if len(usable):
+            region = self.neighbourhood.around(inputs[usable], classifier.bounds)
+            found = objective.run(search, region, self.budget - self.own_evaluations, draw_seed(generator))
+            worst[usable] = region.project(found.inputs[:, None])[:, 0]
+            trace, population = _read_trace(event, found.trace), found.population
+        seen, maps, predicted = check_found(probe, worst)
+        similarity, margin = seen.similarity, seen.margin
+        assert similarity is not None
+        evaluated = torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
+        evaluated[usable] = True
+        feasible = margin < 0 if self.event == "changed_explanation" else margin >= 0
         return WorstCaseResult(
             **probe.common_fields(self),
             value=margin if self.event == "misclassification" else similarity,
             similarity=similarity,
             margin=margin,
             inputs=worst,
-            found=held & usable,
-            misinterpreted=event.happened(similarity, margin) & usable,
-            sens_max=watched.sens_max,
-            sens_lips=watched.sens_lips,
+            found=feasible & evaluated,
+            misinterpreted=event.has_happened(similarity, margin) & evaluated,
+            sens_max=objective.sens_max,
+            sens_lips=objective.sens_lips,
             predicted=predicted,
             origins=inputs,
             origin_maps=probe.maps,
             maps=maps,
             trace=trace,
-            traced=watched.usable,
+            traced=usable,
             population=population if self.keep_population else None,
         )
 
 
-class _Watched:
-    """The objective that a search sees; keeps the largest sensitivities that went by."""
+class _WorstCaseObjective(ProbeObjective):
+    """The outcome of an event; keeps the largest sensitivities among all candidates if asked to `track` them."""
 
-    def __init__(self, event: Event, probe: Probe, inputs: Tensor, usable: Tensor, track: bool) -> None:
-        self.event, self.probe, self.inputs, self.usable, self.track = event, probe, inputs, usable, track
+    def __init__(self, event: Event, probe: Probe, inputs: Tensor, track: bool) -> None:
+        super().__init__(probe)
+        self.event, self.inputs, self.track = event, inputs, track
         self.sens_max = torch.full((len(inputs),), torch.nan, device=inputs.device, dtype=inputs.dtype)
         if track:
-            self.sens_max[usable] = 0.0
+            self.sens_max[self.usable] = 0.0
         self.sens_lips = self.sens_max.clone()
 
-    def __call__(self, x: Tensor, problem: Tensor) -> Outcome:
-        seed = self.usable[problem]
-        seen = self.event.query(self.probe, x, seed, want_distance=self.track)
+    def measure(self, x: Tensor, origin: Tensor) -> Outcome:
+        """The event's outcome."""
+        seen = self.event.query(self.probe, x, origin, want_distance=self.track)
         if self.track and seen.distance is not None:
             distance = seen.distance.nan_to_num(nan=0.0).to(self.sens_max.dtype)
-            step = (x - self.inputs[seed]).flatten(1).norm(dim=1)
+            step = (x - self.inputs[origin]).flatten(1).norm(dim=1)
             slope = torch.where(step > 0, distance / step, 0.0)
-            self.sens_max.scatter_reduce_(0, seed, distance, "amax")
-            self.sens_lips.scatter_reduce_(0, seed, slope.to(self.sens_lips.dtype), "amax")
+            self.sens_max.scatter_reduce_(0, origin, distance, "amax")
+            self.sens_lips.scatter_reduce_(0, origin, slope.to(self.sens_lips.dtype), "amax")
         return self.event.outcome(seen)
 
-    def ascent(self, x: Tensor, problem: Tensor, feasible: Tensor) -> Tensor:
-        """Where to go, on the model with softplus for ReLU: see `GradientObjective`."""
-
-        def goal(maps: Tensor, margin: Tensor, seed: Tensor, feasible: Tensor) -> Tensor:
-            if self.event.name == "misclassification":
-                return margin
-            alike = self.event.unlike(self.probe.similarity_to(seed, maps))
-            better, broken = (-alike, -margin) if self.event.name == "changed_class" else (alike, margin)
-            return torch.where(feasible, better, -broken)
-
-        return self.probe.gradient(goal, x, self.usable[problem], feasible)
-
-    def check(self, worst: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Margin, similarity, explanation and class at the returned inputs, by a look of our own."""
-        seen = self.probe.query(worst, torch.arange(len(worst), device=worst.device), keep_maps=True)
-        assert seen.similarity is not None
-        assert seen.maps is not None
-        assert seen.predicted is not None
-        return seen.margin, seen.similarity, seen.maps, seen.predicted
+    def ascend(self, maps: Tensor, margin: Tensor, origin: Tensor, feasible: Tensor) -> Tensor:
+        """The dissimilarity or the similarity where the constraint is met, and the way back elsewhere."""
+        if self.event.name == "misclassification":
+            return margin
+        value = self.event.dissimilarity(self.probe.similarity_to(origin, maps))
+        violation = margin
+        if self.event.name == "changed_class":
+            value, violation = -value, -margin
+        return torch.where(feasible, value, -violation)
 
 
-def _readable(event: Event, trace: Trace) -> WorstCaseTrace:
+def _read_trace(event: Event, trace: Trace) -> WorstCaseTrace:
+    """The search's values and violations as similarities and margins."""
     nan = torch.full_like(trace.value, torch.nan)
     if event.name == "misclassification":
         return WorstCaseTrace(trace.evaluations, nan, trace.value)

@@ -9,8 +9,6 @@ import numpy as np
 import polars as pl
 
 from holdfast.charts import Chart, Gallery, Line, lines_with_bands
-from holdfast.metrics.probe import COMPARED
-from holdfast.metrics.safari.events import MARGIN, MEANINGS
 from holdfast.presentation.base import (
     Presentation,
     Reading,
@@ -24,6 +22,7 @@ from holdfast.presentation.base import (
     threshold,
 )
 from holdfast.presentation.safari.contradictions import find_contradictions
+from holdfast.presentation.safari.terms import COMPARED, MARGIN, MEANINGS
 from holdfast.statistics.paired import Array
 
 #: samples with a curve

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from holdfast.metrics.probe import COMPARED
 from holdfast.presentation.base import Presentation, Reading, presentations
+from holdfast.presentation.safari.terms import COMPARED
 
 
 @presentations.register("max_sensitivity")

@@ -127,9 +127,10 @@ def attack_of(
     name: str, setting: Setting, scale: Scale, similarities: Sequence[str], radius: float | None = None
 ) -> dict[str, Any]:
     """A configured attack, by the paper's name: `top-k`, `mass center`, `random`, `universal random`."""
+    radius = setting.radius if radius is None else radius
     metric: dict[str, Any] = {
         "metric": "attribution_attack",
-        "radius": setting.radius if radius is None else radius,
+        "neighbourhood": {"linf": radius},
         "similarities": list(similarities),
         "curve_k": [100],
         "curve_w": [1, 2, 3],
@@ -139,7 +140,7 @@ def attack_of(
         metric["attack"] = f"top_k:t={setting.t}" if name == "top-k" else GUIDED[name]
         metric["steps"] = setting.small[1] if small else setting.steps
         step = 2 * setting.step if small else setting.step
-        metric["step"] = min(step, metric["radius"] / 2)  # longer ones would only jump from corner to corner
+        metric["step"] = min(step, radius / 2)  # longer ones would only jump from corner to corner
         metric["restarts"] = setting.small[2] if small else setting.restarts
     else:
         metric["attack"] = {"random": "random_sign", "universal random": "universal"}[name]

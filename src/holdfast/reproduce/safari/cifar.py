@@ -70,7 +70,7 @@ def _models(scale: Scale) -> dict[str, Any]:
 _EXPLAINERS = ("Gradient x Input", "Integrated Gradients", "GradCAM", "DeepLift")
 _STEPS: dict[Scale, int] = {"small": 5, "full": 50}  # of integrated gradients; Captum's default is 50
 _SMALL: tuple[dict[str, Any], dict[str, Any]] = (
-    {"budget": 200},
+    {"evaluations": 200},
     {"particles": 30, "quantile": 0.25, "moves": 2, "floor": -20.0},
 )
 _IMAGES: dict[Scale, int] = {"small": 6, "full": 100}
@@ -201,8 +201,8 @@ def _differs(scale: Scale) -> str:
     settings, subset = _SMALL
     narrow = (
         f"networks of about a quarter of a million parameters, trained on 20000 images: {accuracies} (ResNet20 87.8%);"
-        f" {_IMAGES[scale]} images (not said), worst cases by block search of {settings['budget']} evaluations (GA,"
-        f" 500000), {subset['particles']} particles with {subset['moves']} moves (250), ln P down to"
+        f" {_IMAGES[scale]} images (not said), worst cases by block search of {settings['evaluations']} evaluations"
+        f" (GA, 500000), {subset['particles']} particles with {subset['moves']} moves (250), ln P down to"
         f" {subset['floor']:g} (-100)"
     )
     published = f"{_IMAGES[scale]} images (not said); networks by `holdfast train`, from {_FOLDER}/"

@@ -38,7 +38,7 @@ _FAST: dict[str, Any] = {
     "DeepLift": "deeplift",
 }
 _LIME = "LIME"
-_SMALL4 = ({"budget": 500}, {"particles": 50, "quantile": 0.25, "moves": 2})
+_SMALL4 = ({"evaluations": 500}, {"particles": 50, "quantile": 0.25, "moves": 2})
 
 
 def _explainer_verdicts(frame: pl.DataFrame) -> list[Verdict]:
@@ -98,7 +98,7 @@ _PAPER6 = {
     "ln P_F-tilde": (-12.96, -14.59, -16.98, -14.78, -14.44, -14.41),
 }
 _NAMES6 = tuple(f"{kind}+{count}" for kind in ("LIME", "SHAP") for count in _SAMPLES)
-_SMALL6 = ({"budget": 60}, {"particles": 20, "quantile": 0.25, "moves": 2, "floor": -30.0})
+_SMALL6 = ({"evaluations": 60}, {"particles": 20, "quantile": 0.25, "moves": 2, "floor": -30.0})
 _LIKELY = math.log(0.01)
 
 

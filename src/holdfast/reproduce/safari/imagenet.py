@@ -123,8 +123,8 @@ _SIDE: dict[Scale, int] = {"small": 64, "full": _CROP}
 _IMAGES: dict[Scale, int] = {"small": 3, "full": 20}
 _STEPS: dict[Scale, tuple[int, int]] = {"small": (4, 10), "full": (16, 50)}  # integrated gradients, perturbations
 _SIZES: dict[Scale, tuple[dict[str, Any], dict[str, Any]]] = {
-    "small": ({"budget": 40}, {"particles": 20, "quantile": 0.25, "moves": 1, "floor": -10.0}),
-    "full": ({"budget": 5000}, {"particles": 200, "quantile": 0.1, "moves": 10, "floor": -100.0}),
+    "small": ({"evaluations": 40}, {"particles": 20, "quantile": 0.25, "moves": 1, "floor": -10.0}),
+    "full": ({"evaluations": 5000}, {"particles": 200, "quantile": 0.1, "moves": 10, "floor": -100.0}),
 }
 
 _FULLGRAD, _EXTREMAL = "FullGrad", "Extremal Perturbations"
@@ -203,8 +203,8 @@ def _differs(scale: Scale) -> str:
     return (
         (f"{network}, " if scale == "small" else "timm's weights, whose accuracy may differ (81.60% top-1); ")
         + f"radius {RADIUS} (not said for ImageNet; CIFAR-10's); the first photos by name in {FOLDER} (random);"
-        f" worst cases by block search of {worst['budget']} evaluations (GA, 500000); subset simulation in Gaussian"
-        f" space, particles: {subset['particles']} (1000), moves: {subset['moves']} (250)"
+        f" worst cases by block search of {worst['evaluations']} evaluations (GA, 500000); subset simulation in"
+        f" Gaussian space, particles: {subset['particles']} (1000), moves: {subset['moves']} (250)"
         + scaled(scale, f", ln P down to {subset['floor']:g} (-100)").removesuffix(", ")
         + f"; integrated gradients with {steps} steps, extremal perturbations of one area, 0.1, with {optimised} steps"
         " (not said); FullGrad without the bias of the images' normalisation, which is inside the module; sol_F-tilde"

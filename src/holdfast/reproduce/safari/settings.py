@@ -121,11 +121,11 @@ _EQUAL: dict[Scale, tuple[int, int]] = {"small": (10, 6000), "full": (500, 500_0
 def _populations(scale: Scale) -> dict[str, Any]:
     iterations, evaluations = _EQUAL[scale]
     return {
-        f"{event}, {size}, {equal}": worst(event, budget, {"genetic": {"population": size}})
+        f"{event}, {size}, {equal}": worst(event, count, {"genetic": {"population": size}})
         for event in ("F-hat", "F-tilde")
         for equal in ("iterations", "evaluations")
         for size in _POPULATIONS
-        for budget in [size * (iterations + 1) if equal == "iterations" else evaluations]
+        for count in [size * (iterations + 1) if equal == "iterations" else evaluations]
     }
 
 

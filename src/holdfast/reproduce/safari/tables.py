@@ -46,7 +46,7 @@ _HEADINGS1 = {"similarity": "MSE", "sens_max": "SENS_MAX", "sens_lips": "SENS_LI
 
 
 def _searches(scale: Scale) -> dict[str, Any]:
-    budget, population = (3000, 50) if scale == "small" else (500_000, 1000)
+    evaluations, population = (3000, 50) if scale == "small" else (500_000, 1000)
     searches: dict[str, str | dict[str, Any]] = {
         "genetic": {"genetic": {"population": population}},
         "random": "random",
@@ -54,7 +54,7 @@ def _searches(scale: Scale) -> dict[str, Any]:
         "gradient": "gradient",
     }
     options = {"similarity": "mse", "track_sensitivity": True}
-    return {name: worst("F-hat", budget, search, **options) for name, search in searches.items()}
+    return {name: worst("F-hat", evaluations, search, **options) for name, search in searches.items()}
 
 
 def _search_verdicts(frame: pl.DataFrame) -> list[Verdict]:
@@ -202,14 +202,14 @@ _LEVEL3 = 0.9
 
 def _schemes(scale: Scale) -> dict[str, Any]:
     small = scale == "small"
-    budget = 600 if small else 10_000
+    evaluations = 600 if small else 10_000
     genetic = {"genetic": {"population": 50 if small else 1000}}
     subset = {"particles": 50, "quantile": 0.25, "moves": 2} if small else PAPER_SUBSET
     cheap = {"particles": 100, "quantile": 0.25, "moves": 3} if small else PAPER_SUBSET  # explains nothing
     return {
-        **{f"worst {event}": worst(event, budget) for event in ("c", "F-hat", "F-tilde")},
-        "worst F-hat, gradient": worst("F-hat", budget, "gradient"),
-        "worst F-hat, genetic": worst("F-hat", budget if small else 500_000, genetic),
+        **{f"worst {event}": worst(event, evaluations) for event in ("c", "F-hat", "F-tilde")},
+        "worst F-hat, gradient": worst("F-hat", evaluations, "gradient"),
+        "worst F-hat, genetic": worst("F-hat", evaluations if small else 500_000, genetic),
         "ln P c": probability("c", **cheap),
         **{f"ln P {event}": probability(event, **subset) for event in ("F-hat", "F-tilde")},
     }

@@ -1,0 +1,60 @@
+"""`ProbeObjective`: what a search over perturbed inputs maximises, measured by a probe."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor
+
+from holdfast.algorithms.searches.base import Outcome, Search, SearchResult
+from holdfast.metrics.probe import Measurement, Probe
+from holdfast.neighbourhood import Region
+
+
+class ProbeObjective(ABC):
+    """The objective of a search around the origins of a probe that can be evaluated.
+
+    A search numbers its problems from 0; problem p is the origin `usable[p]`.
+
+    Args:
+        probe: it has the origins, and counts the queries.
+        beta: sharpness of the softplus that replaces ReLU where a white-box search needs gradients.
+
+    Attributes:
+        usable: numbers of the origins that can be evaluated, int64.
+    """
+
+    def __init__(self, probe: Probe, beta: float = 10.0) -> None:
+        self.probe, self.beta, self.usable = probe, beta, probe.usable()
+
+    @abstractmethod
+    def measure(self, x: Tensor, origin: Tensor) -> Outcome:
+        """The outcome of `x` `(M, ...)`, perturbed copies of the origins numbered `origin` `(M,)`."""
+
+    @abstractmethod
+    def ascend(self, maps: Tensor, margin: Tensor, origin: Tensor, feasible: Tensor) -> Tensor:
+        """What a white-box search ascends `(M,)`, differentiable; for maps `(M, ...)` as `Probe.gradient` has them.
+
+        Where `feasible` `(M,)` holds it is the value of the outcome, elsewhere minus its violation.
+        """
+
+    def __call__(self, x: Tensor, problem: Tensor) -> Outcome:
+        """See `Objective`: the outcome of `x` for the problems `problem` `(M,)`."""
+        return self.measure(x, self.usable[problem])
+
+    def find_ascent(self, x: Tensor, problem: Tensor, feasible: Tensor) -> Tensor:
+        """See `GradientObjective`: directions from the model with softplus for ReLU."""
+        return self.probe.gradient(self.ascend, x, self.usable[problem], feasible, beta=self.beta)
+
+    def run(self, search: Search, region: Region, budget: int, seed: int) -> SearchResult:
+        """Run the search in `region`, the neighbourhoods of the usable origins."""
+        return search.run(self, region, budget, seed, self.find_ascent if search.white_box else None)
+
+
+def check_found(probe: Probe, x: Tensor, compare: bool = True) -> tuple[Measurement, Tensor, Tensor]:
+    """Re-evaluate what was found, an input `(P, ...)` for each origin: the measurement, the maps and the classes."""
+    seen = probe.query(x, torch.arange(len(x), device=x.device), keep_maps=True, compare=compare)
+    assert seen.maps is not None
+    assert seen.predicted is not None
+    return seen, seen.maps, seen.predicted
