@@ -1,72 +1,130 @@
-"""Bootstrap intervals of statistics of means over samples, for the notes and curves of a report."""
+"""Bootstrap intervals of statistics of means over samples."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import scipy
 
-from holdfast.statistics.paired import Array
+Array = np.ndarray[Any, Any]
+#: from means `(..., Q)` to numbers `(..., R)`, NaN where they are not defined
+Statistic = Callable[[Array], Array]
 
-#: with fewer samples there is no interval
+LEVEL = 0.95
+#: with fewer samples there is no interval, unless a caller asks for one
 FEW = 5
-_LEVEL, _RESAMPLES, _SEED = 0.95, 2000, 0
+_DEFINED = 0.95  # the share of draws in which a statistic must be defined
 _CELLS = 2_000_000  # numbers in memory at a time
+_ROUNDING = 1e-12  # draws that differ by this share of the largest are tied
+
+
+def mean_over_samples(values: Array) -> Array:
+    """The means of `values` `(n, Q)` over samples, `(Q,)`; NaN for no samples."""
+    return np.asarray(values.mean(0)) if len(values) else np.full(values.shape[1], np.nan)
 
 
 def intervals_of_means(
-    values: Array, statistic: Callable[[Array], Array] = lambda means: means
+    values: Array,
+    statistic: Statistic = lambda means: means,
+    *,
+    level: float = LEVEL,
+    resamples: int = 2000,
+    seed: int = 0,
+    accelerated: bool = True,
+    fewest: int = FEW,
 ) -> tuple[Array, Array, Array]:
-    """A statistic of means over samples, and the ends of its 95% interval.
+    """A statistic of means over samples, and the ends of its bootstrap interval.
 
     The interval is Efron's (1987, JASA 82) BCa interval with jackknife acceleration. Samples are drawn with all their
-    values, so comparisons within a sample stay paired. The random draws are the same in every call.
+    values, so comparisons within a sample stay paired. The same seed draws the same samples in every call.
 
     Args:
-        values: finite values `(n, Q)`, with n of at least 1.
+        values: finite values `(n, Q)`.
         statistic: a function of means `(..., Q)` that returns `(..., R)`, NaN where it is not defined; by default it
             returns the means.
+        level: of confidence, in (0, 1).
+        resamples: how many times the samples are resampled, at least 1.
+        seed: of the random draws.
+        accelerated: whether the interval is BCa, or has plain percentiles as its ends, for a statistic that is not
+            smooth in the means.
+        fewest: with fewer samples there is no interval; at least 2.
 
     Returns:
-        Three arrays `(R,)`: the statistic, the lower ends and the upper ends. The ends are NaN for fewer than `FEW`
-        samples, and if the statistic is undefined for more than 5% of the draws or when one of the samples is left out.
+        Three arrays `(R,)`: the statistic, the lower ends and the upper ends. The ends are NaN for too few samples, and
+        if the statistic is undefined for more than 5% of the draws or, for BCa, when one of the samples is left out.
 
     >>> values = np.array([[0.0], [1.0], [1.0], [2.0], [2.0], [3.0]])
     >>> [round(float(end[0]), 1) for end in intervals_of_means(values)]
     [1.5, 0.8, 2.2]
     """
-    n, mean = len(values), values.mean(axis=0)
+    count, mean = len(values), mean_over_samples(values)
     value = statistic(mean)
-    low, high = np.full_like(value, np.nan), np.full_like(value, np.nan)
-    if n < FEW:
-        return value, low, high
-    generator = np.random.Generator(np.random.PCG64(_SEED))
-    step, parts = max(1, _CELLS // n), []
-    for start in range(0, _RESAMPLES, step):
-        rows = generator.integers(n, size=(min(step, _RESAMPLES - start), n))
-        rows += n * np.arange(len(rows))[:, None]
+    if count < fewest:
+        return value, np.full_like(value, np.nan), np.full_like(value, np.nan)
+    drawn = np.concatenate([statistic(means) for means in _resample(values, resamples, seed)])
+    probabilities = np.array([(1 - level) / 2, (1 + level) / 2])[:, None]
+    if accelerated:
+        without = statistic((count * mean - values) / (count - 1))
+        probabilities = _accelerate(probabilities, value, drawn, without)
+    low, high = _quantiles(drawn, probabilities)
+    defined = np.isfinite(drawn)
+    width = np.where(defined, drawn, -np.inf).max(0) - np.where(defined, drawn, np.inf).min(0)
+    same = np.isfinite(low) & (width <= _tolerance(drawn))
+    return value, np.where(same, value, low), np.where(same, value, high)
+
+
+def _resample(values: Array, resamples: int, seed: int) -> Iterator[Array]:
+    """Means of resamples, `(m, Q)`, a part at a time."""
+    generator, count = np.random.Generator(np.random.PCG64(seed)), len(values)
+    step = max(1, _CELLS // count)
+    for start in range(0, resamples, step):
+        rows = generator.integers(count, size=(min(step, resamples - start), count))
+        rows += count * np.arange(len(rows))[:, None]
         times = np.bincount(rows.ravel(), minlength=rows.size).reshape(rows.shape)
-        parts.append(statistic(times @ values / n))
-    drawn = np.concatenate(parts)
-    jackknife = statistic((n * mean - values) / (n - 1))
-    for column in range(len(value)):
-        defined = np.isfinite(drawn[:, column])
-        if np.isfinite(jackknife[:, column]).all() and defined.mean() >= 0.95:
-            low[column], high[column] = _bca_ends(value[column], drawn[defined, column], jackknife[:, column])
-    return value, low, high
+        yield times @ values / count
 
 
-def _bca_ends(value: float, drawn: Array, jackknife: Array) -> tuple[float, float]:
-    """BCa ends of one statistic, from its bootstrap draws and its values when one sample is left out."""
-    drawn, value = np.round(drawn, 12), float(np.round(value, 12))  # values that differ only by rounding are ties
-    if drawn.min() == drawn.max():
-        return value, value
-    below = ((drawn < value).mean() + (drawn <= value).mean()) / 2
-    bias = scipy.stats.norm.ppf(np.clip(below, 0.5 / len(drawn), 1 - 0.5 / len(drawn)))
-    deviation = jackknife.mean() - jackknife
-    spread = (deviation**2).sum()
-    skew = (deviation**3).sum() / (6 * spread**1.5) if spread > 0 else 0.0
-    normal = bias + scipy.stats.norm.ppf([(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
-    low, high = np.quantile(drawn, scipy.stats.norm.cdf(bias + normal / (1 - skew * normal)))
-    return float(low), float(high)
+def _tolerance(drawn: Array) -> Array:
+    """How far apart two of the draws `(B, R)` may be and still be tied, `(R,)`: sums have rounding errors."""
+    return np.asarray(_ROUNDING * np.abs(np.where(np.isfinite(drawn), drawn, 0.0)).max(0))
+
+
+def _accelerate(probabilities: Array, value: Array, drawn: Array, without: Array) -> Array:
+    """Which quantiles of the draws are the ends, `(2, R)`; NaN where the jackknife is not defined.
+
+    Args:
+        probabilities: of the ends, `(2, 1)`.
+        value: the statistic, `(R,)`.
+        drawn: of resamples, `(B, R)`, NaN where it is not defined.
+        without: of all samples but one, `(n, R)`.
+    """
+    defined = np.isfinite(drawn)
+    count, near = defined.sum(0), _tolerance(drawn)
+    below = ((drawn < value - near) & defined).sum(0) + ((drawn <= value + near) & defined).sum(0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        bias = scipy.stats.norm.ppf(np.clip(below / (2 * count), 0.5 / count, 1 - 0.5 / count))
+        deviation = without.mean(0) - without
+        spread = (deviation**2).sum(0)
+        skew = np.where(spread > 0, (deviation**3).sum(0) / (6 * spread**1.5), 0.0)
+        normal = bias + scipy.stats.norm.ppf(probabilities)
+        moved = scipy.stats.norm.cdf(bias + normal / (1 - skew * normal))
+    return np.where(np.isfinite(without).all(0), moved, np.nan)
+
+
+def _quantiles(drawn: Array, probabilities: Array) -> Array:
+    """Quantiles of the finite draws of each column of `(B, R)`, by linear interpolation; `(2, R)`.
+
+    NaN for a column with too few finite draws, and where the probability is NaN.
+    """
+    defined = np.isfinite(drawn)
+    count = defined.sum(0)
+    ordered = np.sort(np.where(defined, drawn, np.nan), axis=0)  # NaN comes last
+    place = probabilities * np.maximum(count - 1, 0)
+    fine = np.isfinite(place) & (count >= _DEFINED * len(drawn))
+    place = np.where(fine, place, 0.0)
+    before = np.floor(place).astype(np.int64)
+    after = np.minimum(before + 1, np.maximum(count - 1, 0))
+    low, high = (np.take_along_axis(ordered, which, axis=0) for which in (before, after))
+    return np.where(fine, low + (high - low) * (place - before), np.nan)

@@ -21,21 +21,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 import scipy
 
 from holdfast.errors import check
+from holdfast.statistics.bootstrap import Array as Array
+from holdfast.statistics.bootstrap import intervals_of_means
 
-Array = np.ndarray[Any, Any]
 Side = Literal["upper", "lower"]
 
 #: up to this number of differences the signed-rank test is exact; for more it uses a normal approximation
 EXACT_DIFFERENCES = 200
 #: up to this number of rows Friedman's test permutes; for more it uses Iman and Davenport's F
 PERMUTED_ROWS = 50
-_CELLS = 2_000_000  # numbers in memory at a time, in a bootstrap or a permutation test
+_CELLS = 2_000_000  # numbers in memory at a time, in a permutation test
 
 
 class Readable(Protocol):
@@ -364,15 +365,5 @@ def _mean_interval(values: Array, level: float, resamples: int, seed: int) -> In
         mean = float(values[0])
         ends: tuple[float | None, float | None] = (None, None) if count == 1 else (mean, mean)
         return Interval(mean, *ends, count, level if count > 1 else 0.0, None, (mean, mean))
-    rng = np.random.Generator(np.random.PCG64(seed))
-    drawn, step = np.empty(resamples), max(1, _CELLS // count)
-    for start in range(0, resamples, step):
-        rows = rng.integers(count, size=(min(step, resamples - start), count))
-        drawn[start : start + step] = values[rows].mean(axis=1)
-    below = ((drawn < mean).mean() + (drawn <= mean).mean()) / 2
-    bias = scipy.stats.norm.ppf(np.clip(below, 0.5 / resamples, 1 - 0.5 / resamples))
-    deviation = values - mean  # proportional to the jackknife's: the mean of the others less the average of these means
-    skew = (deviation**3).sum() / (6 * (deviation**2).sum() ** 1.5)
-    normal = bias + scipy.stats.norm.ppf([(1 - level) / 2, (1 + level) / 2])
-    low, high = np.quantile(drawn, scipy.stats.norm.cdf(bias + normal / (1 - skew * normal)))
-    return Interval(mean, float(low), float(high), count, level, None, (mean, mean))
+    _, low, high = intervals_of_means(values[:, None], level=level, resamples=resamples, seed=seed, fewest=2)
+    return Interval(mean, float(low[0]), float(high[0]), count, level, None, (mean, mean))

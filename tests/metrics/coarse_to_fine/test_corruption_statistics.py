@@ -13,7 +13,6 @@ import scipy.stats
 import torch
 
 import holdfast as hf
-from holdfast.metrics.coarse_to_fine import statistics as corruption_statistics
 from holdfast.metrics.coarse_to_fine.gate import apply_gate, compared
 from holdfast.metrics.coarse_to_fine.statistics import (
     absolute_kurtosis,
@@ -22,7 +21,6 @@ from holdfast.metrics.coarse_to_fine.statistics import (
     area_over_fractions,
     area_up_to,
     f1_paper,
-    intervals,
     moments,
     quantile,
     quantile_interval,
@@ -30,6 +28,7 @@ from holdfast.metrics.coarse_to_fine.statistics import (
     share_above,
 )
 from holdfast.metrics.coarse_to_fine.summary import Curves, summarise
+from holdfast.statistics import bootstrap
 
 Array = np.ndarray[Any, Any]
 K = np.array([0.05, 0.3, 0.65, 1.0])
@@ -294,7 +293,7 @@ def test_curves_of_what_is_stored() -> None:
 def test_intervals_are_reproducible_and_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     data = some(1, count=60)
     first, other = summarise(data), summarise(data, seed=1)
-    monkeypatch.setattr(corruption_statistics, "_CELLS", 3000)
+    monkeypatch.setattr(bootstrap, "_CELLS", 3000)
     again = summarise(data)
     for name in first.intervals:
         np.testing.assert_allclose(first.interval(name), again.interval(name), atol=1e-9, err_msg=name)
@@ -506,10 +505,3 @@ def test_the_gate_errs_seldom() -> None:
 def test_errors(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(hf.ArgumentError, match=message):
         make()
-
-
-def test_plain_percentiles() -> None:
-    values = np.random.default_rng(0).normal(size=(50, 1))
-    low, high = intervals(values, lambda means: means, 3000, 0, accelerated=False)
-    drawn = np.random.default_rng(1).choice(values[:, 0], size=(20_000, 50)).mean(1)
-    assert [low[0], high[0]] == pytest.approx(np.quantile(drawn, [0.025, 0.975]).tolist(), abs=0.02)

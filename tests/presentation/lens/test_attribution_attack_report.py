@@ -372,8 +372,7 @@ def test_intervals_of_means_are_those_of_the_study(kept: Array) -> None:
         expected = bootstrap_interval(column, "mean")
         assert expected is not None
         assert mean[place] == pytest.approx(expected.value)
-        # equal but for ties, which rounding breaks there
-        assert (low[place], high[place]) == pytest.approx((expected.low, expected.high), abs=0.001)
+        assert (low[place], high[place]) == pytest.approx((expected.low, expected.high), abs=1e-12)
 
 
 def test_notes_in_the_overview(kept: Array) -> None:

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from holdfast.errors import check, check_integer
-from holdfast.metrics.coarse_to_fine.statistics import area, area_up_to, intervals, mean_of, rescaled
+from holdfast.metrics.coarse_to_fine.statistics import area, area_up_to, rescaled
 from holdfast.metrics.coarse_to_fine.summary import Columns, CorruptionSummary, Curves, apart, joined, summarise, taken
-from holdfast.statistics.paired import Array
+from holdfast.statistics.bootstrap import Array, intervals_of_means, mean_over_samples
 
 #: numbers that the paper rescales once more over the explainers, and marks with a star
 STARRED = ("auc_top", "f1", "auc_skewness", "auc_kurtosis")
@@ -67,14 +67,14 @@ def compared(
     found = {name: summarise(each, tau=tau, q=q, resamples=resamples, seed=seed) for name, each in kept.items()}
     columns = [Columns(each, tau) for each in kept.values()]
     values = np.concatenate([each.values for each in columns], axis=1)
-    numbers = _rescaled_numbers(columns, mean_of(values))
+    numbers = _rescaled_numbers(columns, mean_over_samples(values))
     ends: list[dict[str, Array]] = []
     if resamples:
 
         def statistic(means: Array) -> Array:
             return joined(_rescaled_numbers(columns, means), means.shape[:-1])
 
-        pair = intervals(values, statistic, resamples, seed, accelerated=False)
+        _, *pair = intervals_of_means(values, statistic, resamples=resamples, seed=seed, accelerated=False)
         ends = [taken(apart(end, numbers)) for end in pair]
     numbers = taken(numbers)
     result = {}
@@ -143,8 +143,8 @@ def apply_gate(
             return np.asarray((area_up_to(share, top, end) - area_up_to(other_share, other_top, end))[..., None])
         return np.asarray((area(share, top) - area(other_share, other_top))[..., None])
 
-    low, high = intervals(values, difference, resamples, seed)
-    return Gate(float(difference(mean_of(values))[0]), float(low[0]), float(high[0]))
+    found = intervals_of_means(values, difference, resamples=resamples, seed=seed)
+    return Gate(*(float(number[0]) for number in found))
 
 
 def _check_paired(first: Curves, others: Iterable[Curves]) -> None:

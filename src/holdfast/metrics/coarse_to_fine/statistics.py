@@ -1,4 +1,4 @@
-"""Areas, moments and quantiles of drops, and bootstrap intervals for them: pure functions of arrays.
+"""Areas, moments and quantiles of drops: pure functions of arrays.
 
 `Numbers` are arrays or tensors alike. Drops are `(n, K)`: n samples, K shares of their positive positions. What the
 numbers mean stands in `corruption_summary`.
@@ -6,22 +6,16 @@ numbers mean stands in `corruption_summary`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import numpy as np
 import scipy
 from torch import Tensor
 
-from holdfast.statistics.paired import Array
+from holdfast.statistics.bootstrap import LEVEL, Array, mean_over_samples
 
 Numbers = TypeVar("Numbers", Array, Tensor)
-Statistic = Callable[[Array], Array]
 
-LEVEL = 0.95
-#: samples from which on there is an interval
-FEW = 5
-_CELLS = 2_000_000  # numbers held at once
 _SAME = 1e-15  # drops that differ by less than this share of themselves are the same
 _NOTHING = 1e-12  # and so are those of a resample whose variance is this share of the whole sample's
 
@@ -84,7 +78,7 @@ def moments(drops: Array) -> tuple[Array, Array, Array]:
     >>> skewness.round(3).tolist(), kurtosis.round(3).tolist(), flat.tolist()
     ([0.707, 0.0], [-1.5, 0.0], [False, True])
     """
-    return shape_of(*(mean_of(power) for power in centred_powers(np.asarray(drops, dtype=float))))
+    return shape_of(*(mean_over_samples(power) for power in centred_powers(np.asarray(drops, dtype=float))))
 
 
 def centred_powers(drops: Array) -> tuple[Array, Array, Array, Array]:
@@ -130,7 +124,7 @@ def rescaled(values: Array, axes: tuple[int, ...]) -> Array:
 
 def share_above(drops: Array, tau: float) -> Array:
     """The share of samples with a drop of at least tau, for each column; NaN of no samples."""
-    return mean_of((drops >= tau).astype(float))
+    return mean_over_samples((drops >= tau).astype(float))
 
 
 def quantile(drops: Array, q: float) -> Array:
@@ -156,69 +150,3 @@ def quantile_interval(drops: Array, q: float) -> tuple[Array, Array]:
     # the j-th smallest lies above the quantile with P(B < j) and below it with P(B >= j): 2.5% at most for each end
     low, high = int(below.ppf((1 - LEVEL) / 2)), int(below.ppf((1 + LEVEL) / 2)) + 1
     return ordered[low - 1] if low >= 1 else missing, ordered[high - 1] if high <= count else missing
-
-
-def mean_of(values: Array) -> Array:
-    """Over samples, `(n, Q)`; NaN of none."""
-    return np.asarray(values.mean(0)) if len(values) else np.full(values.shape[1], np.nan)
-
-
-def intervals(
-    values: Array, statistic: Statistic, resamples: int, seed: int, *, accelerated: bool = True
-) -> tuple[Array, Array]:
-    """Ends of 95% intervals for a statistic of means over samples, which are resampled as wholes.
-
-    Args:
-        values: `(n, Q)`.
-        statistic: of means `(..., Q)`, gives `(..., R)`, NaN where it is not defined.
-        resamples: at least 1; the same seed draws the same samples, so that results of the same samples are paired.
-        seed: of the draws.
-        accelerated: Efron's (1987, JASA 82) BCa with jackknife acceleration; else plain percentiles, for what is
-            not smooth in the means.
-
-    Returns:
-        Two arrays `(R,)`; NaN for fewer than `FEW` samples, and where the statistic is undefined for more than 5% of
-        the draws or without one of the samples.
-    """
-    count = len(values)
-    mean = mean_of(values)
-    value = statistic(mean)
-    low, high = np.full_like(value, np.nan), np.full_like(value, np.nan)
-    if count < FEW:
-        return low, high
-    drawn = np.concatenate([statistic(means) for means in _resampled(values, resamples, seed)])
-    without = statistic((count * mean - values) / (count - 1)) if accelerated else None
-    for place in range(len(value)):
-        defined = np.isfinite(drawn[:, place])
-        one_out = None if without is None else without[:, place]
-        if defined.mean() >= LEVEL and (one_out is None or np.isfinite(one_out).all()):
-            low[place], high[place] = _ends(value[place], drawn[defined, place], one_out)
-    return low, high
-
-
-def _resampled(values: Array, resamples: int, seed: int) -> Iterator[Array]:
-    """Means of resamples, `(R, Q)`, a part at a time."""
-    generator, count = np.random.Generator(np.random.PCG64(seed)), len(values)
-    step = max(1, _CELLS // count)
-    for start in range(0, resamples, step):
-        rows = generator.integers(count, size=(min(step, resamples - start), count))
-        rows += count * np.arange(len(rows))[:, None]
-        times = np.bincount(rows.ravel(), minlength=rows.size).reshape(rows.shape)
-        yield times @ values / count
-
-
-def _ends(value: float, drawn: Array, without: Array | None) -> tuple[float, float]:
-    """Of the interval of one statistic, from its draws and from its values without each of the samples."""
-    drawn, value = np.round(drawn, 12), float(np.round(value, 12))  # ties are ties, whatever the rounding
-    if drawn.min() == drawn.max():
-        return value, value
-    normal = scipy.stats.norm.ppf([(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    if without is not None:
-        below = ((drawn < value).mean() + (drawn <= value).mean()) / 2
-        bias = scipy.stats.norm.ppf(np.clip(below, 0.5 / len(drawn), 1 - 0.5 / len(drawn)))
-        apart = without.mean() - without
-        spread = (apart**2).sum()
-        skew = (apart**3).sum() / (6 * spread**1.5) if spread > 0 else 0.0  # each sample may tell the same
-        normal = bias + (bias + normal) / (1 - skew * (bias + normal))
-    low, high = np.quantile(drawn, scipy.stats.norm.cdf(normal))
-    return float(low), float(high)

@@ -41,15 +41,13 @@ from holdfast.metrics.coarse_to_fine.statistics import (
     area_over_fractions,
     centred_powers,
     f1_paper,
-    intervals,
-    mean_of,
     moments,
     quantile,
     quantile_interval,
     shape_of,
 )
 from holdfast.records import set_fields
-from holdfast.statistics.paired import Array
+from holdfast.statistics.bootstrap import Array, intervals_of_means, mean_over_samples
 
 Scale = Literal["absolute", "compared"]
 
@@ -205,7 +203,7 @@ class Columns:
         self.top = missing if curves.top is None else curves.top
         bottom = missing if curves.bottom is None else curves.bottom
         above = np.where(np.isnan(self.top), np.nan, self.top >= tau)
-        self._centre, self._fractions = mean_of(self.top), curves.fractions
+        self._centre, self._fractions = mean_over_samples(self.top), curves.fractions
         # powers about the mean of all: a resample's moments come from them without loss of digits
         self.values = np.concatenate([*centred_powers(self.top), above, bottom, curves.share], axis=1)
 
@@ -275,10 +273,15 @@ def summarise(
     check_integer(resamples, "resamples", 0)
     kept = curves.of(curves.complete())
     columns = Columns(kept, tau)
-    found = columns.numbers(mean_of(columns.values))
+    found = columns.numbers(mean_over_samples(columns.values))
     ends: dict[str, tuple[Array, Array]] = {}
     if resamples:
-        pair = intervals(columns.values, lambda m: joined(columns.numbers(m), m.shape[:-1]), resamples, seed)
+        _, *pair = intervals_of_means(
+            columns.values,
+            lambda means: joined(columns.numbers(means), means.shape[:-1]),
+            resamples=resamples,
+            seed=seed,
+        )
         low, high = (taken(apart(end, found)) for end in pair)
         ends = {name: (low[name], high[name]) for name in found}
         ends["quantile"] = quantile_interval(columns.top, q)
