@@ -162,20 +162,20 @@ def explanation(
     explainer = get_explainer("input_x_gradient")
     event = make_event("changed_explanation", hf.similarity.get("pearson"), threshold, needs_threshold=True)
     with classifier.session():
-        probe = Probe(classifier, explainer, x, None, event.similarity, absolute)
+        probe = Probe(classifier, explainer, x, None, event.similarity, absolute=absolute)
     assert len(probe.usable()) == 1
     region = ball.around(x, classifier.bounds)
 
-    def look(points: Tensor) -> Any:
+    def query(points: Tensor) -> Any:
         with classifier.session():
-            return event.look(probe, points, torch.zeros(len(points), dtype=torch.int64))
+            return event.query(probe, points, torch.zeros(len(points), dtype=torch.int64))
 
     def seen(points: Tensor) -> tuple[Tensor, Tensor]:
-        found = look(points)
+        found = query(points)
         assert found.similarity is not None
         return found.margin, found.similarity
 
-    return Problem(lambda points: event.scores(look(points)), region, region, ball.radius, truth, seen)
+    return Problem(lambda points: event.scores(query(points)), region, region, ball.radius, truth, seen)
 
 
 @functools.cache

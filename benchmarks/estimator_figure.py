@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from estimator_cases import COMPARED
-from estimator_page import Summary, pooled
+from estimator_page import Summary, select_kind
 from scipy import stats
 
 from holdfast.charts import COLOURS, INK
@@ -43,7 +43,7 @@ def draw(summaries: dict[tuple[str, str], Summary]) -> str:
     bars = []
     for kind, title in (("exact", "exact problems"), ("model", "digits, against plain Monte Carlo")):
         for estimator in COMPARED:
-            rows = pooled(summaries, estimator, kind)
+            rows = select_kind(summaries, estimator, kind)
             runs, covered = sum(row.runs for row in rows), sum(row.covered for row in rows)
             if runs:
                 exact = stats.binomtest(covered, runs).proportion_ci(0.95, method="exact")

@@ -212,16 +212,17 @@ def rare_table(summaries: dict[tuple[str, str], Summary]) -> str:
     return "\n".join(lines)
 
 
-def pooled(summaries: dict[tuple[str, str], Summary], estimator: str, kind: str = "exact") -> list[Summary]:
+def select_kind(summaries: dict[tuple[str, str], Summary], estimator: str, kind: str = "exact") -> list[Summary]:
+    """The summaries of one estimator on all cases of one kind."""
     return [row for (case, name), row in summaries.items() if name == estimator and KINDS[case] == kind]
 
 
 def headline(summaries: dict[tuple[str, str], Summary]) -> str:
     """One line for each estimator, over the exact problems and over the digits with a reference."""
     lines = []
-    base = {row.case: row for row in pooled(summaries, OURS)}
+    base = {row.case: row for row in select_kind(summaries, OURS)}
     for estimator in COMPARED:
-        rows = pooled(summaries, estimator)
+        rows = select_kind(summaries, estimator)
         if not rows:
             continue
         runs, covered = sum(row.runs for row in rows), sum(row.covered for row in rows)
@@ -236,10 +237,10 @@ def headline(summaries: dict[tuple[str, str], Summary]) -> str:
                 f"; for the same error it needs {figure(float(np.median(ratios)))} times holdfast's evaluations (median"
                 f" of {len(ratios)}; {figure(min(ratios))} to {figure(max(ratios))})"
             )
-        digits = pooled(summaries, estimator, "model")
+        digits = select_kind(summaries, estimator, "model")
         if digits:
-            held, tried = sum(row.covered for row in digits), sum(row.runs for row in digits)
-            text += f". Digits: {held} of {tried} intervals hold plain Monte Carlo's value"
+            covered, runs = sum(row.covered for row in digits), sum(row.runs for row in digits)
+            text += f". Digits: {covered} of {runs} intervals hold plain Monte Carlo's value"
         lines.append(text + ".")
     return "\n".join(lines)
 
@@ -261,11 +262,8 @@ def replace_between(text: str, name: str, block: str) -> str:
     return pattern.sub(lambda _: f"{begin}\n\n{block}\n\n{end}", text)
 
 
-def publish(results: Sequence[dict[str, Any]], page: Path | None) -> None:
-    """Write the page's tables and figure, or print the tables where `page` is None."""
-    from estimator_figure import draw
-
-    summaries = summarise(results)
+def publish(summaries: dict[tuple[str, str], Summary], results: Sequence[dict[str, Any]], page: Path | None) -> None:
+    """Write the tables of the page, or print them if `page` is None."""
     kinds = {KINDS[case] for case, _ in summaries}
     blocks: dict[str, str] = {}
     if "exact" in kinds:
@@ -283,4 +281,3 @@ def publish(results: Sequence[dict[str, Any]], page: Path | None) -> None:
     for name, block in blocks.items():
         text = replace_between(text, name, block)
     page.write_text(text)
-    page.with_suffix(".svg").write_text(draw(summaries))

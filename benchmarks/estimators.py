@@ -82,7 +82,8 @@ def execute(todo: list[Key], cache: Cache) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run what is missing, then write or print the tables."""
+    """Run what is missing, then write the tables and the figure, or print the tables."""
+    import estimator_figure
     import estimator_page
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -102,7 +103,10 @@ def main(arguments: list[str] | None = None) -> None:
     page = options.page or (None if options.quick else PAGE)
     shown = todo if page is None else tasks(PARTS, runs)  # a page holds all parts that there are runs of
     results = [cache.runs[key] for key in shown if key in cache.runs]
-    estimator_page.publish(results, page)
+    summaries = estimator_page.summarise(results)
+    estimator_page.publish(summaries, results, page)
+    if page is not None:
+        page.with_suffix(".svg").write_text(estimator_figure.draw(summaries))
 
 
 if __name__ == "__main__":

@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import holdfast
 
 ROOT = Path(holdfast.__file__).parent
+CHECKOUT = Path(__file__).parents[1]
 
 # from the top: a layer may import from itself and from those before it
 LAYERS = (
@@ -98,17 +101,19 @@ def test_metrics_know_nothing_of_their_presentation() -> None:
     assert wrong == []
 
 
-def test_no_import_circles() -> None:
-    """Within each tree: of modules, by all imports, those inside of functions too."""
-    trees = {ROOT: "holdfast"}
-    for root, package in trees.items():
-        modules = {_module_of(file, root, package): file for file in root.rglob("*.py")}
-        arrows = {name: _imported(file, set(modules)) - {name} for name, file in modules.items()}
-        assert _circles(arrows) == []
+@pytest.mark.parametrize(
+    ("folder", "package"), [(ROOT, "holdfast"), (CHECKOUT / "benchmarks", ""), (CHECKOUT / "scripts", "")]
+)
+def test_no_import_circles(folder: Path, package: str) -> None:
+    """Among the modules of a folder, by all imports, also those inside functions."""
+    modules = {_module_of(file, folder, package): file for file in folder.rglob("*.py")}
+    assert len(modules) > 1
+    arrows = {name: _imported(file, set(modules)) - {name} for name, file in modules.items()}
+    assert _circles(arrows) == []
 
 
 def _module_of(file: Path, root: Path, package: str) -> str:
-    parts = [package, *file.relative_to(root).with_suffix("").parts]
+    parts = [*([package] if package else []), *file.relative_to(root).with_suffix("").parts]
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 

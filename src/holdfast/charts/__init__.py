@@ -1,7 +1,7 @@
-"""Charts as Vega-Lite specifications, built from plain numbers, and pictures to be drawn. No rendering here.
+"""Charts as Vega-Lite specifications, made from plain numbers, and pictures as arrays. `report` renders them.
 
-A specification carries data and encodings; fonts, theme and size are the renderer's. Every explainer keeps its colour,
-shape and dash through the whole report, and no chart tells explainers apart by colour alone.
+A specification contains data and encodings; the renderer adds fonts, theme and size. Every explainer has the same
+colour, shape and dash in the whole report, and no chart distinguishes explainers by colour alone.
 """
 
 from holdfast.charts.base import COLOURS, HOVER, INK, Chart, Gallery, GalleryRow, Interval, Line, Picture, Strip
@@ -14,7 +14,7 @@ from holdfast.charts.strip_plot import distribution, intervals
 from holdfast.charts.sweep_plot import Track, looks_of_explainers, looks_of_values, sweep
 from holdfast.charts.table import Table, TableCell
 
-#: what a section of the report is made of
+#: the parts of a section of the report
 Figure = Chart | Gallery | Table
 
 __all__ = [

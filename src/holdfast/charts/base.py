@@ -1,8 +1,8 @@
-"""Charts as Vega-Lite specifications, built from plain numbers, and pictures to be drawn. No rendering here.
+"""The types of charts and pictures, and the colours, shapes and scales that all charts share.
 
-A specification carries data and encodings. Fonts, theme and size are the renderer's, which also knows the colours
-below by their values and lets the page swap them in the dark. Every explainer keeps its colour, shape and dash through
-the whole report, and no chart tells explainers apart by colour alone.
+A chart is a Vega-Lite specification with data and encodings. The renderer adds fonts, theme and size. It recognises the
+colours below by their values, so that the page can replace them in dark mode. Every explainer has the same colour,
+shape and dash in the whole report, and no chart distinguishes explainers by colour alone.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
-#: Okabe and Ito's colours without the yellow, and three of Paul Tol's: told apart also by the colour-blind
+#: Okabe and Ito's colours without yellow, and three of Paul Tol's; colour-blind readers can distinguish them
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#332288", "#882255", "#999933")
 SHAPES = ("circle", "square", "diamond", "triangle-up", "cross", "triangle-down", "triangle-right", "triangle-left")
 DASHES = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3))
-#: for text and lines that are not an explainer's
+#: the colour of text, and of lines that belong to no explainer
 INK = "#1c1e21"
-#: points of an explainer in a distribution, and of a line; the rest is left out, and the caption says so
+#: the largest number of points per explainer in a distribution, and per line; the caption says if there are more
 POINTS, STEPS = 150, 80
-#: of every axis of values: no zero that is not there, and room for marks at the ends
+#: the scale of every axis of values: it need not include zero, and has space for marks at its ends
 SCALE = {"zero": False, "nice": False, "padding": 8}
-#: layers of this name only serve the pointer and are left out of static drawings
+#: the name of layers for tooltips only; static drawings leave them out
 HOVER = "hover"
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure.
+    """A chart of the report.
 
     Attributes:
-        spec: Vega-Lite, without width and theme.
-        alt: the same in words, for those who cannot see it.
-        caption: what is drawn and how to read it.
-        name: what tells it from the other charts of its section, for file names.
-        heading: a few words above it.
+        spec: Vega-Lite specification, without width and theme.
+        alt: the content in words, for readers who cannot see the chart.
+        caption: what the chart shows and how to read it.
+        name: a name that is unique in its section, for file names.
+        heading: a few words above the chart.
     """
 
     spec: Mapping[str, Any]
@@ -51,17 +51,18 @@ class Chart:
 
 @dataclass(frozen=True)
 class Picture:
-    """An array to be drawn: an input within the data's bounds, or a signed map on its own symmetric scale.
+    """An array to draw: an input within the bounds of the data, or a signed map on its own symmetric scale.
 
     Attributes:
-        title: a word or two above it.
+        title: a word or two above the picture.
         array: an image `(C, H, W)`, a series `(C, T)` or features `(F,)`.
-        alt: what it shows, in words.
-        signed: it is a map.
-        marks: positions of an input to be coloured, whole numbers `(H, W)` or `(T,)`: 0 for none, i for the i-th of
-            `colours`. The input itself is then pale. Of a block that becomes one pixel the lowest mark is drawn.
-            `(C, T)` marks points on the lines of a series, with the channels beneath each other; `(F,)` bars.
-        colours: of the marks, as `"#rrggbb"`.
+        alt: what the picture shows, in words.
+        signed: True for a map.
+        marks: which positions of an input to colour, whole numbers `(H, W)` or `(T,)`: 0 for none, i for the i-th of
+            `colours`. The input is then drawn pale. If a block of positions becomes one pixel, its lowest mark is
+            drawn. `(C, T)` marks points on the lines of a series, with the channels one below the other; `(F,)` marks
+            bars.
+        colours: colours of the marks, as `"#rrggbb"`.
     """
 
     title: str
@@ -74,9 +75,9 @@ class Picture:
 
 @dataclass(frozen=True)
 class GalleryRow:
-    """One explainer at one sample: pictures, what was found in words, and whether anything was.
+    """One explainer on one sample: pictures, the result in words, and whether there is a result.
 
-    `setting` says what it was computed with, where rows differ in that.
+    `setting` names the option by which the rows differ, if they do.
     """
 
     explainer: str
@@ -89,13 +90,13 @@ class GalleryRow:
 
 @dataclass(frozen=True)
 class Gallery:
-    """Pictures of samples, explainers beneath each other.
+    """Pictures of samples, one row per explainer.
 
     Attributes:
         title: heading.
-        rows: in the order of samples, then explainers.
+        rows: rows in the order of samples, then of explainers.
         note: how to read the pictures.
-        folded: hidden until asked for.
+        folded: True if the gallery is hidden until the reader opens it.
     """
 
     title: str
@@ -106,9 +107,9 @@ class Gallery:
 
 @dataclass(frozen=True)
 class Strip:
-    """The values of one explainer; `bounds` marks those that are only bounds.
+    """The values of one explainer; `bounds` is True for values that are only bounds.
 
-    `part` tells the strips of an explainer apart where it has several; they stand together.
+    `part` distinguishes the strips of an explainer that has several; they are drawn next to each other.
     """
 
     name: str
@@ -120,7 +121,7 @@ class Strip:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of one explainer, with a band where `low` and `high` are given."""
+    """A line of one explainer, with a band if `low` and `high` are given."""
 
     name: str
     x: Array
@@ -131,7 +132,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate and its interval; an end that is None or infinite is open, `bound` marks an estimate "at most"."""
+    """An estimate and its interval. An end that is None or infinite is open; `bound` marks an upper bound."""
 
     name: str
     value: float
@@ -141,7 +142,7 @@ class Interval:
 
 
 def rounded(value: float, digits: int = 6) -> float | None:
-    """A number short enough to write down; None where it is not finite.
+    """A number with a few significant digits; None if it is not finite.
 
     >>> rounded(0.123456789), rounded(float("nan"))
     (0.123457, None)
@@ -150,7 +151,7 @@ def rounded(value: float, digits: int = 6) -> float | None:
 
 
 def towards(axis: str, direction: str | None, good: str) -> str | list[str]:
-    """The title of an axis, with an arrow to where explanations are `good` on a line of its own.
+    """The title of an axis, with a second line: an arrow towards the side where explanations are `good`.
 
     >>> towards("AOPC", "higher", "more faithful"), towards("margin", None, "better")
     (['AOPC', 'more faithful →'], 'margin')
@@ -160,7 +161,7 @@ def towards(axis: str, direction: str | None, good: str) -> str | list[str]:
 
 
 def wrapped(name: str, width: int = 16) -> list[str]:
-    """A name over two lines if it is long.
+    """A name, split into two lines if it is long.
 
     >>> wrapped("integrated gradients"), wrapped("DeepLift")
     (['integrated', 'gradients'], ['DeepLift'])
@@ -181,13 +182,13 @@ def look(explainers: Sequence[str], name: str) -> tuple[str, str, tuple[int, ...
 
 
 def tooltip(*fields: str) -> list[dict[str, Any]]:
-    """Fields as they are, each under a title of its own after a colon."""
+    """A tooltip of fields; the title of a field may follow its name after a colon."""
     pairs = (field.partition(":") for field in fields)
     return [{"field": field, "title": title or field, "type": "nominal"} for field, _, title in pairs]
 
 
 def zoom(*encodings: str) -> dict[str, Any]:
-    """Drag to move, wheel with a key to zoom (a wheel alone scrolls the page), double click to go back."""
+    """Drag to move; wheel with a key to zoom (without a key it scrolls the page); double click to reset."""
     select = {"type": "interval", "encodings": list(encodings), "zoom": "wheel![event.ctrlKey || event.metaKey]"}
     return {"name": "zoom", "select": select, "bind": "scales"}
 

@@ -1,4 +1,4 @@
-"""One value for each of several data sets: box and points for each explainer."""
+"""Box plots of one value per data set, for each explainer."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy as np
 
 from holdfast.charts.base import SCALE, Chart, look, rounded, tooltip, towards, wrapped, zoom
 
-#: of what is drawn and does not count
+#: the colour of points that do not count
 GREY = "#8a8d91"
-#: values from which on there is a box
+#: with fewer values there is no box
 _BOX = 3
 
 
 @dataclass(frozen=True)
 class Point:
-    """A value of one explainer for one data set; what does not `count` is grey and outside of the box."""
+    """A value of one explainer for one data set. If it does not count, it is grey and does not affect the box."""
 
     name: str
     where: str
@@ -39,16 +39,16 @@ def boxes(
     name: str = "boxes",
     heading: str = "",
 ) -> Chart | None:
-    """Box, whiskers and a point for each data set; None of nothing that is finite.
+    """Box, whiskers and a point for each data set; None if no value is finite.
 
     Args:
-        points: in any order; explainers come in the order of `explainers`.
-        explainers: all of the study's, for order and colours.
+        points: values in any order.
+        explainers: all explainers of the study, for order and colours.
         title, caption, name, heading: texts.
-        axis: of the values.
-        direction: which way is better.
-        good: what it is there, in a word or two.
-        domain: of the axis, by default as far as the values reach.
+        axis: title of the axis of values.
+        direction: which values are better, `"higher"` or `"lower"`.
+        good: a word or two for the better side.
+        domain: ends of the axis; by default the range of the values.
     """
     points = [point for point in points if np.isfinite(point.value)]
     names = [each for each in explainers if any(point.name == each for point in points)]

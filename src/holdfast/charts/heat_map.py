@@ -1,4 +1,4 @@
-"""A square or a table of numbers in colours."""
+"""Heat maps: a square matrix or a table of numbers, shown as colours."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from holdfast.charts.base import Array, Chart, rounded, tooltip, wrapped
 
-#: columns up to which numbers are written into their cells
+#: up to this number of columns the numbers are written into their cells
 _WRITTEN = 16
 
 
@@ -24,7 +24,10 @@ def heatmap(
     name: str = "heatmap",
     heading: str = "",
 ) -> Chart | None:
-    """A square of numbers from -1 to 1, each written in its cell if there are few; NaN stays empty. None of nothing."""
+    """A square matrix of numbers from -1 to 1, written into the cells if there are few; NaN cells are empty.
+
+    None if there are no finite numbers.
+    """
     letters = [_letter(place) for place in range(len(names))]
     wide = {name: wrapped(f"{letter} {name}", 20) for letter, name in zip(letters, names, strict=True)}
     short = json.dumps(dict(zip(names, letters, strict=True)))
@@ -48,7 +51,10 @@ def heat_table(
     name: str = "table",
     heading: str = "",
 ) -> Chart | None:
-    """Numbers from -1 to 1 `(rows, columns)`, each written in its cell if there are few; NaN stays empty."""
+    """A table of numbers `(rows, columns)` from -1 to 1, written into the cells if there are few; NaN cells are empty.
+
+    None if there are no finite numbers.
+    """
     cells = _cells(rows, columns, values)
     if not cells:
         return None
@@ -75,7 +81,7 @@ def _spec(
     axis: str,
     height: int,
 ) -> dict[str, Any]:
-    """Coloured cells, with their numbers where there is room; `rows` maps names to how they are written."""
+    """Coloured cells, with their numbers if there is space; `rows` maps the name of each row to its label."""
     plain = {"title": None, "grid": False, "domain": False, "ticks": False, "labelOverlap": False}
     y_axis = {**plain, "labelExpr": f"{json.dumps(rows)}[datum.label]", "labelLimit": 150}
     y = {"field": "row", "type": "nominal", "sort": list(rows), "axis": y_axis}
@@ -99,13 +105,13 @@ def _spec(
 
 
 def _letter(place: int) -> str:
-    """A, B, ... Z, A2, B2, ..."""
+    """The letter of a row or column: A, B, ... Z, A2, B2, ..."""
     turn, letter = divmod(place, 26)
     return chr(ord("A") + letter) + (str(turn + 1) if turn else "")
 
 
 def _short(value: float) -> str:
-    """A number of at most 1 without the zero in front, as correlations are printed.
+    """A correlation without the leading zero.
 
     >>> _short(-0.8), _short(1.0)
     ('−.80', '1.0')

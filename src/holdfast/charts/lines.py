@@ -24,15 +24,15 @@ def lines_with_bands(
     steps: bool = False,
     markers: bool = False,
 ) -> Chart | None:
-    """A line for each explainer over one axis; None of nothing.
+    """A line for each explainer over one axis; None if there is nothing to draw.
 
     Args:
-        lines: finite where there is something to draw.
-        explainers: all of the study's, for colours, dashes and shapes.
+        lines: the lines; points that are not finite are left out.
+        explainers: all explainers of the study, for colours, dashes and shapes.
         title, x_axis, y_axis, caption, name, heading: texts.
-        rule: a value of x to mark.
+        rule: a value of x at which a vertical line is drawn.
         steps: the line keeps its value until the next point.
-        markers: mark every point, not about six of them.
+        markers: mark every point; by default about six points are marked.
     """
     rows, marked = [], []
     drawn: list[str] = []
@@ -115,7 +115,7 @@ def ecdf(
     caption: str = "",
     rule: float | None = None,
 ) -> Chart | None:
-    """The share of samples at or below every value, a step per sample."""
+    """The empirical distribution function: the share of samples at or below each value."""
     lines = []
     for strip in strips:
         if len(strip.values):

@@ -1,4 +1,4 @@
-"""Ridge lines: how values are distributed, a row for each step of something, beneath each other."""
+"""Ridge plots: distributions of values, one row for each value of an option, one below the other."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import numpy as np
 from holdfast.charts.base import HOVER, INK, Array, Chart, look, rounded, rule_at, tooltip
 from holdfast.errors import check
 
-#: values from which on there is a density; fewer are drawn one by one
+#: with fewer values there is no density, and each value is drawn
 FEW = 5
-#: points of a density, and rows that a ridge may reach up
+#: number of points of a density, and the height of a ridge's peak in rows
 _POINTS, _REACH = 96, 1.7
-#: the least and the largest bandwidth as shares of the axis: a peak is seen, and so are two humps at its ends, which
-#: Scott's rule, made for one hump, would melt together
+#: the smallest and the largest bandwidth, as shares of the axis. The smallest keeps a peak visible. The largest keeps
+#: two peaks at the ends of the axis separate, which Scott's rule, made for one peak, would merge
 _NARROW, _WIDE = 1 / 80, 1 / 25
 #: a density below this share of its peak is not drawn
 _FLAT = 0.004
@@ -26,14 +26,14 @@ _SAME = 1e-12
 
 @dataclass(frozen=True)
 class Ridge:
-    """The values of a row: `label` names it on the axis, what is not finite is left out."""
+    """The values of a row, with its label on the axis; values that are not finite are left out."""
 
     label: str
     values: Array
 
 
 def form(values: Array) -> Literal["nothing", "rug", "spike", "density"]:
-    """How finite values can be drawn honestly: one by one, as a spike where all are the same, or as a density.
+    """How to draw the finite values: `"rug"`, each value, if there are few; `"spike"` if all are equal; or a density.
 
     >>> form(np.array([0.1, 0.2])), form(np.full(9, 0.5)), form(np.arange(9.0)), form(np.array([np.nan]))
     ('rug', 'spike', 'density', 'nothing')
@@ -52,9 +52,9 @@ def density(
     """A Gaussian kernel density estimate with Scott's bandwidth, within limits.
 
     Args:
-        values: finite, at least two that differ.
-        grid: where to look, `(G,)`.
-        upper: no value can be larger: what the kernels put above it is folded back, and nothing is left there.
+        values: finite values, at least two different ones.
+        grid: points `(G,)` at which the density is computed.
+        upper: the largest possible value. The density above it is reflected to below, and is 0 above.
         narrowest, widest: limits of the bandwidth.
 
     >>> grid = np.linspace(-4, 4, 801)
@@ -87,22 +87,22 @@ def ridges(
     heading: str = "",
     marks: Sequence[float] = (),
 ) -> Chart | None:
-    """The distributions of one explainer, the first row on top; None of nothing.
+    """The distributions of one explainer, the first row on top; None if there are no finite values.
 
-    Every density is as high as any other at its peak, so that heights within a row can be compared, and not across.
+    All densities have the same height at their peaks. So heights can be compared within a row, but not between rows.
 
     Args:
-        rows: at least one value each, or they stay empty.
+        rows: the rows; a row without values is empty.
         name: the explainer.
-        explainers: all of the study's, for the colours.
+        explainers: all explainers of the study, for the colours.
         title, caption, heading: texts.
-        axis, rows_axis: of the values, and of what rows are for.
-        domain: of the axis, the same for all that are to be compared.
-        upper: no value can be larger: see `density`.
-        marks: values to draw a dotted line at.
+        axis, rows_axis: titles of the axis of values and of the axis of rows.
+        domain: ends of the axis of values; use the same for all charts that readers compare.
+        upper: the largest possible value, as in `density`.
+        marks: values at which dotted lines are drawn.
 
     Raises:
-        ArgumentError: a domain that is empty.
+        ArgumentError: the domain is empty.
     """
     check(domain[0] < domain[1], "domain", "two increasing numbers", domain)
     forms = [form(row.values) for row in rows]
@@ -185,7 +185,7 @@ def ridges(
 def _area(
     values: Array, label: str, base: int, domain: tuple[float, float], upper: float | None
 ) -> list[dict[str, Any]]:
-    """The points of one density, as high as the reach at its peak."""
+    """The points of one density, scaled so that all densities have the same height at their peaks."""
     low, high = domain
     grid = np.linspace(low, high if upper is None else min(high, upper), _POINTS)
     found = density(values, grid, upper, _NARROW * (high - low), _WIDE * (high - low))

@@ -1,4 +1,4 @@
-"""The values of samples: box and points for each explainer, and medians with their intervals."""
+"""Values over samples: box and points for each explainer, and medians with their intervals."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ def distribution(
     rule: float | None = None,
     good: str = "better",
 ) -> Chart | None:
-    """Box, whiskers and a point per sample for each explainer; None of nothing.
+    """Box, whiskers and a point per sample for each explainer; None if there are no values.
 
     Args:
-        strips: an entry for each explainer.
-        explainers: all of the study's, for the colours.
-        title: of what is drawn.
-        axis: of the values.
-        direction: which way is better.
-        side: where the true value of a censored one lies: at or below it (`"upper"`), or at or above.
-        rule: a value to mark, a threshold.
-        good: what is said of the better way, in a word or two.
+        strips: the values of each explainer.
+        explainers: all explainers of the study, for the colours.
+        title: what the chart shows.
+        axis: title of the axis of values.
+        direction: which values are better, `"higher"` or `"lower"`.
+        side: side of the true value of a censored one: at or below it (`"upper"`), or at or above it (`"lower"`).
+        rule: a value to mark, such as a threshold.
+        good: a word or two for the better side.
     """
     strips = [strip for strip in strips if len(strip.values)]
     if not strips:
@@ -131,7 +131,7 @@ def _box(values: Array) -> dict[str, Any]:
 
 
 def _places(strips: Sequence[Strip]) -> list[float]:
-    """Rows beneath each other, with a gap between explainers where they have several."""
+    """Positions of the rows, with gaps between explainers if they have several rows."""
     gaps = [0.0, *(0.4 * (a.name != b.name and bool(b.part)) for a, b in pairwise(strips))]
     return [round(place + float(gap), 6) for place, gap in enumerate(np.cumsum(gaps))]
 
@@ -166,7 +166,7 @@ def _rows(count: float) -> dict[str, Any]:
 
 
 def _names(entries: Sequence[Strip] | Sequence[Interval], places: Sequence[float]) -> dict[str, Any]:
-    """An axis that has names where the numbers of rows would be, over two lines where they are long or of two parts."""
+    """An axis with names in place of row numbers, in two lines if they are long or have two parts."""
     names = json.dumps([[e.name, e.part] if isinstance(e, Strip) and e.part else wrapped(e.name) for e in entries])
     whole = all(place == row for row, place in enumerate(places))
     return {
@@ -191,7 +191,7 @@ def intervals(
     direction: str | None,
     good: str = "better",
 ) -> Chart | None:
-    """Estimates with their intervals beneath each other; an open end runs on as far as the others reach."""
+    """Estimates with their intervals, one below the other; an open end is drawn to the edge of the chart."""
     entries = [entry for entry in entries if math.isfinite(entry.value)]
     if not entries:
         return None

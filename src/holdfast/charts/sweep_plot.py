@@ -1,4 +1,4 @@
-"""Estimates against the values of an option, a line for each explainer or for each value of another option."""
+"""Estimates against the values of an option, with a line for each explainer or each value of another option."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from holdfast.charts.base import (
     zoom,
 )
 
-#: references have no marks and other dashes than lines
+#: references have no marks, and their dashes differ from those of lines
 _REFERENCE_DASHES = {"dotted": (1, 3), "in long dashes": (14, 4), "sparsely dotted": (1, 7)}
-#: axes of values that span more than this factor are logarithmic
+#: an axis whose values span more than this factor is logarithmic
 SPAN = 10
 
 
@@ -33,10 +33,10 @@ class Track:
     """Estimates of one line at the values of an option.
 
     Attributes:
-        name: the line's; of a reference, that of the line it belongs to.
-        x: values of the option, increasing; of a reference None, if it has none: it is drawn over the whole axis.
+        name: name of the line; for a reference, the name of the line that it belongs to.
+        x: values of the option, increasing. None for a reference without the option: it is drawn over the whole axis.
         estimates: one for each x, or a single one.
-        reference: what it is, in words; empty for an ordinary line.
+        reference: a description of a reference; empty for an ordinary line.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Track:
 
 
 def looks_of_values(explainers: Sequence[str], explainer: str, values: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """An explainer's colour for all its lines, told apart by shape, dash and width.
+    """Looks of the lines of one explainer: its colour for all, and a different shape, dash and width for each.
 
     >>> looks_of_values(["a", "b"], "b", ["1", "4"])["4"]["width"]
     3.0
@@ -65,7 +65,7 @@ def looks_of_values(explainers: Sequence[str], explainer: str, values: Sequence[
 
 
 def looks_of_explainers(explainers: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Every explainer's own colour, shape and dash."""
+    """The colour, shape and dash of each explainer."""
     looks = {}
     for name in explainers:
         colour, shape, dash = look(explainers, name)
@@ -74,7 +74,7 @@ def looks_of_explainers(explainers: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def logarithmic(values: Sequence[float]) -> bool:
-    """Whether an axis of these values is to be logarithmic: positive, over more than a factor ten.
+    """Whether an axis of these values should be logarithmic: they are positive and span more than a factor of ten.
 
     >>> logarithmic([1, 4, 16]), logarithmic([1, 10]), logarithmic([0, 4, 16])
     (True, False, False)
@@ -98,19 +98,19 @@ def sweep(
     legend: str = "",
     zero: bool = False,
 ) -> Chart | None:
-    """Estimates with their intervals against an option; None without a line of two points.
+    """Estimates with their intervals against an option; None if no line has two points.
 
     Args:
         tracks: lines, and references to draw with them.
-        looks: colour, shape, dash and width by a line's name.
+        looks: colour, shape, dash and width by the name of a line.
         title, caption, name, heading: texts.
-        option: of the axis of x.
-        axis: of the values.
-        direction: which way is better.
-        good: what it is there, in a word or two.
-        side: where the true value of a bound lies: at or below it (`"upper"`), or at or above.
-        legend: what lines are of, above their names.
-        zero: mark the value 0.
+        option: title of the x axis.
+        axis: title of the axis of values.
+        direction: which values are better, `"higher"` or `"lower"`.
+        good: a word or two for the better side.
+        side: side of the true value of a bound: at or below it (`"upper"`), or at or above it (`"lower"`).
+        legend: title of the legend.
+        zero: draw a line at the value 0.
     """
     lines = [track for track in (_finite(track) for track in tracks if not track.reference) if track.estimates]
     if not any(len(track.estimates) > 1 for track in lines):
@@ -156,7 +156,7 @@ def sweep(
 
 
 def _finite(track: Track) -> Track:
-    """The track without estimates that are no numbers."""
+    """The track without estimates that are not finite."""
     if track.x is None:
         kept = [e for e in track.estimates if math.isfinite(e.value)][:1]
         return Track(track.name, None, kept, track.reference)

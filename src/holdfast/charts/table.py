@@ -1,4 +1,4 @@
-"""Numbers in rows and columns, to be set as a table and not drawn."""
+"""Tables of numbers: shown as HTML tables, not as charts."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from holdfast.errors import check
 
 @dataclass(frozen=True)
 class TableCell:
-    """An entry.
+    """A cell of a table.
 
     Attributes:
         text: the number.
-        small: beneath it, an interval.
-        faint: greyed out: it does not count, for a reason that the caption gives.
+        small: a second line in small type, such as an interval.
+        faint: True for a number that does not count; it is grey, and the caption gives the reason.
     """
 
     text: str
@@ -25,17 +25,17 @@ class TableCell:
 
 @dataclass(frozen=True)
 class Table:
-    """A row of entries for each explainer.
+    """A table with a row of cells for each explainer.
 
     Attributes:
-        heading: a few words above it.
-        columns: title and what else must be known of each.
-        rows: an explainer and its entries, one for each column.
-        caption: how to read it.
-        first: the title of the first column.
+        heading: a few words above the table.
+        columns: title and description of each column.
+        rows: the name of each explainer and its cells, one for each column.
+        caption: how to read the table.
+        first: title of the first column.
 
     Raises:
-        ArgumentError: a row with another number of entries than there are columns.
+        ArgumentError: a row has more or fewer cells than there are columns.
 
     >>> Table("Sizes", [("width", "in pixels")], [("lenet", [TableCell("28")])]).rows[0][1][0].text
     '28'
