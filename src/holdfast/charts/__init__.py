@@ -8,6 +8,7 @@ from holdfast.charts.base import COLOURS, HOVER, INK, Chart, Gallery, GalleryRow
 from holdfast.charts.box_plot import GREY, Point, boxes
 from holdfast.charts.heat_map import heat_table, heatmap
 from holdfast.charts.lines import ecdf, lines_with_bands
+from holdfast.charts.rank_plot import mean_ranks
 from holdfast.charts.ridge_plot import Ridge, ridges
 from holdfast.charts.strip_plot import distribution, intervals
 from holdfast.charts.sweep_plot import Track, looks_of_explainers, looks_of_values, sweep
@@ -43,6 +44,7 @@ __all__ = [
     "lines_with_bands",
     "looks_of_explainers",
     "looks_of_values",
+    "mean_ranks",
     "ridges",
     "sweep",
 ]

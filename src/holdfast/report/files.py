@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 from holdfast.charts import Chart
-from holdfast.report.critical_difference import save_critical_difference
-from holdfast.report.overview import agreement_charts, median_charts, worth_drawing
+from holdfast.report.overview import agreement_charts, difference_charts, median_charts
 from holdfast.report.render import to_files
 from holdfast.report.sweeps import models_compared, options_compared
 from holdfast.report.views import Contents
@@ -32,18 +29,11 @@ def chart_files(results: Results) -> Iterator[tuple[str, bytes]]:
         name = unique(*parts, chart.name)
         for ending, content in to_files(chart).items():
             yield f"{name}.{ending}", content
-    for (data, model, label), comparison in contents.comparisons.items():
-        if worth_drawing(comparison):
-            name = unique("overview", label, data, model, "differences")
-            with tempfile.TemporaryDirectory() as folder:
-                for ending in ("svg", "pdf"):
-                    path = save_critical_difference(comparison, Path(folder) / f"drawn.{ending}")
-                    yield f"{name}.{ending}", path.read_bytes()
 
 
 def _charts(contents: Contents) -> Iterator[tuple[tuple[str, ...], Chart]]:
     for data, model in contents.pairs:
-        for label, chart in median_charts(contents, data, model):
+        for label, chart in (*median_charts(contents, data, model), *difference_charts(contents, data, model)):
             yield ("overview", label, data, model), chart
     for (data, model), agreement in contents.agreements.items():
         for chart in agreement_charts(agreement):

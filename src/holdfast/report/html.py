@@ -12,14 +12,12 @@ from typing import Any
 from holdfast.charts import Chart, Figure, Gallery, GalleryRow, Table
 from holdfast.presentation import View
 from holdfast.report import methods
-from holdfast.report.critical_difference import critical_difference_diagram, describe
-from holdfast.report.overview import agreement_charts, agreement_sentence, matrix, median_charts, worth_drawing
+from holdfast.report.overview import agreement_charts, agreement_sentence, difference_charts, matrix, median_charts
 from holdfast.report.pictures import drawn
 from holdfast.report.render import Drawn, bundle, config, for_page
 from holdfast.report.sample_explorer import explorer
 from holdfast.report.sweeps import Compared, models_compared, options_compared
 from holdfast.report.views import Contents, Label
-from holdfast.statistics.comparison import Comparison
 from holdfast.study.results import Results
 
 #: warnings and failures that are spelled out
@@ -43,22 +41,13 @@ class Page:
 
     def __init__(self, contents: Contents) -> None:
         self.contents = contents
-        self.charts = self.diagrams = self.compared = 0
+        self.charts = self.compared = 0
         self.links: dict[tuple[str, str, str, str, int], str] = {}
 
     def chart(self, chart: Chart) -> Drawn:
         """A chart, drawn."""
         self.charts += 1
         return for_page(chart, self.charts)
-
-    def difference(self, comparison: Comparison) -> dict[str, str]:
-        """A critical-difference diagram and the same in words, in the page's own ink."""
-        import markupsafe
-
-        self.diagrams += 1
-        svg = critical_difference_diagram(comparison, f"d{self.diagrams}-")
-        svg = re.sub(r"#000000|#555555|#000(?=[;\"])", "currentColor", svg)
-        return {"svg": markupsafe.Markup(svg), "alt": describe(comparison)}
 
     def part(
         self, where: str, figures: Iterable[Figure], bounds: tuple[float, float], identity: Callable[[GalleryRow], str]
@@ -150,7 +139,7 @@ def _context(contents: Contents) -> dict[str, Any]:
         found = matrix(contents, data, model)
         medians = [(label, content.chart(chart)) for label, chart in median_charts(contents, data, model)]
         agreement = contents.agreements.get((data, model))
-        compared = ((name, contents.comparisons.get((data, model, name))) for name in contents.labels)
+        differences = [(name, content.chart(chart)) for name, chart in difference_charts(contents, data, model)]
         overview.append(
             {
                 "where": contents.where(data, model),
@@ -161,7 +150,7 @@ def _context(contents: Contents) -> dict[str, Any]:
                     for found in contents.rankings
                     if (found.data, found.model) == (data, model)
                 ),
-                "differences": [(name, content.difference(found)) for name, found in compared if worth_drawing(found)],
+                "differences": differences,
                 "agreement": None if agreement is None else agreement_sentence(agreement),
                 "agreement_charts": [content.chart(c) for c in agreement_charts(agreement)] if agreement else [],
             }

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TypeGuard
 
 import polars as pl
 
-from holdfast.charts import Chart, heatmap, intervals
+from holdfast.charts import Chart, heatmap, intervals, mean_ranks
 from holdfast.charts import Interval as Drawn
 from holdfast.presentation.base import number
 from holdfast.report.summary import Cell, cell, estimate
@@ -114,9 +113,23 @@ def median_charts(contents: Contents, data: str, model: str) -> list[tuple[str, 
     return charts
 
 
-def worth_drawing(comparison: Comparison | None) -> TypeGuard[Comparison]:
-    """Whether a critical-difference diagram says anything: three explainers or more, two samples or more."""
-    return comparison is not None and len(comparison.names) >= 3 and comparison.count >= 2
+def difference_charts(contents: Contents, data: str, model: str) -> list[tuple[str, Chart]]:
+    """Label and critical-difference diagram, for three explainers or more on two samples or more."""
+    charts = []
+    for label in contents.labels:
+        comparison = contents.comparisons.get((data, model, label))
+        if comparison is None or len(comparison.names) < 3 or comparison.count < 2:
+            continue
+        place = {each: at for at, each in enumerate(comparison.order)}
+        chart = mean_ranks(
+            [comparison.names[each] for each in comparison.order],
+            [float(comparison.mean_ranks[each]) for each in comparison.order],
+            [[place[each] for each in clique] for clique in comparison.cliques],
+            contents.explainers,
+            f"Who differs from whom by {label}",
+        )
+        charts += [] if chart is None else [(label, chart)]
+    return charts
 
 
 def agreement_charts(agreement: Agreement) -> list[Chart]:
