@@ -49,19 +49,6 @@ from holdfast.tensors import content_keys
 
 Array = np.ndarray[Any, Any]
 
-#: what a metric asks, in Quantus's words, where it is known
-_CATEGORIES = {
-    "FAITHFULNESS": ("aopc", "log_odds", "c_eval", "c_eval_plot", "near_affinity", "corruption_curve"),
-    "LOCALISATION": ("relevance_localisation",),
-    "ROBUSTNESS": (
-        "worst_case",
-        "max_sensitivity",
-        "local_lipschitz",
-        "misinterpretation_probability",
-        "attribution_attack",
-    ),
-}
-
 
 def metric(name: str | Metric, bounds: tuple[Bound, Bound], **options: Any) -> Any:
     """A configured metric for Quantus.
@@ -190,7 +177,6 @@ def _class_of(kind: type[Metric]) -> type[Any]:
     except ImportError as error:
         raise MissingExtraError(f"holdfast.integrations.quantus ({error})", "peers") from error
     higher = kind.direction == "higher"
-    group = next((group for group, names in _CATEGORIES.items() if kind.name in names), "NONE")
     namespace = {
         "__module__": __name__,
         "__doc__": kind.__doc__,
@@ -199,7 +185,7 @@ def _class_of(kind: type[Metric]) -> type[Any]:
         "data_applicability": {enums.DataType.IMAGE, enums.DataType.TIMESERIES, enums.DataType.TABULAR},
         "model_applicability": {enums.ModelType.TORCH},
         "score_direction": enums.ScoreDirection.HIGHER if higher else enums.ScoreDirection.LOWER,
-        "evaluation_category": getattr(enums.EvaluationCategory, group),
+        "evaluation_category": getattr(enums.EvaluationCategory, kind.category.upper(), enums.EvaluationCategory.NONE),
     }
     return type(kind.__name__, (_base(),), namespace)
 
