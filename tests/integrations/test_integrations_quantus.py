@@ -279,6 +279,13 @@ def test_our_explainers_for_their_metrics() -> None:
     assert values == pytest.approx(theirs(model, x.numpy(), y.numpy(), explain_func=gradient), rel=1e-4)
 
 
+def test_their_category_is_the_one_that_a_metric_declares() -> None:
+    category = quantus.helpers.enums.EvaluationCategory
+    assert ours.metric_class("worst_case").evaluation_category == category.ROBUSTNESS
+    assert ours.metric_class("aopc").evaluation_category == category.FAITHFULNESS
+    assert ours.metric_class("data_sensitivity_consistency").evaluation_category == category.NONE
+
+
 def test_without_quantus_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> Any:
         raise ImportError(f"No module named {name!r}")

@@ -83,6 +83,7 @@ def mean_ranks(
             "orient": "top",
             "domain": False,
             "values": list(range(1, last + 1)),
+            "tickCount": last + 1,  # Vega leaves out values beyond the count
             "format": "d",
             "labelOverlap": True,
         },
@@ -93,7 +94,7 @@ def mean_ranks(
         "scale": {"domain": [-0.6, last - 0.4], "reverse": True, "nice": False, "zero": False},
         "axis": {
             "values": list(range(last)),
-            "tickCount": last + 1,  # Vega leaves out values beyond the count
+            "tickCount": last + 1,
             "labelExpr": f"{json.dumps(lines)}[datum.value]",
             "title": None,
             "domain": False,

@@ -56,19 +56,6 @@ from holdfast.tensors import content_keys
 
 Array = np.ndarray[Any, Any]
 
-#: Quantus's evaluation categories of our metrics; a metric that is not listed has the category NONE
-_CATEGORIES = {
-    "FAITHFULNESS": ("aopc", "log_odds", "c_eval", "c_eval_plot", "near_affinity", "corruption_curve"),
-    "LOCALISATION": ("relevance_localisation",),
-    "ROBUSTNESS": (
-        "worst_case",
-        "max_sensitivity",
-        "local_lipschitz",
-        "misinterpretation_probability",
-        "attribution_attack",
-    ),
-}
-
 
 def metric(name: str | Metric, bounds: tuple[Bound, Bound], **options: Any) -> Any:
     """A configured metric for Quantus.
@@ -199,7 +186,6 @@ def _make_class(kind: type[Metric]) -> type[Any]:
     except ImportError as error:
         raise MissingExtraError(f"holdfast.integrations.quantus ({error})", "peers") from error
     higher = kind.direction == "higher"
-    group = next((group for group, names in _CATEGORIES.items() if kind.name in names), "NONE")
     namespace = {
         "__module__": __name__,
         "__doc__": kind.__doc__,
@@ -208,7 +194,7 @@ def _make_class(kind: type[Metric]) -> type[Any]:
         "data_applicability": {enums.DataType.IMAGE, enums.DataType.TIMESERIES, enums.DataType.TABULAR},
         "model_applicability": {enums.ModelType.TORCH},
         "score_direction": enums.ScoreDirection.HIGHER if higher else enums.ScoreDirection.LOWER,
-        "evaluation_category": getattr(enums.EvaluationCategory, group),
+        "evaluation_category": getattr(enums.EvaluationCategory, kind.category.upper(), enums.EvaluationCategory.NONE),
     }
     return type(kind.__name__, (_make_base(),), namespace)
 

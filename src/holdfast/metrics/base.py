@@ -65,7 +65,11 @@ class Metric(ABC):
             not rank explainers.
         headline: the column of the result's frame with the same numbers as `value`, where the result also has them
             under a name that says more.
+        category: what the metric asks, in the field's word: `"faithfulness"`, `"robustness"`, `"localisation"`, ...;
+            may be empty.
         citation, bibtex: the key of the publication and its BibTeX entry, for the report; both may be empty.
+        roles: the options that do not always have an effect on the headline: `NO_EFFECT`, or `PartOf` another one. A
+            report compares configurations by all other options: numbers on an axis, and anything else as a category.
 
     Raises:
         ArgumentError: when a class is created whose `name` is no text, or whose `direction` is missing or is none of
@@ -83,9 +87,9 @@ class Metric(ABC):
     name: ClassVar[str]
     direction: ClassVar[Literal["higher", "lower"] | None]
     headline: ClassVar[str] = "value"
+    category: ClassVar[str] = ""
     citation: ClassVar[str] = ""
     bibtex: ClassVar[str] = ""
-    #: for a report that compares configurations: the options that do not always have an effect on the headline
     roles: ClassVar[Mapping[str, Role]] = {}
 
     def __init_subclass__(cls, **options: Any) -> None:

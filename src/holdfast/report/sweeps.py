@@ -188,5 +188,6 @@ def _boxes(
         chart = distribution(chunk, explainers, reading.title, reading.axis, reading.direction, side, good=good)
         if chart is not None:
             caption = chart.caption + (f" Without results here: {', '.join(absent)}." if absent else "")
-            charts.append(replace(chart, heading=heading, caption=caption, alt=f"{heading}. {chart.alt}"))
+            alt = chart.alt.replace(f"Distribution over samples, {reading.title}", heading, 1)
+            charts.append(replace(chart, heading=heading, caption=caption, alt=alt))
     return charts

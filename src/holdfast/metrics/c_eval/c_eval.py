@@ -125,6 +125,7 @@ class CEval(Metric):
     """
 
     name: ClassVar[str] = "c_eval"
+    category: ClassVar[str] = "faithfulness"
     headline: ClassVar[str] = "ratio"
     direction: ClassVar[Literal["higher", "lower"]] = "higher"
     citation: ClassVar[str] = "vu2021ceval"

@@ -76,6 +76,7 @@ class CEvalPlot(Metric):
     """
 
     name: ClassVar[str] = "c_eval_plot"
+    category: ClassVar[str] = "faithfulness"
     headline: ClassVar[str] = "mean_ratio"
     direction: ClassVar[Literal["higher", "lower"]] = "higher"
     citation: ClassVar[str] = "vu2021ceval"

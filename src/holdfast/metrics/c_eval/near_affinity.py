@@ -77,6 +77,7 @@ class NearAffinity(Metric):
     """
 
     name: ClassVar[str] = "near_affinity"
+    category: ClassVar[str] = "faithfulness"
     headline: ClassVar[str] = "deviation"
     direction: ClassVar[Literal["higher", "lower"]] = "lower"
     citation: ClassVar[str] = "vu2021ceval"

@@ -230,6 +230,7 @@ class CorruptionCurve(Metric):
     """
 
     name: ClassVar[str] = "corruption_curve"
+    category: ClassVar[str] = "faithfulness"
     headline: ClassVar[str] = "area_top"
     direction: ClassVar[Literal["higher", "lower"]] = "higher"
     citation: ClassVar[str] = "wei2024revisiting"

@@ -115,6 +115,7 @@ class AOPC(Metric):
     """
 
     name: ClassVar[str] = "aopc"
+    category: ClassVar[str] = "faithfulness"
     headline: ClassVar[str] = "aopc"
     direction: ClassVar[Literal["higher", "lower"]] = "higher"
     citation: ClassVar[str] = "samek2017evaluating"

@@ -166,6 +166,7 @@ class RelevanceLocalisation(Metric):
     """
 
     name: ClassVar[str] = "relevance_localisation"
+    category: ClassVar[str] = "localisation"
     headline: ClassVar[str] = "mass_accuracy"
     direction: ClassVar[Literal["higher", "lower"]] = "higher"
     citation: ClassVar[str] = "arras2022clevr"

@@ -106,6 +106,7 @@ class LogOdds(Metric):
     """
 
     name: ClassVar[str] = "log_odds"
+    category: ClassVar[str] = "faithfulness"
     headline: ClassVar[str] = "log_odds"
     direction: ClassVar[Literal["higher", "lower"]] = "higher"
     citation: ClassVar[str] = "shrikumar2017deeplift"

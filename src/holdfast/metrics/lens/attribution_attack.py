@@ -155,6 +155,7 @@ class AttributionAttack(Metric):
     """
 
     name: ClassVar[str] = "attribution_attack"
+    category: ClassVar[str] = "robustness"
     headline: ClassVar[str] = "similarity"
     direction: ClassVar[Literal["higher", "lower"]] = "higher"
     citation: ClassVar[str] = "kamath2024rethinking"

@@ -115,6 +115,7 @@ class MisinterpretationProbability(Metric):
     """
 
     name: ClassVar[str] = "misinterpretation_probability"
+    category: ClassVar[str] = "robustness"
     headline: ClassVar[str] = "log_probability"
     direction: ClassVar[Literal["higher", "lower"]] = "lower"
     citation: ClassVar[str] = "huang2023safari"

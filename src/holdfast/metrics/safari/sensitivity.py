@@ -55,6 +55,7 @@ class SensitivityResult(Result):
 class _Sensitivity(Metric):
     headline: ClassVar[str] = "sensitivity"
     direction: ClassVar[Literal["higher", "lower"]] = "lower"
+    category: ClassVar[str] = "robustness"
     per_distance: ClassVar[bool]
 
     neighbourhood: Neighbourhood

@@ -139,6 +139,7 @@ class WorstCase(Metric):
     """
 
     name: ClassVar[str] = "worst_case"
+    category: ClassVar[str] = "robustness"
     headline: ClassVar[str] = "similarity"
     direction: ClassVar[Literal["higher", "lower"]] = "higher"
     citation: ClassVar[str] = "huang2023safari"
