@@ -1,4 +1,4 @@
-"""Metrics, explainers and data from another package: the example of docs/extending.md, as it stands there."""
+"""Plug-ins: the page docs/extending.md as it stands there, and the rules for names."""
 
 from __future__ import annotations
 
@@ -6,83 +6,151 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from holdfast.errors import ArgumentError, HoldfastError
+from holdfast.metrics import AOPC, Metric, metrics
 from holdfast.registry import Registry
 from holdfast.study.results import load_results
+from holdfast.testing import METRIC_CHECKS
 
-PAGE = Path(__file__).parent.parent / "docs" / "extending.md"
-
-STUDY = """
-data: {stripes: stripes}
-models: {lenet: lenet5-mnist}
-explainers: [saliency, {contrast: {gain: 2.0}}]
-metrics:
-  - blur_consistency: {size: 5}
-samples: 3
-"""
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "extending.md"
+BLOCK = re.compile(r"^```(?:python|yaml)\n(?:# (?P<file>\w+\.(?:py|yaml))\n)?(?P<code>.*?)^```$", re.M | re.S)
 
 
-def install(folder: Path, module: str, points: str) -> None:
-    """What pip would leave behind: a module, and the metadata with its entry points."""
-    (folder / "blur.py").write_text(module)
+def install(folder: Path, points: str) -> None:
+    """What pip would leave beside the modules: the metadata with the entry points."""
     metadata = folder / "blur-1.0.dist-info"
-    metadata.mkdir()
+    metadata.mkdir(parents=True)
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: blur\nVersion: 1.0\n")
     (metadata / "entry_points.txt").write_text(points)
 
 
-def test_the_page_of_the_docs_works_as_it_stands(tmp_path: Path) -> None:
-    text = PAGE.read_text()
-    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(blocks) == 3
-    assert len(blocks[0].split("class BlurConsistency")[1].splitlines()) <= 30
-    imports = "from holdfast.data import Dataset\nfrom holdfast.explainers import Explainer\n"
-    points = re.findall(r'\[project\.entry-points\."(.*?)"\]\n(\w+) = "(.*?)"', text)
-    assert [group for group, *_ in points] == ["holdfast.metrics", "holdfast.explainers", "holdfast.data"]
-    site = tmp_path / "site"
-    site.mkdir()
-    install(
-        site, imports + "\n".join(blocks), "\n".join(f"[{group}]\n{name} = {value}" for group, name, value in points)
-    )
-    (tmp_path / "study.yaml").write_text(STUDY)
-    environment = {**os.environ, "PYTHONPATH": str(site), "PYTHONWARNINGS": "error"}
+@dataclass(frozen=True)
+class Page:
+    """The page as a reader would follow it.
 
-    def holdfast(*arguments: str) -> str:
-        command = [sys.executable, "-m", "holdfast.cli", *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
+    Attributes:
+        modules: the folder with the files of the page.
+        site: the folder with the metadata of the installed package.
+        script: the blocks that belong to no file, one after the other.
+    """
+
+    modules: Path
+    site: Path
+    script: str
+
+    def run(self, *command: str, paths: Sequence[Path], cwd: Path | None = None) -> str:
+        """What Python prints for these arguments, with these folders on its path."""
+        inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        path = os.pathsep.join([*map(str, paths), *filter(None, inherited)])
+        environment = {**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "error"}
+        done = subprocess.run(
+            [sys.executable, *command],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment,
+            cwd=cwd or self.modules,
+        )
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
         return done.stdout
 
-    for kind, name in (("metrics", "blur_consistency"), ("explainers", "contrast"), ("datasets", "stripes")):
-        assert name in holdfast("list", kind).split()
-    schema = holdfast("schema")
-    assert "of the blurring window in pixels, an odd number" in schema.replace("\n", " ")
-    holdfast("run", "study.yaml")
-    results = load_results(tmp_path / "results" / "study")
-    kept = results.samples["kept"].to_list()
-    assert len(kept) == 6
-    assert all(-1 <= value <= 1 for value in kept)
-    page = (tmp_path / "results" / "study" / "report" / "index.html").read_text()
-    assert "you2026blur" in page
-    assert "Blur consistency: kept" in page
+    def holdfast(self, *arguments: str) -> str:
+        """What the command line prints where the package is installed."""
+        return self.run("-m", "holdfast.cli", *arguments, paths=[self.modules, self.site])
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Page:
+    text = PAGE.read_text(encoding="utf-8")
+    modules, script = tmp_path / "modules", []
+    modules.mkdir()
+    for block in BLOCK.finditer(text):
+        if block["file"]:
+            (modules / block["file"]).write_text(block["code"], encoding="utf-8")
+        else:
+            script.append(block["code"])
+    (toml,) = re.findall(r"```toml\n(.*?)```", text, re.S)
+    points = re.sub(r'\[project\.entry-points\."(.*?)"\]', r"[\1]", toml).replace('"', "")
+    install(tmp_path / "site", points)
+    return Page(modules, tmp_path / "site", "\n".join(script))
+
+
+def test_metrics_of_the_page_are_short(page: Page) -> None:
+    lines = [line for line in (page.modules / "blur.py").read_text().splitlines() if line]
+    assert len(lines) <= 30
+
+
+def test_files_of_the_page_register_themselves(page: Page) -> None:
+    """With no package installed: the code on the page runs, and every name is known once its file is imported."""
+    (page.modules / "page.py").write_text(page.script)
+    page.run("page.py", paths=[page.modules])
+    names = """
+import blur, blur_presentation, contrast, overlap, stripes
+import holdfast as hf
+from holdfast.presentation import presentation_of
+assert "blur_consistency" in hf.metrics.names()
+assert hf.metrics.get("blur_consistency", size=5) == blur.BlurConsistency(5)
+assert hf.explainers.get("contrast:gain=2.0") == contrast.Contrast(2.0)
+assert hf.similarity.get("overlap") is hf.similarity.get(overlap.overlap) is overlap.OVERLAP
+assert len(hf.data.load("stripes")) == 8
+assert type(presentation_of("blur_consistency")) is blur_presentation.BlurPresentation
+"""
+    page.run("-c", names, paths=[page.modules])
+
+
+def test_package_of_the_page_passes_the_whole_contract(page: Page) -> None:
+    """Without a line changed in the tests: what is installed is discovered and checked."""
+    chosen = "blur_consistency or contrast or overlap"
+    command = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/metrics/test_contract.py", "-k", chosen)
+    said = page.run(*command, paths=[page.modules, page.site], cwd=ROOT)
+    checks = 3 * len(METRIC_CHECKS) + 3 + 3  # each on three shapes
+    assert f"{checks} passed" in said
+
+
+def test_package_of_the_page_in_a_study(page: Page) -> None:
+    assert "blur_consistency" in page.holdfast("list", "metrics").split()
+    listed = """
+import holdfast as hf, sys
+for name, kind in (("contrast", hf.explainers), ("overlap", hf.similarity), ("stripes", hf.data)):
+    assert name in kind.names() and name not in sys.modules, name
+"""
+    page.run("-c", listed, paths=[page.modules, page.site])
+    schema = page.holdfast("schema").replace("\n", " ")
+    assert "width of the blurring window in pixels, time steps or features, an odd number" in schema
+    page.holdfast("run", "study.yaml")
+    results = load_results(page.modules / "results" / "study")
+    assert not len(results.failures)
+    assert results.samples.group_by("metric").len().sort("metric")["len"].to_list() == [6, 6]
+    assert results.samples["value"].is_between(-1, 1).all()
+    report = (page.modules / "results" / "study" / "report" / "index.html").read_text()
+    for words in ("Similarity after a blur", "A moving average over 5 pixels."):
+        assert words in report
     # the report of a computer that does not have the plug-in
-    bare = subprocess.run(
-        [sys.executable, "-m", "holdfast.cli", "report", "results/study", "--out", "bare.html"],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-    )
-    assert bare.returncode == 0, bare.stderr
-    assert "Blur consistency: kept" in (tmp_path / "bare.html").read_text()
+    page.run("-m", "holdfast.cli", "report", "results/study", "--out", "bare.html", paths=[])
+    bare = (page.modules / "bare.html").read_text()
+    assert "Blur consistency" in bare
+    assert "Similarity after a blur" not in bare
+
+
+def test_options_of_the_page_are_checked(page: Page) -> None:
+    text = (page.modules / "study.yaml").read_text()
+    (page.modules / "wrong.yaml").write_text(text.replace("size: 5", "size: 4").replace("gain", "gian"))
+    with pytest.raises(AssertionError) as said:
+        page.holdfast("run", "wrong.yaml")
+    assert "contrast.gian (line 3): expected an option of contrast (gain), got 'gian'" in str(said.value)
+    assert "blur_consistency.size (line 5): expected an odd number, got 4" in str(said.value)
 
 
 def registry_with(folder: Path, monkeypatch: pytest.MonkeyPatch, module: str) -> Registry[type]:
-    install(folder, module, "[holdfast.shapes]\nround = blur:Round\nsquare = blur:Square\n")
+    install(folder, "[holdfast.shapes]\nround = blur:Round\nsquare = blur:Square\n")
+    (folder / "blur.py").write_text(module)
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.delitem(sys.modules, "blur", raising=False)
     found: Registry[type] = Registry("shape", "holdfast.shapes", lambda kind: isinstance(kind, type))
@@ -112,3 +180,19 @@ def test_a_plugin_of_the_wrong_kind_is_refused(tmp_path: Path, monkeypatch: pyte
     shapes = registry_with(tmp_path, monkeypatch, "Round = 3\n")
     with pytest.raises(ArgumentError, match="shape round: expected a shape, got 3 from the plug-in blur:Round of blur"):
         shapes["round"]
+
+
+def test_a_thing_is_registered_under_its_own_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shapes = registry_with(tmp_path, monkeypatch, "class Round:\n    name = 'circle'\n")
+    with pytest.raises(
+        ArgumentError, match="shape round: expected a shape whose name is 'round', got the name 'circle'"
+    ):
+        shapes["round"]
+    with pytest.raises(ArgumentError, match="metric blur: expected a metric whose name is 'blur', got the name 'aopc'"):
+        metrics.register("blur")(AOPC)
+    with pytest.raises(ArgumentError, match="metric blur: expected a metric whose name is 'blur', got the name None"):
+        metrics.register("blur")(Metric)
+    with pytest.raises(ArgumentError, match="metric blur: expected a metric, got <class 'list'>"):
+        metrics.add("blur", list)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="metric name: expected a name that is not in use, got 'aopc'"):
+        metrics.add("aopc", AOPC)
