@@ -1,10 +1,10 @@
 """How near to the minimum do the attacks come, for how many gradients? Against Foolbox's and the adversarial library's.
 
-    python benchmarks/minimal_distortion.py [--samples 100] [--held 0.0] [--cw] [--peers]
+    python benchmarks/minimal_distortion.py [--samples 100] [--fixed 0.0] [--cw] [--peers]
 
 MNIST test digits (from HOLDFAST_DATA), the bundled LeNet-5, 2-norm. `--cw` adds Carlini and Wagner's with 9 times
 1000 gradients; `--peers` the peers that are installed (`pip install --no-deps foolbox eagerpy GitPython gitdb smmap
-adv-lib`), which know of no held features. Ratios are to the least distortion that any of them found, digit by digit.
+adv-lib`), which have no fixed features. Ratios are to the least distortion that any of them found, digit by digit.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 import holdfast as hf
+from holdfast.metrics.c_eval.fixed_features import fix_pixels, mark_free
 
 Found = tuple[Tensor, float]
 
@@ -66,7 +67,7 @@ def peers(module: nn.Module, x: Tensor, y: Tensor) -> Iterator[tuple[str, Callab
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--samples", type=int, default=100)
-    parser.add_argument("--held", type=float, default=0.0, help="share of the pixels that is held, the brightest")
+    parser.add_argument("--fixed", type=float, default=0.0, help="share of the pixels that is fixed, the brightest")
     parser.add_argument("--cw", action="store_true")
     parser.add_argument("--peers", action="store_true")
     options = parser.parse_args()
@@ -76,13 +77,13 @@ def main() -> None:
         parameter.requires_grad_(False)
     classifier = hf.Classifier(module, (0.0, 1.0), device="cpu", batch_size=256)
     free = torch.ones_like(x, dtype=torch.bool)
-    if options.held:
-        free = ~hf.metrics.held.held_pixels(x[:, 0], options.held)[:, None]
+    if options.fixed:
+        free = mark_free(fix_pixels(x[:, 0], options.fixed), x)
     runs: dict[str, Callable[[], Found]] = {
         name: lambda name=name: ours(classifier, x, free, name)  # type: ignore[misc]
         for name in ("fmn", "fmn:steps=100,rivals=6", "iga", "gsa", *(["cw"] if options.cw else []))
     }
-    if options.peers and not options.held:
+    if options.peers and not options.fixed:
         runs |= dict(peers(module, x, classifier.predict(x)))
     found = {}
     for name, run in runs.items():

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 import holdfast as hf
 from holdfast.gating import group_count, masked_weight, masked_weights, weight_layers
 from holdfast.metrics import ParameterSensitivityConsistency
-from holdfast.metrics.senc import masked_layers
+from holdfast.metrics.senc import masking
 
 
 def bare(module: nn.Module, x: Tensor, rows: int, count: int) -> None:
@@ -73,12 +73,12 @@ def parameters(masks: int, rows: int, repeats: int) -> None:
     columns += ["loop/looks", "loop/all", "looks/bare", "all/bare"]
     print(f"| {' | '.join(columns)} |")
     print("| --- " * len(columns) + "|")
-    repeating = masked_layers._REPEATING
+    repeating = masking._REPEATING
     for name, layer in weight_layers(module).items():
         quick = ParameterSensitivityConsistency(layers=(name,), masks=masks, permutations=1, resamples=1)
         whole = ParameterSensitivityConsistency(layers=(name,), masks=masks)
         distinct = int(quick(classifier, "input_x_gradient", x).model_evaluations) - 1
-        masked_layers._REPEATING = 0
+        masking._REPEATING = 0
         drawn = torch.rand(masks, group_count(layer)) < 0.8
         contenders: list[Callable[[], object]] = [
             partial(loop, module, layer, x, target, drawn),
@@ -88,7 +88,7 @@ def parameters(masks: int, rows: int, repeats: int) -> None:
         ]
         contenders[2]()  # the first call pays for imports and allocation
         rounds = [[timed(contender) for contender in contenders] for _ in range(repeats)]
-        masked_layers._REPEATING = repeating
+        masking._REPEATING = repeating
         times = [statistics.median(column) for column in zip(*rounds, strict=True)]
         pairs = ((0, 2), (0, 3), (2, 1), (3, 1))
         ratios = [statistics.median(row[a] / row[b] for row in rounds) for a, b in pairs]

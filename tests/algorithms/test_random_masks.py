@@ -17,7 +17,7 @@ from torch import Tensor
 from holdfast.algorithms import Consistency, consistency, draw_masks, mask_sensitivity
 from holdfast.algorithms.masks import random_masks
 from holdfast.algorithms.masks import resampling as mask_resampling
-from holdfast.algorithms.masks.random_masks import look_schedule, settled
+from holdfast.algorithms.masks.random_masks import is_settled, plan_checks
 from holdfast.algorithms.masks.resampling import (
     Weighted,
     doubled_ranks,
@@ -420,7 +420,7 @@ def assert_degenerate(found: Consistency) -> None:
     assert (found.p_value == 1).all()
     for name in ("interval", "null_band", "top1", "top3"):
         assert getattr(found, name).isnan().all(), name
-    assert not settled(found, 1.0).any()
+    assert not is_settled(found, 1.0).any()
 
 
 @pytest.mark.parametrize("value", [0.0, 0.1, 1 / 3, 1e6, 1e-12, -0.7])
@@ -474,7 +474,7 @@ def test_parts_can_be_left_out_and_arguments_are_checked() -> None:
     assert bare.p_value.isnan().all()
     assert bare.null_band.isnan().all()
     assert bare.interval.isnan().all()
-    assert not settled(bare, 2.0).any()
+    assert not is_settled(bare, 2.0).any()
     for arguments, name in (
         ({"estimator": "mean"}, "estimator"),
         ({"permutations": -1}, "permutations"),
@@ -491,7 +491,7 @@ def test_parts_can_be_left_out_and_arguments_are_checked() -> None:
     with pytest.raises(ArgumentError, match="masks"):
         consistency(p, e, masks[:1])
     with pytest.raises(ArgumentError, match="tolerance"):
-        settled(bare, 0.0)
+        is_settled(bare, 0.0)
 
 
 # --- intervals and stopping
@@ -522,16 +522,16 @@ def test_nothing_is_known_where_no_feature_matters() -> None:
     p, e, masks = independent(100, 1000, 12)
     found = consistency(p, e, masks, permutations=0, resamples=200)
     assert found.interval.diff(dim=1).mean() > 1.5
-    assert not settled(found, 0.2).any()
+    assert not is_settled(found, 0.2).any()
 
 
 def test_looks() -> None:
-    assert look_schedule(5000) == [200, 300, 450, 675, 1012, 1518, 2277, 3415, 5000]
-    assert look_schedule(200) == [200]
-    assert look_schedule(50) == [50]
-    assert look_schedule(4, first=1) == [1, 2, 3, 4]
+    assert plan_checks(5000) == [200, 300, 450, 675, 1012, 1518, 2277, 3415, 5000]
+    assert plan_checks(200) == [200]
+    assert plan_checks(50) == [50]
+    assert plan_checks(4, first=1) == [1, 2, 3, 4]
     with pytest.raises(ArgumentError, match="first"):
-        look_schedule(4, first=0)
+        plan_checks(4, first=0)
 
 
 def test_settled_measures_from_rho_to_the_further_end() -> None:
@@ -539,16 +539,16 @@ def test_settled_measures_from_rho_to_the_further_end() -> None:
     found = consistency(p, e, masks, permutations=0, resamples=0)
     ends = torch.tensor([[0.5, 0.69], [0.5, 0.61], [0.61, 0.8], [math.nan, math.nan]], dtype=torch.float64)
     found = dataclasses.replace(found, rho=torch.full((4,), 0.6, dtype=torch.float64), interval=ends)
-    assert settled(found, 1.2 * 0.1 + 1e-9).tolist() == [True, True, False, False]
-    assert settled(found, 0.1).tolist() == [False] * 4
+    assert is_settled(found, 1.2 * 0.1 + 1e-9).tolist() == [True, True, False, False]
+    assert is_settled(found, 0.1).tolist() == [False] * 4
 
 
 def stop(p: Tensor, e: Tensor, masks: Tensor, true: Tensor, tolerance: float, resampled: int = 300) -> tuple[int, int]:
     """How many problems stopped before the last mask, and how many of them within the tolerance of the truth."""
     going, early, right = torch.arange(len(p)), 0, 0
-    for look in look_schedule(p.shape[1])[:-1]:
+    for look in plan_checks(p.shape[1])[:-1]:
         found = consistency(p[going, :look], e[going, :look], masks[going, :look], permutations=0, resamples=resampled)
-        done = settled(found, tolerance)
+        done = is_settled(found, tolerance)
         early += int(done.sum())
         right += int(((found.rho - true[going]).abs()[done] <= tolerance).sum())
         going = going[~done]

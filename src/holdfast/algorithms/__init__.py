@@ -7,9 +7,9 @@ from holdfast.algorithms.masks.random_masks import (
     Consistency,
     consistency,
     draw_masks,
-    look_schedule,
+    is_settled,
     mask_sensitivity,
-    settled,
+    plan_checks,
 )
 from holdfast.algorithms.rare_events.estimate import Levels, RareEventEstimate
 from holdfast.algorithms.rare_events.plain_sampling import monte_carlo
@@ -44,12 +44,12 @@ __all__ = [
     "certified_distortion",
     "consistency",
     "draw_masks",
+    "is_settled",
     "knee",
-    "look_schedule",
     "mask_sensitivity",
     "minimal_distortion",
     "monte_carlo",
+    "plan_checks",
     "searches",
-    "settled",
     "subset_simulation",
 ]

@@ -28,6 +28,7 @@ from holdfast.metrics.safari.sensitivity import LocalLipschitz, MaxSensitivity, 
 from holdfast.metrics.safari.worst_case import WorstCase, WorstCaseResult
 from holdfast.metrics.senc.data_sensitivity_consistency import DataSencResult, DataSensitivityConsistency
 from holdfast.metrics.senc.parameter_sensitivity_consistency import ParameterSencResult, ParameterSensitivityConsistency
+from holdfast.metrics.senc.sensitivity_consistency import SensitivityConsistency, SensitivityConsistencyResult
 from holdfast.registry import build
 
 __all__ = [
@@ -59,6 +60,8 @@ __all__ = [
     "Probe",
     "RelevanceLocalisation",
     "Result",
+    "SensitivityConsistency",
+    "SensitivityConsistencyResult",
     "SensitivityResult",
     "WorstCase",
     "WorstCaseResult",

@@ -13,10 +13,9 @@ import holdfast as hf
 from holdfast.algorithms import knee
 from holdfast.errors import ArgumentError
 from holdfast.metrics import CEval, CEvalPlot, NearAffinity
-from holdfast.metrics.c_eval import empty_distortion
-from holdfast.metrics.c_eval import fixed_features as held
+from holdfast.metrics.c_eval import empty_distortion, fixed_features
 from holdfast.presentation import presentation_of
-from holdfast.presentation.c_eval.c_eval import settings
+from holdfast.presentation.c_eval.c_eval import compare_settings
 
 FEATURES = 12
 
@@ -94,14 +93,14 @@ def test_the_best_features_give_the_largest_c(affine: hf.Classifier, inputs: Ten
         assert float(result.c[row]) == pytest.approx(best, rel=1e-3)
 
 
-def test_held_pixels_and_segments_against_loops() -> None:
+def test_fixed_pixels_and_segments_against_loops() -> None:
     generator = torch.Generator().manual_seed(0)
     scores = (torch.randn(6, 5, 7, generator=generator) * 3).round() / 3
     labels = torch.randint(0, 8, (6, 5, 7), generator=generator)
     for fraction in (0.01, 0.1, 0.33, 0.9):
         count = max(1, round(fraction * 35))
-        pixels = held.held_pixels(scores, fraction)
-        whole = held.held_segments(scores, labels, fraction)
+        pixels = fixed_features.fix_pixels(scores, fraction)
+        whole = fixed_features.fix_segments(scores, labels, fraction)
         for row in range(6):
             order = sorted(range(35), key=lambda p, row=row: (-float(scores[row].flatten()[p]), p))[:count]
             assert pixels[row].flatten().nonzero().flatten().tolist() == sorted(order)
@@ -116,10 +115,10 @@ def test_held_pixels_and_segments_against_loops() -> None:
 
 def test_signs_channels_and_units() -> None:
     maps = torch.tensor([[[[1.0, -5.0], [2.0, 0.0]], [[1.0, 0.0], [-3.0, 0.5]]]])
-    assert held.pixel_scores(maps).flatten().tolist() == [2.0, -5.0, -1.0, 0.5]
-    assert held.pixel_scores(maps, absolute=True).flatten().tolist() == [2.0, 5.0, 5.0, 0.5]
+    assert fixed_features.score_pixels(maps).flatten().tolist() == [2.0, -5.0, -1.0, 0.5]
+    assert fixed_features.score_pixels(maps, absolute=True).flatten().tolist() == [2.0, 5.0, 5.0, 0.5]
     mask = torch.tensor([[[True, False], [False, False]]])
-    assert held.free_of(mask, maps).sum().item() == 6
+    assert fixed_features.mark_free(mask, maps).sum().item() == 6
 
 
 @pytest.mark.parametrize("attack", ["fmn:steps=3,rivals=1,candidates=1,polish=0,scatter=0", "gsa"])
@@ -231,9 +230,9 @@ def test_which_setting_is_enough() -> None:
         "LIME 4000": (sizes, base),
         "saliency": (sizes, base),
     }
-    assert settings(curves) == ["LIME: nothing is gained from 1000 on."]
+    assert compare_settings(curves) == ["LIME: more than 1000 gains nothing."]
     curves["LIME 4000"] = (sizes, base + 1)
-    assert settings(curves) == ["LIME: still gains at 4000."]
+    assert compare_settings(curves) == ["LIME: 4000 still gains."]
 
 
 def test_report(lenet: hf.Classifier, digits: Tensor, tmp_path: Path) -> None:
@@ -251,18 +250,24 @@ def test_report(lenet: hf.Classifier, digits: Tensor, tmp_path: Path) -> None:
         assert text in page
     frame = found.frame()
     centre = frame.filter((frame["explainer"] == "centre") & (frame["metric"] == "c_eval"))
-    assert centre["held_share"].to_list() == pytest.approx([78 / 784] * 6)
+    assert centre["fixed_share"].to_list() == pytest.approx([78 / 784] * 6)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"attack": "pgd"}, "attack: expected one of"),
-        ({"fraction": 1.0}, "fraction: expected a number between 0 and 1 .all held never flips., got 1.0"),
+        (
+            {"fraction": 1.0},
+            "fraction: expected a number between 0 and 1 .with all .* never changes., got 1.0",
+        ),
         ({"unit": "pixels"}, "unit: expected 'pixel' or 'segment', got 'pixels'"),
         ({"segments": "slick"}, "segments: expected"),
         ({"norm": 3}, "norm: expected 2 or 'inf', got 3"),
-        ({"fractions": (0.2, 0.1)}, "fractions: expected numbers between 0 and 1 .all held never flips., rising"),
+        (
+            {"fractions": (0.2, 0.1)},
+            "fractions: expected numbers between 0 and 1 .with all .* never changes., rising",
+        ),
         ({"certify": True}, "certify: expected 'crown', 'interval' or None, got True"),
         ({"absolute": 1}, "absolute: expected True or False, got 1"),
     ],

@@ -17,7 +17,7 @@ from conftest import SHAPES, small_net
 from holdfast.algorithms.masks.random_masks import draw_masks
 from holdfast.explainers.baselines import RandomExplainer
 from holdfast.metrics import DataSencResult, DataSensitivityConsistency
-from holdfast.presentation.senc.data_sensitivity_consistency import spread
+from holdfast.presentation.senc.data_sensitivity_consistency import lay_out
 from holdfast.segments import LabelMap, segment
 from holdfast.study.grid import Grid, Ready, Samples
 from holdfast.study.plan import make_plan
@@ -154,7 +154,7 @@ def slowly(
             on = torch.zeros(cut.labels[row].shape)
             for k in range(m):
                 on[cut.labels[row] == k] = float(mask[k])
-            p, e = look(point * on + baseline * (1 - on), target if explain == "seed" else None)
+            p, e = look(point * on + baseline * (1 - on), target if explain == "origin" else None)
             w.append(1 - abs(float(probability[target] - p[target])))
             v.append(spearmanr(explanation, e)[0])
         sums = []
@@ -174,9 +174,16 @@ def slowly(
 def test_equals_algorithm_1(name: str, estimator: str) -> None:
     shape = {**SHAPES, "colour": (3, 8, 8)}[name]
     baseline: Any = (0.2,) * shape[0] if name == "colour" else 0.3 if name == "series" else 0.0
-    explain: Any = "predicted" if name == "series" else "seed"
+    explain: Any = "predicted" if name == "series" else "origin"
     metric = DataSensitivityConsistency(
-        "grid" if name == "image" else "auto", 40, 0.7, baseline, estimator, explain, permutations=9, resamples=5
+        "grid" if name == "image" else "auto",
+        masks=40,
+        keep=0.7,
+        baseline=baseline,
+        estimator=estimator,  # type: ignore[arg-type]
+        explain=explain,
+        permutations=9,
+        resamples=5,
     )
     model, x = classifier(shape), rand(3, *shape)
     result = metric(model, "input_x_gradient", x)
@@ -379,14 +386,14 @@ def test_report_has_the_null_and_the_pictures(tmp_path: Path, lenet: hf.Classifi
     text = Path(page if isinstance(page, str | Path) else tmp_path / "report.html").read_text()
     assert "Shaded: the null" in text
     assert "Sensitive segments" in text
-    assert "explanation feels" in text
+    assert "explanation sensitivity" in text
     assert "top-1 agreement" in text
     assert "docs/senc-bias.md" in text
     assert "Tan, Hanxiao" in text
 
 
-def test_spread() -> None:
+def test_lay_out() -> None:
     labels = np.array([[0, 1], [1, 2]])
     values = np.array([1.0, 2.0, 6.0, np.nan])
-    assert spread(values, labels, (3, 2, 2)).tolist() == [[[1, 2], [2, 6]]]
-    assert spread(values, labels, (3, 2, 2), published=True).sum() == pytest.approx(-1.0)
+    assert lay_out(values, labels, (3, 2, 2)).tolist() == [[[1, 2], [2, 6]]]
+    assert lay_out(values, labels, (3, 2, 2), published=True).sum() == pytest.approx(-1.0)

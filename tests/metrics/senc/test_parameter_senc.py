@@ -18,10 +18,10 @@ from conftest import small_net
 from holdfast.charts import Chart, Gallery
 from holdfast.gating import group_count, weight_layers
 from holdfast.metrics import DataSensitivityConsistency, ParameterSencResult, ParameterSensitivityConsistency
-from holdfast.metrics.senc import masked_layers
+from holdfast.metrics.senc import masking
 from holdfast.metrics.senc import parameter_sensitivity_consistency as senc
 from holdfast.presentation import View, presentation_of
-from holdfast.presentation.senc.parameter_sensitivity_consistency import squares
+from holdfast.presentation.senc.parameter_sensitivity_consistency import arrange_squares
 from holdfast.similarity.ranked_reference import RankedReference
 
 SHAPE = (1, 8, 8)
@@ -139,7 +139,7 @@ def test_both_ways_agree_and_so_do_repeated_masks(monkeypatch: pytest.MonkeyPatc
     assert torch.allclose(gated.explanation_sensitivity, truly.explanation_sensitivity, atol=1e-4)
     different = len(torch.unique(masks[0], dim=0))
     assert gated.model_evaluations.tolist() == truly.model_evaluations.tolist() == [different + 1]
-    monkeypatch.setattr(masked_layers, "_REPEATING", 0)
+    monkeypatch.setattr(masking, "_REPEATING", 0)
     every = metric(layers="conv")(model, "saliency", x)
     assert every.model_evaluations.tolist() == [41]
     assert torch.equal(every.explanation_sensitivity, truly.explanation_sensitivity)
@@ -413,7 +413,7 @@ def test_what_the_report_shows() -> None:
     assert "weights: masked weights" in presentation_of(kind.name).remarks(frames[1], options)
     assert "senc-bias.md" in "".join(presentation_of(kind.name).guide(options).values())
     assert presentation_of(kind.name).figures(dataclasses.replace(view, frame=frame.clear())) == []
-    assert squares(np.array([5.0, 7.0]), published=True).tolist() == [[[-1.0, 1.0]]]
+    assert arrange_squares(np.array([5.0, 7.0]), published=True).tolist() == [[[-1.0, 1.0]]]
 
 
 def test_arguments() -> None:

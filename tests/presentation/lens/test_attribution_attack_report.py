@@ -27,7 +27,7 @@ from holdfast.presentation import View, presentation_of
 from holdfast.presentation.lens.attribution_attack import fragility, per_sample
 from holdfast.presentation.lens.curves import curves_of
 from holdfast.presentation.lens.pictures import KEPT, LOST, NEAR, NEW
-from holdfast.presentation.lens.words import by_chance, called
+from holdfast.presentation.lens.words import name_similarity, overlap_by_chance
 from holdfast.report.pictures import DARKEST, GREYS, PALEST, PIXELS, drawn, marked_picture
 from holdfast.report.views import Contents
 from holdfast.statistics.bootstrap import intervals_of_means
@@ -122,9 +122,9 @@ def test_the_page_has_the_section(found: Any, tmp_path: Path) -> None:
     page = Path(found.to_html(tmp_path / "page.html")).read_text(encoding="utf-8")
     assert_whole(page)
     for text in (
-        "Top-k intersection left by the top_k attack",
+        "Top-k intersection after the top_k attack",
         "A stronger attack may leave less.",
-        "How much of it was a shift of a pixel or two",
+        "How much was a shift of a pixel or two",
         "The same maps by every similarity",
         "LENS-precision by window",
         "LENS-recall-div by window",
@@ -153,10 +153,10 @@ def test_top_positions_are_drawn_pixel_by_pixel(view: View) -> None:
     assert [(row.sample, row.explainer) for row in gallery.rows] == [(s, e) for s in range(4) for e in EXPLAINERS]
     for row in gallery.rows[:3]:
         shown = named(row)
-        assert list(shown) == ["its map", "top k", "overlap", "top k there", "map there"]
+        assert list(shown) == ["its map", "top k", "overlap", "top k after", "map there"]
         before, after = maps_of(view, row)
         sets = [largest(map_, 40) for map_ in (before, after)]
-        for title, chosen in zip(("top k", "top k there"), sets, strict=True):
+        for title, chosen in zip(("top k", "top k after"), sets, strict=True):
             image = pixels(shown[title], view.bounds)
             rings = [near(chosen, w, before.shape) for w in (0, 1, 2)]
             assert rings[0] == chosen
@@ -193,10 +193,10 @@ def test_diverse_positions_are_drawn_pixel_by_pixel(view: View) -> None:
     gallery = galleries_of(PRESENTATION.figures(view))[1]
     for row in gallery.rows[:2]:
         shown = named(row)
-        assert list(shown) == ["input", "diverse", "overlap", "diverse there", "disturbed"]
+        assert list(shown) == ["input", "diverse", "overlap", "diverse after", "perturbed"]
         before, after = maps_of(view, row)
         s, t = (largest(map_, 40, apart=1) for map_ in (before, after))
-        for title, chosen in (("diverse", s), ("diverse there", t)):
+        for title, chosen in (("diverse", s), ("diverse after", t)):
             image = pixels(shown[title], view.bounds)
             assert where(is_colour(image, NEAR[0])) == chosen
             assert where(is_colour(image, NEAR[1])) == near(chosen, 1, before.shape) - chosen
@@ -390,7 +390,7 @@ def test_notes_in_the_overview(kept: Array) -> None:
     assert said == pytest.approx([expected.value, expected.low, expected.high], abs=0.0015)
     assert notes[1].startswith(f"pearson: mean {kept[2:, 0].mean():.3f} [")
     assert notes[2] == f"class lost, so not counted: 2 of {n}"
-    assert notes[3] == f"no other input of the class found, so counted as unmoved: 1 of {n}"
+    assert notes[3] == f"no other input of the class found, so counted as unchanged: 1 of {n}"
     lost = 1 - kept[2:, 0].mean()
     assert notes[4].startswith(f"Of the apparent fragility ({lost:.2f} of the top 5% of the positions lost), ")
     assert "a shift of one position, " in notes[4]
@@ -406,7 +406,7 @@ def test_repeats_of_a_sample_are_averaged_first() -> None:
 def test_nothing_lost_is_said(n: int) -> None:
     frame = rows_of(np.ones((n, 3)), pearson=[1.0] * n)
     notes = PRESENTATION.remarks(frame, {"similarities": ["pearson"], "k": 1})
-    assert notes[-1] == "None of the top position was lost, so there is no fragility to take apart."
+    assert notes[-1] == "None of the top position was lost, so there is no fragility to explain."
     assert notes[0] == "pearson: mean 1.000" + (" [1.000, 1.000]" if n >= 5 else "")
     found = fragility(frame)
     assert found is not None
@@ -420,10 +420,10 @@ def test_few_samples_get_no_interval() -> None:
     assert one is not None
     assert two.sentence("top 9 steps", "step") == (
         "Of the apparent fragility (0.60 of the top 9 steps lost), 50% was a shift of one step, 83% of at most two. "
-        "2 samples, so without intervals."
+        "2 samples, so there are no intervals."
     )
     assert "(0.0010 of the top 9 steps lost), 50% was" in one.sentence("top 9 steps", "step")
-    assert one.sentence("top 9 steps", "step").endswith("A single sample, so without intervals.")
+    assert one.sentence("top 9 steps", "step").endswith("A single sample, so there are no intervals.")
 
 
 def test_one_sample_alone_lost_anything() -> None:
@@ -453,7 +453,7 @@ def test_one_explainer_lost_all_its_classes(view: View) -> None:
     charts = charts_of(PRESENTATION.figures(dataclasses.replace(view, frame=frame)))
     assert {row["explainer"] for row in charts["fragility"].spec["data"]["values"]} == {
         EXPLAINERS[1],
-        "two sets by lot",
+        "two random sets",
     }
     assert {row["explainer"] for row in charts["k-precision"].spec["datasets"]["lines"]} == {EXPLAINERS[1]}
 
@@ -537,8 +537,8 @@ def test_what_became_of_the_top_is_drawn(view: View) -> None:
         means = [frame[name].mean() for name in ("kept", "kept_within_1", "kept_within_2")]
         assert [row["high"] for row in rows if row["explainer"] == explainer] == pytest.approx([*means, 1.0], abs=1e-5)
         assert [row["low"] for row in rows if row["explainer"] == explainer] == pytest.approx([0.0, *means], abs=1e-5)
-    lot = [row["high"] for row in rows if row["explainer"] == "two sets by lot"]
-    assert lot[:3] == pytest.approx([by_chance((1, 28, 28), 40, w) for w in (0, 1, 2)], abs=1e-5)
+    lot = [row["high"] for row in rows if row["explainer"] == "two random sets"]
+    assert lot[:3] == pytest.approx([overlap_by_chance((1, 28, 28), 40, w) for w in (0, 1, 2)], abs=1e-5)
 
 
 @pytest.mark.parametrize(("shape", "k"), [((1, 2, 3), 2), ((2, 3, 3), 3), ((3, 6), 2), ((5,), 4)], ids=str)
@@ -551,7 +551,7 @@ def test_chance_is_what_all_pairs_of_sets_reach(shape: tuple[int, ...], k: int) 
             for s in itertools.combinations(places, k)
             for t in itertools.combinations(places, k)
         ]
-        assert by_chance(shape, k, w) == pytest.approx(np.mean(reached))
+        assert overlap_by_chance(shape, k, w) == pytest.approx(np.mean(reached))
 
 
 # other inputs
@@ -581,7 +581,7 @@ def test_series_and_flat_inputs(other: tuple[str, Any], tmp_path: Path) -> None:
     assert len(galleries) == (2 if kind == "series" else 1)
     row = galleries[0].rows[0]
     if kind == "flat":
-        assert list(named(row)) == ["its map", "input", "disturbed", "map there"]
+        assert list(named(row)) == ["its map", "input", "perturbed", "map there"]
     else:
         before, _ = maps_of(view, row)
         chosen = {place[0] for place in largest(before, 4)}  # type: ignore[arg-type]
@@ -614,7 +614,7 @@ def test_series_and_flat_inputs(other: tuple[str, Any], tmp_path: Path) -> None:
     ],
 )
 def test_similarities_are_called_as_in_the_paper(similarity: str, text: str) -> None:
-    assert called(similarity) == text
+    assert name_similarity(similarity) == text
 
 
 def test_reading_follows_the_first_similarity() -> None:
@@ -622,7 +622,7 @@ def test_reading_follows_the_first_similarity() -> None:
     assert (found.title, found.direction) == ("Mse after the lens attack (w=2)", "lower")
     assert found.caution == "A stronger attack may reach more."
     found = PRESENTATION.reading({"attack": {"name": "random_sign"}, "similarities": ["lens_recall:k=50"]})
-    assert (found.title, found.direction) == ("1-LENS-recall@50 left by the random_sign attack", "higher")
+    assert (found.title, found.direction) == ("1-LENS-recall@50 after the random_sign attack", "higher")
     assert found.only == ("label_kept",)
     assert PRESENTATION.reading({}).column == "similarity"
     assert PRESENTATION.reading({"similarities": ["a_users_own"]}).direction == "higher"

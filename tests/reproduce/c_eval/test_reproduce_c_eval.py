@@ -136,7 +136,7 @@ def test_figure_9_says_from_where_nothing_is_gained(tmp_path: Path) -> None:
         for name, mean in means.items()
     )
     table = table_of(reproductions["ceval-figure9"].parts[0], frame, tmp_path)
-    assert "LIME: nothing is gained from 4000 on." in table.notes
+    assert "LIME: more than 4000 gains nothing." in table.notes
     assert [holds for _, _, holds in table.verdicts][:2] == [True, True]
     assert table.rows["knee"][0] == pytest.approx(0.2)
     assert any("LIME 100 20%" in note for note in table.notes)
@@ -297,5 +297,5 @@ def test_the_study_of_photos_runs_with_a_stand_in_for_vgg(tmp_path: Path) -> Non
     assert found.results.failures.height == 0
     assert len(frame) == 2 * 3
     usable = frame.filter(pl.col("status") == "ok")
-    assert usable["held_share"].is_between(0.02, 0.45).all()
+    assert usable["fixed_share"].is_between(0.02, 0.45).all()
     assert (usable["ratio"] >= 1).all()

@@ -316,21 +316,21 @@ class _Run:
         )
 
 
-def look_schedule(masks: int, first: int = 200) -> list[int]:
-    """At which numbers of masks to look whether to stop: half as many again each time, and all of them.
+def plan_checks(masks: int, first: int = 200) -> list[int]:
+    """At which numbers of masks to check whether to stop: half as many again each time, and at last all of them.
 
-    >>> look_schedule(1000)
+    >>> plan_checks(1000)
     [200, 300, 450, 675, 1000]
     """
     check(masks >= 1, "masks", "a whole number of at least 1", masks)
     check(first >= 1, "first", "a whole number of at least 1", first)
-    looks = [first]
-    while looks[-1] < masks:
-        looks.append(looks[-1] + max(1, looks[-1] // 2))
-    return [*looks[:-1], masks]
+    checks = [first]
+    while checks[-1] < masks:
+        checks.append(checks[-1] + max(1, checks[-1] // 2))
+    return [*checks[:-1], masks]
 
 
-def settled(found: Consistency, tolerance: float) -> Tensor:
+def is_settled(found: Consistency, tolerance: float) -> Tensor:
     """Problems `(R,)` where both ends of the interval lie well within `tolerance` of rho; more masks are not needed.
 
     What stopping there promises: rho is within `tolerance` of the rho of infinitely many masks, in at least 95% of the

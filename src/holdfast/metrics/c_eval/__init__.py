@@ -1,1 +1,1 @@
-"""c-Eval: how much the input must change while the explanation is held fixed."""
+"""c-Eval: how much the input must change while the features of the explanation are held fixed."""

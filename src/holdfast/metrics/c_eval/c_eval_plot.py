@@ -14,8 +14,8 @@ from holdfast.algorithms.knees import knee
 from holdfast.explainers import Explainer
 from holdfast.metrics.base import Metric, metrics, of_samples
 from holdfast.metrics.c_eval.c_eval import BIBTEX
+from holdfast.metrics.c_eval.fixed_distortion import DistortionSearch, check_fractions, check_options, compute_ratio
 from holdfast.metrics.c_eval.fixed_features import Unit
-from holdfast.metrics.c_eval.held_distortion import Holder, check_fractions, check_options, ratio
 from holdfast.metrics.result import Result
 from holdfast.model import Classifier
 from holdfast.records import set_fields
@@ -28,9 +28,9 @@ class CEvalPlotResult(Result):
 
     Attributes:
         mean_ratio: the mean over sizes of `c / c_empty`, `(N,)`; NaN for skipped samples.
-        c_empty: the distortion with nothing held, `(N,)`.
-        knee: the size past which more features gain little, NaN where the curve has no knee, `(N,)`.
-        found: whether a change of the prediction was found at all sizes; else some c are lower ends. bool `(N,)`
+        c_empty: the distortion with no feature fixed, `(N,)`.
+        knee: the size beyond which more features gain little; NaN where the curve has no knee. `(N,)`
+        found: whether a change of the prediction was found at all sizes; otherwise some c are lower ends. bool `(N,)`
         empty_evaluations: inputs predicted for `c_empty`, which all explainers share, int `(N,)`.
         fractions: the sizes, repeated for each sample, `(N, K)`.
         curve, curve_found: c at these sizes, and whether a change was found, `(N, K)`.
@@ -50,7 +50,7 @@ class CEvalPlotResult(Result):
         return {name: getattr(self, name) for name in ("fractions", "curve", "curve_found")}
 
     def columns(self) -> dict[str, Any]:
-        """See `Result`; with `bound`, whether the mean is only a lower end."""
+        """Further columns of the frame, and `bound`: whether the mean is only a lower end."""
         bound = torch.logical_not(self.found) & self.mean_ratio.isfinite()
         return {**super().columns(), "bound": bound.tolist()}
 
@@ -60,8 +60,9 @@ class CEvalPlotResult(Result):
 class CEvalPlot(Metric):
     """c-Eval at growing sizes of the explanation, for explainers or for settings of one (Vu et al. 2021, Fig. 9).
 
-    The sets are nested, so c never falls; each search starts from the solution of the size before. Name settings by
-    their number (`LIME 100`, `LIME 1000`), and the figure says from which on nothing is gained.
+    The sets are nested, so c never falls, and each search starts from the solution of the size before. For settings of
+    one explainer that are named by a number (`LIME 100`, `LIME 1000`), the figure says from which one on a larger
+    number gains nothing.
 
     Args:
         fractions: the sizes, rising shares of the places.
@@ -95,11 +96,11 @@ class CEvalPlot(Metric):
 
     @classmethod
     def example(cls) -> CEvalPlot:
-        """See `Metric`."""
+        """A configuration that takes seconds."""
         return cls((0.1, 0.2, 0.4), "fmn:steps=5,polish=2")
 
     def for_samples(self, inputs: Tensor, rows: slice) -> CEvalPlot:
-        """See `Metric`: label maps of these samples, if every sample has its own."""
+        """The metric with the label maps of these samples, if every sample has its own."""
         return of_samples(self, inputs, rows)
 
     def expected_evaluations(self) -> int:
@@ -114,26 +115,26 @@ class CEvalPlot(Metric):
         targets: Tensor | None,
         generator: torch.Generator | None,
     ) -> CEvalPlotResult:
-        """See `Metric`."""
-        holder = Holder(self, classifier, explainer, inputs, targets, generator)
-        found = holder.distortions([holder.held(size) for size in self.fractions], empty := holder.empty())
-        empty = holder.repaired(empty, found)
-        probe, rows = holder.probe, holder.rows
+        """Fix the top places at each size, and search for the least distortions and for the knee of their curve."""
+        search = DistortionSearch(self, classifier, explainer, inputs, targets, generator)
+        found = search.find([search.fix_places(size) for size in self.fractions], empty := search.find_empty())
+        empty = search.repair_empty(empty, found)
+        probe, rows = search.probe, search.rows
         probe.charge(rows, found.evaluations)
         sizes = torch.tensor(self.fractions, dtype=torch.float64, device=inputs.device)
         places = [knee(self.fractions, curve) for curve in found.c.double().tolist()]
         knees = torch.tensor([torch.nan if p is None else self.fractions[p] for p in places], dtype=torch.float64)
         nan = torch.nan
-        mean_ratio = holder.spread(ratio(found.c, empty).mean(1), nan)
+        mean_ratio = search.spread(compute_ratio(found.c, empty).mean(1), nan)
         return CEvalPlotResult(
             **probe.common_fields(self),
             value=mean_ratio,
             mean_ratio=mean_ratio,
-            c_empty=holder.spread(empty.c[:, 0], nan),
-            knee=holder.spread(knees.to(inputs.device), nan),
-            found=holder.spread(found.found.all(1), nan),
-            empty_evaluations=holder.counts(empty.evaluations),
+            c_empty=search.spread(empty.c[:, 0], nan),
+            knee=search.spread(knees.to(inputs.device), nan),
+            found=search.spread(found.found.all(1), nan),
+            empty_evaluations=search.spread_counts(empty.evaluations),
             fractions=sizes.expand(len(inputs), -1),
-            curve=holder.spread(found.c, nan),
-            curve_found=holder.spread(found.found, nan),
+            curve=search.spread(found.c, nan),
+            curve_found=search.spread(found.found, nan),
         )

@@ -1,4 +1,4 @@
-"""`c(empty)`, the distortion with nothing held: computed once for an input and a model, shared by all explainers."""
+"""`c(empty)`, the distortion with no feature fixed: computed once for an input and a model, for all explainers."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def find_empty_distortion(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """`minimal_distortion` of `inputs` `(N, ...)` with all features free; remembered by content.
 
-    A distortion does not depend on who else is in a batch, so no result depends on what was computed before. The key
-    holds a digest of the weights, so that training on is noticed; of the bounds; not of what else a module may have:
-    who changes an attribute that is no tensor, or the preprocessing, needs a new `Classifier`.
+    A distortion does not depend on the rest of the batch, so no result depends on what was computed before. The key
+    has a digest of the weights, buffers and bounds, so further training is noticed. Changes of other attributes of the
+    module, or of the preprocessing, are not: they need a new `Classifier`.
 
     Returns:
         Distortions, whether they were found, and evaluations, each `(N,)`; the points `(N, ...)`.

@@ -1,4 +1,4 @@
-"""From attribution maps to the features that are held: the top share of pixels or of segments (c-Eval, Sec. VI)."""
+"""From attribution maps to the features that are held fixed: the top share of pixels or segments (c-Eval, Sec. VI)."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from torch import Tensor
 Unit = Literal["pixel", "segment"]
 
 
-def pixel_scores(maps: Tensor, absolute: bool = False) -> Tensor:
-    """One number for each place `(N, *spatial)` of maps `(N, C, *spatial)` or `(N, F)`: the channels' sum.
+def score_pixels(maps: Tensor, absolute: bool = False) -> Tensor:
+    """One number for each place, `(N, *spatial)`, of maps `(N, C, *spatial)` or `(N, F)`: the sum over channels.
 
-    >>> pixel_scores(torch.tensor([[[1.0, 2.0], [-3.0, 4.0]]]))
+    >>> score_pixels(torch.tensor([[[1.0, 2.0], [-3.0, 4.0]]]))
     tensor([[-2.,  6.]])
     """
     maps = maps.abs() if absolute else maps
     return maps if maps.ndim == 2 else maps.sum(1)
 
 
-def held_pixels(scores: Tensor, fraction: float) -> Tensor:
-    """The top share of the places of `scores` `(N, *spatial)`, bool of that shape; of ties the first places.
+def fix_pixels(scores: Tensor, fraction: float) -> Tensor:
+    """The top share of the places of `scores` `(N, *spatial)`, bool of that shape; among ties the first places.
 
-    At least one place is held, and exactly as many of each sample.
+    At least one place is fixed, and equally many for each sample.
 
-    >>> held_pixels(torch.tensor([[0.1, 0.5, 0.5, 0.2]]), 0.25)
+    >>> fix_pixels(torch.tensor([[0.1, 0.5, 0.5, 0.2]]), 0.25)
     tensor([[False,  True, False, False]])
     """
     flat = scores.flatten(1)
@@ -34,14 +34,15 @@ def held_pixels(scores: Tensor, fraction: float) -> Tensor:
     return torch.zeros_like(flat, dtype=torch.bool).scatter_(1, order, True).reshape(scores.shape)
 
 
-def held_segments(scores: Tensor, labels: Tensor, fraction: float) -> Tensor:
+def fix_segments(scores: Tensor, labels: Tensor, fraction: float) -> Tensor:
     """The segments with the largest sums of `scores` `(N, *spatial)`, filled up to exactly as many places as pixels.
 
-    Segments differ in size, and c-Eval compares at equal size only; so of the first segment that does not fit, the
-    places with the largest scores are held. `labels` `(N, *spatial)` are segments, from 0; of ties the first ones.
+    Segments differ in size, and c-Eval compares at equal size only. So of the first segment that does not fit whole,
+    only the places with the largest scores are fixed. `labels` `(N, *spatial)` number the segments from 0; among ties
+    the first ones win.
 
     >>> scores, labels = torch.tensor([[3.0, 0.0, 2.0, 2.0]]), torch.tensor([[0, 1, 2, 2]])
-    >>> held_segments(scores, labels, 0.5), held_segments(scores, labels, 0.75)
+    >>> fix_segments(scores, labels, 0.5), fix_segments(scores, labels, 0.75)
     (tensor([[False, False,  True,  True]]), tensor([[ True, False,  True,  True]]))
     """
     flat, label = scores.flatten(1), labels.flatten(1)
@@ -56,6 +57,6 @@ def held_segments(scores: Tensor, labels: Tensor, fraction: float) -> Tensor:
     return torch.zeros_like(flat, dtype=torch.bool).scatter_(1, order, True).reshape(scores.shape)
 
 
-def free_of(mask: Tensor, inputs: Tensor) -> Tensor:
-    """Which entries of `inputs` `(N, ...)` may change where the places `mask` `(N, *spatial)` are held."""
+def mark_free(mask: Tensor, inputs: Tensor) -> Tensor:
+    """Which entries of `inputs` `(N, ...)` may change while the places `mask` `(N, *spatial)` are fixed."""
     return ~(mask if inputs.ndim == 2 else mask[:, None].expand(inputs.shape))

@@ -4,10 +4,10 @@ For an affine classifier and one facing boundary, in the 2-norm and without boun
 
     1 / c(empty)^2 = 1 / c(e)^2 + 1 / c(rest)^2
 
-for any features e and the rest of them. So `c_hat = (1 / c(e)^2 + 1 / c(rest)^2)^(-1/2)` estimates c(empty) without
-looking for it, and where `c_hat / c(empty)` is near 1 for all sizes of e, the surface is nearly affine: a necessary
-condition, not a sufficient one (Figs. 6 to 8). Bounds that stop a change, and several boundaries, push it away from 1
-also for an affine classifier.
+for any features e and the rest of them. So `c_hat = (1 / c(e)^2 + 1 / c(rest)^2)^(-1/2)` estimates c(empty) without a
+search for it. If the surface is nearly affine, `c_hat / c(empty)` is near 1 for all sizes of e (Figs. 6 to 8). The
+converse does not hold. Bounds that stop a change, and several boundaries, move the ratio away from 1 even for an affine
+classifier.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from holdfast.algorithms.distortion.base import get as get_attack
 from holdfast.explainers import Explainer
 from holdfast.metrics.base import Metric, metrics, of_samples
 from holdfast.metrics.c_eval.c_eval import BIBTEX
+from holdfast.metrics.c_eval.fixed_distortion import DistortionSearch, check_fractions, check_options
 from holdfast.metrics.c_eval.fixed_features import Unit
-from holdfast.metrics.c_eval.held_distortion import Holder, check_fractions, check_options
 from holdfast.metrics.result import Result
 from holdfast.model import Classifier
 from holdfast.records import set_fields
@@ -33,15 +33,14 @@ from holdfast.segments import Method
 
 @dataclass(frozen=True)
 class NearAffinityResult(Result):
-    """How near to affine a decision surface is, seen from each sample.
+    """How near to affine the decision surface around each sample is.
 
     Attributes:
         deviation: the mean over sizes of `|log(c_hat / c_empty)|`, 0 for an affine surface; NaN for skipped samples and
             where no change was found. `(N,)`
-        c_empty: `(N,)`.
+        c_empty: the distortion with no feature fixed, `(N,)`.
         fractions: the sizes, repeated for each sample, `(N, K)`.
-        c, c_rest: with the features held, and with the rest held, `(N, K)`; infinite where no change was found, which
-            is what they count as.
+        c, c_rest: with the features fixed, and with the rest fixed, `(N, K)`; infinite where no change was found.
         estimate: c_hat, `(N, K)`.
     """
 
@@ -62,7 +61,7 @@ class NearAffinityResult(Result):
 class NearAffinity(Metric):
     """Whether c(e), c(rest) and c(empty) fit together as on an affine surface (Vu et al. 2021, Eq. 11, Figs. 7, 8).
 
-    It says something of the model at an input; the explainer only chooses along which features it is looked at.
+    It describes the model at an input; the explainer only chooses the features.
 
     Args:
         fractions: sizes of the explanation, rising.
@@ -95,11 +94,11 @@ class NearAffinity(Metric):
 
     @classmethod
     def example(cls) -> NearAffinity:
-        """See `Metric`."""
+        """A configuration that takes seconds."""
         return cls((0.3, 0.6), "fmn:steps=5,polish=2")
 
     def for_samples(self, inputs: Tensor, rows: slice) -> NearAffinity:
-        """See `Metric`: label maps of these samples, if every sample has its own."""
+        """The metric with the label maps of these samples, if every sample has its own."""
         return of_samples(self, inputs, rows)
 
     def expected_evaluations(self) -> int:
@@ -114,30 +113,30 @@ class NearAffinity(Metric):
         targets: Tensor | None,
         generator: torch.Generator | None,
     ) -> NearAffinityResult:
-        """See `Metric`."""
-        holder = Holder(self, classifier, explainer, inputs, targets, generator)
-        masks = [holder.held(size) for size in self.fractions]
-        empty = holder.empty()
-        held = holder.distortions(masks, empty)
-        rest = holder.distortions([~mask for mask in reversed(masks)], empty)
-        empty = holder.repaired(holder.repaired(empty, held), rest)
-        c = torch.where(held.found, held.c, torch.inf).double()
+        """Search for the least distortions with the top places fixed, and with all other places fixed."""
+        search = DistortionSearch(self, classifier, explainer, inputs, targets, generator)
+        masks = [search.fix_places(size) for size in self.fractions]
+        empty = search.find_empty()
+        fixed = search.find(masks, empty)
+        rest = search.find([~mask for mask in reversed(masks)], empty)
+        empty = search.repair_empty(search.repair_empty(empty, fixed), rest)
+        c = torch.where(fixed.found, fixed.c, torch.inf).double()
         c_rest = torch.where(rest.found, rest.c, torch.inf).double().flip(1)
         estimate = (c.square().reciprocal() + c_rest.square().reciprocal()).rsqrt()
         deviation = (estimate / empty.c.double()).log().abs().mean(1)
         deviation = torch.where(deviation.isfinite() & empty.found[:, 0], deviation, torch.nan)
-        probe, rows = holder.probe, holder.rows
-        probe.charge(rows, held.evaluations + rest.evaluations + empty.evaluations)
+        probe, rows = search.probe, search.rows
+        probe.charge(rows, fixed.evaluations + rest.evaluations + empty.evaluations)
         sizes = torch.tensor(self.fractions, dtype=torch.float64, device=inputs.device)
         nan = torch.nan
-        deviation = holder.spread(deviation, nan)
+        deviation = search.spread(deviation, nan)
         return NearAffinityResult(
             **probe.common_fields(self),
             value=deviation,
             deviation=deviation,
-            c_empty=holder.spread(empty.c[:, 0], nan),
+            c_empty=search.spread(empty.c[:, 0], nan),
             fractions=sizes.expand(len(inputs), -1),
-            c=holder.spread(c, nan),
-            c_rest=holder.spread(c_rest, nan),
-            estimate=holder.spread(estimate, nan),
+            c=search.spread(c, nan),
+            c_rest=search.spread(c_rest, nan),
+            estimate=search.spread(estimate, nan),
         )

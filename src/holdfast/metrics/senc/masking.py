@@ -1,31 +1,38 @@
-"""How well prediction and explanation survive a mask: the weights that both sensitivity consistencies start from."""
+"""The weights of masks: how well prediction and explanation survive them. Both sensitivity consistencies start here.
+
+A mask switches parts of the input or of a layer off. Its two weights say how similar prediction and explanation are to
+those without a mask: `1 - |P(x) - P_i(x)|`, P the probability of the probe's target, and `Spearman(e(x), e_i(x))`.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from holdfast.algorithms.masks.random_masks import Consistency, consistency
 from holdfast.explainers.baselines import RandomExplainer
+from holdfast.gating import gated, masked_weights
 from holdfast.metrics.probe import Probe
 from holdfast.similarity.ranked_reference import RankedReference
 
+_MAP_ELEMENTS = 1 << 22  # numbers in the inputs and in their maps that are held at once: 16 MB
+_REPEATING = 24  # with at most this many groups, masks are searched for those that occur more than once
 
-class Survival:
-    """Weights under masks, counted in the probe. For use inside `classifier.session()`.
 
-    `1 - |P(x) - P_i(x)|`, P the probability of the probe's target, and `Spearman(e(x), e_i(x))`; NaN where logits or
-    explanation are not finite.
+class MaskedComparison:
+    """Compares masked samples with the origins of a probe, and counts the queries in the probe.
+
+    For use inside `classifier.session()`.
     """
 
     def __init__(self, probe: Probe) -> None:
         self.probe = probe
-        #: the random explainer means a fresh map at each mask, though inputs may be the same
+        #: the random explainer gives a fresh map for each mask, even where inputs are the same
         self.noise = probe.explainer if isinstance(probe.explainer, RandomExplainer) else None
         self._ranked = RankedReference(probe.reference)
-        self._probability = _probability(probe.logits, probe.targets)
+        self._probability = _select_probability(probe.logits, probe.targets)
 
     def explain(self, x: Tensor, classes: Tensor, call: Tensor) -> tuple[Tensor, Tensor]:
         """Maps and logits of one chunk that fits into memory; `call` `(M,)` numbers the masks, from 1."""
@@ -34,39 +41,120 @@ class Survival:
         return (maps if self.noise is None else self.noise.noise(x, call)), logits
 
     def weigh(self, rows: Tensor, maps: Tensor, logits: Tensor) -> Tensor:
-        """The weights `(2, M)` of masked copies of the samples `rows` `(M,)`: of prediction and of explanation."""
+        """The weights `(2, M)`, of prediction and of explanation, of masked copies of the samples `rows` `(M,)`.
+
+        NaN where logits or explanation are not finite.
+        """
         probe = self.probe
-        alike, constant = self._ranked.compare(maps.abs() if probe.absolute else maps, rows)
-        finite = torch.isfinite(logits).all(1) & torch.isfinite(alike)
+        similarity, constant = self._ranked.compare(maps.abs() if probe.absolute else maps, rows)
+        finite = torch.isfinite(logits).all(1) & torch.isfinite(similarity)
         probe.count(rows, constant & finite, ~finite)
-        survived = 1 - (self._probability[rows] - _probability(logits, probe.targets[rows])).abs()
-        return torch.where(finite, torch.stack((survived, alike.double())), torch.nan)
+        change = (self._probability[rows] - _select_probability(logits, probe.targets[rows])).abs()
+        return torch.where(finite, torch.stack((1 - change, similarity.double())), torch.nan)
 
 
-def unmoved(weights: Tensor) -> Tensor:
-    """Which of the weights `(..., K)` of `weigh` are the same at all masks where they are finite; bool `(...)`."""
+class MaskedLayers:
+    """Weights of samples under masks of a layer. For use inside `classifier.session()`."""
+
+    def __init__(self, probe: Probe, inputs: Tensor) -> None:
+        self.probe, self.inputs = probe, inputs
+        self._comparison = MaskedComparison(probe)
+
+    def weigh(self, layer: nn.Module, number: int, rows: Tensor, masks: Tensor, first: int) -> Tensor:
+        """Weights `(2, n, k)` of the samples `rows` `(n,)` under their own masks `(n, k, m)`, numbered from `first`.
+
+        All masks are rows of one batch; `number` is the layer's.
+        """
+        sample, place, back = self._find_distinct(masks)
+        classifier, explainer = self.probe.classifier, self.probe.explainer
+        chunk = classifier.inputs_per_chunk(self.inputs, explainer.rows_per_input, "backward", len(sample))
+        size = max(_MAP_ELEMENTS // self.inputs[0].numel() // chunk, 1) * chunk
+
+        def explain(x: Tensor, classes: Tensor, mask: Tensor, call: Tensor) -> tuple[Tensor, Tensor]:
+            with gated(layer, mask):
+                return self._comparison.explain(x, classes, call)
+
+        parts = []
+        for which, mask in zip(torch.split(sample, size), torch.split(place, size), strict=True):
+            origins = rows[which]
+            maps, logits = classifier.map_rows(
+                explain,
+                self.inputs[origins],
+                self.probe.targets[origins],
+                masks[which, mask],
+                _number_calls(number, first + mask),
+                rows_per_input=explainer.rows_per_input,
+                kind="backward",
+            )
+            parts.append(self._comparison.weigh(origins, maps, logits))
+        return torch.cat(parts, 1)[:, back]
+
+    def weigh_in_place(self, layer: nn.Module, number: int, rows: Tensor, masks: Tensor, first: int) -> Tensor:
+        """The same under common masks `(1, k, m)`, by setting the layer's weights to zero.
+
+        One mask after the other, for all samples at once. Afterwards the layer is as it was.
+        """
+        _, places, back = self._find_distinct(masks)
+        inputs, targets = self.inputs[rows], self.probe.targets[rows]
+        parts = []
+        with masked_weights(layer) as use:
+            for place in places.tolist():
+                use(masks[0, place])
+                maps, logits = self.probe.classifier.map_rows(
+                    self._comparison.explain,
+                    inputs,
+                    targets,
+                    _number_calls(number, torch.full_like(rows, first + place)),
+                    rows_per_input=self.probe.explainer.rows_per_input,
+                    kind="backward",
+                )
+                parts.append(self._comparison.weigh(rows, maps, logits))
+        return torch.stack(parts, 2)[:, :, back[0]]
+
+    def _find_distinct(self, masks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The masks of `(R, K, m)` to evaluate, as rows and places `(M,)`, and which of them each `(R, K)` equals."""
+        samples, count, groups = masks.shape
+        whole = torch.arange(samples * count, device=masks.device)
+        if groups > _REPEATING or self._comparison.noise is not None:
+            return whole // count, whole % count, whole.reshape(samples, count)
+        bits = 1 << torch.arange(groups, device=masks.device)
+        codes = (masks * bits).sum(2) + (torch.arange(samples, device=masks.device) << groups)[:, None]
+        found, back = torch.unique(codes, return_inverse=True)
+        chosen = torch.full_like(found, len(whole)).scatter_reduce_(0, back.reshape(-1), whole, "amin")
+        return chosen // count, chosen % count, back
+
+
+def are_constant(weights: Tensor) -> Tensor:
+    """Which of the weights `(..., K)` are the same for all masks, where they are finite; bool `(...)`."""
     seen = weights.isfinite()
     return weights.where(seen, torch.inf).amin(-1) >= weights.where(seen, -torch.inf).amax(-1)
 
 
-def told(seen: Consistency, weights: Tensor) -> Consistency:
-    """What was found, degenerate and without an interval where one of the weights `(2, R, K)` never changes.
+def mark_constant(found: Consistency, weights: Tensor) -> Consistency:
+    """Mark problems as degenerate, without an interval, where one of the weights `(2, R, K)` is constant.
 
-    Published sums rank features even then, by how often each was kept: that is their order, but says nothing.
+    The published sums still order the features then, by how often each was kept. That order says nothing about
+    sensitivity.
     """
-    nothing = unmoved(weights).any(0)
-    interval = torch.where(nothing[:, None], torch.nan, seen.interval)
-    return dataclasses.replace(seen, degenerate=seen.degenerate | nothing, interval=interval)
+    constant = are_constant(weights).any(0)
+    interval = torch.where(constant[:, None], torch.nan, found.interval)
+    return dataclasses.replace(found, degenerate=found.degenerate | constant, interval=interval)
 
 
-def published(weights: Tensor, masks: Tensor, features: Tensor | None = None) -> Tensor:
-    """Rho `(R,)` of the published sums of weights `(2, R, K)`; masks and features as in `consistency`."""
+def compute_published_rho(weights: Tensor, masks: Tensor, features: Tensor | None = None) -> Tensor:
+    """Rho `(R,)` of the published sums of the weights `(2, R, K)`; masks and features as in `consistency`."""
     prediction, explanation = weights
-    seen = consistency(
+    found = consistency(
         prediction, explanation, masks, features=features, estimator="paper", permutations=0, resamples=0
     )
-    return seen.rho
+    return found.rho
 
 
-def _probability(logits: Tensor, targets: Tensor) -> Tensor:
+def _number_calls(layer: int, masks: Tensor) -> Tensor:
+    """A number above 0 for every mask of every layer."""
+    return ((layer + 1) << 32) + masks + 1
+
+
+def _select_probability(logits: Tensor, targets: Tensor) -> Tensor:
+    """The probabilities `(M,)` of the classes `targets` `(M,)`."""
     return logits.double().softmax(1).gather(1, targets[:, None])[:, 0]

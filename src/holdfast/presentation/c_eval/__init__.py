@@ -1,1 +1,1 @@
-"""c-Eval: minimal distortions with explanations held fixed."""
+"""c-Eval: minimal distortions while features are held fixed."""

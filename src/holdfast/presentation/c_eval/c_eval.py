@@ -1,4 +1,4 @@
-"""What a report shows of c-Eval: ratios, c over the size of an explanation, and the least changes found."""
+"""What a report shows of c-Eval: ratios, c against the size of an explanation, and the least changes found."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from holdfast.statistics.paired import Array
 
 SHOWN = 4
 _PICTURES = ("origins", "origin_maps", "mask", "inputs")
-_GAINED = 0.01  # an increase of the mean ratio by less than this share is nothing
+_GAINED = 0.01  # the share by which the mean ratio must increase to count as a gain
 _TINT = np.array([0.90, 0.45, 0.0])
 
 
 @presentations.register("c_eval")
 class CEvalPresentation(Presentation):
-    """c-Eval: distributions, c over sizes, and what was changed."""
+    """c-Eval: distributions, c against sizes, and the changed inputs."""
 
     def reading(self, options: Mapping[str, Any]) -> Reading:
-        """A larger ratio is better; without a flip it is a lower end."""
-        held = f"the top {float(options.get('fraction', 0.1)):.0%} held"
-        caution = "Found by an attack, so an upper bound of the true minimum. Ratios compare at equal size only."
+        """A larger ratio is better; where the class did not change it is a lower end."""
+        size = f"{float(options.get('fraction', 0.1)):.0%}"
+        caution = "An attack finds an upper bound of the true minimum. Ratios can be compared at equal size only."
         return Reading(
-            f"c-Eval: least change that flips the class with {held}, over that with nothing held",
+            f"c-Eval: least change that changes the class with the top {size} fixed, over that with no feature fixed",
             "c(e) / c(empty)",
             "ratio",
             "higher",
@@ -50,57 +50,56 @@ class CEvalPresentation(Presentation):
         )
 
     def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
-        """Sizes, and how many were not found."""
+        """Medians, how many changes were not found, and how near certified bounds come."""
         c, empty, found = numbers(frame, "c"), numbers(frame, "c_empty"), flags(frame, "found")
         notes = []
         if found.any():
-            middle = number(float(np.median(np.where(found, c, np.inf))), 3)  # what was not found counts as more
+            middle = number(float(np.median(np.where(found, c, np.inf))), 3)  # without a change c is larger
             notes.append(f"median c {middle}, c(empty) {number(float(np.nanmedian(empty)), 3)}")
         if not found.all():
             notes.append(f"no change found: {int((~found).sum())} of {len(frame)}")
         lower = numbers(frame, "lower")
-        proved = found & np.isfinite(lower) & (lower > 0)
-        if proved.any():
-            width = float(np.median((c / np.where(proved, lower, 1.0))[proved]))
+        certified = found & np.isfinite(lower) & (lower > 0)
+        if certified.any():
+            width = float(np.median((c / np.where(certified, lower, 1.0))[certified]))
             notes.append(f"certified: c is at most {number(width, 3)} times the true minimum (median)")
         return notes
 
     def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
-        """Terms."""
+        """What the terms of c-Eval mean."""
         return {
             "c-Eval": (
-                "The features that an explanation puts first are held, and an attack looks for the least change of all "
-                "others that flips the class. The more has to change, the more the held features were what "
-                "mattered. The "
-                "ratio to the change needed with nothing held is compared, since inputs differ; it is at least 1. "
-                "`random` holds as many features by lot, `centre` the middle square: an explanation should beat both."
+                "The features that an explanation puts first are held fixed, and an attack searches for the least "
+                "change of all others that changes the class. The larger this change, the more the fixed features "
+                "matter. Inputs differ, so the ratio to the least change with no feature fixed is compared; it is at "
+                "least 1. `random` fixes as many features at random, `centre` the middle square. An explanation should "
+                "be better than both."
             ),
             "Upper bound": (
-                "What an attack finds, any other may better. Where it finds nothing, the value is a lower end, "
-                "marked as "
-                "such: the true one may be anything from there up, and medians and their intervals allow for it."
+                "Another attack may find a smaller change. Where an attack finds none, the value is a lower end and is "
+                "marked as one: the true value may be any number from there up. Medians and their intervals allow for "
+                "this."
             ),
             "Certified (`certify`)": (
-                "A lower bound that holds for every change there is: the true minimum lies between it and c. The "
-                "gap is "
-                "mostly the bound's looseness, but it is all that is proved."
+                "A lower bound that holds for every possible change: the true minimum lies between it and c. Most of "
+                "the gap is usually the looseness of the bound, but nothing more is proved."
             ),
             "Which features (`absolute`)": (
-                "By default those with the largest *signed* attributions: what speaks against the class does not count."
+                "By default those with the largest *signed* attributions, so evidence against the class does not count."
             ),
         }
 
     def figures(self, view: View) -> list[Chart | Gallery]:
-        """Distributions, the sweep, and the pictures."""
+        """The distributions, the curves over sizes, and the pictures."""
         found: list[Chart | Gallery] = plain_figures(view)
-        swept = sweep(view)
-        found += [] if swept is None else [swept]
+        curves = draw_sweep(view)
+        found += [] if curves is None else [curves]
         gallery = _gallery(view)
         return [*found, gallery] if gallery.rows else found
 
 
-def sweep(view: View) -> Chart | None:
-    """c over size (c-Eval, Fig. 9): the median over samples with its interval, the knee, and what settings gain."""
+def draw_sweep(view: View) -> Chart | None:
+    """c against size (c-Eval, Fig. 9): the median over samples and quartiles, the knee, and what settings gain."""
     curves = {name: curves_of(view, name) for name in view.present}
     curves = {name: (sizes, values) for name, (sizes, values) in curves.items() if len(values)}
     lines, knees = [], []
@@ -110,15 +109,18 @@ def sweep(view: View) -> Chart | None:
         place = knee(sizes.tolist(), middle.tolist())
         if place is not None:
             knees.append(f"{name} {sizes[place]:.0%}")
-    caption = "Line: median over samples; band: their quartiles. Where no change was found, as far as was looked."
+    caption = (
+        "Line: median over samples; band: their quartiles. Where no change was found, the largest distortion that was "
+        "tried counts."
+    )
     if knees:
-        caption += f" Knee, past which more features gain little: {', '.join(knees)}."
-    caption += "".join(f" {sentence}" for sentence in settings(curves))
+        caption += f" Knee, beyond which more features gain little: {', '.join(knees)}."
+    caption += "".join(f" {sentence}" for sentence in compare_settings(curves))
     return lines_with_bands(
         lines,
         view.explainers,
-        "c-Eval plot: c(e) / c(empty) over the size of the explanation",
-        "share of places held",
+        "c-Eval plot: c(e) / c(empty) against the size of the explanation",
+        "share of places fixed",
         "c(e) / c(empty)",
         caption=caption,
         name="c-eval-plot",
@@ -128,7 +130,7 @@ def sweep(view: View) -> Chart | None:
 
 
 def curves_of(view: View, explainer: str) -> tuple[Array, Array]:
-    """Sizes `(K,)` and ratios `(n, K)` of an explainer's samples; ends where nothing was found count as they are."""
+    """Sizes `(K,)` and ratios `(n, K)` of an explainer's samples; lower ends count like values."""
     sizes, ratios = np.empty(0), []
     for row, arrays in view.lines(explainer, ("curve", "fractions"), len(view.frame)):
         sizes = np.asarray(arrays["fractions"], dtype=float)
@@ -136,15 +138,15 @@ def curves_of(view: View, explainer: str) -> tuple[Array, Array]:
     return sizes, np.array(ratios) if ratios else np.empty((0, 0))
 
 
-def settings(curves: Mapping[str, tuple[Array, Array]]) -> list[str]:
-    """Of explainers that differ in a number alone (`LIME 100`, `LIME 1000`): from which on nothing is gained.
+def compare_settings(curves: Mapping[str, tuple[Array, Array]]) -> list[str]:
+    """For explainers that differ in a number alone (`LIME 100`, `LIME 1000`): from which one on a larger gains nothing.
 
-    The mean ratio over sizes of each setting is compared with that of the largest, on the same samples: nothing is
+    The mean ratio over sizes of each setting is compared with that of the largest, on the same samples. Nothing is
     gained where the 95% interval of the mean difference (Student's t) does not lie wholly above 1% of the ratio.
 
     >>> flat = (np.array([0.1, 0.2, 0.3]), np.ones((8, 3)))
-    >>> settings({"LIME 10": (flat[0], 0.5 * flat[1]), "LIME 100": flat, "LIME 1000": flat})
-    ['LIME: nothing is gained from 100 on.']
+    >>> compare_settings({"LIME 10": (flat[0], 0.5 * flat[1]), "LIME 100": flat, "LIME 1000": flat})
+    ['LIME: more than 100 gains nothing.']
     """
     families: dict[str, list[tuple[float, str]]] = {}
     for name in curves:
@@ -161,13 +163,13 @@ def settings(curves: Mapping[str, tuple[Array, Array]]) -> list[str]:
         enough = [
             value for value, means in ordered[:-1] if _lower_end(largest - means) <= _GAINED * float(largest.mean())
         ]
-        text = f"nothing is gained from {min(enough):g} on" if enough else f"still gains at {ordered[-1][0]:g}"
+        text = f"more than {min(enough):g} gains nothing" if enough else f"{ordered[-1][0]:g} still gains"
         sentences.append(f"{family}: {text}.")
     return sentences
 
 
 def _lower_end(differences: Array) -> float:
-    """Of the 95% interval for the mean."""
+    """The lower end of the 95% interval for the mean."""
     error = float(differences.std(ddof=1)) / np.sqrt(len(differences))
     return float(differences.mean() - scipy.stats.t.ppf(0.975, len(differences) - 1) * error)
 
@@ -175,20 +177,20 @@ def _lower_end(differences: Array) -> float:
 def _gallery(view: View) -> Gallery:
     rows = [_row(view, *shown) for shown in view.gallery(SHOWN, _PICTURES)]
     note = (
-        "Each row is an explainer, for the same input. Held features are tinted. The change is stretched to full "
-        "colour, and often far fainter in truth. Pale pictures: no change of the class was found."
+        "Each row is an explainer, for the same input. Fixed features are tinted. The change is scaled to full "
+        "colour; the real change is often much fainter. Pale pictures: no change of the class was found."
     )
     return Gallery("Least changes outside of the explanation", tuple(rows), note)
 
 
 def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: dict[str, Array]) -> GalleryRow:
-    seed, changed = np.asarray(arrays["origins"], dtype=float), np.asarray(arrays["inputs"], dtype=float)
+    origin, changed = np.asarray(arrays["origins"], dtype=float), np.asarray(arrays["inputs"], dtype=float)
     who = f"{explainer}, sample {sample}"
     pictures = (
-        Picture("input", seed, f"Input, sample {sample}"),
+        Picture("input", origin, f"Input, sample {sample}"),
         Picture("its map", arrays["origin_maps"], f"Explanation: {who}", signed=True),
-        Picture("held", _tinted(seed, arrays["mask"], view.bounds), f"Held features: {who}"),
-        Picture("least change", changed - seed, f"Least change found, stretched: {who}", signed=True),
+        Picture("fixed", _tint_fixed(origin, arrays["mask"], view.bounds), f"Fixed features: {who}"),
+        Picture("least change", changed - origin, f"Least change found, scaled: {who}", signed=True),
         Picture("changed", changed, f"Changed input: {who}"),
     )
     c, empty, ratio = (number(row.get(name), 3) for name in ("c", "c_empty", "ratio"))
@@ -202,13 +204,13 @@ def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: d
     return GalleryRow(explainer, sample, pictures, text, found)
 
 
-def _tinted(seed: Array, mask: Array, bounds: tuple[float, float]) -> Array:
-    """The input with its held places coloured; of a series or flat features, these alone."""
-    if seed.ndim != 3:
-        return np.where(np.broadcast_to(mask, seed.shape), seed, 0.0)
-    low, high = bounds if np.isfinite(bounds).all() else (float(seed.min()), float(seed.max()))
+def _tint_fixed(x: Array, mask: Array, bounds: tuple[float, float]) -> Array:
+    """The input with its fixed places coloured; of a series or flat features only the fixed places."""
+    if x.ndim != 3:
+        return np.where(np.broadcast_to(mask, x.shape), x, 0.0)
+    low, high = bounds if np.isfinite(bounds).all() else (float(x.min()), float(x.max()))
     span = (high - low) or 1.0
-    colours = seed if len(seed) == 3 else seed.mean(axis=0, keepdims=True).repeat(3, axis=0)
+    colours = x if len(x) == 3 else x.mean(axis=0, keepdims=True).repeat(3, axis=0)
     share = np.clip((colours - low) / span, 0.0, 1.0)
     tinted = np.where(np.asarray(mask, dtype=bool)[None], 0.35 * share + 0.65 * _TINT[:, None, None], 0.75 * share)
     return np.asarray(low + span * tinted)

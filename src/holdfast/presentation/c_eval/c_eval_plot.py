@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.charts import Chart, Gallery
 from holdfast.presentation.base import Reading, View, plain_figures, presentations
-from holdfast.presentation.c_eval.c_eval import CEvalPresentation, sweep
+from holdfast.presentation.c_eval.c_eval import CEvalPresentation, draw_sweep
 
 
 @presentations.register("c_eval_plot")
@@ -15,7 +15,7 @@ class CEvalPlotPresentation(CEvalPresentation):
     """c-Eval over sizes of the explanation."""
 
     def reading(self, options: Mapping[str, Any]) -> Reading:
-        """More is better."""
+        """A larger mean ratio is better."""
         return Reading(
             "c-Eval over sizes: mean of c(e) / c(empty)",
             "mean c(e) / c(empty)",
@@ -28,12 +28,12 @@ class CEvalPlotPresentation(CEvalPresentation):
 
     def figures(self, view: View) -> list[Chart | Gallery]:
         """The plot, and the distribution of its means."""
-        swept = sweep(view)
-        return [*([] if swept is None else [swept]), *plain_figures(view)]
+        curves = draw_sweep(view)
+        return [*([] if curves is None else [curves]), *plain_figures(view)]
 
     def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
-        """See `Presentation`."""
+        """What the terms of c-Eval mean, and what a knee is."""
         knee_text = (
-            "The size farthest above the straight line between a curve's ends: past it, more features gain less."
+            "The size farthest above the straight line between a curve's ends. Beyond it, more features gain less."
         )
         return {**super().guide(options), "Knee": knee_text}

@@ -16,11 +16,11 @@ class NearAffinityPresentation(Presentation):
     """Near-affinity: how far a decision surface is from a plane."""
 
     def reading(self, options: Mapping[str, Any]) -> Reading:
-        """A property of the model: it ranks no explainers."""
+        """The deviation describes the model, so it ranks no explainers."""
         return Reading("Near-affinity: mean deviation of the estimated c(empty)", "mean |log ratio|", "deviation", None)
 
     def figures(self, view: View) -> list[Chart | Gallery]:
-        """c_hat / c(empty) over the size, and the deviations."""
+        """c_hat / c(empty) against the size, and the distribution of the deviations."""
         lines = []
         for name in view.present:
             sizes, shares = np.empty(0), []
@@ -36,10 +36,10 @@ class NearAffinityPresentation(Presentation):
         chart = lines_with_bands(
             lines,
             view.explainers,
-            "Near-affinity: estimated c(empty) over the one found",
-            "share of places held",
+            "Near-affinity: estimated c(empty) divided by the one found",
+            "share of places fixed",
             "c_hat(empty) / c(empty)",
-            caption="Line: median over samples; band: their quartiles. On an affine surface all lines lie at 1.",
+            caption="Line: median over samples; band: their quartiles. For an affine surface all lines lie at 1.",
             name="near-affinity",
             heading="Near-affinity",
             markers=True,
@@ -47,10 +47,10 @@ class NearAffinityPresentation(Presentation):
         return [*([] if chart is None else [chart]), *plain_figures(view)]
 
     def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
-        """See `Presentation`."""
+        """What near-affinity means."""
         text = (
-            "For an affine classifier the distortions with an explanation held, with the rest held and with nothing "
-            "held obey a law like Pythagoras'. How far they are from it says how far the decision surface around the "
-            "input is from a plane. It is about the model, not about the explainer."
+            "For an affine classifier the distortions with an explanation fixed, with the rest fixed and with no "
+            "feature fixed satisfy a relation like that of Pythagoras. How far they are from it says how far the "
+            "decision surface around the input is from a plane. This describes the model, not the explainer."
         )
         return {"Near-affinity": text}

@@ -1,7 +1,7 @@
-"""What a report shows of an attack on attributions: what it left, over windows and numbers of positions.
+"""What a report shows of an attack on attributions: similarities of the maps, by window and number of positions.
 
 The sets and their overlaps are those of Kamath, Mittal, Deshpande and Balasubramanian (AAAI 2024): the curves are
-their Figs. 5 and 10, the pictures (`attribution_attack_pictures`) their Figs. 3 and 6.
+their Figs. 5 and 10, the pictures (`pictures`) their Figs. 3 and 6.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from holdfast.presentation.base import (
     plain_figures,
     presentations,
 )
-from holdfast.presentation.lens.curves import curves_of, over_k, over_windows
-from holdfast.presentation.lens.pictures import KEPT, LOST, galleries
+from holdfast.presentation.lens.curves import curves_of, draw_by_k, draw_by_window
+from holdfast.presentation.lens.pictures import KEPT, LOST, draw_galleries
 from holdfast.presentation.lens.words import (
     attack_of,
-    by_chance,
-    called,
-    meanings,
+    explain_terms,
+    name_similarity,
+    overlap_by_chance,
     positions_of,
     similarities_of,
     top_of,
@@ -46,26 +46,26 @@ from holdfast.statistics.bootstrap import FEW, intervals_of_means
 from holdfast.statistics.paired import Array
 
 _KEPT = ("kept", "kept_within_1", "kept_within_2")
-_CHANCE = "two sets by lot"
+_CHANCE = "two random sets"
 #: kept, moved by one, moved by two, and the rest: from dark to light, then another hue
 _SHADES = (KEPT, "#7fb1dd", "#c5dcf0", LOST)
 
 
 @presentations.register("attribution_attack")
 class AttributionAttackPresentation(Presentation):
-    """Attacks on maps: similarities, curves over windows and k, the maps."""
+    """Attacks on maps: similarities, curves by window and k, the maps."""
 
     def reading(self, options: Mapping[str, Any]) -> Reading:
-        """See `AttributionAttack.reading`."""
+        """The first similarity, of the samples whose class was kept."""
         first = [*similarities_of(options), "similarity"][0]
         closer = larger_is_closer({"similarity": first})
         name, settings = attack_of(options)
-        title = f"{called(first)} {'left by' if closer else 'after'} the {name} attack{settings}"
-        caution = f"A stronger attack may {'leave less' if closer else 'reach more'}."
+        title = f"{name_similarity(first)} after the {name} attack{settings}"
+        caution = f"A stronger attack may {'reach a smaller' if closer else 'reach a larger'} value."
         direction = "higher" if closer else "lower"
         return Reading(
             title[:1].upper() + title[1:],
-            called(first),
+            name_similarity(first),
             "similarity",
             direction,  # type: ignore[arg-type]
             3,
@@ -75,11 +75,11 @@ class AttributionAttackPresentation(Presentation):
         )
 
     def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
-        """See `AttributionAttack.guide`."""
-        return meanings(options)
+        """What the terms mean."""
+        return explain_terms(options)
 
     def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
-        """See `AttributionAttack.remarks`."""
+        """The mean of each similarity, what does not count, and how much of the loss was a small shift."""
         if not len(frame):
             return []
         kept = flags(frame, "label_kept")
@@ -89,33 +89,33 @@ class AttributionAttackPresentation(Presentation):
             if len(values):
                 mean, low, high = (float(end[0]) for end in intervals_of_means(values))
                 between = f" [{number(low, 3)}, {number(high, 3)}]" if np.isfinite(low) else ""
-                notes.append(f"{called(name)}: mean {number(mean, 3)}{between}")
+                notes.append(f"{name_similarity(name)}: mean {number(mean, 3)}{between}")
         if not kept.all():
             notes.append(f"class lost, so not counted: {int((~kept).sum())} of {len(frame)}")
         still = int((kept & ~flags(frame, "found")).sum())
         if still:
-            notes.append(f"no other input of the class found, so counted as unmoved: {still} of {len(frame)}")
+            notes.append(f"no other input of the class found, so counted as unchanged: {still} of {len(frame)}")
         found = fragility(rows)
         return [*notes, found.sentence(top_of(options), "position")] if found is not None else notes
 
     def figures(self, view: View) -> list[Chart | Gallery]:
-        """See `AttributionAttack.figures`."""
+        """The shares that were kept, moved and lost, the similarities, their curves, and the pictures."""
         curves = {name: found for name in view.present if (found := curves_of(view, name)) is not None}
         shape = next(iter(curves.values())).shape if curves else None
-        charts = [taken_apart(view, shape), *plain_figures(view), *beside(view)]
+        charts = [draw_fragility(view, shape), *plain_figures(view), *draw_similarities(view)]
         if shape is not None:
-            charts += [*over_windows(view, curves, shape), *over_k(view, curves, shape)]
-        return [*(chart for chart in charts if chart is not None), *galleries(view)]
+            charts += [*draw_by_window(view, curves, shape), *draw_by_k(view, curves, shape)]
+        return [*(chart for chart in charts if chart is not None), *draw_galleries(view)]
 
 
 @dataclass(frozen=True)
 class Fragility:
-    """What share of the top positions was lost, and of that what share was found again nearby.
+    """The share of the top positions that was lost, and the share of this loss that was found again nearby.
 
     Attributes:
-        samples: that it was averaged over.
-        parts: means of what was kept in place, within one position and within two.
-        shares: of the loss, what was a shift of one position and of at most two; NaN where nothing was lost.
+        samples: how many samples were averaged.
+        parts: mean shares that were kept in place, within one position and within two.
+        shares: the shares of the loss that were a shift of one position and of at most two; NaN without a loss.
         low, high: ends of their 95% intervals; NaN where there are none.
     """
 
@@ -126,10 +126,10 @@ class Fragility:
     high: tuple[float, float]
 
     def sentence(self, top: str, unit: str) -> str:
-        """All of it in words, for the `top` positions, each a `unit`."""
+        """The numbers in words, for the `top` positions, each a `unit`."""
         lost = 1 - self.parts[0]
         if not np.isfinite(self.shares).all():
-            return f"None of the {top} was lost, so there is no fragility to take apart."
+            return f"None of the {top} was lost, so there is no fragility to explain."
         one, two = (
             f"{number(100 * share, 0)}%"
             + (f" [{number(100 * low, 0)}, {number(100 * high, 0)}]" if np.isfinite(low) else "")
@@ -141,22 +141,22 @@ class Fragility:
         )
         if self.samples < FEW:
             counted = "A single sample" if self.samples == 1 else f"{self.samples} samples"
-            text += f" {counted}, so without intervals."
+            text += f" {counted}, so there are no intervals."
         elif not np.isfinite([*self.low, *self.high]).all():
-            text += " Too few samples lost anything for intervals."
+            text += " Too few samples lost positions for intervals."
         return text
 
 
 def fragility(rows: pl.DataFrame) -> Fragility | None:
-    """From the rows of one explainer that count; None of nothing.
+    """The fragility from those rows of one explainer that count; None without rows.
 
     With f_w = 1 - mean(kept within w positions), the shares are (f_0 - f_1) / f_0 and (f_0 - f_2) / f_0, ratios of
-    means, whose intervals resample the samples.
+    means; for their intervals samples are resampled.
 
     >>> rows = pl.DataFrame({"kept": [0.2, 0.6], "kept_within_1": [0.6, 0.8], "kept_within_2": [0.8, 1.0]})
     >>> print(fragility(rows).sentence("top 10 pixels", "pixel"))
     Of the apparent fragility (0.60 of the top 10 pixels lost), 50% was a shift of one pixel, 83% of at most two. \
-2 samples, so without intervals.
+2 samples, so there are no intervals.
     """
     values = per_sample(rows, _KEPT)
     if not len(values):
@@ -167,15 +167,18 @@ def fragility(rows: pl.DataFrame) -> Fragility | None:
 
 
 def shares_of_loss(means: Array) -> Array:
-    """Of means of what is kept, within one and within two `(..., 3)`, the two shares `(..., 2)`; NaN of no loss."""
+    """The two shares of the loss `(..., 2)`, from means of what is kept, within one and within two `(..., 3)`.
+
+    NaN where nothing was lost.
+    """
     lost = 1 - means[..., :1]
-    some = lost > 1e-9  # less is rounding: a single position of a single sample is more
+    some = lost > 1e-9  # anything smaller is rounding: a single position of a single sample is more
     shares: Array = np.where(some, (means[..., 1:] - means[..., :1]) / np.where(some, lost, 1.0), np.nan)
     return shares
 
 
 def per_sample(rows: pl.DataFrame, columns: Sequence[str]) -> Array:
-    """The means of some columns over each sample's repeats `(n, columns)`, of the rows where all are finite."""
+    """The means of some columns over each sample's repeats, `(n, columns)`, of the rows where all are finite."""
     values: Array = np.stack([numbers(rows, column) for column in columns], axis=1)
     fine = np.isfinite(values).all(axis=1)
     values = values[fine]
@@ -187,8 +190,8 @@ def per_sample(rows: pl.DataFrame, columns: Sequence[str]) -> Array:
     return np.asarray(total / counts[:, None])
 
 
-def taken_apart(view: View, shape: tuple[int, ...] | None) -> Chart | None:
-    """What became of the top positions: a bar for each explainer, and the sentence of the loss."""
+def draw_fragility(view: View, shape: tuple[int, ...] | None) -> Chart | None:
+    """What happened to the top positions: a bar for each explainer, and a sentence about the loss."""
     unit = unit_of(shape)
     top, bars, sentences, words = top_of(view.options, shape), [], [], []
     titles = ("kept in place", f"one {unit} away", f"two {unit}s away", "further away, or gone")
@@ -200,11 +203,11 @@ def taken_apart(view: View, shape: tuple[int, ...] | None) -> Chart | None:
             sentences.append(f"{name}: {found.sentence(top, unit)}")
     if kept and shape is not None:
         k = resolve_k(view.options.get("k"), positions_of(shape))
-        kept[_CHANCE] = chance = [by_chance(shape, k, w) for w in (0, 1, 2)]
+        kept[_CHANCE] = chance = [overlap_by_chance(shape, k, w) for w in (0, 1, 2)]
         if chance[0] < 1:
             one, two = (f"{share:.0%}" for share in shares_of_loss(np.array(chance)))
             sentences.append(
-                f"Between two sets scattered by lot, {one} of the loss would count as a shift of one {unit}, {two} as "
+                f"Between two sets drawn at random, {one} of the loss would count as a shift of one {unit}, {two} as "
                 "one of at most two."
             )
     for name, parts in kept.items():
@@ -264,18 +267,18 @@ def taken_apart(view: View, shape: tuple[int, ...] | None) -> Chart | None:
         },
     ]
     caption = (
-        f"Means over samples of the top-k intersection, and of what LENS-precision and LENS-recall add for windows of "
-        f"one and of two {unit}s (their mean). {' '.join(sentences)}"
+        f"Means over samples of the top-k intersection, and of what the mean of LENS-precision and LENS-recall adds "
+        f"for windows of one and of two {unit}s. {' '.join(sentences)}"
     )
     if unit == "feature":
-        caption += " Features have no place: a window follows their order, which may mean nothing."
+        caption += " Features have no positions: a window follows their order, which may have no meaning."
     spec = {"data": {"values": bars}, "height": 38 * len(names) + 10, "layer": layers}
-    heading = f"How much of it was a shift of a {unit} or two"
-    return Chart(spec, f"What became of the {top}. {'; '.join(words)}.", caption, "fragility", heading)
+    heading = f"How much was a shift of a {unit} or two"
+    return Chart(spec, f"What happened to the {top}. {'; '.join(words)}.", caption, "fragility", heading)
 
 
-def beside(view: View) -> list[Chart | None]:
-    """All similarities that were asked for, with their means; a discrepancy in a chart of its own."""
+def draw_similarities(view: View) -> list[Chart | None]:
+    """All similarities that were asked for, with their means; each discrepancy in a chart of its own."""
     asked = similarities_of(view.options)
     closer = [name for name in asked if larger_is_closer({"similarity": name})]
     groups = [closer] if closer and closer != asked[:1] else []
@@ -284,15 +287,15 @@ def beside(view: View) -> list[Chart | None]:
     for place, group in enumerate(groups, 1):
         strips = []
         for explainer in view.present:
-            rows = view.of(explainer).filter(pl.Series(_counts(view, explainer)))
+            rows = view.of(explainer).filter(pl.Series(_select_counted(view, explainer)))
             for name in group:
                 values = numbers(rows, name)
                 fine = np.isfinite(values)
                 if fine.any():
                     samples = [int(sample) for sample in rows["sample"].to_numpy()[fine]]
-                    part = called(name) if len(group) > 1 else ""
+                    part = name_similarity(name) if len(group) > 1 else ""
                     strips.append(Strip(explainer, samples, values[fine], np.zeros(fine.sum(), dtype=bool), part))
-        title, axis = (called(group[0]),) * 2 if len(group) == 1 else ("all similarities", "similarity")
+        title, axis = (name_similarity(group[0]),) * 2 if len(group) == 1 else ("all similarities", "similarity")
         direction = "higher" if group[0] in closer else "lower"
         chart = distribution(strips, view.explainers, title, axis, direction, good="more robust")
         if chart is not None:
@@ -302,8 +305,8 @@ def beside(view: View) -> list[Chart | None]:
     return charts
 
 
-def _counts(view: View, explainer: str) -> Array:
-    """Which of an explainer's rows were evaluated and kept their class."""
+def _select_counted(view: View, explainer: str) -> Array:
+    """Which of an explainer's rows were evaluated and kept their class, bool `(n,)`."""
     rows = view.of(explainer)
     return np.asarray((rows["status"] == "ok").to_numpy() & flags(rows, "label_kept"), dtype=bool)
 

@@ -1,4 +1,4 @@
-"""Curves of an attack on attributions: what was left over the window w and over the number of positions k."""
+"""Curves of an attack on attributions: similarities by the window w and by the number of positions k."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from holdfast.charts import INK, Chart, Line, lines_with_bands
 from holdfast.charts.base import SCALE, rounded
 from holdfast.presentation.base import View
-from holdfast.presentation.lens.words import by_chance, positions_of, unit_of
+from holdfast.presentation.lens.words import overlap_by_chance, positions_of, unit_of
 from holdfast.similarity.diverse import resolve_k
 from holdfast.statistics.bootstrap import intervals_of_means
 from holdfast.statistics.paired import Array
@@ -56,8 +56,8 @@ def curves_of(view: View, explainer: str) -> Curves | None:
     return Curves(k, w, {name: np.array(values) for name, values in kept.items()}, shape)
 
 
-def over_windows(view: View, curves: Mapping[str, Curves], shape: tuple[int, ...]) -> list[Chart | None]:
-    """Means over the window at the k nearest to the metric's own (Fig. 5), a chart for each quantity."""
+def draw_by_window(view: View, curves: Mapping[str, Curves], shape: tuple[int, ...]) -> list[Chart | None]:
+    """Means by window at the k nearest to the metric's own (Fig. 5), a chart for each quantity."""
     wanted, unit = resolve_k(view.options.get("k"), positions_of(shape)), unit_of(shape)
     charts = []
     for name in _WINDOWED:
@@ -70,16 +70,16 @@ def over_windows(view: View, curves: Mapping[str, Curves], shape: tuple[int, ...
             every = np.concatenate([found.values["curve_intersection"][:, [place]], some], axis=1)
             lines.append(_line(explainer, np.concatenate([[0], w]), every))
         title, diverse = _quantity(name), name.endswith("diverse")
-        rise = "the sets are others for each w" if diverse else "the rise from there is what was a shift"
+        rise = "the sets differ for each w" if diverse else "the rise from there is the part that was a shift"
         caption = (
             f"k = {k} of {positions_of(shape)} {unit}s. At w = 0 {title} is the top-k intersection; {rise}. "
-            f"{_said(curves, lines)}"
+            f"{_describe_lines(curves, lines)}"
         )
         axis = f"window w ({unit}s to each side)"
         chart = lines_with_bands(
             lines,
             view.explainers,
-            f"Mean {title} over the window, k = {k}",
+            f"Mean {title} by window, k = {k}",
             axis,
             f"mean {title}",
             caption=caption,
@@ -88,13 +88,13 @@ def over_windows(view: View, curves: Mapping[str, Curves], shape: tuple[int, ...
             markers=True,
         )
         places = sorted({int(x) for line in lines for x in line.x})
-        chance = {} if diverse else {place: by_chance(shape, k, place) for place in places}
+        chance = {} if diverse else {place: overlap_by_chance(shape, k, place) for place in places}
         charts.append(_on_unit_scale(chart, lines, chance))
     return charts
 
 
-def over_k(view: View, curves: Mapping[str, Curves], shape: tuple[int, ...]) -> list[Chart | None]:
-    """Means over k (Fig. 10): of the intersection, and of precision and recall for the smallest window above 0."""
+def draw_by_k(view: View, curves: Mapping[str, Curves], shape: tuple[int, ...]) -> list[Chart | None]:
+    """Means by k (Fig. 10): of the intersection, and of precision and recall for the smallest window above 0."""
     unit, windows = unit_of(shape), next(iter(curves.values())).w
     charts = []
     for name in ("curve_intersection", "curve_precision", "curve_recall"):
@@ -111,16 +111,16 @@ def over_k(view: View, curves: Mapping[str, Curves], shape: tuple[int, ...]) -> 
         chart = lines_with_bands(
             lines,
             view.explainers,
-            f"Mean {title} over k",
+            f"Mean {title} by k",
             f"k (of {positions_of(shape)} {unit}s)",
             f"mean {title}",
-            caption=_said(curves, lines),
+            caption=_describe_lines(curves, lines),
             name=name.replace("curve_", "k-"),
             heading=f"{title[:1].upper()}{title[1:]} by k",
             markers=True,
         )
         counts = sorted({int(x) for line in lines for x in line.x})
-        charts.append(_on_unit_scale(chart, lines, {k: by_chance(shape, k, w) for k in counts}))
+        charts.append(_on_unit_scale(chart, lines, {k: overlap_by_chance(shape, k, w) for k in counts}))
     return charts
 
 
@@ -130,7 +130,7 @@ def _line(name: str, x: Array, values: Array) -> Line:
     return Line(name, x, mean, low, high) if np.isfinite(low).all() else Line(name, x, mean)
 
 
-def _said(curves: Mapping[str, Curves], lines: Sequence[Line]) -> str:
+def _describe_lines(curves: Mapping[str, Curves], lines: Sequence[Line]) -> str:
     banded = any(line.low is not None for line in lines)
     text = "Line: mean over samples" + ("; band: its 95% bootstrap interval." if banded else ".")
     cut = any(len(found) >= TRACED for found in curves.values())
@@ -144,7 +144,7 @@ def _quantity(name: str) -> str:
 
 
 def _on_unit_scale(chart: Chart | None, lines: Sequence[Line], chance: Mapping[int, float]) -> Chart | None:
-    """The same scale from 0 to 1 for all charts, ticks at the points, what chance would do, the numbers in words."""
+    """The same scale from 0 to 1 for all charts, with ticks at the points, a line for chance, and a text for all."""
     if chart is None:
         return None
     places = sorted({float(x) for line in lines for x in line.x})
@@ -155,7 +155,7 @@ def _on_unit_scale(chart: Chart | None, lines: Sequence[Line], chance: Mapping[i
         encoding["x"] = {**encoding["x"], "axis": axis}
         encoding["y"] = {**encoding["y"], "scale": {**SCALE, "domain": [0, 1]}}
         layers.append({**layer, "encoding": encoding})
-    said = [
+    texts = [
         f"{line.name}: " + ", ".join(f"{y:.2f} at {x:g}" for x, y in zip(line.x, line.y, strict=True)) for line in lines
     ]
     caption = chart.caption
@@ -164,7 +164,7 @@ def _on_unit_scale(chart: Chart | None, lines: Sequence[Line], chance: Mapping[i
         mark = {"type": "line", "clip": True, "color": INK, "strokeDash": [2, 3], "opacity": 0.7}
         rows = [{"x": place, "y": rounded(value)} for place, value in chance.items()]
         layers.insert(0, {"data": {"values": rows}, "mark": mark, "encoding": {"x": x, "y": y}})
-        caption += " Dotted: two sets scattered by lot."
-        said.append("two sets scattered by lot: " + ", ".join(f"{y:.2f} at {x}" for x, y in chance.items()))
+        caption += " Dotted: two sets drawn at random."
+        texts.append("two sets drawn at random: " + ", ".join(f"{y:.2f} at {x}" for x, y in chance.items()))
     spec = {**chart.spec, "layer": layers}
-    return dataclasses.replace(chart, spec=spec, caption=caption, alt=f"{chart.alt} {'; '.join(said)}.")
+    return dataclasses.replace(chart, spec=spec, caption=caption, alt=f"{chart.alt} {'; '.join(texts)}.")

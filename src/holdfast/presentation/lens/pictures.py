@@ -1,4 +1,4 @@
-"""Pictures of an attack on attributions: what were the top positions, before and after, drawn over the input."""
+"""Pictures of an attack on attributions: the top positions before and after, drawn over the input."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from torch import Tensor
 
 from holdfast.charts import Gallery, GalleryRow, Picture
 from holdfast.presentation.base import View, number
-from holdfast.presentation.lens.words import called, positions_of, similarities_of, unit_of
+from holdfast.presentation.lens.words import name_similarity, positions_of, similarities_of, unit_of
 from holdfast.similarity import dilate, lens_profile, per_position, top_k, top_k_diverse
 from holdfast.similarity.diverse import resolve_k
 from holdfast.statistics.paired import Array
 
 #: samples in a gallery
 SHOWN = 4
-#: the positions, those at most one away and those at most two: told apart by lightness alone
+#: the positions, those at most one away and those at most two: they differ in lightness
 NEAR = ("#99000d", "#fb8d3c", "#fed98e")
-#: kept and lost are blue and orange for all eyes, new is black
+#: kept and lost are blue and orange, which colour-blind readers can tell apart; new is black
 KEPT, LOST, NEW = "#1f6fc4", "#f08a00", "#000000"
 _PICTURES = ("origins", "inputs", "origin_maps", "maps")
 
 
-def galleries(view: View) -> list[Gallery]:
-    """The top positions (Fig. 3) and the diverse ones (Fig. 6) of the first samples; of flat inputs the maps alone."""
+def draw_galleries(view: View) -> list[Gallery]:
+    """The top positions (Fig. 3) and the diverse ones (Fig. 6) of the first samples; of flat inputs only the maps."""
     shown = list(view.gallery(SHOWN, _PICTURES))
     if not shown:
         return []
@@ -34,7 +34,7 @@ def galleries(view: View) -> list[Gallery]:
     top = Gallery(
         "Maps before and after the attack",
         tuple(_row(view, *sample) for sample in shown),
-        _note(view, unit) if drawable else _SIGNED.format(_of(view)),
+        _note(view, unit) if drawable else _SIGNED.format(_describe_signs(view)),
     )
     if not drawable:
         return [top]
@@ -42,67 +42,70 @@ def galleries(view: View) -> list[Gallery]:
     return [top, Gallery("Diverse positions before and after the attack", diverse, _diverse_note(unit))]
 
 
-_SIGNED = "Maps are signed, each on its own scale: red speaks for the class, blue against it{}. "
+_SIGNED = "Maps are signed, each on its own scale: red is evidence for the class, blue against it{}. "
 _PALE = "Pale pictures: the class was lost, or no other input was found."
 
 
-def _of(view: View) -> str:
-    return "; what is compared has no signs" if view.options.get("absolute", True) else ""
+def _describe_signs(view: View) -> str:
+    return "; they are compared without signs" if view.options.get("absolute", True) else ""
 
 
 def _note(view: View, unit: str) -> str:
     return (
-        f"Each row is an explainer, for the same input. “Top k” and “top k there”, over the greyed input and over the "
-        f"disturbed one: the k {unit}s with the largest attributions in dark red, in orange what lies one {unit} away "
-        f"from them, in pale yellow two. “Overlap”: blue {unit}s are among the top k before and after (kept), "
-        f"orange ones before only (lost), black ones after only (new). {_SIGNED.format(_of(view))}{_coarse(unit)}"
-        f"{_PALE}"
+        f"Each row is an explainer, for the same input. “Top k” and “top k after”, over the input and the perturbed "
+        f"input in grey: the k {unit}s with the largest attributions in dark red, {unit}s one away from them in "
+        f"orange, and two away in pale yellow. “Overlap”: blue {unit}s are among the top k before and after (kept), "
+        f"orange ones only before (lost), black ones only after (new). {_SIGNED.format(_describe_signs(view))}"
+        f"{_coarse(unit)}{_PALE}"
     )
 
 
 def _diverse_note(unit: str) -> str:
     return (
-        f"The k {unit}s picked so that none lies next to another (w = 1), before and after, in dark red; one {unit} "
-        f"away orange, two pale yellow. “Overlap”: blue {unit}s, of before or after, have one of the other set in "
-        f"place or next to them; orange ones of before have none (lost), nor have black ones of after (new). "
+        f"In dark red the k {unit}s before and after, chosen so that none lies next to another (w = 1); in orange "
+        f"{unit}s one away from them, in pale yellow two away. “Overlap”: blue {unit}s, before or after, have one of "
+        f"the other set in place or next to them. Orange ones before have none (lost), and black ones after have none "
+        f"(new). "
         f"{_coarse(unit)}{_PALE}"
     )
 
 
 def _coarse(unit: str) -> str:
-    return "Large images are drawn coarser, and too full: a block shows the first of its marks. " * (unit == "pixel")
+    return "Large images are drawn coarser, and with too many marks: a block shows the first of its marks. " * (
+        unit == "pixel"
+    )
 
 
 def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: dict[str, Array]) -> GalleryRow:
     who = f"{explainer}, sample {sample}"
     before, after = positions(view, arrays)
-    seed, disturbed = (np.asarray(arrays[name], dtype=float) for name in ("origins", "inputs"))
-    unit = unit_of(seed.shape)
-    k = resolve_k(view.options.get("k"), positions_of(seed.shape))
+    origin, perturbed = (np.asarray(arrays[name], dtype=float) for name in ("origins", "inputs"))
+    unit = unit_of(origin.shape)
+    k = resolve_k(view.options.get("k"), positions_of(origin.shape))
     first = Picture("its map", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True)
-    last = Picture("map there", arrays["maps"], f"Explanation of the disturbed input: {who}", signed=True)
+    last = Picture("map there", arrays["maps"], f"Explanation of the perturbed input: {who}", signed=True)
     cover = ""
     middle: tuple[Picture, ...] = (
-        Picture("input", seed, f"Input, sample {sample}"),
-        Picture("disturbed", disturbed, f"Disturbed input: {who}"),
+        Picture("input", origin, f"Input, sample {sample}"),
+        Picture("perturbed", perturbed, f"Perturbed input: {who}"),
     )
-    if seed.ndim in (2, 3):
+    if origin.ndim in (2, 3):
         s, t = top_k(before, k), top_k(after, k)
         cover = f" (of windows that cover {_covered(t, 1)} and {_covered(t, 2)} of the map){_empty(s, before)}"
         marks = overlap(s & t, s & ~t, t & ~s)
         middle = (
-            Picture("top k", seed, f"Top {k} {unit}s of the map over the input: {who}", False, around(s), NEAR),
-            Picture("overlap", seed, f"Kept, lost and new {unit}s: {who}", False, marks, (LOST, NEW, KEPT)),
+            Picture("top k", origin, f"Top {k} {unit}s of the map over the input: {who}", False, around(s), NEAR),
+            Picture("overlap", origin, f"Kept, lost and new {unit}s: {who}", False, marks, (LOST, NEW, KEPT)),
             Picture(
-                "top k there",
-                disturbed,
-                f"Top {k} {unit}s after the attack, over the disturbed input: {who}",
+                "top k after",
+                perturbed,
+                f"Top {k} {unit}s after the attack, over the perturbed input: {who}",
                 False,
                 around(t),
                 NEAR,
             ),
         )
-    values = [f"{called(name)} {number(row.get(name), 3)}" for name in similarities_of(view.options)]
+    values = [f"{name_similarity(name)} {number(row.get(name), 3)}" for name in similarities_of(view.options)]
     kept, one, two = (_percent(row.get(name)) for name in ("kept", "kept_within_1", "kept_within_2"))
     text = (
         f"{'; '.join(values)}; of the top {k} {unit}s {kept} kept, {one} within one {unit}, {two} within two{cover}; "
@@ -114,25 +117,25 @@ def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: d
 def _diverse_row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: dict[str, Array]) -> GalleryRow:
     who = f"{explainer}, sample {sample}"
     before, after = positions(view, arrays)
-    seed, disturbed = (np.asarray(arrays[name], dtype=float) for name in ("origins", "inputs"))
-    unit = unit_of(seed.shape)
-    k = resolve_k(view.options.get("k"), positions_of(seed.shape))
+    origin, perturbed = (np.asarray(arrays[name], dtype=float) for name in ("origins", "inputs"))
+    unit = unit_of(origin.shape)
+    k = resolve_k(view.options.get("k"), positions_of(origin.shape))
     s, t = top_k_diverse(before, k, w=1), top_k_diverse(after, k, w=1)
     near_s, near_t = dilate(s, 1), dilate(t, 1)
     kept = overlap((s & near_t) | (t & near_s), s & ~near_t, t & ~near_s)
     pictures = (
-        Picture("input", seed, f"Input, sample {sample}"),
-        Picture("diverse", seed, f"Diverse top {unit}s of the map over the input: {who}", False, around(s), NEAR),
-        Picture("overlap", seed, f"Diverse {unit}s found again, lost and new: {who}", False, kept, (LOST, NEW, KEPT)),
+        Picture("input", origin, f"Input, sample {sample}"),
+        Picture("diverse", origin, f"Diverse top {unit}s of the map over the input: {who}", False, around(s), NEAR),
+        Picture("overlap", origin, f"Diverse {unit}s found again, lost and new: {who}", False, kept, (LOST, NEW, KEPT)),
         Picture(
-            "diverse there",
-            disturbed,
-            f"Diverse top {unit}s after the attack, over the disturbed input: {who}",
+            "diverse after",
+            perturbed,
+            f"Diverse top {unit}s after the attack, over the perturbed input: {who}",
             False,
             around(t),
             NEAR,
         ),
-        Picture("disturbed", disturbed, f"Disturbed input: {who}"),
+        Picture("perturbed", perturbed, f"Perturbed input: {who}"),
     )
     found = lens_profile(before, after, (k,), (1, 2))
     assert found.intersection_diverse is not None
@@ -147,19 +150,19 @@ def _diverse_row(view: View, explainer: str, sample: int, row: dict[str, Any], a
     same = number(float(found.intersection_diverse[0, 0, 0]))
     cover = f"windows of one {unit} cover {_covered(t, 1)} of the map, of two {_covered(t, 2)}"
     text = f"{sizes}; top-k-div intersection {same}; {'; '.join(shares)}; {cover}; {_class(row)}"
-    # under a name of its own: a row of pictures is looked up by explainer and sample
+    # a name of its own, since rows of pictures are found by explainer and sample
     return GalleryRow(f"{explainer}, diverse", sample, pictures, text, bool(row.get("found")))
 
 
 def _covered(chosen: Tensor, w: int) -> str:
-    """The share of all positions that lie within w of a set: what a set scattered by lot would score against it."""
+    """The share of all positions that lie within w of a set: what a random set scores against it on average."""
     return f"{float(dilate(chosen, w).double().mean()):.0%}"
 
 
 def _empty(chosen: Tensor, map_: Tensor) -> str:
-    """A warning of positions that were chosen although nothing is attributed to them."""
+    """A warning about chosen positions without any attribution."""
     count = int((chosen & (map_ == 0)).sum())
-    return f"; {count} of those before have no attribution at all" if count else ""
+    return f"; {count} of those before have no attribution" if count else ""
 
 
 def _percent(share: float | None) -> str:
@@ -170,11 +173,11 @@ def _class(row: dict[str, Any]) -> str:
     before, after = row.get("targets"), row.get("predicted")
     if not row.get("label_kept"):
         return f"class {before} → {after}, lost, so not counted"
-    return f"class {before}, kept" + ("" if row.get("found") else "; no other input found, counted as unmoved")
+    return f"class {before}, kept" + ("" if row.get("found") else "; no other input found, counted as unchanged")
 
 
 def positions(view: View, arrays: dict[str, Array]) -> tuple[Tensor, Tensor]:
-    """Both maps with one value for each position, `(1, ...)`, as the metric compares them."""
+    """Both maps, with one value for each position, `(1, ...)`, as the metric compares them."""
     maps = (torch.as_tensor(np.asarray(arrays[name]))[None] for name in ("origin_maps", "maps"))
     channels = "abs_sum" if view.options.get("absolute", True) else "sum"
     before, after = (per_position(each, channels) for each in maps)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What a report calls the parts of an attack on attributions, and what they mean."""
+"""Names and explanations of what a report shows of an attack on attributions."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ import numpy as np
 from holdfast.similarity.diverse import resolve_k
 
 _ATTACKS = {
-    "top_k": "Steps along the sign of the gradient take attribution away from the positions that had the most of it "
+    "top_k": "Steps along the sign of the gradient reduce the attribution of the positions that had the most of it "
     "(Ghorbani, Abid and Zou, 2019).",
     "mass_center": "Steps along the sign of the gradient move the map's centre of mass (Ghorbani, Abid and Zou, 2019).",
-    "target": "Steps along the sign of the gradient raise the attribution within a box (Ghorbani, Abid and Zou, 2019).",
-    "lens": "Steps along the sign of the gradient push attribution out of the windows around the positions that had "
-    "the most of it, not only off them. Ours; meant to lower LENS-precision and LENS-recall.",
-    "random_sign": "Every feature moves by the radius, up or down by lot, drawn for each input. It follows nothing: "
-    "what it moves, noise moves. A similarity that it lowers as far as an attack does says little of attacks.",
-    "universal": "Every feature moves by the radius, up or down by lot, by the same draw for all inputs. It follows "
-    "nothing: what it moves, noise moves.",
+    "target": "Steps along the sign of the gradient increase the attribution within a box (Ghorbani, Abid and Zou, "
+    "2019).",
+    "lens": "Steps along the sign of the gradient move attribution out of the windows around the positions that had "
+    "the most of it, not only off these positions. Ours; meant to reduce LENS-precision and LENS-recall.",
+    "random_sign": "Every feature moves by the radius, up or down at random, drawn for each input. The attack uses no "
+    "gradient, so its effect is that of noise. If it reduces a similarity as far as another attack, that attack is no "
+    "stronger than noise.",
+    "universal": "Every feature moves by the radius, up or down at random, by the same draw for all inputs. The attack "
+    "uses no gradient, so its effect is that of noise.",
 }
 
 
@@ -29,11 +31,11 @@ def similarities_of(options: Mapping[str, Any]) -> list[str]:
     return [str(name) for name in options.get("similarities") or ()]
 
 
-def called(similarity: str) -> str:
-    """A similarity as the paper writes it; any other by its name.
+def name_similarity(similarity: str) -> str:
+    """A LENS similarity or an intersection as the paper writes it; any other similarity by its name.
 
-    >>> called("lens_precision:k=100,w=2,diverse=true"), called("topk_intersection:k=0.05"), called("pearson")
-    ('2-LENS-prec@100-div', 'top-5% intersection', 'pearson')
+    >>> [name_similarity(name) for name in ("lens_precision:k=100,w=2,diverse=true", "topk_intersection:k=0.05", "mse")]
+    ['2-LENS-prec@100-div', 'top-5% intersection', 'mse']
     """
     name, _, rest = similarity.partition(":")
     kind = {"lens_precision": "prec", "lens_recall": "recall", "lens_spearman": "Spearman", "lens_kendall": "Kendall"}
@@ -87,7 +89,7 @@ def unit_of(shape: tuple[int, ...] | None) -> str:
 
 
 def top_of(options: Mapping[str, Any], shape: tuple[int, ...] | None = None) -> str:
-    """The k largest positions in words, as a number where the shape of the inputs is known.
+    """The k largest positions in words; as a number where the shape of the inputs is known.
 
     >>> top_of({"k": None}), top_of({"k": None}, (1, 28, 28)), top_of({"k": 50})
     ('top 10% of the positions', 'top 78 pixels', 'top 50 positions')
@@ -101,14 +103,14 @@ def top_of(options: Mapping[str, Any], shape: tuple[int, ...] | None = None) -> 
     return f"top {100 * (0.1 if k is None else k):g}% of the positions"
 
 
-def by_chance(shape: tuple[int, ...], k: int, w: int) -> float:
-    """What LENS-precision, and recall, of two unrelated maps is on average, whose top k are scattered by lot.
+def overlap_by_chance(shape: tuple[int, ...], k: int, w: int) -> float:
+    """The mean LENS-precision, and recall, of two unrelated maps, whose top k are two sets drawn at random.
 
-    A position with n positions in its window, cut off at the border, has none of k drawn from P in it with probability
-    C(P - n, k) / C(P, k). Averaged over all positions; for w = 0 this is k / P.
+    A window with n positions, cut off at the border, has none of the k drawn from P with probability
+    C(P - n, k) / C(P, k). This is averaged over all positions; for w = 0 the result is k / P.
 
-    >>> round(by_chance((1, 28, 28), 78, 0), 4), round(by_chance((1, 28, 28), 78, 1), 2), by_chance((1, 4), 4, 2)
-    (0.0995, 0.59, 1.0)
+    >>> [round(overlap_by_chance((1, 28, 28), 78, w), 4) for w in (0, 1)]
+    [0.0995, 0.592]
     """
     sides, total = shape[1:] if len(shape) > 1 else shape, positions_of(shape)
     members = np.ones(1, dtype=int)
@@ -120,42 +122,42 @@ def by_chance(shape: tuple[int, ...], k: int, w: int) -> float:
     return float(1 - (np.exp(none) * how_often).sum() / total)
 
 
-def meanings(options: Mapping[str, Any]) -> dict[str, str]:
+def explain_terms(options: Mapping[str, Any]) -> dict[str, str]:
     """Terms of the guide; of the attacks only the one that was run."""
     name, settings = attack_of(options)
-    followed = name not in ("random_sign", "universal")
+    guided = name not in ("random_sign", "universal")
     return {
-        "Top-k intersection": "Share of the k positions with the largest attributions that are among the k largest "
-        "after the attack too, by absolute attributions where `absolute` holds, channels added. A position that moved "
-        "to the next pixel counts as lost. Of equal attributions the upper left one comes first: where fewer than k "
-        "are not zero, the rest says nothing. A similarity takes a tenth of the positions unless its name has a "
-        "number; curves, pictures and the sentence on shifts take the metric's own `k`.",
-        "LENS-precision and LENS-recall (`w-LENS-prec@k`, `w-LENS-recall@k`)": "Locality-sensitive forms of it. "
-        "Precision: the share of the top k before that lie within w positions, along each axis, of one of the top k "
-        "after. Recall: the share of the top k after that lie within w of one before. At w = 0 both are the "
-        "intersection, and they never fall as w grows. Windows are not free: the more positions and the wider, the "
-        "more unrelated maps meet as well. The charts say what two sets scattered by lot would reach; a value near "
-        "that says nothing for the explainer.",
+        "Top-k intersection": "Share of the k positions with the largest attributions that are also among the k "
+        "largest after the attack. Attributions are absolute where `absolute` holds, and channels are added. A "
+        "position that moved to the next pixel counts as lost. Of equal attributions the upper left one comes first; "
+        "if fewer than k attributions differ from zero, the others are arbitrary. A similarity takes a tenth of the "
+        "positions unless its name has a number. Curves, pictures and the sentence on shifts take the metric's own "
+        "`k`.",
+        "LENS-precision and LENS-recall (`w-LENS-prec@k`, `w-LENS-recall@k`)": "Locality-sensitive forms of the "
+        "intersection. Precision is the share of the top k before that lie within w positions, along each axis, of one "
+        "of the top k after. Recall is the share of the top k after that lie within w of one before. At w = 0 both are "
+        "the intersection, and they never fall as w grows. Larger k and w also increase them for unrelated maps. The "
+        "charts show what two sets drawn at random would reach; a value near that says nothing for the explainer.",
         "Diverse (`-div`)": "The k positions are picked one by one, the largest first, none within w of one picked "
-        "before, so that they spread over all important parts instead of crowding in one. Where fewer fit, shares are "
-        "of as many as there are. Diverse windows soon cover the whole input, and then every two maps are alike: see "
-        "under the pictures how much they cover.",
-        "A shift of a pixel or two": "Apparent fragility is the share of the top k that the attack drove out. "
-        " The part of it that lies within one (two) positions, by the mean of LENS-precision and LENS-recall, was "
-        "a shift, which the intersection cannot tell from another map.",
+        "before, so that they cover all important parts instead of one. Where fewer fit, shares refer to as many as "
+        "there are. The windows of diverse positions soon cover the whole input, and then any two maps are similar. "
+        "The lines under the pictures say how much they cover.",
+        "A shift of a pixel or two": "Apparent fragility is the share of the top k that is no longer in the top k "
+        "after the attack. By the mean of LENS-precision and LENS-recall, a part of it lies within one (two) "
+        "positions. This part was a shift, which the intersection cannot distinguish from a different map.",
         f"Attack (`{name}{settings}`)": _ATTACKS.get(name, "")
         + (
-            " It is found by search with a limited budget, of all starts and steps the point that reached most, and "
-            "the class is kept. It *proves fragility and never robustness*: a good value may only mean that the search "
-            "was weak, and a similarity that the attack does not aim at might be driven lower by one that does."
-            if followed
+            " It is a search with a limited budget. Its result is the point that reached most, among all starts and "
+            "steps that keep the class. It *proves fragility and never robustness*: a good value may only mean that "
+            "the search was weak, and an attack that aims at another similarity might reduce that one further."
+            if guided
             else " The class may be lost, see below."
         ),
-        "Class kept (`label_kept`)": "Whether the disturbed input is still in the class. Where it is not, the change "
-        "of the map is no fault of the explainer, and the sample counts nowhere. Where no other input of the class was "
-        "found, the input itself stands and counts as unmoved.",
-        "Which to believe": "That people side with LENS is the authors' own finding (Kamath et al., AAAI 2024, "
-        "Table 1): in their survey on pictures of flowers 70% of the answers agreed with 3-LENS-precision rather than "
-        "with the top-k intersection. It was about images; where one position more or less matters to you, as in a "
-        "short series or a table, read the intersection.",
+        "Class kept (`label_kept`)": "Whether the perturbed input is still in the class. Where it is not, the model is "
+        "the reason for the change of the map, and the sample does not count. Where no other input of the class was "
+        "found, the clean input is compared with itself and counts as unchanged.",
+        "Which to believe": "The authors found that people side with LENS (Kamath et al., AAAI 2024, Table 1). In "
+        "their survey on pictures of flowers 70% of the answers agreed with 3-LENS-precision rather than with the "
+        "top-k intersection. The survey was about images. If a shift by one position matters to you, as in a short "
+        "series or a table, use the intersection.",
     }

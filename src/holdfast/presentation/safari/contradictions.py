@@ -1,4 +1,4 @@
-"""Relations that must hold whatever the model: where estimates of probabilities contradict each other or a search."""
+"""Relations that hold for any model: where estimates of probabilities contradict each other or a search."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from holdfast.presentation.base import View, flags, larger_is_closer, number, nu
 
 
 def find_contradictions(part: View, others: Sequence[View]) -> list[str]:
-    """Sentences, one for each explainer and sample whose numbers cannot all be right, or whose search fell short.
+    """Sentences, one for each explainer and sample with a contradiction.
+
+    Two relations must hold. The event `changed_class` is part of `misclassification`, so it cannot be more probable.
+    And where an estimator has seen an event, a search for the worst case must find it, too.
 
     Args:
         part: estimated probabilities.
-        others: what else there is for the same data and model.
+        others: the views of the other metrics for the same data and model.
     """
     found: list[str] = []
     for other in others:
@@ -48,7 +51,7 @@ def _region(options: Mapping[str, Any]) -> Any:
 
 
 def _pairs(a: View, b: View) -> Iterator[tuple[str, pl.DataFrame, pl.DataFrame]]:
-    """For each explainer the rows of both, of the samples and repeats that both evaluated, in the same order."""
+    """For each explainer its rows in both views: of samples and repeats that both evaluated, in the same order."""
     keys = ["repeat", "sample"]
     for name in a.present:
         first, second = (view.of(name).filter(pl.col("status") == "ok") for view in (a, b))
@@ -67,8 +70,8 @@ def _part_above_whole(part: View, whole: View) -> list[str]:
     for name, inner, outer in _pairs(part, whole):
         low, high = numbers(inner, "low"), numbers(outer, "high")
         found += [
-            f"{_who(part, name, inner, i)}: ln P({part.label}) is at least {number(float(low[i]))}, yet "
-            f"ln P({whole.label}), of which it is a part, is at most {number(float(high[i]))}. "
+            f"{_who(part, name, inner, i)}: ln P({part.label}) is at least {number(float(low[i]))}, but "
+            f"ln P({whole.label}) is at most {number(float(high[i]))}, and the first event is part of the second. "
             "One of the two estimates is wrong: more particles or moves are needed."
             for i in np.flatnonzero(low > high).tolist()
         ]
@@ -92,10 +95,10 @@ def _search_fell_short(estimate: View, worst: View) -> list[str]:
         value = numbers(seen, "log_probability")
         short = ~flags(seen, "censored") & np.isfinite(value) & ~happened
         found += [
-            f"{_who(estimate, name, seen, i)}: {estimate.label} was seen (ln P about {number(float(value[i]))}), but "
-            f"the search of {worst.label} ended short of it (similarity {number(float(similarity[i]), 3)}, margin "
-            f"{number(float(margin[i]))}). The true worst case is worse than the one reported here: a larger budget or "
-            "another search is needed."
+            f"{_who(estimate, name, seen, i)}: the event of {estimate.label} occurred (ln P about "
+            f"{number(float(value[i]))}), but the search of {worst.label} did not find it (similarity "
+            f"{number(float(similarity[i]), 3)}, margin {number(float(margin[i]))}). The true worst case is worse than "
+            "the one reported here: a larger budget or another search is needed."
             for i in np.flatnonzero(short).tolist()
         ]
     return found

@@ -1,4 +1,4 @@
-"""What a report shows of a misinterpretation's probability: reading, and ln P against the threshold."""
+"""What a report shows of the probability of misinterpretation: ln P, and ln P against the threshold."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from holdfast.statistics.paired import Array
 #: samples with a curve
 SHOWN = 3
 _WHAT = {
-    "changed_explanation": "the explanation changes, the class holds",
+    "changed_explanation": "the explanation changes, the class is kept",
     "changed_class": "the class changes, the explanation stays",
     "misclassification": "the class changes",
 }
@@ -40,14 +40,14 @@ class ProbabilityPresentation(Presentation):
     """Probabilities: ln P, its bounds, and ln P against the threshold."""
 
     def reading(self, options: Mapping[str, Any]) -> Reading:
-        """Less probable is more robust; misclassification says nothing of explainers."""
+        """Less probable is more robust; explainers are not ranked by misclassification."""
         event = str(options.get("event"))
         direction = None if event == "misclassification" else "lower"
         title = f"ln P({_WHAT.get(event, event)})"
         return Reading(title, "ln P", "log_probability", direction, 2, "censored", "upper", good="more robust")  # type: ignore[arg-type]
 
     def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
-        """See `MisinterpretationProbability.remarks`."""
+        """The error of a single estimate, and how many runs stalled."""
         width = (numbers(frame, "high") - numbers(frame, "low"))[~flags(frame, "censored")]
         width = width[np.isfinite(width)]
         notes = [f"each estimate: ± {number(float(np.median(width)) / 2)}"] if len(width) else []
@@ -55,27 +55,26 @@ class ProbabilityPresentation(Presentation):
         return [*notes, f"stalled: {stalled}"] if stalled else notes
 
     def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
-        """See `MisinterpretationProbability.guide`."""
+        """What ln P, the event and the options mean."""
         event = MEANINGS.get(str(options.get("event")))
         return {
-            "ln P": "The natural logarithm of the probability of the event when the input is disturbed by noise "
-            "drawn from "
+            "ln P": "The natural logarithm of the probability of the event when the input is perturbed by noise from "
             "the neighbourhood: −2.3 is one in ten, −6.9 one in a thousand, −23 one in ten thousand million. It "
-            "refers to "
-            "that noise, not to inputs as they occur in nature, nor to an adversary, who finds rare events on purpose.",
-            "Each estimate: ±": "The half width of the 95% interval of a single estimate of ln P, the error of the "
-            "simulation alone; the median over samples.",
+            "describes that noise. It does not describe inputs as they occur in nature, nor an adversary, who searches "
+            "for rare events.",
+            "Each estimate: ±": "The half width of the 95% interval of a single estimate of ln P, as the median over "
+            "samples. It covers the error of the simulation alone.",
             **(dict([event]) if event else {}),
             **MARGIN,
             **COMPARED,
         }
 
     def contradictions(self, view: View, others: Sequence[View]) -> list[str]:
-        """See `holdfast.presentation.safari.contradictions`."""
+        """Estimates that contradict each other or a search."""
         return find_contradictions(view, others)
 
     def figures(self, view: View) -> list[Chart | Gallery]:
-        """See `MisinterpretationProbability.figures`."""
+        """The distribution, and ln P against the threshold for a few samples."""
         found: list[Chart | Gallery] = plain_figures(view)
         for sample in view.samples(SHOWN):
             found += _curves(view, sample)
@@ -83,7 +82,7 @@ class ProbabilityPresentation(Presentation):
 
 
 def _curves(view: View, sample: int) -> list[Chart]:
-    """ln P against the threshold at one sample, a chart for each stage: one run's levels, with 1.96 standard errors."""
+    """ln P against the threshold at one sample: a chart for each stage, with the levels of one run and their errors."""
     event = str(view.options.get("event"))
     stages = {"misclassification": [0], "changed_class": [0, 1]}.get(event, [1])
     lines: dict[int, list[Line]] = {stage: [] for stage in stages}
@@ -111,7 +110,7 @@ def _curves(view: View, sample: int) -> list[Chart]:
         if without:
             caption += f" No levels to draw: {', '.join(without)}."
         if stage == 0:
-            caption += " The margin does not depend on the explainer, so these curves may cover each other."
+            caption += " The margin does not depend on the explainer, so these curves may coincide."
         chart = lines_with_bands(
             lines[stage],
             view.explainers,
@@ -129,9 +128,9 @@ def _curves(view: View, sample: int) -> list[Chart]:
 
 
 def column_of_levels(stage: Array, t: Array, event: str, censored: bool) -> Array:
-    """Which score column each level belongs to, NaN for padding.
+    """Which column of the score each level belongs to, NaN for padding.
 
-    A level at exactly 0 ends a column; it is stored under the number of the next one, which is where the run goes on.
+    A level at exactly 0 ends a column; it is stored under the number of the next one, where the run continues.
     """
     stage = np.array(stage, dtype=float)
     stage[(t == 0) & (stage >= 1)] -= 1
@@ -142,7 +141,7 @@ def column_of_levels(stage: Array, t: Array, event: str, censored: bool) -> Arra
 
 
 def threshold_as_read(options: Mapping[str, Any], stage: int, t: Array) -> Array:
-    """A level in the units that it is read in: the margin, or the similarity."""
+    """A level as the margin or the similarity that it stands for."""
     limit, event = threshold(options), options.get("event")
     if event == "misclassification" or (event == "changed_class" and stage == 0) or limit is None:
         return t

@@ -17,16 +17,16 @@ class MaxSensitivityPresentation(Presentation):
     title: ClassVar[str] = "Max-sensitivity: largest distance between explanations"
 
     def reading(self, options: Mapping[str, Any]) -> Reading:
-        """Smaller is more robust, if the maps are on one scale."""
+        """Smaller is more robust, provided that the maps are on one scale."""
         caution = "" if options.get("normalise") else "It grows with the scale of an explainer's maps."
         axis = f"largest {self.what}" + (", normalised" if options.get("normalise") else "")
         return Reading(self.title, axis, self.headline, "lower", caution=caution, good="more robust")
 
     def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
-        """See `Presentation`."""
+        """What the numbers and the options mean."""
         text = (
-            "Distances between raw maps. They depend on the maps' own scale, so explainers with larger attributions "
-            "look less robust, unless `normalise` is on. Sampled maxima are low: the true maximum is larger."
+            "Distances between maps as they are. They depend on the scale of the maps, so explainers with larger "
+            "attributions seem less robust, unless `normalise` is on. A sampled maximum lies below the true one."
         )
         return {"Max-sensitivity and local Lipschitz": text, **COMPARED}
 

@@ -1,4 +1,4 @@
-"""What a report shows of the worst case: reading, convergence of the search, the inputs that were found."""
+"""What a report shows of the worst case: the values, the convergence of the search, the inputs that were found."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ _PICTURES = ("origins", "inputs", "origin_maps", "maps")
 
 @presentations.register("worst_case")
 class WorstCasePresentation(Presentation):
-    """The worst case: reading, convergence of the search, the inputs that were found."""
+    """The worst case: the values, the convergence of the search, the inputs that were found."""
 
     def reading(self, options: Mapping[str, Any]) -> Reading:
-        """The event decides which direction is the robust one; a search for none of the explainer's ranks none."""
+        """The event decides which direction is robust; explainers are not ranked by misclassification."""
         event, closer = options.get("event"), larger_is_closer(options)
         if event == "misclassification":
             return Reading("Largest margin found, towards another class", "margin J", "margin", None, 2)
         axis = f"similarity ({options.get('similarity', '?')})"
         if event == "changed_class":
-            title = "Most alike explanation found after the class has changed"
+            title = "Most similar explanation found after the class has changed"
             caution = "Only samples whose class could be changed count."
             towards: Literal["higher", "lower"] = "lower" if closer else "higher"
             return Reading(title, axis, "similarity", towards, 3, only=("found",), caution=caution, good="more robust")
         towards = "higher" if closer else "lower"
-        title = "Least alike explanation found while the class holds"
+        title = "Least similar explanation found while the class is kept"
         return Reading(title, axis, "similarity", towards, 3, only=("found",), good="more robust")
 
     def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
-        """See `WorstCase.remarks`."""
+        """How often the event was found, and the largest sensitivities if they were tracked."""
         event, notes = options.get("event"), []
         if event != "changed_explanation":
             notes.append(f"class changed: {int(flags(frame, 'found').sum())} of {len(frame)}")
@@ -65,33 +65,30 @@ class WorstCasePresentation(Presentation):
         return notes
 
     def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
-        """See `WorstCase.guide`."""
+        """What a worst case, the event and the options mean."""
         worst = (
-            "The worst input that a search with a limited budget came across. It proves that explanations can be "
-            "bent this "
-            "far. It does *not* prove that they cannot be bent further: the true worst case is at least as bad. It "
-            "is no "
-            "certificate, and a good value may only mean that the search was weak."
+            "The worst input that a search with a limited budget found. It proves that explanations can be changed "
+            "this far. It does *not* prove that they cannot be changed further: the true worst case is at least as "
+            "bad. It is not a certificate, and a good value may only mean that the search was weak."
         )
         event = MEANINGS.get(str(options.get("event")))
         return {"Worst case found": worst, **(dict([event]) if event else {}), **MARGIN, **COMPARED}
 
     def figures(self, view: View) -> list[Chart | Gallery]:
-        """See `WorstCase.figures`."""
+        """The distribution, the shares below each threshold, the search's convergence, and the pictures."""
         found: list[Chart | Gallery] = plain_figures(view)
         found += [chart for chart in (_shares(view), _convergence(view)) if chart is not None]
         gallery = _gallery(view)
         return [*found, gallery] if gallery.rows else found
 
     def compared(self, views: Sequence[View], option: str) -> list[Chart | Gallery]:
-        """See `WorstCase.compared`: for each explainer, a row for each similarity (SAFARI, Fig. 6)."""
+        """For views that differ in the similarity: for each explainer, a row for each similarity (SAFARI, Fig. 6)."""
         if option.partition(".")[0] != "similarity":
             return []
         note = (
-            "Each row is the worst input by another similarity, for the same input and explainer; a small number is "
-            "unlike "
-            "for some, a large one for others, so look at the maps. They are signed, red speaks for the class and blue "
-            "against it, each on its own scale. The change is stretched to full colour."
+            "Each row is the worst input by another similarity, for the same input and explainer. A small number means "
+            "dissimilar maps for some and similar maps for others, so compare the maps. They are signed, each on its "
+            "own scale: red is evidence for the class, blue against it. The change is scaled to full colour."
         )
         explainers = [name for name in views[0].explainers if sum(name in view.present for view in views) > 1]
         galleries: list[Chart | Gallery] = []
@@ -115,16 +112,16 @@ def _shares(view: View) -> Chart | None:
         values = view.reading.values(rows)
         if len(values) >= 5:
             strips.append(Strip(name, rows["sample"].to_list(), values, np.zeros(len(values), dtype=bool)))
-    caption = "Read off, for any threshold, which share of the samples was taken at or below it."
+    caption = "For any threshold, the share of the samples at or below it."
     limit = threshold(view.options)
     if limit is not None:
-        caption += f" Dotted: the event's own, {number(limit, None)}."
+        caption += f" Dotted: the threshold of the event, {number(limit, None)}."
     title = f"Share of samples, {view.reading.title}"
     return ecdf(strips, view.explainers, title, view.reading.axis, caption=caption, rule=limit)
 
 
 def _convergence(view: View) -> Chart | None:
-    """Best so far against evaluations: the median over samples and the band of their quartiles (SAFARI, Fig. 2)."""
+    """The best so far against evaluations: median over samples and quartiles (SAFARI, Fig. 2)."""
     lines, cut = [], False
     for name in view.present:
         grid, samples = _on_one_grid(view, name)
@@ -134,14 +131,14 @@ def _convergence(view: View) -> Chart | None:
             low, middle, high = np.nanquantile(samples[:, seen], [0.25, 0.5, 0.75], axis=0)
             lines.append(Line(name, grid[seen], middle, low, high))
     caption = (
-        "Line: median over samples; band: their quartiles. A line that still moves at its end asks for more budget."
+        "Line: median over samples; band: their quartiles. If a line still moves at its end, a larger budget is needed."
     )
     if cut:
         caption += f" Of the first {TRACED} samples."
     if view.options.get("event") == "changed_class":
-        caption += " Only samples whose class has changed by then count, so a line may also step the wrong way."
+        caption += " Only samples whose class has changed by then count, so a line may also move the other way."
     if view.options.get("event") == "misclassification":
-        caption += " The margin does not depend on the explainer, so the lines may cover each other."
+        caption += " The margin does not depend on the explainer, so the lines may coincide."
     return lines_with_bands(
         lines,
         view.explainers,
@@ -155,7 +152,7 @@ def _convergence(view: View) -> Chart | None:
 
 
 def _on_one_grid(view: View, explainer: str) -> tuple[Array, Array]:
-    """The samples' traces as steps on all their evaluation counts: `(T,)`, and `(N, T)` with NaN before the first."""
+    """All evaluation counts of the samples' traces `(T,)`, and the traces there `(N, T)`, NaN before their first."""
     event = view.options.get("event")
     name = "trace_margin" if event == "misclassification" else "trace_similarity"
     at, values = [], []
@@ -176,16 +173,14 @@ def _on_one_grid(view: View, explainer: str) -> tuple[Array, Array]:
 def _gallery(view: View) -> Gallery:
     rows = [_row(view, *shown) for shown in view.gallery(SHOWN, _PICTURES)]
     note = (
-        "Each row is an explainer, for the same input. Maps are signed: red speaks for the class, blue against it, "
-        "each on its own scale{}. The change is stretched to full colour, and often far fainter in truth. Pale "
+        "Each row is an explainer, for the same input. Maps are signed, each on its own scale: red is evidence for the "
+        "class, blue against it{}. The change is scaled to full colour; the real change is often much fainter. Pale "
         "pictures: nothing was found."
     )
-    signs = "; the similarity was computed on absolute values, so colours may swap without counting"
+    signs = "; the similarity compares absolute values, so a change of colour alone does not count"
     misclassified = view.options.get("event") == "misclassification"
     return Gallery(
-        "Pictures (they show the model's weakness rather than the explainers')"
-        if misclassified
-        else "Worst cases found",
+        "Pictures (they show a weakness of the model, not of the explainers)" if misclassified else "Worst cases found",
         tuple(rows),
         note.format(signs if view.options.get("absolute") else ""),
         folded=misclassified,
@@ -193,15 +188,15 @@ def _gallery(view: View) -> Gallery:
 
 
 def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: dict[str, Array]) -> GalleryRow:
-    seed, worst = np.asarray(arrays["origins"], dtype=float), np.asarray(arrays["inputs"], dtype=float)
-    difference = worst - seed
+    origin, worst = np.asarray(arrays["origins"], dtype=float), np.asarray(arrays["inputs"], dtype=float)
+    difference = worst - origin
     largest = float(np.abs(difference).max()) if difference.size else 0.0
     who = f"{explainer}, sample {sample}"
     pictures = (
-        Picture("input", seed, f"Input, sample {sample}"),
+        Picture("input", origin, f"Input, sample {sample}"),
         Picture("its map", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True),
         Picture("worst input", worst, f"Worst input found: {who}"),
-        Picture("change", difference, f"Change of the input, stretched: {who}", signed=True),
+        Picture("change", difference, f"Change of the input, scaled: {who}", signed=True),
         Picture("map there", arrays["maps"], f"Explanation of the worst input: {who}", signed=True),
     )
     before, after = row.get("targets"), row.get("predicted")
@@ -210,9 +205,9 @@ def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: d
     text = f"similarity {similarity}; {classes}; margin {margin}; change up to {number(largest, 3)}"
     found = bool(row.get("found"))
     if np.ptp(arrays["maps"]) == 0:
-        text += "; the map there is constant: a correlation of 0 by definition"
+        text += "; the map there is constant, so the correlation is 0 by definition"
     if not found:
-        text += "; not found: no input met the constraint, this is the nearest"
+        text += "; not found: no input met the constraint, this one is nearest to it"
     elif row.get("misinterpreted"):
         text += "; class changed" if view.options.get("event") == "misclassification" else "; misinterpreted"
     return GalleryRow(explainer, sample, pictures, text, found)

@@ -1,1 +1,1 @@
-"""SenC: sensitivity consistency of prediction and explanation."""
+"""SenC: sensitivity consistency."""

@@ -1,4 +1,4 @@
-"""What a report shows of sensitivity consistency: rho against its null, and what prediction and explanation feel."""
+"""What a report shows of sensitivity consistency: rho against its null, and the sensitivities of the parts."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class SencPresentation(Presentation):
     parts: ClassVar[str]
 
     def reading(self, options: Mapping[str, Any]) -> Reading:
-        """Rho, higher is more consistent; `what` is randomly switched off."""
+        """Rho; higher is more consistent."""
         published = options.get("estimator") == "paper"
         title = f"Sensitivity consistency of prediction and explanation over {self.parts}"
-        caution = "The published estimator comes out high whatever the explanation." if published else ""
+        caution = "The published estimator is high for any explanation." if published else ""
         return Reading(
             title,
             "rho (published estimator)" if published else "rho",
@@ -49,7 +49,7 @@ class SencPresentation(Presentation):
         )
 
     def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
-        """Samples beyond the null, agreement of the most sensitive, what the published estimator would have said."""
+        """Samples beyond the null, agreement of the most sensitive parts, and the published estimator's rho."""
         notes = []
         p = numbers(frame, "p_value")
         p = p[np.isfinite(p)]
@@ -62,41 +62,32 @@ class SencPresentation(Presentation):
         if options.get("estimator") != "paper":
             notes += _mean(frame, "rho_paper", "published estimator (biased), mean rho")
         fallback = int(flags(frame, "grid_fallback").sum())
-        return [*notes, f"no superpixels found, a grid instead: {fallback}"] if fallback else notes
+        return [*notes, f"no superpixels found, so a grid is used: {fallback}"] if fallback else notes
 
     def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
-        """The terms that all SenC metrics share."""
+        """What the terms of both SenC metrics mean."""
         published = (
-            "`estimator = paper`, as here, sums the weights of the masks that kept a part, as published. *This sum is "
-            "biased*: prediction and explanation share the masks, so they share how often each part happened to be "
-            "kept, "
-            "and weights that have nothing to do with each other reach a rho of 0.7 to 0.96. Compare with the null."
+            "`estimator = paper`, as here, adds the weights of the masks that kept a part, as published. *This sum is "
+            "biased*. Prediction and explanation share the masks, so they share how often each part was kept by "
+            "chance, and unrelated weights reach a rho of 0.7 to 0.96. Compare with the null."
         )
         centred = (
-            "`estimator = centred`: weights and masks less their means, so that unrelated weights give a rho around "
-            "0. The "
-            "published sum (`estimator = paper`, column `rho_paper`) leaves that out and is *biased* towards "
-            "agreement: "
-            "weights that have nothing to do with each other reach a rho of 0.7 to 0.96. See docs/senc-bias.md."
+            "`estimator = centred`: the means of weights and masks are subtracted, so that unrelated weights have a "
+            "rho around 0. The published sum (`estimator = paper`, column `rho_paper`) does not subtract them. It is "
+            "*biased* towards agreement: unrelated weights reach a rho of 0.7 to 0.96. See docs/senc-bias.md."
         )
         return {
-            "Sensitivity consistency (rho)": "Random parts are switched off, again and again. A part is sensitive "
-            "for the "
-            "prediction if the class's probability survives when it is kept and suffers when it is not; sensitive "
-            "for the "
-            "explanation if the ranking of the attributions does. Rho is Spearman's correlation of the two over "
-            "parts: 1 "
-            "if both feel the same parts in the same order, 0 if they have nothing to do with each other. It does "
-            "not say "
-            "that the explanation names those parts.",
+            "Sensitivity consistency (rho)": "Random parts are switched off many times. The prediction is sensitive to "
+            "a part if the probability of the class is kept while the part is kept, and changes while it is off. The "
+            "explanation is sensitive to a part if the same holds for the ranking of the attributions. Rho is "
+            "Spearman's correlation of the two over parts: 1 if both are sensitive to the same parts in the same "
+            "order, 0 if they are unrelated. It does not say that the explanation shows those parts.",
             "Estimator": published if options.get("estimator") == "paper" else centred,
-            "Null, p": "What rho would be if the explanation's changes were dealt out to the masks at random. The band "
-            "holds 95% of it: it is wide, as there are few parts, so a rho within it says little of a single "
-            "sample. p is "
-            "the share of the null at or above rho; about 5% of samples are below 0.05 by chance.",
+            "Null, p": "The null is rho when the changes of the explanation are assigned to the masks at random. The "
+            "band has 95% of it. It is wide, as there are few parts, so a rho within the band says little about a "
+            "single sample. p is the share of the null at or above rho; about 5% of samples are below 0.05 by chance.",
             "Top-1 and top-3 agreement": "Share of the one, or three, most sensitive parts that prediction and "
-            "explanation "
-            "have in common.",
+            "explanation have in common.",
         }
 
 
@@ -108,14 +99,14 @@ class DataSencPresentation(SencPresentation):
 
     def figures(self, view: View) -> list[Chart | Gallery]:
         """The distribution with the null's band, and the sensitivities over the input."""
-        rows = [_row(view, *shown) for shown in view.gallery(SHOWN, _PICTURES)]
+        rows = [_row(view, *sample) for sample in view.gallery(SHOWN, _PICTURES)]
         if not rows:
             return distribution_figures(view)
         note = (
-            "Each row is an explainer, for the same input. Red: the class's probability, or the order of the "
-            "attributions, "
-            "survives better where this segment is kept, so it is sensitive; blue: it survives worse. Each on its own "
-            "scale. The middle picture is the same in all rows of an input, but for the draw of masks."
+            "Each row is an explainer, for the same input. Red: the probability of the class, or the order of the "
+            "attributions, changes less while this segment is kept, so the segment is sensitive. Blue: it changes "
+            "more. Each picture has its own scale. The picture of the prediction is the same in all rows of an "
+            "input, except for the draw of masks."
         )
         return [*distribution_figures(view), Gallery("Sensitive segments", tuple(rows), note)]
 
@@ -150,26 +141,36 @@ def with_band(chart: Chart, low: float, high: float) -> Chart:
         "mark": {"type": "rect", "clip": True, "color": INK, "opacity": 0.08},
         "encoding": {"x": edge, "x2": {"field": "high"}},
     }
-    shown = f"{number(low)} to {number(high)}"
+    ends = f"{number(low)} to {number(high)}"
     return dataclasses.replace(
         chart,
         spec={**chart.spec, "layer": [band, *chart.spec["layer"]]},
-        alt=f"{chart.alt} Null band: {shown}.",
-        caption=f"{chart.caption} Shaded: the null's 95% band at a single sample ({shown}), averaged over all.",
+        alt=f"{chart.alt} Null band: {ends}.",
+        caption=f"{chart.caption} Shaded: the null's 95% band for a single sample ({ends}), averaged over all.",
     )
 
 
 def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: dict[str, Array]) -> GalleryRow:
     who = f"{explainer}, sample {sample}"
     published = view.options.get("estimator") == "paper"
-    felt = {
-        kind: spread(arrays[f"{kind}_sensitivity"], arrays["segments"], arrays["origins"].shape, published)
+    sensitivity = {
+        kind: lay_out(arrays[f"{kind}_sensitivity"], arrays["segments"], arrays["origins"].shape, published)
         for kind in ("prediction", "explanation")
     }
     pictures = (
         Picture("input", np.asarray(arrays["origins"], dtype=float), f"Input, sample {sample}"),
-        Picture("prediction feels", felt["prediction"], f"Sensitivity of the prediction, sample {sample}", signed=True),
-        Picture("explanation feels", felt["explanation"], f"Sensitivity of the explanation: {who}", signed=True),
+        Picture(
+            "prediction sensitivity",
+            sensitivity["prediction"],
+            f"Sensitivity of the prediction, sample {sample}",
+            signed=True,
+        ),
+        Picture(
+            "explanation sensitivity",
+            sensitivity["explanation"],
+            f"Sensitivity of the explanation: {who}",
+            signed=True,
+        ),
         Picture("explanation", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True),
     )
     text = (
@@ -180,12 +181,12 @@ def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: d
     return GalleryRow(explainer, sample, pictures, text)
 
 
-def spread(sensitivity: Array, segments: Array, shape: tuple[int, ...], published: bool = False) -> Array:
-    """Sensitivities `(m,)` laid out over an input of that shape: `(1, H, W)`, `(1, T)` or `(F,)`.
+def lay_out(sensitivity: Array, segments: Array, shape: tuple[int, ...], published: bool = False) -> Array:
+    """Sensitivities `(m,)` of segments at the positions of an input of that shape: `(1, H, W)`, `(1, T)` or `(F,)`.
 
-    The published sums are all large and positive, so they are drawn less their mean.
+    The published sums are all large and positive, so their mean is subtracted.
 
-    >>> spread(np.array([3.0, 1.0, np.nan]), np.array([0, 0, 1]), (3,)).tolist()
+    >>> lay_out(np.array([3.0, 1.0, np.nan]), np.array([0, 0, 1]), (3,)).tolist()
     [3.0, 3.0, 1.0]
     """
     values = np.asarray(sensitivity, dtype=float)

@@ -25,34 +25,31 @@ class ParameterSencPresentation(SencPresentation):
     parts: ClassVar[str] = "channels of the model"
 
     def figures(self, view: View) -> list[Chart | Gallery]:
-        """See `ParameterSensitivityConsistency.figures`."""
+        """The distribution with the null's band, rho by layer, and the channels of the first layer."""
         found = distribution_figures(view)
         chart = _by_layer(view)
         gallery = _channels(view)
         return [*found, *([] if chart is None else [chart]), *([gallery] if gallery.rows else [])]
 
     def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
-        """See `ParameterSensitivityConsistency.remarks`."""
+        """The notes of both SenC metrics, and how the weights were masked."""
         notes = super().remarks(frame, options)
         if "method" in frame.columns:
             notes += [f"weights: {method}" for method in frame["method"].drop_nulls().unique().sort()]
         return notes
 
     def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
-        """See `ParameterSensitivityConsistency.guide`."""
+        """What the terms of both SenC metrics mean, and how layers are masked."""
         return {
             **super().guide(options),
-            "Parameters": "What is switched off are groups of weights of a layer: output channels of a convolution, or "
-            "input features of a linear layer. Rho is computed in each layer, then averaged. The first convolutions "
-            "say "
-            "most; in linear layers with hundreds of inputs a single one hardly matters, and it takes many masks to "
-            "tell.",
-            "Gated, or masked weights": "*Gated*: masked channels are switched off within one batch, which is exact "
-            "for "
-            "whatever only runs the model forward and backward. *Masked weights*: the weights are set to zero in "
-            "truth, a "
-            "mask at a time, for explainers with rules of their own. The two agree; only the second is slow, and its "
-            "samples share their masks.",
+            "Parameters": "A part is a group of weights of a layer: an output channel of a convolution, or an input "
+            "feature of a linear layer. Rho is computed in each layer, then averaged. The first convolutions are the "
+            "most informative. In linear layers with hundreds of inputs a single one hardly matters, and many masks "
+            "are needed.",
+            "Gated, or masked weights": "*Gated*: masked channels are switched off within one batch. This is exact for "
+            "explainers that only run the model forward and backward. *Masked weights*: the weights themselves are set "
+            "to zero, one mask after the other, for explainers with rules of their own. The two agree; the second is "
+            "slow, and all samples share its masks.",
         }
 
 
@@ -73,11 +70,11 @@ def _by_layer(view: View) -> Chart | None:
             if len(column):
                 values[i, j] = column.mean()
     keep = np.isfinite(values).any(0)  # other models of the study have other layers
-    shown = [layer for layer, some in zip(layers, keep, strict=True) if some]
-    caption = "Mean rho over samples, in each layer. Blue: consistent; orange: the opposite order; pale: none."
+    own = [layer for layer, kept in zip(layers, keep, strict=True) if kept]
+    caption = "Mean rho over samples, in each layer. Blue: consistent; orange: the opposite order; pale: unrelated."
     return heat_table(
         view.present,
-        shown,
+        own,
         values[:, keep],
         "Rho by layer",
         "mean rho",
@@ -89,31 +86,33 @@ def _by_layer(view: View) -> Chart | None:
 
 def _channels(view: View) -> Gallery:
     layers = layers_of(view.frame)
-    rows = [_row(view, *shown) for shown in view.gallery(SHOWN if layers else 0, _PICTURES)]
+    rows = [_row(view, *sample) for sample in view.gallery(SHOWN if layers else 0, _PICTURES)]
     note = (
-        "A square for each channel of the first layer evaluated, row by row. Red: the class's probability, or the "
-        "order of the attributions, survives better where this channel is kept, so it is sensitive; blue: it survives "
-        "worse. Each on its own scale."
+        "A square for each channel of the first layer that was evaluated, row by row. Red: the probability of the "
+        "class, or the order of the attributions, changes less while this channel is kept, so the channel is "
+        "sensitive. Blue: it changes more. Each picture has its own scale."
     )
     return Gallery("Sensitive channels of the first layer", tuple(rows), note)
 
 
 def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: dict[str, Array]) -> GalleryRow:
     published = view.options.get("estimator") == "paper"
-    felt = {kind: squares(arrays[f"{kind}_sensitivity"][0], published) for kind in ("prediction", "explanation")}
+    sensitivity = {
+        kind: arrange_squares(arrays[f"{kind}_sensitivity"][0], published) for kind in ("prediction", "explanation")
+    }
     layer = next((n for n in layers_of(view.frame) if row.get(_PREFIX + n) is not None), "?")
     who = f"{explainer}, sample {sample}"
     pictures = (
         Picture("input", np.asarray(arrays["origins"], dtype=float), f"Input, sample {sample}"),
         Picture(
-            "prediction feels",
-            felt["prediction"],
+            "prediction sensitivity",
+            sensitivity["prediction"],
             f"Sensitivity of the prediction to channels of {layer}, sample {sample}",
             signed=True,
         ),
         Picture(
-            "explanation feels",
-            felt["explanation"],
+            "explanation sensitivity",
+            sensitivity["explanation"],
             f"Sensitivity of the explanation to channels of {layer}: {who}",
             signed=True,
         ),
@@ -126,12 +125,12 @@ def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: d
     return GalleryRow(explainer, sample, pictures, text)
 
 
-def squares(sensitivity: Array, published: bool = False) -> Array:
+def arrange_squares(sensitivity: Array, published: bool = False) -> Array:
     """Sensitivities `(m,)`, NaN beyond the layer's own, as an image `(1, h, w)` of nearly square shape, filled by rows.
 
-    The published sums are all large and positive, so they are drawn less their mean.
+    The published sums are all large and positive, so their mean is subtracted.
 
-    >>> squares(np.array([1.0, -2.0, 3.0, np.nan])).tolist()
+    >>> arrange_squares(np.array([1.0, -2.0, 3.0, np.nan])).tolist()
     [[[1.0, -2.0], [3.0, 0.0]]]
     """
     values = np.asarray(sensitivity, dtype=float)

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from holdfast.presentation.base import number
-from holdfast.presentation.c_eval.c_eval import settings
+from holdfast.presentation.c_eval.c_eval import compare_settings
 from holdfast.reproduce.base import Column, Part, Scale
 from holdfast.reproduce.reading import (
     Correlations,
@@ -130,7 +130,7 @@ def _sample_notes(frame: pl.DataFrame) -> list[str]:
         for n in _SAMPLES
         if f"LIME {n}" in wide.columns
     }
-    notes = bounds_note(frame) + (settings(curves) if len(wide) > 1 else [])
+    notes = bounds_note(frame) + (compare_settings(curves) if len(wide) > 1 else [])
     for few, many in itertools.pairwise(_SAMPLES):
         mean, low, high = interval(differences(frame, f"LIME {many}", f"LIME {few}", "mean_ratio"))
         notes.append(f"LIME {many} less LIME {few}: {mean:.3f} [{low:.3f}, {high:.3f}]")

@@ -1,4 +1,4 @@
-"""What c-Eval's metrics share: options, and distortions while the top features of maps are held."""
+"""What c-Eval's metrics share: options, and the least distortions while the top features of maps are held fixed."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from holdfast.algorithms.distortion.geometry import check_norm
 from holdfast.errors import check
 from holdfast.explainers import Explainer
 from holdfast.metrics.c_eval.empty_distortion import find_empty_distortion
-from holdfast.metrics.c_eval.fixed_features import Unit, free_of, held_pixels, held_segments, pixel_scores
+from holdfast.metrics.c_eval.fixed_features import Unit, fix_pixels, fix_segments, mark_free, score_pixels
 from holdfast.metrics.probe import Probe
 from holdfast.model import Classifier
 from holdfast.segments import How, check_segments, segment
 from holdfast.tensors import draw_seed
 
-_EXPECTED = "numbers between 0 and 1 (all held never flips), rising"
+_EXPECTED = "numbers between 0 and 1 (with all features fixed the class never changes), rising"
 
 
 def check_options(attack: str | Attack, unit: Unit, segments: How | Tensor, norm: float | str, absolute: bool) -> How:
-    """The options that all have in common; returns the segments in a form that a configuration can hold."""
+    """Check the common options, and return the segments in the form that a configuration stores."""
     get_attack(attack)
     check(unit in ("pixel", "segment"), "unit", "'pixel' or 'segment'", repr(unit))
     check_norm(norm)
@@ -33,19 +33,19 @@ def check_options(attack: str | Attack, unit: Unit, segments: How | Tensor, norm
 
 
 def check_fractions(fractions: tuple[float, ...] | list[float]) -> tuple[float, ...]:
-    """As a tuple; raises ArgumentError unless they are shares in rising order."""
-    fine = isinstance(fractions, tuple | list) and len(fractions) > 0
-    fine = fine and all(isinstance(f, int | float) and 0 < f < 1 for f in fractions)
-    check(fine and list(fractions) == sorted(set(fractions)), "fractions", _EXPECTED, fractions)
+    """The shares as a tuple; raises `ArgumentError` unless they lie between 0 and 1, in rising order."""
+    fits = isinstance(fractions, tuple | list) and len(fractions) > 0
+    fits = fits and all(isinstance(f, int | float) and 0 < f < 1 for f in fractions)
+    check(fits and list(fractions) == sorted(set(fractions)), "fractions", _EXPECTED, fractions)
     return tuple(float(fraction) for fraction in fractions)
 
 
 @dataclass(frozen=True)
 class Distortions:
-    """Distortions of n samples while K growing sets of features are held.
+    """The least distortions of n samples that were found while K growing sets of features are fixed.
 
     Attributes:
-        c: `(n, K)`; a lower end where none was found.
+        c: `(n, K)`; where none was found, a lower end: the largest distortion that was tried.
         found: bool `(n, K)`.
         points: the changed inputs, `(n, K, ...)`.
         evaluations: inputs predicted, int `(n,)`.
@@ -70,10 +70,15 @@ class _Options(Protocol):
     def absolute(self) -> bool: ...
 
 
-class Holder:
-    """The samples of one explainer: scores of their places, what is held, and the distortions that are left.
+class DistortionSearch:
+    """Finds the least distortions of the samples of one explainer while their top places are fixed.
 
     For use inside `classifier.session()`.
+
+    Attributes:
+        probe: explains the samples, and says which can be evaluated.
+        rows: numbers of these n samples.
+        scores: of the places, `(N, *spatial)`.
     """
 
     def __init__(
@@ -89,41 +94,42 @@ class Holder:
         self.norm = check_norm(getattr(metric, "norm", 2))
         self.attack, self.seed = get_attack(metric.attack), draw_seed(generator)
         self.probe = Probe(classifier, explainer, inputs, targets, absolute=True, explain="predicted")
-        self.scores = pixel_scores(self.probe.maps, metric.absolute)
+        self.scores = score_pixels(self.probe.maps, metric.absolute)
         self.probe.skip_constant(self.scores)
         self.rows = self.probe.usable()
         self.labels = segment(inputs, metric.segments).labels if metric.unit == "segment" else None
 
-    def held(self, fraction: float) -> Tensor:
-        """The places of the usable samples that are held, bool `(n, *spatial)`."""
+    def fix_places(self, fraction: float) -> Tensor:
+        """The places of the usable samples that are fixed, bool `(n, *spatial)`."""
         scores = self.scores[self.rows]
         if self.labels is None:
-            return held_pixels(scores, fraction)
-        return held_segments(scores, self.labels[self.rows], fraction)
+            return fix_pixels(scores, fraction)
+        return fix_segments(scores, self.labels[self.rows], fraction)
 
-    def empty(self) -> Distortions:
-        """With nothing held; the same for all explainers."""
+    def find_empty(self) -> Distortions:
+        """The distortions with no feature fixed, `c(empty)`; the same for all explainers."""
         if not len(self.rows):
-            return self._none(1)
+            return self._find_none(1)
         inputs, targets = self.inputs[self.rows], self.probe.targets[self.rows]
         c, found, evaluations, points = find_empty_distortion(
             self.classifier, inputs, targets, self.norm, self.attack, self.seed
         )
         return Distortions(c[:, None], found[:, None], points[:, None], evaluations)
 
-    def distortions(self, masks: list[Tensor], empty: Distortions) -> Distortions:
-        """With the places of each of `masks` (bool `(n, *spatial)`, each within the next) held.
+    def find(self, masks: list[Tensor], empty: Distortions) -> Distortions:
+        """The distortions while the places of each of `masks` are fixed: bool `(n, *spatial)`, each within the next.
 
-        Each search starts from the solution of the set before it too, the first from that with nothing held. What flips
-        while more is held flips also while less is, so a smaller distortion found with more held is taken for both.
+        Each search also starts from the solution for the mask before it, the first one from that with no feature fixed.
+        A change that is possible while more is fixed is also possible while less is. So where a search with more fixed
+        found a smaller distortion, both have it.
         """
         if not len(self.rows):
-            return self._none(len(masks))
+            return self._find_none(len(masks))
         inputs, targets = self.inputs[self.rows], self.probe.targets[self.rows]
         start, parts = empty.points[:, 0], []
         for mask in masks:
             generator = torch.Generator().manual_seed(self.seed)
-            free = free_of(mask, inputs)
+            free = mark_free(mask, inputs)
             found = minimal_distortion(
                 self.classifier, inputs, targets, free, self.norm, self.attack, generator=generator, start=start
             )
@@ -134,17 +140,17 @@ class Holder:
         evaluations = torch.stack([p.model_evaluations for p in parts], 1).sum(1)
         for place in reversed(range(len(masks) - 1)):
             _improve(c, flips, points, place, place + 1)
-        # with more held no less is needed, so an end of a search is no lower than what came before
+        # with more fixed the least distortion cannot be smaller, so a lower end is at least that of the mask before
         c = torch.where(flips, c, c.cummax(1).values)
         return Distortions(c, flips, points, evaluations)
 
-    def repaired(self, empty: Distortions, least: Distortions) -> Distortions:
-        """`empty`, where needed with what was found while something was held: that flips with nothing held, too.
+    def repair_empty(self, empty: Distortions, fixed: Distortions) -> Distortions:
+        """`empty`, replaced where a smaller distortion was found while features were fixed; it is valid without, too.
 
         So explainers may differ in c(empty), where one of them has shown that the attack had not found the least.
         """
-        c, found = torch.cat([empty.c, least.c[:, :1]], 1), torch.cat([empty.found, least.found[:, :1]], 1)
-        points = torch.cat([empty.points, least.points[:, :1]], 1)
+        c, found = torch.cat([empty.c, fixed.c[:, :1]], 1), torch.cat([empty.found, fixed.found[:, :1]], 1)
+        points = torch.cat([empty.points, fixed.points[:, :1]], 1)
         _improve(c, found, points, 0, 1)
         return Distortions(c[:, :1], found[:, :1], points[:, :1], empty.evaluations)
 
@@ -158,26 +164,26 @@ class Holder:
         whole[self.rows] = values.to(whole.dtype)
         return whole
 
-    def counts(self, values: Tensor) -> Tensor:
+    def spread_counts(self, values: Tensor) -> Tensor:
         """Whole numbers of the usable samples `(n,)` among all, `(N,)`; 0 for the others."""
         whole = torch.zeros_like(self.probe.evaluations)
         whole[self.rows] = values
         return whole
 
-    def _none(self, count: int) -> Distortions:
+    def _find_none(self, count: int) -> Distortions:
         c = self.inputs.new_zeros((0, count))
         whole = torch.zeros(0, dtype=torch.int64, device=c.device)
         return Distortions(c, c.bool(), self.inputs.new_zeros((0, count, *self.inputs.shape[1:])), whole)
 
 
-def ratio(c: Tensor, empty: Distortions) -> Tensor:
+def compute_ratio(c: Tensor, empty: Distortions) -> Tensor:
     """`c / c(empty)` of c `(n, K)`, at least 1; NaN where there is no c(empty)."""
     shares = (c.double() / empty.c.double().clamp(min=1e-300)).clamp(min=1.0)
     return torch.where(empty.found, shares, torch.nan)
 
 
 def _improve(c: Tensor, found: Tensor, points: Tensor, less: int, more: int) -> None:
-    """Take the solution of column `more` for column `less` where it is better; in place."""
+    """Replace the solutions of column `less` by those of column `more` where these are better, in place."""
     better = found[:, more] & (~found[:, less] | (c[:, more] < c[:, less]))
     c[:, less] = torch.where(better, c[:, more], c[:, less])
     points[:, less] = torch.where(_rows(better, points[:, less]), points[:, more], points[:, less])
