@@ -119,7 +119,7 @@ def build(kinds: Registry[type[T]], text: str, options: Mapping[str, Any] | None
     name, _, rest = title.partition(":") if colon and package in kinds.packages else text.partition(":")
     name = f"{package}:{name}" if colon and package in kinds.packages else name
     kind = kinds[name.strip()]
-    options = {**_parse(rest, kinds.kind), **(options or {})}
+    options = {**parse_options(rest, kinds.kind), **(options or {})}
     known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
     for option in options:
         if option not in known:
@@ -129,7 +129,7 @@ def build(kinds: Registry[type[T]], text: str, options: Mapping[str, Any] | None
     return kind(**options)
 
 
-def _parse(text: str, what: str) -> dict[str, Any]:
+def parse_options(text: str, what: str) -> dict[str, Any]:
     """`"steps=64,baseline=0"` as options; values are Python literals, or else strings."""
     options: dict[str, Any] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):

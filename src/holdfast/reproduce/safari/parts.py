@@ -76,12 +76,12 @@ def models_of(scale: Scale, *names: str) -> dict[str, Any]:
 
 def worst(event: str, budget: int, search: str | Mapping[str, Any] = "block", **more: Any) -> dict[str, Any]:
     """A worst case, by the paper's name of the event."""
-    return {"metric": "worst_case", "event": EVENTS[event], "budget": budget, "search": search, **more}
+    return {"name": "worst_case", "event": EVENTS[event], "budget": budget, "search": search, **more}
 
 
 def probability(event: str, **options: Any) -> dict[str, Any]:
     """A probability of misinterpretation, by the paper's name of the event."""
-    return {"metric": "misinterpretation_probability", "event": EVENTS[event], **options}
+    return {"name": "misinterpretation_probability", "event": EVENTS[event], **options}
 
 
 def log_probability(heading: str, **more: Any) -> Column:
