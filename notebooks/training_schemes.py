@@ -64,9 +64,9 @@ study = {
     "explainers": ["saliency", "input_x_gradient"],
     "neighbourhood": {"linf": 0.1},
     "metrics": {
-        "map bent": {"metric": "worst_case", "event": "changed_explanation", "budget": BUDGET},
-        "class flipped": {"metric": "worst_case", "event": "misclassification", "budget": BUDGET, "search": "gradient"},
-        "max-sensitivity": {"metric": "max_sensitivity", "samples": 20, "normalise": True},
+        "map bent": {"name": "worst_case", "event": "changed_explanation", "budget": BUDGET},
+        "class flipped": {"name": "worst_case", "event": "misclassification", "budget": BUDGET, "search": "gradient"},
+        "max-sensitivity": {"name": "max_sensitivity", "samples": 20, "normalise": True},
     },
 }
 found = hf.run_study(study, out="memory://training-schemes", progress=False)

@@ -36,10 +36,11 @@ class MissingExtraError(HoldfastError, ImportError):
 
 
 class UnknownNameError(ArgumentError):
-    """A name is not in a registry. The message suggests the nearest name; `names` lists all of them."""
+    """A name is not in a registry. The message suggests the nearest name; `name` is unknown, `names` are all known ones."""
 
     def __init__(self, kind: str, name: object, known: Iterable[str]) -> None:
-        self.names = known = sorted(known)
+        self.name, self.names = name, sorted(known)
+        known = self.names
         near = difflib.get_close_matches(str(name), known, n=1)
         hint = f" (did you mean {near[0]!r}?)" if near else ""
         super().__init__(kind, f"one of {', '.join(known)}", f"{name!r}{hint}")

@@ -20,7 +20,7 @@ from holdfast.metrics import Metric
 from holdfast.model import Classifier
 from holdfast.progress import watch
 from holdfast.report import Report
-from holdfast.study.executors import Executor, Ray, Slurm, local
+from holdfast.study.executors import Executor, local
 from holdfast.study.grid import Grid, Ready, Samples
 from holdfast.study.results import Results, load_results
 from holdfast.study.run import Summary, named_metrics, run_grid
@@ -234,16 +234,12 @@ def executor_of(
     study: Study, name: str | None = None, workers: int | str | None = None, address: str | None = None
 ) -> Executor:
     """The executor that a study asks for, with what a command line says instead."""
+    from holdfast.study.file.entries import EXECUTORS
+
     entry = study.executor
-    said = workers is not None or "workers" in entry.model_fields_set
-    name = entry.name if name is None else name
-    workers = entry.workers if workers is None else workers
-    if name == "ray":
-        count = workers if said else "auto"
-        return Ray(
-            address or entry.address or "auto", count, entry.cpus_per_worker, entry.gpus_per_worker, entry.threads
-        )
-    if name == "slurm":
-        return Slurm(workers if said else "auto", options=entry.slurm.parameters() if entry.slurm else {})
-    check(name == "local", "executor", "local, ray or slurm", repr(name))
-    return local(workers, entry.threads, study.device)
+    check(name is None or name in EXECUTORS, "executor", "local, ray or slurm", repr(name))
+    if name is not None and name != entry.name:
+        entry = EXECUTORS[name](**entry.model_dump(include={"workers", "threads"}, exclude_unset=True))
+    said = {"workers": workers, "address": address}
+    changed = entry.model_copy(update={key: value for key, value in said.items() if value is not None})
+    return changed.executor(study.device)

@@ -149,7 +149,7 @@ def test_in_a_study_file(folder: Path) -> None:
     found = study(
         folder,
         {"gradient_shap": {"background": "references.npy", "samples": 4}},
-        {"explainer": "deep_shap", "background": {"path": "references.npz", "samples": 3}},
+        {"name": "deep_shap", "background": {"path": "references.npz", "samples": 3}},
         {"deep_shap": {"background": {"data": "digits", "samples": 5}}},
         {"gradient_shap": {"background": [0.5]}},
         {"gradient_shap": {"background": 0}},

@@ -665,11 +665,11 @@ def test_a_study_of_searches_and_similarities(tmp_path: Path) -> None:
         "neighbourhood": {"linf": 0.1},
         "metrics": {
             **{
-                f"genetic {n}": {"metric": "worst_case", "budget": 60, "search": {"genetic": {"population": n}}}
+                f"genetic {n}": {"name": "worst_case", "budget": 60, "search": {"genetic": {"population": n}}}
                 for n in (12, 4)
             },
             "by mse": {
-                "metric": "worst_case",
+                "name": "worst_case",
                 "budget": 60,
                 "similarity": "mse",
                 "search": {"genetic": {"population": 4}},

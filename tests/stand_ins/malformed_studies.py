@@ -158,11 +158,14 @@ MALFORMED: dict[str, tuple[str, str]] = {
     "title": (study(title="[a]"), "title (line 7): expected a text, got ['a']"),
     # data
     "no data": (study(data="{}"), "data (line 1): expected at least one data set, got an empty mapping"),
-    "data as list": (study(data="[digits]"), "data (line 1): expected a mapping from names to entries"),
+    "data as text": (study(data="digits"), "data (line 1): expected a list of data, or a mapping from labels to data"),
     "unknown data": (study(data="{d: digit}"), "data.d (line 1): expected a data set (cifar10:test, "),
     "unknown data, near": (study(data="{d: minst:test}"), "(did you mean 'mnist:test'?)"),
     "file as name": (study(data="{d: good.npz}"), "files stand under path:"),
-    "two sources": (_data("{path: good.npz, name: digits}"), "data.mine (line 1): expected data with exactly one of"),
+    "two sources": (
+        _data("{path: good.npz, name: digits}"),
+        "data.mine (line 1): expected a data set with exactly one of",
+    ),
     "unknown key of data": (_data("{path: good.npz, boundz: [0, 1]}"), "boundz (line 1): expected a known key"),
     "size of arrays": (_data("{function: 'a:b', size: [2, 2]}"), "data.mine.size (line 1): expected no size"),
     "bounds": (_data("{path: good.npz, bounds: [1, 0]}"), "data.mine.bounds (line 1): expected a lower and a higher"),
@@ -281,7 +284,7 @@ MALFORMED: dict[str, tuple[str, str]] = {
     "options not beneath": (study(explainers="\n  - lrp:\n    epsilon: 1"), "expected an explainer with its options"),
     "label without a name": (
         study(explainers="{mine: {epsilon: 1}}"),
-        "explainers.mine (line 5): expected explainer: ",
+        "explainers.mine (line 5): expected an explainer with its options beneath it, or with one of",
     ),
     "function of explainer": (study(explainers=f"[function: '{_M}:explian']"), "(did you mean 'explain'?)"),
     # metrics
@@ -290,7 +293,7 @@ MALFORMED: dict[str, tuple[str, str]] = {
         study(metrics="[worst_cas]"),
         "metrics[0] (line 6): expected a metric (aopc, ",
     ),
-    "unknown metric, near": (study(metrics="{a: {metric: max_sensitivty}}"), "(did you mean 'max_sensitivity'?)"),
+    "unknown metric, near": (study(metrics="{a: {name: max_sensitivty}}"), "(did you mean 'max_sensitivity'?)"),
     "range of metric's option": (
         _metric("{budget: -3}"),
         "metrics[1].worst_case.budget (line 8): expected a whole number of at least 3 (the clean input, a query"

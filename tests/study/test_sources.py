@@ -18,12 +18,13 @@ from safetensors.torch import save_file
 from torch import nn
 
 import holdfast as hf
-from holdfast.study.file.entries import DataEntry, ModelEntry
-from holdfast.study.file.files import as_inputs, read_images
-from holdfast.study.file.problems import Wrong
-from holdfast.study.file.programs import read_weights
-from holdfast.study.file.sources import ModelSource, load_data, model_source, try_out
-from holdfast.study.grid import Samples
+from holdfast.data.user_files import as_inputs, read_images
+from holdfast.study.file.entries import DataEntry, ModelEntry, build_entry
+from holdfast.study.file.names import DATA, MODELS, read_entry
+from holdfast.study.file.problems import Misfit
+from holdfast.study.file.sources import load_data, model_source, try_out
+from holdfast.study.grid import ModelSource, Samples
+from holdfast.zoo.programs import read_weights
 from malformed_studies import Evil
 
 MODULE = """
@@ -57,11 +58,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 def data(folder: Path, samples: int | None = None, **entry: Any) -> Samples:
-    return load_data(DataEntry.model_validate(entry), folder, samples)
+    return load_data(build_entry(DataEntry, read_entry(entry, DATA))[0], folder, samples)
 
 
 def source(folder: Path, **entry: Any) -> ModelSource:
-    return model_source(ModelEntry.model_validate(entry), folder)
+    return model_source(build_entry(ModelEntry, read_entry(entry, MODELS))[0], folder)
 
 
 def net(seed: int = 0) -> nn.Module:
@@ -134,7 +135,7 @@ def test_bounds(folder: Path) -> None:
     hf.Classifier(nn.Sequential(nn.Flatten(), nn.Linear(48, 2)), found.bounds, device="cpu").logits(found.inputs)
     assert data(folder, path="a.npy", bounds=[-2, 2]).bounds == (-2.0, 2.0)
     for bounds in (None, [-1, 1], [[-3, -2.5, -1], [2, 2, 2]], [[-3, -3], [2, 2]]):
-        with pytest.raises(Wrong) as caught:
+        with pytest.raises(Misfit) as caught:
             data(folder, path="a.npy", bounds=bounds)
         assert caught.value.problems[0].path == ("bounds",)
 
@@ -154,7 +155,7 @@ def test_data_from_functions(folder: Path) -> None:
     before = torch.get_rng_state()
     assert torch.equal(found("noise").inputs, found("noise").inputs)  # a study that goes on meets the same data
     assert torch.equal(before, torch.get_rng_state())
-    with pytest.raises(Wrong):
+    with pytest.raises(Misfit):
         found("tensor", targets="labels")
 
 
@@ -167,9 +168,9 @@ def test_images_in_a_folder(folder: Path) -> None:
     assert found.inputs[:, 0, 0, 0].tolist() == pytest.approx([0.0, 1.0, 0.2])
     assert data(folder, path=".", grayscale=False).inputs.shape == (3, 3, 3, 4)
     assert data(folder, path=".", samples=2).inputs.shape[0] == 2
-    with pytest.raises(Wrong, match=r"at most the 3 samples"):
+    with pytest.raises(Misfit, match=r"at most the 3 samples"):
         data(folder, path=".", samples=4)
-    with pytest.raises(Wrong, match="no labels"):
+    with pytest.raises(Misfit, match="no labels"):
         data(folder, path=".", targets="labels")
 
 
@@ -184,7 +185,7 @@ def test_images_of_classes_take_turns(folder: Path) -> None:
     assert found.targets.tolist() == [0, 1, 0, 0]
     assert (255 * found.inputs[:, 0, 0, 0]).round().tolist() == [0, 0, 1, 2]
     Image.new("L", (2, 2)).save(folder / "images" / "stray.png")
-    with pytest.raises(Wrong, match="both in images"):
+    with pytest.raises(Misfit, match="both in images"):
         data(folder, path="images")
 
 
@@ -284,7 +285,7 @@ def test_batch_size_is_handed_on(folder: Path) -> None:
 
 def test_a_fixed_batch_is_refused(folder: Path) -> None:
     (folder / "fixed.pt2").write_bytes(exported(net(), dynamic=False))
-    with pytest.raises(Wrong, match="dynamic batch"):
+    with pytest.raises(Misfit, match="dynamic batch"):
         try_out(source(folder, path="fixed.pt2"), SAMPLES)
 
 
@@ -293,13 +294,13 @@ def test_weights_with_code_are_refused_and_not_run(folder: Path) -> None:
     buffer = io.BytesIO()
     torch.save({"state_dict": {"a": evil}}, buffer)
     for content in (buffer.getvalue(), pickle.dumps(evil, protocol=2), pickle.dumps(evil, protocol=4)):
-        with pytest.raises(Wrong):
+        with pytest.raises(hf.ArgumentError):
             read_weights(content)
     torch.save(net(), buffer := io.BytesIO())  # a whole module is code, too
-    with pytest.raises(Wrong, match="could run code"):
+    with pytest.raises(hf.ArgumentError, match="could run code"):
         read_weights(buffer.getvalue())
     torch.save([1, 2], buffer := io.BytesIO())
-    with pytest.raises(Wrong, match="a list of other things"):
+    with pytest.raises(hf.ArgumentError, match="a list of other things"):
         read_weights(buffer.getvalue())
     assert not (folder / "executed").exists()
 
@@ -328,7 +329,7 @@ def test_exported_programs_with_code_are_refused_and_not_run(folder: Path) -> No
     for change in (weights, inputs):
         content = rewritten(change)
         (folder / "evil.pt2").write_bytes(content)
-        with pytest.raises(Wrong, match="torch can load"):
+        with pytest.raises(Misfit, match="torch can load"):
             try_out(source(folder, path="evil.pt2"), SAMPLES)
         assert not (folder / "executed").exists()
     with warnings.catch_warnings():  # what would have happened
@@ -341,7 +342,7 @@ def test_exported_programs_with_code_are_refused_and_not_run(folder: Path) -> No
 def test_messages_of_programs_are_short(folder: Path) -> None:
     found = sources(folder)
     for name in ("scripted", "exported"):
-        with pytest.raises(Wrong) as caught:
+        with pytest.raises(Misfit) as caught:
             try_out(found[name], Samples(torch.rand(3, 7)))
         said = str(caught.value)
         assert "traceback" not in said.lower()
@@ -352,8 +353,8 @@ def test_files_of_the_wrong_kind(folder: Path) -> None:
     save_file(net().state_dict(), folder / "w.safetensors")
     torch.save(net().state_dict(), folder / "w.pt")
     for name in ("w.safetensors", "w.pt"):
-        with pytest.raises(Wrong, match="looks like weights"):
+        with pytest.raises(Misfit, match="looks like weights"):
             source(folder, path=name)
     (folder / "cut.pt2").write_bytes(exported(net())[:-100])
-    with pytest.raises(Wrong, match="a TorchScript or torch.export file"):
+    with pytest.raises(Misfit, match="a TorchScript or torch.export file"):
         source(folder, path="cut.pt2")

@@ -20,8 +20,9 @@ import holdfast as hf
 from holdfast.algorithms.searches.block import BlockSearch
 from holdfast.metrics.base import metrics as registry
 from holdfast.metrics.safari.sensitivity import MaxSensitivity
+from holdfast.study.file.options import describe_options
 from holdfast.study.file.problems import Problem, StudyError
-from holdfast.study.file.schema import descriptions, json_schema
+from holdfast.study.file.schema import json_schema
 from holdfast.study.file.spec import load_study, study_from
 from malformed_studies import MALFORMED, prepare
 
@@ -49,7 +50,7 @@ explainers:
   - saliency
   - integrated_gradients: {steps: 4, baseline: [0]}
   - "integrated_gradients:steps=8"
-  - explainer: smoothgrad
+  - name: smoothgrad
     noise: 1
   - {function: "malformed_module:explain", rows_per_input: 2}
 metrics:
@@ -155,13 +156,13 @@ def test_labels(folder: Path) -> None:
     explainers = {
         "IG": "integrated_gradients:steps=4",
         "grad": "saliency",
-        "mine": {"explainer": "smoothgrad", "samples": 2},
+        "mine": {"name": "smoothgrad", "samples": 2},
         "also": {"lrp": {"epsilon": 1e-3}},
         "deeplift": None,
         "gradcam": {"relu": False},
     }
     metrics = {
-        "a": {"metric": "worst_case", "budget": 3},
+        "a": {"name": "worst_case", "budget": 3},
         "b": "local_lipschitz",
         "max_sensitivity": {"samples": 3},
     }
@@ -371,7 +372,7 @@ def test_schema() -> None:
         {"explainers": ["salience"]},
         {"explainers": [{"lrp": {"epsilo": 1}}]},
         {"explainers": []},
-        {"metrics": {"a": {"metric": "worst_case", "budget": "x"}}},
+        {"metrics": {"a": {"name": "worst_case", "budget": "x"}}},
         {"metrics": [{"worst_case": {"search": "blok"}}]},
         {"neighbourhood": {"linv": 1}},
         {"models": {"m": "lenet"}},
@@ -391,7 +392,7 @@ def test_schema_tells_what_options_are() -> None:
     }
     assert worst["event"]["enum"] == ["changed_explanation", "changed_class", "misclassification"]
     for kind in [*(registry[name] for name in registry), *(hf.algorithms.searches[n] for n in hf.algorithms.searches)]:
-        missing = {f.name for f in dataclasses.fields(kind)} - set(descriptions(kind))
+        missing = {f.name for f in dataclasses.fields(kind)} - set(describe_options(kind))
         assert not missing, f"{kind.__name__} does not describe {missing}"
 
 

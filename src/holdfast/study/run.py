@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
 from holdfast.metrics import Metric, get
+from holdfast.metrics.base import metrics as registry
+from holdfast.neighbourhood import Neighbourhood
 from holdfast.study.executors import Executor, InProcess
 from holdfast.study.grid import Grid
 from holdfast.study.plan import Job, make_plan
@@ -130,24 +133,47 @@ def _earlier(store: Store, here: Mapping[str, Any]) -> list[Any]:
     return [entry for place, entry in enumerate(found) if entry and entry != here and entry not in found[:place]]
 
 
-def named_metrics(metrics: Mapping[str, Metric | str] | Sequence[Metric | str]) -> dict[str, Metric]:
+def named_metrics(
+    metrics: Mapping[str, Metric | str] | Sequence[Metric | str], neighbourhood: Neighbourhood | None = None
+) -> dict[str, Metric]:
     """Metrics under labels: the given ones, or each one's own and, where two are alike, a number.
 
-    A metric may be given by its name, as to `holdfast.metrics.get`.
+    Args:
+        metrics: metrics, or their names as `holdfast.metrics.get` takes them.
+        neighbourhood: for those that are given by name and have one.
 
-    >>> from holdfast.metrics import MaxSensitivity
     >>> from holdfast.neighbourhood import LinfBall
-    >>> list(named_metrics([MaxSensitivity(LinfBall(0.1)), MaxSensitivity(LinfBall(0.2))]))
-    ['max_sensitivity', 'max_sensitivity 2']
+    >>> list(named_metrics(["worst_case", "max_sensitivity", "max_sensitivity:samples=9"], LinfBall(0.1)))
+    ['worst_case: changed_explanation', 'max_sensitivity', 'max_sensitivity 2']
     """
-    if isinstance(metrics, Mapping):
-        return {label: get(metric) for label, metric in metrics.items()}
-    named: dict[str, Metric] = {}
-    for metric in map(get, metrics):
-        label = metric.own_label
-        number = 2
-        unique = label
-        while unique in named:
-            unique, number = f"{label} {number}", number + 1
-        named[unique] = metric
-    return named
+    labels = list(metrics) if isinstance(metrics, Mapping) else None
+    found = []
+    for metric in metrics.values() if isinstance(metrics, Mapping) else metrics:
+        wanted = neighbourhood is not None and isinstance(metric, str) and has_neighbourhood(metric)
+        found.append(get(metric, neighbourhood=neighbourhood) if wanted else get(metric))
+    return dict(zip(labels or number_labels(metric.own_label for metric in found), found, strict=True))
+
+
+def has_neighbourhood(metric: str | type[Metric]) -> bool:
+    """Whether a metric, or the registered one of a name, has the option `neighbourhood`.
+
+    >>> has_neighbourhood("worst_case:budget=100"), has_neighbourhood("aopc"), has_neighbourhood("worst_cas")
+    (True, False, False)
+    """
+    if isinstance(metric, str):
+        name = metric.partition(":")[0].strip()
+        return name in registry and has_neighbourhood(registry[name])
+    return any(field.name == "neighbourhood" for field in fields(metric))
+
+
+def number_labels(labels: Iterable[str]) -> list[str]:
+    """Labels that differ: one that was there before gets a number.
+
+    >>> number_labels(["a", "b", "a"])
+    ['a', 'b', 'a 2']
+    """
+    found: dict[str, None] = {}
+    for label in labels:
+        numbered = chain([label], (f"{label} {number}" for number in count(2)))
+        found[next(name for name in numbered if name not in found)] = None
+    return list(found)

@@ -393,7 +393,7 @@ def test_the_version_of_the_package_is_part_of_the_identity(monkeypatch: pytest.
         ({"quantus:MaxSensitivity": {"nr_sample": 1}}, r"nr_sample: expected an option .*did you mean 'nr_samples'"),
         ({"captum:infidelity": {"noise": -1}}, r"noise: expected a finite number of at least 0"),
         ({"captum:infidelity": {"noise": "loud"}}, r"noise: expected a number, got 'loud'"),
-        ({"metric": "quantus:Consistency"}, r"metrics\[0\].metric: expected .*depends on the batch"),
+        ({"name": "quantus:Consistency"}, r"metrics\[0\].name: expected .*depends on the batch"),
         ({"captum:infidelity": 3}, r"infidelity: expected options"),
     ],
 )
@@ -410,7 +410,7 @@ def test_the_schema_knows_the_form_of_their_names() -> None:
     for entry in (
         ["quantus:MaxSensitivity"],
         [{"quantus:MaxSensitivity": {"nr_samples": 3}}],
-        [{"metric": "captum:infidelity", "noise": 0.1}],
+        [{"name": "captum:infidelity", "noise": 0.1}],
         {"quantus:MaxSensitivity": {"nr_samples": 3}, "mine": "captum:infidelity", "own": {"captum:infidelity": None}},
     ):
         schema.validate({**study, "metrics": entry})

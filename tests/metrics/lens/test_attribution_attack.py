@@ -480,7 +480,7 @@ def test_what_leaves_the_headline_alone() -> None:
 
 def test_a_study_takes_attacks_and_similarities_by_name(tmp_path: Any) -> None:
     metric = {
-        "metric": "attribution_attack",
+        "name": "attribution_attack",
         "attack": "lens:k=50,w=2",
         "steps": 2,
         "restarts": 1,

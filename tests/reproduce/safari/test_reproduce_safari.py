@@ -78,7 +78,7 @@ def results_of(
     """As a study of the part would have left them."""
     assert part.study is not None
     study = part.study("small")
-    metrics = {label: {"metric": entry["metric"], "options": entry} for label, entry in study["metrics"].items()}
+    metrics = {label: {"metric": entry["name"], "options": entry} for label, entry in study["metrics"].items()}
     manifest = {"explainers": list(study["explainers"]), "models": study["models"], "metrics": metrics, "data": {}}
     jobs = pl.DataFrame(
         [

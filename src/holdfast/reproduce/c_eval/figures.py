@@ -89,11 +89,11 @@ _FIGURE11 = (40, 1000)
 _PATHS, _RAW = ("DeepLIFT", "IG 5", "IG 10", "LRP"), ("GB", "Grad")
 _RULES: dict[str, Any] = {
     "DeepLIFT": "deeplift",
-    "IG 5": {"explainer": "integrated_gradients", "steps": 5},
-    "IG 10": {"explainer": "integrated_gradients", "steps": 10},
+    "IG 5": {"name": "integrated_gradients", "steps": 5},
+    "IG 10": {"name": "integrated_gradients", "steps": 10},
     "LRP": "input_x_gradient",  # the paper's simplification
     "GB": "guided_backprop",
-    "Grad": {"explainer": "saliency", "absolute": False},
+    "Grad": {"name": "saliency", "absolute": False},
 }
 _REST = ("LIME", "Grad-CAM", *_PATHS, *_RAW)
 _MAIN = ("SHAP, digits", *_REST)
@@ -103,7 +103,7 @@ def _explainers(scale: Scale) -> dict[str, Any]:
     samples = 4000 if scale == "small" else 10_000
     return {
         "SHAP, digits": {"function": "holdfast.reproduce.c_eval.figures:expected_gradients"},
-        "SHAP, black": {"explainer": "kernel_shap", "segments": "pixels", "samples": samples},
+        "SHAP, black": {"name": "kernel_shap", "segments": "pixels", "samples": samples},
         "LIME": lime(500 if scale == "small" else 1000),
         "Grad-CAM": "gradcam",
         **_RULES,
@@ -240,7 +240,7 @@ def _odds_study(label: int, scale: Scale) -> dict[str, Any]:
         "function": "holdfast.reproduce.c_eval.figures:digits_predicted",
         "options": {"label": label, "count": count},
     }
-    metrics = {**held(GSA="gsa", IGA="iga"), "log-odds": {"metric": "log_odds", "fraction": 0.2}}
+    metrics = {**held(GSA="gsa", IGA="iga"), "log-odds": {"name": "log_odds", "fraction": 0.2}}
     return {
         "title": f"c-Eval and log-odds of digits taken for {label} (Fig. 13)",
         "samples_per_job": 20,

@@ -42,7 +42,7 @@ def size_of(scale: Scale, small: int, full: int) -> str:
 
 
 def held(**attacks: str) -> dict[str, Any]:
-    return {name: {"metric": "c_eval", "attack": attack, "fraction": 0.1} for name, attack in attacks.items()}
+    return {name: {"name": "c_eval", "attack": attack, "fraction": 0.1} for name, attack in attacks.items()}
 
 
 def study_of(title: str, scale: Scale, small: int, full: int, **sections: Any) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def models_of(*names: str) -> dict[str, Any]:
 
 
 def lime(samples: int, segments: str | int = "quickshift") -> dict[str, Any]:
-    return {"explainer": "lime", "samples": samples, "segments": segments}
+    return {"name": "lime", "samples": samples, "segments": segments}
 
 
 # ---- Fig. 4: the attacks against each other ----
@@ -155,7 +155,7 @@ SAMPLE_PART = Part(
         explainers={**{f"LIME {n}": lime(n, 100) for n in _SAMPLES}, "centre": "centre", "random": "random"},
         metrics={
             "c-Eval plot": {
-                "metric": "c_eval_plot",
+                "name": "c_eval_plot",
                 "attack": "fmn",
                 "fractions": list(_SIZES if scale == "small" else (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)),
                 "unit": "segment",

@@ -88,7 +88,7 @@ def study_of(title: str, count: int | None, repeats: int, **sections: Any) -> di
         **({} if count is None else {"samples": count}),
         "samples_per_job": 50,
         "repeats": repeats,
-        "metrics": {METRIC: {"metric": "corruption_curve", "draws": 1}},
+        "metrics": {METRIC: {"name": "corruption_curve", "draws": 1}},
         **sections,
     }
 

@@ -120,7 +120,7 @@ def study_of(title: str, setting: Setting, count: int, networks: Iterable[str], 
 
 def integrated(scale: Scale, setting: Setting) -> dict[str, Any]:
     """Integrated gradients as an explainer of a study where an attack goes through them."""
-    return {"explainer": "integrated_gradients", "steps": setting.path_points if scale == "small" else 100}
+    return {"name": "integrated_gradients", "steps": setting.path_points if scale == "small" else 100}
 
 
 def attack_of(
@@ -129,7 +129,7 @@ def attack_of(
     """A configured attack, by the paper's name: `top-k`, `mass center`, `random`, `universal random`."""
     radius = setting.radius if radius is None else radius
     metric: dict[str, Any] = {
-        "metric": "attribution_attack",
+        "name": "attribution_attack",
         "neighbourhood": {"linf": radius},
         "similarities": list(similarities),
         "curve_k": [100],

@@ -152,7 +152,7 @@ def _table3(setting: Setting) -> Part:
             setting.many // 2 if scale == "small" else 1000,
             ("natural",),
             repeats=_DRAWS[scale],
-            explainers={IG: {"explainer": "integrated_gradients", "steps": _PATH[scale]}, _UNRELATED: "random"},
+            explainers={IG: {"name": "integrated_gradients", "steps": _PATH[scale]}, _UNRELATED: "random"},
             metrics={name: attack_of(name, setting, scale, similarities) for name in _RANDOM},
         ),
         columns=(
@@ -300,7 +300,7 @@ def _table7(setting: Setting) -> Part:
             TRAININGS[:2],
             explainers={
                 **_EXPLAINERS7,
-                IG: {"explainer": "integrated_gradients", "steps": _PATH[scale]},
+                IG: {"name": "integrated_gradients", "steps": _PATH[scale]},
                 _UNRELATED: "random",
             },
             metrics={"random": attack_of("random", setting, scale, SIX)},

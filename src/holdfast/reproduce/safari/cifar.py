@@ -19,8 +19,8 @@ from holdfast.reproduce.base import Part, Reproduction, Scale, reproductions
 from holdfast.reproduce.reading import Verdict
 from holdfast.reproduce.safari.events import HAT, HEADINGS, TILDE, both_events, columns_of, more_robust, rows_of
 from holdfast.reproduce.safari.parts import PAPER_GENETIC, PAPER_SUBSET, by_outcome, scaled
-from holdfast.study.file.programs import fill, read_weights
 from holdfast.zoo.networks.names import architectures
+from holdfast.zoo.programs import fill, read_weights
 
 RADIUS = 0.03
 
@@ -111,7 +111,7 @@ PAPER_ROWS = {
 def _study(scale: Scale) -> dict[str, Any]:
     explainers: dict[str, Any] = {
         "Gradient x Input": "input_x_gradient",
-        "Integrated Gradients": {"explainer": "integrated_gradients", "steps": _STEPS[scale]},
+        "Integrated Gradients": {"name": "integrated_gradients", "steps": _STEPS[scale]},
         "GradCAM": "gradcam",
         "DeepLift": "deeplift",
     }

@@ -32,7 +32,7 @@ def _sentence(frame: pl.DataFrame, text: str, pairs: _Pairs, *headings: str) -> 
 
 _FAST: dict[str, Any] = {
     "Gradient x Input": "input_x_gradient",
-    "Integrated Gradients": {"explainer": "integrated_gradients", "steps": 8},
+    "Integrated Gradients": {"name": "integrated_gradients", "steps": 8},
     "Guided Backprop": "guided_backprop",
     "LRP": "lrp",
     "DeepLift": "deeplift",
@@ -87,7 +87,7 @@ EXPLAINER_PART = Part(
 
 
 def _surrogate(explainer: str, samples: int, segmentation: str = "each") -> dict[str, Any]:
-    return {"explainer": explainer, "samples": samples, "segments": "quickshift", "segmentation": segmentation}
+    return {"name": explainer, "samples": samples, "segments": "quickshift", "segmentation": segmentation}
 
 
 _SAMPLES = (50, 200, 500)

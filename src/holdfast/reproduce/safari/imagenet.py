@@ -19,12 +19,12 @@ from PIL import Image
 from torch import Tensor, nn
 
 from holdfast.data.root import VARIABLE, MissingDataError, data_root
+from holdfast.data.user_files import IMAGES
 from holdfast.errors import check
 from holdfast.reproduce.base import Part, Reproduction, Scale, reproductions
 from holdfast.reproduce.reading import Verdict
 from holdfast.reproduce.safari.events import HAT, HEADINGS, both_events, columns_of, more_robust
 from holdfast.reproduce.safari.parts import by_outcome, scaled
-from holdfast.study.file.files import IMAGES
 from holdfast.zoo.hub import Normalised
 from holdfast.zoo.networks.layers import conv_norm_relu, mean_and_linear
 
@@ -155,10 +155,10 @@ def _study(scale: Scale) -> dict[str, Any]:
         "neighbourhood": {"linf": RADIUS},
         "explainers": {
             "Gradient x Input": "input_x_gradient",
-            "Integrated Gradients": {"explainer": "integrated_gradients", "steps": steps},
+            "Integrated Gradients": {"name": "integrated_gradients", "steps": steps},
             "GradCAM": "gradcam",
             _FULLGRAD: "fullgrad",
-            _EXTREMAL: {"explainer": "extremal_perturbations", "areas": [0.1], "steps": optimised},
+            _EXTREMAL: {"name": "extremal_perturbations", "areas": [0.1], "steps": optimised},
         },
         "metrics": both_events(*_SIZES[scale]),
     }

@@ -78,12 +78,12 @@ def models_of(scale: Scale, *names: str) -> dict[str, Any]:
 def worst(event: str, evaluations: int, search: str | Mapping[str, Any] = "block", **more: Any) -> dict[str, Any]:
     """A worst case, by the paper's name of the event, and by the evaluations of the search alone, as in the paper."""
     budget = evaluations + WorstCase.own_evaluations
-    return {"metric": "worst_case", "event": EVENTS[event], "budget": budget, "search": search, **more}
+    return {"name": "worst_case", "event": EVENTS[event], "budget": budget, "search": search, **more}
 
 
 def probability(event: str, **options: Any) -> dict[str, Any]:
     """A probability of misinterpretation, by the paper's name of the event."""
-    return {"metric": "misinterpretation_probability", "event": EVENTS[event], **options}
+    return {"name": "misinterpretation_probability", "event": EVENTS[event], **options}
 
 
 def log_probability(heading: str, **more: Any) -> Column:

@@ -18,7 +18,7 @@ _GRADIENT = ("saliency", "guided backprop", "integrated gradients", "DeepLift", 
 _EXPLAINERS: dict[str, Any] = {
     "saliency": "saliency",  # the paper's vanilla backpropagation
     "guided backprop": "guided_backprop",
-    "integrated gradients": {"explainer": "integrated_gradients", "steps": 8},
+    "integrated gradients": {"name": "integrated_gradients", "steps": 8},
     "LRP": "lrp",
     "Grad-CAM": "gradcam",
     "DeepLift": "deeplift",
@@ -72,10 +72,10 @@ _GTSRB = _Setting(
 def _study(setting: _Setting, kind: str, scale: Scale) -> dict[str, Any]:
     if kind == "data":
         samples, masks = setting.small_data if scale == "small" else (1000, 5000)
-        metric: dict[str, Any] = {"metric": "data_sensitivity_consistency", "masks": masks}
+        metric: dict[str, Any] = {"name": "data_sensitivity_consistency", "masks": masks}
     else:
         samples, masks = setting.small_parameters if scale == "small" else (100, 10_000)
-        metric = {"metric": "parameter_sensitivity_consistency", "masks": masks, "layers": setting.layers}
+        metric = {"name": "parameter_sensitivity_consistency", "masks": masks, "layers": setting.layers}
     return {
         "title": f"Sensitivity consistency of {kind}, {setting.title}",
         "samples": samples,

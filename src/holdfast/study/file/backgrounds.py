@@ -3,43 +3,63 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Annotated, Any, ClassVar, TypeVar, cast
 
+from pydantic import AfterValidator, Field, model_validator
 from torch import Tensor
 
 from holdfast import data
-from holdfast.errors import ArgumentError, HoldfastError
+from holdfast.data.user_files import read_data
+from holdfast.errors import ArgumentError, check
 from holdfast.explainers import Background, Explainer
 from holdfast.metrics.base import Metric
 from holdfast.records import set_fields
-from holdfast.study.file.files import read_data
-from holdfast.study.file.problems import Collector, Problem, Wrong, nearest, shown, unknown
+from holdfast.study.file.names import DATA
+from holdfast.study.file.problems import Collector, Entry, Expected, errors_of, misfit, show
 
-WORDS = "a number, one for each channel, a file of reference inputs, or {data: NAME, samples: N}"
-_KEYS = ("path", "data", "samples")
+BACKGROUND_FORMS = "a number, one for each channel, a file of reference inputs, or {data: NAME, samples: N}"
 
 E = TypeVar("E", bound=Explainer | Metric)
 
 
+def _check_name(name: str) -> str:
+    if not DATA.knows(name):
+        raise DATA.unknown(name)
+    return name
+
+
+class BackgroundEntry(Entry):
+    """Reference inputs: a file or a data set, and how many to take from its start."""
+
+    key: ClassVar[str] = "a key of a background"
+    form: ClassVar[str] = "path"
+
+    path: Annotated[str, Expected("a text")] | None = Field(None, description="As of data, relative to the study file.")
+    data: Annotated[str, AfterValidator(_check_name), Expected("a text")] | None = None
+    samples: Annotated[int, Field(ge=1), Expected("a whole number of at least 1")] | None = Field(
+        None, description="Take this many from the start."
+    )
+
+    @model_validator(mode="after")
+    def _check_source(self) -> BackgroundEntry:
+        if (self.path is None) == (self.data is None):
+            got = show(self.model_dump(exclude_none=True)) if self.path is None else "path and data at once"
+            raise misfit("a background with exactly one of path, data", got)
+        if self.data is not None and self.samples is None:
+            raise misfit("a whole number of at least 1", "nothing", "samples")
+        return self
+
+
 @dataclass(frozen=True, init=False)
 class StoredBackground(Background):
-    """Reference inputs that are not read yet: a study's are when its grid is built.
+    """Reference inputs that are not read yet: those of a study are read when its grid is built."""
 
-    Attributes:
-        path: of a file as under `data`, relative to the study file; or None.
-        data: a data set by its name; or None.
-        samples: how many to take from the start; None for all of a file's.
-    """
+    entry: BackgroundEntry
 
-    path: str | None
-    data: str | None
-    samples: int | None
-
-    def __init__(self, path: str | None = None, data: str | None = None, samples: int | None = None) -> None:
-        set_fields(self, shape=(samples or 1,), digest="", path=path, data=data, samples=samples)
+    def __init__(self, entry: BackgroundEntry) -> None:
+        set_fields(self, shape=(entry.samples or 1,), digest="", entry=entry)
 
     @property
     def inputs(self) -> Tensor:
@@ -49,68 +69,20 @@ class StoredBackground(Background):
     @property
     def written(self) -> dict[str, Any]:
         """As in a study file."""
-        return {key: getattr(self, key) for key in _KEYS if getattr(self, key) is not None}
+        return self.entry.model_dump(exclude_none=True)
 
     def read(self, base: Path) -> Background:
-        """The reference inputs themselves.
-
-        Raises:
-            Wrong: the file or the data set is missing, broken, or has fewer samples.
-        """
-        try:
-            found = data.load(self.data).inputs if self.data is not None else read_data(base / str(self.path)).inputs
-            if self.samples is not None and self.samples > len(found):
-                raise ArgumentError("samples", f"at most the {len(found)} samples that there are", self.samples)
-            return Background(found[: self.samples])
-        except ArgumentError as error:
-            at = ("samples",) if error.argument == "samples" else ()
-            raise Wrong(Problem(at, error.expected, str(error.got))) from error
-        except HoldfastError as error:
-            raise Wrong(Problem((), "data that can be loaded", str(error))) from error
-
-
-def stored_background(raw: str | Mapping[Any, Any]) -> StoredBackground:
-    """A file's path, `{path: FILE, samples: N}` or `{data: NAME, samples: N}`; nothing is read.
-
-    Raises:
-        Wrong: unknown keys or data sets, both kinds or none, a number of samples that is none.
-
-    >>> stored_background({"data": "mnist:train", "samples": 20}).written
-    {'data': 'mnist:train', 'samples': 20}
-    """
-    if isinstance(raw, str):
-        return StoredBackground(path=raw)
-    problems = Collector()
-    for key in raw:
-        if key not in _KEYS:
-            expected = f"a key of a background ({', '.join(_KEYS)})"
-            problems.problems.append(Problem((key,), expected, shown(key), near=nearest(key, _KEYS)))
-    problems.finish()
-    kinds = [key for key in ("path", "data") if key in raw]
-    if len(kinds) != 1:
-        got = shown(raw) if not kinds else "path and data at once"
-        raise Wrong(Problem((), "a background with exactly one of path, data", got))
-    (kind,) = kinds
-    with problems.at(kind):
-        if not isinstance(raw[kind], str):
-            raise Wrong(Problem((), "a text", shown(raw[kind])))
-        if kind == "data" and not data.is_known(raw[kind]):
-            raise Wrong(unknown("a data set", raw[kind], data.names(), ()))
-    samples = raw.get("samples")
-    fine = (samples is None and kind == "path") or (type(samples) is int and samples >= 1)
-    if not fine:
-        got = shown(samples) if "samples" in raw else "nothing"
-        problems.problems.append(Problem(("samples",), "a whole number of at least 1", got))
-    problems.finish()
-    return StoredBackground(**{kind: raw[kind]}, samples=samples)
+        """The reference inputs themselves; a path is relative to `base`."""
+        name, samples = self.entry.data, self.entry.samples
+        with errors_of(self.entry, "data"):
+            found = data.load(name).inputs if name is not None else read_data(base / str(self.entry.path)).inputs
+            least = f"at most the {len(found)} samples that there are"
+            check(samples is None or samples <= len(found), "samples", least, samples)
+            return Background(found[:samples])
 
 
 def with_backgrounds(explainer: E, base: Path) -> E:
-    """The explainer or metric with what its options name read from `base`; itself where they name nothing.
-
-    Raises:
-        Wrong: it cannot be read; at the option's name.
-    """
+    """The explainer or metric with the backgrounds that its options name read from `base`."""
     if not dataclasses.is_dataclass(explainer):
         return explainer
     problems, read = Collector(), {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from holdfast.study.file.problems import Keys, Problem, StudyError, raised
+from holdfast.study.file.problems import Keys, Problem, StudyError, describe_error
 
 _DEEP, _MANY = 40, 20_000  # no study is deeper or larger; aliases can make a short file endless
 
@@ -51,7 +51,7 @@ class Document:
                 break
             here = here[key]
         line = next((self.lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self.lines), None)
-        return Problem(path, problem.expected, problem.got, problem.near, problem.note, line)
+        return replace(problem, path=path, line=line)
 
     def error(self, problems: list[Problem] | tuple[Problem, ...]) -> StudyError:
         """What to raise for these problems."""
@@ -119,7 +119,7 @@ def _number(node: Node, path: Keys, lines: dict[Keys, int]) -> None:
 def _syntax(error: Exception) -> Problem:
     """What the YAML parser stumbled over."""
     if not isinstance(error, MarkedYAMLError):
-        got = "brackets within brackets without end" if isinstance(error, RecursionError) else raised(error)
+        got = "brackets within brackets without end" if isinstance(error, RecursionError) else describe_error(error)
         return Problem((), "YAML", got)
     mark = error.problem_mark or error.context_mark
     line = None if mark is None else mark.line + 1

@@ -1,42 +1,55 @@
 """Configured objects (metrics, explainers, searches, neighbourhoods) from plain values, as their annotations say.
 
-Whatever is a dataclass with annotated options can be configured from a study file, also what plug-ins register later.
+Whatever is a dataclass with annotated options can be configured from a study file, also what plug-ins register later:
+a pydantic model is made of its options, which checks them and gives their JSON schema.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
+import re
+import sys
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
-from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, PlainValidator, PydanticUserError, TypeAdapter, WithJsonSchema, create_model
 from pydantic.errors import PydanticInvalidForJsonSchema
 
 from holdfast import similarity
 from holdfast.algorithms.searches.base import Search, searches
 from holdfast.errors import ArgumentError
 from holdfast.explainers import Background, Explainer, explainers
-from holdfast.explainers import get as get_explainer
 from holdfast.explainers.base import Baseline
 from holdfast.neighbourhood import Neighbourhood, neighbourhoods
 from holdfast.similarity import Similarity
-from holdfast.study.file.backgrounds import WORDS, StoredBackground, stored_background
+from holdfast.study.file.backgrounds import BACKGROUND_FORMS, BackgroundEntry, StoredBackground
+from holdfast.study.file.names import EXPLAINERS, NEIGHBOURHOODS, SEARCHES, SIMILARITIES, read_entry
 from holdfast.study.file.problems import (
-    Collector,
-    Keys,
-    Problem,
-    Wrong,
-    from_argument,
-    listed,
+    Entry,
+    Expected,
+    Misfit,
+    describe_error,
+    either,
+    errors_at,
+    join_names,
+    misfit,
     nearest,
-    raised,
-    shown,
-    unknown,
+    problems_in,
+    show,
 )
 
 T = TypeVar("T")
@@ -45,64 +58,38 @@ T = TypeVar("T")
 SHORT = {"normal": "truncated_normal"}
 
 
-@dataclass(frozen=True)
-class Named:
-    """A name with options, and where in the file the two stand."""
+class Options(Entry):
+    """The options of a class, each under its name as an alias: any word may be the name of an option."""
 
-    name: str
-    options: Mapping[str, Any]
-    at_name: Keys = ()
-    at_options: Keys = ()
+    key: ClassVar[str] = "an option"
 
-
-def named(raw: object, key: str, what: str, known: Sequence[str], scalar: str | None = None) -> Named:
-    """`name`, `{name: {option: value}}` or `{key: name, option: value}`; with `scalar`, `{name: value of that option}`.
-
-    Raises:
-        Wrong: it is none of them, or the name is not `known`.
-
-    >>> named({"block": {"starts": 9}}, "name", "a search", ["block"])
-    Named(name='block', options={'starts': 9}, at_name=('block',), at_options=('block',))
-    """
-    found = _read(raw, key, what, known, scalar)
-    if found.name not in known:
-        raise Wrong(unknown(what, found.name, known, found.at_name))
-    return found
+    def given(self) -> dict[str, Any]:
+        """The options that the file has, converted."""
+        fields = type(self).model_fields.items()
+        return {str(field.alias): getattr(self, name) for name, field in fields if name in self.model_fields_set}
 
 
-def _read(raw: object, key: str, what: str, known: Sequence[str], scalar: str | None) -> Named:
-    if isinstance(raw, str):
-        return Named(raw, {})
-    if not isinstance(raw, Mapping):
-        raise Wrong(Problem((), f"{what} ({listed(known)})", shown(raw)))
-    if key in raw:
-        if not isinstance(raw[key], str):
-            raise Wrong(Problem((key,), f"{what} ({listed(known)})", shown(raw[key])))
-        return Named(raw[key], {k: v for k, v in raw.items() if k != key}, (key,))
-    if len(raw) != 1:
-        form = f"{what} with its options beneath it, or {key}: NAME beside them"
-        near = next((n for n in (nearest(k, [key]) for k in raw) if n), None)
-        raise Wrong(Problem((), form, shown(raw), near=near))
-    ((name, options),) = raw.items()
-    if options is None:
-        options = {}
-    elif not isinstance(options, Mapping):
-        if scalar is None or name not in known:
-            if name not in known:
-                raise Wrong(unknown(what, name, known, (name,)))
-            raise Wrong(Problem((name,), f"options of {name}, each with its value", shown(options)))
-        options = {scalar: options}
-    return Named(str(name), options, (name,), (name,))
-
-
-def hints(kind: type) -> dict[str, Any]:
-    """The annotations of a dataclass's options, by name."""
-    names = [f.name for f in dataclasses.fields(kind) if f.init]
+@cache
+def options_model(kind: type[Any], name: str) -> type[Options]:
+    """The pydantic model of the options of the dataclass `kind`, which the file calls `name`."""
+    notes, fields = describe_options(kind), {}
     try:
-        found = get_type_hints(kind, include_extras=False)
+        annotations = get_type_hints(kind)
     except NameError:  # a type that is imported for the type checker only
-        found = {}
-    return {name: found.get(name, Any) for name in names}
+        annotations = {}
+    for number, field in enumerate(
+        f for f in (dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()) if f.init
+    ):
+        default: dict[str, Any] = {}
+        if field.default is not dataclasses.MISSING:
+            default = {"default": to_plain(field.default)}
+        elif field.default_factory is not dataclasses.MISSING:
+            default = {"default_factory": field.default_factory}
+        value = _type_of_option(annotations.get(field.name, Any), field.default)
+        fields[f"option_{number}"] = (value, Field(alias=field.name, description=notes.get(field.name), **default))
+    made = create_model(name, __base__=Options, __doc__=(kind.__doc__ or "").strip().partition("\n")[0], **fields)  # type: ignore[call-overload]
+    made.key = f"an option of {name}"
+    return made  # type: ignore[no-any-return]
 
 
 def configure(kind: type[T], name: str, raw: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> T:
@@ -115,59 +102,22 @@ def configure(kind: type[T], name: str, raw: Mapping[str, Any], defaults: Mappin
         defaults: ready values of options that `raw` does not have.
 
     Raises:
-        Wrong: unknown options, values that do not fit their annotations, options that are missing, and whatever the
+        Misfit: unknown options, values that do not fit their annotations, options that are missing, and whatever the
             class itself rejects.
 
     >>> from holdfast.explainers import IntegratedGradients
     >>> configure(IntegratedGradients, "integrated_gradients", {"steps": 4, "baseline": [0, 1]})
     IntegratedGradients(steps=4, baseline=(0.0, 1.0), method='gausslegendre')
     """
-    annotations = hints(kind)
-    fields = {f.name: f for f in dataclasses.fields(kind) if f.init}  # type: ignore[arg-type]
-    problems, values = Collector(), dict(defaults or {})
-    for key, value in raw.items():
-        with problems.at():
-            if key not in fields:
-                expected = f"an option of {name} ({listed(fields)})" if fields else f"no options, as {name} has none"
-                raise Wrong(Problem((key,), expected, shown(key), near=nearest(key, fields)))
-        with problems.at(key):
-            if key in fields:
-                values[key] = convert(annotations[key], value, fields[key].default)
-    for key, field in fields.items():
-        if key not in values and key not in raw and _required(field):
-            problems.problems.append(Problem((key,), described(annotations[key]), "nothing"))
-    problems.finish()
+    model = options_model(kind, name)  # type: ignore[arg-type]
+    with errors_at():
+        values = model.model_validate({**(defaults or {}), **raw}).given()
     try:
         return kind(**values)
     except ArgumentError as error:
-        raise Wrong(from_argument(error, fields)) from error
+        raise Misfit(problems_in(error, model)) from error
     except Exception as error:  # a class of a plug-in may raise anything
-        raise Wrong(Problem((), f"options that {name} accepts", raised(error))) from error
-
-
-def _required(field: dataclasses.Field[Any]) -> bool:
-    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-
-
-def convert(annotation: Any, raw: object, default: object = None) -> Any:
-    """A plain value as what an option's annotation asks for.
-
-    Raises:
-        Wrong: it does not fit.
-
-    >>> convert(float, 1), convert(tuple[float, ...], [1, 2]), convert(int | None, None)
-    (1.0, (1.0, 2.0), None)
-    """
-    kinds = members(annotation)
-    if raw is None and type(None) in kinds:
-        return None
-    for kind, converter in _CONVERTERS:
-        if any(isinstance(member, type) and issubclass(member, kind) for member in kinds):
-            return converter(raw, default)
-    nested = [k for k in kinds if isinstance(k, type) and dataclasses.is_dataclass(k)]
-    if isinstance(raw, Mapping) and len(nested) == 1:
-        return configure(nested[0], nested[0].__name__, raw)
-    return _checked(annotation, kinds, raw)
+        raise misfit(f"options that {name} accepts", describe_error(error)) from error
 
 
 def members(annotation: Any) -> tuple[Any, ...]:
@@ -180,7 +130,40 @@ def members(annotation: Any) -> tuple[Any, ...]:
     return (annotation,)
 
 
-@lru_cache(maxsize=512)
+def wants(annotation: Any, kind: type) -> bool:
+    """Whether a class is among the alternatives of an annotation."""
+    return any(isinstance(member, type) and issubclass(member, kind) for member in members(annotation))
+
+
+def _type_of_option(annotation: Any, default: object) -> Any:
+    """What pydantic checks an option with: how to read it, its schema, and the words for it."""
+    kinds = members(annotation)
+    nested = [k for k in kinds if isinstance(k, type) and dataclasses.is_dataclass(k)]
+    special = next((special for special in _SPECIAL if wants(annotation, special.kind)), None)
+    nothing = [{"type": "null"}] if type(None) in kinds else []
+    if special is not None:
+        own = [{"const": word} for word in _own_words(default) if special.kind is Search]
+        schema: dict[str, Any] = {"anyOf": [{"$reference": special.reference}, *own, *nothing]}
+    elif len(nested) == 1:
+        schema = options_model(nested[0], nested[0].__name__).model_json_schema()
+    else:
+        schema = json_schema_of(annotation) or {}
+
+    def read(raw: object) -> Any:
+        if raw is None and nothing:
+            return None
+        if special is not None:
+            return special.read(raw, default)
+        if len(nested) == 1 and isinstance(raw, Mapping):
+            return configure(nested[0], nested[0].__name__, raw)
+        return _convert(annotation, raw)
+
+    choices = tuple(str(choice) for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind))
+    words = describe(annotation) if special is None else special.words()
+    return Annotated[Any, PlainValidator(read), WithJsonSchema(schema), Expected(words, choices)]
+
+
+@cache
 def _adapter(annotation: Any) -> TypeAdapter[Any] | None:
     try:
         return TypeAdapter(annotation, config=ConfigDict(arbitrary_types_allowed=True, strict=True))
@@ -197,30 +180,126 @@ def json_schema_of(annotation: Any) -> dict[str, Any] | None:
         return None
 
 
-def _checked(annotation: Any, kinds: Sequence[Any], raw: object) -> Any:
+def _convert(annotation: Any, raw: object) -> Any:
     adapter = _adapter(annotation)
-    expected = described(annotation)
     if adapter is None:
-        raise Wrong(Problem((), f"{expected}, which a study file cannot hold", shown(raw)))
-    try:
-        # as JSON, strict means: whole numbers may stand for floats and lists for tuples, and nothing else is bent
-        value = adapter.validate_json(json.dumps(raw, default=str))
-    except ValidationError as error:
-        choices = [str(c) for kind in kinds if get_origin(kind) is Literal for c in get_args(kind)]
-        near = nearest(raw, choices) if isinstance(raw, str) else None
-        raise Wrong(Problem((), expected, shown(raw), near=near)) from error
-    lists = any(kind is list or get_origin(kind) is list for kind in kinds)
+        raise misfit(f"{describe(annotation)}, which a study file cannot hold", show(raw))
+    # as JSON, strict means: whole numbers may stand for floats and lists for tuples, and nothing else is converted
+    value = adapter.validate_json(json.dumps(raw, default=str))
+    lists = any(kind is list or get_origin(kind) is list for kind in members(annotation))
     return tuple(value) if isinstance(value, list) and not lists else value  # hashable, as configurations are
 
 
-def described(annotation: Any) -> str:
+# Options that have a name or a form of their own in a file
+
+
+def neighbourhood_from(raw: object, default: object = None) -> Neighbourhood:
+    """`{linf: 0.3}`, `{l2: {radius: 2, distribution: normal}}` or `{name: linf, radius: 0.3}` as a neighbourhood.
+
+    >>> neighbourhood_from({"l2": 2})
+    L2Ball(radius=2.0, distribution='uniform', sigma=None)
+    """
+    if isinstance(raw, Neighbourhood):
+        return raw
+    named = read_entry(raw, NEIGHBOURHOODS)
+    options = dict(named.options)
+    if isinstance(options.get("distribution"), str):
+        options["distribution"] = SHORT.get(options["distribution"], options["distribution"])
+    with errors_at(place=named.place):
+        return configure(neighbourhoods[named.name], named.name, options)
+
+
+def search_from(raw: object, default: object = None) -> Search | str:
+    """A search's name, as it is, or a configured search from `{block: {starts: 100}}`."""
+    own = _own_words(default)
+    if isinstance(raw, Search) or raw in own:
+        return raw
+    named = read_entry(raw, dataclasses.replace(SEARCHES, listed=lambda: [*own, *searches]))
+    with errors_at(place=named.place):
+        return named.name if raw == named.name else configure(searches[named.name], named.name, named.options)
+
+
+def _own_words(default: object) -> list[str]:
+    """A metric may know a word instead of a search, which is then its default (max_sensitivity: "sample")."""
+    return [default] if isinstance(default, str) and default not in searches else []
+
+
+def similarity_from(raw: object, default: object = None) -> str:
+    """`"ssim"`, `"ssim:window=11"` or `{ssim: {window: 11}}` in the form with a colon; lists with `+`.
+
+    >>> similarity_from({"ssim": {"window": 11, "gaussian": True}})
+    'ssim:window=11,gaussian=true'
+    >>> similarity_from({"lens_distance": {"k": [10, 100], "w": 1}})
+    'lens_distance:k=10+100,w=1'
+    """
+
+    def write(value: object) -> str:
+        if isinstance(value, list | tuple):
+            return "+".join(map(write, value))
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
+    named = read_entry(raw.partition(":")[0] if isinstance(raw, str) else raw, SIMILARITIES)
+    options = ",".join(f"{key}={write(value)}" for key, value in named.options.items())
+    text = raw if isinstance(raw, str) else named.name + (f":{options}" if options else "")
+    try:
+        return similarity.get(text).name
+    except ArgumentError as error:
+        near = nearest(str(error.got).strip("'"), error.expected.removeprefix("one of ").split(", "))
+        raise misfit(f"{error.argument} to be {error.expected}", error.got, *named.at_options, near=near) from error
+
+
+def explainer_from(raw: object, default: object = None) -> Explainer:
+    """`"saliency"`, `"integrated_gradients:steps=4"`, `{lrp: {epsilon: 1e-6}}` or `{name: lrp, ...}`."""
+    named = read_entry(raw, EXPLAINERS)
+    with errors_at(place=named.place):
+        return configure(explainers[named.name], named.name, named.options)
+
+
+def background_from(raw: object, default: object = None) -> Background | Baseline:
+    """A number, one for each channel, or what names reference inputs: a path, `{data: NAME, samples: N}`.
+
+    >>> background_from([0, 1]), background_from("references.npy").written
+    ((0.0, 1.0), {'path': 'references.npy'})
+    """
+    if isinstance(raw, Background):
+        return raw
+    if isinstance(raw, str | Mapping):
+        return StoredBackground(BackgroundEntry.model_validate({"path": raw} if isinstance(raw, str) else raw))
+    baseline: Baseline = _convert(Baseline, raw)
+    return baseline
+
+
+class _Special(NamedTuple):
+    """Options of a class that have a form of their own: how they are read, their schema, and the words for them."""
+
+    kind: type
+    read: Callable[[object, object], Any]
+    reference: str
+    words: Callable[[], str]
+
+
+_SPECIAL = (
+    _Special(Neighbourhood, neighbourhood_from, "neighbourhood", lambda: "a neighbourhood such as {linf: 0.1}"),
+    _Special(Search, search_from, "search", lambda: f"a search ({join_names(searches)})"),
+    _Special(Similarity, similarity_from, "similarity", lambda: f"a similarity ({join_names(similarity.names())})"),
+    _Special(Explainer, explainer_from, "explainer", lambda: f"an explainer ({join_names(explainers)})"),
+    _Special(Background, background_from, "background", lambda: BACKGROUND_FORMS),
+)
+
+
+# Words
+
+
+def describe(annotation: Any) -> str:
     """What an option wants, in words.
 
-    >>> described(int | None), described(Literal["a", "b"]), described(tuple[float, ...])
-    ('a whole number or null', 'a or b', 'a list of numbers')
+    >>> describe(int | None), describe(Literal["a", "b", "c"]), describe(tuple[float, ...])
+    ('a whole number or null', 'a, b or c', 'a list of numbers')
     """
-    words = list(dict.fromkeys(_word(kind) for kind in members(annotation)))
-    return " or ".join([w for w in words if w != "null"] + [w for w in words if w == "null"])
+    kinds = members(annotation)
+    plain = [kind for kind in kinds if json_schema_of(kind) is not None]  # what a file can hold
+    words = dict.fromkeys(_describe_member(kind) for kind in plain or kinds)
+    return " or ".join(sorted(words, key="null".__eq__))
 
 
 _WORDS: dict[Any, str] = {
@@ -234,185 +313,70 @@ _WORDS: dict[Any, str] = {
     list: "a list",
     tuple: "a list",
 }
+_PLURALS = {"whole number": "whole numbers", "number": "numbers", "text": "texts"}
 
 
-def _word(kind: Any) -> str:
-    if isinstance(kind, type) and get_origin(kind) is None:
-        if kind in _WORDS:
-            return _WORDS[kind]
-        special = {
-            Neighbourhood: "a neighbourhood such as {linf: 0.1}",
-            Search: f"a search ({listed(searches)})",
-            Similarity: f"a similarity ({listed(similarity.names())})",
-            Explainer: f"an explainer ({listed(explainers)})",
-            Background: WORDS,
-        }
-        return next((text for parent, text in special.items() if issubclass(kind, parent)), f"a {kind.__name__}")
+def _describe_member(kind: Any) -> str:
     origin, inner = get_origin(kind), get_args(kind)
+    if kind in _WORDS:
+        return _WORDS[kind]
     if origin is Literal:
-        return " or ".join(str(choice) for choice in inner)
-    if origin is Callable or origin is types.FunctionType or str(kind).startswith("collections.abc.Callable"):
+        return either([str(choice) for choice in inner])
+    if Callable in (kind, origin):
         return "a function"
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return "a mapping"
     if isinstance(origin, type) and issubclass(origin, Sequence | set | frozenset) and inner:
-        single = _word(inner[0]).removeprefix("a ")
-        plain = {"whole number": "whole numbers", "number": "numbers", "text": "texts"}
-        return f"a list of {plain.get(single, single)}"
-    return _WORDS.get(kind, str(kind).rpartition(".")[2])
+        single = describe(inner[0]).removeprefix("a ")
+        return f"a list of {_PLURALS.get(single, single).replace('list of', 'lists of')}"
+    return f"a {getattr(kind, '__name__', kind)}"
 
 
-def neighbourhood_from(raw: object, default: object = None) -> Neighbourhood:
-    """`{linf: 0.3}`, `{l2: {radius: 2, distribution: normal}}` or `{name: linf, radius: 0.3}` as a neighbourhood.
+def describe_options(kind: type) -> dict[str, str]:
+    """What a class's docstring says of its options, under `Args:`; of several at once, the same for each.
 
-    Raises:
-        Wrong: it is none.
-
-    >>> neighbourhood_from({"l2": 2})
-    L2Ball(radius=2.0, distribution='uniform', sigma=None)
+    >>> from holdfast.explainers import Saliency
+    >>> describe_options(Saliency)["absolute"][:20]
+    'take absolute values'
     """
-    if isinstance(raw, Neighbourhood):
-        return raw
-    found = named(raw, "name", "a neighbourhood", neighbourhoods.names(), scalar="radius")
-    options = dict(found.options)
-    if isinstance(options.get("distribution"), str):
-        options["distribution"] = SHORT.get(options["distribution"], options["distribution"])
-    with _under(found.at_options):
-        return configure(neighbourhoods[found.name], found.name, options)
+    found: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        text = f"{base.__doc__ or ''}\n"
+        section = re.search(r"^ *Args:\n((?:(?: {8,}.*)?\n)*)", text, re.MULTILINE)
+        entries = re.findall(r"^ {8}(\w[\w, ]*): +(.+(?:\n {9,}.+)*)", section[1] if section else "", re.MULTILINE)
+        found |= {name.strip(): " ".join(said.split()) for names, said in entries for name in names.split(",")}
+    elsewhere = re.search(r"Arguments are those of `(\w+)`", kind.__doc__ or "")
+    if elsewhere:
+        found |= describe_options(getattr(sys.modules[kind.__module__], elsewhere[1], object))
+    return found
 
 
-def search_from(raw: object, default: object = None) -> Search | str:
-    """A search's name, as it is, or a configured search from `{block: {starts: 100}}`.
-
-    Raises:
-        Wrong: it is none.
-    """
-    if isinstance(raw, Search):
-        return raw
-    # a metric may know a word of its own, which is then its default (max_sensitivity: "sample")
-    own = [default] if isinstance(default, str) and default not in searches else []
-    if raw in own:
-        return str(raw)
-    found = named(raw, "name", "a search", [*own, *searches])
-    if not found.options and not found.at_name:
-        return found.name
-    with _under(found.at_options):
-        return configure(searches[found.name], found.name, found.options)
+# Back to plain values
 
 
-def similarity_from(raw: object, default: object = None) -> str:
-    """`"ssim"`, `"ssim:window=11"` or `{ssim: {window: 11}}` in the form with a colon; lists with `+`.
-
-    Raises:
-        Wrong: it is none.
-
-    >>> similarity_from({"ssim": {"window": 11, "gaussian": True}})
-    'ssim:window=11,gaussian=true'
-    >>> similarity_from({"lens_distance": {"k": [10, 100], "w": 1}})
-    'lens_distance:k=10+100,w=1'
-    """
-
-    def spell(value: object) -> str:
-        if isinstance(value, list | tuple):
-            return "+".join(spell(entry) for entry in value)
-        return str(value).lower() if isinstance(value, bool) else str(value)
-
-    name = raw.partition(":")[0] if isinstance(raw, str) else raw
-    found = named(name, "name", "a similarity", similarity.names())
-    options = ",".join(f"{key}={spell(value)}" for key, value in found.options.items())
-    text = raw if isinstance(raw, str) else found.name + (f":{options}" if options else "")
-    try:
-        return similarity.get(text).name
-    except ArgumentError as error:
-        known = error.expected.removeprefix("one of ").split(", ")
-        near = nearest(str(error.got).strip("'"), known)
-        expected = f"{error.argument} to be {error.expected}"
-        raise Wrong(Problem(found.at_options, expected, str(error.got), near=near)) from error
-
-
-def explainer_from(raw: object, default: object = None) -> Explainer:
-    """`"saliency"`, `"integrated_gradients:steps=4"`, `{lrp: {epsilon: 1e-6}}` or `{explainer: lrp, ...}`.
-
-    Raises:
-        Wrong: it is none, or its options do not fit.
-    """
-    if isinstance(raw, str) and ":" in raw:
-        named(raw.partition(":")[0].strip(), "explainer", "an explainer", explainers.names())
-        try:
-            return get_explainer(raw)
-        except ArgumentError as error:
-            known = error.expected.rpartition(": ")[2].split(", ")
-            problem = Problem((), f"{error.argument} to be {error.expected}", str(error.got))
-            raise Wrong(dataclasses.replace(problem, near=nearest(error.argument, known))) from error
-    found = named(raw, "explainer", "an explainer", explainers.names())
-    with _under(found.at_options):
-        return configure(explainers[found.name], found.name, found.options)
-
-
-def background_from(raw: object, default: object = None) -> Background | Baseline:
-    """A number, one for each channel, or what names reference inputs: a path, `{data: NAME, samples: N}`.
-
-    Raises:
-        Wrong: it is none of them.
-
-    >>> background_from([0, 1]), background_from("references.npy").written
-    ((0.0, 1.0), {'path': 'references.npy'})
-    """
-    if isinstance(raw, Background):
-        return raw
-    if isinstance(raw, str | Mapping):
-        return stored_background(raw)
-    try:
-        baseline: Baseline = convert(Baseline, raw)
-    except Wrong as wrong:
-        raise Wrong(Problem((), WORDS, shown(raw))) from wrong
-    return baseline
-
-
-@contextlib.contextmanager
-def _under(path: Keys) -> Iterator[None]:
-    """Problems inside are at this path."""
-    try:
-        yield
-    except Wrong as wrong:
-        raise Wrong(*wrong.under(*path)) from wrong.__cause__
-
-
-_CONVERTERS: tuple[tuple[type, Callable[[object, object], Any]], ...] = (
-    (Neighbourhood, neighbourhood_from),
-    (Search, search_from),
-    (Similarity, similarity_from),
-    (Explainer, explainer_from),
-    (Background, background_from),
-)
-
-
-def spelled(value: object) -> Any:
-    """A configured value in the words of a study file.
+def to_plain(value: object) -> Any:
+    """A configured value as a study file would have it.
 
     >>> from holdfast.neighbourhood import LinfBall
-    >>> spelled(LinfBall(0.1))
+    >>> to_plain(LinfBall(0.1))
     {'name': 'linf', 'radius': 0.1, 'distribution': 'uniform', 'sigma': None}
     """
     if isinstance(value, Similarity):
         return value.name
-    if isinstance(value, Neighbourhood):
-        norm = next((n for n in neighbourhoods if neighbourhoods[n] is type(value)), type(value).__name__)
-        return {"name": norm, **spelled_options(value)}
     if isinstance(value, StoredBackground):
         return value.written
-    if isinstance(value, Explainer):
-        return {"explainer": value.name, **spelled_options(value)}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         name = getattr(value, "name", None)
-        return ({"name": name} if name else {}) | spelled_options(value)
+        if isinstance(value, Neighbourhood):
+            name = next((n for n in neighbourhoods if neighbourhoods[n] is type(value)), type(value).__name__)
+        return ({"name": name} if name else {}) | plain_options(value)
     if isinstance(value, list | tuple):
-        return [spelled(entry) for entry in value]
+        return [to_plain(entry) for entry in value]
     if isinstance(value, Mapping):
-        return {str(key): spelled(entry) for key, entry in value.items()}
+        return {str(key): to_plain(entry) for key, entry in value.items()}
     return value if isinstance(value, int | float | str | bool | None) else repr(value)
 
 
-def spelled_options(value: Any) -> dict[str, Any]:
+def plain_options(value: Any) -> dict[str, Any]:
     """All options of a configured object, defaults included."""
-    return {f.name: spelled(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
+    return {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}

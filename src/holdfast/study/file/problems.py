@@ -1,7 +1,8 @@
-"""What is wrong with a study file, said so that it can be put right: the path, the line, what was expected, what came.
+"""What is wrong with a study file, in words: the place, what was expected, what came, and the nearest known name.
 
-Checks raise `Wrong`, with problems at paths relative to what they check; whoever calls them says under which key that
-stands (`Collector.at`), and in the end `StudyError` shows them all, on one screen.
+A check raises pydantic's `ValidationError`, an `ArgumentError` of the library, or `Misfit`, which is an `ArgumentError`
+with places in the file. `problems_in` translates them into `Problem`s, and nothing else does. `StudyError` shows the
+problems of a whole file.
 """
 
 from __future__ import annotations
@@ -9,17 +10,19 @@ from __future__ import annotations
 import contextlib
 import difflib
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any, ClassVar, Self, get_args
 
-from holdfast.errors import ArgumentError, HoldfastError
+from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
+
+from holdfast.errors import ArgumentError, HoldfastError, UnknownNameError
 
 #: keys and indices that lead to a place in the file
 Keys = tuple[str | int, ...]
 
-_SHOWN = 10  # problems
-_LINES = 20  # for all of them
-_WIDTH = 190
+_PROBLEMS, _LINES, _WIDTH = 10, 20, 190  # that an error shows at most
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ class Problem:
         path: where, relative to what was checked.
         expected, got: in words.
         near: the known name that comes closest to the one that came, if any.
-        note: what else helps, such as the place in the user's code.
+        note: what else helps, such as the data set with which a model fails.
         line: in the file; None where the study does not come from one.
     """
 
@@ -45,48 +48,23 @@ class Problem:
         line = "" if self.line is None else f" (line {self.line})"
         hint = f" (did you mean {self.near!r}?)" if self.near else ""
         note = f" ({self.note})" if self.note else ""
-        place, got = _short(written(self.path), 100), _short(self.got, 240)
-        return f"{place}{line}: expected {self.expected}, got {got}{note}{hint}"
+        return f"{_shorten(join_keys(self.path), 100)}{line}: expected {self.expected}, got {self.got}{note}{hint}"
 
 
-class Wrong(HoldfastError):
-    """Problems, on their way up to the `StudyError` that shows them."""
+class Misfit(ArgumentError):
+    """Something in a study file does not fit. `problems` says what, relative to what was checked."""
 
-    def __init__(self, *problems: Problem) -> None:
-        super().__init__(*problems)
-        self.problems = problems
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("study file", "no problems", "; ".join(map(str, self.problems)))
 
     def __str__(self) -> str:
-        return "; ".join(str(problem) for problem in self.problems)
-
-    def under(self, *path: str | int) -> list[Problem]:
-        """The same problems, seen from further up."""
-        return [replace(problem, path=(*path, *problem.path)) for problem in self.problems]
+        return str(self.got)
 
 
-class Collector:
-    """Collects problems, so that one look at the file shows them all."""
-
-    def __init__(self) -> None:
-        self.problems: list[Problem] = []
-        self.cause: BaseException | None = None
-
-    @contextlib.contextmanager
-    def at(self, *path: str | int) -> Iterator[None]:
-        """Problems and argument errors inside are noted under `path`, and work goes on after the block."""
-        try:
-            yield
-        except Wrong as wrong:
-            self.problems += wrong.under(*path)
-            self.cause = self.cause or wrong.__cause__
-        except ArgumentError as error:
-            self.problems += Wrong(from_argument(error)).under(*path)
-            self.cause = self.cause or error
-
-    def finish(self) -> None:
-        """Raise what was collected, if anything was."""
-        if self.problems:
-            raise Wrong(*self.problems) from self.cause
+def misfit(expected: str, got: object, *path: str | int, near: str | None = None, note: str = "") -> Misfit:
+    """The error for one problem at `path`."""
+    return Misfit([Problem(path, expected, _shorten(str(got), 240), near, note)])
 
 
 class StudyError(HoldfastError):
@@ -105,40 +83,176 @@ class StudyError(HoldfastError):
 
     def __init__(self, file: str, problems: Sequence[Problem]) -> None:
         self.file, self.problems = file, tuple(problems)
-        super().__init__("\n".join(self._lines()))
-
-    def _lines(self) -> Iterator[str]:
-        count = len(self.problems)
-        yield f"{_short_name(self.file)}: {count} problem{'s' if count > 1 else ''}"
-        for problem in self.problems[:_SHOWN]:
-            yield from textwrap.wrap(
-                str(problem),
-                _WIDTH,
-                initial_indent="  ",
-                subsequent_indent="      ",
-                max_lines=max(2, min(6, _LINES // count)),
-                placeholder=" ...",
-                break_on_hyphens=False,
-            )
-        if count > _SHOWN:
-            yield f"  ... and {count - _SHOWN} more"
+        count = len(problems)
+        wrapper = textwrap.TextWrapper(_WIDTH, initial_indent="  ", subsequent_indent="      ", placeholder=" ...")
+        wrapper.break_on_hyphens, wrapper.max_lines = False, max(2, min(6, _LINES // max(1, count)))
+        name = file if len(file) <= 150 else f"... {file[-146:]}"
+        lines = [f"{name}: {count} problem{'s' if count > 1 else ''}"]
+        lines += [line for problem in problems[:_PROBLEMS] for line in wrapper.wrap(str(problem))]
+        super().__init__("\n".join([*lines, *([f"  ... and {count - _PROBLEMS} more"] if count > _PROBLEMS else [])]))
 
 
-def from_argument(error: ArgumentError, fields: Iterable[str] = ()) -> Problem:
-    """The problem that an ArgumentError of the library stands for; at the argument, where that is one of `fields`."""
-    if error.argument in fields:
-        return Problem((error.argument,), error.expected, _short(str(error.got)))
-    return Problem((), f"{_short(error.argument, 60)} to be {error.expected}", _short(str(error.got)))
+# Sections of the file
 
 
-def unknown(what: str, name: object, known: Iterable[str], path: Keys = (), note: str = "") -> Problem:
-    """A name that is not known, with the nearest that is.
+@dataclass(frozen=True)
+class Expected:
+    """What the values of a key should be, in words; the nearest of the `choices` is suggested."""
 
-    >>> print(unknown("an explainer", "salience", ["lrp", "saliency"], ("explainers", 0)))
+    words: str = ""
+    choices: tuple[str, ...] = ()
+
+
+class Entry(BaseModel):
+    """A section with known keys. The words for each key are an `Expected` among the annotations of its type."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+    #: what a key is called where an unknown one came
+    key: ClassVar[str] = "a known key"
+    #: of several forms of a section, which one this is: the key or the name that only this form has
+    form: ClassVar[str] = ""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _translate_errors(cls, raw: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        try:
+            return handler(raw)
+        except ValidationError as error:
+            if not isinstance(raw, Mapping):  # the section above has words for this
+                raise
+            raise Misfit(problems_in(error, cls, raw)) from error
+
+    @classmethod
+    def words(cls) -> dict[str, Expected]:
+        """The known keys, and what each should be."""
+        fields = {field.alias or name: field for name, field in cls.model_fields.items()}
+        return {key: _find_expected((*field.metadata, field.annotation)) for key, field in fields.items()}
+
+    @classmethod
+    def owners(cls, key: str) -> list[str]:
+        """The other forms of this section that have a key."""
+        base: type[Entry] = cls.__bases__[0]
+        return [other.form for other in base.__subclasses__() if key in other.words()] if cls.form else []
+
+
+def _find_expected(parts: Iterable[Any]) -> Expected:
+    for part in parts:
+        inner = (*getattr(part, "__metadata__", ()), *get_args(part))
+        found = part if isinstance(part, Expected) else _find_expected(inner)
+        if found.words:
+            return found
+    return Expected()
+
+
+# Errors as problems
+
+
+def problems_in(error: Exception, section: type[Entry] | None = None, raw: Any = None) -> list[Problem]:
+    """An error in the words of a study file.
+
+    Args:
+        error: pydantic's, or an `ArgumentError`: it is placed at its argument where `section` has such a key.
+        section: the section that was checked.
+        raw: its content.
+
+    >>> problems_in(ArgumentError("radius", "a number above 0", -1))
+    [Problem(path=(), expected='radius to be a number above 0', got='-1', near=None, note='', line=None)]
+    """
+    if isinstance(error, ValidationError):
+        found = [p for details in error.errors(include_url=False) for p in _from_pydantic(details, section, raw)]
+        return list({problem.path: problem for problem in reversed(found)}.values())[::-1]  # one for each place
+    if isinstance(error, Misfit):
+        return list(error.problems)
+    assert isinstance(error, ArgumentError)
+    here = section is not None and error.argument in section.words()
+    path = (error.argument,) if here else ()
+    if isinstance(error, UnknownNameError):
+        what = "one of" if here else with_article(error.argument)
+        return list(unknown(what, error.name, error.names, *path).problems)
+    words = error.expected if here else f"{_shorten(error.argument, 60)} to be {error.expected}"
+    return [Problem(path, words, _shorten(str(error.got)))]
+
+
+def _from_pydantic(details: Any, section: type[Entry] | None, raw: Any) -> list[Problem]:
+    path: Keys = tuple(details["loc"])
+    kind, cause = details["type"], details.get("ctx", {}).get("error")
+    if isinstance(cause, ArgumentError):
+        return [replace(problem, path=(*path, *problem.path)) for problem in problems_in(cause, section)]
+    if section is None or not path:
+        return [Problem(path, "a mapping", show(details["input"]))]
+    key, known = str(path[0]), section.words()
+    if kind == "invalid_key":
+        return [Problem((), "keys as text", show(details["input"]))]
+    if kind == "missing":
+        return [Problem(path, known[key].words, "nothing")]
+    if kind == "extra_forbidden" and (owners := section.owners(key)):
+        return [Problem(path, f"no {key}, which goes with {either(owners)}", f"one for {section.form}")]
+    if kind == "extra_forbidden":
+        words = f"{section.key} ({join_names(known)})" if known else f"no options, as {section.__name__} has none"
+        return [Problem(path, words, show(key), nearest(key, known))]
+    near = nearest(raw[key], known[key].choices) if isinstance(raw[key], str) else None
+    return [Problem((key,), known[key].words, show(raw[key]), near)]
+
+
+@contextlib.contextmanager
+def errors_at(*path: str | int, place: Callable[[Keys], Keys] = tuple) -> Iterator[None]:
+    """Errors inside are a `Misfit` beneath `path`, where `place` says what becomes of a problem's own path."""
+    try:
+        yield
+    except (ArgumentError, ValidationError) as error:
+        problems = [replace(problem, path=(*path, *place(problem.path))) for problem in problems_in(error)]
+        raise Misfit(problems) from error.__cause__ or error
+
+
+@contextlib.contextmanager
+def errors_of(entry: Entry, what: str) -> Iterator[None]:
+    """Errors of the library are at the key of their argument, else at the key that says what the entry is."""
+    try:
+        yield
+    except Misfit:
+        raise
+    except ArgumentError as error:
+        key = error.argument if error.argument in entry.words() else entry.form
+        raise misfit(error.expected, error.got, key) from error
+    except HoldfastError as error:
+        raise misfit(f"{what} that can be loaded", error, entry.form) from error
+
+
+class Collector:
+    """Collects problems, so that one look at the file shows them all."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+        self.cause: BaseException | None = None
+
+    @contextlib.contextmanager
+    def at(self, *path: str | int, place: Callable[[Keys], Keys] = tuple) -> Iterator[None]:
+        """As `errors_at`, but the problems are kept, and work goes on after the block."""
+        try:
+            with errors_at(*path, place=place):
+                yield
+        except Misfit as error:
+            self.problems += error.problems
+            self.cause = self.cause or error.__cause__
+
+    def finish(self) -> None:
+        """Raise what was collected, if anything was."""
+        if self.problems:
+            raise Misfit(self.problems) from self.cause
+
+
+# Words
+
+
+def unknown(what: str, name: object, known: Iterable[str], *path: str | int, note: str = "") -> Misfit:
+    """The error for a name that is not known, with the nearest that is.
+
+    >>> print(unknown("an explainer", "salience", ["lrp", "saliency"], "explainers", 0))
     explainers[0]: expected an explainer (lrp, saliency), got 'salience' (did you mean 'saliency'?)
     """
-    known = [str(k) for k in known]
-    return Problem(path, f"{what} ({listed(known)})", shown(name), near=nearest(name, known), note=note)
+    known = list(known)
+    return misfit(f"{what} ({join_names(known)})", show(name), *path, near=nearest(name, known), note=note)
 
 
 def nearest(name: object, known: Iterable[str]) -> str | None:
@@ -147,33 +261,37 @@ def nearest(name: object, known: Iterable[str]) -> str | None:
     return found[0] if found and found[0] != name else None
 
 
-def listed(names: Iterable[object], width: int = 150) -> str:
+def join_names(names: Iterable[object], width: int = 150) -> str:
     """Names with commas between them, the last ones left out where they are too many."""
     words = [str(name) for name in names]
-    kept: list[str] = []
-    for name in words:
-        if sum(len(k) + 2 for k in kept) + len(name) > width:
-            return ", ".join([*kept, f"... {len(words)} in all"])
-        kept.append(name)
-    return ", ".join(kept) or "there are none"
+    ends = accumulate(len(word) + 2 for word in words)
+    kept = [word for word, end in zip(words, ends, strict=True) if end <= width]
+    return ", ".join(kept + ([f"... {len(words)} in all"] if len(kept) < len(words) else [])) or "there are none"
 
 
-def written(path: Keys) -> str:
+def join_keys(path: Keys) -> str:
     """A path as people write it.
 
-    >>> written(("metrics", 2, "worst_case", "budget"))
+    >>> join_keys(("metrics", 2, "worst_case", "budget"))
     'metrics[2].worst_case.budget'
     """
-    text = ""
-    for key in path:
-        text += f"[{key}]" if isinstance(key, int) else f".{key}" if text else str(key)
-    return text or "the file"
+    text = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path)
+    return text.removeprefix(".") or "the file"
 
 
-def shown(value: object) -> str:
+def either(words: Sequence[str]) -> str:
+    """Alternatives in words.
+
+    >>> either(["a", "b", "c"])
+    'a, b or c'
+    """
+    return " or ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+
+
+def show(value: object) -> str:
     """What came, in a few words.
 
-    >>> shown("a"), shown(True), shown(None), shown({"a": 1})
+    >>> show("a"), show(True), show(None), show({"a": 1})
     ("'a'", 'true', 'nothing', 'a mapping with a')
     """
     if value is None:
@@ -181,36 +299,31 @@ def shown(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, Mapping):
-        return f"a mapping with {listed(value, 60)}" if value else "an empty mapping"
-    if isinstance(value, list | tuple) and not value:
-        return "an empty list"
-    return _short(repr(list(value) if isinstance(value, tuple) else value))
+        return f"a mapping with {join_names(value, 60)}" if value else "an empty mapping"
+    if isinstance(value, list | tuple):
+        return _shorten(repr(list(value))) if value else "an empty list"
+    return _shorten(repr(value))
 
 
-def _short(text: str, width: int = 120) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= width else f"{text[: width - 4]} ..."
-
-
-def _short_name(file: str, width: int = 150) -> str:
-    return file if len(file) <= width else f"... {file[-width + 4 :]}"
-
-
-def raised(error: BaseException, where: str = "") -> str:
+def describe_error(error: BaseException, where: str = "") -> str:
     """An exception of somebody else's code, in a line.
 
-    >>> raised(ValueError("no such colour"), "palette.py, line 3")
+    >>> describe_error(ValueError("no such colour"), "palette.py, line 3")
     'ValueError: no such colour (palette.py, line 3)'
     """
-    text = _short(f"{type(error).__name__}: {error}", 220).rstrip(": ")
+    text = _shorten(f"{type(error).__name__}: {error}", 220).rstrip(": ")
     return f"{text} ({where})" if where and where not in text else text
 
 
-def typed(value: object) -> str:
-    """The type of a thing, with its article.
+def with_article(noun: str) -> str:
+    """A noun after its article.
 
-    >>> typed(3), typed("x")
-    ('an int', 'a str')
+    >>> with_article("int"), with_article("metric")
+    ('an int', 'a metric')
     """
-    name = type(value).__name__
-    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
+    return f"{'an' if noun[:1] in set('aeiouAEIOU') else 'a'} {noun}"
+
+
+def _shorten(text: str, width: int = 120) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= width else f"{text[: width - 4]} ..."

@@ -1,35 +1,45 @@
 """Where data and models of a study come from: what the entries of a study file stand for.
 
 A model source holds the bytes of its files, so that a worker elsewhere needs neither the file nor a shared disk. Files
-are read without ever running what is in them: weights as safetensors or with `weights_only=True`, programs as
+are read without running anything that is in them: weights as safetensors or with `weights_only=True`, programs as
 TorchScript or torch.export. A `module:function` is the user's own code and does run.
 """
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import hashlib
-from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from holdfast import data, zoo
 from holdfast.data import Dataset
+from holdfast.data.user_files import Content, as_inputs, as_labels, read_data
 from holdfast.errors import ArgumentError, HoldfastError, ModelError, check
 from holdfast.model import Bound, Classifier
-from holdfast.study.file.entries import DataEntry, ModelEntry, Numbers, Scaling
-from holdfast.study.file.files import Content, as_inputs, as_labels, read_data
-from holdfast.study.file.imports import call, importable, place, resolve
-from holdfast.study.file.problems import Problem, Wrong, raised, typed, unknown
-from holdfast.study.file.programs import fill, kind_of_program, load_exported, load_torchscript, read_weights
+from holdfast.study.file.entries import (
+    DataEntry,
+    DataFile,
+    DataFunction,
+    ModelArchitecture,
+    ModelEntry,
+    ModelFunction,
+    ModelProgram,
+    NamedData,
+    NamedModel,
+    Numbers,
+    Scaling,
+)
+from holdfast.study.file.imports import call_function, find_line, importing_from, resolve, resolve_function
+from holdfast.study.file.problems import Misfit, describe_error, errors_at, errors_of, misfit, with_article
 from holdfast.study.grid import ModelSource, Samples
 from holdfast.zoo.networks.names import architectures
+from holdfast.zoo.programs import check_program, fill, load_program, read_weights
 
 # Data
 
@@ -43,38 +53,26 @@ def load_data(entry: DataEntry, base: Path, samples: int | None = None) -> Sampl
         samples: how many to take from the start where the entry does not say.
 
     Raises:
-        Wrong: files, functions or values that do not fit; at the key of the entry that is at fault.
+        Misfit: files, functions or values that do not fit; at the key of the entry that is at fault.
     """
     count = samples if entry.samples is None else entry.samples
-    try:
-        found = _loaded(entry, base, count)
-        chosen = _first(found, count)
-        if entry.bounds is not None:
-            chosen = replace(chosen, bounds=_bounds(entry.bounds, chosen.inputs))
-        _check_range(chosen)
-    except Wrong:
-        raise
-    except ArgumentError as error:
-        path = (error.argument,) if error.argument in DataEntry.model_fields else (entry.kind,)
-        raise Wrong(Problem(path, error.expected, str(error.got))) from error
-    except HoldfastError as error:
-        raise Wrong(Problem((entry.kind,), "data that can be loaded", str(error))) from error
-    return chosen
+    with errors_of(entry, "data"):
+        found = _take_first(_load(entry, base, count), count)
+        if isinstance(entry, DataFile | DataFunction) and entry.bounds is not None:
+            lower, upper = (_bound_of(bound, found.inputs) for bound in entry.bounds)
+            found = replace(found, bounds=(lower, upper))
+        _check_range(found)
+    return found
 
 
-def _loaded(entry: DataEntry, base: Path, count: int | None) -> Samples:
-    if entry.name is not None:
-        if not data.is_known(entry.name):
-            note = "files stand under path:" if "/" in entry.name or "." in entry.name else ""
-            raise Wrong(unknown("a data set", entry.name, data.names(), ("name",), note))
+def _load(entry: DataEntry, base: Path, count: int | None) -> Samples:
+    if isinstance(entry, NamedData):
         return _from_dataset(data.load(entry.name, download=entry.download), entry.targets)
-    if entry.path is not None:
+    if isinstance(entry, DataFile):
         return _from_content(read_data(base / entry.path, count, entry.size, entry.grayscale), entry.targets)
-    assert entry.function is not None
-    try:
-        found = call(entry.function, entry.options, [str(base)], "data")
-    except Wrong as wrong:
-        raise Wrong(*wrong.under("function")) from wrong.__cause__
+    assert isinstance(entry, DataFunction)
+    with errors_at("function"):
+        found = call_function(entry.function, entry.options, [str(base)], "data")
     if isinstance(found, Samples):
         if entry.targets == "predicted" and "targets" in entry.model_fields_set:
             return replace(found, targets=None)
@@ -101,22 +99,18 @@ def _from_content(found: Content, targets: str) -> Samples:
     return Samples(found.inputs, found.labels if targets == "labels" else None, about=found.about)
 
 
-def _first(found: Samples, count: int | None) -> Samples:
+def _take_first(found: Samples, count: int | None) -> Samples:
     if count is None:
         return found
-    check(count <= len(found), "samples", f"at most the {len(found)} samples that there are", count)
+    name = next((found.about[key] for key in ("name", "path", "function") if key in found.about), "the data")
+    check(count <= len(found), "samples", f"at most the {len(found)} samples of {name}", count)
     targets = None if found.targets is None else found.targets[:count].clone()
     extras = {name: values[:count].clone() for name, values in found.extras.items()}
     return replace(found, inputs=found.inputs[:count].clone(), targets=targets, extras=extras)
 
 
-def _bounds(bounds: tuple[Numbers, Numbers], inputs: Tensor) -> tuple[Bound, Bound]:
-    """Numbers as they are, and lists as a tensor with one value for each channel."""
-    lower, upper = (_bound(bound, inputs) for bound in bounds)
-    return lower, upper
-
-
-def _bound(bound: Numbers, inputs: Tensor) -> Bound:
+def _bound_of(bound: Numbers, inputs: Tensor) -> Bound:
+    """A number as it is, and a list as a tensor with one value for each channel."""
     return bound if isinstance(bound, float | int) else _per_channel(bound, inputs, "bounds")
 
 
@@ -137,125 +131,79 @@ def _check_range(samples: Samples) -> None:
 
 # Models
 
-Preprocess = Scaling | str | None
-
 
 @dataclass(frozen=True, eq=False)
-class _Source(ModelSource):
-    """What all sources of a study file share: preprocessing and the folder that functions come from."""
+class StudyModel(ModelSource):
+    """A model of a study file, with the bytes of the file that its entry names.
 
-    preprocess: Preprocess = field(default=None, kw_only=True)
-    batch_size: int | Literal["auto"] = field(default="auto", kw_only=True)
-    forward: str | None = field(default=None, kw_only=True)
-    paths: tuple[str, ...] = field(default=(), kw_only=True)
-    about: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    A function of the user's runs with torch's generator seeded, so that every worker builds the same module. Instead of
+    a function it may be a module that is there already.
 
-    @abstractmethod
-    def module(self, device: str) -> nn.Module:
-        """The model itself, new on every call; on the CPU or on `device`."""
-
-    def classifier(self, samples: Samples, device: str) -> Classifier:
-        """See `ModelSource`.
-
-        Raises:
-            Wrong: the model cannot be built, at the key of the entry that is at fault.
-        """
-        prepare = _preparation(self.preprocess, samples.inputs, self.paths)
-        forward = _function_of_models(self.forward, self.paths)
-        return Classifier(self.module(device), samples.bounds, prepare, device, self.batch_size, forward)
-
-
-@dataclass(frozen=True, eq=False)
-class ZooModel(_Source):
-    """A model that comes with holdfast, by its name."""
-
-    name: str
-
-    def module(self, device: str) -> nn.Module:
-        """See `_Source`."""
-        return zoo.load(self.name)
-
-
-@dataclass(frozen=True, eq=False)
-class FunctionModel(_Source):
-    """A module that the user's function returns, and weights for it.
-
-    The function runs with torch's generator seeded, so that every worker builds the same module. Instead of a function
-    it may be a module that is there already.
+    Attributes:
+        entry: of the study file.
+        base: the folder that functions are imported from.
+        content: of the file, if there is one.
     """
 
-    function: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    weights: bytes | None = None
+    entry: ModelEntry
+    base: Path
+    content: bytes | None = field(default=None, repr=False)
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Folders to import from."""
+        return (str(self.base),)
+
+    def classifier(self, samples: Samples, device: str) -> Classifier:
+        """The model, ready for these samples (their bounds) on `device`.
+
+        Raises:
+            Misfit: it cannot be built, at the key of the entry that is at fault.
+        """
+        entry, forward = self.entry, None
+        prepare = _preparation(entry.preprocess, samples.inputs, self.paths)
+        if entry.forward is not None:
+            with errors_at("forward"):
+                forward = resolve_function(entry.forward, self.paths, "a function (module, inputs) -> logits")
+        return Classifier(self.module(device), samples.bounds, prepare, device, entry.batch_size, forward)
 
     def module(self, device: str) -> nn.Module:
-        """See `_Source`."""
-        with _at("function"):
-            found = resolve(self.function, self.paths)
-            if isinstance(found, nn.Module):
-                found = copy.deepcopy(found)
-            else:
-                found = call(self.function, self.options, self.paths, "a model")
-            if not isinstance(found, nn.Module):
-                raise Wrong(Problem((), "a torch.nn.Module", f"{typed(found)} from {self.function}"))
-        if self.weights is not None:
-            with _at("weights"):
-                fill(found, read_weights(self.weights))
+        """The model itself, new on every call; on the CPU, or on `device`."""
+        entry = self.entry
+        with errors_of(entry, "a model"):
+            if isinstance(entry, NamedModel):
+                hub, _, place = entry.name.partition(":")
+                local = hub == "transformers" and (self.base / place).is_dir()
+                return zoo.load(f"{hub}:{self.base / place}" if local else entry.name)
+            if isinstance(entry, ModelProgram):
+                assert self.content is not None
+                return load_program(self.content, entry.path, device)
+            found = self._build()
+            if self.content is not None:
+                fill(found, read_weights(self.content))
         return found
 
-
-@dataclass(frozen=True, eq=False)
-class ArchitectureModel(_Source):
-    """An architecture of the zoo, by its name, and weights for it."""
-
-    architecture: str
-    weights: bytes = field(repr=False)
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-    def module(self, device: str) -> nn.Module:
-        """See `_Source`."""
-        with _at("options"), torch.random.fork_rng(devices=[]):
+    def _build(self) -> nn.Module:
+        """The module of a function or of an architecture, without the weights of the file."""
+        entry = self.entry
+        if isinstance(entry, ModelArchitecture):
             try:
-                found = architectures[self.architecture](**self.options)
+                with torch.random.fork_rng(devices=[]):
+                    return architectures[entry.architecture](**entry.options)
             except (TypeError, ValueError, RuntimeError) as error:
-                expected = f"options of {self.architecture}, such as num_classes and in_channels"
-                raise Wrong(Problem((), expected, raised(error))) from error
-        with _at("weights"):
-            fill(found, read_weights(self.weights))
+                expected = f"options of {entry.architecture}, such as num_classes and in_channels"
+                raise misfit(expected, describe_error(error), "options") from error
+        assert isinstance(entry, ModelFunction)
+        with errors_at("function"):
+            found = resolve(entry.function, self.paths)
+            if isinstance(found, nn.Module):
+                return copy.deepcopy(found)
+            found = call_function(entry.function, entry.options, self.paths, "a model")
+            if not isinstance(found, nn.Module):
+                got = f"{with_article(type(found).__name__)} from {entry.function}"
+                raise misfit("a torch.nn.Module", got)
         return found
-
-
-@dataclass(frozen=True, eq=False)
-class TorchScriptModel(_Source):
-    """A TorchScript program, as the bytes of its file."""
-
-    content: bytes = field(repr=False)
-
-    def module(self, device: str) -> nn.Module:
-        """See `_Source`."""
-        with _at("path"):
-            return load_torchscript(self.content)
-
-
-@dataclass(frozen=True, eq=False)
-class ExportedModel(_Source):
-    """A torch.export program, as the bytes of its file; its batch dimension must be dynamic."""
-
-    content: bytes = field(repr=False)
-
-    def module(self, device: str) -> nn.Module:
-        """See `_Source`."""
-        with _at("path"):
-            return load_exported(self.content, device)
-
-
-@contextlib.contextmanager
-def _at(key: str) -> Iterator[None]:
-    """Problems inside are at this key of the entry."""
-    try:
-        yield
-    except Wrong as wrong:
-        raise Wrong(*wrong.under(key)) from wrong.__cause__
 
 
 class Scale(nn.Module):
@@ -273,114 +221,75 @@ class Scale(nn.Module):
         return (x - self.mean.to(x)) / self.std.to(x)
 
 
-def _preparation(preprocess: Preprocess, inputs: Tensor, paths: tuple[str, ...]) -> Callable[[Tensor], Tensor] | None:
+def _preparation(
+    preprocess: Scaling | str | None, inputs: Tensor, paths: tuple[str, ...]
+) -> Callable[[Tensor], Tensor] | None:
     if preprocess is None:
         return None
-    with _at("preprocess"):
-        if isinstance(preprocess, Scaling):
-            try:
-                parts = (
-                    _per_channel(v if isinstance(v, tuple) else (v,), inputs, key)
-                    for key, v in (("mean", preprocess.mean), ("std", preprocess.std))
-                )
-                return Scale(*parts)
-            except ArgumentError as error:
-                raise Wrong(Problem((error.argument,), error.expected, str(error.got))) from error
-        function: Callable[[Tensor], Tensor] = resolve(preprocess, paths)
-        if not callable(function):
-            raise Wrong(Problem((), "a function of inputs", typed(function)))
-        return function
+    if isinstance(preprocess, str):
+        with errors_at("preprocess"):
+            return resolve_function(preprocess, paths, "a function of inputs")
+    parts = []
+    for key, numbers in (("mean", preprocess.mean), ("std", preprocess.std)):
+        try:
+            parts.append(_per_channel(numbers if isinstance(numbers, tuple) else (numbers,), inputs, key))
+        except ArgumentError as error:
+            raise misfit(error.expected, str(error.got), "preprocess", key) from error
+    return Scale(*parts)
 
 
-def _function_of_models(reference: str | None, paths: tuple[str, ...]) -> Callable[[nn.Module, Tensor], Tensor] | None:
-    if reference is None:
-        return None
-    with _at("forward"):
-        function: Callable[[nn.Module, Tensor], Tensor] = resolve(reference, paths)
-        if not callable(function):
-            raise Wrong(Problem((), "a function (module, inputs) -> logits", typed(function)))
-    return function
-
-
-def model_source(entry: ModelEntry, base: Path) -> ModelSource:
-    """What an entry under `models` stands for; its files are read here and now.
+def model_source(entry: ModelEntry, base: Path) -> StudyModel:
+    """What an entry under `models` stands for; its file is read here and now.
 
     Raises:
-        Wrong: unknown names, files that are missing or of another kind; at the key of the entry.
+        Misfit: the file is missing or of another kind; at the key of the entry.
     """
-    about: dict[str, Any]
-    shared: dict[str, Any] = {"preprocess": entry.preprocess, "batch_size": entry.batch_size, "paths": (str(base),)}
-    shared["forward"] = entry.forward
-    if entry.name is not None:
-        if entry.name not in zoo.names() and not zoo.is_of_hub(entry.name):
-            note = "files stand under path:" if "/" in entry.name or "." in entry.name else ""
-            raise Wrong(unknown("a model of the zoo", entry.name, zoo.names(), ("name",), note))
-        hub, _, place = entry.name.partition(":")
-        local = hub == "transformers" and (base / place).is_dir()
-        return ZooModel(f"{hub}:{base / place}" if local else entry.name, about={"name": entry.name}, **shared)
-    if entry.architecture is not None:
-        if entry.architecture not in architectures:
-            raise Wrong(unknown("an architecture of the zoo", entry.architecture, architectures, ("architecture",)))
-        if entry.weights is None:
-            raise Wrong(Problem(("weights",), f"a file of weights for {entry.architecture}", "none"))
-        content = _bytes(base / entry.weights, "weights")
-        given = {"architecture": entry.architecture, "options": entry.options, "weights": entry.weights}
-        about = given | {"sha256": hashlib.sha256(content).hexdigest()}
-        return ArchitectureModel(entry.architecture, content, entry.options, about=about, **shared)
-    if entry.function is not None:
-        about = {"function": entry.function, "options": entry.options}
-        weights = None
-        if entry.weights is not None:
-            weights = _bytes(base / entry.weights, "weights")
-            about |= {"weights": entry.weights, "sha256": hashlib.sha256(weights).hexdigest()}
-        return FunctionModel(entry.function, entry.options, weights, about=about, **shared)
-    assert entry.path is not None
-    content = _bytes(base / entry.path, "path")
-    about = {"path": entry.path, "sha256": hashlib.sha256(content).hexdigest()}
-    with _at("path"):
-        program = {"torchscript": TorchScriptModel, "export": ExportedModel}[kind_of_program(content, entry.path)]
-    return program(content=content, about=about, **shared)
-
-
-def _bytes(path: Path, key: str) -> bytes:
+    about = entry.model_dump(include={entry.form, "options", "weights"}, exclude_none=True)
+    key = "path" if isinstance(entry, ModelProgram) else "weights"
+    file = getattr(entry, key, None)
+    if file is None:
+        return StudyModel(entry, base, about=about)
     try:
-        return path.read_bytes()
+        content = (base / file).read_bytes()
     except OSError as error:
-        got = f"{str(path)!r}: {(error.strerror or str(error)).lower()}"
-        raise Wrong(Problem((key,), "a file that can be read", got)) from error
-
-
-def _gist(text: str) -> str:
-    """What an error of a module says, without the traceback that TorchScript puts into its messages."""
-    text = text.removeprefix("module: ")
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    start, script, _ = text.partition("The following operation failed in the TorchScript")
-    return f"{start}{lines[-1]}" if script else text
+        got = f"{str(base / file)!r}: {(error.strerror or str(error)).lower()}"
+        raise misfit("a file that can be read", got, key) from error
+    if isinstance(entry, ModelProgram):
+        with errors_of(entry, "a model"):
+            check_program(content, entry.path)
+    return StudyModel(entry, base, content, about | {"sha256": hashlib.sha256(content).hexdigest()})
 
 
 def try_out(source: ModelSource, samples: Samples) -> None:
     """Run a model once, on one sample and on the CPU, so that what cannot work is known before the study starts.
 
     Raises:
-        Wrong: the model cannot be built, or does not take these samples.
+        Misfit: the model cannot be built, or does not take these samples.
     """
     paths = getattr(source, "paths", ())
     takes = f"a model that takes samples of shape {tuple(samples.inputs.shape[1:])}"
     try:
-        with importable(paths):
+        with importing_from(paths):
             classifier = source.classifier(samples, "cpu")
             logits = classifier.logits(samples.inputs[:1])
-    except Wrong:
+    except Misfit:
         raise
     except ModelError as error:
-        raise Wrong(Problem((), takes, _gist(str(error)))) from error
+        raise misfit(takes, _shorten_script_error(str(error))) from error
     except ArgumentError as error:
-        raise Wrong(Problem((), f"{error.argument} to be {error.expected}", str(error.got))) from error
+        raise misfit(f"{error.argument} to be {error.expected}", str(error.got)) from error
     except HoldfastError as error:
-        raise Wrong(Problem((), "a model", str(error))) from error
+        raise misfit("a model", str(error)) from error
     except Exception as error:  # the user's module may raise anything
-        where = place(error, paths)
-        raise Wrong(Problem((), takes, raised(error, where))) from error
+        raise misfit(takes, describe_error(error, find_line(error, paths))) from error
     if samples.targets is not None and int(samples.targets.max()) >= logits.shape[1]:
         got = f"{int(samples.targets.max())} among them"
-        raise Wrong(Problem((), f"labels from 0 to {logits.shape[1] - 1}, the model's classes", got))
+        raise misfit(f"labels from 0 to {logits.shape[1] - 1}, the model's classes", got)
+
+
+def _shorten_script_error(text: str) -> str:
+    """What an error of a module says, without the traceback that TorchScript puts into its messages."""
+    text = text.removeprefix("module: ")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    start, script, _ = text.partition("The following operation failed in the TorchScript")
+    return f"{start}{lines[-1]}" if script else text

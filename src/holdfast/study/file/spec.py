@@ -17,79 +17,92 @@ imports the functions, and runs each model once. Either says all that it finds i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import (
-    BeforeValidator,
     Field,
     PlainValidator,
     PrivateAttr,
     ValidationError,
     ValidationInfo,
     WithJsonSchema,
+    model_validator,
 )
 
 from holdfast.errors import ArgumentError
 from holdfast.explainers import Explainer
 from holdfast.metrics import Metric
 from holdfast.neighbourhood import Neighbourhood
-from holdfast.study.file.backgrounds import with_backgrounds
 from holdfast.study.file.document import Document, read_document
 from holdfast.study.file.entries import (
     Count,
     DataEntry,
     Device,
-    Entry,
     ExecutorEntry,
     ModelEntry,
-    Name,
     Seed,
     Text,
-    to_pydantic,
+    build_entry,
+    executor_entry,
 )
-from holdfast.study.file.evaluations import Configured, explainers_from, imported, metrics_from
-from holdfast.study.file.options import neighbourhood_from, spelled
-from holdfast.study.file.problems import Collector, Problem, StudyError, Wrong, listed, nearest, shown
+from holdfast.study.file.evaluations import (
+    Explained,
+    Measured,
+    explainers_from,
+    import_explainer,
+    import_metric,
+    metrics_from,
+)
+from holdfast.study.file.names import DATA, MODELS, Configured, read_section
+from holdfast.study.file.options import neighbourhood_from, to_plain
+from holdfast.study.file.problems import (
+    Collector,
+    Entry,
+    Expected,
+    Keys,
+    Misfit,
+    Problem,
+    StudyError,
+    misfit,
+    nearest,
+    problems_in,
+    show,
+    unknown,
+)
 from holdfast.study.file.sources import load_data, model_source, try_out
-from holdfast.study.file.wording import problems_of
 from holdfast.study.grid import Grid, ModelSource, Samples
 
 __all__ = ["Study", "StudyError", "load_study", "study_from"]
 
 
+def _names(found: Sequence[Configured[Any]]) -> list[str]:
+    """Labels for data and models that have none."""
+    return [str(entry.named.name) for entry in found]
+
+
+def _data(raw: object) -> dict[str, Configured[DataEntry]]:
+    return read_section(raw, DATA, partial(build_entry, DataEntry), _names)
+
+
+def _models(raw: object) -> dict[str, Configured[ModelEntry]]:
+    return read_section(raw, MODELS, partial(build_entry, ModelEntry), _names)
+
+
 def _neighbourhood(raw: object) -> Neighbourhood | None:
-    try:
-        return None if raw is None else neighbourhood_from(raw)
-    except Wrong as wrong:
-        raise to_pydantic(wrong, raw) from wrong
+    return None if raw is None else neighbourhood_from(raw)
 
 
-def _explainers(raw: object) -> dict[str, Configured[Explainer]]:
-    try:
-        return explainers_from(raw)
-    except Wrong as wrong:
-        raise to_pydantic(wrong, raw) from wrong
+def _metrics(raw: object, info: ValidationInfo) -> dict[str, Measured]:
+    return metrics_from(raw, info.data.get("neighbourhood"), "neighbourhood" in info.data)
 
 
-def _metrics(raw: object, info: ValidationInfo) -> dict[str, Configured[Metric]]:
-    try:
-        return metrics_from(raw, info.data.get("neighbourhood"), "neighbourhood" in info.data)
-    except Wrong as wrong:
-        raise to_pydantic(wrong, raw) from wrong
-
-
-def _some(what: str) -> BeforeValidator:
-    """A mapping with nothing in it is no section."""
-
-    def check(raw: object) -> object:
-        if raw is None or (isinstance(raw, Mapping) and not raw):
-            raise to_pydantic(Wrong(Problem((), f"at least one {what}", shown(raw))), raw)
-        return raw
-
-    return BeforeValidator(check)
+def _refer_to(definition: str) -> WithJsonSchema:
+    """The schema of a section that `schema` writes itself."""
+    return WithJsonSchema({"$reference": definition})
 
 
 class Study(Entry):
@@ -103,22 +116,36 @@ class Study(Entry):
         default=None, description="Take this many of each data set, from its start; default all."
     )
     samples_per_job: Count = Field(default=4, description="Samples between two writes; results do not depend on it.")
-    data: Annotated[dict[Name, DataEntry], _some("data set")] = Field(
-        description="Data by name: of a loader, in a file, or from a function."
-    )
-    models: Annotated[dict[Name, ModelEntry], _some("model")] = Field(
-        description="Models by name: of the zoo, from a function, or in a file."
-    )
-    neighbourhood: Annotated[Any, PlainValidator(_neighbourhood), WithJsonSchema({})] = Field(
+    data: Annotated[
+        dict[str, Configured[DataEntry]],
+        PlainValidator(_data),
+        _refer_to("data"),
+        Expected("data, such as {digits: digits}"),
+    ] = Field(description="Data: of a loader, in a file, or from a function; a list or under labels.")
+    models: Annotated[
+        dict[str, Configured[ModelEntry]],
+        PlainValidator(_models),
+        _refer_to("models"),
+        Expected("models, such as {lenet: lenet5-mnist}"),
+    ] = Field(description="Models: of the zoo, from a function, or in a file; a list or under labels.")
+    neighbourhood: Annotated[Any, PlainValidator(_neighbourhood), _refer_to("neighbourhood")] = Field(
         default=None, description="For all metrics that have one and do not set it."
     )
-    explainers: Annotated[dict[str, Configured[Explainer]], PlainValidator(_explainers), WithJsonSchema({})] = Field(
-        description="Explainers, as a list or under labels."
+    explainers: Annotated[
+        dict[str, Explained],
+        PlainValidator(explainers_from),
+        _refer_to("explainers"),
+        Expected("explainers, such as [saliency]"),
+    ] = Field(description="Explainers, as a list or under labels.")
+    metrics: Annotated[
+        dict[str, Measured],
+        PlainValidator(_metrics),
+        _refer_to("metrics"),
+        Expected("metrics, such as [max_sensitivity]"),
+    ] = Field(description="Metrics, as a list or under labels.")
+    executor: Annotated[ExecutorEntry, PlainValidator(executor_entry), _refer_to("executor")] = Field(
+        default=executor_entry("local"), description="Who does the work."
     )
-    metrics: Annotated[dict[str, Configured[Metric]], PlainValidator(_metrics), WithJsonSchema({})] = Field(
-        description="Metrics, as a list or under labels."
-    )
-    executor: ExecutorEntry = Field(default=ExecutorEntry(), description="Who does the work.")
 
     _document: Document = PrivateAttr(default_factory=lambda: Document("study", Path(), {}))
 
@@ -141,33 +168,30 @@ class Study(Entry):
         Raises:
             StudyError: files, functions, values and shapes that do not fit, each at its place in the file.
         """
-        found = Collector()
+        found, base = Collector(), self.base
         samples: dict[str, Samples] = {}
         for name, data in self.data.items():
-            with found.at("data", name):
-                samples[name] = load_data(data, self.base, self.samples)
-        found.problems = [self._at_shared_samples(problem) for problem in found.problems]
+            with found.at(place=partial(_place_of_data, data)):
+                samples[name] = load_data(data.value, base, self.samples)
         sources: dict[str, ModelSource] = {}
         for name, model in self.models.items():
-            with found.at("models", name):
-                sources[name] = model_source(model, self.base)
+            with found.at("models", place=model.place):
+                sources[name] = model_source(model.value, base)
         explainers: dict[str, Explainer] = {}
-        for label, entry in self.explainers.items():
-            with found.at("explainers", *entry.path):
-                explainers[label] = imported(entry, label, self.base)
+        for label, explained in self.explainers.items():
+            with found.at("explainers", place=explained.place):
+                explainers[label] = import_explainer(explained, label, base)
         metrics: dict[str, Metric] = {}
-        for label, configured in self.metrics.items():
-            with found.at("metrics", *configured.path, *configured.options):
-                if configured.value is not None:
-                    metrics[label] = with_backgrounds(configured.value, self.base)
+        for label, measured in self.metrics.items():
+            with found.at("metrics", place=measured.place):
+                metrics[label] = import_metric(measured, label, base, self.neighbourhood)
         pairs = self._pairs()
         for label, metric in metrics.items():
-            configured = self.metrics[label]
             for name in {data: None for data, _ in pairs if data in samples}:
-                with found.at("metrics", *configured.path, *configured.options):
+                with found.at("metrics", place=self.metrics[label].place):
                     _look_up(metric, samples[name], name)
         if check:
-            _try_all(found, pairs, samples, sources)
+            self._try_out(found, pairs, samples, sources)
         if found.problems:
             raise self._document.error(found.problems) from found.cause
         return Grid(
@@ -183,15 +207,48 @@ class Study(Entry):
             paths=(str(self.base),),
         )
 
-    def _at_shared_samples(self, problem: Problem) -> Problem:
-        """Too few samples are the fault of the file's `samples` where the data have none of their own."""
-        if problem.path[2:] != ("samples",) or self.data[str(problem.path[1])].samples is not None:
-            return problem
-        return replace(problem, path=("samples",), note=f"for data {problem.path[1]!r}")
-
     def _pairs(self) -> list[tuple[str, str]]:
-        meets = {name: self.data if model.data is None else model.data for name, model in self.models.items()}
-        return [(data, model) for data in self.data for model in self.models if data in meets[model]]
+        models = self.models.items()
+        return [(data, name) for data in self.data for name, model in models if data in (model.value.data or self.data)]
+
+    def _try_out(
+        self,
+        found: Collector,
+        pairs: list[tuple[str, str]],
+        samples: dict[str, Samples],
+        sources: dict[str, ModelSource],
+    ) -> None:
+        """Run each model once on each of its data sets."""
+        broken: set[str] = set()
+        for data, model in pairs:
+            if data not in samples or model not in sources or model in broken:
+                continue
+            with found.at("models", place=self.models[model].place):
+                try:
+                    try_out(sources[model], samples[data])
+                except Misfit as error:
+                    if any(problem.path for problem in error.problems):  # it cannot even be built, for whatever data
+                        broken.add(model)
+                        raise
+                    problems = (replace(problem, note=f"on data {data!r}") for problem in error.problems)
+                    raise Misfit(problems) from error.__cause__
+
+    @model_validator(mode="after")
+    def _check_meetings(self) -> Study:
+        """Models name data that there are, and every data set meets a model."""
+        found = Collector()
+        for model in self.models.values():
+            for index, name in enumerate(model.value.data or ()):
+                with found.at("models", place=model.place):
+                    if name not in self.data:
+                        raise unknown("the name of data", name, self.data, "data", index)
+        met = {data for data, _ in self._pairs()}
+        for name, entry in self.data.items():
+            with found.at("data", *entry.path):
+                if name not in met:
+                    raise misfit("data that a model meets", "none that does")
+        found.finish()
+        return self
 
     def plain(self) -> dict[str, Any]:
         """The study as plain values with every default spelled out; `study_from` makes the same study of it.
@@ -199,19 +256,21 @@ class Study(Entry):
         >>> words = {"data": {"d": "digits"}, "models": {"m": "lenet5-mnist"}, "explainers": ["lrp"]}
         >>> study = study_from({**words, "metrics": [{"max_sensitivity": {"neighbourhood": {"linf": 0.1}}}]})
         >>> study.plain()["explainers"]
-        {'lrp': {'explainer': 'lrp', 'epsilon': 1e-09}}
+        {'lrp': {'name': 'lrp', 'epsilon': 1e-09}}
         """
-        evaluations = {"neighbourhood", "explainers", "metrics"}
-        content = self.model_dump(mode="json", exclude_none=True, exclude=evaluations)
-        content["data"] = {name: _given(entry) for name, entry in self.data.items()}
-        content["models"] = {name: _given(entry) for name, entry in self.models.items()}
-        own = {"name", "workers", "threads", *ExecutorEntry.own[self.executor.name]}
-        content["executor"] = {key: value for key, value in content["executor"].items() if key in own}
+        sections: dict[str, Mapping[str, Configured[Any]]]
+        sections = {"data": self.data, "models": self.models, "explainers": self.explainers, "metrics": self.metrics}
+        content = self.model_dump(mode="json", exclude_none=True, exclude={*sections, "neighbourhood", "executor"})
         if self.neighbourhood is not None:
-            content["neighbourhood"] = spelled(self.neighbourhood)
-        content["explainers"] = {label: spelled(entry.plain) for label, entry in self.explainers.items()}
-        content["metrics"] = {label: spelled(entry.plain) for label, entry in self.metrics.items()}
-        return content
+            content["neighbourhood"] = to_plain(self.neighbourhood)
+        for section, entries in sections.items():
+            content[section] = {label: to_plain(entry.plain) for label, entry in entries.items()}
+        return {**content, "executor": self.executor.model_dump(mode="json", exclude_none=True)}
+
+
+def _place_of_data(entry: Configured[DataEntry], path: Keys) -> Keys:
+    """Too few samples are the fault of the file's `samples` where the data have none of their own."""
+    return path if path == ("samples",) and entry.value.samples is None else ("data", *entry.place(path))
 
 
 def _look_up(metric: Metric, samples: Samples, name: str) -> None:
@@ -220,49 +279,8 @@ def _look_up(metric: Metric, samples: Samples, name: str) -> None:
         metric.for_data(samples.extras).for_samples(samples.inputs, slice(0, len(samples)))
     except ArgumentError as error:
         near = nearest(str(error.got).strip("'"), samples.extras)
-        problem = Problem((error.argument,), error.expected, str(error.got), near=near, note=f"on data {name!r}")
-        raise Wrong(problem) from error
-
-
-def _given(entry: DataEntry | ModelEntry) -> dict[str, Any]:
-    """The keys of an entry that go with its kind."""
-    keys = {entry.kind, *entry.kinds[entry.kind]}
-    content = entry.model_dump(mode="json", exclude_none=True, include=keys)
-    if "targets" in content and "targets" not in entry.model_fields_set:
-        del content["targets"]  # Samples from a function have their own
-    return content
-
-
-def _try_all(
-    found: Collector, pairs: list[tuple[str, str]], samples: dict[str, Samples], sources: dict[str, ModelSource]
-) -> None:
-    broken: set[str] = set()
-    for data, model in pairs:
-        if data not in samples or model not in sources or model in broken:
-            continue
-        with found.at("models", model):
-            try:
-                try_out(sources[model], samples[data])
-            except Wrong as wrong:
-                if any(problem.path for problem in wrong.problems):  # it cannot even be built, for whatever data
-                    broken.add(model)
-                    raise
-                raise Wrong(*(replace(p, note=f"on data {data!r}") for p in wrong.problems)) from wrong.__cause__
-
-
-def _meetings(study: Study) -> list[Problem]:
-    """Names of data that models are to meet, and data that no model meets."""
-    problems = []
-    for name, model in study.models.items():
-        for index, data in enumerate(model.data or ()):
-            if data not in study.data:
-                words = f"the name of data ({listed(study.data)})"
-                problems.append(
-                    Problem(("models", name, "data", index), words, shown(data), near=nearest(data, study.data))
-                )
-    met = {data for data, _ in study._pairs()}
-    problems += [Problem(("data", d), "data that a model meets", "none that does") for d in study.data if d not in met]
-    return problems
+        note = f"on data {name!r}"
+        raise misfit(error.expected, str(error.got), error.argument, near=near, note=note) from error
 
 
 def load_study(path: str | Path) -> Study:
@@ -271,7 +289,7 @@ def load_study(path: str | Path) -> Study:
     Raises:
         StudyError: the file is missing or no YAML, or something in it is wrong; each problem with its path and line.
     """
-    return _checked(read_document(path))
+    return _check(read_document(path))
 
 
 def study_from(content: Mapping[str, Any], base: str | Path = ".") -> Study:
@@ -289,19 +307,16 @@ def study_from(content: Mapping[str, Any], base: str | Path = ".") -> Study:
       metrics[0]: expected a metric (...'worst_cas' (did you mean 'worst_case'?)
       sede: expected a known key (title, seed, ...), got 'sede' (did you mean 'seed'?)
     """
-    return _checked(Document("study", Path(base).resolve(), dict(content)))
+    return _check(Document("study", Path(base).resolve(), dict(content)))
 
 
-def _checked(document: Document) -> Study:
+def _check(document: Document) -> Study:
     if not isinstance(document.content, Mapping):
         words = "a mapping with data, models, explainers and metrics"
-        raise document.error([Problem((), words, shown(document.content))])
+        raise document.error([Problem((), words, show(document.content))])
     try:
         study = Study.model_validate(document.content)
     except ValidationError as error:
-        raise document.error(problems_of(error, Study)) from error
-    problems = _meetings(study)
-    if problems:
-        raise document.error(problems)
+        raise document.error(problems_in(error)) from error
     study._document = document
     return study

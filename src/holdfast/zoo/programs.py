@@ -1,4 +1,7 @@
-"""Programs and weights of models from the bytes of files, read without running code that the files bring along."""
+"""Programs and weights of models from the bytes of files, read without running code that is in them.
+
+What does not fit is an `ArgumentError`, for the argument `path` of a program and for `weights`.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,18 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_safetensors
 from torch import Tensor, nn
 
-from holdfast.study.file.problems import Problem, Wrong, listed, raised, typed
+from holdfast.errors import ArgumentError, check
 
 
-def kind_of_program(content: bytes, name: str) -> Literal["torchscript", "export"]:
+def check_program(content: bytes, name: str) -> Literal["torchscript", "export"]:
     """Which kind of program a file holds, by what is in its archive.
 
+    Args:
+        content: of the file.
+        name: of the file, for the error.
+
     Raises:
-        Wrong: neither; says what the file looks like.
+        ArgumentError: neither; says what the file looks like.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -36,42 +43,35 @@ def kind_of_program(content: bytes, name: str) -> Literal["torchscript", "export
         return "torchscript"
     weights = any(m.endswith("/data.pkl") for m in members) or name.endswith(".safetensors")
     got = f"{name!r}, which looks like weights: those go with a function" if weights else repr(name)
-    raise Wrong(Problem((), "a TorchScript or torch.export file", got))
+    raise ArgumentError("path", "a TorchScript or torch.export file", got)
 
 
-def load_torchscript(content: bytes) -> nn.Module:
-    """The module of a TorchScript file, on the CPU.
-
-    Raises:
-        Wrong: torch cannot load it.
-    """
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=r".*torch\.jit\.load.* is deprecated", category=DeprecationWarning)
-        try:
-            loaded: nn.Module = torch.jit.load(io.BytesIO(content), map_location="cpu")  # type: ignore[no-untyped-call]
-        except (RuntimeError, ValueError) as error:
-            raise Wrong(Problem((), "a TorchScript program that torch can load", raised(error))) from error
-    return loaded
-
-
-def load_exported(content: bytes, device: str) -> nn.Module:
-    """The module of a torch.export file, for `device`.
+def load_program(content: bytes, name: str, device: str) -> nn.Module:
+    """The module of a program's file: of TorchScript on the CPU, of torch.export for `device`.
 
     Raises:
-        Wrong: torch cannot load it, its batch size is fixed, or it wants something else than one input.
+        ArgumentError: torch cannot load it; its batch size is fixed, or it wants something else than one input.
     """
+    kind = check_program(content, name)
     try:
+        if kind == "torchscript":
+            with warnings.catch_warnings():
+                deprecated = r".*torch\.jit\.load.* is deprecated"
+                warnings.filterwarnings("ignore", message=deprecated, category=DeprecationWarning)
+                loaded: nn.Module = torch.jit.load(io.BytesIO(content), map_location="cpu")  # type: ignore[no-untyped-call]
+                return loaded
         with _weights_only():
             program = torch.export.load(io.BytesIO(content))
-    except Exception as error:  # the loader raises whatever its parts raise
-        raise Wrong(Problem((), "a torch.export program that torch can load", raised(error))) from error
+    except Exception as error:  # the loaders raise whatever their parts raise
+        title = {"torchscript": "TorchScript", "export": "torch.export"}[kind]
+        raise ArgumentError("path", f"a {title} program that torch can load", _reason(error)) from error
     _check_batch(program)
     wanted = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-    return Exported(_on_device(program, torch.device(wanted)).module())
+    return Exported(_move(program, torch.device(wanted)).module())
 
 
 class Exported(nn.Module):
-    """The module of an exported program; it was exported in one mode, and to be asked for another changes nothing."""
+    """The module of an exported program, which stays in the mode in which it was exported."""
 
     def __init__(self, program: nn.Module) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class Exported(nn.Module):
         return out
 
     def train(self, mode: bool = True) -> Exported:
-        """Nothing but a flag: an exported program refuses to change its mode."""
+        """Sets the flag alone: an exported program refuses to change its mode."""
         self.training = mode
         return self
 
@@ -91,14 +91,13 @@ class Exported(nn.Module):
 def _check_batch(program: torch.export.ExportedProgram) -> None:
     inputs = program.graph_signature.user_inputs
     shapes = [n.meta["val"].shape for n in program.graph.nodes if n.op == "placeholder" and n.name in inputs]
-    if len(shapes) != 1 or not shapes[0]:
-        raise Wrong(Problem((), "a program with one input, a batch (N, ...)", f"one with {len(shapes)} inputs"))
-    if isinstance(shapes[0][0], int):
-        expected = "a program with a dynamic batch (export it with dynamic_shapes=({0: torch.export.Dim('batch')},))"
-        raise Wrong(Problem((), expected, f"one for {shapes[0][0]} inputs at once"))
+    one = len(shapes) == 1 and bool(shapes[0])
+    check(one, "path", "a program with one input, a batch (N, ...)", f"one with {len(shapes)} inputs")
+    expected = "a program with a dynamic batch (export it with dynamic_shapes=({0: torch.export.Dim('batch')},))"
+    check(not isinstance(shapes[0][0], int), "path", expected, f"one for {shapes[0][0]} inputs at once")
 
 
-def _on_device(program: torch.export.ExportedProgram, device: torch.device) -> torch.export.ExportedProgram:
+def _move(program: torch.export.ExportedProgram, device: torch.device) -> torch.export.ExportedProgram:
     """Devices are constants of the graph, so that `module.to` alone would not do."""
     tensors = [t for t in (*program.state_dict.values(), *program.constants.values()) if isinstance(t, Tensor)]
     if device.type == "cpu" and all(t.device.type == "cpu" for t in tensors):
@@ -127,7 +126,7 @@ def read_weights(content: bytes) -> dict[str, Tensor]:
     """A state dict from the bytes of a safetensors or a torch file; code in the latter is refused and not run.
 
     Raises:
-        Wrong: it is neither, or holds something else than tensors.
+        ArgumentError: it is neither, or holds something else than tensors.
     """
     torch_file = content[:2] == b"PK" or content[:1] == b"\x80"  # a zip archive, or the pickle of old versions
     try:
@@ -138,12 +137,12 @@ def read_weights(content: bytes) -> dict[str, Tensor]:
             found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         got = "a pickle with other objects, which is not loaded since that could run code"
-        raise Wrong(Problem((), "weights alone: safetensors, or torch.save(module.state_dict())", got)) from error
+        raise ArgumentError("weights", "weights alone: safetensors, or torch.save(module.state_dict())", got) from error
     except (SafetensorError, RuntimeError, ValueError, EOFError, KeyError) as error:
-        raise Wrong(Problem((), "a safetensors file, or one of torch.save", raised(error))) from error
+        raise ArgumentError("weights", "a safetensors file, or one of torch.save", _reason(error)) from error
     found = found.get("state_dict", found) if isinstance(found, Mapping) else found
-    if not isinstance(found, Mapping) or not all(isinstance(value, Tensor) for value in found.values()):
-        raise Wrong(Problem((), "a state dict: tensors by name", f"{typed(found)} of other things"))
+    fine = isinstance(found, Mapping) and all(isinstance(value, Tensor) for value in found.values())
+    check(fine, "weights", "a state dict: tensors by name", f"a {type(found).__name__} of other things")
     return dict(found)
 
 
@@ -151,7 +150,7 @@ def fill(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
     """Load weights that fit exactly.
 
     Raises:
-        Wrong: names or shapes differ; says which.
+        ArgumentError: names or shapes differ; says which.
     """
     own = module.state_dict()
     missing, foreign = sorted(own.keys() - weights.keys()), sorted(weights.keys() - own.keys())
@@ -161,10 +160,18 @@ def fill(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
         if k in weights and own[k].shape != weights[k].shape
     ]
     parts = [("without", missing), ("with unknown", foreign), ("with", shapes)]
-    said = [f"{word} {listed(names, 60)}" for word, names in parts if names]
-    if said:
-        raise Wrong(Problem((), f"weights that fit the {type(module).__name__}", f"some {'; '.join(said)}"))
+    differences = "; ".join(f"{word} {_list_first(names)}" for word, names in parts if names)
+    expected = f"weights that fit the {type(module).__name__}"
+    check(not differences, "weights", expected, f"some {differences}")
     try:
         module.load_state_dict(dict(weights))
     except RuntimeError as error:
-        raise Wrong(Problem((), f"weights that fit the {type(module).__name__}", raised(error))) from error
+        raise ArgumentError("weights", expected, _reason(error)) from error
+
+
+def _list_first(names: list[str], most: int = 2) -> str:
+    return ", ".join(names[:most]) + (f", ... {len(names)} in all" if len(names) > most else "")
+
+
+def _reason(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,245 @@
+"""How things are named in a study file: one grammar for data, models, explainers, metrics, neighbourhoods, searches.
+
+An entry is one of
+
+    saliency                                     a registered name, or one of a package, `captum:Saliency`
+    integrated_gradients:steps=4                 with options in a text (explainers, metrics and searches)
+    {integrated_gradients: {steps: 4}}           with options beneath the name
+    {name: integrated_gradients, steps: 4}       with options beside the name
+    {function: "mymodule:explain"}               the user's own; `path` and `architecture` are such keys, too
+
+and a section is a list of entries, of which any may be `{label: entry}`, or a mapping from labels to entries. Where a
+label is a registered name itself, its options alone are an entry. What has none of these forms is a `Misfit`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from holdfast import data, similarity, zoo
+from holdfast.algorithms.searches.base import searches
+from holdfast.explainers import explainers
+from holdfast.metrics.base import metrics
+from holdfast.neighbourhood import neighbourhoods
+from holdfast.registry import parse_options
+from holdfast.study.file.problems import Collector, Keys, Misfit, join_names, misfit, nearest, show, unknown
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Names:
+    """What can be named in one place of the file.
+
+    Attributes:
+        one, several: what they are called; `several` is the section's name.
+        listed: all names that are registered.
+        has: whether a name is known; packages have names that are not listed.
+        sources: keys beside `name` that say where an entry comes from.
+        scalar: the option that a value alone stands for.
+        in_text: options may stand in the text of a name.
+        registered: what the names that are listed belong to, if that is narrower than `one`.
+    """
+
+    one: str
+    several: str
+    listed: Callable[[], Sequence[str]]
+    has: Callable[[str], bool]
+    sources: tuple[str, ...] = ()
+    scalar: str | None = None
+    in_text: bool = False
+    registered: str = ""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Those that say what an entry is."""
+        return ("name", *self.sources)
+
+    def knows(self, name: object) -> bool:
+        """Whether a name is known."""
+        return isinstance(name, str) and self.has(name)
+
+    def unknown(self, name: object, *path: str | int) -> Misfit:
+        """The error for a name that is not."""
+        note = "files stand under path:" if "path" in self.sources and re.search(r"[/.]", str(name)) else ""
+        return unknown(self.registered or self.one, name, self.listed(), *path, note=note)
+
+    def describes(self, raw: object) -> bool:
+        """Whether a mapping says by itself what it is: it has such a key, or is a name with its options."""
+        if not isinstance(raw, Mapping):
+            return False
+        return (len(raw) == 1 and self.knows(next(iter(raw)))) or any(raw.get(key) is not None for key in self.keys)
+
+
+def _is_model(name: str) -> bool:
+    return name in zoo.models or zoo.is_of_hub(name)
+
+
+def _is_explainer(name: str) -> bool:
+    return name in explainers or explainers.is_elsewhere(name)
+
+
+def _is_metric(name: str) -> bool:
+    return name in metrics or metrics.is_elsewhere(name)
+
+
+_FORMS = ("path", "function", "architecture")
+DATA = Names("a data set", "data", data.names, data.is_known, _FORMS[:2])
+MODELS = Names("a model", "models", zoo.names, _is_model, _FORMS, registered="a model of the zoo")
+EXPLAINERS = Names("an explainer", "explainers", explainers.names, _is_explainer, ("function",), in_text=True)
+METRICS = Names("a metric", "metrics", metrics.names, _is_metric, ("function",), in_text=True)
+SEARCHES = Names("a search", "searches", searches.names, searches.__contains__, in_text=True)
+SIMILARITIES = Names("a similarity", "similarities", similarity.names, similarity.similarities.__contains__)
+_BALLS = neighbourhoods
+NEIGHBOURHOODS = Names("a neighbourhood", "neighbourhoods", _BALLS.names, _BALLS.__contains__, scalar="radius")
+
+
+@dataclass(frozen=True)
+class Named:
+    """An entry that has been read: what it names, its options, and where the two stand in the file.
+
+    Attributes:
+        name: the value of the key `source`.
+        options: plain values.
+        source: `"name"`, or another key that says where the entry comes from.
+        at_name, at_options: relative to the entry.
+    """
+
+    name: Any
+    options: Mapping[str, Any] = field(default_factory=dict)
+    source: str = "name"
+    at_name: Keys = ()
+    at_options: Keys = ()
+
+    def place(self, path: Keys) -> Keys:
+        """Where a problem of `{source: name, **options}` stands in the file.
+
+        >>> read_entry({"lrp": {"epsilon": -1}}, EXPLAINERS).place(("epsilon",))
+        ('lrp', 'epsilon')
+        """
+        return self.at_name if path[:1] == (self.source,) else (*self.at_options, *path)
+
+
+def read_entry(raw: object, names: Names, label: str | None = None) -> Named:
+    """An entry in any of its forms; `label` is the one it stands under.
+
+    >>> read_entry({"block": {"starts": 9}}, SEARCHES)
+    Named(name='block', options={'starts': 9}, source='name', at_name=('block',), at_options=('block',))
+    """
+    if isinstance(raw, str):
+        return _read_text(raw, names)
+    if not isinstance(raw, Mapping):
+        raise misfit(f"{names.one} ({join_names(names.listed())})", show(raw))
+    given = [key for key in names.keys if raw.get(key) is not None]
+    if len(given) > 1:
+        raise misfit(f"{names.one} with exactly one of {', '.join(names.keys)}", f"{' and '.join(given)} at once")
+    if given:
+        (source,) = given
+        if source == "name" and not names.knows(raw["name"]):
+            raise names.unknown(raw["name"], "name")
+        return Named(raw[source], {key: value for key, value in raw.items() if key != source}, source, (source,))
+    if label is not None and names.knows(label) and not names.describes(raw):
+        return Named(label, raw)
+    if len(raw) == 1:
+        ((name, options),) = raw.items()
+        if names.knows(name):
+            if not isinstance(options, Mapping | None) and names.scalar is None:
+                raise misfit(f"options of {name}, each with its value", show(options), name)
+            if not isinstance(options, Mapping):
+                options = {} if options is None else {names.scalar: options}
+            return Named(name, options, "name", (name,), (name,))
+        if isinstance(options, Mapping | None) or names.scalar:
+            raise names.unknown(name, name)
+    keys = f"one of the keys {', '.join(names.keys)}" if names.sources else "the key name"
+    hints = (nearest(label, names.listed()), *(nearest(key, [*names.keys, *names.listed()]) for key in raw))
+    form = f"{names.one} with its options beneath it, or with {keys}"
+    raise misfit(form, show(raw), near=next(filter(None, hints), None))
+
+
+def _read_text(text: str, names: Names) -> Named:
+    match = re.fullmatch(r"(.*?):(\w+\s*=.*)", text, re.DOTALL) if names.in_text else None
+    name, options = (match[1].strip(), match[2]) if match else (text, "")
+    if not names.knows(name):
+        raise names.unknown(name)
+    return Named(name, parse_options(options, names.one))
+
+
+@dataclass(frozen=True)
+class Configured(Generic[T]):
+    """An entry of a section, checked.
+
+    Attributes:
+        value: what it stands for: a data or model entry, an explainer, a metric, or a function to be imported.
+        plain: the entry in the form `{name: ..., option: value}`, defaults included.
+        named: how it was written.
+        path: where it stands in its section.
+        label: in the file, if it has one there.
+    """
+
+    value: T
+    plain: Mapping[str, Any]
+    named: Named
+    path: Keys = ()
+    label: str | None = None
+
+    def place(self, path: Keys) -> Keys:
+        """Where a problem of the entry stands in its section."""
+        return (*self.path, *self.named.place(path))
+
+
+def read_section(
+    raw: object,
+    names: Names,
+    build: Callable[[Named], tuple[T, Mapping[str, Any]]],
+    labels: Callable[[Sequence[Configured[T]]], Sequence[str]],
+) -> dict[str, Configured[T]]:
+    """The entries of a list or a mapping, by label.
+
+    Args:
+        raw: as in the file.
+        names: what can be named.
+        build: makes of an entry what it stands for, and its plain form.
+        labels: for all entries, of those that have none in the file.
+    """
+    if raw is None or (isinstance(raw, Mapping | list | tuple) and not raw):
+        raise misfit(f"at least one {names.one.partition(' ')[2]}", show(raw))
+    if not isinstance(raw, Mapping | list | tuple):
+        words = f"a list of {names.several}, or a mapping from labels to {names.several}"
+        raise misfit(words, show(raw), near=nearest(raw, names.listed()) if isinstance(raw, str) else None)
+    problems = Collector()
+    found: list[Configured[T]] = []
+    for key, item in raw.items() if isinstance(raw, Mapping) else enumerate(raw):
+        label, entry, path = (key, item, (key,)) if isinstance(raw, Mapping) else _split_label(item, key, names)
+        with problems.at(*path):
+            if label is not None and (not isinstance(label, str) or not label):
+                raise misfit("a label as text", show(label))
+            named = read_entry({} if entry is None and names.knows(label) else entry, names, label)
+            with problems.at(*path, place=named.place):
+                found.append(Configured(*build(named), named, path, label))
+    problems.finish()
+    return _by_label(found, labels(found), names)
+
+
+def _split_label(item: object, index: int, names: Names) -> tuple[Any, object, Keys]:
+    """An item of a list, which may be `{label: entry}`."""
+    if isinstance(item, Mapping) and len(item) == 1:
+        ((key, entry),) = item.items()
+        if key not in names.keys and not names.knows(key) and (isinstance(entry, str) or names.describes(entry)):
+            return key, entry, (index, key)
+    return None, item, (index,)
+
+
+def _by_label(found: Sequence[Configured[T]], own: Sequence[str], names: Names) -> dict[str, Configured[T]]:
+    """The entries by label; no label and no entry without one may be there twice."""
+    labelled: dict[str, Configured[T]] = {}
+    for entry, name in zip(found, own, strict=True):
+        others = (other for other in labelled.values() if entry.label is other.label is None)
+        twin = labelled.get(entry.label or name) or next((o for o in others if o.plain == entry.plain), None)
+        if twin is not None:
+            same = f"the same as {names.several}[{twin.path[0]}]"
+            raise misfit(f"{names.several} that differ", same, *entry.path)
+        labelled[entry.label or name] = entry
+    return labelled
