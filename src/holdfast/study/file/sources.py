@@ -312,7 +312,7 @@ def model_source(entry: ModelEntry, base: Path) -> ModelSource:
     shared: dict[str, Any] = {"preprocess": entry.preprocess, "batch_size": entry.batch_size, "paths": (str(base),)}
     shared["forward"] = entry.forward
     if entry.name is not None:
-        if entry.name not in zoo.names() and not zoo.is_of_hub(entry.name):
+        if entry.name not in zoo.names() and not zoo.is_hub_name(entry.name):
             note = "files stand under path:" if "/" in entry.name or "." in entry.name else ""
             raise Wrong(unknown("a model of the zoo", entry.name, zoo.names(), ("name",), note))
         hub, _, place = entry.name.partition(":")
