@@ -71,7 +71,7 @@ class Interrupt:
     """Ctrl-C in the middle of an epoch: after so many batches in all."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, batches: int) -> None:
-        original, left = Training._batch, [batches]
+        original, left = Training._make_batch, [batches]
 
         def batch(training: Training, chosen: Tensor, number: int) -> Any:
             left[0] -= 1
@@ -79,7 +79,7 @@ class Interrupt:
                 raise KeyboardInterrupt
             return original(training, chosen, number)
 
-        monkeypatch.setattr(Training, "_batch", batch)
+        monkeypatch.setattr(Training, "_make_batch", batch)
 
 
 # the result
@@ -201,8 +201,8 @@ def test_an_epoch_that_is_kept_is_not_trained_again(tmp_path: Path, monkeypatch:
         with pytest.raises(KeyboardInterrupt):
             train.fit(plan(), tmp_path)
     trained: list[int] = []
-    original = Training._epoch
-    monkeypatch.setattr(Training, "_epoch", lambda self, step: trained.append(self.epoch) or original(self, step))
+    original = Training._run_epoch
+    monkeypatch.setattr(Training, "_run_epoch", lambda self, step: trained.append(self.epoch) or original(self, step))
     train.fit(plan(), tmp_path)
     assert trained == [2]
     assert train.fit(plan(), tmp_path).was_there
@@ -218,7 +218,7 @@ def test_a_crash_while_the_result_is_written_loses_nothing(tmp_path: Path, monke
         patch.setattr(train, "_write_card", broken)
         with pytest.raises(OSError, match="disk full"):
             train.fit(plan(), tmp_path / "broken")
-    monkeypatch.setattr(Training, "_epoch", broken)  # nothing is left to train
+    monkeypatch.setattr(Training, "_run_epoch", broken)  # nothing is left to train
     assert train.fit(plan(), tmp_path / "broken").weights.read_bytes() == whole
 
 
@@ -297,7 +297,7 @@ def test_restart_keeps_what_is_there_until_a_new_one_can_be_made(tmp_path: Path)
 def test_a_folder_that_cannot_be_written_is_told_before_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Training, "_epoch", lambda *arguments: pytest.fail("trained"))
+    monkeypatch.setattr(Training, "_run_epoch", lambda *arguments: pytest.fail("trained"))
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(OSError, match="file"):
         train.fit(plan(), tmp_path / "file")

@@ -1,4 +1,7 @@
-"""What `holdfast train` does: a training by names and options, kept after each epoch; at the end weights and a card."""
+"""The command `holdfast train`: a training from names and options, with a checkpoint after each epoch.
+
+At the end it writes the weights and a card, which describes the model.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +31,9 @@ from holdfast.study.folders import write_atomically
 from holdfast.zoo.networks.names import architectures
 from holdfast.zoo.training.adversarial import Pgd, robust_accuracy
 from holdfast.zoo.training.classifier import accuracy, initialize, random_flip, random_noise_blocks, random_shift
-from holdfast.zoo.training.loop import OPTIMIZERS, Augmentation, Epoch, Training, needs_of
+from holdfast.zoo.training.loop import OPTIMIZERS, Augmentation, Epoch, Training, get_needs
 from holdfast.zoo.training.objective import Scheme
-from holdfast.zoo.training.schemes import Adversarial, Natural, schemes, spelled
+from holdfast.zoo.training.schemes import Adversarial, Natural, schemes, spell_scheme
 
 augmentations: Registry[Augmentation | None] = Registry("augmentation")
 augmentations.add("none", None)
@@ -41,29 +44,31 @@ augmentations.add("noise_blocks", random_noise_blocks)
 
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _FORMAT, _DIGEST = 1, hashlib.sha256().digest_size
-# what cards and checkpoints meant that were written before there was the option
+# options of cards and checkpoints that were written before these options existed
 _FORMERLY = {"optimizer": "adamw"}
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A training, all of it by names and numbers.
+    """A training, described by names and numbers.
 
     Args:
-        model: an architecture of `holdfast.zoo.architectures`; as many classes and channels as the data has.
-        data: a data set, such as "mnist" or "ucr:GunPoint"; `<data>:train` is trained on, `<data>:test` measured on.
-            "mnist:train" is the same.
+        model: an architecture of `holdfast.zoo.architectures`, with the data's numbers of classes and channels.
+        data: a data set, such as "mnist" or "ucr:GunPoint". `<data>:train` is for training, `<data>:test` for the test
+            accuracy. "mnist:train" means the same as "mnist".
         scheme: a scheme of `holdfast.zoo.training.schemes`, or its text, such as `"pgd:radius=0.3,steps=7"`.
         epochs, batch_size, learning_rate, weight_decay: as for `holdfast.zoo.training.classifier.train_classifier`.
-        seed: of the weights at the start and of all draws.
-        augment: "none", "shift" (by up to two pixels), "flip" (left to right) or "shift_flip", of images;
-            "noise_blocks", of standardised series.
+        seed: of the initial weights and of all random numbers.
+        augment: "none"; for images "shift" (by up to two pixels), "flip" (left to right) or "shift_flip"; for
+            standardised series "noise_blocks".
         precision: "float32", "bfloat16" or "float16" (mixed, by `torch.autocast`), or "auto": bfloat16 on a GPU that
-            has it, but float32 if the scheme has derivatives in its loss.
-        device: "auto" (a GPU if there is one), or one of torch's.
+            supports it, but float32 if the scheme has derivatives in its loss.
+        device: "auto" (a GPU if there is one), or one of torch's devices.
         optimizer: "adamw" or "radam".
 
-    Raises `ArgumentError` for what is not possible, `UnknownNameError` for names.
+    Raises:
+        ArgumentError: an option out of range, or a device that is not here.
+        UnknownNameError: an unknown model, augmentation or scheme.
 
     >>> Plan("lenet5", "mnist", "pgd:radius=0.1", device="cpu").options()["scheme"]
     'pgd:radius=0.1'
@@ -99,11 +104,11 @@ class Plan:
         check(fits, "device", f"auto, cpu or one of the {gpus} GPUs that torch finds here", repr(self.device))
 
     def options(self) -> dict[str, Any]:
-        """All that the result follows from, but for versions; "auto" stands for what it means here."""
+        """All that the result depends on, except versions; "auto" is replaced by its meaning on this machine."""
         return {
             "model": self.model,
             "data": self.data,
-            "scheme": spelled(self.chosen_scheme),
+            "scheme": spell_scheme(self.chosen_scheme),
             "epochs": self.epochs,
             "batch_size": self.batch_size,
             "learning_rate": self.learning_rate,
@@ -117,18 +122,18 @@ class Plan:
 
     @property
     def chosen_scheme(self) -> Scheme:
-        """Of the text, where it was one."""
+        """The scheme, also if it was given as a text."""
         assert isinstance(self.scheme, Scheme)
         return self.scheme
 
     def training(self, training: Dataset) -> Training:
-        """With new weights, on this data; nothing has run yet."""
+        """The training on this data, with new initial weights; no epoch has run yet."""
         device = self._device()
         generator = torch.Generator().manual_seed(self.seed)
         module = initialize(self.module(len(training.classes), training.inputs.shape[1]), generator).to(device)
         return Training(
             module,
-            # all of it at once where that is an accelerator: a copy of every batch would be waited for
+            # to an accelerator all data is copied at once: copies of single batches would cost time
             training.inputs if device.type == "cpu" else training.inputs.to(device),
             training.labels if device.type == "cpu" else training.labels.to(device),
             epochs=self.epochs,
@@ -144,12 +149,12 @@ class Plan:
             extras={
                 name: values if device.type == "cpu" else values.to(device)
                 for name, values in training.extras.items()
-                if name in needs_of(self.chosen_scheme)
+                if name in get_needs(self.chosen_scheme)
             },
         )
 
     def module(self, num_classes: int, in_channels: int) -> nn.Module:
-        """The architecture, with weights from the global random state, which is left alone."""
+        """The architecture, with weights from the global random state, which is restored."""
         with torch.random.fork_rng(devices=[]):
             return architectures[self.model](num_classes=num_classes, in_channels=in_channels)
 
@@ -170,14 +175,14 @@ class Plan:
 
 @dataclass(frozen=True)
 class Fitted:
-    """What a training leaves: weights and card, and whether they were there already."""
+    """The result of a training: weights and card."""
 
     weights: Path  # <name>.safetensors
-    card: Mapping[str, Any]  # as in <name>.json beside it
-    was_there: bool = False
+    card: Mapping[str, Any]  # the content of <name>.json, in the same folder
+    was_there: bool = False  # they existed before
 
     def study_entry(self) -> str:
-        """The line for `models:` of a study file beside the weights."""
+        """The line for `models:` of a study file in the same folder as the weights."""
         options = f"{{num_classes: {self.card['num_classes']}, in_channels: {self.card['in_channels']}}}"
         return f"{{architecture: {self.card['architecture']}, options: {options}, weights: {self.weights.name}}}"
 
@@ -192,24 +197,24 @@ def fit(
     download: bool = False,
     show: bool = False,
 ) -> Fitted:
-    """Train, or go on where the same plan was interrupted, and measure; the result has the same bits either way.
+    """Train a model, or continue an interrupted training of the same plan, and measure its accuracy.
 
-    Writes `<name>.safetensors` and `<name>.json` into `out`; until then `<name>.checkpoint`, after every epoch. A
-    finished model of the same plan is not trained again.
+    After every epoch it writes `<name>.checkpoint` into `out`, and at the end `<name>.safetensors` and `<name>.json`.
+    An interruption does not change the bits of the result. A finished model of the same plan is not trained again.
 
     Args:
         plan: what to train.
         out: a folder.
-        name: of the files; `<model>-<data>-<scheme>` by default, with a dash for a colon.
-        attack: the text of a scheme "pgd": also measure the accuracy on the test split after its ascent.
-        restart: throw away what is there under that name.
+        name: of the files; by default `<model>-<data>-<scheme>`, with dashes instead of colons.
+        attack: the text of a scheme "pgd": also measure the test accuracy after this attack.
+        restart: remove files of that name first.
         download: fetch missing data.
-        show: progress on standard error.
+        show: show progress on standard error.
 
     Raises:
-        ArgumentError: what is there under that name comes from other options; the attack is none.
+        ArgumentError: files of that name were made with other options; `attack` is not a scheme "pgd".
         MissingDataError: the data is not here.
-        ModelError: the architecture does not take these inputs, or training diverged.
+        ModelError: the architecture does not accept these inputs, or training diverged.
     """
     ascent = None if attack is None else _attack(attack)
     folder = Path(out)
@@ -224,7 +229,7 @@ def fit(
         run = plan.training(training)
         _try_out(plan, run)
         _writable(checkpoint)
-        if restart:  # only now that a new one can be made
+        if restart:  # only after it is clear that training can begin
             for file in (card_file, weights, checkpoint):
                 file.unlink(missing_ok=True)
         trained = _train(plan, run, checkpoint, show)
@@ -251,7 +256,7 @@ def _attack(text: str) -> Adversarial:
 
 
 def _writable(checkpoint: Path) -> None:
-    """Raise what the system says of a folder that cannot be written, before an epoch is spent."""
+    """Raise the system's error if the folder cannot be written, before the first epoch."""
     probe = checkpoint.with_suffix(".probe")
     write_atomically(probe, b"")
     probe.unlink()
@@ -269,7 +274,7 @@ def _train(plan: Plan, run: Training, checkpoint: Path, show: bool) -> Training:
         def keep(epoch: Epoch) -> None:
             content = io.BytesIO()
             torch.save({"format": _FORMAT, "options": plan.options(), "training": run.state_dict()}, content)
-            # torch reads damaged numbers without a word
+            # the digest is needed because torch reads damaged numbers without an error
             write_atomically(checkpoint, hashlib.sha256(content.getvalue()).digest() + content.getvalue())
             epoch_done(epoch)
 
@@ -278,7 +283,7 @@ def _train(plan: Plan, run: Training, checkpoint: Path, show: bool) -> Training:
 
 
 def _try_out(plan: Plan, run: Training) -> None:
-    """One input, so that an architecture for another size is told from a fault."""
+    """Forward one input, so that an architecture for another size of inputs gives a clear error."""
     shape = tuple(run.inputs.shape[1:])
     module, training = run.module, run.module.training
     try:
@@ -300,7 +305,7 @@ def _stored(checkpoint: Path, plan: Plan) -> dict[str, Any]:
         found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
         usable = hashlib.sha256(content).digest() == digest and found["format"] == _FORMAT
         usable &= isinstance(found["options"], dict) and isinstance(found["training"], dict)
-    except Exception:  # on a file of something else the loader raises whatever its parts raise
+    except Exception:  # on another kind of file, the loader may raise any exception
         usable = False
     if not usable:
         raise _unusable(checkpoint)
@@ -314,7 +319,7 @@ def _unusable(checkpoint: Path) -> HoldfastError:
 
 
 def _finished(card_file: Path, weights: Path, plan: Plan) -> dict[str, Any] | None:
-    """The card of a finished model of the same plan; None where there is none."""
+    """The card of a finished model of the same plan; None if there is no such model."""
     if not card_file.exists() or not weights.exists():
         return None
     try:
@@ -379,7 +384,10 @@ _Watchers = tuple[Callable[[Epoch], None], Callable[[int, int], None]]
 
 @contextlib.contextmanager
 def _watch(show: bool, run: Training) -> Iterator[_Watchers]:
-    """What to call after each epoch and each step: a bar on a terminal, a line per epoch elsewhere."""
+    """Show progress: a bar on a terminal, else a line for each epoch.
+
+    Gives the functions to call after each epoch and after each step.
+    """
     if not show:
         yield (lambda epoch: None), (lambda done, total: None)
         return

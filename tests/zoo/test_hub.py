@@ -150,7 +150,7 @@ def test_what_is_missing_is_said(timm: SimpleNamespace, monkeypatch: pytest.Monk
         raise OSError("no route to host")
 
     timm.create_model = offline
-    with pytest.raises(HoldfastError, match="model timm:tiny: its weights cannot be had: OSError: no route to host"):
+    with pytest.raises(HoldfastError, match="model timm:tiny: its weights cannot be loaded: OSError: no route to host"):
         zoo.load("timm:tiny")
     monkeypatch.setitem(sys.modules, "timm", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'holdfast\[hub\]'"):

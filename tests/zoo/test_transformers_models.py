@@ -156,7 +156,7 @@ def test_a_study_takes_a_folder_beside_it(vit: Path, tmp_path: Path) -> None:
 
 def test_what_cannot_be_had(vit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = transformers()
-    with pytest.raises(HoldfastError, match="its weights cannot be had"):
+    with pytest.raises(HoldfastError, match="its weights cannot be loaded"):
         zoo.load(f"transformers:{tmp_path / 'nowhere' / 'at' / 'all'}")
     other = tmp_path / "bert"
     package.BertConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=1).save_pretrained(other)

@@ -104,7 +104,7 @@ def test_every_model_has_weights_and_a_card():
 
 
 def test_missing_or_broken_weights_say_so(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(zoo, "_weights", lambda: tmp_path)
+    monkeypatch.setattr(zoo, "_find_weights", lambda: tmp_path)
     with pytest.raises(zoo.MissingWeightsError, match=r"lenet5-mnist.safetensors is missing"):
         zoo.load("lenet5-mnist")
     with pytest.raises(zoo.MissingWeightsError, match=r"lenet5-mnist.json is missing"):
@@ -113,7 +113,7 @@ def test_missing_or_broken_weights_say_so(tmp_path: Path, monkeypatch):
     (tmp_path / "lenet5-mnist.json").write_bytes(b"not a card")
     with pytest.raises(zoo.MissingWeightsError, match="does not fit"):
         zoo.load("lenet5-mnist")
-    with pytest.raises(zoo.MissingWeightsError, match="is no JSON"):
+    with pytest.raises(zoo.MissingWeightsError, match="is not JSON"):
         zoo.card("lenet5-mnist")
 
 
@@ -369,18 +369,18 @@ def test_frozen_parameters_stay(blobs):
 
 
 def test_progress_is_told_of_each_epoch(blobs):
-    told: list[Epoch] = []
-    trained(blobs, epochs=5, progress=told.append)
-    assert [(epoch.number, epoch.epochs) for epoch in told] == [(n, 5) for n in range(1, 6)]
-    assert told[-1].loss < told[0].loss
-    assert told[-1].accuracy > told[0].accuracy
+    reported: list[Epoch] = []
+    trained(blobs, epochs=5, progress=reported.append)
+    assert [(epoch.number, epoch.epochs) for epoch in reported] == [(n, 5) for n in range(1, 6)]
+    assert reported[-1].loss < reported[0].loss
+    assert reported[-1].accuracy > reported[0].accuracy
 
 
 def test_the_reported_loss_is_the_mean_over_samples(blobs):
     """At a learning rate of almost nothing, whatever the batches: the cross-entropy of the start."""
     module = nn.Linear(2, 3)
     expected = nn.functional.cross_entropy(module(blobs[0]), blobs[1]).item()
-    told: list[Epoch] = []
+    reported: list[Epoch] = []
     generator = torch.Generator().manual_seed(0)
     train_classifier(
         module,
@@ -389,10 +389,10 @@ def test_the_reported_loss_is_the_mean_over_samples(blobs):
         batch_size=128,
         learning_rate=1e-12,
         generator=generator,
-        progress=told.append,
+        progress=reported.append,
     )
-    assert told[0].loss == pytest.approx(expected, rel=1e-5)
-    assert told[0].accuracy == pytest.approx(accuracy(module, *blobs))
+    assert reported[0].loss == pytest.approx(expected, rel=1e-5)
+    assert reported[0].accuracy == pytest.approx(accuracy(module, *blobs))
 
 
 def test_every_epoch_sees_every_sample_once(blobs):

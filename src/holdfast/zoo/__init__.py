@@ -1,6 +1,6 @@
 """Small reference models with their weights: `load("lenet5-mnist")`.
 
-A model is one file with its architecture, one line in the registry below, and in `weights/` its weights
+A model consists of a file with its architecture, a line in the registry below, and in `weights/` its weights
 (`<name>.safetensors`) and its card (`<name>.json`).
 """
 
@@ -90,13 +90,13 @@ models.add("resnet20-cifar10", ResNet20)
 models.add("vgg16w8-cifar10", partial(VGG16, width=8))
 models.add("cnn-gtsrb", SmallCNN)
 for _name, _architecture in BUNDLED.items():
-    # of the variants (calibrated, noisy) those that have been trained: scripts/train_series.py writes both files
+    # variants (calibrated, noisy) are there only if they have been trained: scripts/train_series.py writes both files
     if _name in SERIES_MODELS or (files("holdfast.zoo") / "weights" / f"{_name}.safetensors").is_file():
         models.add(_name, _architecture)
 
 
 class MissingWeightsError(HoldfastError, FileNotFoundError):
-    """The weights or the card of a known model are not where they should be, or not what they should be."""
+    """The weights or the card of a known model are missing or damaged."""
 
 
 def names() -> list[str]:
@@ -109,7 +109,7 @@ def names() -> list[str]:
 
 
 def hubs() -> list[str]:
-    """What names of hub models begin with, before a colon.
+    """The names of the hubs, with which names of their models begin, before a colon.
 
     >>> hubs()
     ['timm', 'torchvision', 'transformers']
@@ -117,33 +117,34 @@ def hubs() -> list[str]:
     return sorted(HUBS)
 
 
-def is_of_hub(name: str) -> bool:
-    """Whether a name is of a hub's model rather than of a bundled one.
+def is_hub_name(name: str) -> bool:
+    """Whether a name belongs to a hub's model and not to a bundled one.
 
-    >>> is_of_hub("timm:resnet18"), is_of_hub("lenet5-mnist")
+    >>> is_hub_name("timm:resnet18"), is_hub_name("lenet5-mnist")
     (True, False)
     """
     return name.partition(":")[0] in HUBS and ":" in name
 
 
 def load(name: str) -> nn.Module:
-    """A trained model in eval mode, on the CPU; its inputs and its accuracy are on its `card`.
+    """A trained model in eval mode, on the CPU; its `card` describes its inputs and its accuracy.
 
-    A name such as `"timm:vit_base_patch16_224"`, `"torchvision:resnet50"` or `"transformers:FOLDER"` is of a hub (see
-    `holdfast.zoo.hub`).
+    Names such as `"timm:vit_base_patch16_224"`, `"torchvision:resnet50"` and `"transformers:FOLDER"` belong to a hub
+    (see `holdfast.zoo.hub`). The global random state does not change.
 
-    Raises `UnknownNameError` for a name that is not in `names()`, `MissingWeightsError` when the weights are
-    missing or do not fit. The global random state is left alone.
+    Raises:
+        UnknownNameError: a name that is not in `names()`.
+        MissingWeightsError: the weights are missing or do not fit.
 
     >>> model = load("lenet5-mnist")
     >>> model(torch.zeros(1, 1, 28, 28)).shape
     torch.Size([1, 10])
     """
-    if is_of_hub(name):
+    if is_hub_name(name):
         return from_hub(name)
     architecture = models[name]
     content = _read(name, "safetensors")
-    # the initial weights, soon replaced, are drawn from the global state
+    # initial weights are drawn from the global random state, and then replaced
     with torch.random.fork_rng(devices=[]):
         module = architecture()
     try:
@@ -154,9 +155,11 @@ def load(name: str) -> nn.Module:
 
 
 def card(name: str) -> dict[str, Any]:
-    """What is known about a model: data, training scheme, seed, test accuracy, size, versions, licence.
+    """The card of a bundled model: data, training scheme, seed, test accuracy, size, versions, licence.
 
-    Raises as `load` does.
+    Raises:
+        UnknownNameError: a name that is not in `names()`.
+        MissingWeightsError: the card is missing or damaged.
 
     >>> card("lenet5-mnist")["parameters"]
     61706
@@ -165,20 +168,20 @@ def card(name: str) -> dict[str, Any]:
     try:
         entries: dict[str, Any] = json.loads(_read(name, "json"))
     except ValueError as error:
-        raise MissingWeightsError(f"model {name}: {name}.json is no JSON: {error}") from error
+        raise MissingWeightsError(f"model {name}: {name}.json is not JSON: {error}") from error
     return entries
 
 
-def _weights() -> Traversable:
+def _find_weights() -> Traversable:
     return files("holdfast.zoo") / "weights"
 
 
 def _read(name: str, suffix: str) -> bytes:
-    file = _weights() / f"{name}.{suffix}"
+    file = _find_weights() / f"{name}.{suffix}"
     try:
         return file.read_bytes()
     except FileNotFoundError as error:
         raise MissingWeightsError(
-            f"model {name}: {file} is missing. A complete installation of holdfast has it; in a checkout, "
-            "scripts/train_bundled.py makes it, or scripts/train_series.py for the waves."
+            f"model {name}: {file} is missing. A complete installation of holdfast contains it. In a checkout, "
+            "scripts/train_bundled.py writes it, or scripts/train_series.py for the waves."
         ) from error

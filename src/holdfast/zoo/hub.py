@@ -1,8 +1,8 @@
-"""Models of hubs by name: `timm:vit_base_patch16_224`, `torchvision:resnet50`, `transformers:FOLDER` or its own names.
+"""Models of hubs by name: `timm:vit_base_patch16_224`, `torchvision:resnet50`, `transformers:FOLDER`.
 
-Needs the extra `hub` and, but for a folder of `transformers`, a network. The weights come with the hub's own
-preprocessing, which is put in front of the module: inputs are images in [0, 1] of the size that the model was trained
-on, its `input_size`. Models that are there already: `from_timm`, `from_transformers`.
+They need the extra `hub`, and a network connection except for a folder of `transformers`. The weights come with the
+hub's own preprocessing, which is put before the module. So inputs are images in [0, 1] of the size that the model was
+trained on, its `input_size`. For models that you have loaded yourself see `from_timm` and `from_transformers`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,14 @@ from holdfast.model import Classifier, Forwarded
 
 
 class Normalised(nn.Module):
-    """A module after `(x - mean) / std` for each channel.
+    """A module whose inputs are normalised first: `(x - mean) / std` for each channel.
 
     Args:
-        input_size: (C, H, W), the size that the module was trained on; None where it is not known. Images of other
-            sizes are the module's own affair, other numbers of channels are refused.
+        module: from normalised images to logits.
+        mean: one number for each channel.
+        std: one number for each channel.
+        input_size: (C, H, W), the size that the module was trained on; None if it is not known. The module may accept
+            images of other sizes; another number of channels is an error.
 
     >>> module = Normalised(nn.Identity(), (0.5,), (0.25,), input_size=(1, 1, 1))
     >>> module(torch.ones(1, *module.input_size)).item()
@@ -49,15 +52,15 @@ class Normalised(nn.Module):
         """Logits of images `(N, C, H, W)` in [0, 1].
 
         Raises:
-            ModelError: images of another number of channels, or of a size that the module asserts not to be its own.
+            ModelError: images with another number of channels, or of a size that the module refuses.
         """
         shape, size = tuple(x.shape), self.input_size or (len(self.mean), "H", "W")
         expected = f"module: expected images of shape (N, {', '.join(map(str, size))}), got {shape}"
-        if x.ndim != 4 or shape[1] != len(self.mean):  # one channel would be broadcast to all
+        if x.ndim != 4 or shape[1] != len(self.mean):  # a single channel would be broadcast to all
             raise ModelError(expected)
         try:
             out: Tensor = self.module((x - self.mean) / self.std)
-        except (AssertionError, ValueError) as error:  # a vision transformer's, of its size
+        except (AssertionError, ValueError) as error:  # vision transformers check the size
             raise ModelError(f"{expected}: {error}") from error
         return out
 
@@ -67,8 +70,8 @@ def from_hub(name: str) -> nn.Module:
 
     Raises:
         MissingExtraError: the hub's package is not installed.
-        ArgumentError: no hub, or no model, of that name.
-        HoldfastError: the weights cannot be had.
+        ArgumentError: there is no hub or no model of that name.
+        HoldfastError: the weights cannot be loaded.
     """
     hub, _, model = name.partition(":")
     if hub not in HUBS:
@@ -79,33 +82,33 @@ def from_hub(name: str) -> nn.Module:
     except (OSError, RuntimeError) as error:  # no network, a broken download
         if isinstance(error, HoldfastError | ImportError):
             raise
-        raise HoldfastError(f"model {name}: its weights cannot be had: {type(error).__name__}: {error}") from error
+        raise HoldfastError(f"model {name}: its weights cannot be loaded: {type(error).__name__}: {error}") from error
 
 
 def from_timm(model: nn.Module, **options: Any) -> Classifier:
-    """A model of timm, trained or being trained, as a classifier of images in [0, 1].
+    """A model of timm as a classifier of images in [0, 1].
 
-    The normalisation of its own configuration (`timm.data.resolve_data_config`) is put in front of it, inside the
-    gradient; layers have the names that they have there, with `module.` before them.
+    The normalisation of its configuration (`timm.data.resolve_data_config`) is put before it, so that gradients are by
+    the image in [0, 1]. Layers keep their names, with `module.` before them.
 
     Args:
-        model: of `timm.create_model`.
+        model: from `timm.create_model`.
         options: of `Classifier`: `device`, `batch_size`.
 
     Raises:
         MissingExtraError: timm cannot be imported.
     """
-    return Classifier(_normalised_timm(_package("timm"), model), (0.0, 1.0), **options)
+    return Classifier(_normalise_timm(_import_package("timm"), model), (0.0, 1.0), **options)
 
 
-def _timm(name: str) -> nn.Module:
-    timm: Any = _package("timm")
+def _load_timm(name: str) -> nn.Module:
+    timm: Any = _import_package("timm")
     if not timm.is_model(name):
         raise UnknownNameError("timm model", name, timm.list_models(pretrained=True))
-    return _normalised_timm(timm, timm.create_model(name, pretrained=True))
+    return _normalise_timm(timm, timm.create_model(name, pretrained=True))
 
 
-def _normalised_timm(timm: Any, module: nn.Module) -> Normalised:
+def _normalise_timm(timm: Any, module: nn.Module) -> Normalised:
     config = timm.data.resolve_data_config({}, model=module)
     return Normalised(module, tuple(config["mean"]), tuple(config["std"]), tuple(config["input_size"]))
 
@@ -113,13 +116,13 @@ def _normalised_timm(timm: Any, module: nn.Module) -> Normalised:
 def from_transformers(model: nn.Module, processor: Any, **options: Any) -> Classifier:
     """An image classifier of Hugging Face's transformers as a classifier of images in [0, 1].
 
-    What the processor does to the values of an image of 8 bits (rescaling, normalisation) is put in front of the
-    model, inside the gradient; resizing and cropping are left to the data, whose size is to be the module's
-    `input_size`. The model is called with `pixel_values`, and its output's `logits` are taken. Layers have the names
-    that they have in the model, with `module.` before them.
+    The processor's arithmetic on 8-bit values (rescaling, normalisation) is put before the model, so that gradients are
+    by the image in [0, 1]. Images are not resized or cropped: they should have the module's `input_size`. The model is
+    called with `pixel_values`, and the `logits` of its output are used. Layers keep their names, with `module.` before
+    them.
 
     Args:
-        model: such as `AutoModelForImageClassification.from_pretrained` gives.
+        model: for example from `AutoModelForImageClassification.from_pretrained`.
         processor: its image processor, or the content of its `preprocessor_config.json`.
         options: of `Classifier`: `device`, `batch_size`.
 
@@ -134,66 +137,66 @@ def from_transformers(model: nn.Module, processor: Any, **options: Any) -> Class
     >>> from_transformers(Tiny(), processor, device="cpu").logits(torch.ones(1, 2, 4, 4))
     tensor([[2., 1.]])
     """
-    return Classifier(_processed(model, processor), (0.0, 1.0), **options)
+    return Classifier(_add_processing(model, processor), (0.0, 1.0), **options)
 
 
-def _processed(model: nn.Module, processor: Any) -> Normalised:
-    """The model behind its processor's arithmetic on values."""
+def _add_processing(model: nn.Module, processor: Any) -> Normalised:
+    """The model with its processor's arithmetic before it."""
 
-    def told(name: str, default: Any = None) -> Any:
+    def read_option(name: str, default: Any = None) -> Any:
         found = processor.get(name) if isinstance(processor, Mapping) else getattr(processor, name, None)
         return default if found is None else found
 
-    mean, std = (_channels(told(name), name) for name in ("image_mean", "image_std"))
+    mean, std = (_check_channels(read_option(name), name) for name in ("image_mean", "image_std"))
     check(len(mean) == len(std), "processor", "as many numbers in image_std as in image_mean", f"{len(std)}")
-    if not told("do_normalize", True):
+    if not read_option("do_normalize", True):
         mean, std = (0.0,) * len(mean), (1.0,) * len(std)
-    # images in [0, 1] are a 255th of what the processor takes
-    factor = 255 * (told("rescale_factor", 1 / 255) if told("do_rescale", True) else 1.0)
-    size = told("crop_size") if told("do_center_crop", False) else told("size")
-    height, width = _size(size)
+    # the processor expects values in [0, 255], which are 255 times ours
+    factor = 255 * (read_option("rescale_factor", 1 / 255) if read_option("do_rescale", True) else 1.0)
+    size = read_option("crop_size") if read_option("do_center_crop", False) else read_option("size")
+    height, width = _read_size(size)
     shape = None if height is None or width is None else (len(mean), height, width)
-    logits = Forwarded(model, pixel_logits)
+    logits = Forwarded(model, forward_pixels)
     return Normalised(logits, tuple(m / factor for m in mean), tuple(s / factor for s in std), shape)
 
 
-def pixel_logits(model: nn.Module, x: Tensor) -> Tensor:
+def forward_pixels(model: nn.Module, x: Tensor) -> Tensor:
     """The logits of an image classifier of transformers for normalised images `(N, C, H, W)`."""
     logits: Tensor = model(pixel_values=x).logits
     return logits
 
 
-def _channels(values: Any, name: str) -> tuple[float, ...]:
+def _check_channels(values: Any, name: str) -> tuple[float, ...]:
     fine = isinstance(values, Sequence) and len(values) > 0 and all(isinstance(v, int | float) for v in values)
     check(fine, "processor", f"an image processor with {name}, a number for each channel", repr(values))
     return tuple(float(value) for value in values)
 
 
-def _size(size: Any) -> tuple[int | None, int | None]:
-    """Height and width, as processors write them; None where only one edge is told."""
+def _read_size(size: Any) -> tuple[int | None, int | None]:
+    """Height and width from the configuration of a processor; None if it has the length of one edge only."""
     if isinstance(size, int):
         return size, size
     values = size if isinstance(size, Mapping) else {name: getattr(size, name, None) for name in ("height", "width")}
     return values.get("height"), values.get("width")
 
 
-def _transformers(name: str) -> nn.Module:
-    transformers: Any = _package("transformers")
+def _load_transformers(name: str) -> nn.Module:
+    transformers: Any = _import_package("transformers")
     bars = transformers.utils.logging
     shown = bars.is_progress_bar_enabled()
     bars.disable_progress_bar()
     try:
         processor = transformers.AutoImageProcessor.from_pretrained(name)
-        return _processed(transformers.AutoModelForImageClassification.from_pretrained(name), processor)
-    except ValueError as error:  # a model of another kind
+        return _add_processing(transformers.AutoModelForImageClassification.from_pretrained(name), processor)
+    except ValueError as error:  # the model is not an image classifier
         raise ArgumentError("model", "an image classifier of transformers", f"{name}: {error}") from error
     finally:
         if shown:
             bars.enable_progress_bar()
 
 
-def _torchvision(name: str) -> nn.Module:
-    models: Any = _package("torchvision").models
+def _load_torchvision(name: str) -> nn.Module:
+    models: Any = _import_package("torchvision").models
     if name not in models.list_models():
         raise UnknownNameError("torchvision model", name, models.list_models())
     weights = models.get_model_weights(name).DEFAULT
@@ -205,17 +208,17 @@ def _torchvision(name: str) -> nn.Module:
     return Normalised(models.get_model(name, weights=weights), tuple(scaling.mean), tuple(scaling.std), size)
 
 
-def _package(name: str) -> Any:
+def _import_package(name: str) -> Any:
     import importlib
 
     try:
         return importlib.import_module(name)
-    except (ImportError, RuntimeError) as error:  # torchvision beside a torch it was not built for raises the latter
+    except (ImportError, RuntimeError) as error:  # torchvision built for another torch raises a RuntimeError
         raise MissingExtraError(f"{name} ({type(error).__name__}: {error})", "hub") from error
 
 
 HUBS: dict[str, Callable[[str], nn.Module]] = {
-    "timm": _timm,
-    "torchvision": _torchvision,
-    "transformers": _transformers,
+    "timm": _load_timm,
+    "torchvision": _load_torchvision,
+    "transformers": _load_transformers,
 }

@@ -199,7 +199,7 @@ def test_mobilenet_v2_layer_by_layer() -> None:
     assert on_meta(MobileNetV2, 32)[0]["features"] == (1280, 4, 4)
     blocks = [part for part in MobileNetV2().modules() if isinstance(part, InvertedResidual)]
     assert sum(part.residual for part in blocks) == 17 - 7  # all but the first of each row
-    assert v2._multiple_of_8(8.9) == 16  # 8 would be less than nine tenths of it
+    assert v2._round_to_8(8.9) == 16  # 8 would be less than nine tenths of it
 
 
 def test_vgg16_layer_by_layer() -> None:
@@ -372,11 +372,17 @@ def test_the_zoos_training_takes_them() -> None:
     labels = torch.arange(16) % 2
     inputs = (noise(16) * 0.5 + labels[:, None, None, None] * 0.5).float()
     model = initialize(SMALL["mobilenet_v2"](num_classes=2), generator)
-    told: list[float] = []
+    read_option: list[float] = []
     train_classifier(
-        model, inputs, labels, epochs=4, batch_size=8, generator=generator, progress=lambda e: told.append(e.loss)
+        model,
+        inputs,
+        labels,
+        epochs=4,
+        batch_size=8,
+        generator=generator,
+        progress=lambda e: read_option.append(e.loss),
     )
-    assert told[-1] < told[0]
+    assert read_option[-1] < read_option[0]
 
 
 def test_options_of_resnet18_stay() -> None:

@@ -29,7 +29,7 @@ from holdfast.explainers.completeness import CompletenessWarning, completeness_g
 from holdfast.zoo.networks.bilstm import BiLSTM
 from holdfast.zoo.networks.series_cnn import SeriesCNN
 from holdfast.zoo.networks.series_models import SERIES_MODELS
-from holdfast.zoo.networks.series_transformer import SelfAttention, SeriesTransformer, positions
+from holdfast.zoo.networks.series_transformer import SelfAttention, SeriesTransformer, encode_positions
 from holdfast.zoo.training.classifier import initialize
 
 SMALL: dict[str, Callable[..., nn.Module]] = {
@@ -135,7 +135,7 @@ def test_the_attention_is_torchs() -> None:
 
 
 def test_positions_are_sines_and_cosines() -> None:
-    made = positions(torch.zeros(1, 9, 6, dtype=torch.float64))
+    made = encode_positions(torch.zeros(1, 9, 6, dtype=torch.float64))
     for place in range(9):
         for pair in range(3):
             angle = place / 10000 ** (2 * pair / 6)

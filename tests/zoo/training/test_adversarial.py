@@ -14,7 +14,7 @@ import holdfast as hf
 from holdfast import data, zoo
 from holdfast.errors import ArgumentError
 from holdfast.neighbourhood import L2Ball, LinfBall
-from holdfast.zoo.training.adversarial import Ball, Pgd, nearest_offset, pgd, robust_accuracy
+from holdfast.zoo.training.adversarial import Ball, Pgd, pgd, project_offset, robust_accuracy
 from holdfast.zoo.training.classifier import Epoch, accuracy, initialize, train_classifier
 
 BALLS = [L2Ball(1.5), LinfBall(0.15)]
@@ -48,7 +48,7 @@ def test_the_nearest_point_of_a_ball_within_bounds_is_the_nearest() -> None:
     above = torch.rand(200, 3, 5, generator=generator, dtype=torch.float64)
     above[:, 0], below[:, 1] = 0.0, -math.inf  # such as black pixels, and no bound
     ball = L2Ball(1.0)
-    nearest = nearest_offset(delta, ball, below, above)
+    nearest = project_offset(delta, ball, below, above)
     low, high = torch.zeros(200, dtype=torch.float64), torch.ones(200, dtype=torch.float64)
     for _ in range(60):
         middle = (low + high) / 2
@@ -61,7 +61,7 @@ def test_the_nearest_point_of_a_ball_within_bounds_is_the_nearest() -> None:
 def test_no_other_point_is_nearer() -> None:
     delta = torch.tensor([[2.0, -1.5, 3.0]], dtype=torch.float64)
     below, above = torch.tensor(-1.0, dtype=torch.float64), torch.tensor([0.2, 1.0, 2.0], dtype=torch.float64)
-    nearest = nearest_offset(delta, L2Ball(1.2), below, above)
+    nearest = project_offset(delta, L2Ball(1.2), below, above)
     others = torch.rand(100_000, 3, generator=seeded(), dtype=torch.float64) * 2.4 - 1.2
     others = others[(others.norm(dim=1) <= 1.2) & (others >= below).all(1) & (others <= above).all(1)]
     assert len(others) > 5_000
@@ -74,8 +74,8 @@ def test_no_other_point_is_nearer() -> None:
 def test_the_nearest_point_to_a_point_of_the_ball_is_itself(ball: Ball) -> None:
     delta = torch.rand(50, 7, generator=seeded()) * 0.2 - 0.1
     far = torch.tensor(9.0)
-    assert torch.equal(nearest_offset(delta, ball, -far, far), delta)
-    assert torch.equal(nearest_offset(0 * delta, ball, 0 * delta, 0 * delta), 0 * delta)
+    assert torch.equal(project_offset(delta, ball, -far, far), delta)
+    assert torch.equal(project_offset(0 * delta, ball, 0 * delta, 0 * delta), 0 * delta)
 
 
 def test_a_ball_of_radius_0_is_its_centre() -> None:
@@ -103,7 +103,7 @@ def test_perturbed_digits_lie_in_the_ball_and_the_bounds_and_have_a_greater_loss
     assert (distance > 0.98 * ball.radius).all()  # it uses the ball, although most pixels are at a bound
     assert (losses(module, perturbed, labels) > losses(module, inputs, labels)).all()
     assert accuracy(module, perturbed, labels) < 0.6 < accuracy(module, inputs, labels)
-    random = inputs + nearest_offset(torch.randn(inputs.shape, generator=seeded()), ball, -inputs, 1 - inputs)
+    random = inputs + project_offset(torch.randn(inputs.shape, generator=seeded()), ball, -inputs, 1 - inputs)
     assert losses(module, perturbed, labels).mean() > 3 * losses(module, random, labels).mean()
 
 
@@ -261,11 +261,11 @@ def test_training_against_perturbations_makes_robust() -> None:
     assert reached["robust"][1] > 0.8
 
 
-def mixed(clean_share: float, perturb, told: list[Epoch] | None = None) -> Tensor:
+def mixed(clean_share: float, perturb, read_option: list[Epoch] | None = None) -> Tensor:
     """The weights after one epoch of a linear model on 40 points."""
     inputs, labels = torch.randn(40, 3, generator=seeded()), torch.arange(40) % 2
     module = initialize(nn.Linear(3, 2), seeded(1))
-    progress = None if told is None else told.append
+    progress = None if read_option is None else read_option.append
     options = {"perturb": perturb, "clean_share": clean_share, "progress": progress}
     train_classifier(module, inputs, labels, epochs=1, batch_size=8, generator=seeded(2), **options)
     return module.weight.detach()
@@ -294,7 +294,7 @@ def test_the_share_mixes_the_losses() -> None:
 
 def test_progress_reports_the_mix() -> None:
     """A perturbation towards the label's side of a fixed network: half the images right, whatever the clean ones."""
-    told: list[Epoch] = []
+    read_option: list[Epoch] = []
     inputs, labels = torch.tensor([[2.0, 0.0]]).repeat(10, 1), torch.zeros(10, dtype=torch.int64)
     module = nn.Linear(2, 2, bias=False)
     with torch.no_grad():
@@ -308,11 +308,11 @@ def test_progress_reports_the_mix() -> None:
         generator=seeded(),
         perturb=lambda module, batch, labels, generator: -batch,
         clean_share=0.75,
-        progress=told.append,
+        progress=read_option.append,
     )
     right, wrong = math.log1p(math.exp(-2.0)), math.log1p(math.exp(2.0))
-    assert told[0].loss == pytest.approx(0.75 * right + 0.25 * wrong, rel=1e-5)
-    assert told[0].accuracy == pytest.approx(0.75)
+    assert read_option[0].loss == pytest.approx(0.75 * right + 0.25 * wrong, rel=1e-5)
+    assert read_option[0].accuracy == pytest.approx(0.75)
 
 
 def test_a_share_is_a_share() -> None:

@@ -14,7 +14,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from holdfast.errors import ArgumentError
-from holdfast.zoo.training.attribution_regularization import AttributionAscent, LossPath, loss_attributions, loss_path
+from holdfast.zoo.training.attribution_regularization import (
+    AttributionAscent,
+    LossPath,
+    compute_loss_attributions,
+    compute_loss_path,
+)
 from holdfast.zoo.training.classifier import accuracy, initialize, train_classifier
 from holdfast.zoo.training.objective import Batch, Scheme
 from holdfast.zoo.training.schemes import IgNorm, IgSumNorm, Natural
@@ -65,7 +70,7 @@ def test_a_linear_network_by_quadrature() -> None:
     module = initialize(nn.Sequential(nn.Flatten(), nn.Linear(6, 3)), seeded(1)).double()
     weight, bias = (parameter.detach().numpy() for parameter in module.parameters())
     inputs, perturbed = pair()
-    found = loss_attributions(module, inputs, perturbed, LABELS, points=6001).detach()
+    found = compute_loss_attributions(module, inputs, perturbed, LABELS, points=6001).detach()
     for x, end, label, row in zip(inputs.flatten(1), perturbed.flatten(1), LABELS, found.flatten(1), strict=True):
         way = (end - x).numpy()
 
@@ -89,7 +94,7 @@ def test_two_classes_in_closed_form() -> None:
     end = torch.tensor([[1.0, -1.0, 0.0], [-1.0, 1.5, 2.5]], dtype=torch.float64)
     change = F.softplus(end @ w) - F.softplus(x @ w)
     expected = w * (end - x) * (change / ((end - x) @ w))[:, None]
-    found = loss_attributions(module, x, end, torch.zeros(2, dtype=torch.int64), points=2001)
+    found = compute_loss_attributions(module, x, end, torch.zeros(2, dtype=torch.int64), points=2001)
     torch.testing.assert_close(found.detach(), expected, rtol=1e-6, atol=1e-9)
 
 
@@ -99,7 +104,7 @@ def test_a_quadratic_loss_is_exact_with_any_number_of_points(points: int) -> Non
     a, b = torch.tensor([[2.0, 0.7], [0.7, -1.0]]).double(), torch.tensor([0.3, 0.9]).double()
     module = Quadratic(a, b, 9.0)
     x, end = torch.rand(4, 2, generator=seeded()).double(), torch.rand(4, 2, generator=seeded(1)).double()
-    path = loss_path(module, x, end, torch.zeros(4, dtype=torch.int64), points=points)
+    path = compute_loss_path(module, x, end, torch.zeros(4, dtype=torch.int64), points=points)
     torch.testing.assert_close(path.attributions, (end - x) * ((x + end) / 2 @ a + b))
     torch.testing.assert_close(path.losses[:, 0], module.value(x))
     torch.testing.assert_close(path.losses[:, -1], module.value(end))
@@ -113,7 +118,7 @@ def test_they_add_up_to_the_change_of_the_loss() -> None:
     change = (losses_of(module, perturbed, LABELS) - losses_of(module, inputs, LABELS)).detach()
     errors = []
     for points in (41, 81, 161):
-        found = loss_attributions(module, inputs, perturbed, LABELS, points=points).detach()
+        found = compute_loss_attributions(module, inputs, perturbed, LABELS, points=points).detach()
         errors.append((found.flatten(1).sum(dim=1) - change).abs())
     for coarse, fine in itertools.pairwise(errors):
         torch.testing.assert_close(coarse / fine, torch.full((5,), 4.0, dtype=torch.float64), rtol=0.05, atol=0)
@@ -131,10 +136,10 @@ def test_equal_to_captums_of_the_loss(activation: type[nn.Module]) -> None:
         return theirs.attribute(perturbed.clone(), inputs, **arguments).detach()
 
     for steps in (2, 5, 30):
-        found = loss_attributions(module, inputs, perturbed, LABELS, points=steps).detach()
+        found = compute_loss_attributions(module, inputs, perturbed, LABELS, points=steps).detach()
         torch.testing.assert_close(found, captum(steps, "riemann_trapezoid") * steps / (steps - 1))
     if activation is nn.Tanh:
-        found = loss_attributions(module, inputs, perturbed, LABELS, points=3001).detach()
+        found = compute_loss_attributions(module, inputs, perturbed, LABELS, points=3001).detach()
         torch.testing.assert_close(found, captum(80, "gausslegendre"), rtol=1e-5, atol=1e-6)
 
 
@@ -145,8 +150,8 @@ def test_a_known_gradient_at_the_inputs_spares_their_rows() -> None:
     for points in (2, 3, 9):
         rows: list[int] = []
         handle = module.register_forward_hook(lambda *arguments, rows=rows: rows.append(len(arguments[-1])))
-        whole = loss_path(module, inputs, perturbed, LABELS, points=points)
-        spared = loss_path(module, inputs, perturbed, LABELS, points=points, at_inputs=at_inputs)
+        whole = compute_loss_path(module, inputs, perturbed, LABELS, points=points)
+        spared = compute_loss_path(module, inputs, perturbed, LABELS, points=points, at_inputs=at_inputs)
         handle.remove()
         assert rows == [5 * points, 5 * (points - 1)]
         torch.testing.assert_close(whole.attributions, spared.attributions)
@@ -163,7 +168,7 @@ def test_ends_are_exact() -> None:
         return x
 
     x, end = torch.rand(50, 3, generator=seeded()), torch.rand(50, 3, generator=seeded(1))
-    loss_path(look, x, end, torch.zeros(50, dtype=torch.int64), points=7)
+    compute_loss_path(look, x, end, torch.zeros(50, dtype=torch.int64), points=7)
     along = seen[0].reshape(50, 7, 3)
     assert torch.equal(along[:, 0], x)
     assert torch.equal(along[:, -1], end)
@@ -171,10 +176,10 @@ def test_ends_are_exact() -> None:
 
 def test_rows_do_not_mix() -> None:
     module, (inputs, perturbed) = network(), pair()
-    whole = loss_attributions(module, inputs, perturbed, LABELS, points=5).detach()
+    whole = compute_loss_attributions(module, inputs, perturbed, LABELS, points=5).detach()
     for row in range(5):
         one = slice(row, row + 1)
-        alone = loss_attributions(module, inputs[one], perturbed[one], LABELS[one], points=5).detach()
+        alone = compute_loss_attributions(module, inputs[one], perturbed[one], LABELS[one], points=5).detach()
         torch.testing.assert_close(alone, whole[one])
 
 
@@ -185,7 +190,7 @@ def test_a_network_that_looks_at_nothing_has_no_attributions() -> None:
         return module(torch.ones(len(x), 1))
 
     x, end = torch.rand(2, 4, generator=seeded()), torch.rand(2, 4, generator=seeded(1))
-    path = loss_path(biased, x, end, torch.tensor([0, 1]), points=3)
+    path = compute_loss_path(biased, x, end, torch.tensor([0, 1]), points=3)
     assert float(path.norms().detach().sum()) == 0
     ascent = AttributionAscent(radius=0.1, steps=2, step=0.1)
     assert ascent(Wrapped(biased), x, torch.tensor([0, 1]), seeded()).shape == x.shape
@@ -208,11 +213,12 @@ def test_the_derivative_by_the_perturbed_input(activation: type[nn.Module]) -> N
     """Of ||IG||_1 against finite differences, each feature of each row; with rectifiers too, off the kinks."""
     module, (inputs, perturbed) = network(activation), pair()
     end = perturbed.clone().requires_grad_()
-    (found,) = torch.autograd.grad(loss_path(module, inputs, end, LABELS, points=4).norms().sum(), end)
+    (found,) = torch.autograd.grad(compute_loss_path(module, inputs, end, LABELS, points=4).norms().sum(), end)
     for index in range(6):
         shift = torch.zeros(6, dtype=torch.float64).index_fill(0, torch.tensor(index), 1e-6).reshape(2, 3)
         above, below = (
-            loss_path(module, inputs, perturbed + sign * shift, LABELS, points=4).norms().detach() for sign in (1, -1)
+            compute_loss_path(module, inputs, perturbed + sign * shift, LABELS, points=4).norms().detach()
+            for sign in (1, -1)
         )
         torch.testing.assert_close(found.flatten(1)[:, index], (above - below) / 2e-6, rtol=1e-6, atol=1e-8)
 
@@ -221,7 +227,7 @@ def test_the_derivative_by_the_perturbed_input(activation: type[nn.Module]) -> N
 def test_the_derivative_by_the_parameters(scheme: Scheme, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the schemes' loss at a fixed x', against finite differences."""
     module, (inputs, perturbed) = network(), pair()
-    monkeypatch.setattr(AttributionAscent, "ascent", lambda *_: perturbed)
+    monkeypatch.setattr(AttributionAscent, "ascend", lambda *_: perturbed)
 
     def loss() -> Tensor:
         (part,) = scheme.parts(Batch(module, inputs, LABELS, seeded(), 1.0))
@@ -317,7 +323,7 @@ def test_a_separable_quadratic_has_its_greatest_at_the_limits() -> None:
     free = AttributionAscent(0.2, 20, 0.05, 3, 0.0, 1.0)  # of bounds, and of the loss
     for seed in range(4):
         end = free(module, x, labels, seeded(seed))
-        norm = loss_attributions(module, x, end, labels, points=2).detach().abs().sum()
+        norm = compute_loss_attributions(module, x, end, labels, points=2).detach().abs().sum()
         assert float(norm) == pytest.approx(0.2 * 1.75)
 
 
@@ -361,8 +367,8 @@ def test_the_ascent_climbs() -> None:
         for steps in (1, 4, 12):
             ascent = AttributionAscent(0.3, steps, 0.06, 5, *weights, bounds=(0.0, 1.0))
             end = ascent(module, inputs, LABELS, seeded())
-            path: LossPath = loss_path(module, inputs, end, LABELS, points=5)
-            reached.append(float(ascent.objective(path).sum().detach()))
+            path: LossPath = compute_loss_path(module, inputs, end, LABELS, points=5)
+            reached.append(float(ascent.compute_objective(path).sum().detach()))
         assert reached == sorted(reached)
         assert reached[2] > 1.1 * reached[0]
 
@@ -392,7 +398,9 @@ def test_training_lowers_the_greatest_norm(scheme: Scheme) -> None:
         train_classifier(module, inputs, labels, scheme=each, generator=seeded(2), **options)
         assert accuracy(module, inputs, labels) > 0.95
         worst = attack(module, inputs, labels, seeded(5))
-        norms.append(float(loss_attributions(module, inputs, worst, labels, points=30).detach().abs().sum() / 150))
+        norms.append(
+            float(compute_loss_attributions(module, inputs, worst, labels, points=30).detach().abs().sum() / 150)
+        )
     assert norms[1] < 0.8 * norms[0]
 
 
@@ -420,10 +428,10 @@ def test_options_are_checked(change: dict[str, float], complaint: str) -> None:
 def test_data_are_checked() -> None:
     module, (inputs, perturbed) = network(), pair()
     with pytest.raises(ArgumentError, match=r"perturbed: expected shape \(5, 2, 3\)"):
-        loss_attributions(module, inputs, perturbed[:4], LABELS)
+        compute_loss_attributions(module, inputs, perturbed[:4], LABELS)
     with pytest.raises(ArgumentError, match="labels: expected one label per input"):
-        loss_attributions(module, inputs, perturbed, LABELS[:4])
+        compute_loss_attributions(module, inputs, perturbed, LABELS[:4])
     with pytest.raises(ArgumentError, match="points: expected a whole number of at least 2"):
-        loss_attributions(module, inputs, perturbed, LABELS, points=1)
+        compute_loss_attributions(module, inputs, perturbed, LABELS, points=1)
     with pytest.raises(ArgumentError, match="inputs: expected values within the bounds"):
         AttributionAscent(0.1, 1, 0.1, bounds=(0.0, 1.0))(module, inputs, LABELS, seeded())

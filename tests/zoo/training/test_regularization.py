@@ -13,7 +13,12 @@ from torch.nn import functional as F
 from holdfast import zoo
 from holdfast.data import Dataset
 from holdfast.errors import ArgumentError
-from holdfast.zoo.training.regularization import InputDerivatives, gradient_norms, hessian_norms, input_derivatives
+from holdfast.zoo.training.regularization import (
+    InputDerivatives,
+    compute_gradient_norms,
+    compute_hessian_norms,
+    differentiate_loss,
+)
 
 LABELS = torch.tensor([0, 2, 1, 2, 0, 1])
 
@@ -50,8 +55,8 @@ def exact(module: nn.Module, x: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]
 def test_gradient_norms_are_those_of_each_row(activation: type[nn.Module]) -> None:
     module = network(activation)
     expected, _ = exact(module, inputs(), LABELS)
-    torch.testing.assert_close(gradient_norms(module, inputs(), LABELS), expected)
-    torch.testing.assert_close(gradient_norms(module, inputs(), LABELS, squared=True), expected**2)
+    torch.testing.assert_close(compute_gradient_norms(module, inputs(), LABELS), expected)
+    torch.testing.assert_close(compute_gradient_norms(module, inputs(), LABELS, squared=True), expected**2)
 
 
 @pytest.mark.parametrize("activation", [nn.Softplus, nn.ReLU, nn.Tanh])
@@ -59,12 +64,12 @@ def test_hessian_norms_are_unbiased_in_the_square(activation: type[nn.Module]) -
     """The mean of 2,000 probes, each alone, is within 4.5 of its own standard errors of the Frobenius norm's square."""
     module, probes = network(activation), 2000
     _, expected = exact(module, inputs(), LABELS)
-    many = input_derivatives(module, inputs().repeat(probes, 1, 1), LABELS.repeat(probes))
-    each = many.hessian_norms(1, seeded(), squared=True).detach().reshape(probes, 6)
+    many = differentiate_loss(module, inputs().repeat(probes, 1, 1), LABELS.repeat(probes))
+    each = many.compute_hessian_norms(1, seeded(), squared=True).detach().reshape(probes, 6)
     error = each.std(dim=0) / math.sqrt(probes)
     assert bool(((each.mean(dim=0) - expected**2).abs() < 4.5 * error).all())
     assert bool((error < 0.06 * expected**2).all())  # so that the line above says something
-    together = hessian_norms(module, inputs(), LABELS, probes=500, generator=seeded(1))
+    together = compute_hessian_norms(module, inputs(), LABELS, probes=500, generator=seeded(1))
     torch.testing.assert_close(together, expected, rtol=0.15, atol=0)
 
 
@@ -72,8 +77,8 @@ def test_one_probe_is_low_by_no_more_than_the_theorem_says() -> None:
     """E ||H v|| is between ||H||_F / sqrt(2) and ||H||_F."""
     module, probes = network(nn.ReLU), 2000
     _, expected = exact(module, inputs(), LABELS)
-    many = input_derivatives(module, inputs().repeat(probes, 1, 1), LABELS.repeat(probes))
-    mean = many.hessian_norms(1, seeded()).detach().reshape(probes, 6).mean(dim=0)
+    many = differentiate_loss(module, inputs().repeat(probes, 1, 1), LABELS.repeat(probes))
+    mean = many.compute_hessian_norms(1, seeded()).detach().reshape(probes, 6).mean(dim=0)
     assert bool((mean < 0.99 * expected).all())
     assert bool((mean > 0.98 * expected / math.sqrt(2)).all())
 
@@ -83,7 +88,7 @@ def test_every_combination_of_signs_gives_the_norm_exactly() -> None:
     module = network(nn.Tanh)
     _, expected = exact(module, inputs(), LABELS)
     signs = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0], dtype=torch.float64)] * 6)  # (64, 6)
-    derivatives = input_derivatives(module, inputs(), LABELS)
+    derivatives = differentiate_loss(module, inputs(), LABELS)
     total = torch.zeros(6, dtype=torch.float64)
     for each in signs:
         (product,) = torch.autograd.grad((derivatives.gradient * each).sum(), derivatives.inputs, retain_graph=True)
@@ -107,10 +112,10 @@ def test_certainty_lowers_both_norms_without_being_flat() -> None:
     x, labels = torch.ones(1, 4, dtype=torch.float64), torch.tensor([0])
     with torch.no_grad():
         module.weight.copy_(torch.tensor([[0.1] * 4, [-0.1] * 4]))
-    before = float(gradient_norms(module, x, labels).detach()), float(exact(module, x, labels)[1])
+    before = float(compute_gradient_norms(module, x, labels).detach()), float(exact(module, x, labels)[1])
     with torch.no_grad():
         module.weight.mul_(50)
-    after = float(gradient_norms(module, x, labels).detach()), float(exact(module, x, labels)[1])
+    after = float(compute_gradient_norms(module, x, labels).detach()), float(exact(module, x, labels)[1])
     assert after[0] < 1e-3 * before[0]
     assert after[1] < 1e-3 * before[1]
 
@@ -124,9 +129,9 @@ def test_rows_do_not_mix() -> None:
     other = torch.cat([inputs()[:3], 5 * inputs(2)[3:]])
     for training, alike in ((False, True), (True, False)):
         module.train(training)
-        both = [gradient_norms(module, x, LABELS)[:3] for x in (inputs(), other)]
+        both = [compute_gradient_norms(module, x, LABELS)[:3] for x in (inputs(), other)]
         assert torch.allclose(both[0], both[1]) is alike
-        both = [hessian_norms(module, x, LABELS, generator=seeded())[:3] for x in (inputs(), other)]
+        both = [compute_hessian_norms(module, x, LABELS, generator=seeded())[:3] for x in (inputs(), other)]
         assert torch.allclose(both[0], both[1]) is alike
 
 
@@ -135,8 +140,8 @@ def test_the_gradient_for_training_is_right() -> None:
     module = network(nn.Softplus)
 
     def penalty() -> Tensor:
-        derivatives = input_derivatives(module, inputs(), LABELS)
-        return derivatives.gradient_norms().mean() + derivatives.hessian_norms(3, seeded(5)).mean()
+        derivatives = differentiate_loss(module, inputs(), LABELS)
+        return derivatives.compute_gradient_norms().mean() + derivatives.compute_hessian_norms(3, seeded(5)).mean()
 
     parameters = list(module.parameters())
     found = torch.autograd.grad(penalty(), parameters, allow_unused=True)
@@ -159,7 +164,7 @@ def test_descending_the_penalty_lowers_it(digits: Dataset) -> None:
     optimizer = torch.optim.SGD(module.parameters(), lr=2e-4)
 
     def penalty() -> Tensor:
-        return hessian_norms(module, x, labels, probes=2, generator=seeded()).mean()
+        return compute_hessian_norms(module, x, labels, probes=2, generator=seeded()).mean()
 
     before = float(penalty().detach())
     for _ in range(3):
@@ -174,8 +179,8 @@ def test_at_zero_the_derivative_is_zero_and_not_nan() -> None:
     with torch.no_grad():
         module.weight.zero_()
     x, labels = torch.ones(2, 3), torch.tensor([0, 1])
-    derivatives = input_derivatives(module, x, labels)
-    loss = derivatives.gradient_norms().sum() + derivatives.hessian_norms(2, seeded()).sum()
+    derivatives = differentiate_loss(module, x, labels)
+    loss = derivatives.compute_gradient_norms().sum() + derivatives.compute_hessian_norms(2, seeded()).sum()
     assert float(loss.detach()) == 0
     torch.autograd.backward(loss)
     assert bool(torch.isfinite(module.weight.grad).all())
@@ -186,16 +191,16 @@ def test_a_linear_loss_has_no_curvature() -> None:
     weight = nn.Parameter(torch.ones(3))
     for losses in ((x @ weight), (x @ weight.detach())):
         derivatives = InputDerivatives(losses, x)
-        assert derivatives.hessian_norms(2, seeded()).tolist() == [0.0] * 4
+        assert derivatives.compute_hessian_norms(2, seeded()).tolist() == [0.0] * 4
 
 
 def test_draws_come_from_the_generator_alone() -> None:
     module = network(nn.Softplus)
     torch.manual_seed(1)
-    first = hessian_norms(module, inputs(), LABELS, generator=seeded(3))
+    first = compute_hessian_norms(module, inputs(), LABELS, generator=seeded(3))
     torch.manual_seed(2)
-    assert torch.equal(first, hessian_norms(module, inputs(), LABELS, generator=seeded(3)))
-    assert not torch.equal(first, hessian_norms(module, inputs(), LABELS, generator=seeded(4)))
+    assert torch.equal(first, compute_hessian_norms(module, inputs(), LABELS, generator=seeded(3)))
+    assert not torch.equal(first, compute_hessian_norms(module, inputs(), LABELS, generator=seeded(4)))
 
 
 def test_what_is_refused() -> None:
@@ -207,4 +212,4 @@ def test_what_is_refused() -> None:
         InputDerivatives(x.sum(), x)
     for probes in (0, 1.0, True):
         with pytest.raises(ArgumentError, match="probes: expected a whole number"):
-            InputDerivatives(x.sum(dim=1), x).hessian_norms(probes, seeded())
+            InputDerivatives(x.sum(dim=1), x).compute_hessian_norms(probes, seeded())

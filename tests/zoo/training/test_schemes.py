@@ -29,7 +29,7 @@ from holdfast.zoo.training.schemes import (
     IgSumNorm,
     Natural,
     schemes,
-    spelled,
+    spell_scheme,
 )
 
 Blobs = tuple[Tensor, Tensor]
@@ -45,7 +45,7 @@ ALL = [
     IgNorm(radius=0.1, weight=0.5, steps=2, points=4, points_in_attack=3),
     IgSumNorm(radius=0.15, weight=0.3, steps=3, step=0.05, points=3, points_in_attack=2, warm_up=1.5),
 ]
-each_scheme = pytest.mark.parametrize("scheme", ALL, ids=spelled)
+each_scheme = pytest.mark.parametrize("scheme", ALL, ids=spell_scheme)
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -159,10 +159,12 @@ def test_loss_and_gradient_are_those_of_the_formula(scheme: Scheme, blobs: Blobs
 def test_shares_add_up_and_training_learns(scheme: Scheme, blobs: Blobs) -> None:
     module = network()
     assert sum(part.share for part in scheme.parts(batch_of(module, blobs))) == pytest.approx(1)
-    told: list[float] = []
+    read_option: list[float] = []
     options = {"epochs": 12, "batch_size": 15, "learning_rate": 0.03, "generator": seeded(), "bounds": (0.0, 1.0)}
-    train_classifier(module, *blobs, scheme=scheme, progress=lambda epoch: told.append(epoch.accuracy), **options)
-    assert told[-1] > told[0]
+    train_classifier(
+        module, *blobs, scheme=scheme, progress=lambda epoch: read_option.append(epoch.accuracy), **options
+    )
+    assert read_option[-1] > read_option[0]
     assert accuracy(module, *blobs) > 0.95
     assert all(parameter.grad is None for parameter in module.parameters())
 
@@ -189,7 +191,7 @@ def test_the_radius_warms_up(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> N
         seen.append((self.ball.radius, self.step))
         return inputs
 
-    monkeypatch.setattr(Pgd, "ascent", watched)
+    monkeypatch.setattr(Pgd, "ascend", watched)
     scheme = Adversarial(radius=0.3, steps=5, step=0.1, warm_up=2)
     train_classifier(network(), *blobs, epochs=3, batch_size=30, generator=seeded(), scheme=scheme)
     shares = [1 / 6, 2 / 6, 3 / 6, 4 / 6, 5 / 6, 1, 1, 1, 1]
@@ -198,13 +200,13 @@ def test_the_radius_warms_up(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_the_radius_of_integrated_gradients_warms_up(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[float, float]] = []
-    ascent = AttributionAscent.ascent
+    ascend = AttributionAscent.ascend
 
     def watched(self: AttributionAscent, *arguments: Any) -> Tensor:
         seen.append((self.radius, self.step))
-        return ascent(self, *arguments)
+        return ascend(self, *arguments)
 
-    monkeypatch.setattr(AttributionAscent, "ascent", watched)
+    monkeypatch.setattr(AttributionAscent, "ascend", watched)
     for scheme in (IgNorm(radius=0.3, steps=5, warm_up=2), IgSumNorm(radius=0.3, steps=5, step=0.15, warm_up=2)):
         seen.clear()
         train_classifier(network(), *blobs, epochs=3, batch_size=45, generator=seeded(), scheme=scheme)
@@ -328,7 +330,7 @@ def test_schemes_are_built_by_name_and_options() -> None:
     assert build(schemes, "ig_sum_norm:radius=0.1,points_in_attack=3") == IgSumNorm(radius=0.1, points_in_attack=3)
     assert build(schemes, "hessian_norm", {"weight": 2}) == HessianNorm(weight=2)
     for scheme in ALL:
-        assert build(schemes, spelled(scheme)) == scheme
+        assert build(schemes, spell_scheme(scheme)) == scheme
         assert scheme.describe()
         with pytest.raises(FrozenInstanceError):
             scheme.weight = 1.0  # type: ignore[attr-defined]
@@ -370,7 +372,7 @@ def test_options_are_checked(text: str, complaint: str) -> None:
 
 def test_training_refuses_what_does_not_fit(blobs: Blobs) -> None:
     options = {"epochs": 1, "generator": seeded()}
-    with pytest.raises(ArgumentError, match="scheme: expected none beside perturb"):
+    with pytest.raises(ArgumentError, match="scheme: expected None together with perturb"):
         train_classifier(network(), *blobs, scheme=Natural(), perturb=Pgd(LinfBall(0.1), 1, 0.1), **options)
     with pytest.raises(ArgumentError, match="inputs: expected values within the bounds"):
         train_classifier(network(), *blobs, bounds=(0.0, 0.5), **options)
@@ -397,16 +399,16 @@ def test_a_training_taken_up_again_ends_with_the_same_bits(scheme: Scheme, blobs
         torch.manual_seed(number)
         again = start()
         again.load_state_dict(kept[number])
-        told: list[int] = []
-        again.run(lambda epoch, told=told: told.append(epoch.number))
-        assert told == list(range(number + 1, 5))
+        read_option: list[int] = []
+        again.run(lambda epoch, read_option=read_option: read_option.append(epoch.number))
+        assert read_option == list(range(number + 1, 5))
         for name, tensor in whole.module.state_dict().items():
             assert torch.equal(tensor, again.module.state_dict()[name]), name
 
 
 def test_steps_are_told(blobs: Blobs) -> None:
-    told: list[tuple[int, int]] = []
+    read_option: list[tuple[int, int]] = []
     training = Training(network(), *blobs, epochs=2, batch_size=40, generator=seeded(), scheme=Natural())
-    training.run(step=lambda done, total: told.append((done, total)))
-    assert told == [(done, 6) for done in range(1, 7)]
+    training.run(step=lambda done, total: read_option.append((done, total)))
+    assert read_option == [(done, 6) for done in range(1, 7)]
     assert math.ceil(90 / 40) == training.batches

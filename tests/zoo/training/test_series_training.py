@@ -22,11 +22,11 @@ from holdfast.study.file.spec import study_from
 from holdfast.train import Plan
 from holdfast.zoo.networks.names import architectures
 from holdfast.zoo.networks.series_cnn import SeriesCNN
-from holdfast.zoo.training.calibration import Calibrated, wanted_probability
+from holdfast.zoo.training.calibration import Calibrated, find_best_probability
 from holdfast.zoo.training.classifier import accuracy, initialize, random_noise_blocks, train_classifier
-from holdfast.zoo.training.loop import Training, extra_of
+from holdfast.zoo.training.loop import Training, get_extra
 from holdfast.zoo.training.objective import Batch
-from holdfast.zoo.training.schemes import Natural, schemes, spelled
+from holdfast.zoo.training.schemes import Natural, schemes, spell_scheme
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -169,22 +169,22 @@ class Told(Natural):
     needs = ("f_norm", "number")
 
     def parts(self, batch: Batch) -> Any:
-        told.append((extra_of(batch, "f_norm"), extra_of(batch, "number"), batch.inputs.detach().clone()))
+        read_option.append((get_extra(batch, "f_norm"), get_extra(batch, "number"), batch.inputs.detach().clone()))
         return super().parts(batch)
 
 
-told: list[tuple[Tensor, Tensor, Tensor]] = []
+read_option: list[tuple[Tensor, Tensor, Tensor]] = []
 
 
 def test_a_scheme_is_told_what_it_needs_in_the_order_of_the_batch() -> None:
-    told.clear()
+    read_option.clear()
     module, inputs, labels = problem(50)
     extras = {"f_norm": inputs.sum(1), "number": torch.arange(50), "more": torch.zeros(3)}
     train_classifier(
         module, inputs, labels, epochs=2, generator=generator(), batch_size=16, scheme=Told(), extras=extras
     )
-    assert [len(seen) for _, _, seen in told] == [16, 16, 16, 2] * 2
-    for sums, numbers, seen in told:
+    assert [len(seen) for _, _, seen in read_option] == [16, 16, 16, 2] * 2
+    for sums, numbers, seen in read_option:
         assert torch.equal(sums, seen.sum(1))
         assert torch.equal(inputs[numbers], seen)
 
@@ -192,7 +192,7 @@ def test_a_scheme_is_told_what_it_needs_in_the_order_of_the_batch() -> None:
 def test_what_a_scheme_needs_must_be_there() -> None:
     module, inputs, labels = problem()
     start: dict[str, Any] = {"epochs": 1, "generator": generator(), "scheme": Calibrated()}
-    with pytest.raises(ArgumentError, match="expected what the scheme calibrated needs of each sample, got no extras"):
+    with pytest.raises(ArgumentError, match="which the scheme calibrated needs, got no extras"):
         train_classifier(module, inputs, labels, **start)
     with pytest.raises(ArgumentError, match=r"extras\['f_norm'\]: expected .* got extras place"):
         train_classifier(module, inputs, labels, extras={"place": labels}, **start)
@@ -282,15 +282,15 @@ def test_where_the_loss_is_least(place: float, weight: float) -> None:
     (part,) = Calibrated(weight).parts(BatchWithExtras(Same(), logits, labels, generator(), 1.0, extras=extras))
     (slopes,) = torch.autograd.grad(part.loss, logits)
     least = slopes[:, 1].cumsum(0).argmin()
-    assert wanted_probability(place, weight) == pytest.approx(float(logit[least].sigmoid()), abs=1e-3)
-    assert weight > 1 or wanted_probability(place, weight) == float(place >= 0.5)
+    assert find_best_probability(place, weight) == pytest.approx(float(logit[least].sigmoid()), abs=1e-3)
+    assert weight > 1 or find_best_probability(place, weight) == float(place >= 0.5)
 
 
 def test_the_scheme_by_name() -> None:
     assert build(schemes, "calibrated") == Calibrated()
     assert build(schemes, "calibrated:weight=0.5") == Calibrated(0.5)
-    assert spelled(Calibrated()) == "calibrated"
-    assert spelled(Calibrated(0.5)) == "calibrated:weight=0.5"
+    assert spell_scheme(Calibrated()) == "calibrated"
+    assert spell_scheme(Calibrated(0.5)) == "calibrated:weight=0.5"
     assert "calibrated" in CliRunner().invoke(app, ["list", "schemes"]).output.split()
 
 

@@ -15,7 +15,7 @@ from holdfast.errors import ArgumentError, MissingExtraError, ModelError, Unknow
 from holdfast.zoo.training import tuning
 from holdfast.zoo.training.calibration import Calibrated
 from holdfast.zoo.training.loop import DivergedError
-from holdfast.zoo.training.tuning import COMMON, SPACES, architecture_options, build, tune
+from holdfast.zoo.training.tuning import COMMON, SPACES, build_network, collect_architecture_options, tune
 
 FIXED = {"series_cnn": {"width": 4, "hidden": 4}, "bilstm": {"units": (4,), "patch": 5}}
 
@@ -70,7 +70,7 @@ def test_the_best_of_what_was_drawn_is_kept(optuna: StandIn, model: str) -> None
     assert found.accuracy == max(value for _, value in seen)
     (drawn, _) = next(each for each in found.trials if each[1] == found.accuracy)
     assert dict(found.training) == {name: drawn[name] for name in ("learning_rate", "weight_decay", "batch_size")}
-    assert found.options == {**architecture_options(model, drawn), **FIXED[model]}
+    assert found.options == {**collect_architecture_options(model, drawn), **FIXED[model]}
     spaces = {**COMMON, **SPACES[model], "learning_rate": (1e-4, 0.1, True)}
     assert dict(optuna.asked) == spaces
     again = tune(model, waves, trials=3, epochs=1, fixed=FIXED[model])
@@ -124,7 +124,7 @@ def test_every_corner_of_a_space_is_a_network(model: str) -> None:
     for corner in (0, -1):
         drawn = {name: choices[corner] for name, choices in {**COMMON, **SPACES[model]}.items()}
         with torch.device("meta"):
-            module = build(model, 3, 2, architecture_options(model, drawn)).eval()
+            module = build_network(model, 3, 2, collect_architecture_options(model, drawn)).eval()
             assert module(torch.zeros(2, 2, 40)).shape == (2, 3)
 
 

@@ -26,7 +26,7 @@ from holdfast.reproduce.reading import Verdict
 from holdfast.reproduce.safari.events import HAT, HEADINGS, both_events, columns_of, more_robust
 from holdfast.reproduce.safari.parts import by_outcome, scaled
 from holdfast.zoo.hub import Normalised
-from holdfast.zoo.networks.layers import conv_norm_relu, mean_and_linear
+from holdfast.zoo.networks.layers import make_conv_block, make_mean_head
 
 RADIUS = 0.03  # the paper does not say; CIFAR-10's
 FOLDER = "imagenet_sample/images"
@@ -76,8 +76,8 @@ class _Bottleneck(nn.Module):
         self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or in_channels != channels:
             self.shortcut = _conv_norm(in_channels, channels, stride)
-        self.reduce = conv_norm_relu(in_channels, channels // 2, kernel_size=1)
-        self.spatial = conv_norm_relu(channels // 2, channels // 2, stride=stride)
+        self.reduce = make_conv_block(in_channels, channels // 2, kernel_size=1)
+        self.spatial = make_conv_block(channels // 2, channels // 2, stride=stride)
         self.expand = _conv_norm(channels // 2, channels)
         self.relu = nn.ReLU()
 
@@ -99,13 +99,13 @@ def stand_in(width: int = 16, num_classes: int = 1000) -> nn.Module:
     drawn from torch's generator; the normalisations measure noise once, so that features neither vanish nor grow.
     """
     layers: OrderedDict[str, nn.Module] = OrderedDict(
-        stem=conv_norm_relu(3, width, kernel_size=7, stride=2), pool=nn.MaxPool2d(3, stride=2, padding=1)
+        stem=make_conv_block(3, width, kernel_size=7, stride=2), pool=nn.MaxPool2d(3, stride=2, padding=1)
     )
     channels = width
     for stage in range(4):
         layers[f"stage{stage + 1}"] = _Bottleneck(channels, width * 2**stage, stride=1 if stage == 0 else 2)
         channels = width * 2**stage
-    layers["classifier"] = mean_and_linear(channels, num_classes)
+    layers["classifier"] = make_mean_head(channels, num_classes)
     module = nn.Sequential(layers)
     with torch.no_grad():
         for layer in module.modules():

@@ -75,7 +75,7 @@ class Names:
 
 
 def _is_model(name: str) -> bool:
-    return name in zoo.models or zoo.is_of_hub(name)
+    return name in zoo.models or zoo.is_hub_name(name)
 
 
 def _is_explainer(name: str) -> bool:

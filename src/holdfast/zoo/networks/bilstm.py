@@ -1,10 +1,10 @@
 """A bidirectional LSTM for series.
 
-Hochreiter and Schmidhuber, Long short-term memory, Neural Computation 9(8), 1997; read in both directions as in Graves
-and Schmidhuber, Framewise phoneme classification with bidirectional LSTM, Neural Networks 18, 2005. The sizes are of
+Hochreiter and Schmidhuber, Long short-term memory, Neural Computation 9(8), 1997; in both directions as in Graves and
+Schmidhuber, Framewise phoneme classification with bidirectional LSTM, Neural Networks 18, 2005. The sizes are those of
 Wei, Turbe and Mengaldo, "Revisiting the robustness of post-hoc interpretability methods" (2024), App. C: bidirectional
-LSTMs of 64, 128 and 64 units, each with a dense layer of as many, and a dense layer of 256; ReLU. How series become
-vectors is not said; here features are averaged over time (`readout="mean"`).
+LSTMs of 64, 128 and 64 units, each followed by a dense layer of as many units, and a dense layer of 256; ReLU. The
+paper does not say how a series becomes a vector; here features are averaged over time (`readout="mean"`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from holdfast.errors import check
+from holdfast.zoo.networks.layers import make_dense_head
 
 Readout = Literal["mean", "last"]
 
@@ -26,18 +27,20 @@ Readout = Literal["mean", "last"]
 class BiLSTM(nn.Module):
     """Bidirectional LSTMs, each with a dense layer, and two linear layers: (N, in_channels, steps) to (N, num_classes).
 
-    For any number of steps. Every ReLU is a module of its own that runs once. An LSTM's gates are within one function
-    and cannot be told apart from outside: backward rules of explainers (DeepLIFT's, guided backpropagation's) reach the
-    ReLUs alone and take the gradient of the LSTMs, so that DeepLIFT's attributions need not add up. LRP refuses it.
+    For any number of steps. Every ReLU is a module of its own that runs once. An LSTM is one function, whose gates
+    cannot be seen from outside. So backward rules of explainers (DeepLIFT, guided backpropagation) reach the ReLUs
+    only, and use the gradient of the LSTMs; DeepLIFT's attributions need not add up. LRP raises an error.
 
-    On a GPU, cuDNN's LSTM has no backward pass in eval mode, nor a second derivative; both are taken of torch's own
-    kernels instead, when a gradient may be asked for in eval mode.
+    On a GPU, cuDNN's LSTM has no backward pass in eval mode, and no second derivative. So torch's own kernels are used
+    in eval mode if gradients are enabled.
 
     Args:
+        num_classes: of the logits.
+        in_channels: of the series.
         units: of each LSTM, in each direction, and of the dense layer after it.
-        patch: so many steps are read at once; zeros fill up the last. Divides the time that it takes.
-        readout: "mean" of the last layer's features over time, or "last": the forward direction's at the end and the
-            backward direction's at the start, the only ones that have read all of the series, in place of the mean.
+        patch: number of steps that are read at once; zeros complete the last patch. The time decreases by this factor.
+        readout: "mean" of the last layer's features over time; or "last": the forward features at the end and the
+            backward features at the start, which have read the whole series.
         dropout: after each dense layer, in [0, 1).
         hidden: units of the last dense layer.
 
@@ -71,15 +74,12 @@ class BiLSTM(nn.Module):
         features = in_channels * patch
         for index, unit in enumerate(units):
             self.lstms.append(nn.LSTM(features, unit, batch_first=True, bidirectional=True))
-            # what is read out of the last one alone goes through its dense layer after that
             layers: OrderedDict[str, nn.Module] = OrderedDict(
                 fc=nn.Linear(2 * unit, unit), relu=nn.ReLU(), drop=nn.Dropout(dropout)
             )
             self.dense.append(nn.Sequential(layers))
             features = units[index]
-        self.classifier = nn.Sequential(
-            OrderedDict(fc1=nn.Linear(features, hidden), relu=nn.ReLU(), fc2=nn.Linear(hidden, num_classes))
-        )
+        self.classifier = make_dense_head(features, hidden, num_classes)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Logits (N, num_classes) of series (N, in_channels, steps)."""
@@ -98,7 +98,7 @@ class BiLSTM(nn.Module):
         return logits
 
     def _read(self, lstm: nn.Module, features: Tensor) -> Tensor:
-        """Its outputs (N, time, 2 units)."""
+        """The outputs (N, time, 2 units) of an LSTM."""
         # cuDNN has no second derivative in evaluation mode
         slow_cuda = features.is_cuda and torch.is_grad_enabled() and not self.training
         with torch.backends.cudnn.flags(enabled=False) if slow_cuda else nullcontext(), _without_onednn():

@@ -1,10 +1,12 @@
 """LeNet-5 for 28x28 images, with rectifiers and max-pooling.
 
-LeCun, Bottou, Bengio and Haffner, Gradient-based learning applied to document recognition, Proceedings of
-the IEEE 86(11), 1998. Departures from the paper, as in nearly all work that says "LeNet-5" today: ReLU for
-the scaled tanh, max-pooling for the trainable averages, every feature map of the second convolution
-connected to all six of the first, a linear output layer for the Gaussian one; and a padding of 2 makes the
-28x28 input the paper's 32x32.
+LeCun, Bottou, Bengio and Haffner, Gradient-based learning applied to document recognition, Proceedings of the IEEE
+86(11), 1998. Differences from the paper, as in nearly all work that says "LeNet-5" today:
+
+- ReLU instead of the scaled tanh, and max-pooling instead of trainable averages;
+- every feature map of the second convolution is connected to all six of the first;
+- a linear output layer instead of the Gaussian one;
+- a padding of 2, which extends the 28x28 input to the paper's 32x32.
 """
 
 from __future__ import annotations
@@ -17,8 +19,8 @@ from torch import Tensor, nn
 class LeNet5(nn.Module):
     """Two convolutions and three linear layers: (N, in_channels, 28, 28) to logits (N, num_classes).
 
-    Every ReLU is a module of its own, so attribution methods can hook each of them; layers are addressed as
-    `features.conv2` or `classifier.fc3`.
+    Every ReLU is a module of its own, so attribution methods can hook each of them. Layers have names such as
+    `features.conv2` and `classifier.fc3`.
 
     >>> import torch
     >>> model = LeNet5()

@@ -1,10 +1,10 @@
 """MobileNet, version 2: inverted residuals with linear bottlenecks, for 32x32 images or as published for 224x224.
 
 Sandler, Howard, Zhu, Zhmoginov and Chen, MobileNetV2: inverted residuals and linear bottlenecks, CVPR 2018, Tables 1
-and 2. Departure by default, since the images are small: the stem and the blocks of 24 channels have stride 1 for 2, so
-that 32x32 inputs end as 4x4 features. Where the paper leaves it open we do as its implementation: the first bottleneck,
-of expansion 1, has no expanding convolution, channels are multiples of 8, and biases are left to the batch
-normalisation. Strides pad both sides alike.
+and 2. Difference by default, since the images are small: the stem and the blocks of 24 channels have stride 1 instead
+of 2, so that 32x32 inputs end as 4x4 features. Where the paper leaves something open, this follows its implementation:
+the first bottleneck, with expansion 1, has no expanding convolution; numbers of channels are multiples of 8;
+convolutions have no biases, since batch normalisation has them. Layers with strides are padded equally on both sides.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from holdfast.errors import check
-from holdfast.zoo.networks.layers import conv_norm_relu, mean_and_linear
+from holdfast.zoo.networks.layers import check_strides, make_conv_block, make_mean_head
 
 _STEM, _HEAD = 32, 1280
 # expansion, channels, repetitions: the rows of the paper's Table 2
@@ -31,9 +31,9 @@ _RECTIFIERS: dict[str, type[nn.Module]] = {"relu6": nn.ReLU6, "relu": nn.ReLU}
 class InvertedResidual(nn.Module):
     """`x + project(depthwise(expand(x)))`: (N, C, H, W) to (N, K, H', W'), `H' = ceil(H / stride)`.
 
-    `expand` to `expansion * C` channels and `project` are 1x1 convolutions, `depthwise` a 3x3 one of each channel; all
-    with batch normalisation, all but `project` with a rectifier. Without the `x +` where the shape changes, without
-    `expand` where `expansion` is 1.
+    `expand` (to `expansion * C` channels) and `project` are 1x1 convolutions, `depthwise` is a 3x3 convolution of each
+    channel. All have batch normalisation, and all except `project` have a rectifier. There is no sum with `x` if the
+    shape changes, and no `expand` if `expansion` is 1.
 
     >>> import torch
     >>> InvertedResidual(8, 16, expansion=6, stride=2)(torch.zeros(2, 8, 16, 16)).shape
@@ -53,8 +53,8 @@ class InvertedResidual(nn.Module):
         self.residual = stride == 1 and in_channels == channels
         self.expand: nn.Module = nn.Identity()
         if expansion != 1:
-            self.expand = conv_norm_relu(in_channels, hidden, kernel_size=1, activation=activation)
-        self.depthwise = conv_norm_relu(hidden, hidden, stride=stride, groups=hidden, activation=activation)
+            self.expand = make_conv_block(in_channels, hidden, kernel_size=1, activation=activation)
+        self.depthwise = make_conv_block(hidden, hidden, stride=stride, groups=hidden, activation=activation)
         self.project = nn.Sequential(
             OrderedDict(conv=nn.Conv2d(hidden, channels, kernel_size=1, bias=False), norm=nn.BatchNorm2d(channels))
         )
@@ -68,14 +68,16 @@ class InvertedResidual(nn.Module):
 class MobileNetV2(nn.Module):
     """A stem, seventeen inverted residuals, a 1x1 convolution, mean, linear layer.
 
-    Images (N, in_channels, H, W) to logits (N, num_classes).
-    Every rectifier is a module of its own that runs once, so attribution methods can hook each of them; layers are
-    addressed as `features.block17.depthwise.conv` or `features.head.conv` (the last convolution). The only functional
-    call is the sum in some blocks. Batch normalisation follows the stem at once, so inputs in [0, 1] need no other.
+    Images (N, in_channels, H, W) to logits (N, num_classes). Every rectifier is a module of its own that runs once, so
+    attribution methods can hook each of them. Layers have names such as `features.block17.depthwise.conv` and
+    `features.head.conv` (the last convolution). The only functional call is the sum in some blocks. Batch normalisation
+    follows the stem directly, so inputs in [0, 1] need no other normalisation.
 
     Args:
-        width_multiplier: the paper's, above 0. All channels are multiplied by it and rounded to multiples of 8; those
-            of the last convolution are not made fewer than 1280.
+        num_classes: of the logits.
+        in_channels: of the images.
+        width_multiplier: as in the paper, above 0. All numbers of channels are multiplied by it and rounded to
+            multiples of 8; the last convolution always has at least 1280.
         strides: of the stem and of the first block in each of the seven rows of the paper's Table 2. `SMALL_STRIDES`
             divide the size by 8, `PUBLISHED_STRIDES` by 32.
         activation: `"relu6"` as published, or `"relu"`.
@@ -97,25 +99,24 @@ class MobileNetV2(nn.Module):
     ) -> None:
         super().__init__()
         check(width_multiplier > 0, "width_multiplier", "above 0", width_multiplier)
-        expected = f"{len(SMALL_STRIDES)} whole numbers of at least 1"
-        check(len(strides) == len(SMALL_STRIDES) and min(strides) >= 1, "strides", expected, strides)
+        check_strides(strides, len(SMALL_STRIDES))
         check(activation in _RECTIFIERS, "activation", f"one of {', '.join(_RECTIFIERS)}", repr(activation))
         rectifier = _RECTIFIERS[activation]
-        last = _multiple_of_8(width_multiplier * _STEM)
+        last = _round_to_8(width_multiplier * _STEM)
         layers: OrderedDict[str, nn.Module] = OrderedDict()
-        layers["stem"] = conv_norm_relu(in_channels, last, stride=strides[0], activation=rectifier)
+        layers["stem"] = make_conv_block(in_channels, last, stride=strides[0], activation=rectifier)
         number = 0
         for (expansion, count, repetitions), stride in zip(_ROWS, strides[1:], strict=True):
-            channels = _multiple_of_8(width_multiplier * count)
+            channels = _round_to_8(width_multiplier * count)
             for repetition in range(repetitions):
                 number += 1
                 step = stride if repetition == 0 else 1
                 layers[f"block{number}"] = InvertedResidual(last, channels, expansion, step, rectifier)
                 last = channels
-        head = _multiple_of_8(max(1.0, width_multiplier) * _HEAD)
-        layers["head"] = conv_norm_relu(last, head, kernel_size=1, activation=rectifier)
+        head = _round_to_8(max(1.0, width_multiplier) * _HEAD)
+        layers["head"] = make_conv_block(last, head, kernel_size=1, activation=rectifier)
         self.features = nn.Sequential(layers)
-        self.classifier = mean_and_linear(head, num_classes)
+        self.classifier = make_mean_head(head, num_classes)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Logits (N, num_classes) of images (N, in_channels, H, W)."""
@@ -123,7 +124,7 @@ class MobileNetV2(nn.Module):
         return logits
 
 
-def _multiple_of_8(channels: float) -> int:
-    """The nearest multiple of 8, of at least 8; the next one if that takes away more than a tenth."""
+def _round_to_8(channels: float) -> int:
+    """The nearest multiple of 8 that is at least 8; the next larger one if that is less than nine tenths."""
     nearest = max(8, int(channels + 4) // 8 * 8)
     return nearest if nearest >= 0.9 * channels else nearest + 8

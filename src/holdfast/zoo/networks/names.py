@@ -1,8 +1,7 @@
-"""The zoo's architectures by name, with weights as they are drawn: `architectures["resnet20"](num_classes=10)`.
+"""The zoo's architectures by name, with random initial weights: `architectures["resnet20"](num_classes=10)`.
 
-Each takes `num_classes` and `in_channels`, and is otherwise as its class has it by default: `lenet5` for 28x28 images;
-`series_cnn`, `bilstm` and `series_transformer` for series of any length; all others for 32x32 images. Further options,
-a width among them, are those of the classes.
+Each takes `num_classes` and `in_channels`; its class has further options, such as a width. By default, `lenet5` is for
+28x28 images; `series_cnn`, `bilstm` and `series_transformer` for series of any length; all others for 32x32 images.
 
 >>> import torch
 >>> architectures.names()

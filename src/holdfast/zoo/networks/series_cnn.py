@@ -1,31 +1,32 @@
 """A convolutional network for series.
 
 Wei, Turbe and Mengaldo, "Revisiting the robustness of post-hoc interpretability methods" (2024), App. C: three
-convolutions of 128 channels and kernel 11, stride 1, each with a rectifier and dropout 0.2, and a dense layer of 128.
-How series become vectors is not said; here their features are averaged over time, as in the network of Turbe et al.
-(2023) that it comes from, which moreover has a max-pooling of 2 after each convolution: `pool=2`.
+convolutions of 128 channels, kernel 11 and stride 1, each with a rectifier and dropout 0.2, and a dense layer of 128.
+The paper does not say how a series becomes a vector. Here features are averaged over time, as in the network of Turbe
+et al. (2023), from which it is derived; that one also has a max-pooling of 2 after each convolution (`pool=2`).
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-
 from torch import Tensor, nn
 
 from holdfast.errors import check
+from holdfast.zoo.networks.layers import make_dense_head, make_series_convolutions
 
 
 class SeriesCNN(nn.Module):
     """Convolutions, a mean over time and two linear layers: (N, in_channels, steps) to logits (N, num_classes).
 
-    For any number of steps, as long as the poolings leave one. Every ReLU is a module of its own that runs once, and no
-    function is called outside a module, so that DeepLIFT's attributions are complete; layers are addressed as
-    `features.conv3` (the last) or `classifier.fc2`.
+    For any number of steps, if at least one is left after the poolings. Every ReLU is a module of its own that runs
+    once, and no function is called outside a module, so that DeepLIFT's attributions are complete. Layers have names
+    such as `features.conv3` (the last convolution) and `classifier.fc2`.
 
     Args:
+        num_classes: of the logits.
+        in_channels: of the series.
         width: channels of every convolution.
         layers: how many convolutions.
-        kernel_size: odd; padded on both sides alike.
+        kernel_size: odd; padded equally on both sides.
         stride: of the first convolution.
         pool: steps of the max-pooling after each rectifier; 1 for none.
         dropout: after each, in [0, 1).
@@ -58,29 +59,12 @@ class SeriesCNN(nn.Module):
         check(kernel_size >= 1 and kernel_size % 2 == 1, "kernel_size", "an odd number of at least 1", kernel_size)
         check(0 <= dropout < 1, "dropout", "a share in [0, 1)", dropout)
         check(hidden >= 1, "hidden", "at least 1", hidden)
-        made: OrderedDict[str, nn.Module] = OrderedDict()
-        for number in range(1, layers + 1):
-            first = number == 1
-            made[f"conv{number}"] = nn.Conv1d(
-                in_channels if first else width,
-                width,
-                kernel_size,
-                stride=stride if first else 1,
-                padding=kernel_size // 2,
-            )
-            made[f"relu{number}"] = nn.ReLU()
-            if pool > 1:
-                made[f"pool{number}"] = nn.MaxPool1d(pool)
-            made[f"drop{number}"] = nn.Dropout(dropout)
-        self.features = nn.Sequential(made)
-        self.classifier = nn.Sequential(
-            OrderedDict(
-                pool=nn.AdaptiveAvgPool1d(1),
-                flatten=nn.Flatten(),
-                fc1=nn.Linear(width, hidden),
-                relu=nn.ReLU(),
-                fc2=nn.Linear(hidden, num_classes),
-            )
+        strides = [stride] + [1] * (layers - 1)
+        self.features = make_series_convolutions(
+            in_channels, [width] * layers, kernel_size, strides, dropout=dropout, pool=pool
+        )
+        self.classifier = make_dense_head(
+            width, hidden, num_classes, pool=nn.AdaptiveAvgPool1d(1), flatten=nn.Flatten()
         )
 
     def forward(self, inputs: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
-"""Small networks for the synthetic waves, by name: what `scripts/train_series.py` trains and the zoo has weights of.
+"""Small networks for the synthetic waves, by name: trained by `scripts/train_series.py`, with weights in the zoo.
 
-The architectures of Wei, Turbe and Mengaldo (2024), App. C, with fewer channels, and with strides or patches that make
-500 steps 125 or 250: a CPU trains each in minutes. The published sizes are the defaults of the classes.
+They are the architectures of Wei, Turbe and Mengaldo (2024), App. C, with fewer channels, and with strides or patches
+that reduce 500 steps to 125 or 250. So a CPU trains each in minutes. The published sizes are the defaults of the
+classes.
 
 >>> sorted(SERIES_MODELS)
 ['bilstm-waves', 'cnn-waves', 'transformer-waves']
@@ -35,11 +36,11 @@ SERIES_MODELS: dict[str, Callable[[], nn.Module]] = {
     ),
 }
 
-#: the ends of their names: trained on series without noise, with the calibrated loss of weight 1 (the paper's) and of
-#: weight 10, on series with noise, in dB
+#: endings of their names: trained on series without noise; with the calibrated loss of weight 1 (as in the paper) and
+#: of weight 10; on series with noise, in dB
 VARIANTS = ("", "-calibrated", "-calibrated10", "20db", "15db", "10db")
 
-#: all that the zoo may have weights of; `holdfast.zoo.names()` has those that are there
+#: all models that the zoo may have weights of; `holdfast.zoo.names()` lists those that have been trained
 BUNDLED: dict[str, Callable[[], nn.Module]] = {
     f"{name}{end}": architecture for name, architecture in SERIES_MODELS.items() for end in VARIANTS
 }

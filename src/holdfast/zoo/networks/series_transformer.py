@@ -1,11 +1,11 @@
-"""A transformer encoder for series, after convolutions.
+"""A transformer encoder for series: convolutions, then a transformer.
 
 Vaswani et al., Attention is all you need, NeurIPS 2017, with the normalisation before each part (Xiong et al., On layer
-normalization in the transformer architecture, ICML 2020). The sizes are of Wei, Turbe and Mengaldo, "Revisiting the
-robustness of post-hoc interpretability methods" (2024), App. C: convolutions of 128 and 64 channels, kernel 3, with
-dropout 0.2; three transformer layers of 4 heads, feed-forward dimension 256 and "MLP dimension 64", which we take to be
-the width of the tokens, as the last convolution has it; no dropout in them; a dense layer of 64; ReLU. How series
-become vectors is not said; here tokens are averaged over time.
+normalization in the transformer architecture, ICML 2020). The sizes are those of Wei, Turbe and Mengaldo, "Revisiting
+the robustness of post-hoc interpretability methods" (2024), App. C: convolutions of 128 and 64 channels with kernel 3
+and dropout 0.2; three transformer layers with 4 heads, feed-forward dimension 256, "MLP dimension 64" and no dropout; a
+dense layer of 64; ReLU. We take the MLP dimension to be the width of the tokens, since the last convolution has that
+width. The paper does not say how a series becomes a vector; here tokens are averaged over time.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.errors import check
+from holdfast.zoo.networks.layers import check_strides, make_dense_head, make_series_convolutions
 
 
 class SelfAttention(nn.Module):
-    """Softmax attention of tokens (N, time, width) to each other, in several heads, as plain products.
+    """Softmax attention of tokens (N, time, width) to each other, in several heads, by matrix products.
 
-    `torch.nn.MultiheadAttention` runs other kernels when no gradient is asked for, so that predictions and explanations
-    would not see the same bits, and the fused ones have no second derivative.
+    It does not use `torch.nn.MultiheadAttention`. That runs other kernels when gradients are disabled, so that
+    predictions and explanations would differ in their last bits; and its fused kernels have no second derivative.
 
     >>> SelfAttention(8, heads=2)(torch.zeros(2, 5, 8)).shape
     torch.Size([2, 5, 8])
@@ -74,18 +75,20 @@ class EncoderLayer(nn.Module):
 class SeriesTransformer(nn.Module):
     """Convolutions, a transformer, a mean over time, two linear layers: (N, in_channels, steps) to (N, num_classes).
 
-    For any number of steps. Memory and time of the attention grow with the square of the tokens' number, which is that
-    of the steps divided by all `strides`. Every ReLU is a module of its own that runs once. Softmax, products of
-    activations and layer normalisation have no rule of DeepLIFT's: it takes their gradient, so that its attributions
-    need not add up. LRP refuses them.
+    For any number of steps. Memory and time of the attention grow with the square of the number of tokens, which is the
+    number of steps divided by all `strides`. Every ReLU is a module of its own that runs once. DeepLIFT has no rule for
+    softmax, products of activations and layer normalisation; it uses their gradient, so that its attributions need not
+    add up. LRP raises an error.
 
     Args:
-        stem: channels of the convolutions; the last are the width of the tokens.
-        kernel_size: of the convolutions, odd; padded on both sides alike.
+        num_classes: of the logits.
+        in_channels: of the series.
+        stem: channels of the convolutions; the last one is the width of the tokens.
+        kernel_size: of the convolutions, odd; padded equally on both sides.
         strides: of the convolutions.
         layers: of the transformer.
-        heads: in each of them; a divisor of the width.
-        feedforward: the wider dimension of each layer's two linear ones.
+        heads: in each layer; a divisor of the width.
+        feedforward: the inner width of each layer's two linear layers.
         dropout: after the convolutions, in [0, 1).
         layer_dropout: in the transformer, in [0, 1).
         hidden: units of the dense layer.
@@ -115,8 +118,7 @@ class SeriesTransformer(nn.Module):
         super().__init__()
         fine = len(stem) >= 1 and all(type(channels) is int and channels >= 1 for channels in stem)
         check(fine, "stem", "whole numbers of at least 1, one for each convolution", stem)
-        fine = len(strides) == len(stem) and all(type(stride) is int and stride >= 1 for stride in strides)
-        check(fine, "strides", f"{len(stem)} whole numbers of at least 1", strides)
+        check_strides(strides, len(stem))
         check(kernel_size >= 1 and kernel_size % 2 == 1, "kernel_size", "an odd number of at least 1", kernel_size)
         check(layers >= 1, "layers", "at least 1", layers)
         check(heads >= 1 and stem[-1] % heads == 0, "heads", f"a divisor of the width {stem[-1]}", heads)
@@ -125,41 +127,32 @@ class SeriesTransformer(nn.Module):
             check(value >= 1, option, "at least 1", value)
         for option, share in (("dropout", dropout), ("layer_dropout", layer_dropout)):
             check(0 <= share < 1, option, "a share in [0, 1)", share)
-        made: OrderedDict[str, nn.Module] = OrderedDict()
-        for number, (channels, stride) in enumerate(zip(stem, strides, strict=True), 1):
-            made[f"conv{number}"] = nn.Conv1d(
-                in_channels, channels, kernel_size, stride=stride, padding=kernel_size // 2
-            )
-            made[f"relu{number}"] = nn.ReLU()
-            made[f"drop{number}"] = nn.Dropout(dropout)
-            in_channels = channels
-        self.features = nn.Sequential(made)
-        self.layers = nn.Sequential(
-            *(EncoderLayer(in_channels, heads, feedforward, layer_dropout) for _ in range(layers))
-        )
-        self.norm = nn.LayerNorm(in_channels)
-        self.classifier = nn.Sequential(
-            OrderedDict(fc1=nn.Linear(in_channels, hidden), relu=nn.ReLU(), fc2=nn.Linear(hidden, num_classes))
-        )
+        width = stem[-1]
+        self.features = make_series_convolutions(in_channels, stem, kernel_size, strides, dropout=dropout)
+        self.layers = nn.Sequential(*(EncoderLayer(width, heads, feedforward, layer_dropout) for _ in range(layers)))
+        self.norm = nn.LayerNorm(width)
+        self.classifier = make_dense_head(width, hidden, num_classes)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Logits (N, num_classes) of series (N, in_channels, steps)."""
         tokens = self.features(inputs).transpose(1, 2)
-        tokens = tokens + positions(tokens)
+        tokens = tokens + encode_positions(tokens)
         logits: Tensor = self.classifier(self.norm(self.layers(tokens)).mean(1))
         return logits
 
 
-def positions(tokens: Tensor) -> Tensor:
-    """Sines and cosines of the place of tokens (N, time, width), of geometric wave lengths to 20000 pi: (time, width).
+def encode_positions(tokens: Tensor) -> Tensor:
+    """Sines and cosines of the positions of tokens (N, time, width): (time, width).
 
-    >>> positions(torch.zeros(1, 3, 2))  # sin(t), cos(t)
+    Their wave lengths are a geometric sequence up to 20000 pi.
+
+    >>> encode_positions(torch.zeros(1, 3, 2))  # sin(t), cos(t)
     tensor([[ 0.0000,  1.0000],
             [ 0.8415,  0.5403],
             [ 0.9093, -0.4161]])
     """
     time, width = tokens.shape[1:]
-    place = torch.arange(time, device=tokens.device, dtype=torch.float32)[:, None]
+    position = torch.arange(time, device=tokens.device, dtype=torch.float32)[:, None]
     rate = torch.exp(torch.arange(0, width, 2, device=tokens.device, dtype=torch.float32) * (-math.log(1e4) / width))
-    angle = place * rate
+    angle = position * rate
     return torch.stack([angle.sin(), angle.cos()], dim=2).flatten(1).to(tokens.dtype)

@@ -1,7 +1,7 @@
 """A small plain convolutional network for 32x32 images.
 
-Pairs of 3x3 convolutions between poolings, after Simonyan and Zisserman, Very deep convolutional networks for
-large-scale image recognition, ICLR 2015, with few channels and without their large linear layers.
+It has pairs of 3x3 convolutions with pooling between them, as in Simonyan and Zisserman, Very deep convolutional
+networks for large-scale image recognition, ICLR 2015, but few channels and no large linear layers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ class SmallCNN(nn.Module):
     """Three times conv-relu-conv-relu-pool and a linear layer: (N, in_channels, 32, 32) to logits (N, num_classes).
 
     The pairs have 24, 48 and 80 channels at 32, 16 and 8 pixels. Every ReLU is a module of its own that runs once, and
-    no function is called outside a module; layers are addressed as `features.conv6` (the last) or `classifier.fc`.
+    no function is called outside a module. Layers have names such as `features.conv6` (the last convolution) and
+    `classifier.fc`.
 
     >>> import torch
     >>> model = SmallCNN()

@@ -1,9 +1,9 @@
 """VGG-16 with batch normalisation for 32x32 images, or as published for 224x224.
 
 Simonyan and Zisserman, Very deep convolutional networks for large-scale image recognition, ICLR 2015, configuration D:
-thirteen 3x3 convolutions in five groups, max-pooling after each group. Departures by default, as in nearly all work
-that says "VGG-16" on CIFAR-10: batch normalisation after each convolution, and one linear layer for three, since
-32x32 inputs end as a single position.
+thirteen 3x3 convolutions in five groups, with max-pooling after each group. Differences by default, as in nearly all
+work that says "VGG-16" on CIFAR-10: batch normalisation after each convolution, and one linear layer instead of three,
+since 32x32 inputs end as a single position.
 """
 
 from __future__ import annotations
@@ -22,16 +22,19 @@ class VGG16(nn.Module):
     """Thirteen convolutions, five poolings, linear layers: (N, in_channels, H, W) to logits (N, num_classes).
 
     The groups have 1, 2, 4, 8 and 8 times `width` channels; the published width is 64. Every ReLU is a module of its
-    own that runs once, so attribution methods can hook each of them, and no function is called outside a module; layers
-    are addressed as `features.conv13` (the last convolution), `features.relu13` or `classifier.fc`. With batch
-    normalisation, which follows the first convolution at once, inputs in [0, 1] need no other.
+    own that runs once, so attribution methods can hook each of them, and no function is called outside a module. Layers
+    have names such as `features.conv13` (the last convolution), `features.relu13` and `classifier.fc`. With batch
+    normalisation after the first convolution, inputs in [0, 1] need no other normalisation.
 
     Args:
-        batch_norm: batch normalisation after each convolution; the paper has none.
-        hidden: units of either hidden linear layer (`classifier.fc1`, `classifier.fc2`), each with ReLU and dropout of
-            one half; 0 for none. The published number is 4096.
-        positions: the side of the features that the linear layers see; other features are averaged to it. Published
-            are 7, of 224x224 inputs.
+        num_classes: of the logits.
+        in_channels: of the images.
+        width: channels of the first group.
+        batch_norm: use batch normalisation after each convolution; the paper has none.
+        hidden: units of each of two hidden linear layers (`classifier.fc1`, `classifier.fc2`), with ReLU and dropout of
+            one half; 0 for no such layers. The published number is 4096.
+        positions: the side to which features are averaged before the linear layers. The published side is 7, for
+            224x224 inputs.
 
     >>> import torch
     >>> VGG16(width=4)(torch.zeros(2, 3, 32, 32)).shape
@@ -69,7 +72,7 @@ class VGG16(nn.Module):
                 in_channels = multiple * width
             layers[f"pool{group}"] = nn.MaxPool2d(2)
         self.features = nn.Sequential(layers)
-        self.classifier = _classifier(in_channels, positions, hidden, num_classes)
+        self.classifier = _make_classifier(in_channels, positions, hidden, num_classes)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Logits (N, num_classes) of images (N, in_channels, H, W), H and W at least 32."""
@@ -77,7 +80,7 @@ class VGG16(nn.Module):
         return logits
 
 
-def _classifier(channels: int, positions: int, hidden: int, num_classes: int) -> nn.Sequential:
+def _make_classifier(channels: int, positions: int, hidden: int, num_classes: int) -> nn.Sequential:
     layers: OrderedDict[str, nn.Module] = OrderedDict(pool=nn.AdaptiveAvgPool2d(positions), flatten=nn.Flatten())
     units = channels * positions**2
     if hidden:

@@ -1,1 +1,1 @@
-"""Training: schemes, objectives, the loop, calibration, tuning."""
+"""Training of classifiers: the loop, objectives, schemes, calibration, and the search for options."""

@@ -1,4 +1,4 @@
-"""Training of a classifier: AdamW or RAdam, warm-up and cosine, all draws from one generator, a loss to be chosen."""
+"""Training of a classifier in one call, its accuracy, and augmentations of images and series."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from holdfast.errors import check
 from holdfast.neighbourhood import Bounds
-from holdfast.zoo.training.loop import Augmentation, Epoch, Training, check_data, device_of, mode, seeded_from
+from holdfast.zoo.training.loop import Augmentation, Epoch, Training, check_data, get_device, seed_from, set_mode
 from holdfast.zoo.training.objective import Mixed, Perturbation, Scheme
 
 __all__ = [
@@ -20,10 +20,7 @@ __all__ = [
     "Epoch",
     "Perturbation",
     "accuracy",
-    "check_data",
-    "device_of",
     "initialize",
-    "mode",
     "random_flip",
     "random_noise_blocks",
     "random_shift",
@@ -34,9 +31,9 @@ ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 
 def initialize(module: ModuleT, generator: torch.Generator) -> ModuleT:
-    """Draw the weights of `module` anew, in place, from `generator`; returns `module`.
+    """Draw new initial weights of `module` from `generator`, in place; returns `module`.
 
-    Calls `reset_parameters` of every submodule that has one, so each layer keeps its own scheme.
+    Calls `reset_parameters` of every submodule that has it, so each layer keeps its own distribution.
 
     >>> a, b = nn.Linear(3, 2), nn.Linear(3, 2)
     >>> a = initialize(a, torch.Generator().manual_seed(0))
@@ -44,7 +41,7 @@ def initialize(module: ModuleT, generator: torch.Generator) -> ModuleT:
     >>> torch.equal(a.weight, b.weight)
     True
     """
-    with seeded_from(generator, device_of(module)):
+    with seed_from(generator, get_device(module)):
         for submodule in module.modules():
             reset = getattr(submodule, "reset_parameters", None)
             if callable(reset):
@@ -74,41 +71,41 @@ def train_classifier(
 ) -> ModuleT:
     """Train `module` in place on `inputs` (N, ...) and `labels` (N,), classes as integers; returns `module`.
 
-    Minimises the mean cross-entropy, or what `scheme` makes of it, with `optimizer`. The learning rate climbs linearly
-    to `learning_rate` over the first tenth of the steps and falls to zero on a half cosine. Batches go to the device of
-    the module's parameters; the data may stay elsewhere.
+    Minimises the mean cross-entropy, or the loss of `scheme`, with `optimizer`. The learning rate increases linearly to
+    `learning_rate` over the first tenth of the steps, and then decreases to zero on a half cosine. Batches are moved to
+    the device of the module's parameters; the data may stay elsewhere. Afterwards the train/eval mode of every
+    submodule is restored, and gradients are cleared.
 
     Args:
-        module: inputs -> logits (N, classes). It starts from the weights it has: see `initialize`.
+        module: inputs -> logits (N, classes). Training starts from its current weights: see `initialize`.
         inputs: floating point, (N, ...), as the module takes them.
         labels: int64, (N,), each in 0 .. classes - 1.
         epochs: passes over the data, at least 1.
-        generator: the order of the samples, dropout and `augment` all follow from it. The global random
-            state is as before afterwards; on one machine the same generator state gives the same weights
-            (on a GPU only as far as its kernels are deterministic).
+        generator: determines the order of the samples, dropout and `augment`. The global random state is restored
+            afterwards. On one machine, the same generator state gives the same weights (on a GPU only as far as its
+            kernels are deterministic).
         batch_size: samples per step; the last batch of an epoch may be smaller.
         learning_rate: its peak, above 0.
         weight_decay: decoupled from the gradient, at least 0.
         augment: `(batch, generator) -> batch`, applied to every batch on the device of `inputs`.
-        perturb: `(module, batch, labels, generator) -> batch`, after `augment`, on the device of the module: inputs
-            to train on beside the batch, such as those of `holdfast.zoo.training.adversarial.Pgd`.
-        clean_share: of the loss, in [0, 1], for the batch as it was; the rest is for the perturbed one. It has no
-            effect without `perturb`.
-        scheme: what is minimised, instead of the cross-entropy; of `holdfast.zoo.training.schemes`, and not beside
-        `perturb`.
+        perturb: `(module, batch, labels, generator) -> batch`, applied after `augment` on the device of the module. It
+            gives perturbed inputs to train on in addition to the batch, such as those of
+            `holdfast.zoo.training.adversarial.Pgd`.
+        clean_share: the share of the loss, in [0, 1], for the batch without perturbation; the rest is for the perturbed
+            batch. It has no effect without `perturb`.
+        scheme: the loss to minimise, instead of the cross-entropy; from `holdfast.zoo.training.schemes`. It cannot be
+            combined with `perturb`.
         bounds: of every input; schemes that perturb inputs stay within them.
         precision: float32, or bfloat16 or float16 for mixed precision (`torch.autocast`; the weights stay float32).
         optimizer: "adamw", or "radam": Liu et al., On the variance of the adaptive learning rate and beyond (ICLR
             2020).
-        extras: what the scheme needs of each sample beside its label, (N, ...) by name; see `holdfast.data.Dataset`.
+        extras: further values of each sample that the scheme needs, (N, ...) by name; see `holdfast.data.Dataset`.
         progress: called after each epoch.
-
-    The train/eval mode of every submodule is restored; gradients are cleared.
 
     Raises:
         ArgumentError: an argument is out of its range, or inputs and labels do not match.
-        ModelError: the loss is no longer finite (`holdfast.zoo.training.loop.DivergedError`), or of what the scheme
-        refuses.
+        ModelError: the loss is no longer finite (`holdfast.zoo.training.loop.DivergedError`), or the scheme cannot
+            train this module.
 
     >>> generator = torch.Generator().manual_seed(0)
     >>> inputs = torch.randn(200, 2, generator=generator)
@@ -119,7 +116,7 @@ def train_classifier(
     True
     """
     check(0 <= clean_share <= 1, "clean_share", "a share in [0, 1]", clean_share)
-    check(perturb is None or scheme is None, "scheme", "none beside perturb", scheme)
+    check(perturb is None or scheme is None, "scheme", "None together with perturb", scheme)
     training = Training(
         module,
         inputs,
@@ -143,17 +140,19 @@ def train_classifier(
 def accuracy(module: nn.Module, inputs: Tensor, labels: Tensor, *, batch_size: int = 1000) -> float:
     """The share, in [0, 1], of `inputs` (N, ...) whose largest logit is that of their label in `labels` (N,).
 
-    Runs in eval mode without gradients, and restores the mode. Raises `ArgumentError` when inputs and labels
-    do not match.
+    It runs in eval mode without gradients, and restores the mode.
+
+    Raises:
+        ArgumentError: inputs and labels do not match.
 
     >>> accuracy(nn.Identity(), torch.eye(4), torch.tensor([0, 1, 2, 0]))
     0.75
     """
     check_data(inputs, labels)
     check(batch_size >= 1, "batch_size", "at least 1", batch_size)
-    device = device_of(module)
+    device = get_device(module)
     correct = 0
-    with mode(module, training=False), torch.no_grad():
+    with set_mode(module, training=False), torch.no_grad():
         batches = zip(torch.split(inputs, batch_size), torch.split(labels, batch_size), strict=True)
         for batch, target in batches:
             correct += int((module(batch.to(device)).argmax(dim=1) == target.to(device)).sum())
@@ -163,7 +162,8 @@ def accuracy(module: nn.Module, inputs: Tensor, labels: Tensor, *, batch_size: i
 def random_shift(inputs: Tensor, generator: torch.Generator, *, pixels: int = 2) -> Tensor:
     """Move each image of `inputs` (N, C, H, W) by up to `pixels` in each direction; zeros fill the border.
 
-    Raises `ArgumentError` unless `inputs` has four dimensions and `pixels` is at least 0.
+    Raises:
+        ArgumentError: `inputs` do not have four dimensions, or `pixels` is below 0.
 
     >>> random_shift(torch.ones(2, 1, 5, 5), torch.Generator().manual_seed(0), pixels=1).shape
     torch.Size([2, 1, 5, 5])
@@ -177,15 +177,16 @@ def random_shift(inputs: Tensor, generator: torch.Generator, *, pixels: int = 2)
     columns = right + torch.arange(width, device=inputs.device)  # (N, W)
     sample = torch.arange(count, device=inputs.device)
     padded = F.pad(inputs, (pixels, pixels, pixels, pixels))
-    # the index brings the channels last: (N, H, W, C)
+    # the index moves the channels to the end: (N, H, W, C)
     moved = padded[sample[:, None, None], :, rows[:, :, None], columns[:, None, :]]
     return moved.movedim(-1, 1).contiguous()
 
 
 def random_flip(inputs: Tensor, generator: torch.Generator) -> Tensor:
-    """Mirror each image of `inputs` (N, C, H, W) left to right, or leave it, with equal probability.
+    """Mirror each image of `inputs` (N, C, H, W) left to right, or keep it, with equal probability.
 
-    Raises `ArgumentError` unless `inputs` has four dimensions.
+    Raises:
+        ArgumentError: `inputs` do not have four dimensions.
 
     >>> random_flip(torch.ones(2, 1, 5, 5), torch.Generator().manual_seed(0)).shape
     torch.Size([2, 1, 5, 5])
@@ -200,14 +201,22 @@ def random_noise_blocks(
 ) -> Tensor:
     """Replace random blocks of each series of `inputs` (N, C, T) by standard normal noise: for standardised inputs.
 
-    So that series which an evaluation corrupts that way are no news to the classifier: Turbe et al., Evaluation of
-    post-hoc interpretability methods in time-series classification, Nature Machine Intelligence 5, 2023. With
-    probability `chance` a sample is touched at all. Then a share s of it, uniform in [0, `most`], is replaced on
-    average: a block of `block` steps (an odd number, of one channel, cut off at the ends) begins around any step with
-    probability `1 - (1 - s)^(1 / block)`, the same everywhere, so that a step that is not near an end is covered with
-    probability s.
+    A classifier that is trained with it knows series that an evaluation corrupts in this way: Turbe et al., Evaluation
+    of post-hoc interpretability methods in time-series classification, Nature Machine Intelligence 5, 2023.
 
-    Raises `ArgumentError` unless `inputs` has three dimensions and the options are in their ranges.
+    A sample is changed with probability `chance`. Then a share s of it is replaced on average, where s is uniform in
+    [0, `most`]. A block covers `block` steps of one channel, less at the ends. At each step the centre of a block is
+    placed with probability `1 - (1 - s)^(1 / block)`. So a step that is not near an end is covered with probability s.
+
+    Args:
+        inputs: series.
+        generator: of the random numbers.
+        block: steps of a block, an odd number.
+        most: the largest share of a sample that is replaced on average, in [0, 1).
+        chance: the probability that a sample is changed.
+
+    Raises:
+        ArgumentError: `inputs` do not have three dimensions, or an option is out of range.
 
     >>> random_noise_blocks(torch.zeros(2, 3, 50), torch.Generator().manual_seed(0)).shape
     torch.Size([2, 3, 50])
@@ -217,9 +226,9 @@ def random_noise_blocks(
     check(0 <= most < 1, "most", "a share in [0, 1)", most)
     check(0 <= chance <= 1, "chance", "a probability", chance)
     device = generator.device
-    touched, share = torch.rand(2, len(inputs), 1, 1, generator=generator, device=device)
-    share = torch.where(touched < chance, most * share, 0.0)
-    begun = torch.rand(inputs.shape, generator=generator, device=device) < 1 - (1 - share) ** (1 / block)
-    covered = F.max_pool1d(begun.to(torch.float32), block, stride=1, padding=block // 2) > 0
+    change, share = torch.rand(2, len(inputs), 1, 1, generator=generator, device=device)
+    share = torch.where(change < chance, most * share, 0.0)
+    centres = torch.rand(inputs.shape, generator=generator, device=device) < 1 - (1 - share) ** (1 / block)
+    covered = F.max_pool1d(centres.to(torch.float32), block, stride=1, padding=block // 2) > 0
     noise = torch.randn(inputs.shape, generator=generator, device=device)
     return torch.where(covered.to(inputs.device), noise.to(inputs), inputs)

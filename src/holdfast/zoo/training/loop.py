@@ -1,4 +1,4 @@
-"""The loop of a training, which can be left between two epochs and taken up again with the same bits."""
+"""The training loop. It can stop between two epochs and continue later, with the same bits as without the stop."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ OPTIMIZERS = ("adamw", "radam")
 
 @dataclass(frozen=True)
 class Epoch:
-    """What `progress` is told after each epoch: averages over the training batches as they were seen.
+    """What `progress` gets after each epoch: means over the training batches of that epoch.
 
-    With perturbed inputs, the same mix of clean and perturbed as in the loss; with penalties, these are in it.
+    With perturbed inputs, clean and perturbed inputs have the same weights as in the loss. The loss includes penalties.
     """
 
     number: int  # 1 .. epochs
@@ -36,13 +36,13 @@ class Epoch:
 
 @dataclass(frozen=True, eq=False)
 class BatchWithExtras(Batch):
-    """A batch with what a scheme needs to know of each sample beside its label: see `Scheme.needs`."""
+    """A batch with further values of each sample that the scheme needs (its attribute `needs`)."""
 
     extras: Mapping[str, Tensor] = field(default_factory=dict)  # (N, ...) each, on the device of the module
 
 
-def extra_of(batch: Batch, name: str) -> Tensor:
-    """What a scheme that `needs` it finds in its batch, `(N, ...)`."""
+def get_extra(batch: Batch, name: str) -> Tensor:
+    """The further values called `name` of a batch, `(N, ...)`, for a scheme that `needs` them."""
     check(isinstance(batch, BatchWithExtras) and name in batch.extras, f"extras[{name!r}]", "values (N, ...)", "none")
     assert isinstance(batch, BatchWithExtras)
     return batch.extras[name]
@@ -53,7 +53,9 @@ class DivergedError(ModelError):
 
 
 class Training:
-    """A training of `module` in place, between two epochs. Arguments as for `train_classifier`, which runs one.
+    """The state of a training of `module` in place, between two epochs.
+
+    Its arguments are those of `train_classifier`, which runs a whole training.
 
     >>> generator = torch.Generator().manual_seed(0)
     >>> inputs, labels = torch.randn(64, 2, generator=generator), torch.arange(64) % 2
@@ -89,18 +91,18 @@ class Training:
         check(0 <= weight_decay < math.inf, "weight_decay", "a finite number of at least 0", weight_decay)
         check(precision in PRECISIONS, "precision", "float32, bfloat16 or float16", precision)
         check(optimizer in OPTIMIZERS, "optimizer", " or ".join(OPTIMIZERS), repr(optimizer))
-        _check_bounds(inputs, bounds)
+        check_bounds(inputs, bounds)
         parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
         check(len(parameters) > 0, "module", "a module with parameters that require a gradient", "none")
         self.module, self.inputs, self.labels, self.epochs = module, inputs, labels, epochs
         self.generator, self.scheme, self.batch_size, self.augment = generator, scheme, batch_size, augment
         self.learning_rate, self.bounds, self.precision = learning_rate, bounds, precision
-        self.extras = {name: _extra(name, scheme, extras or {}, len(inputs)) for name in needs_of(scheme)}
-        self.device = device_of(module)
+        self.extras = {name: _check_extra(name, scheme, extras or {}, len(inputs)) for name in get_needs(scheme)}
+        self.device = get_device(module)
         self.batches = math.ceil(len(inputs) / batch_size)  # in an epoch
-        self.epoch = 0  # how many are done
+        self.epoch = 0  # how many epochs are done
         half = precision == torch.float16
-        # the fused optimiser reads on the device whether a gradient overflowed, the others ask from the host
+        # the fused optimiser checks on the device whether a gradient overflowed; the others wait for the device
         fused = True if half and self.device.type == "cuda" else None
         self.optimizer: torch.optim.Optimizer = (
             torch.optim.AdamW(parameters, lr=learning_rate, weight_decay=weight_decay, fused=fused)
@@ -108,40 +110,40 @@ class Training:
             else torch.optim.RAdam(parameters, lr=learning_rate, weight_decay=weight_decay, decoupled_weight_decay=True)
         )
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=half)
-        self._global: dict[str, Tensor] | None = None  # the random state that dropout draws from, once it has begun
+        self._global: dict[str, Tensor] | None = None  # the random state of dropout, after the first epoch
 
     def run(
         self,
         progress: Callable[[Epoch], None] | None = None,
         step: Callable[[int, int], None] | None = None,
     ) -> None:
-        """Do what is left.
+        """Run the remaining epochs.
 
-        The train/eval mode of every submodule and the global random state are restored; gradients are cleared, also
-        when it is interrupted.
+        Afterwards, also after an interruption, the train/eval mode of every submodule and the global random state are
+        restored, and gradients are cleared.
 
         Args:
-            progress: called after each epoch; `state_dict` may be taken there.
-            step: called after each batch with how many are done and how many there are in all. Nothing comes back from
-                the device for it.
+            progress: called after each epoch; it may call `state_dict`.
+            step: called after each batch with the number of batches that are done and the number of all. It does not
+                wait for the device.
 
         Raises:
             DivergedError: the loss is no longer finite; a `ModelError`.
         """
         try:
-            with mode(self.module, training=True), self._random(), torch.enable_grad():
+            with set_mode(self.module, training=True), self._restore_random_state(), torch.enable_grad():
                 while self.epoch < self.epochs:
-                    done = self._epoch(step)
-                    self._global = _global_state(self.device)
+                    epoch = self._run_epoch(step)
+                    self._global = _get_global_state(self.device)
                     if progress is not None:
-                        progress(done)
+                        progress(epoch)
         finally:
             self.optimizer.zero_grad()
 
     def state_dict(self) -> dict[str, Any]:
-        """All that changes from epoch to epoch, tensors, numbers and texts alone; of the end of the last epoch.
+        """All that changes from epoch to epoch, at the end of the last epoch: tensors, numbers and texts only.
 
-        Its tensors are those of the training itself: write it before going on.
+        The tensors are not copies. So write them to a file before training continues.
         """
         return {
             "epoch": self.epoch,
@@ -153,7 +155,7 @@ class Training:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where `state_dict` was taken, in a training with the same arguments."""
+        """Continue from the epoch at which `state_dict` was called, in a training with the same arguments."""
         self.module.load_state_dict(state["module"])
         self.optimizer.load_state_dict(state["optimizer"])
         if self.scaler.is_enabled():
@@ -161,14 +163,14 @@ class Training:
         self.generator.set_state(state["generator"])
         self._global, self.epoch = state["global"], state["epoch"]
 
-    def _epoch(self, step: Callable[[int, int], None] | None) -> Epoch:
+    def _run_epoch(self, step: Callable[[int, int], None] | None) -> Epoch:
         loss_sum, correct = torch.zeros((), device=self.device), torch.zeros((), device=self.device)
         order = torch.randperm(len(self.inputs), generator=self.generator, device=self.generator.device)
         steps = self.epochs * self.batches
         for number, chosen in enumerate(torch.split(order, self.batch_size), self.epoch * self.batches):
-            batch = self._batch(chosen, number)
+            batch = self._make_batch(chosen, number)
             for group in self.optimizer.param_groups:
-                group["lr"] = self.learning_rate * learning_rate_factor(number, steps)
+                group["lr"] = self.learning_rate * compute_learning_rate_factor(number, steps)
             for index, part in enumerate(self.scheme.parts(batch)):
                 if index == 0:
                     self.optimizer.zero_grad()
@@ -185,7 +187,7 @@ class Training:
             raise DivergedError(f"training diverged: the loss of epoch {self.epoch} is {mean_loss}")
         return Epoch(self.epoch, self.epochs, mean_loss, float(correct) / len(self.inputs))
 
-    def _batch(self, chosen: Tensor, number: int) -> Batch:
+    def _make_batch(self, chosen: Tensor, number: int) -> Batch:
         inputs = self.inputs[chosen.to(self.inputs.device)]
         if self.augment is not None:
             inputs = self.augment(inputs, self.generator)
@@ -200,10 +202,10 @@ class Training:
         )
 
     @contextmanager
-    def _random(self) -> Iterator[None]:
-        """The global random state of this training, from its generator at first; afterwards it is as before."""
+    def _restore_random_state(self) -> Iterator[None]:
+        """Use the global random state of this training inside (at first seeded from its generator), and restore it."""
         if self._global is None:
-            with seeded_from(self.generator, self.device):
+            with seed_from(self.generator, self.device):
                 yield
             return
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
@@ -213,15 +215,15 @@ class Training:
             yield
 
 
-def _global_state(device: torch.device) -> dict[str, Tensor]:
+def _get_global_state(device: torch.device) -> dict[str, Tensor]:
     state = {"cpu": torch.get_rng_state()}
     return state | {"cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else state
 
 
-def learning_rate_factor(step: int, steps: int) -> float:
-    """Linear from near 0 to 1 over the first tenth of the steps, then a half cosine to 0.
+def compute_learning_rate_factor(step: int, steps: int) -> float:
+    """The factor of the learning rate: linear from near 0 to 1 over the first tenth of the steps, then a half cosine.
 
-    >>> [round(learning_rate_factor(step, 40), 2) for step in (0, 3, 4, 22, 39)]
+    >>> [round(compute_learning_rate_factor(step, 40), 2) for step in (0, 3, 4, 22, 39)]
     [0.25, 1.0, 1.0, 0.5, 0.0]
     """
     warm_up = max(1, steps // 10)
@@ -243,28 +245,28 @@ def check_data(inputs: Tensor, labels: Tensor) -> None:
     )
 
 
-def device_of(module: nn.Module) -> torch.device:
-    """That of the first parameter; the CPU where there is none."""
+def get_device(module: nn.Module) -> torch.device:
+    """The device of the module's first parameter; the CPU if it has none."""
     return next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
 
 
 @contextmanager
-def mode(module: nn.Module, *, training: bool) -> Iterator[None]:
-    """Train or eval mode for all of `module`; each submodule has its own mode back afterwards."""
+def set_mode(module: nn.Module, *, training: bool) -> Iterator[None]:
+    """Set all of `module` to train or eval mode inside; afterwards each submodule has its former mode."""
     before = [(submodule, submodule.training) for submodule in module.modules()]
     module.train(training)
     try:
         yield
     finally:
-        for submodule, mode in before:
-            submodule.training = mode
+        for submodule, was_training in before:
+            submodule.training = was_training
 
 
 @contextmanager
-def seeded_from(generator: torch.Generator, device: torch.device) -> Iterator[None]:
-    """What draws from the global state of the CPU or `device` follows `generator`: initial weights, dropout.
+def seed_from(generator: torch.Generator, device: torch.device) -> Iterator[None]:
+    """Seed the global random state of the CPU and of `device` from `generator` inside, and restore it afterwards.
 
-    The global state itself is as before afterwards.
+    Initial weights and dropout draw from that state.
     """
     seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
     cuda = [device] if device.type == "cuda" else []
@@ -276,21 +278,22 @@ def seeded_from(generator: torch.Generator, device: torch.device) -> Iterator[No
         yield
 
 
-def needs_of(scheme: Scheme) -> tuple[str, ...]:
-    """The names of the extras that a scheme needs of each sample, its `needs`; none for most."""
+def get_needs(scheme: Scheme) -> tuple[str, ...]:
+    """The names of further values of each sample that a scheme needs; none for most schemes."""
     needs: tuple[str, ...] = getattr(scheme, "needs", ())
     return needs
 
 
-def _extra(name: str, scheme: Scheme, extras: Mapping[str, Tensor], count: int) -> Tensor:
+def _check_extra(name: str, scheme: Scheme, extras: Mapping[str, Tensor], count: int) -> Tensor:
     got = f"extras {', '.join(extras)}" if extras else "no extras"
-    check(name in extras, f"extras[{name!r}]", f"what the scheme {scheme.name} needs of each sample", got)
+    check(name in extras, f"extras[{name!r}]", f"values for each sample, which the scheme {scheme.name} needs", got)
     values = extras[name]
     check(values.shape[:1] == (count,), f"extras[{name!r}]", f"shape ({count}, ...)", tuple(values.shape))
     return values
 
 
-def _check_bounds(inputs: Tensor, bounds: Bounds) -> None:
+def check_bounds(inputs: Tensor, bounds: Bounds) -> None:
+    """Raise `ArgumentError` unless all `inputs` lie within the bounds."""
     lower, upper = (torch.as_tensor(bound, dtype=inputs.dtype, device=inputs.device) for bound in bounds)
     inside = bool(((inputs >= lower) & (inputs <= upper)).all())
     check(inside, "inputs", "values within the bounds", "values outside of them")

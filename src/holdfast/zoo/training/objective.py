@@ -1,4 +1,4 @@
-"""What a training minimises: the interface of the schemes, and cross-entropy on clean and perturbed inputs."""
+"""The loss of a training: the interface of training schemes, and cross-entropy on clean and perturbed inputs."""
 
 from __future__ import annotations
 
@@ -18,40 +18,42 @@ Perturbation = Callable[[nn.Module, Tensor, Tensor, torch.Generator], Tensor]
 
 
 class Part(NamedTuple):
-    """A term of the loss of a batch: its gradient is taken, and its graph freed, before the next is asked for."""
+    """A term of the loss of a batch; its gradient is computed and its graph freed before the next part begins."""
 
-    loss: Tensor  # a scalar with a graph; what is minimised is the sum over parts
+    loss: Tensor  # a scalar with a graph; the sum over parts is minimised
     logits: Tensor  # (N, classes), for the accuracy that is reported
-    share: float  # of this part in that accuracy; they add up to 1
+    share: float  # the weight of this part in that accuracy; weights add up to 1
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """One step of a training, as a scheme sees it."""
+    """The batch of one training step, and what a scheme needs to compute its loss."""
 
     module: nn.Module  # in train mode
     inputs: Tensor  # (N, ...), on the device of the module
-    labels: Tensor  # int64, (N,), there, too
-    generator: torch.Generator  # for every draw
-    epoch: float  # passes over the data up to and with this batch, in (0, epochs]
+    labels: Tensor  # int64, (N,), on the same device
+    generator: torch.Generator  # for all random numbers
+    epoch: float  # passes over the data including this batch, in (0, epochs]
     bounds: Bounds = (-float("inf"), float("inf"))  # of every input
     precision: torch.dtype = torch.float32
 
     def autocast(self) -> AbstractContextManager[None]:
-        """Inside, the module computes in the precision of the training."""
+        """A context in which the module computes in the precision of the training."""
         mixed = self.precision != torch.float32
         context: AbstractContextManager[None] = torch.autocast(self.inputs.device.type, self.precision, enabled=mixed)
         return context
 
     def logits(self, inputs: Tensor) -> Tensor:
-        """Of the module for `inputs` (N, ...), in the precision of the training; returned as float32 when mixed."""
+        """The module's logits (N, classes) for `inputs` (N, ...); mixed precision is converted to float32."""
         with self.autocast():
             logits: Tensor = self.module(inputs)
         return logits if self.precision == torch.float32 else logits.float()
 
 
 class Scheme(ABC):
-    """A way to train, with its options: a frozen dataclass that makes a loss of a batch.
+    """A training scheme with its options: a frozen dataclass that computes the loss of a batch.
+
+    A scheme that needs further values of each sample lists their names in a class variable `needs`.
 
     >>> from holdfast.zoo.training.schemes import schemes
     >>> schemes.names()
@@ -59,38 +61,40 @@ class Scheme(ABC):
     """
 
     name: ClassVar[str]
-    #: whether the loss holds derivatives, which "auto" leaves in float32
+    #: whether the loss contains derivatives; the precision "auto" is then float32
     differentiates: ClassVar[bool] = False
 
     @abstractmethod
     def parts(self, batch: Batch) -> Iterator[Part]:
-        """The loss of `batch`, in one part or several; no values may come back to the host."""
+        """The loss of `batch`, in one or several parts. It must not wait for values from the device."""
 
     @abstractmethod
     def describe(self) -> str:
-        """What it adds to the cross-entropy of the inputs, for a card."""
+        """The scheme in words, for the card of a model."""
 
 
 @dataclass(frozen=True)
 class Mixed(Scheme):
-    """Cross-entropy: `clean_share` of it on the batch as it is, the rest on `perturb` of it; without that, all."""
+    """Cross-entropy: the share `clean_share` on the batch, the rest on the batch perturbed by `perturb`.
+
+    Without `perturb` it is the cross-entropy on the batch.
+    """
 
     name: ClassVar[str] = "mixed"
     perturb: Perturbation | None = None
     clean_share: float = 0.5
 
     def parts(self, batch: Batch) -> Iterator[Part]:
-        """See `Scheme`; a share of 0 is not computed."""
-        seen = [(1.0, batch.inputs)]
+        """The loss on clean and on perturbed inputs; a part with share 0 is left out."""
+        shares = [(1.0, batch.inputs)]
         if self.perturb is not None:
             with batch.autocast():
                 perturbed = self.perturb(batch.module, batch.inputs, batch.labels, batch.generator)
-            seen = [(self.clean_share, batch.inputs), (1 - self.clean_share, perturbed)]
-        for share, inputs in seen:
+            shares = [(self.clean_share, batch.inputs), (1 - self.clean_share, perturbed)]
+        for share, inputs in shares:
             if share > 0:
                 logits = batch.logits(inputs)
                 yield Part(share * F.cross_entropy(logits, batch.labels), logits, share)
 
     def describe(self) -> str:
-        """See `Scheme`."""
         return "nothing" if self.perturb is None else f"{1 - self.clean_share:g} of the loss on perturbed inputs"

@@ -1,7 +1,7 @@
 """Training schemes by name: `build(schemes, "pgd:radius=0.3,steps=7")`.
 
-With L(w, x, y) the cross-entropy and H its matrix of second derivatives with respect to x, each minimises the mean over
-the data of
+Let L(w, x, y) be the cross-entropy and H its matrix of second derivatives by x. Each scheme minimises the mean over the
+data of
 
     natural             L(w, x, y)
     gradient_norm       L(w, x, y) + weight ||grad_x L||_2
@@ -12,17 +12,19 @@ the data of
     ig_sum_norm         max { L(w, x + d, y) + weight ||IG(x, x + d)||_1 : ||d||_inf <= radius }
     calibrated          L(w, x, y) + weight (p_1(x) - f(x))^2
 
-with IG(x, x') the integrated gradients of L on the segment from x to x'. The norms of derivatives are those of
-`holdfast.zoo.training.regularization` (the Hessian's by Hutchinson's probes), integrated gradients those of
-`holdfast.zoo.training.attribution_regularization`; the maxima are what projected gradient ascent finds, there for
-these two
-and in `holdfast.zoo.training.adversarial`. p_1 is the probability of class 1 of two, and f where it should be: see
-`holdfast.zoo.training.calibration`.
+where IG(x, x') are the integrated gradients of L on the segment from x to x'.
 
-Sources: Huang, Zhao, Jin and Huang, "SAFARI: versatile and efficient evaluations for robustness of interpretability"
-(ICCV 2023), Sec. 6.5, Proposition 1 and Table 3, for the first five; the weights are ours: the paper does not print its
-own. Chen, Wu, Rastogi, Liang and Jha, "Robust attribution regularization" (NeurIPS 2019), for the next two, with the
-weights of its experiments. Wei, Turbe and Mengaldo (2024), App. D, for the last.
+- The norms of derivatives come from `holdfast.zoo.training.regularization`; that of the Hessian is estimated with
+  Hutchinson's probes.
+- The maximum of `pgd` is approximated by projected gradient ascent in `holdfast.zoo.training.adversarial`.
+- The integrated gradients, and the maxima of `ig_norm` and `ig_sum_norm`, come from
+  `holdfast.zoo.training.attribution_regularization`.
+- p_1 is the probability of class 1 of two classes, and f its target: see `holdfast.zoo.training.calibration`.
+
+Sources: for the first five, Huang, Zhao, Jin and Huang, "SAFARI: versatile and efficient evaluations for robustness of
+interpretability" (ICCV 2023), Sec. 6.5, Proposition 1 and Table 3; the paper does not give its weights, so these are
+ours. For the next two, Chen, Wu, Rastogi, Liang and Jha, "Robust attribution regularization" (NeurIPS 2019), with the
+weights of its experiments. For the last, Wei, Turbe and Mengaldo (2024), App. D.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ from holdfast.errors import check, check_integer
 from holdfast.neighbourhood import Bounds, L2Ball, LinfBall
 from holdfast.registry import Registry
 from holdfast.zoo.training.adversarial import Pgd
-from holdfast.zoo.training.attribution_regularization import AttributionAscent, loss_path
+from holdfast.zoo.training.attribution_regularization import AttributionAscent, compute_loss_path
 from holdfast.zoo.training.calibration import Calibrated
 from holdfast.zoo.training.objective import Batch, Mixed, Part, Scheme
 from holdfast.zoo.training.regularization import InputDerivatives
@@ -51,7 +53,7 @@ schemes.add("calibrated", Calibrated)
 @schemes.register("natural")
 @dataclass(frozen=True)
 class Natural(Scheme):
-    """Cross-entropy, and nothing else.
+    """Cross-entropy alone.
 
     >>> Natural().describe()
     'natural: cross-entropy'
@@ -60,39 +62,36 @@ class Natural(Scheme):
     name: ClassVar[str] = "natural"
 
     def parts(self, batch: Batch) -> Iterator[Part]:
-        """See `Scheme`."""
         yield from Mixed().parts(batch)
 
     def describe(self) -> str:
-        """See `Scheme`."""
         return "natural: cross-entropy"
 
 
-class _Penalised(Scheme):
-    """Cross-entropy and norms of its derivatives: one forward pass and one first derivative for all of it."""
+class _PenaltyScheme(Scheme):
+    """Cross-entropy plus norms of its derivatives; all of them use one forward pass and one first derivative."""
 
     differentiates: ClassVar[bool] = True
 
     def parts(self, batch: Batch) -> Iterator[Part]:
-        """See `Scheme`."""
         inputs = batch.inputs.detach().requires_grad_()
         logits = batch.logits(inputs)
         derivatives = InputDerivatives(F.cross_entropy(logits, batch.labels, reduction="none"), inputs)
-        yield Part((derivatives.losses + self._penalties(derivatives, batch)).mean(), logits, 1.0)
+        yield Part((derivatives.losses + self._compute_penalties(derivatives, batch)).mean(), logits, 1.0)
 
-    def _penalties(self, derivatives: InputDerivatives, batch: Batch) -> Tensor:
-        """`(N,)`, to add to the losses."""
+    def _compute_penalties(self, derivatives: InputDerivatives, batch: Batch) -> Tensor:
+        """The penalties to add to the losses, `(N,)`."""
         raise NotImplementedError
 
 
 @schemes.register("gradient_norm")
 @dataclass(frozen=True)
-class GradientNorm(_Penalised):
-    """Cross-entropy and the 2-norm of its gradient with respect to the input.
+class GradientNorm(_PenaltyScheme):
+    """Cross-entropy plus the 2-norm of its gradient by the input.
 
     Args:
         weight: of the norm, at least 0.
-        squared: take the norm's square instead.
+        squared: take the square of the norm.
 
     >>> GradientNorm(weight=0.1).describe()
     'gradient norm: cross-entropy + 0.1 x 2-norm of its input gradient'
@@ -106,23 +105,23 @@ class GradientNorm(_Penalised):
         _check_weight("weight", self.weight)
         _check_flag("squared", self.squared)
 
-    def _penalties(self, derivatives: InputDerivatives, batch: Batch) -> Tensor:
-        return self.weight * derivatives.gradient_norms(squared=self.squared)
+    def _compute_penalties(self, derivatives: InputDerivatives, batch: Batch) -> Tensor:
+        return self.weight * derivatives.compute_gradient_norms(squared=self.squared)
 
     def describe(self) -> str:
-        """See `Scheme`."""
-        return f"gradient norm: cross-entropy + {self.weight:g} x {_power(self.squared)}2-norm of its input gradient"
+        norm = f"{_describe_power(self.squared)}2-norm of its input gradient"
+        return f"gradient norm: cross-entropy + {self.weight:g} x {norm}"
 
 
 @schemes.register("hessian_norm")
 @dataclass(frozen=True)
-class HessianNorm(_Penalised):
-    """Cross-entropy and an estimate of the Frobenius norm of its Hessian with respect to the input.
+class HessianNorm(_PenaltyScheme):
+    """Cross-entropy plus an estimate of the Frobenius norm of its Hessian by the input.
 
     Args:
         weight: of the norm, at least 0.
         probes: Hessian-vector products per input and step; each costs about two forward and backward passes.
-        squared: take the norm's square instead, whose estimate is unbiased.
+        squared: take the square of the norm, whose estimate is unbiased.
 
     >>> HessianNorm(weight=0.1, probes=2).describe()
     'Hessian norm: cross-entropy + 0.1 x Frobenius norm of its input Hessian (2 Hutchinson probes)'
@@ -135,22 +134,21 @@ class HessianNorm(_Penalised):
 
     def __post_init__(self) -> None:
         _check_weight("weight", self.weight)
-        _check_count("probes", self.probes)
+        check_integer(self.probes, "probes")
         _check_flag("squared", self.squared)
 
-    def _penalties(self, derivatives: InputDerivatives, batch: Batch) -> Tensor:
-        return self.weight * derivatives.hessian_norms(self.probes, batch.generator, squared=self.squared)
+    def _compute_penalties(self, derivatives: InputDerivatives, batch: Batch) -> Tensor:
+        return self.weight * derivatives.compute_hessian_norms(self.probes, batch.generator, squared=self.squared)
 
     def describe(self) -> str:
-        """See `Scheme`."""
-        norm = f"{_power(self.squared)}Frobenius norm of its input Hessian ({_probes(self.probes)})"
+        norm = f"{_describe_power(self.squared)}Frobenius norm of its input Hessian ({_describe_probes(self.probes)})"
         return f"Hessian norm: cross-entropy + {self.weight:g} x {norm}"
 
 
 @schemes.register("gradient_hessian")
 @dataclass(frozen=True)
-class GradientHessian(_Penalised):
-    """Cross-entropy and both norms, as `GradientNorm` and `HessianNorm` have them, for the price of the latter.
+class GradientHessian(_PenaltyScheme):
+    """Cross-entropy plus the norms of `GradientNorm` and `HessianNorm`; it costs as much as the latter alone.
 
     >>> GradientHessian(gradient_weight=0.1, hessian_weight=0.2).describe()
     'gradient and Hessian norm: cross-entropy + 0.1 x 2-norm of its input gradient + 0.2 x Frobenius norm of its...'
@@ -165,36 +163,35 @@ class GradientHessian(_Penalised):
     def __post_init__(self) -> None:
         _check_weight("gradient_weight", self.gradient_weight)
         _check_weight("hessian_weight", self.hessian_weight)
-        _check_count("probes", self.probes)
+        check_integer(self.probes, "probes")
         _check_flag("squared", self.squared)
 
-    def _penalties(self, derivatives: InputDerivatives, batch: Batch) -> Tensor:
-        gradient = derivatives.gradient_norms(squared=self.squared)
-        hessian = derivatives.hessian_norms(self.probes, batch.generator, squared=self.squared)
+    def _compute_penalties(self, derivatives: InputDerivatives, batch: Batch) -> Tensor:
+        gradient = derivatives.compute_gradient_norms(squared=self.squared)
+        hessian = derivatives.compute_hessian_norms(self.probes, batch.generator, squared=self.squared)
         return self.gradient_weight * gradient + self.hessian_weight * hessian
 
     def describe(self) -> str:
-        """See `Scheme`."""
-        power = _power(self.squared)
+        power = _describe_power(self.squared)
         return (
             f"gradient and Hessian norm: cross-entropy + {self.gradient_weight:g} x {power}2-norm of its input gradient"
-            f" + {self.hessian_weight:g} x {power}Frobenius norm of its input Hessian ({_probes(self.probes)})"
+            f" + {self.hessian_weight:g} x {power}Frobenius norm of its input Hessian ({_describe_probes(self.probes)})"
         )
 
 
 @schemes.register("pgd")
 @dataclass(frozen=True)
 class Adversarial(Scheme):
-    """Cross-entropy of the inputs that projected gradient ascent finds (Madry et al. 2018).
+    """Adversarial training: cross-entropy of inputs perturbed by projected gradient ascent (Madry et al. 2018).
 
     Args:
         radius: of the ball, above 0, in the units of the inputs.
         norm: "linf" or "l2".
         steps: of the ascent, at least 1.
-        step: the length of each in that norm, above 0; 2.5 radius / steps by default.
-        clean_share: of the loss, in [0, 1], for the inputs as they are.
-        warm_up: epochs over which the radius (and `step` with it) grows linearly from 0; a small network that meets
-            the full ball at once may never leave the constant function.
+        step: the length of each step in that norm, above 0; by default 2.5 radius / steps.
+        clean_share: the share of the loss, in [0, 1], for the clean inputs.
+        warm_up: epochs over which the radius and `step` grow linearly from 0. A small network that is trained with the
+            full ball from the start may remain a constant function.
 
     >>> Adversarial(radius=0.3, steps=5, warm_up=2).attack((0.0, 1.0)).step
     0.15
@@ -215,35 +212,36 @@ class Adversarial(Scheme):
         check(share, "clean_share", "a share in [0, 1]", self.clean_share)
 
     def attack(self, bounds: Bounds, share: float = 1.0) -> Pgd:
-        """The ascent in this share of the radius, within the bounds of the inputs."""
+        """The ascent within `share` times the radius and the bounds of the inputs."""
         ball = LinfBall(share * self.radius) if self.norm == "linf" else L2Ball(share * self.radius)
-        return Pgd(ball, self.steps, share * _length(self.radius, self.steps, self.step), bounds)
+        return Pgd(ball, self.steps, share * _choose_step_length(self.radius, self.steps, self.step), bounds)
 
     def parts(self, batch: Batch) -> Iterator[Part]:
-        """See `Scheme`."""
-        return Mixed(self.attack(batch.bounds, _warmth(self.warm_up, batch)).ascent, self.clean_share).parts(batch)
+        return Mixed(self.attack(batch.bounds, _compute_warm_up(self.warm_up, batch)).ascend, self.clean_share).parts(
+            batch
+        )
 
     def describe(self) -> str:
-        """See `Scheme`."""
         attack = self.attack((-math.inf, math.inf)).describe()
         mix = f", {self.clean_share:g} of the loss on clean ones" if self.clean_share else ""
-        return f"adversarial: cross-entropy of inputs after {attack}{_growth(self.warm_up)}{mix}"
+        return f"adversarial: cross-entropy of inputs after {attack}{_describe_warm_up(self.warm_up)}{mix}"
 
 
-class _Attributed(Scheme):
-    """Cross-entropy and the integrated gradients of its change, at perturbed inputs where they are large."""
+@dataclass(frozen=True)
+class _AttributionScheme(Scheme):
+    """Cross-entropy plus integrated gradients of its change, at perturbed inputs that make them large."""
 
     differentiates: ClassVar[bool] = True
     title: ClassVar[str]
     joint: ClassVar[bool]  # whether the cross-entropy is that of the perturbed inputs, and part of the maximum
 
-    radius: float
-    weight: float
-    steps: int
-    step: float | None
-    points: int
-    points_in_attack: int
-    warm_up: float
+    radius: float = 0.3
+    weight: float = 1.0
+    steps: int = 7
+    step: float | None = None
+    points: int = 10
+    points_in_attack: int = 5
+    warm_up: float = 0.0
 
     def __post_init__(self) -> None:
         _check_ascent(self.radius, self.steps, self.step, self.warm_up)
@@ -253,43 +251,42 @@ class _Attributed(Scheme):
             check_integer(value, option, 2)
 
     def attack(self, bounds: Bounds, share: float = 1.0) -> AttributionAscent:
-        """The ascent in this share of the radius, within the bounds of the inputs."""
-        length = _length(self.radius, self.steps, self.step)
+        """The ascent within `share` times the radius and the bounds of the inputs."""
+        length = _choose_step_length(self.radius, self.steps, self.step)
         loss_weight, norm_weight = (1.0, self.weight) if self.joint else (0.0, 1.0)
         return AttributionAscent(
             share * self.radius, self.steps, share * length, self.points_in_attack, loss_weight, norm_weight, bounds
         )
 
     def parts(self, batch: Batch) -> Iterator[Part]:
-        """See `Scheme`; the accuracy is that of the inputs whose cross-entropy is in the loss."""
-        attack = self.attack(batch.bounds, _warmth(self.warm_up, batch))
+        """The loss in one part; the accuracy is that of the inputs whose cross-entropy is in the loss."""
+        attack = self.attack(batch.bounds, _compute_warm_up(self.warm_up, batch))
         with batch.autocast():
-            perturbed = attack.ascent(batch.module, batch.inputs, batch.labels, batch.generator)
-        path = loss_path(batch.logits, batch.inputs, perturbed, batch.labels, points=self.points)
+            perturbed = attack.ascend(batch.module, batch.inputs, batch.labels, batch.generator)
+        path = compute_loss_path(batch.logits, batch.inputs, perturbed, batch.labels, points=self.points)
         end = -1 if self.joint else 0
         yield Part((path.losses[:, end] + self.weight * path.norms()).mean(), path.logits[:, end], 1.0)
 
     def describe(self) -> str:
-        """See `Scheme`."""
         norm = f"{self.weight:g} x 1-norm of its integrated gradients from the inputs to"
         what = f"of perturbed inputs + {norm} them" if self.joint else f"+ {norm} perturbed ones"
-        attack = self.attack((-math.inf, math.inf)).describe() + _growth(self.warm_up)
+        attack = self.attack((-math.inf, math.inf)).describe() + _describe_warm_up(self.warm_up)
         return f"{self.title}: cross-entropy {what} ({self.points} points); perturbed by {attack}"
 
 
 @schemes.register("ig_norm")
 @dataclass(frozen=True)
-class IgNorm(_Attributed):
-    """Cross-entropy and the greatest 1-norm nearby of the integrated gradients of its change (Chen et al. 2019).
+class IgNorm(_AttributionScheme):
+    """Cross-entropy plus the 1-norm of the integrated gradients of its change, maximised nearby (Chen et al. 2019).
 
     Args:
         radius: of the ball in the maximum norm, above 0, in the units of the inputs.
         weight: of the norm, at least 0.
-        steps: of the ascent, at least 1. Chen et al. take 40 of 0.01 for MNIST, which few larger ones come close to.
-        step: the length of each in every feature, above 0; 2.5 radius / steps by default.
-        points: on each path, both ends among them, at least 2, for the loss. Chen et al. take 50.
-        points_in_attack: the same in the ascent, where most of the time goes. Chen et al. take 10.
-        warm_up: epochs over which the radius (and `step` with it) grows linearly from 0.
+        steps: of the ascent, at least 1. Chen et al. take 40 steps of 0.01 for MNIST; a few larger steps come close.
+        step: the length of each step in every feature, above 0; by default 2.5 radius / steps.
+        points: on each path, including both ends, at least 2, for the loss. Chen et al. take 50.
+        points_in_attack: the same for the ascent, which takes most of the time. Chen et al. take 10.
+        warm_up: epochs over which the radius and `step` grow linearly from 0.
 
     >>> IgNorm(radius=0.3, steps=5).attack((0.0, 1.0)).step
     0.15
@@ -298,21 +295,15 @@ class IgNorm(_Attributed):
     name: ClassVar[str] = "ig_norm"
     title: ClassVar[str] = "IG-NORM"
     joint: ClassVar[bool] = False
-    radius: float = 0.3
-    weight: float = 1.0
-    steps: int = 7
-    step: float | None = None
-    points: int = 10
-    points_in_attack: int = 5
-    warm_up: float = 0.0
 
 
 @schemes.register("ig_sum_norm")
 @dataclass(frozen=True)
-class IgSumNorm(_Attributed):
-    """The greatest nearby of cross-entropy and `weight` times that 1-norm, at the same perturbed input (Chen et al.).
+class IgSumNorm(_AttributionScheme):
+    """The maximum nearby of cross-entropy plus `weight` times the 1-norm of `IgNorm` (Chen et al. 2019).
 
-    Options as for `IgNorm`. A weight of 0 is `Adversarial`, but for the start of the ascent.
+    Both terms are at the same perturbed input. Options as for `IgNorm`. With a weight of 0 it is `Adversarial`, except
+    for the start of the ascent.
 
     >>> IgSumNorm(weight=0.5, points=8).describe()
     'IG-SUM-NORM: cross-entropy of perturbed inputs + 0.5 x 1-norm of its integrated gradients from the inputs to...'
@@ -321,19 +312,13 @@ class IgSumNorm(_Attributed):
     name: ClassVar[str] = "ig_sum_norm"
     title: ClassVar[str] = "IG-SUM-NORM"
     joint: ClassVar[bool] = True
-    radius: float = 0.3
     weight: float = 0.1
-    steps: int = 7
-    step: float | None = None
-    points: int = 10
-    points_in_attack: int = 5
-    warm_up: float = 0.0
 
 
-def spelled(scheme: Scheme) -> str:
-    """The text that builds the scheme, with the options that are not the default.
+def spell_scheme(scheme: Scheme) -> str:
+    """The text from which `build` makes the scheme: its name, and the options that differ from their defaults.
 
-    >>> spelled(Adversarial(radius=0.1, norm="l2")), spelled(Natural())
+    >>> spell_scheme(Adversarial(radius=0.1, norm="l2")), spell_scheme(Natural())
     ('pgd:radius=0.1,norm=l2', 'natural')
     """
     options: dict[str, Any] = {}
@@ -352,39 +337,35 @@ def _check_weight(option: str, value: float) -> None:
     check(_is_number(value) and 0 <= value < math.inf, option, "a finite number of at least 0", repr(value))
 
 
-def _check_count(option: str, value: int) -> None:
-    check_integer(value, option)
-
-
 def _check_flag(option: str, value: bool) -> None:
     check(isinstance(value, bool), option, "True or False", repr(value))
 
 
 def _check_ascent(radius: float, steps: int, step: float | None, warm_up: float) -> None:
     check(_is_number(radius) and 0 < radius < math.inf, "radius", "a finite number above 0", radius)
-    _check_count("steps", steps)
+    check_integer(steps, "steps")
     usable = step is None or (_is_number(step) and 0 < step < math.inf)
     check(usable, "step", "a finite number above 0", step)
     check(_is_number(warm_up) and 0 <= warm_up < math.inf, "warm_up", "epochs, at least 0", warm_up)
 
 
-def _length(radius: float, steps: int, step: float | None) -> float:
-    """Of a step, so that all of them together can cross the ball and come back a little."""
+def _choose_step_length(radius: float, steps: int, step: float | None) -> float:
+    """The length of a step; by default all steps together are a bit longer than the diameter of the ball."""
     return 2.5 * radius / steps if step is None else step
 
 
-def _warmth(warm_up: float, batch: Batch) -> float:
-    """The share of the radius that this batch is perturbed by."""
+def _compute_warm_up(warm_up: float, batch: Batch) -> float:
+    """The share of the radius for this batch."""
     return 1.0 if warm_up == 0 else min(1.0, batch.epoch / warm_up)
 
 
-def _growth(warm_up: float) -> str:
+def _describe_warm_up(warm_up: float) -> str:
     return f", the radius growing over {warm_up:g} epoch{'s' if warm_up != 1 else ''}" if warm_up else ""
 
 
-def _power(squared: bool) -> str:
+def _describe_power(squared: bool) -> str:
     return "squared " if squared else ""
 
 
-def _probes(count: int) -> str:
+def _describe_probes(count: int) -> str:
     return f"{count} Hutchinson probe{'s' if count > 1 else ''}"

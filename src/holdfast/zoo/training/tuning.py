@@ -1,10 +1,10 @@
 """A search for the options of a network for series and of its training, by Optuna (extra `timeseries`).
 
-Wei, Turbe and Mengaldo, "Revisiting the robustness of post-hoc interpretability methods" (2024), App. C and Table C.I:
-where a network stays under 90% accuracy, its options are drawn by the tree-structured Parzen estimator (Bergstra,
-Bardenet, Bengio and Kegl, Algorithms for hyper-parameter optimization, NeurIPS 2011). The spaces are the table's, but
-that the learning rate is drawn from its interval on a logarithmic scale: on a plain one, nine in ten are above 0.01.
-What is maximised is the accuracy on a part of the training data that is held out; the paper does not say on what.
+Wei, Turbe and Mengaldo, "Revisiting the robustness of post-hoc interpretability methods" (2024), App. C and Table C.I.
+If the accuracy of a network is below 90%, the paper draws its options by the tree-structured Parzen estimator
+(Bergstra, Bardenet, Bengio and Kegl, Algorithms for hyper-parameter optimization, NeurIPS 2011). The options are those
+of the table. Difference: the learning rate is drawn on a logarithmic scale; on a linear scale, nine in ten would be
+above 0.01. The search maximises the accuracy on held-out training data; the paper does not say which data it uses.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from holdfast.zoo.training.loop import Augmentation, DivergedError
 from holdfast.zoo.training.objective import Scheme
 
 LEARNING_RATE = (1e-4, 0.1)
-#: of the training, and of every network
+#: values of the options of the training and of all networks
 COMMON: dict[str, tuple[float, ...]] = {
     "weight_decay": (0.0, 0.001, 0.002),
     "dropout": (0.0, 0.1, 0.2, 0.3, 0.4, 0.5),
     "batch_size": (32, 64, 128),
 }
-#: of each network; `units` are of all LSTMs, `mlp` is the width of the transformer's tokens
+#: values of the options of each network; `units` are those of all LSTMs, `mlp` is the width of the transformer's tokens
 SPACES: dict[str, dict[str, tuple[int, ...]]] = {
     "series_cnn": {"layers": (3, 4), "width": (32, 64, 128, 256), "kernel_size": (3, 5, 7, 11, 15)},
     "bilstm": {"layers": (3, 4), "units": (32, 64, 128, 256)},
@@ -48,15 +48,15 @@ _TRAINING = ("learning_rate", "weight_decay", "batch_size")
 
 
 @dataclass(frozen=True)
-class Tuned:
-    """What a search found.
+class TuningResult:
+    """The result of a search.
 
     Attributes:
         model: the architecture's name.
-        options: of the architecture, as its class takes them.
-        training: learning_rate, weight_decay and batch_size, as `train_classifier` takes them.
-        accuracy: on the samples that were held out.
-        trials: of every draw in order, what was drawn and its accuracy (0 where training diverged).
+        options: of the architecture, as arguments of its class.
+        training: learning_rate, weight_decay and batch_size, as arguments of `train_classifier`.
+        accuracy: on the held-out samples.
+        trials: for each trial in order, its options and its accuracy (0 if training diverged).
     """
 
     model: str
@@ -66,12 +66,12 @@ class Tuned:
     trials: tuple[tuple[Mapping[str, float], float], ...]
 
 
-def architecture_options(model: str, drawn: Mapping[str, float]) -> dict[str, Any]:
-    """What was drawn from `SPACES`, as the class of the architecture takes it.
+def collect_architecture_options(model: str, drawn: Mapping[str, float]) -> dict[str, Any]:
+    """Options drawn from `SPACES`, as arguments of the class of the architecture.
 
-    >>> architecture_options("bilstm", {"layers": 3, "units": 64, "dropout": 0.1, "learning_rate": 0.01})
+    >>> collect_architecture_options("bilstm", {"layers": 3, "units": 64, "dropout": 0.1, "learning_rate": 0.01})
     {'dropout': 0.1, 'units': (64, 64, 64)}
-    >>> architecture_options("series_transformer", {"layers": 2, "heads": 4, "feedforward": 32, "mlp": 64})
+    >>> collect_architecture_options("series_transformer", {"layers": 2, "heads": 4, "feedforward": 32, "mlp": 64})
     {'layers': 2, 'heads': 4, 'feedforward': 32, 'stem': (128, 64), 'hidden': 64}
     """
     options = {name: value for name, value in drawn.items() if name not in _TRAINING}
@@ -97,28 +97,28 @@ def tune(
     augment: Augmentation | None = None,
     device: str | torch.device = "cpu",
     progress: Callable[[int, float], None] | None = None,
-) -> Tuned:
-    """Draw options, train with RAdam, and keep those that classify held-out samples best.
+) -> TuningResult:
+    """Draw options, train networks with them by RAdam, and return the options with the best held-out accuracy.
 
-    The same seed draws the same options on one machine; every trial starts from weights of its own seed.
+    On one machine, the same seed draws the same options. Each trial has its own seed for its initial weights.
 
     Args:
         model: "series_cnn", "bilstm" or "series_transformer".
-        data: series to train on; not those to be tested on.
-        trials: how many options are tried, at least 1.
+        data: series to train on, without those for the final test.
+        trials: how many combinations of options are tried, at least 1.
         epochs: of each training.
         seed: a whole number of at least 0.
-        held_out: the share of `data`, drawn at random, that accuracy is measured on, in (0, 1).
-        fixed: options of the architecture that are not drawn, such as `{"stride": 2}`; they go before drawn ones.
-        scheme: what is minimised, instead of the cross-entropy.
+        held_out: the share of `data`, drawn at random, on which the accuracy is measured; in (0, 1).
+        fixed: options of the architecture that are not drawn, such as `{"stride": 2}`; they replace drawn ones.
+        scheme: the loss to minimise, instead of the cross-entropy.
         augment: as for `train_classifier`.
         device: where it runs.
         progress: called after each trial with its number from 1 and its accuracy.
 
     Raises:
-        ArgumentError: an argument out of its range, a model without a space.
+        ArgumentError: an argument out of its range, or a model that is not in `SPACES`.
         MissingExtraError: Optuna is not installed.
-        ModelError: the scheme cannot train this network. A training that diverges is a trial with accuracy 0.
+        ModelError: the scheme cannot train this network. (A training that diverges counts as accuracy 0.)
 
     >>> from holdfast.data import synthetic_waves
     >>> tune("series_cnn", synthetic_waves(500), trials=3, epochs=2).options  # doctest: +SKIP
@@ -132,7 +132,7 @@ def tune(
     check(0 < held_out < 1, "held_out", "a share in (0, 1)", held_out)
     kept = round(len(data) * (1 - held_out))
     check(0 < kept < len(data), "data", "samples to train on and to hold out", f"{len(data)}")
-    optuna = _optuna()
+    optuna = _import_optuna()
     order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed))
     training, validation = data.take(order[:kept]), data.take(order[kept:])
     done: list[tuple[Mapping[str, float], float]] = []
@@ -141,17 +141,17 @@ def tune(
         drawn: dict[str, float] = {"learning_rate": trial.suggest_float("learning_rate", *LEARNING_RATE, log=True)}
         for name, choices in {**COMMON, **SPACES[model]}.items():
             drawn[name] = trial.suggest_categorical(name, list(choices))
-        reached = measured(drawn)
+        reached = measure(drawn)
         done.append((drawn, reached))
         if progress is not None:
             progress(len(done), reached)
         return reached
 
-    def measured(drawn: Mapping[str, float]) -> float:
+    def measure(drawn: Mapping[str, float]) -> float:
         generator = torch.Generator().manual_seed(seed + len(done))
-        options = {**architecture_options(model, drawn), **(fixed or {})}
+        options = {**collect_architecture_options(model, drawn), **(fixed or {})}
         with torch.random.fork_rng(devices=[]):
-            module = build(model, len(data.classes), data.inputs.shape[1], options)
+            module = build_network(model, len(data.classes), data.inputs.shape[1], options)
         module = initialize(module, generator).to(device)
         try:
             train_classifier(
@@ -177,11 +177,13 @@ def tune(
     study.optimize(objective, n_trials=trials)
     drawn, best = max(done, key=lambda each: each[1])  # the first of the best
     training_options = {name: drawn[name] for name in _TRAINING}
-    return Tuned(model, {**architecture_options(model, drawn), **(fixed or {})}, training_options, best, tuple(done))
+    return TuningResult(
+        model, {**collect_architecture_options(model, drawn), **(fixed or {})}, training_options, best, tuple(done)
+    )
 
 
-def build(model: str, num_classes: int, in_channels: int, options: Mapping[str, Any]) -> nn.Module:
-    """The architecture of this name with these options."""
+def build_network(model: str, num_classes: int, in_channels: int, options: Mapping[str, Any]) -> nn.Module:
+    """The architecture called `model`, with these options and random initial weights."""
     kinds: dict[str, Callable[..., nn.Module]] = {
         "series_cnn": SeriesCNN,
         "bilstm": BiLSTM,
@@ -190,7 +192,7 @@ def build(model: str, num_classes: int, in_channels: int, options: Mapping[str, 
     return kinds[model](num_classes, in_channels, **options)
 
 
-def _optuna() -> Any:
+def _import_optuna() -> Any:
     try:
         return importlib.import_module("optuna")
     except ImportError as error:
