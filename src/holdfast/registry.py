@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cached_property
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -136,7 +136,7 @@ def build(kinds: Registry[type[T]], text: str, options: Mapping[str, Any] | None
 
     Raises:
         UnknownNameError: the registry has no such name.
-        ArgumentError: an option is malformed or unknown, or the dataclass refuses its value.
+        ArgumentError: an option is malformed, unknown or missing, or the dataclass refuses its value.
     """
     name, _, rest = text.partition(":")
     if kinds.is_elsewhere(text):
@@ -150,7 +150,28 @@ def build(kinds: Registry[type[T]], text: str, options: Mapping[str, Any] | None
             own = getattr(kind, "name", name)
             expected = f"an option of {own}: {', '.join(known)}" if known else f"no options for {own}"
             raise ArgumentError(option, expected, f"{option}={options[option]!r}")
+    _check_required(kind, name, options)
     return kind(**options)
+
+
+def _check_required(kind: type, name: str, options: Mapping[str, Any]) -> None:
+    """Raise `ArgumentError` for an option without a default that is missing, with its value in `kind.example()`."""
+    for field in fields(kind) if is_dataclass(kind) else ():
+        if field.init and field.name not in options and field.default is field.default_factory is MISSING:
+            expected = f"a value for {name}"
+            example = getattr(kind, "example", None)
+            if example is not None:
+                expected += f", such as {field.name}={_spell(getattr(example(), field.name))}"
+            raise ArgumentError(field.name, expected, "none")
+
+
+def _spell(value: object) -> str:
+    """A value as code; of a dataclass only the fields that differ from their defaults."""
+    if not is_dataclass(value):
+        return repr(value)
+    options = {field.name: getattr(value, field.name) for field in fields(value)}
+    own = [f"{field.name}={options[field.name]!r}" for field in fields(value) if options[field.name] != field.default]
+    return f"{type(value).__name__}({', '.join(own)})"
 
 
 def parse_options(text: str, what: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -112,3 +113,21 @@ def test_numbers_that_are_none_are_null_in_the_common_columns() -> None:
     assert frame.select("value", "low", "high").rows() == [(1.0, 0.0, 2.0), (None, None, None), (None, None, None)]
     assert frame.schema["low"] == pl.Float64
     assert result.interval[0].tolist() == [0.0, 2.0]
+
+
+@pytest.mark.parametrize("name", hf.metrics.names())
+def test_missing_options_are_named_with_an_example(name: str) -> None:
+    kind = hf.metrics.metrics[name]
+    required = [field for field in dataclasses.fields(kind) if field.default is field.default_factory]
+    if not required:
+        assert hf.metrics.get(name) == kind()
+        return
+    with pytest.raises(hf.ArgumentError, match=f"{required[0].name}: expected a value for {name}, such as "):
+        hf.metrics.get(name)
+
+
+def test_a_missing_neighbourhood_has_a_short_example() -> None:
+    with pytest.raises(hf.ArgumentError) as error:
+        hf.metrics.get("max_sensitivity:samples=5")
+    assert error.value.argument == "neighbourhood"
+    assert "such as neighbourhood=LinfBall(radius=0.1), got none" in str(error.value)

@@ -85,10 +85,15 @@ def get(metric: str | Metric, **options: Any) -> Metric:
 
     Raises:
         MissingExtraError: that other package cannot be imported.
-        ArgumentError: an unknown name or option, with the nearest that there is; a value out of range.
+        ArgumentError: an unknown name or option, with the nearest that there is; a missing option, with an example; a
+            value out of range.
 
-    >>> get("aopc", unit="grid").unit
-    'grid'
+    >>> get("aopc", steps=20).steps
+    20
+    >>> get("worst_case")
+    Traceback (most recent call last):
+        ...
+    holdfast.errors.ArgumentError: neighbourhood: expected a value for worst_case, such as neighbourhood=LinfBall(...
     """
     if isinstance(metric, Metric):
         check(not options, "options", f"none for the configured metric {metric.own_label}", ", ".join(options))

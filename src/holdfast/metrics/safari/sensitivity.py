@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -26,7 +26,7 @@ from torch import Tensor
 from holdfast.algorithms.searches.base import Search
 from holdfast.errors import check, check_integer
 from holdfast.explainers import Explainer
-from holdfast.metrics.base import Metric, metrics
+from holdfast.metrics.base import Metric, PartOf, Role, metrics
 from holdfast.metrics.probe import Explain, Probe
 from holdfast.metrics.result import Result
 from holdfast.metrics.safari.worst_case import WorstCase
@@ -57,6 +57,10 @@ class _Sensitivity(Metric):
     direction: ClassVar[Literal["higher", "lower"]] = "lower"
     category: ClassVar[str] = "robustness"
     per_distance: ClassVar[bool]
+    roles: ClassVar[Mapping[str, Role]] = {
+        "samples": PartOf("search", only=("sample",)),
+        "budget": PartOf("search", unless=("sample",)),
+    }
 
     neighbourhood: Neighbourhood
     samples: int = 50
@@ -79,11 +83,6 @@ class _Sensitivity(Metric):
     def expected_evaluations(self) -> int:
         """The samples and the clean input; with a search, its budget."""
         return self.samples + 1 if self.search == "sample" else self.budget
-
-    @classmethod
-    def idle(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
-        """The budget has no effect without a search, and the number of samples none with one."""
-        return ("budget",) if options.get("search") == "sample" else ("samples",)
 
     def _worst_case(self) -> WorstCase:
         """The search whose candidates are used; its own result is not."""
