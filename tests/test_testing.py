@@ -66,6 +66,10 @@ class Uncounted(Halved):
         return inputs * self.factor
 
 
+class OverBudget(Halved):
+    budget = 1
+
+
 class OneNumber(Halved):
     def finish(self, result: Result) -> Result:
         return replace(result, value=result.value[:1])
@@ -107,6 +111,7 @@ def test_metric_that_keeps_every_promise() -> None:
         (GlobalSeed, "torch's global generator is left as it is"),
         (LeavesAHook, "hooks are removed"),
         (Uncounted, "model_evaluations counts the rows given to the model: 10 counted, 4.. given"),
+        (OverBudget, "the budget of 1 model evaluations is kept, not exceeded by 1"),
         (OneNumber, "value has one number for each sample"),
         (AlwaysFine, "NaN from the model has the status nonfinite, not ok|a constant explanation has a value"),
         (OneSided, "low and high are both there, or neither"),
