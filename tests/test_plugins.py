@@ -83,8 +83,9 @@ def page(tmp_path: Path) -> Page:
 
 
 def test_metrics_of_the_page_are_short(page: Page) -> None:
-    lines = [line for line in (page.modules / "blur.py").read_text().splitlines() if line]
-    assert len(lines) <= 30
+    for name in ("blur.py", "deletion.py"):
+        lines = [line for line in (page.modules / name).read_text().splitlines() if line]
+        assert len(lines) <= (30 if name == "blur.py" else 40)
 
 
 def test_files_of_the_page_register_themselves(page: Page) -> None:
@@ -92,10 +93,10 @@ def test_files_of_the_page_register_themselves(page: Page) -> None:
     (page.modules / "page.py").write_text(page.script)
     page.run("page.py", paths=[page.modules])
     names = """
-import blur, blur_presentation, contrast, overlap, stripes
+import blur, deletion, blur_presentation, contrast, overlap, stripes
 import holdfast as hf
 from holdfast.presentation import presentation_of
-assert "blur_consistency" in hf.metrics.names()
+assert {"blur_consistency", "deletion"} <= set(hf.metrics.names())
 assert hf.metrics.get("blur_consistency", size=5) == blur.BlurConsistency(5)
 assert hf.explainers.get("contrast:gain=2.0") == contrast.Contrast(2.0)
 assert hf.similarity.get("overlap") is hf.similarity.get(overlap.overlap) is overlap.OVERLAP
@@ -105,17 +106,44 @@ assert type(presentation_of("blur_consistency")) is blur_presentation.BlurPresen
     page.run("-c", names, paths=[page.modules])
 
 
+def test_deletion_of_the_page_is_right(page: Page) -> None:
+    """Against one copy after another, made by hand; and a map that knows the model is better than a random one."""
+    slow = """
+import torch
+import holdfast as hf
+from deletion import Deletion
+from holdfast.tensors import Streams, draw_seed
+x = hf.data.bundled("digits")[:4].inputs
+model = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+found = Deletion(steps=4)(model, "saliency", x)
+assert (found.value < Deletion(steps=4)(model, "random", x).value).all()
+maps, noise = hf.explainers.get("saliency")(model, x), Streams.for_rows(x, 0).uniform(x.shape[1:], x.dtype)
+for row, (one, map) in enumerate(zip(x, maps)):
+    curve = []
+    for step in range(5):
+        copy = one.clone().flatten()
+        most = map.flatten().argsort(dim=0, descending=True, stable=True)[: step * 196]
+        copy[most] = noise[row].flatten()[most]
+        curve.append(model.logits(copy.reshape(1, 1, 28, 28)).double().softmax(1)[0, found.targets[row]])
+    curve = torch.stack(curve)
+    assert torch.allclose(curve, found.curve[row], atol=1e-6)
+    area = (curve[:-1] + curve[1:]).sum() / 8
+    assert torch.allclose(area, found.value[row], atol=1e-6)
+"""
+    page.run("-c", slow, paths=[page.modules])
+
+
 def test_package_of_the_page_passes_the_whole_contract(page: Page) -> None:
     """Without a line changed in the tests: what is installed is discovered and checked."""
-    chosen = "blur_consistency or contrast or overlap"
+    chosen = "blur_consistency or deletion or contrast or overlap"
     command = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/metrics/test_contract.py", "-k", chosen)
     said = page.run(*command, paths=[page.modules, page.site], cwd=ROOT)
-    checks = 3 * len(METRIC_CHECKS) + 3 + 3  # each on three shapes
+    checks = 2 * 3 * len(METRIC_CHECKS) + 3 + 3  # each on three shapes
     assert f"{checks} passed" in said
 
 
 def test_package_of_the_page_in_a_study(page: Page) -> None:
-    assert "blur_consistency" in page.holdfast("list", "metrics").split()
+    assert {"blur_consistency", "deletion"} <= set(page.holdfast("list", "metrics").split())
     listed = """
 import holdfast as hf, sys
 for name, kind in (("contrast", hf.explainers), ("overlap", hf.similarity), ("stripes", hf.data)):
@@ -127,10 +155,10 @@ for name, kind in (("contrast", hf.explainers), ("overlap", hf.similarity), ("st
     page.holdfast("run", "study.yaml")
     results = load_results(page.modules / "results" / "study")
     assert not len(results.failures)
-    assert results.samples.group_by("metric").len().sort("metric")["len"].to_list() == [6, 6]
+    assert results.samples.group_by("metric").len().sort("metric")["len"].to_list() == [6, 6, 6]
     assert results.samples["value"].is_between(-1, 1).all()
     report = (page.modules / "results" / "study" / "report" / "index.html").read_text()
-    for words in ("Similarity after a blur", "A moving average over 5 pixels."):
+    for words in ("petsiuk2018rise", "Similarity after a blur", "A moving average over 5 pixels.", "Deletion"):
         assert words in report
     # the report of a computer that does not have the plug-in
     page.run("-m", "holdfast.cli", "report", "results/study", "--out", "bare.html", paths=[])

@@ -1,0 +1,194 @@
+"""`holdfast.testing` finds what is wrong: metrics, explainers and similarities that each break one promise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import holdfast as hf
+from holdfast.explainers import Explainer
+from holdfast.metrics import Metric, Probe, Result
+from holdfast.similarity import Similarity
+from holdfast.testing import SHAPES, check_explainer, check_metric, check_similarity, small_net
+
+
+@dataclass(frozen=True)
+class Halved(Metric):
+    """Keeps every promise: how similar the explanations of an input and of half of it are."""
+
+    name = "halved"
+    direction = "higher"
+    factor: float = 0.5
+
+    def evaluate(self, classifier: Any, explainer: Any, inputs: Any, targets: Any, generator: Any) -> Result:
+        probe = Probe(classifier, explainer, inputs, targets, similarity="cosine")
+        found = probe.query(self.perturb(inputs, classifier)).similarity
+        return self.finish(Result(**probe.common_fields(self), value=found))
+
+    def perturb(self, inputs: Tensor, classifier: hf.Classifier) -> Tensor:
+        return inputs * self.factor
+
+    def finish(self, result: Result) -> Result:
+        return result
+
+
+class OfTheBatch(Halved):
+    def perturb(self, inputs: Tensor, classifier: hf.Classifier) -> Tensor:
+        return inputs * inputs.mean()
+
+
+class GlobalNumbers(Halved):
+    def perturb(self, inputs: Tensor, classifier: hf.Classifier) -> Tensor:
+        return inputs * torch.rand(1, *inputs.shape[1:])
+
+
+class GlobalSeed(Halved):
+    def perturb(self, inputs: Tensor, classifier: hf.Classifier) -> Tensor:
+        torch.manual_seed(0)
+        return inputs * torch.rand(1, *inputs.shape[1:])
+
+
+class LeavesAHook(Halved):
+    def perturb(self, inputs: Tensor, classifier: hf.Classifier) -> Tensor:
+        classifier.module.register_forward_hook(lambda *_: None)
+        return inputs * self.factor
+
+
+class Uncounted(Halved):
+    def perturb(self, inputs: Tensor, classifier: hf.Classifier) -> Tensor:
+        for _ in range(3):
+            classifier.forward(inputs.repeat(30, *[1] * (inputs.ndim - 1)))
+        return inputs * self.factor
+
+
+class OverBudget(Halved):
+    budget = 1
+
+
+class OneNumber(Halved):
+    def finish(self, result: Result) -> Result:
+        return replace(result, value=result.value[:1])
+
+
+class AlwaysFine(Halved):
+    def finish(self, result: Result) -> Result:
+        return replace(result, status=("ok",) * len(result))
+
+
+class OneSided(Halved):
+    def finish(self, result: Result) -> Result:
+        return replace(result, low=result.value)
+
+
+class UpsideDown(Halved):
+    def finish(self, result: Result) -> Result:
+        return replace(result, low=result.value + 1, high=result.value)
+
+
+class OtherHeadline(Halved):
+    headline = "nonfinite"
+
+
+class HiddenOption(Halved):
+    def options(self) -> dict[str, Any]:
+        return {}
+
+
+def test_metric_that_keeps_every_promise() -> None:
+    check_metric(Halved())
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (OfTheBatch, "value is the same for a sample alone"),
+        (GlobalNumbers, "value is the same with a batch size of 8"),
+        (GlobalSeed, "torch's global generator is left as it is"),
+        (LeavesAHook, "hooks are removed"),
+        (Uncounted, "model_evaluations counts the rows given to the model: 10 counted, 4.. given"),
+        (OverBudget, "the budget of 1 model evaluations is kept, not exceeded by 1"),
+        (OneNumber, "value has one number for each sample"),
+        (AlwaysFine, "NaN from the model has the status nonfinite, not ok|a constant explanation has a value"),
+        (OneSided, "low and high are both there, or neither"),
+        (UpsideDown, "low is not above high"),
+        (OtherHeadline, "the headline, nonfinite, is the value"),
+        (HiddenOption, r"options\(\) has every field"),
+    ],
+)
+def test_metric_that_breaks_a_promise(kind: type[Halved], words: str) -> None:
+    with pytest.raises(AssertionError, match=f"does not hold: ({words})"):
+        check_metric(kind(), ["flat"])
+
+
+def test_metric_for_images_only_is_checked_on_images_only() -> None:
+    class Images(Halved):
+        def perturb(self, inputs: Tensor, classifier: hf.Classifier) -> Tensor:
+            return inputs * 0.5 if inputs.ndim == 4 else inputs[:, :, None]
+
+    check_metric(Images(), ["image"])
+    with pytest.raises(hf.ModelError):
+        check_metric(Images(), ["series"])
+
+
+@dataclass(frozen=True)
+class Gradient(Explainer):
+    """Keeps every promise, if `attribution` is a function of one input."""
+
+    attribution: Callable[[Tensor], Tensor] = torch.square
+    name = "gradient"
+    differentiable = True
+
+    def attribute(self, classifier: Any, x: Any, targets: Any, *, create_graph: bool = False) -> tuple[Tensor, Tensor]:
+        return self.attribution(x), classifier.forward(x)
+
+
+@pytest.mark.parametrize(
+    ("attribution", "words"),
+    [
+        (lambda x: x[..., :-1], r"maps have the shape of the inputs, \(19, 12\), not \(19, 11\)"),
+        (lambda x: x - x.mean(), "maps are the same with another batch size"),
+        (lambda x: x + torch.rand(x.shape), "maps are the same a second time"),
+        (lambda x: x.sign() + 0 * x, "the derivative of the explanation is not 0"),
+    ],
+)
+def test_explainer_that_breaks_a_promise(attribution: Callable[[Tensor], Tensor], words: str) -> None:
+    check_explainer(Gradient(), ["flat"])
+    with pytest.raises(AssertionError, match=words):
+        check_explainer(Gradient(attribution), ["flat"])
+
+
+def distance(a: Tensor, b: Tensor) -> Tensor:
+    return (a - b).abs().flatten(1).amax(1)
+
+
+@pytest.mark.parametrize(
+    ("function", "larger_is_closer", "words"),
+    [
+        (distance, True, "equal maps have the best value"),
+        (lambda a, b: 1 + distance(a, b), False, "equal maps have the value 0.0, not 1.0"),
+        (lambda a, b: distance(a, b) / distance(a, 0 * a), False, "values are finite"),
+        (lambda a, b: distance(a, b) + 0 * a.mean(), False, "NaN in one map does not change the values of others"),
+        (lambda a, b: distance(a.nan_to_num(), b), False, "a map with NaN has the value NaN"),
+        (lambda a, b: distance(a, b) * b.std(), False, "a pair alone has the same value"),
+        (lambda a, b: distance(a.zero_(), b.zero_()), False, "maps are not written into"),
+    ],
+)
+def test_similarity_that_breaks_a_promise(function: Any, larger_is_closer: bool, words: str) -> None:
+    check_similarity(Similarity("distance", distance, larger_is_closer=False))
+    with pytest.raises(AssertionError, match=words):
+        check_similarity(Similarity("broken", function, larger_is_closer))
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_small_net_is_the_same_for_the_same_seed(shape: tuple[int, ...]) -> None:
+    state, x = torch.random.get_rng_state(), torch.ones(2, *shape)
+    first, again, other = (small_net(shape, classes=3, seed=seed)(x) for seed in (0, 0, 1))
+    assert first.shape == (2, 3)
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert torch.equal(torch.random.get_rng_state(), state)
