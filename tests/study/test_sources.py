@@ -19,10 +19,11 @@ from torch import nn
 
 import holdfast as hf
 from holdfast.data.user_files import as_inputs, read_images
-from holdfast.study.file.entries import DataEntry, ModelEntry, build_entry
+from holdfast.study.file.data_entries import DataEntry
+from holdfast.study.file.entries import build_entry
+from holdfast.study.file.model_entries import ModelEntry, try_out
 from holdfast.study.file.names import DATA, MODELS, read_entry
 from holdfast.study.file.problems import Misfit
-from holdfast.study.file.sources import load_data, model_source, try_out
 from holdfast.study.grid import ModelSource, Samples
 from holdfast.zoo.programs import read_weights
 from malformed_studies import Evil
@@ -58,11 +59,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 def data(folder: Path, samples: int | None = None, **entry: Any) -> Samples:
-    return load_data(build_entry(DataEntry, read_entry(entry, DATA))[0], folder, samples)
+    return build_entry(DataEntry, read_entry(entry, DATA))[0].load(folder, samples)
 
 
 def source(folder: Path, **entry: Any) -> ModelSource:
-    return model_source(build_entry(ModelEntry, read_entry(entry, MODELS))[0], folder)
+    return build_entry(ModelEntry, read_entry(entry, MODELS))[0].source(folder)
 
 
 def net(seed: int = 0) -> nn.Module:

@@ -10,7 +10,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from holdfast.study.file.problems import Keys, Problem, StudyError, describe_error
+from holdfast.study.file.problems import Keys, Misfit, Problem, StudyError, describe_error, misfit
 
 _DEEP, _MANY = 40, 20_000  # no study is deeper or larger; aliases can make a short file endless
 
@@ -63,33 +63,23 @@ def read_document(path: str | Path) -> Document:
     """The study file at `path`, YAML 1.2 (JSON is YAML, too).
 
     Raises:
-        StudyError: there is no such file, or it is not YAML: duplicate keys, tabs, tags and aliases without an end
-            included.
+        StudyError: there is no such file, or it is not YAML: keys that are there twice, tabs, tags and aliases without
+            an end included.
     """
     path = Path(path)
-    name = str(path)
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        got = f"bytes that are not UTF-8 at position {error.start}"
-        raise StudyError(name, [Problem((), "a text in UTF-8", got)]) from error
-    except OSError as error:
-        got = "a folder" if path.is_dir() else (error.strerror or str(error)).lower()
-        raise StudyError(name, [Problem((), "a study file that can be read", got)]) from error
     lines: dict[Keys, int] = {}
     try:
+        text = path.read_bytes().decode("utf-8-sig")
         node = _parser().compose(text)
         if node is not None:
             _number(node, (), lines)
         content = _parser().load(text)
-    except StudyError as error:
-        raise StudyError(name, error.problems) from error
-    except (YAMLError, ValueError, TypeError, RecursionError) as error:
-        raise StudyError(name, [_syntax(error)]) from error
-    if content is None:
-        expected = "a study: data, models, explainers and metrics"
-        raise StudyError(name, [Problem((), expected, "an empty file")])
-    return Document(name, path.resolve().parent, content, lines)
+        if content is None:
+            raise misfit("a study: data, models, explainers and metrics", "an empty file")
+    except (Misfit, OSError, YAMLError, ValueError, TypeError, RecursionError) as error:
+        problem = error.problems[0] if isinstance(error, Misfit) else _describe(error, path)
+        raise StudyError(str(path), [problem]) from error
+    return Document(str(path), path.resolve().parent, content, lines)
 
 
 def _parser() -> YAML:
@@ -102,32 +92,35 @@ def _number(node: Node, path: Keys, lines: dict[Keys, int]) -> None:
     """Note the lines of all keys and items below a node."""
     if len(path) > _DEEP or len(lines) > _MANY:
         expected = "a file without an alias (*name) that leads to itself or to thousands of copies"
-        raise StudyError("", [Problem(path[:3], expected, "such a file", line=node.start_mark.line + 1)])
-    if isinstance(node, MappingNode):
-        for key, value in node.value:
-            tag = str(key.tag)
-            if isinstance(key, ScalarNode) and tag.endswith((":str", ":merge")):
-                inner = path if tag.endswith(":merge") else (*path, key.value)
-                lines.setdefault(inner, key.start_mark.line + 1)
-                _number(value, inner, lines)
-    elif isinstance(node, SequenceNode):
+        raise Misfit([Problem(path[:3], expected, "such a file", line=node.start_mark.line + 1)])
+    if isinstance(node, SequenceNode):
         for index, item in enumerate(node.value):
             lines.setdefault((*path, index), item.start_mark.line + 1)
             _number(item, (*path, index), lines)
+    for key, value in node.value if isinstance(node, MappingNode) else ():
+        if isinstance(key, ScalarNode) and str(key.tag).endswith((":str", ":merge")):
+            inner = path if str(key.tag).endswith(":merge") else (*path, key.value)
+            lines.setdefault(inner, key.start_mark.line + 1)
+            _number(value, inner, lines)
 
 
-def _syntax(error: Exception) -> Problem:
-    """What the YAML parser stumbled over."""
+def _describe(error: Exception, path: Path) -> Problem:
+    """Why the file cannot be read, or what the YAML parser stumbled over."""
+    if isinstance(error, UnicodeDecodeError):
+        return Problem((), "a text in UTF-8", f"bytes that are not UTF-8 at position {error.start}")
+    if isinstance(error, OSError):
+        got = "a folder" if path.is_dir() else (error.strerror or str(error)).lower()
+        return Problem((), "a study file that can be read", got)
+    if isinstance(error, RecursionError):
+        return Problem((), "YAML", "brackets within brackets without end")
     if not isinstance(error, MarkedYAMLError):
-        got = "brackets within brackets without end" if isinstance(error, RecursionError) else describe_error(error)
-        return Problem((), "YAML", got)
+        return Problem((), "YAML", describe_error(error))
     mark = error.problem_mark or error.context_mark
-    line = None if mark is None else mark.line + 1
+    line, column = (None, "") if mark is None else (mark.line + 1, f" (column {mark.column + 1})")
     said = str(error.problem or error.context)
     if said.startswith("found duplicate key"):
         key = said.split('"')[1]
         return Problem((), "every key once", f"the key {key!r} twice", line=line)
     if r"'\t'" in said:
         return Problem((), "spaces", "a tab", line=line)
-    column = "" if mark is None else f" (column {mark.column + 1})"
     return Problem((), "YAML", f"{said}{column}", line=line)

@@ -17,7 +17,7 @@ from holdfast.explainers import Explainer, explainers, from_callable
 from holdfast.explainers import get as get_explainer
 from holdfast.metrics.base import Metric, metrics
 from holdfast.neighbourhood import LinfBall, Neighbourhood
-from holdfast.study.file.backgrounds import with_backgrounds
+from holdfast.study.file.data_entries import with_backgrounds
 from holdfast.study.file.entries import ExplainerFunction, MetricFunction
 from holdfast.study.file.imports import call_function, resolve
 from holdfast.study.file.names import EXPLAINERS, METRICS, Configured, Named, read_section

@@ -13,18 +13,7 @@ import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import (
-    Annotated,
-    Any,
-    ClassVar,
-    Literal,
-    NamedTuple,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import ConfigDict, Field, PlainValidator, PydanticUserError, TypeAdapter, WithJsonSchema, create_model
 from pydantic.errors import PydanticInvalidForJsonSchema
@@ -35,9 +24,10 @@ from holdfast.errors import ArgumentError
 from holdfast.explainers import Background, Explainer, explainers
 from holdfast.explainers.base import Baseline
 from holdfast.neighbourhood import Neighbourhood, neighbourhoods
+from holdfast.registry import Registry
 from holdfast.similarity import Similarity
-from holdfast.study.file.backgrounds import BACKGROUND_FORMS, BackgroundEntry, StoredBackground
-from holdfast.study.file.names import EXPLAINERS, NEIGHBOURHOODS, SEARCHES, SIMILARITIES, read_entry
+from holdfast.study.file.data_entries import BACKGROUND_FORMS, BackgroundEntry, StoredBackground
+from holdfast.study.file.names import EXPLAINERS, NEIGHBOURHOODS, SEARCHES, SIMILARITIES, Names, read_entry
 from holdfast.study.file.problems import (
     Entry,
     Expected,
@@ -53,9 +43,6 @@ from holdfast.study.file.problems import (
 )
 
 T = TypeVar("T")
-
-#: how the distribution of a neighbourhood may be called for short
-SHORT = {"normal": "truncated_normal"}
 
 
 class Options(Entry):
@@ -77,9 +64,8 @@ def options_model(kind: type[Any], name: str) -> type[Options]:
         annotations = get_type_hints(kind)
     except NameError:  # a type that is imported for the type checker only
         annotations = {}
-    for number, field in enumerate(
-        f for f in (dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()) if f.init
-    ):
+    options = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+    for number, field in enumerate(option for option in options if option.init):
         default: dict[str, Any] = {}
         if field.default is not dataclasses.MISSING:
             default = {"default": to_plain(field.default)}
@@ -193,20 +179,25 @@ def _convert(annotation: Any, raw: object) -> Any:
 # Options that have a name or a form of their own in a file
 
 
-def neighbourhood_from(raw: object, default: object = None) -> Neighbourhood:
-    """`{linf: 0.3}`, `{l2: {radius: 2, distribution: normal}}` or `{name: linf, radius: 0.3}` as a neighbourhood.
+def read_configured(raw: object, names: Names, registry: Registry[type[T]]) -> T:
+    """One of the registered classes, by its name or with options.
 
-    >>> neighbourhood_from({"l2": 2})
+    >>> read_configured({"l2": 2}, NEIGHBOURHOODS, neighbourhoods)
     L2Ball(radius=2.0, distribution='uniform', sigma=None)
     """
-    if isinstance(raw, Neighbourhood):
-        return raw
-    named = read_entry(raw, NEIGHBOURHOODS)
-    options = dict(named.options)
-    if isinstance(options.get("distribution"), str):
-        options["distribution"] = SHORT.get(options["distribution"], options["distribution"])
+    named = read_entry(raw, names)
     with errors_at(place=named.place):
-        return configure(neighbourhoods[named.name], named.name, options)
+        return configure(registry[named.name], named.name, named.options)
+
+
+def neighbourhood_from(raw: object, default: object = None) -> Neighbourhood:
+    """`{linf: 0.3}`, `{l2: {radius: 2, distribution: uniform}}` or `{name: linf, radius: 0.3}` as a neighbourhood."""
+    return raw if isinstance(raw, Neighbourhood) else read_configured(raw, NEIGHBOURHOODS, neighbourhoods)
+
+
+def explainer_from(raw: object, default: object = None) -> Explainer:
+    """`"saliency"`, `"integrated_gradients:steps=4"`, `{lrp: {epsilon: 1e-6}}` or `{name: lrp, ...}`."""
+    return read_configured(raw, EXPLAINERS, explainers)
 
 
 def search_from(raw: object, default: object = None) -> Search | str:
@@ -214,9 +205,8 @@ def search_from(raw: object, default: object = None) -> Search | str:
     own = _own_words(default)
     if isinstance(raw, Search) or raw in own:
         return raw
-    named = read_entry(raw, dataclasses.replace(SEARCHES, listed=lambda: [*own, *searches]))
-    with errors_at(place=named.place):
-        return named.name if raw == named.name else configure(searches[named.name], named.name, named.options)
+    known = dataclasses.replace(SEARCHES, listed=lambda: [*own, *searches])
+    return str(raw) if isinstance(raw, str) and raw in searches else read_configured(raw, known, searches)
 
 
 def _own_words(default: object) -> list[str]:
@@ -246,13 +236,6 @@ def similarity_from(raw: object, default: object = None) -> str:
     except ArgumentError as error:
         near = nearest(str(error.got).strip("'"), error.expected.removeprefix("one of ").split(", "))
         raise misfit(f"{error.argument} to be {error.expected}", error.got, *named.at_options, near=near) from error
-
-
-def explainer_from(raw: object, default: object = None) -> Explainer:
-    """`"saliency"`, `"integrated_gradients:steps=4"`, `{lrp: {epsilon: 1e-6}}` or `{name: lrp, ...}`."""
-    named = read_entry(raw, EXPLAINERS)
-    with errors_at(place=named.place):
-        return configure(explainers[named.name], named.name, named.options)
 
 
 def background_from(raw: object, default: object = None) -> Background | Baseline:

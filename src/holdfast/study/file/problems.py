@@ -265,7 +265,7 @@ def join_names(names: Iterable[object], width: int = 150) -> str:
     """Names with commas between them, the last ones left out where they are too many."""
     words = [str(name) for name in names]
     ends = accumulate(len(word) + 2 for word in words)
-    kept = [word for word, end in zip(words, ends, strict=True) if end <= width]
+    kept = [word for word, end in zip(words, ends, strict=True) if end <= width + 2]
     return ", ".join(kept + ([f"... {len(words)} in all"] if len(kept) < len(words) else [])) or "there are none"
 
 

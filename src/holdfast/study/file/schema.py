@@ -14,9 +14,10 @@ from holdfast.explainers import explainers
 from holdfast.metrics.base import metrics
 from holdfast.neighbourhood import neighbourhoods
 from holdfast.registry import Registry
-from holdfast.study.file.backgrounds import BackgroundEntry
-from holdfast.study.file.entries import EXECUTORS, DataEntry, ExplainerFunction, MetricFunction, ModelEntry
-from holdfast.study.file.options import SHORT, options_model
+from holdfast.study.file.data_entries import BackgroundEntry, DataEntry
+from holdfast.study.file.entries import EXECUTORS, ExplainerFunction, MetricFunction
+from holdfast.study.file.model_entries import ModelEntry
+from holdfast.study.file.options import options_model
 from holdfast.study.file.problems import Entry
 from holdfast.study.file.spec import Study
 
@@ -37,8 +38,6 @@ def json_schema() -> Schema:
     _define_kinds(definitions, "metric", metrics, metrics.packages, MetricFunction)
     _define_kinds(definitions, "search", searches)
     _define_kinds(definitions, "neighbourhood", neighbourhoods, scalar="radius")
-    for name in neighbourhoods:
-        definitions[f"neighbourhood.{name}"]["properties"]["distribution"]["enum"] += SHORT
     text = [{"enum": similarity.names()}, _beginning_with(similarity.names())]
     options = {**_ONE_KEY, "propertyNames": {"enum": similarity.names()}, "additionalProperties": {"type": "object"}}
     definitions["similarity"] = {"description": "A similarity of explanations.", "anyOf": [*text, options]}

@@ -37,13 +37,12 @@ from holdfast.errors import ArgumentError
 from holdfast.explainers import Explainer
 from holdfast.metrics import Metric
 from holdfast.neighbourhood import Neighbourhood
+from holdfast.study.file.data_entries import DataEntry
 from holdfast.study.file.document import Document, read_document
 from holdfast.study.file.entries import (
     Count,
-    DataEntry,
     Device,
     ExecutorEntry,
-    ModelEntry,
     Seed,
     Text,
     build_entry,
@@ -57,6 +56,7 @@ from holdfast.study.file.evaluations import (
     import_metric,
     metrics_from,
 )
+from holdfast.study.file.model_entries import ModelEntry, try_out
 from holdfast.study.file.names import DATA, MODELS, Configured, read_section
 from holdfast.study.file.options import neighbourhood_from, to_plain
 from holdfast.study.file.problems import (
@@ -73,7 +73,6 @@ from holdfast.study.file.problems import (
     show,
     unknown,
 )
-from holdfast.study.file.sources import load_data, model_source, try_out
 from holdfast.study.grid import Grid, ModelSource, Samples
 
 __all__ = ["Study", "StudyError", "load_study", "study_from"]
@@ -172,11 +171,11 @@ class Study(Entry):
         samples: dict[str, Samples] = {}
         for name, data in self.data.items():
             with found.at(place=partial(_place_of_data, data)):
-                samples[name] = load_data(data.value, base, self.samples)
+                samples[name] = data.value.load(base, self.samples)
         sources: dict[str, ModelSource] = {}
         for name, model in self.models.items():
             with found.at("models", place=model.place):
-                sources[name] = model_source(model.value, base)
+                sources[name] = model.value.source(base)
         explainers: dict[str, Explainer] = {}
         for label, explained in self.explainers.items():
             with found.at("explainers", place=explained.place):
