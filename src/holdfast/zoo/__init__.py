@@ -62,7 +62,7 @@ __all__ = [
     "from_timm",
     "from_transformers",
     "hubs",
-    "is_of_hub",
+    "is_hub_name",
     "load",
     "names",
     "padded_batch",
