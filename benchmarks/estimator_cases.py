@@ -168,7 +168,7 @@ def explanation(
 
     def look(points: Tensor) -> Any:
         with classifier.session():
-            return event.look(probe, points, torch.zeros(len(points), dtype=torch.int64))
+            return event.query(probe, points, torch.zeros(len(points), dtype=torch.int64))
 
     def seen(points: Tensor) -> tuple[Tensor, Tensor]:
         found = look(points)
