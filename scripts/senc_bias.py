@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from holdfast.algorithms.masks.random_masks import Consistency, consistency, draw_masks, look_schedule, settled
+from holdfast.algorithms.masks.random_masks import Consistency, consistency, draw_masks, is_settled, plan_checks
 from holdfast.charts import COLOURS
 from holdfast.report.render import CONFIG
 from holdfast.tensors import Streams
@@ -202,7 +202,7 @@ def stopping(runs: int = 60, masks: int = 5000) -> None:
             for agreement, signal in ((0.0, 3.0), (0.8, 3.0), (0.99, 1.0)):
                 drawn = draw_masks(masks, features, KEEP, streams)
                 p, e, true = linear_weights(kind, agreement, signal, drawn, streams)
-                for tolerance, (early, right, used) in run_looks(p, e, drawn, true, (0.1, 0.2)).items():
+                for tolerance, (early, right, used) in run_checks(p, e, drawn, true, (0.1, 0.2)).items():
                     totals += torch.tensor([early, right])
                     print(
                         f"{kind:8}{features:2} {agreement:6} {signal:6} {tolerance:8} {early:9}/{runs}"
@@ -213,24 +213,24 @@ def stopping(runs: int = 60, masks: int = 5000) -> None:
     print(f"all: {right} of {early} within tolerance, {right / early:.3f}")
 
 
-def run_looks(
+def run_checks(
     p: Tensor, e: Tensor, masks: Tensor, true: Tensor, tolerances: tuple[float, ...]
 ) -> dict[float, tuple[int, int, float]]:
     """By tolerance: how many problems stopped before the last mask, how many of them were right, and mean masks."""
-    looks = look_schedule(p.shape[1])
-    stopped_at = {tolerance: torch.full((len(p),), looks[-1]) for tolerance in tolerances}
+    checks = plan_checks(p.shape[1])
+    stopped_at = {tolerance: torch.full((len(p),), checks[-1]) for tolerance in tolerances}
     right = dict.fromkeys(tolerances, 0)
-    for look in looks[:-1]:
-        going = torch.stack([at == looks[-1] for at in stopped_at.values()]).any(0).nonzero()[:, 0]
+    for check in checks[:-1]:
+        going = torch.stack([at == checks[-1] for at in stopped_at.values()]).any(0).nonzero()[:, 0]
         if not len(going):
             break
-        found = consistency(p[going, :look], e[going, :look], masks[going, :look], permutations=0)
+        found = consistency(p[going, :check], e[going, :check], masks[going, :check], permutations=0)
         for tolerance, at in stopped_at.items():
-            done = settled(found, tolerance) & (at[going] == looks[-1])
-            at[going[done]] = look
+            done = is_settled(found, tolerance) & (at[going] == checks[-1])
+            at[going[done]] = check
             right[tolerance] += int(((found.rho - true[going]).abs()[done] <= tolerance).sum())
     return {
-        tolerance: (int((at < looks[-1]).sum()), right[tolerance], at.double().mean().item())
+        tolerance: (int((at < checks[-1]).sum()), right[tolerance], at.double().mean().item())
         for tolerance, at in stopped_at.items()
     }
 

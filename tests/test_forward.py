@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import holdfast as hf
 from holdfast import explainers as hx
 from holdfast.errors import ArgumentError, ModelError
-from holdfast.gating import gateable, select_layers
+from holdfast.gating import find_gateable, select_layers
 from holdfast.model import Forwarded
 from holdfast.study.file.problems import StudyError
 from holdfast.study.file.spec import study_from
@@ -91,7 +91,7 @@ def test_layers_keep_their_names(inner: Conditioned, x: Tensor) -> None:
     layers = select_layers(ours.module, "all")
     assert list(layers) == ["conv", "module"]
     with ours.session():
-        assert gateable(ours, x, layers) == {"conv", "module"}
+        assert find_gateable(ours, x, layers) == {"conv", "module"}
     ours.module.train()
     state = [m.training for m in inner.modules()]
     ours.predict(x)

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 import holdfast as hf
 from holdfast.gating import (
-    gateable,
-    gated,
+    find_gateable,
+    gate,
     group_count,
     masked_weight,
     masked_weights,
@@ -87,7 +87,7 @@ def test_gates_give_what_masked_weights_give(model: hf.Classifier, name: str, ta
     classes = torch.arange(11) % 4
 
     def explain(x: Tensor, masks: Tensor, classes: Tensor) -> tuple[Tensor, ...]:
-        with gated(layer, masks):
+        with gate(layer, masks):
             return explainer.attribute(model, x, classes if target else None)
 
     with unchanged(model.module), model.session():
@@ -122,7 +122,7 @@ def test_every_convolution(dimensions: int, transposed: bool, groups: int, bias:
     kind = getattr(nn, f"Conv{'Transpose' if transposed else ''}{dimensions}d")
     layer = kind(6, 9, 2, groups=groups, bias=bias)
     x, masks = torch.randn(4, 6, *[4] * dimensions), masks_for(layer, 4)
-    with gated(layer, masks):
+    with gate(layer, masks):
         seen = layer(x)
     for i, mask in enumerate(masks):
         with masked_weights(layer) as use:
@@ -135,7 +135,7 @@ def test_every_convolution(dimensions: int, transposed: bool, groups: int, bias:
 def test_linear_layer_over_positions_and_by_keyword() -> None:
     layer = nn.Linear(6, 3)
     x, masks = torch.randn(4, 5, 6), masks_for(layer, 4)
-    with gated(layer, masks):
+    with gate(layer, masks):
         seen, also = layer(x), layer(input=x)
     assert torch.equal(seen, also)
     for i, mask in enumerate(masks):
@@ -146,7 +146,7 @@ def test_kept_channels_are_the_same_bits(model: hf.Classifier) -> None:
     x = torch.rand(8, 2, 8, 8)
     with model.session(), torch.no_grad():
         for layer in weight_layers(model.module).values():
-            with gated(layer, torch.ones(8, group_count(layer), dtype=torch.bool)):
+            with gate(layer, torch.ones(8, group_count(layer), dtype=torch.bool)):
                 assert torch.equal(model.forward(x), model.forward(x))
                 seen = model.forward(x)
             assert torch.equal(seen, model.forward(x))
@@ -155,7 +155,7 @@ def test_kept_channels_are_the_same_bits(model: hf.Classifier) -> None:
 def test_users_hooks_see_the_masked_layer() -> None:
     layer, seen = nn.Conv1d(1, 2, 1, bias=False), []
     handle = layer.register_forward_hook(lambda _m, _a, out: seen.append(out))
-    with gated(layer, torch.tensor([[True, False]])):
+    with gate(layer, torch.tensor([[True, False]])):
         layer(torch.ones(1, 1, 3))
     handle.remove()
     assert (seen[0][0, 1] == 0).all()
@@ -165,7 +165,7 @@ def test_users_hooks_see_the_masked_layer() -> None:
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 def test_model_is_as_it_was_after_an_error(model: hf.Classifier, error: type[BaseException]) -> None:
     layer = model.module.stem
-    for context in (gated(layer, masks_for(layer, 8)), masked_weights(layer)):
+    for context in (gate(layer, masks_for(layer, 8)), masked_weights(layer)):
         with unchanged(model.module), pytest.raises(error), context as use:
             if use is not None:
                 whole = layer.weight.detach().clone()
@@ -174,7 +174,7 @@ def test_model_is_as_it_was_after_an_error(model: hf.Classifier, error: type[Bas
             raise error
     with pytest.raises(error), rows_of(torch.tensor([0])):
         raise error
-    with gated(layer, masks_for(layer, 8)), torch.no_grad():
+    with gate(layer, masks_for(layer, 8)), torch.no_grad():
         model.module(torch.rand(8, 2, 8, 8))  # the rows that were named are forgotten
 
 
@@ -182,12 +182,12 @@ def test_masks_and_rows_that_do_not_fit(model: hf.Classifier) -> None:
     layer = model.module.head[1]
     with (
         pytest.raises(hf.ArgumentError, match=r"masks: expected bool of shape \(N, 45\)"),
-        gated(layer, torch.ones(2, 4)),
+        gate(layer, torch.ones(2, 4)),
     ):
         pass
-    with pytest.raises(hf.ModelError, match="expected 3 rows with 45 channels"), gated(layer, masks_for(layer, 3)):
+    with pytest.raises(hf.ModelError, match="expected 3 rows with 45 channels"), gate(layer, masks_for(layer, 3)):
         layer(torch.rand(4, 45))
-    with gated(layer, masks_for(layer, 3)), rows_of(torch.tensor([2, 0, 0, 1])):
+    with gate(layer, masks_for(layer, 3)), rows_of(torch.tensor([2, 0, 0, 1])):
         assert layer(torch.rand(4, 45)).shape == (4, 12)
 
 
@@ -223,7 +223,7 @@ def test_gateable_finds_out_where_gates_would_lie(steps: int) -> None:
     model = hf.Classifier(Odd(), (-1.0, 1.0), device="cpu")
     layers = weight_layers(model.module)
     with unchanged(model.module), model.session():
-        fit = gateable(model, torch.zeros(1, steps, 6), layers)
+        fit = find_gateable(model, torch.zeros(1, steps, 6), layers)
     assert fit == {"plain", "normed"}
     with pytest.raises(hf.ArgumentError, match="stores its weight"), masked_weights(layers["normed"]):
         pass
@@ -232,7 +232,7 @@ def test_gateable_finds_out_where_gates_would_lie(steps: int) -> None:
 def test_gateable_accepts_ordinary_nets(model: hf.Classifier) -> None:
     layers = weight_layers(model.module)
     with unchanged(model.module), model.session():
-        assert gateable(model, torch.zeros(1, 2, 8, 8), layers) == set(layers)
+        assert find_gateable(model, torch.zeros(1, 2, 8, 8), layers) == set(layers)
 
 
 def test_layers_are_selected_by_kind_and_name() -> None:

@@ -1,12 +1,13 @@
-"""Layers with a part of their weights masked: another mask for every row of a batch, without another model.
+"""Layers with a part of their weights masked: a different mask for every row of a batch, without a second model.
 
-Masking an output channel of a convolution is the same as replacing that channel of its output by the bias; masking an
+Masking an output channel of a convolution is the same as replacing that channel of its output by the bias. Masking an
 input feature of a linear layer is the same as multiplying that input by zero. So one hook on the layer evaluates as
-many masked models as there are rows in the batch, and whatever only runs the module forward and backward (a prediction,
-a gradient) sees exactly the masked weights. What reads the weights needs them masked in truth: `masked_weights`.
+many masked models as there are rows in the batch. For everything that only runs the module forward and backward (a
+prediction, a gradient) this is exact. An explainer that reads the weights needs weights that really are zero:
+`masked_weights`.
 
-The two agree to rounding; `gateable` finds out where they do not, and must not be exchanged: a layer whose weight is
-used past its own call (attention does that), or whose first axis is not the batch.
+The two agree up to rounding, except for a layer whose weight is used outside of its own call (as in attention), or
+whose first axis is not the batch. `find_gateable` tells for which layers they agree.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _OWNERS: ContextVar[Tensor | None] = ContextVar("owners", default=None)
 
 
 def weight_layers(module: nn.Module) -> dict[str, nn.Module]:
-    """Convolutions (transposed ones too) and linear layers by name, in the order of `named_modules`.
+    """Convolutions (also transposed ones) and linear layers by name, in the order of `named_modules`.
 
     >>> list(weight_layers(nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4, 2))))
     ['0', '3']
@@ -47,13 +48,13 @@ def group_count(layer: nn.Module) -> int:
 
 
 def select_layers(module: nn.Module, wanted: str | tuple[str, ...]) -> dict[str, nn.Module]:
-    """The layers that `wanted` means, by name, in the module's order (or in that of the names).
+    """The layers that `wanted` means, by name, in the module's order (or in the order of the names).
 
     >>> list(select_layers(nn.Sequential(nn.Conv1d(1, 4, 3), nn.Flatten(), nn.Linear(8, 2)), "conv"))
     ['0']
 
     Raises:
-        ArgumentError: there is none of that kind or name.
+        ArgumentError: the module has no layer of that kind or name.
     """
     every = weight_layers(module)
     if wanted in ("all", "conv"):
@@ -63,8 +64,9 @@ def select_layers(module: nn.Module, wanted: str | tuple[str, ...]) -> dict[str,
         }
         if not chosen:
             what = "a convolution" if wanted == "conv" else "a convolution or a linear layer"
-            there = ", ".join(f"{n} ({type(layer).__name__}, {group_count(layer)})" for n, layer in every.items())
-            got = f"{wanted!r} for a {type(module).__name__} with {there or 'neither convolutions nor linear layers'}"
+            existing = ", ".join(f"{n} ({type(layer).__name__}, {group_count(layer)})" for n, layer in every.items())
+            existing = existing or "neither convolutions nor linear layers"
+            got = f"{wanted!r} for a {type(module).__name__} with {existing}"
             raise ArgumentError("layers", f"{wanted!r} only for a module with {what} of at least two channels", got)
         return chosen
     names = (wanted,) if isinstance(wanted, str) else wanted
@@ -98,13 +100,13 @@ def masked_weight(layer: nn.Module, mask: Tensor) -> Tensor:
 
 @contextlib.contextmanager
 def masked_weights(layer: nn.Module) -> Iterator[Callable[[Tensor], None]]:
-    """Inside, the function that this gives masks the layer's weight; afterwards it is the very same tensor again.
+    """Inside, the function that this yields masks the layer's weight; afterwards the weight has its values again.
 
-    The parameter stays the object that it is, so layers that share it are masked with it; only its values are
-    exchanged for others, and put back whatever happens.
+    The parameter stays the same object, so layers that share it are masked with it. Only its values are replaced, and
+    they are restored even after an exception.
 
     Raises:
-        ArgumentError: the weight is computed from others at every call (a weight normalisation), not stored.
+        ArgumentError: the weight is not stored, but computed at every call (as by weight normalisation).
 
     >>> layer = nn.Linear(2, 1, bias=False)
     >>> before = layer.weight.clone()
@@ -116,14 +118,14 @@ def masked_weights(layer: nn.Module) -> Iterator[Callable[[Tensor], None]]:
     True
     """
     if not isinstance(layer._parameters.get("weight"), nn.Parameter):
-        expected = "a layer that stores its weight as a parameter (this one computes it, and can only be gated)"
+        expected = "a layer that stores its weight as a parameter (a layer that computes it can only be gated)"
         raise ArgumentError("layer", expected, type(layer).__name__)
     parameter = layer._parameters["weight"]
     assert parameter is not None
     original = parameter.data
 
     def use(mask: Tensor) -> None:
-        # from the original, whatever mask was there before
+        # from the original values, not from those of the mask before
         parameter.data = original
         parameter.data = masked_weight(layer, mask)
 
@@ -132,15 +134,15 @@ def masked_weights(layer: nn.Module) -> Iterator[Callable[[Tensor], None]]:
     finally:
         try:
             parameter.data = original
-        finally:  # a Ctrl-C in the line above
+        finally:  # also after a Ctrl-C in the line above
             parameter.data = original
 
 
 @contextlib.contextmanager
 def rows_of(owners: Tensor) -> Iterator[None]:
-    """Inside, row i of what the module forwards stands for row `owners[i]` of the chunk that is explained.
+    """Inside, row i of a batch that the module forwards belongs to row `owners[i]` of the chunk that is explained.
 
-    For explainers that forward other rows than those of their chunk, in its order: points on a path, noisy copies.
+    For explainers that forward other rows than those of the chunk: points on a path, noisy copies.
     """
     token = _OWNERS.set(owners)
     try:
@@ -150,21 +152,21 @@ def rows_of(owners: Tensor) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def gated(layer: nn.Module, masks: Tensor) -> Iterator[None]:
-    """Inside, row i of every batch meets the layer with the weights that `masks[i]` leaves it.
+def gate(layer: nn.Module, masks: Tensor) -> Iterator[None]:
+    """Inside, the layer processes row i of every batch as if it had only the weights that `masks[i]` keeps.
 
     Args:
-        layer: one of `weight_layers`, whose first axis is the batch (see `gateable`).
-        masks: bool `(N, m)`, m groups of weights; True is kept. The module must forward N rows, or others within
-            `rows_of`, which tells whose they are.
+        layer: one of `weight_layers`, whose first axis is the batch (see `find_gateable`).
+        masks: bool `(N, m)`, m groups of weights; True is kept. The module must forward N rows, or other rows within
+            `rows_of`, which says to which of the N they belong.
 
     Raises:
         ArgumentError: masks that do not fit the layer.
-        ModelError: in the forward pass, if another number of rows arrives.
+        ModelError: in the forward pass, for another number of rows.
 
     >>> layer = nn.Linear(2, 1, bias=False)
     >>> _ = layer.weight.data.copy_(torch.tensor([[3.0, 5.0]]))
-    >>> with gated(layer, torch.tensor([[True, False], [False, True]])):
+    >>> with gate(layer, torch.tensor([[True, False], [False, True]])):
     ...     layer(torch.ones(2, 2)).detach()
     tensor([[3.],
             [5.]])
@@ -199,7 +201,7 @@ def gated(layer: nn.Module, masks: Tensor) -> Iterator[None]:
 
     handle = None
     try:
-        if isinstance(layer, CONVOLUTIONS):  # before other hooks, which are to see what masked weights would give
+        if isinstance(layer, CONVOLUTIONS):  # before other hooks, so that they see the output of masked weights
             handle = layer.register_forward_hook(after, prepend=True)
         else:
             handle = layer.register_forward_pre_hook(before, with_kwargs=True)
@@ -210,11 +212,11 @@ def gated(layer: nn.Module, masks: Tensor) -> Iterator[None]:
 
 
 @torch.no_grad()
-def gateable(classifier: Classifier, like: Tensor, layers: Mapping[str, nn.Module]) -> set[str]:
-    """Names of the layers for which `gated` does what `masked_weights` does. For use inside `classifier.session()`.
+def find_gateable(classifier: Classifier, like: Tensor, layers: Mapping[str, nn.Module]) -> set[str]:
+    """Names of the layers for which `gate` does what `masked_weights` does. For use inside `classifier.session()`.
 
-    Asked is the module itself, by a handful of random inputs of the shape of `like` `(N, ...)`: whether the layer is
-    called with a row for each input, and whether the logits under a few masks are those of masked weights.
+    This is tried on a few random inputs of the shape of `like` `(N, ...)`: whether the layer is called with a row for
+    each input, and whether the logits under a few masks are those of masked weights.
     """
     x = _random_inputs(classifier, like)
     reference = classifier.forward(x.clone())
@@ -236,7 +238,7 @@ def _random_inputs(classifier: Classifier, like: Tensor) -> Tensor:
 
 
 def _row_counts(classifier: Classifier, x: Tensor, layers: Mapping[str, nn.Module]) -> dict[str, list[int]]:
-    """The first axis of what each layer got, or gave, at each of its calls."""
+    """The length of the first axis of each layer's output, at each of its calls."""
     seen: dict[str, list[int]] = {name: [] for name in layers}
     handles = []
 
@@ -260,12 +262,12 @@ def _agrees(classifier: Classifier, x: Tensor, layer: nn.Module, reference: Tens
     generator = torch.Generator().manual_seed(1)
     masks = (torch.rand((len(x), group_count(layer)), generator=generator) < 0.5).to(x.device)
     try:
-        with gated(layer, masks):
+        with gate(layer, masks):
             seen = classifier.forward(x.clone())
     except ModelError:
         return False
     if not isinstance(layer._parameters.get("weight"), nn.Parameter):
-        return True  # nothing to compare with: a weight that is computed at every call
+        return True  # a weight that is computed at every call cannot be masked for comparison
     close = 4 * torch.finfo(x.dtype).eps ** 0.5 * reference.abs().amax().clamp(min=1e-30)
     with masked_weights(layer) as use:
         for row in (0, len(x) - 1):

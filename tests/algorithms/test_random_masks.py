@@ -350,7 +350,7 @@ def test_bits_do_not_depend_on_chunks_or_repetition(estimator: str, monkeypatch:
     assert_same_bits(usual, run())
     for chunk, held in ((1, 1), (1000, 1), (150 * 33, 150 * 9 * 2)):
         monkeypatch.setattr(mask_resampling, "CHUNK_ELEMENTS", chunk)
-        monkeypatch.setattr(random_masks, "HELD_ELEMENTS", held)
+        monkeypatch.setattr(random_masks, "PART_ELEMENTS", held)
         assert_same_bits(usual, run())
 
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from exact import irwin_hall_log_sf, irwin_hall_threshold
 from holdfast import L2Ball, LinfBall
 from holdfast.algorithms import Prior, RareEventEstimate, StandardNormal, UnitBox, monte_carlo, subset_simulation
-from holdfast.algorithms.rare_events.genealogy import spared
+from holdfast.algorithms.rare_events.genealogy import reduce_shared_parents
 from holdfast.algorithms.rare_events.subset_sampling import _next_level
 from holdfast.errors import ArgumentError
 from holdfast.neighbourhood import Region
@@ -317,7 +317,7 @@ def test_bad_arguments(options: dict[str, object], message: str) -> None:
         subset_simulation(**arguments)  # type: ignore[arg-type]
 
 
-def test_spared_pairs_are_those_of_keeping_survivors() -> None:
+def test_shared_parents_are_reduced_by_keeping_survivors() -> None:
     kept, count = 30, 50
     generator = np.random.default_rng(0)
     shared = []
@@ -326,7 +326,7 @@ def test_spared_pairs_are_those_of_keeping_survivors() -> None:
         family = np.bincount(parents, minlength=kept)
         shared.append((family * (family - 1)).sum() / (count * (count - 1)))
     error = 4 * np.std(shared) / len(shared) ** 0.5
-    assert 1 / kept - spared(kept, count) == pytest.approx(np.mean(shared), abs=error)
+    assert 1 / kept - reduce_shared_parents(kept, count) == pytest.approx(np.mean(shared), abs=error)
 
 
 def test_adaptive_levels_are_unbiased_in_the_logarithm() -> None:

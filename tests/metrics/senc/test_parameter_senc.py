@@ -132,7 +132,7 @@ def test_both_ways_agree_and_so_do_repeated_masks(monkeypatch: pytest.MonkeyPatc
     masks = torch.rand(1, 40, 6, generator=torch.Generator().manual_seed(2)) < 0.6
     monkeypatch.setattr(senc, "draw_masks", lambda *_: masks)
     gated = metric(layers="conv")(model, "saliency", x)
-    monkeypatch.setattr(senc, "gateable", lambda *_: set())
+    monkeypatch.setattr(senc, "find_gateable", lambda *_: set())
     truly = metric(layers="conv")(model, "saliency", x)
     assert (gated.methods, truly.methods) == (("gated",), ("masked weights",))
     assert torch.allclose(gated.prediction_sensitivity, truly.prediction_sensitivity, atol=1e-6)

@@ -123,7 +123,7 @@ def test_the_page_has_the_section(found: Any, tmp_path: Path) -> None:
     assert_whole(page)
     for text in (
         "Top-k intersection after the top_k attack",
-        "A stronger attack may leave less.",
+        "A stronger attack may reach a smaller value.",
         "How much was a shift of a pixel or two",
         "The same maps by every similarity",
         "LENS-precision by window",
@@ -220,7 +220,7 @@ def test_positions_without_attribution_are_told(view: View) -> None:
     arrays["maps"][0, 3] = np.arange(6) + 1.0
     changed = stored(view, arrays, k=5)
     rows = [gallery.rows[0] for gallery in galleries_of(PRESENTATION.figures(changed))]
-    assert "; 2 of those before have no attribution at all" in rows[0].text
+    assert "; 2 of those before have no attribution" in rows[0].text
     assert where(is_colour(pixels(named(rows[0])["top k"], (0, 1)), NEAR[0])) == {
         (3, 3),
         (3, 4),
@@ -575,7 +575,7 @@ def test_series_and_flat_inputs(other: tuple[str, Any], tmp_path: Path) -> None:
     charts, galleries = charts_of(shown), galleries_of(shown)
     unit = "step" if kind == "series" else "feature"
     assert f"of the top 4 {unit}s lost" in charts["fragility"].caption or "None of" in charts["fragility"].caption
-    assert ("Features have no place" in charts["fragility"].caption) == (kind == "flat")
+    assert ("Features have no positions" in charts["fragility"].caption) == (kind == "flat")
     assert "2-LENS-recall" in charts["k-recall"].heading  # the least window above 0
     assert sorted(row["x"] for row in lines(charts["windows-recall"], "saliency")) == [0, 2]
     assert len(galleries) == (2 if kind == "series" else 1)
@@ -620,7 +620,7 @@ def test_similarities_are_called_as_in_the_paper(similarity: str, text: str) -> 
 def test_reading_follows_the_first_similarity() -> None:
     found = PRESENTATION.reading({"attack": "lens:w=2", "similarities": ["mse", "pearson"]})
     assert (found.title, found.direction) == ("Mse after the lens attack (w=2)", "lower")
-    assert found.caution == "A stronger attack may reach more."
+    assert found.caution == "A stronger attack may reach a larger value."
     found = PRESENTATION.reading({"attack": {"name": "random_sign"}, "similarities": ["lens_recall:k=50"]})
     assert (found.title, found.direction) == ("1-LENS-recall@50 after the random_sign attack", "higher")
     assert found.only == ("label_kept",)

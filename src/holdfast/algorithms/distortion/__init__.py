@@ -1,4 +1,4 @@
-"""The least change of the free features that changes a prediction: attacks, all behind `minimal_distortion`."""
+"""The least change of the free features that changes a prediction: `minimal_distortion` and its attacks."""
 
 from holdfast.algorithms.distortion.base import Attack, attacks
 from holdfast.algorithms.distortion.carlini_wagner import CarliniWagner

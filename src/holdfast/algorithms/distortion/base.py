@@ -20,27 +20,27 @@ class Attack(ABC):
     """
 
     name: ClassVar[str]
-    #: points of each input that it holds at once, and a few times over, for the size of groups
-    held_points: ClassVar[int] = 4
+    #: how many points of each input it has in memory at once, for the size of groups
+    points_in_memory: ClassVar[int] = 4
 
     @abstractmethod
     def run(self, space: FreeSpace, nearest: Nearest, streams: Streams, start: Tensor | None) -> None:
-        """Look at points of `space` and offer them to `nearest`.
+        """Evaluate points of `space` and offer them to `nearest`.
 
-        `streams` has a random stream for each input. `start`, flat points `(N, d)`, is where the search may begin, such
-        as a solution for other held features.
+        `streams` has a random stream for each input. The search may begin at `start`, flat points `(N, d)`, such as the
+        solution for other fixed features.
         """
 
     @abstractmethod
     def expected_evaluations(self) -> int:
-        """How many inputs this predicts for each input, for progress bars and estimates."""
+        """About how many inputs this predicts for each input, for progress bars and estimates."""
 
 
 attacks: Registry[type[Attack]] = Registry("attack")
 
 
 def get(attack: str | Attack, **options: Any) -> Attack:
-    """An attack by its name and options, by `"name:option=value,..."`, or one that is there already.
+    """An attack by its name and options, or by `"name:option=value,..."`; an attack itself is returned as it is.
 
     Raises:
         ArgumentError: an unknown name or option, a value out of range.

@@ -2,8 +2,8 @@
 
     min_w ||x'(w) - x||_2^2 + c max(-J(x'(w)), -confidence),    x'(w) = lower + (upper - lower) (tanh w + 1) / 2
 
-by Adam, with J the margin, and c by bisection for each input. Adam treats each variable alone, so a held feature that
-never gets a gradient is as good as one that is not there, and this is the attack in the reduced space of c-Eval, Eq. 5.
+by Adam, with J the margin, and c by bisection for each input. Adam treats each variable alone, so a fixed feature,
+which never has a gradient, has no effect. This is the attack in the reduced space of c-Eval, Eq. 5.
 
 Source: Carlini and Wagner, "Towards evaluating the robustness of neural networks" (IEEE S&P 2017), Sec. VI-A; Adam of
 Kingma and Ba (ICLR 2015).
@@ -22,7 +22,7 @@ from holdfast.algorithms.distortion.space import FreeSpace, Nearest
 from holdfast.errors import ArgumentError, check, check_integer
 from holdfast.tensors import Streams
 
-_INSIDE = 1 - 1e-6  # tanh comes no nearer to the bounds than this, so that its inverse exists
+_INSIDE = 1 - 1e-6  # values of tanh are limited to this, so that its inverse exists
 _DECAYS = (0.9, 0.999)
 
 
@@ -32,11 +32,11 @@ class CarliniWagner(Attack):
     """Carlini and Wagner's L2 attack.
 
     Args:
-        steps: of Adam for each weight of the penalty, a gradient each.
-        searches: weights tried in the bisection.
+        steps: how many steps of Adam for each weight of the penalty, at a gradient each.
+        searches: how many weights the bisection tries.
         learning_rate: of Adam.
-        weight: the first one; it grows tenfold until a point flips.
-        confidence: margin asked for beyond the change of class.
+        weight: the first one; it grows tenfold until a point changes the class.
+        confidence: the margin that is demanded beyond the change of class.
     """
 
     steps: int = 1000
@@ -55,11 +55,15 @@ class CarliniWagner(Attack):
         check(self.confidence >= 0, "confidence", "a number of at least 0", self.confidence)
 
     def expected_evaluations(self) -> int:
-        """See `Attack`."""
+        """A gradient for each step of each search."""
         return self.steps * self.searches
 
     def run(self, space: FreeSpace, nearest: Nearest, streams: Streams, start: Tensor | None) -> None:
-        """See `Attack`. Raises ArgumentError for the maximum norm, and for inputs without finite bounds."""
+        """Bisect the weight of the penalty.
+
+        Raises:
+            ArgumentError: for the maximum norm, and for inputs without finite bounds.
+        """
         if space.norm != 2:
             raise ArgumentError("norm", "2 for the attack 'cw'", repr(space.norm))
         width = space.upper - space.lower
@@ -77,7 +81,7 @@ class CarliniWagner(Attack):
             weight = torch.where(high.isfinite(), (low + high) / 2, 10 * weight)
 
     def _minimise(self, space: FreeSpace, nearest: Nearest, origin: Tensor, weight: Tensor) -> Tensor:
-        """Adam from `origin` with penalties of `weight` `(N,)`; which inputs have flipped on the way, bool `(N,)`."""
+        """Adam from `origin` with penalties of `weight` `(N,)`; which inputs have changed their class, bool `(N,)`."""
         w, mean, square = origin.clone(), torch.zeros_like(origin), torch.zeros_like(origin)
         flipped = torch.zeros_like(nearest.found)
         for number in range(1, self.steps + 1):

@@ -1,24 +1,24 @@
-"""The fast minimum-norm attack, from the feet of the nearest linearised boundaries, and a polish at the boundary.
+"""The fast minimum-norm attack: it starts at the nearest linearised boundaries and ends with a polish at the boundary.
 
 Three stages, all batched over inputs:
 
-1. *Feet.* The margins of the likeliest other classes are linearised at the input, and the nearest point within the
-   bounds is found at which each of them would flip: exact for an affine classifier, whose nearest face need not be the
-   one that the steepest descent from the input runs into. (DeepFool of Moosavi-Dezfooli et al., CVPR 2016, with the
-   bounds inside of the projection as in Croce and Hein, "Minimally distorted adversarial examples with a fast adaptive
-   boundary attack", ICML 2020.)
+1. *Feet.* The margins of the likeliest other classes are linearised at the input. For each class the foot is the
+   nearest point within the bounds at which it would win. This is exact for an affine classifier, whose nearest face may
+   differ from the one that steepest descent from the input reaches. (DeepFool of Moosavi-Dezfooli et al., CVPR 2016,
+   with the bounds inside of the projection as in Croce and Hein, "Minimally distorted adversarial examples with a fast
+   adaptive boundary attack", ICML 2020.)
 2. *Fast minimum norm.* Pintor et al., "Fast minimum-norm adversarial attacks through adaptive norm constraints"
-   (NeurIPS 2021), Algorithm 1: a step along the normalised gradient of the margin, a projection onto the ball of the
-   current radius and into the bounds; the radius shrinks by a share gamma where the point flips and grows where it does
-   not. Step and gamma fall like a cosine. It runs towards the few classes whose feet are nearest, side by side. We
-   depart from it in scale: the step is a share of the radius, so that inputs in any unit are treated alike; and until a
-   point has flipped the radius grows beyond the linear estimate of the distance, which alone may approach the boundary
-   and never reach it.
-   Where nothing is found, as happens where features differ much in scale or an input sits in a corner of the box, it
-   starts once more from the nearest of some random points that flips.
-3. *Polish.* At the nearest point found, z, the margin is linearised once more: the foot of that plane is where the
-   boundary would be nearest if it were flat. Points between the foot and z are looked at together, and the nearest that
-   flips is the next z.
+   (NeurIPS 2021), Algorithm 1: a step along the normalised gradient of the margin, then a projection onto the ball of
+   the current radius and into the bounds. The radius shrinks by a share gamma where the point changes the class, and
+   grows where it does not. Step and gamma fall like a cosine. It runs towards the few classes with the nearest feet, in
+   parallel. We depart from it in scale: the step is a share of the radius, so that inputs in any unit are treated in
+   the same way. And until a point has changed the class, the radius grows beyond the linear estimate of the distance,
+   which alone might approach the boundary and never reach it.
+   Sometimes nothing is found, for example where features differ much in scale or an input lies in a corner of the box.
+   Then stage 2 runs once more, from the nearest of some random points that changes the class.
+3. *Polish.* The margin is linearised again at z, the nearest point found. The foot of that plane is where the boundary
+   would be nearest if it were flat. Points between the foot and z are evaluated together, and the nearest one that
+   changes the class is the next z.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from holdfast.algorithms.distortion.space import FreeSpace, Nearest
 from holdfast.errors import check, check_integer
 from holdfast.tensors import Streams
 
-_BETWEEN = 8  # points of an input looked at together
-_OVERSHOOT = 1e-4  # how far beyond a flat boundary its foot is put, as a share of the distance
+_BETWEEN = 8  # how many points of an input are evaluated together
+_OVERSHOOT = 1e-4  # how far beyond a flat boundary its foot is placed, as a share of the distance
 
 
 @attacks.register("fmn")
@@ -46,14 +46,14 @@ class FastMinimumNorm(Attack):
     """Fast minimum norm between a start at the linearised boundary and a polish.
 
     Args:
-        steps: of stage 2, a gradient each for each rival.
-        rivals: classes that stage 2 goes for.
-        candidates: classes among which these are chosen, a gradient each.
-        polish: rounds of stage 3, a gradient and 16 evaluations each.
+        steps: how many in stage 2, at a gradient each for each rival.
+        rivals: how many classes stage 2 moves towards.
+        candidates: how many classes these are chosen from, at a gradient each.
+        polish: rounds of stage 3, at a gradient and 16 evaluations each.
         step: the first one, as a share of the radius; it falls to a hundredth of that.
         gamma: the first relative change of the radius; it falls to a fiftieth of that.
         restarts: further runs of stage 2, each from a random direction and towards any class.
-        scatter: random points of the box, half of them corners, that are looked at where nothing was found.
+        scatter: how many random points of the box, half of them corners, are evaluated where nothing was found.
     """
 
     steps: int = 40
@@ -65,7 +65,7 @@ class FastMinimumNorm(Attack):
     restarts: int = 0
     scatter: int = 64
     name: ClassVar[str] = "fmn"
-    held_points: ClassVar[int] = 9
+    points_in_memory: ClassVar[int] = 9
 
     def __post_init__(self) -> None:
         for what in ("steps", "rivals", "candidates", "polish", "restarts", "scatter"):
@@ -75,16 +75,16 @@ class FastMinimumNorm(Attack):
         check(0 < self.gamma < 1, "gamma", "a number between 0 and 1", self.gamma)
 
     def expected_evaluations(self) -> int:
-        """See `Attack`."""
+        """The gradients of the feet and of every step, and what each polish takes."""
         descents = self.rivals + self.restarts
         return 2 * self.candidates + (self.steps + 1) * descents + (2 * _BETWEEN + 1) * self.polish
 
     def run(self, space: FreeSpace, nearest: Nearest, streams: Streams, start: Tensor | None) -> None:
-        """See `Attack`."""
-        points, rivals = self._feet(space, nearest)
+        """The feet, the descents from them and from `start`, further ones where nothing was found, and the polish."""
+        points, rivals = self._find_feet(space, nearest)
         self._descend(space, nearest, points, rivals)
         if start is not None:
-            self._descend(space, nearest, self._along(space, nearest, start)[:, None])
+            self._descend(space, nearest, self._follow_ray(space, nearest, start)[:, None])
         for _ in range(self.restarts):
             direction = streams.normal((space.x.shape[1],), space.x.dtype) * space.free
             radius = torch.where(nearest.found, nearest.distortion, nearest.searched)
@@ -94,8 +94,8 @@ class FastMinimumNorm(Attack):
         for _ in range(self.polish):
             self._polish(space, nearest)
 
-    def _feet(self, space: FreeSpace, nearest: Nearest) -> tuple[Tensor, Tensor]:
-        """Where the nearest linearised boundaries are, `(N, k, d)`, and of which classes `(N, k)`."""
+    def _find_feet(self, space: FreeSpace, nearest: Nearest) -> tuple[Tensor, Tensor]:
+        """The nearest points of the nearest linearised boundaries `(N, k, d)`, and their classes `(N, k)`."""
         rivals = space.rivals(self.candidates)
         count = rivals.shape[1]
         rows = space.rows
@@ -105,21 +105,21 @@ class FastMinimumNorm(Attack):
         foot, reached = nearest_on_plane(x, gradient, -margin * (1 + _OVERSHOOT), low, high, space.norm)
         distance = torch.where(reached, space.size(foot, owner), torch.inf).reshape(-1, count)
         foot = foot.reshape(-1, count, space.x.shape[1])
-        nearest.look(foot, rows)
+        nearest.evaluate(foot, rows)
         order = distance.argsort(dim=1, stable=True)[:, : self.rivals]
         return foot[rows[:, None], order], rivals.gather(1, order)
 
-    def _along(self, space: FreeSpace, nearest: Nearest, start: Tensor) -> Tensor:
-        """Where the ray from the input through `start` `(N, d)` first flips among some points, or `start` itself."""
+    def _follow_ray(self, space: FreeSpace, nearest: Nearest, start: Tensor) -> Tensor:
+        """The first of some points on the ray through `start` `(N, d)` that changes the class, or `start` itself."""
         delta = torch.where(space.free, start - space.x, 0.0)
         scale = torch.linspace(1.0, 2.0, _BETWEEN, dtype=delta.dtype, device=delta.device)
         points = torch.stack([space.clip(space.x + s * delta, space.rows) for s in scale], dim=1)
         known = nearest.distortion.clone()
-        nearest.look(points, space.rows)
+        nearest.evaluate(points, space.rows)
         return torch.where((nearest.distortion < known)[:, None], nearest.points, points[:, 0])
 
     def _scatter(self, space: FreeSpace, nearest: Nearest, streams: Streams) -> None:
-        """Where nothing was found: stage 2 again, from the nearest of some points all over the box that flips."""
+        """Where nothing was found: stage 2 again, from the nearest of some points of the box that changes the class."""
         rows = (~nearest.found).nonzero().flatten()
         if not self.scatter or not len(rows):
             return
@@ -129,7 +129,7 @@ class FastMinimumNorm(Attack):
         for done in range(0, self.scatter, _BETWEEN):
             share = own.uniform((min(_BETWEEN, self.scatter - done), x.shape[1]), x.dtype)
             share[:, ::2] = share[:, ::2].round()  # corners
-            nearest.look(low[:, None] + share * (high - low)[:, None], rows)
+            nearest.evaluate(low[:, None] + share * (high - low)[:, None], rows)
         rows = rows[nearest.found[rows]]
         if not len(rows):
             return
@@ -137,7 +137,7 @@ class FastMinimumNorm(Attack):
         for _ in range(3):
             far = nearest.points[rows]
             part = torch.arange(1, _BETWEEN, dtype=far.dtype, device=far.device) / _BETWEEN
-            nearest.look(near[:, None] + part[:, None] * (far - near)[:, None], rows)
+            nearest.evaluate(near[:, None] + part[:, None] * (far - near)[:, None], rows)
             near = nearest.points[rows] + (near - far) / _BETWEEN
         self._descend(space, nearest, nearest.points[rows][:, None], rows=rows)
 
@@ -162,7 +162,7 @@ class FastMinimumNorm(Attack):
             size, flips = nearest.offer(points, margin, owner)
             best = torch.where(flips, torch.minimum(best, size), best)
             estimate = size - margin / dual_norm_of(gradient, space.norm).clamp(min=1e-30)
-            estimate = torch.where(margin.isfinite(), estimate, radius)  # nothing can be said of a NaN
+            estimate = torch.where(margin.isfinite(), estimate, radius)  # of a NaN nothing is known
             grown = torch.where(seen, radius, torch.maximum(radius, estimate)) * (1 + gamma)
             radius = torch.where(flips, torch.minimum(radius * (1 - gamma), best), grown)
             seen = seen | flips
@@ -189,6 +189,6 @@ class FastMinimumNorm(Attack):
             share = torch.arange(_BETWEEN, dtype=z.dtype, device=z.device) / _BETWEEN
             points = near[:, None] + share[:, None] * (far - near)[:, None]
             last = nearest.distortion[rows]
-            nearest.look(points, rows)
+            nearest.evaluate(points, rows)
             far = nearest.points[rows]
             near = torch.where((nearest.distortion[rows] < last)[:, None], far + (near - far) / _BETWEEN, near)

@@ -11,10 +11,8 @@ from holdfast.errors import ArgumentError
 
 Norm = Literal[2, "inf"]
 
-_FAR, _TINY = (
-    1e18,
-    1e-30,
-)  # further than this is as far as can be; float32 can still square the one and divide by the other
+# distances and divisors are limited to these: float32 can still square the first and divide by the second
+_FAR, _TINY = 1e18, 1e-30
 
 
 def check_norm(norm: float | str) -> Norm:
@@ -37,14 +35,15 @@ def norm_of(delta: Tensor, norm: Norm) -> Tensor:
 
 
 def dual_norm_of(gradient: Tensor, norm: Norm) -> Tensor:
-    """By how much a unit step in the norm can raise a linear function: the 2-norm, or the 1-norm for `"inf"`."""
+    """By how much a step of size 1 in the norm can raise a linear function: the 2-norm, or the 1-norm for `"inf"`."""
     return norm_of(gradient, 2) if norm == 2 else row_sums(gradient.abs())
 
 
 def row_sums(x: Tensor) -> Tensor:
     """The sums `(M,)` of the rows of `x` `(M, d)`, one entry after the other.
 
-    `sum` cuts a long row between threads if it is alone, and not if there are others: its last bits depend on them.
+    `sum` splits a long row between threads if it is the only one, and not if there are others. So its last bits would
+    depend on the other rows.
     """
     return x.double().cumsum(1)[:, -1].to(x.dtype)
 
@@ -61,8 +60,8 @@ def nearest_on_plane(
 ) -> tuple[Tensor, Tensor]:
     """The nearest points `z` to `x` `(M, d)` within `[lower, upper]` where `normal . (z - x) >= rise`. Exact.
 
-    `z = clip(x + t v)`, with `v = normal` for the 2-norm and its signs for the maximum norm, and the least t that
-    suffices: what is gained is piecewise linear in t, with a break where an entry meets its bound.
+    `z = clip(x + t v)`, with `v = normal` for the 2-norm and its signs for the maximum norm, and the least t that is
+    large enough. The rise is piecewise linear in t, with a break where an entry meets its bound.
 
     Args:
         x: within the bounds.
@@ -71,7 +70,7 @@ def nearest_on_plane(
         lower, upper: `(M, d)`.
 
     Returns:
-        The points, and which of them reach the rise, bool `(M,)`; the others go as far as they can.
+        The points, and which of them reach the rise, bool `(M,)`; the others lie as far as the bounds allow.
 
     >>> x, high = torch.zeros(1, 2), torch.tensor([[1.0, 9.0]])
     >>> nearest_on_plane(x, torch.tensor([[3.0, 4.0]]), torch.tensor([7.0]), x, high, 2)[0]

@@ -1,13 +1,13 @@
-"""The gradient-sign attacks of the c-Eval paper: one step, or many, of the least size that flips.
+"""The gradient-sign attacks of the c-Eval paper: one step, or many, of the least size that changes the class.
 
     x' = clip(x + epsilon sign(grad L))                                        (GSA; c-Eval, Eq. 6)
     x'_{i+1} = clip_{x, epsilon}(x'_i + alpha sign(grad L(x'_i)))             (IGA; c-Eval, Eq. 7)
 
-on the free features, L the cross-entropy of the predicted class. The paper writes a minus before a gradient of "the l
-component of the loss": whatever its sign, the step has to *raise* the loss of the predicted class, or it would never
-flip. The least epsilon is bracketed by doubling, from an eighth of what a linear classifier would need, and then looked
-for on finer and finer grids, whose points are looked at together; where flips come and go along the way, it is the
-first that these grids meet.
+on the free features, with L the cross-entropy of the predicted class. The paper writes a minus before a gradient of
+"the l component of the loss". The step has to *raise* the loss of the predicted class, since otherwise the class would
+never change. The least epsilon is bracketed by doubling, from an eighth of what a linear classifier would need, and
+then searched for on finer and finer grids, whose points are evaluated together. Where the class changes back and forth
+along the way, the result is the first change on these grids.
 
 Sources: Goodfellow, Shlens and Szegedy, "Explaining and harnessing adversarial examples" (ICLR 2015); Kurakin,
 Goodfellow and Bengio, "Adversarial examples in the physical world" (ICLR 2017, workshop).
@@ -28,58 +28,58 @@ from holdfast.algorithms.distortion.space import FreeSpace, Nearest
 from holdfast.errors import check_integer
 from holdfast.tensors import Streams
 
-_GRID = 10  # sizes looked at together
-_DOUBLINGS = 40  # sizes tried before an input without bounds is given up
+_GRID = 10  # how many sizes are evaluated together
+_DOUBLINGS = 40  # how many sizes are tried at most for an input without bounds
 _FIRST = 1 / 8  # the first size, as a share of what a linear classifier would need
 
 
 @attacks.register("gsa")
 @dataclass(frozen=True)
 class GradientSign(Attack):
-    """One step along the gradient's sign, of the least size that flips.
+    """One step along the gradient's sign, of the least size that changes the class.
 
     Args:
-        rounds: the size is found to a share `10^-rounds` of itself, by 10 evaluations a round.
+        rounds: the size is found to a relative accuracy of `10^-rounds`, at 10 evaluations a round.
     """
 
     rounds: int = 3
     name: ClassVar[str] = "gsa"
-    held_points: ClassVar[int] = _GRID
+    points_in_memory: ClassVar[int] = _GRID
 
     def __post_init__(self) -> None:
         check_integer(self.rounds, "rounds")
 
     def expected_evaluations(self) -> int:
-        """See `Attack`."""
+        """Two gradients, and a grid for the bracket and for each round."""
         return 2 + _GRID * (self.rounds + 1)
 
     def run(self, space: FreeSpace, nearest: Nearest, streams: Streams, start: Tensor | None) -> None:
-        """See `Attack`; `start` is ignored, since the step begins at the input."""
+        """Search for the least step; `start` is ignored, since the step begins at the input."""
         _, gradient = space.loss_gradient(space.x, space.rows)
         direction = gradient.sign()
 
-        def look(rows: Tensor, sizes: Tensor) -> Tensor:
+        def change(rows: Tensor, sizes: Tensor) -> Tensor:
             owner = rows.repeat_interleave(sizes.shape[1])
             points = space.clip(space.x[owner] + sizes.flatten()[:, None] * direction[owner], owner)
             return nearest.offer(points, space.margin(points, owner), owner)[1].reshape(sizes.shape)
 
-        _least_size(space, look, self.rounds)
+        _find_least_size(space, change, self.rounds)
 
 
 @attacks.register("iga")
 @dataclass(frozen=True)
 class IteratedGradient(Attack):
-    """Steps along the gradient's sign within a box around the input, of the least size that flips.
+    """Steps along the gradient's sign within a box around the input, of the least size that changes the class.
 
     Args:
-        steps: within each box, a gradient each for each of 10 boxes a round.
-        rounds: the box is found to a share `10^-rounds` of itself.
+        steps: how many within each box, at a gradient each for each of 10 boxes a round.
+        rounds: the size of the box is found to a relative accuracy of `10^-rounds`.
     """
 
     steps: int = 10
     rounds: int = 2
     name: ClassVar[str] = "iga"
-    held_points: ClassVar[int] = _GRID
+    points_in_memory: ClassVar[int] = _GRID
 
     def __post_init__(self) -> None:
         for what in ("steps", "rounds"):
@@ -87,13 +87,13 @@ class IteratedGradient(Attack):
             check_integer(value, what)
 
     def expected_evaluations(self) -> int:
-        """See `Attack`."""
+        """A gradient, and the steps of a grid of boxes for the bracket and for each round."""
         return 1 + (self.steps + 1) * _GRID * (self.rounds + 1)
 
     def run(self, space: FreeSpace, nearest: Nearest, streams: Streams, start: Tensor | None) -> None:
-        """See `Attack`; `start` is ignored, since the steps begin at the input."""
+        """Search for the least box; `start` is ignored, since the steps begin at the input."""
 
-        def look(rows: Tensor, sizes: Tensor) -> Tensor:
+        def change(rows: Tensor, sizes: Tensor) -> Tensor:
             owner = rows.repeat_interleave(sizes.shape[1])
             radius = sizes.flatten()[:, None]
             x = space.x[owner]
@@ -106,16 +106,16 @@ class IteratedGradient(Attack):
                 points = space.clip(x + torch.minimum(torch.maximum(moved, -radius), radius), owner)
             return flipped.reshape(sizes.shape)
 
-        _least_size(space, look, self.rounds)
+        _find_least_size(space, change, self.rounds)
 
 
-def _least_size(space: FreeSpace, look: Callable[[Tensor, Tensor], Tensor], rounds: int) -> None:
-    """Sizes by doubling until one flips, then grids, each between the last that did not flip and the first that did.
+def _find_least_size(space: FreeSpace, change: Callable[[Tensor, Tensor], Tensor], rounds: int) -> None:
+    """Double the size until the class changes; then refine grids between the last size without and the first with it.
 
-    `look(rows, sizes)` says which of `sizes` `(n, 10)` flip the inputs `rows` `(n,)`.
+    `change(rows, sizes)` says which of `sizes` `(n, 10)` change the class of the inputs `rows` `(n,)`.
     """
     margin, gradient = space.margin_gradient(space.x, space.rows)
-    room = torch.maximum(space.upper - space.x, space.x - space.lower).amax(1)  # a larger step changes nothing more
+    room = torch.maximum(space.upper - space.x, space.x - space.lower).amax(1)  # a larger step has no further effect
     first = (-margin / dual_norm_of(gradient, "inf").clamp(min=1e-30)).clamp(min=1e-12) * _FIRST
     first = torch.where(first.isfinite(), torch.minimum(first, room), room.clamp(max=1.0))
     low, high = torch.zeros_like(first), torch.full_like(first, torch.inf)
@@ -123,7 +123,7 @@ def _least_size(space: FreeSpace, look: Callable[[Tensor, Tensor], Tensor], roun
     rows, begin = space.rows, first
     for _ in range(_DOUBLINGS // _GRID):
         sizes = torch.minimum(begin[:, None] * powers, room[rows, None])
-        low[rows], high[rows] = _bracket(look(rows, sizes), sizes, low[rows])
+        low[rows], high[rows] = _bracket(change(rows, sizes), sizes, low[rows])
         go_on = high[rows].isinf() & (sizes[:, -1] < room[rows])
         rows, begin = rows[go_on], 2 * sizes[go_on, -1]
         if not len(rows):
@@ -132,11 +132,11 @@ def _least_size(space: FreeSpace, look: Callable[[Tensor, Tensor], Tensor], roun
     share = torch.arange(1, _GRID + 1, dtype=first.dtype, device=first.device) / _GRID
     for _ in range(rounds if len(rows) else 0):
         sizes = low[rows, None] + share * (high - low)[rows, None]
-        low[rows], high[rows] = _bracket(look(rows, sizes), sizes, low[rows])
+        low[rows], high[rows] = _bracket(change(rows, sizes), sizes, low[rows])
 
 
 def _bracket(flips: Tensor, sizes: Tensor, low: Tensor) -> tuple[Tensor, Tensor]:
-    """The last size before the first that flips, and that one (infinite for none), `(n,)` each."""
+    """The last size before the first that changes the class, and that one (infinite without one), `(n,)` each."""
     some, first = flips.any(1), flips.to(torch.int64).argmax(1)[:, None]
     before = torch.where(first > 0, sizes.gather(1, (first - 1).clamp(min=0)), low[:, None])[:, 0]
     return torch.where(some, before, sizes[:, -1]), torch.where(some, sizes.gather(1, first)[:, 0], torch.inf)

@@ -15,7 +15,7 @@ from holdfast.algorithms.subject import Subject
 from holdfast.errors import ArgumentError, check
 from holdfast.tensors import Streams, draw_seed
 
-_ELEMENTS = 1 << 23  # numbers in the points of a group of inputs that an attack holds: 32 MB, and some ten times that
+_ELEMENTS = 1 << 23  # numbers in the points of a group of inputs: 32 MB, and an attack needs about ten times that
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,12 @@ class MinimalDistortion:
     """The nearest points found at which predictions have changed.
 
     Attributes:
-        distortion: `||inputs' - inputs||`, an upper bound of the least one, `(N,)`. Where none was found, a lower end:
-            the largest distortion that was tried, or infinity where no feature is free.
+        distortion: `||inputs' - inputs||`, an upper bound of the least one, `(N,)`. Where none was found, the largest
+            distortion that was tried, or infinity where no feature is free.
         inputs: the points, `(N, ...)`; the inputs themselves where none was found.
         found: bool `(N,)`.
         model_evaluations: inputs predicted for each, int `(N,)`.
-        gradient_evaluations: of these, how many with a gradient, int `(N,)`.
+        gradient_evaluations: how many of these with a gradient, int `(N,)`.
     """
 
     distortion: Tensor
@@ -49,9 +49,9 @@ def minimal_distortion(
     generator: torch.Generator | None = None,
     start: Tensor | None = None,
 ) -> MinimalDistortion:
-    """`min ||delta||` such that `argmax f(x + delta) != y`, delta is 0 on held features, x + delta within the bounds.
+    """`min ||delta||` such that `argmax f(x + delta) != y`, delta is 0 on fixed features, x + delta within the bounds.
 
-    What an attack finds is an upper bound of the minimum; for an affine classifier `"fmn"` finds the minimum itself.
+    An attack finds an upper bound of the minimum; for an affine classifier `"fmn"` finds the minimum itself.
 
     Source: c-Eval (Vu et al. 2021), Eq. 3 and 4.
 
@@ -60,12 +60,12 @@ def minimal_distortion(
         inputs: `(N, ...)` within the bounds.
         targets: classes y `(N,)`, or None for the predicted ones. Where the model does not predict y at an input, its
             distortion is 0.
-        free: bool, True where a feature may change: `(N, ...)`, or with one channel for all of an image's. None: all.
+        free: bool, True where a feature may change: `(N, ...)`, or one channel for all channels. None: all may.
         norm: 2 or `"inf"`.
         attack: `"fmn"`, `"cw"` (2-norm only), `"iga"`, `"gsa"`, with options such as `"fmn:steps=200"`, or an `Attack`.
         steps: the attack's option of that name.
-        generator: for attacks that draw; each input draws from a stream of its own, by content.
-        start: points `(N, ...)` near which a solution may be, such as that for other held features.
+        generator: for attacks that draw random numbers; each input has a stream of its own, keyed by its content.
+        start: points `(N, ...)` near which a solution may be, such as the solution for other fixed features.
 
     Raises:
         ArgumentError: arguments that do not fit.
@@ -94,7 +94,7 @@ def minimal_distortion(
             check(fits, "start", f"points of shape {tuple(inputs.shape)}", getattr(start, "shape", start))
             start = start.detach().to(inputs)
         seed = draw_seed(generator)
-        size = max(1, _ELEMENTS // (inputs[0].numel() * attack.held_points))
+        size = max(1, _ELEMENTS // (inputs[0].numel() * attack.points_in_memory))
         with classifier.session():
             parts = [
                 _minimise(
@@ -123,7 +123,7 @@ def _minimise(
     free: Tensor,
     start: Tensor | None,
 ) -> MinimalDistortion:
-    """One group; inputs that have nothing to be found are left out of the attack."""
+    """One group; inputs that have changed already, or have no free feature, are left out of the attack."""
     space = FreeSpace(classifier, inputs, targets, free, norm)
     flips = space.margin(space.x, space.rows) > 0
     distortion = torch.where(flips, 0.0, torch.inf).to(inputs.dtype)
@@ -143,7 +143,7 @@ def _minimise(
 
 
 def _check_free(free: Tensor | None, inputs: Tensor) -> Tensor:
-    """The mask, in full."""
+    """The mask in the shape of the inputs; raises `ArgumentError` if it does not fit."""
     if free is None:
         return torch.ones_like(inputs, dtype=torch.bool)
     one = (len(inputs), 1, *inputs.shape[2:])

@@ -1,4 +1,4 @@
-"""Inputs of which some features may change, as flat vectors: looks at points, and what was found so far."""
+"""Inputs of which some features may change, as flat vectors: margins at points, and the nearest point so far."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from holdfast.algorithms.subject import Subject
 class FreeSpace:
     """N inputs `(N, ...)` and the features `free` `(N, ...)` of each that may change, within the bounds.
 
-    The variables are the free features alone: held ones have no room to move and no gradient, so that norms, steps and
-    moments are those of the smaller space (c-Eval, Sec. III: a gradient that is blocked only after a step was made from
-    it converges badly).
+    Only the free features are variables: fixed ones cannot move and have no gradient, so that norms, steps and moments
+    are those of the smaller space. (c-Eval, Sec. III: blocking the fixed features only after the step converges badly.)
 
-    For use inside `classifier.session()`. Points are flat, `(M, d)`; `rows` `(M,)` says whose each is.
+    For use inside `classifier.session()`. Points are flat, `(M, d)`; `rows` `(M,)` are the inputs that they belong to.
     """
 
     def __init__(self, classifier: Subject, inputs: Tensor, targets: Tensor, free: Tensor, norm: Norm) -> None:
@@ -33,69 +32,73 @@ class FreeSpace:
         return len(self.x)
 
     def rivals(self, count: int) -> Tensor:
-        """The likeliest classes at each input but the target's, `(N, count)` or as many as there are."""
+        """The likeliest classes at each input except the target, `(N, count)` or as many as there are."""
 
-        def look(x: Tensor, classes: Tensor) -> tuple[Tensor]:
+        def chunk(x: Tensor, classes: Tensor) -> tuple[Tensor]:
             logits = self.classifier.forward(x)
             others = logits.scatter(1, classes[:, None], -torch.inf)
             return (others.topk(min(count, logits.shape[1] - 1), dim=1).indices,)
 
         with torch.no_grad():
-            (found,) = self.classifier.map_rows(look, self._whole(self.x), self.targets)
+            (found,) = self.classifier.map_rows(chunk, self._unflatten(self.x), self.targets)
         self.evaluations += 1
         return found
 
     def margin(self, points: Tensor, rows: Tensor) -> Tensor:
-        """`max_{j != y} f_j - f_y` `(M,)`: above 0 the prediction has changed. NaN counts as unchanged."""
+        """`max_{j != y} f_j - f_y` `(M,)`: above 0 the prediction has changed. NaN counts as no change."""
 
-        def look(x: Tensor, classes: Tensor) -> tuple[Tensor]:
+        def chunk(x: Tensor, classes: Tensor) -> tuple[Tensor]:
             return (_margins(self.classifier.forward(x), classes),)
 
         with torch.no_grad():
-            (margin,) = self.classifier.map_rows(look, self._whole(points), self.targets[rows])
+            (margin,) = self.classifier.map_rows(chunk, self._unflatten(points), self.targets[rows])
         self.evaluations.index_add_(0, rows, torch.ones_like(rows))
         return margin.nan_to_num(nan=-torch.inf)
 
     def margin_gradient(self, points: Tensor, rows: Tensor, rival: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The margin `(M,)`, of the class `rival` `(M,)` alone if given, and its gradient by free features `(M, d)`."""
 
-        def look(x: Tensor, classes: Tensor, *rivals: Tensor) -> tuple[Tensor, Tensor]:
+        def chunk(x: Tensor, classes: Tensor, *rivals: Tensor) -> tuple[Tensor, Tensor]:
             with torch.enable_grad():
                 leaf = x.detach().requires_grad_(True)
-                logits = self.classifier.forward(leaf.clone())  # a module that starts in place must not write into it
+                logits = self.classifier.forward(
+                    leaf.clone()
+                )  # a module whose first layer works in place must not change the leaf
                 margin = _margins(logits, classes, *rivals)
                 (gradient,) = torch.autograd.grad(margin.sum(), leaf)
             return margin.detach(), gradient
 
-        columns = [self._whole(points), self.targets[rows], *([] if rival is None else [rival])]
-        margin, gradient = self.classifier.map_rows(look, *columns, kind="backward")
-        return self._counted(margin, gradient, rows)
+        columns = [self._unflatten(points), self.targets[rows], *([] if rival is None else [rival])]
+        margin, gradient = self.classifier.map_rows(chunk, *columns, kind="backward")
+        return self._count(margin, gradient, rows)
 
     def loss_gradient(self, points: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The margin `(M,)`, and the gradient `(M, d)` of the cross-entropy of the target by the free features."""
 
-        def look(x: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
+        def chunk(x: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
             with torch.enable_grad():
                 leaf = x.detach().requires_grad_(True)
-                logits = self.classifier.forward(leaf.clone())  # a module that starts in place must not write into it
+                logits = self.classifier.forward(
+                    leaf.clone()
+                )  # a module whose first layer works in place must not change the leaf
                 loss = torch.nn.functional.cross_entropy(logits, classes, reduction="sum")
                 (gradient,) = torch.autograd.grad(loss, leaf)
             return _margins(logits.detach(), classes), gradient
 
-        margin, gradient = self.classifier.map_rows(look, self._whole(points), self.targets[rows], kind="backward")
-        return self._counted(margin, gradient, rows)
+        margin, gradient = self.classifier.map_rows(chunk, self._unflatten(points), self.targets[rows], kind="backward")
+        return self._count(margin, gradient, rows)
 
-    def _counted(self, margin: Tensor, gradient: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def _count(self, margin: Tensor, gradient: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         for counter in (self.evaluations, self.gradients):
             counter.index_add_(0, rows, torch.ones_like(rows))
         gradient = torch.where(self.free[rows], gradient.flatten(1), 0.0).nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
         return margin.nan_to_num(nan=-torch.inf), gradient
 
-    def _whole(self, points: Tensor) -> Tensor:
+    def _unflatten(self, points: Tensor) -> Tensor:
         return points.reshape(-1, *self.shape)
 
     def clip(self, points: Tensor, rows: Tensor) -> Tensor:
-        """Points `(M, d)` put within the bounds, held features as they were."""
+        """The points `(M, d)` within the bounds, with fixed features as they were."""
         return torch.minimum(torch.maximum(points, self.lower[rows]), self.upper[rows])
 
     def size(self, points: Tensor, rows: Tensor) -> Tensor:
@@ -104,25 +107,25 @@ class FreeSpace:
 
 
 class Nearest:
-    """The nearest point found so far at which each prediction has changed."""
+    """The nearest point found so far at which the prediction of each input has changed."""
 
     def __init__(self, space: FreeSpace) -> None:
         self.space = space
         self.points = space.x.clone()
         self.distortion = torch.full((len(space),), torch.inf, dtype=space.x.dtype, device=space.x.device)
-        #: the largest distortion at which a point did not change the prediction, and no nearer one was found
+        #: the largest distortion of a point that did not change the prediction
         self.searched = torch.zeros_like(self.distortion)
 
     @property
     def found(self) -> Tensor:
-        """Bool `(N,)`."""
+        """Which inputs have a point, bool `(N,)`."""
         return self.distortion.isfinite()
 
     def offer(self, points: Tensor, margin: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Note points `(M, d)` with their margins `(M,)`; several may be of one input.
+        """Take points `(M, d)` into account, by their margins `(M,)`; an input may have several.
 
         Returns:
-            The points' distortions and whether they flip, both `(M,)`.
+            The points' distortions and whether they change the prediction, both `(M,)`.
         """
         size, flips = self.space.size(points, rows), margin > 0
         self.searched.scatter_reduce_(0, rows, torch.where(flips, 0.0, size).nan_to_num(nan=0.0), "amax")
@@ -137,8 +140,8 @@ class Nearest:
         self.points[better], self.distortion[better] = points[first[better]], size[first[better]]
         return size, flips
 
-    def look(self, points: Tensor, rows: Tensor) -> None:
-        """Look at points `(n, S, d)` of the inputs `rows` `(n,)` at once, and note what flips."""
+    def evaluate(self, points: Tensor, rows: Tensor) -> None:
+        """Evaluate points `(n, S, d)` of the inputs `rows` `(n,)` at once, and keep the nearest that change."""
         owner = rows.repeat_interleave(points.shape[1])
         flat = points.flatten(0, 1)
         self.offer(flat, self.space.margin(flat, owner), owner)

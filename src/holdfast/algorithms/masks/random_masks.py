@@ -1,13 +1,13 @@
-"""Random masks over features, what they say about sensitivity, and whether two sensitivities agree.
+"""Random masks over features, the sensitivities that follow from them, and whether two sensitivities agree.
 
-Problem: switch random subsets of m features off, K times. Each time note how well the prediction survived and how well
-the explanation survived. Are both sensitive to the same features?
+Problem: switch random subsets of m features off, K times. Each mask has two weights: how similar the prediction is to
+that without a mask, and how similar the explanation is. Are both sensitive to the same features?
 
 Source: SenC, "sensitivity consistency", Sec. 3.2, Eq. 1 to 5. Where we depart from it, and why: see
-`mask_sensitivity` and docs/senc-bias.md. The published sum is kept as `estimator="paper"`.
+`mask_sensitivity` and docs/senc-bias.md. The published sum is available as `estimator="paper"`.
 
-Pure functions on tensors: nothing here knows a model. Every problem is worked on alone and draws from a stream of its
-own, so that its result does not depend on its company.
+These are pure functions on tensors that know no model. Every problem is computed alone and draws from a random stream
+of its own, so its result does not depend on the other problems.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from holdfast.algorithms.masks.resampling import resamples as resample_counts
 from holdfast.errors import check, check_integer
 from holdfast.tensors import Streams
 
-HELD_ELEMENTS = 1 << 25  # masks x features held in float64 at a time: a quarter of a gigabyte
+PART_ELEMENTS = 1 << 25  # masks x features in float64 in memory at a time: a quarter of a gigabyte
 _LUCK = 1.2  # how much nearer than the tolerance the ends must be
 _ESTIMATORS = ("centred", "paper")
 
@@ -41,9 +41,9 @@ _ESTIMATORS = ("centred", "paper")
 def draw_masks(count: int, features: Tensor | int, keep: float, streams: Streams) -> Tensor:
     """Masks that keep each feature with probability `keep`, independently; True is kept.
 
-    Each problem draws from its own stream, only for the features that it has. Successive calls go on where the last
-    one stopped: on the CPU two calls of 50 give the masks of one call of 100. (A GPU's generator does not promise
-    that; hand over streams on the CPU.)
+    Each problem draws from its own stream, and only for the features that it has. A further call continues where the
+    last one stopped: on the CPU two calls of 50 give the masks of one call of 100. A GPU's generator does not guarantee
+    this, so use streams on the CPU.
 
     Args:
         count: masks for each problem.
@@ -71,20 +71,20 @@ def draw_masks(count: int, features: Tensor | int, keep: float, streams: Streams
 
 
 def mask_sensitivity(weights: Tensor, masks: Tensor, estimator: Estimator = "centred") -> Tensor:
-    """How much the weight of a mask owes to each feature being kept.
+    """How much of the weight of a mask depends on keeping each feature.
 
         paper:    S_k = sum_i w_i M_ik                              (SenC, Eq. 1 and 2)
         centred:  S_k = sum_i (w_i - mean w) (M_ik - mean_i M_ik)
 
     **The published sum is biased.** Prediction and explanation share the masks, and so the random number of times that
-    feature k was kept, `n_k = sum_i M_ik`. Since `S_k` is about `n_k` times the mean weight, two weights that have
-    nothing to do with each other get nearly the same order of features: with means 0.9 and 0.5 and spread 0.1 their
-    rank correlation is 0.96. Centring removes the common term. In the limit of many masks both give the features the
-    same order, that of `cov(w, M_k)`, or of the coefficients of a regression of the weight on the mask.
+    feature k was kept, `n_k = sum_i M_ik`. Since `S_k` is about `n_k` times the mean weight, two unrelated weights give
+    nearly the same order of features: with means 0.9 and 0.5 and standard deviation 0.1 their rank correlation is 0.96.
+    Centring removes the common term. In the limit of many masks both estimators give the same order of features, that
+    of `cov(w, M_k)`, or of the coefficients of a regression of the weight on the mask.
     See docs/senc-bias.md.
 
     Args:
-        weights: `(R, K)`, one for each mask: high where prediction or explanation survived.
+        weights: `(R, K)`, one for each mask: high where prediction or explanation changed little.
         masks: bool or 0/1, `(K, m)` for all problems or `(R, K, m)`.
         estimator: `"centred"` or `"paper"`.
 
@@ -102,7 +102,7 @@ def mask_sensitivity(weights: Tensor, masks: Tensor, estimator: Estimator = "cen
         values = values - values.mean(1, keepdim=True)
     out = torch.empty((len(weights), masks.shape[-1]), dtype=torch.float64, device=weights.device)
     shared = masks.to(torch.float64) if masks.ndim == 2 else None
-    for row in range(len(weights)):  # one product each: the bits do not depend on the other problems
+    for row in range(len(weights)):  # one product each, so that no bit depends on the other problems
         out[row] = values[row] @ (masks[row].to(torch.float64) if shared is None else shared)
     return out
 
@@ -115,22 +115,22 @@ class Consistency:
 
     Attributes:
         rho: Spearman's rank correlation of the two sensitivities over a problem's features, `(R,)`; tied features
-            share their average rank. Features that all valid masks kept, or all dropped, cannot be told: the centred
-            estimator leaves them out of the order, and their sensitivity is 0.
-        interval: 95% interval `(R, 2)` for the rho of infinitely many masks. Where no true sensitivity differs from
-            another there is no such rho; the interval then only says how much would be needed, and is mostly [-1, 1].
-        p_value: `(R,)`, one-sided: of the `permutations` and the truth, the share with a rho at least as high.
-            One-sided, since the claim to be shown is that they agree; a rho below the null band disagrees. Ties count
-            as reached, which with few features makes p a little too large, never too small.
-        null_band: central 95% of rho when the explanation weights are dealt out to the masks at random, `(R, 2)`. No
-            number of masks makes it narrower than about `2 / sqrt(m - 1)` either side: so well can m features in
-            random order agree.
+            share their average rank. The sensitivity to features that all valid masks kept, or all dropped, is not
+            identifiable: the centred estimator leaves them out of the order, and gives them a sensitivity of 0.
+        interval: 95% interval `(R, 2)` for the rho of infinitely many masks. Where all true sensitivities are equal
+            there is no such rho, and the interval is mostly [-1, 1].
+        p_value: `(R,)`, one-sided: the share of the `permutations` and the true order with a rho at least as high. It
+            is one-sided, since the claim to be shown is agreement; a rho below the null band is disagreement. Ties
+            count as at least as high, which with few features makes p a little too large, never too small.
+        null_band: central 95% of rho when the explanation weights are assigned to the masks at random, `(R, 2)`. For
+            any number of masks it reaches at least about `2 / sqrt(m - 1)` to either side: m features in random order
+            agree that well.
         top1: 1 where the most sensitive feature is the same, else 0, `(R,)`; Eq. 5 with k = 1. Of tied features the
             first counts.
-        top3: share of the three most sensitive features that are the same, `(R,)`; of fewer features, of all.
+        top3: share of the three most sensitive features that are the same, `(R,)`; with fewer features, of all.
         prediction_sensitivity: `(R, m)`, NaN in padding.
         explanation_sensitivity: `(R, m)`, NaN in padding.
-        masks_used: masks with two valid weights, int64 `(R,)`.
+        masks_used: how many masks have two valid weights, int64 `(R,)`.
         degenerate: bool `(R,)`: a sensitivity is the same for all features. Then rho is 0, p is 1 and interval, null
             band, top1 and top3 are NaN.
     """
@@ -161,25 +161,26 @@ def consistency(
 ) -> Consistency:
     """Rank correlation of the sensitivities of prediction and explanation, with an interval and a null.
 
-    The null is made for each problem by permuting the explanation weights against the masks: the same weights, the
-    same masks, no common cause. With `estimator="paper"` it has the bias of that estimator, so a p-value holds for
-    either. All problems share one set of permutations and one of resamples, each after a permutation of its own: a
-    problem's result depends on itself alone.
+    The null of a problem permutes its explanation weights over the masks: the same weights and the same masks, without
+    a common cause. With `estimator="paper"` it has the bias of that estimator, so a p-value is valid for either. All
+    problems share one set of permutations and one of resamples, each applied after a permutation of the problem's own.
+    So a problem's result depends on the problem alone.
 
     Time for a problem of 5000 masks and 20 features: 0.1 s on one core with the defaults, and 0.03 s without
     permutations.
 
     Args:
-        prediction: weights `(R, K)` of the masks, high where the prediction survived.
-        explanation: weights `(R, K)`, high where the explanation survived.
+        prediction: weights `(R, K)` of the masks, high where the prediction changed little.
+        explanation: weights `(R, K)`, high where the explanation changed little.
         masks: bool or 0/1, True is kept: `(K, m)` for all problems or `(R, K, m)`.
         features: int `(R,)`, if problems have fewer than m features; theirs are the first.
         estimator: see `mask_sensitivity`.
         permutations: for p-value and null band; with 0 both are NaN.
         resamples: for the interval; with 0 it is NaN.
-        streams: of R problems; they move on. Without, keyed by the weights, so that a result can be repeated.
-        weights_valid: bool `(R, K)`, False for masks to be left out. Masks with a weight that is not finite are left
-            out anyway.
+        streams: of R problems; drawing from them advances them. Without streams, some that are keyed by the weights,
+            so that a result can be repeated.
+        weights_valid: bool `(R, K)`, False for masks to be left out. Masks with a weight that is not finite are always
+            left out.
 
     Raises:
         ArgumentError: shapes do not fit or a number is out of range.
@@ -213,7 +214,7 @@ def consistency(
 
 
 class _Run:
-    """All problems; each is worked on alone, those with as many masks share permutations and resamples."""
+    """All problems. Each is computed alone; those with equally many masks share permutations and resamples."""
 
     def __init__(
         self,
@@ -240,20 +241,21 @@ class _Run:
         """The problem of a row, and which of its features are in it."""
         valid, masks = self.valid[row], self.masks if self.masks.ndim == 2 else self.masks[row]
         own = masks[valid][:, : self.sizes[row]].to(torch.bool)
-        told = own.any(0) & ~own.all(0)
-        if self.estimator == "paper" or bool(told.all()):
-            told = torch.ones_like(told)
+        identifiable = own.any(0) & ~own.all(0)
+        if self.estimator == "paper" or bool(identifiable.all()):
+            identifiable = torch.ones_like(identifiable)
         else:
-            own = own[:, told]
-        return Weighted.of(own, self.prediction[row][valid], self.explanation[row][valid], self.estimator), told
+            own = own[:, identifiable]
+        problem = Weighted.of(own, self.prediction[row][valid], self.explanation[row][valid], self.estimator)
+        return problem, identifiable
 
     def describe(self) -> None:
         """Sensitivities, rho and agreement."""
         for row, size in enumerate(self.sizes):
-            problem, told = self._problem(row)
+            problem, identifiable = self._problem(row)
             for whole, own in zip(self.sensitivity, problem.sensitivities(), strict=True):
                 whole[row, :size] = 0.0
-                whole[row, :size][told] = own
+                whole[row, :size][identifiable] = own
             p, q = problem.ranks()
             if p.any() and q.any():
                 self.degenerate[row] = False
@@ -270,11 +272,13 @@ class _Run:
             problems = [self._problem(row)[0] for row in rows]
             shuffled = [orders[row] for row in rows]
             null = [
-                torch.stack([permuted_rho(p.dealt(o), chunk) for p, o in zip(problems, shuffled, strict=True)])
+                torch.stack(
+                    [permuted_rho(p.permute_explanation(o), chunk) for p, o in zip(problems, shuffled, strict=True)]
+                )
                 for chunk in permutation_orders(permuted, masks, self.device)
             ]
             spread = [
-                torch.stack([resampled_rho(p.reordered(o), chunk) for p, o in zip(problems, shuffled, strict=True)])
+                torch.stack([resampled_rho(p.reorder(o), chunk) for p, o in zip(problems, shuffled, strict=True)])
                 for chunk in resample_counts(resampled, masks, self.device)
             ]
             if permuted:
@@ -297,7 +301,7 @@ class _Run:
                 by_masks.setdefault(used, []).append(row)
         groups = []
         for masks, rows in by_masks.items():
-            size = max(1, HELD_ELEMENTS // (masks * self.masks.shape[-1]))
+            size = max(1, PART_ELEMENTS // (masks * self.masks.shape[-1]))
             groups += [(rows[at : at + size], masks) for at in range(0, len(rows), size)]
         return groups
 
@@ -331,12 +335,12 @@ def plan_checks(masks: int, first: int = 200) -> list[int]:
 
 
 def is_settled(found: Consistency, tolerance: float) -> Tensor:
-    """Problems `(R,)` where both ends of the interval lie well within `tolerance` of rho; more masks are not needed.
+    """Problems `(R,)` where both ends of the interval lie well within `tolerance` of rho, so no more masks are needed.
 
-    What stopping there promises: rho is within `tolerance` of the rho of infinitely many masks, in at least 95% of the
-    problems that stopped. The distance to the ends counts, not half the width, since rho need not be in the middle;
-    and it counts 1.2 times, since who looks repeatedly stops at a lucky moment. Both measured, see docs/senc-bias.md.
-    Degenerate problems are not settled.
+    If masks stop there, rho is within `tolerance` of the rho of infinitely many masks in at least 95% of the problems
+    that stopped. The distance to the ends decides, not half the width, since rho need not be in the middle. It counts
+    1.2 times, since repeated checks stop too early by chance. Both were measured, see docs/senc-bias.md. Degenerate
+    problems are not settled.
     """
     check(tolerance > 0, "tolerance", "a number above 0", tolerance)
     return (found.interval - found.rho[:, None]).abs().amax(1) * _LUCK <= tolerance

@@ -1,9 +1,9 @@
-"""Rank correlation of two sensitivities, and how far chance moves it: permutations and resamples of the masks.
+"""Rank correlation of two sensitivities, and its distribution under permutations and resamples of the masks.
 
-What `random_masks.consistency` is made of, for one problem at a time: K masks over m features and two weights for
-each mask. A permutation of the explanation weights, or a resample of the masks, changes the sensitivities by one
-matrix product, so a thousand of them cost about as much as a thousand weighted sums; nothing of size (resamples, K, m)
-is ever made.
+These are the parts of `random_masks.consistency`, for one problem at a time: K masks over m features and two weights
+for each mask. The sensitivities after a permutation of the explanation weights, or a resample of the masks, are one
+matrix product. So a thousand of them cost about as much as a thousand weighted sums, and no tensor of size
+(resamples, K, m) is needed.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from torch import Tensor
 
 Estimator = Literal["centred", "paper"]
 
-CHUNK_ELEMENTS = 1 << 21  # resamples x masks worked on at a time; about 40 bytes of working memory each
+CHUNK_ELEMENTS = 1 << 21  # resamples x masks computed at a time; about 40 bytes of working memory each
 _REMEMBERED = 1 << 24  # permutations x masks that are kept for the next call: 64 MB
-_GRID = 2.0**-44  # sensitivities closer than this share of the summed weights are a tie: rounding, not order
-_RELIABLE = 0.02  # below this reliability nothing is known of the order of the features
+_GRID = 2.0**-44  # sensitivities that differ by less than this share of the summed weights are a tie, up to rounding
+_RELIABLE = 0.02  # below this reliability the order of the features is unknown
 _LEVELS = (0.025, 0.975)
 
 
@@ -30,7 +30,7 @@ _LEVELS = (0.025, 0.975)
 class Weighted:
     """Masks `(K, m)` in float64 and the two weights `(K,)` of each, centred if the estimator centres.
 
-    `grid` holds, for prediction and explanation, the difference of sensitivities that is rounding.
+    `grid` has, for prediction and explanation, the difference of sensitivities that counts as rounding.
     """
 
     masks: Tensor
@@ -41,24 +41,26 @@ class Weighted:
 
     @classmethod
     def of(cls, masks: Tensor, prediction: Tensor, explanation: Tensor, estimator: Estimator) -> Weighted:
-        """The problem of finite weights `(K,)` as they come."""
+        """The problem of finite weights `(K,)`."""
         weights = [w.to(torch.float64) for w in (prediction, explanation)]
         grid = [_GRID * float(w.abs().sum()) for w in weights]
         if estimator == "centred" and len(masks):
             weights = [w - w.mean() for w in weights]
         return cls(masks.to(torch.float64), weights[0], weights[1], estimator, (grid[0], grid[1]))
 
-    def reordered(self, order: Tensor) -> Weighted:
-        """The same masks with their weights in another order."""
+    def reorder(self, order: Tensor) -> Weighted:
+        """The same masks and their weights in another order."""
         return Weighted(self.masks[order], self.prediction[order], self.explanation[order], self.estimator, self.grid)
 
-    def dealt(self, order: Tensor) -> Weighted:
-        """The explanation weights alone in another order."""
+    def permute_explanation(self, order: Tensor) -> Weighted:
+        """The same problem with only the explanation weights in another order."""
         return Weighted(self.masks, self.prediction, self.explanation[order], self.estimator, self.grid)
 
     def sensitivities(self) -> tuple[Tensor, Tensor]:
-        """Of the prediction and of the explanation, `(m,)` each. Centring the weights is enough:
-        `sum_i (w_i - mean w) mean M` is 0."""
+        """Those of the prediction and of the explanation, `(m,)` each.
+
+        Centring the weights is enough, since `sum_i (w_i - mean w) mean M` is 0.
+        """
         return self.prediction @ self.masks, self.explanation @ self.masks
 
     def ranks(self) -> tuple[Tensor, Tensor]:
@@ -92,8 +94,10 @@ def doubled_ranks(values: Tensor, grid: float) -> Tensor:
 
 
 def rank_correlation(p: Tensor, q: Tensor) -> Tensor:
-    """Spearman's rho `(N,)` of rows of doubled ranks; 0 where a row is constant. Sums of whole numbers, so exact up
-    to the last division (of fewer than 300 000 features)."""
+    """Spearman's rho `(N,)` of rows of doubled ranks; 0 where a row is constant.
+
+    The sums are whole numbers, so the result is exact up to the last division, for fewer than 300 000 features.
+    """
     norm = (p.square().sum(1) * q.square().sum(1)).sqrt()
     return torch.where(norm > 0, (p * q).sum(1) / norm.clamp(min=1.0), 0.0).clamp(-1.0, 1.0)
 
@@ -109,7 +113,7 @@ def top_agreement(p: Tensor, q: Tensor, k: int) -> Tensor:
 
 
 def permutations(count: int, masks: int, device: torch.device) -> Iterator[Tensor]:
-    """Random permutations of the masks, int32 `(chunk, K)` at a time: always the same ones, whatever the chunk."""
+    """Random permutations of the masks, int32 `(chunk, K)` at a time; always the same ones, for any chunk size."""
     if count * masks <= _REMEMBERED:
         for part in torch.split(_remembered_permutations(count, masks), max(1, CHUNK_ELEMENTS // masks)):
             yield part.to(device)
@@ -121,7 +125,7 @@ def permutations(count: int, masks: int, device: torch.device) -> Iterator[Tenso
 
 @lru_cache(maxsize=1)
 def _remembered_permutations(count: int, masks: int) -> Tensor:
-    """All of them: whoever evaluates sample after sample would draw them again and again."""
+    """All of them, remembered, since a caller that evaluates sample after sample uses them for each."""
     return _draw_permutations(count, masks, torch.Generator().manual_seed(0x5E2C))
 
 
@@ -133,7 +137,7 @@ def _draw_permutations(count: int, masks: int, generator: torch.Generator) -> Te
 
 
 def resamples(count: int, masks: int, device: torch.device) -> Iterator[Tensor]:
-    """How often each mask occurs in K draws with replacement, `(chunk, K)` at a time; otherwise as `permutations`."""
+    """How often each mask is sampled in K draws with replacement, `(chunk, K)` at a time; always the same draws."""
     generator = torch.Generator().manual_seed(0xB005)
     for size in _chunks(count, masks):
         drawn = torch.randint(masks, (size, masks), generator=generator)
@@ -148,18 +152,18 @@ def _chunks(count: int, masks: int) -> Iterator[int]:
 
 
 def permuted_rho(problem: Weighted, orders: Tensor) -> Tensor:
-    """Rho `(B,)` with the explanation weights dealt out to the masks anew, in each of the orders `(B, K)`."""
+    """Rho `(B,)` with the explanation weights assigned to the masks in each of the orders `(B, K)`."""
     # index_select takes a quarter of an index's time
     moved = problem.explanation.index_select(0, orders.flatten()).reshape(orders.shape) @ problem.masks
     return rank_correlation(problem.ranks()[0], doubled_ranks(moved, problem.grid[1]))
 
 
 def resampled_rho(problem: Weighted, counts: Tensor) -> Tensor:
-    """What resampling the masks does, mask i taken `counts[b, i]` times; counts `(B, K)`.
+    """Rho and reliability of resamples in which mask i occurs `counts[b, i]` times; counts `(B, K)`.
 
     Returns:
-        `(B, 3)`: rho of the resample; rank correlation of its prediction sensitivity with that of all masks; the same
-        for the explanation.
+        `(B, 3)`: rho of the resample; the rank correlation of its prediction sensitivity with that of all masks; the
+        same for the explanation.
     """
     drawn, kept = counts.sum(1, keepdim=True), counts @ problem.masks
     ranks = []
@@ -176,15 +180,16 @@ def resampled_rho(problem: Weighted, counts: Tensor) -> Tensor:
 def population_interval(rho: Tensor, resampled: Tensor) -> Tensor:
     """95% interval `(R, 2)` for the rho of infinitely many masks, from rho `(R,)` and resamples `(R, B, 3)`.
 
-    Noise in a sensitivity shuffles its ranks, so rho of few masks is too close to 0, and rho of a resample, which has
-    the noise twice, closer still: the percentile interval lies too low and need not even contain rho. Undone as
-    Spearman did it: rho divided by the root of both reliabilities. The reliability of a sensitivity, the share of its
-    variance over features that is not noise, follows from the resamples: if their ranks correlate with those of the
-    whole by a, the noise is `1 / a^2 - 1` of the variance, and the reliability `2 - 1 / a^2`. The percentile interval,
-    widened and moved likewise, has its middle at the corrected rho. What is returned spans this one and the percentile
-    interval: the correction is noisy itself, and noise that both weights share through the masks works against it.
+    Noise in a sensitivity shuffles its ranks, so rho of few masks is too close to 0. Rho of a resample has the noise
+    twice and is closer still, so the percentile interval lies too low and may not even contain rho. We correct this as
+    Spearman did, by dividing rho by the root of the product of both reliabilities. The reliability of a sensitivity is
+    the share of its variance over features that is not noise. It follows from the resamples: if their ranks correlate
+    with those of all masks by a, the noise is `1 / a^2 - 1` of the variance, and the reliability is `2 - 1 / a^2`. The
+    percentile interval, widened and moved in the same way, has its middle at the corrected rho. The result spans this
+    interval and the percentile interval, because the correction is noisy itself, and noise that both weights share
+    through the masks acts against it.
 
-    Where the masks do not tell the features apart, the reliability is about 0 and the interval [-1, 1].
+    Where the masks do not distinguish the features, the reliability is about 0 and the interval is [-1, 1].
 
     Sources: Efron and Tibshirani, "An introduction to the bootstrap" (1993), ch. 13; Spearman, "The proof and
     measurement of association between two things" (1904). Coverage: docs/senc-bias.md.

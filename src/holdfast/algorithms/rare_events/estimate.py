@@ -1,4 +1,4 @@
-"""What the rare-event estimators share: the score's contract, and the result they return."""
+"""What the rare-event estimators share: the form of a score, and the result that they return."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Score = Callable[..., Tensor]
 
 @dataclass(frozen=True)
 class Levels:
-    """What one problem's run passed through: the curve of ln P against the threshold, for nothing.
+    """The levels of one problem's run: the curve of ln P against the threshold, which costs nothing extra.
 
     Attributes:
-        stage: which column of the score the level is in, int `(L,)`.
+        stage: the column of the score that the level belongs to, int `(L,)`.
         threshold: the level of that column; 0 is the stage's failure threshold. `(L,)`
         log_probability: ln P(score at or above the level), `(L,)`.
         std_error: of `log_probability`, `(L,)`.
@@ -36,18 +36,18 @@ class Levels:
 
 @dataclass(frozen=True)
 class RareEventEstimate:
-    """ln P for each of P problems, with error bars that count what is dependent.
+    """ln P for each of P problems, with standard errors that allow for dependent particles.
 
     Attributes:
         log_probability: natural logarithm of the probability; where `censored`, an upper bound. `(P,)`
         std_error: standard error of `log_probability`; NaN where `censored`. `(P,)`
         censored: the run stopped before the event was reached: below the floor, without a single hit, or
             on a plateau of equal scores. `(P,)` bool
-        stalled: the reason was such a plateau, or the limit on levels. `(P,)` bool
+        stalled: it stopped because of such a plateau, or of the limit on levels. `(P,)` bool
         acceptance: share of accepted moves over the whole run; NaN without moves. `(P,)`
         model_evaluations: scores computed. int `(P,)`
         levels: the levels of each problem; empty for plain Monte Carlo.
-        extreme: the input nearest to failure or deepest in it among the last population, `(P, *shape)`.
+        extreme: the input of the last population that is nearest to the event or deepest in it, `(P, *shape)`.
         degrees: degrees of freedom of `std_error`, for the interval's t quantile; `inf`: normal. `(P,)`
         hits, samples: plain Monte Carlo's counts, `(P,)` and a number; None otherwise.
     """
@@ -81,12 +81,12 @@ class RareEventEstimate:
         return torch.stack([low, high.clamp(max=0.0)], dim=1)
 
     def monte_carlo_samples(self) -> Tensor:
-        """Samples with which plain Monte Carlo would have the same relative error (Table 2), `(P,)`."""
+        """How many samples plain Monte Carlo would need for the same relative error (Table 2), `(P,)`."""
         return (-torch.expm1(self.log_probability)) / self.log_probability.exp() / self.std_error**2
 
 
 def clopper_pearson(hits: Tensor, samples: int, level: float) -> Tensor:
-    """Exact interval for ln of a proportion; `(P, 2)`. Source: Clopper and Pearson, Biometrika 26 (1934)."""
+    """Exact interval for the logarithm of a proportion, `(P, 2)`. Source: Clopper and Pearson, Biometrika 26 (1934)."""
     k, tail = np.asarray(hits.cpu(), dtype=float), (1 - level) / 2
     with np.errstate(divide="ignore", invalid="ignore"):
         low = np.where(k > 0, scipy.stats.beta.ppf(tail, k, samples - k + 1), 0.0)
@@ -96,7 +96,7 @@ def clopper_pearson(hits: Tensor, samples: int, level: float) -> Tensor:
 
 
 def as_columns(values: Tensor, rows: int) -> Tensor:
-    """A score's return value as float64 `(rows, stages)`; NaN never counts as failure."""
+    """A score's return value as float64 `(rows, stages)`, with NaN as minus infinity, which is never the event."""
     if not isinstance(values, Tensor) or values.shape[:1] != (rows,) or values.ndim not in (1, 2):
         got = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
         raise ArgumentError("score", f"a function that returns shape ({rows},) or ({rows}, stages)", got)

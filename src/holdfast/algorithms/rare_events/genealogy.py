@@ -10,13 +10,13 @@ from torch import Tensor
 
 from holdfast.algorithms.rare_events.estimate import Levels
 
-# two random survivors of one first ancestor, so often: too few families are left to tell a variance
+# above this probability that two random survivors have one first ancestor, too few families are left for a variance
 _DEGENERATE = 0.5
 
 
 @dataclass
 class History:
-    """What one problem has passed through: levels, who survived each, and whose copy each particle then was."""
+    """One problem's levels, the survivors of each, and the parent of each particle afterwards."""
 
     stage: list[int] = field(default_factory=list)
     threshold: list[float] = field(default_factory=list)
@@ -26,7 +26,7 @@ class History:
     parents: list[Tensor] = field(default_factory=list)  # int (N,): after each level but the last
 
     def record(self, stage: int, threshold: float, log_probability: float, above: Tensor) -> None:
-        """A new level; its acceptance is filled in once particles have moved within it."""
+        """Add a level; its acceptance is set after particles have moved within it."""
         self.stage.append(stage)
         self.threshold.append(threshold)
         self.log_probability.append(log_probability)
@@ -50,11 +50,11 @@ class History:
 
         Lee and Whiteley, "Variance estimation in the particle filter" (Biometrika 2018): with w_e the share of a
         level's survivors that descend from first ancestor e, the relative variance of P is estimated by
-        `1 - (N / (N - 1))^levels (1 - sum_e w_e^2)`; for ln P, minus the logarithm of the product,
-        and with the constant of our way of resampling (`spared`) in place of the multinomial one. Particles that mix
-        slowly stay like their ancestors, so good families grow, and the variance with them. Where few families are
-        left the estimate degenerates, so a new block of the genealogy starts, and the blocks add up. Degrees of
-        freedom: the effective number of families, blocks combined after Welch and Satterthwaite.
+        `1 - (N / (N - 1))^levels (1 - sum_e w_e^2)`. For ln P we take minus the logarithm of the product, with the
+        constant of our resampling (`reduce_shared_parents`) in place of the multinomial one. Particles that mix slowly
+        stay similar to their ancestors, so some families grow, and with them the variance. Where few families are left
+        the estimate degenerates. So a new block of the genealogy starts there, and the blocks add up. The degrees of
+        freedom are the effective number of families, with blocks combined after Welch and Satterthwaite.
         """
         out: list[tuple[float, float]] = []
         ancestors = torch.arange(count)
@@ -68,7 +68,7 @@ class History:
             total, squared = done + variance, done_squared + variance**2 * concentration
             out.append((total, total**2 / squared if squared > 0 else math.inf))
             if level < len(self.parents):
-                block += spared(int(above.sum()), count)
+                block += reduce_shared_parents(int(above.sum()), count)
                 parents = self.parents[level]
                 ancestors = ancestors[parents]
                 if concentration > _DEGENERATE:
@@ -77,11 +77,12 @@ class History:
         return out
 
 
-def spared(kept: int, count: int) -> float:
-    """How much rarer two particles share a parent than if all N were drawn from the survivors, as in the paper.
+def reduce_shared_parents(kept: int, count: int) -> float:
+    """By how much the probability that two particles share a parent falls, as against drawing all N from the survivors.
 
-    Survivors stay and only the killed are redrawn: a parent has `1 + B` children, B binomial, so a pair shares its
-    parent with probability `q = K E[(1 + B) B] / (N (N - 1))` where multinomial resampling has `1 / K`.
+    The paper draws all N. Here the K survivors stay, and only the others are drawn. So a parent has `1 + B` children,
+    B binomial, and a pair shares its parent with probability `q = K E[(1 + B) B] / (N (N - 1))`, where multinomial
+    resampling has `1 / K`.
     """
     drawn = (count - kept) / kept
     pairs = kept * (drawn * (1 - 1 / kept) + drawn**2 + drawn) / (count * (count - 1))

@@ -1,4 +1,4 @@
-"""Plain Monte Carlo: the yardstick for events that are not too rare, with exact intervals."""
+"""Plain Monte Carlo: the baseline for events that are not too rare, with exact intervals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the perturbed inputs come from: what the rare-event algorithms need of a distribution."""
+"""The distributions that perturbed inputs are drawn from: what the rare-event algorithms need of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.tensors import Streams
 class Prior(Protocol):
     """P distributions on tensors of one shape, each the image of a standard normal one.
 
-    `holdfast.neighbourhood.Region` is the one that metrics use; its methods say what each returns.
+    Metrics use `holdfast.neighbourhood.Region`; its methods say what each returns.
     """
 
     def __len__(self) -> int: ...
@@ -72,7 +72,7 @@ class StandardNormal:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the points."""
+        """The type of the points."""
         return torch.float64
 
     @property
@@ -90,7 +90,7 @@ class StandardNormal:
         return Streams([seed], self.device)
 
     def select(self, rows: Sequence[int] | Tensor) -> StandardNormal:
-        """The one distribution, whichever rows."""
+        """The one distribution, for any rows."""
         return self
 
     def from_gaussian(self, z: Tensor) -> Tensor:
@@ -102,13 +102,13 @@ class StandardNormal:
         return None
 
     def log_density(self, x: Tensor) -> Tensor:
-        """Up to a constant, `(1, n)`."""
+        """Log density up to a constant, `(1, n)`."""
         return -0.5 * (x * x).sum(2)
 
     def sample_gaussian(self, count: int, streams: Streams) -> Tensor:
-        """`(1, count, dimension)`."""
+        """Points `(1, count, dimension)`."""
         return streams.normal((count, *self.shape), self.dtype)
 
     def sample(self, count: int, streams: Streams) -> Tensor:
-        """`(1, count, dimension)`."""
+        """Points `(1, count, dimension)`."""
         return self.sample_gaussian(count, streams)

@@ -4,21 +4,23 @@ Problem: `P = P(score(x) >= 0)` for x from a prior, where P may be 1e-40 and the
 
     P = prod_i P(score >= L_i | score >= L_{i-1}),   L_i the (1 - quantile) quantile of the current population.
 
-N particles are drawn from the prior; those at or above the level survive, the others are replaced by copies of
-survivors drawn uniformly, and all are moved by `moves` Metropolis steps that leave the prior within the level alone.
+N particles are drawn from the prior. Those at or above the level survive, and the others are replaced by copies of
+survivors that are drawn uniformly. Then all are moved by `moves` Metropolis steps, which do not change the distribution
+of the prior within the level.
 
 Sources: Au and Beck, "Estimation of small failure probabilities in high dimensions by subset simulation" (2001);
 Cerou, Del Moral, Furon and Guyader, "Sequential Monte Carlo for rare event estimation" (2012); SAFARI (Huang et al.
 2023), Sec. 5 and App. 8.4. Where we depart from SAFARI, and why:
 
 - Particles move in Gaussian space, `z' = sqrt(1 - b^2) z + b xi` (preconditioned Crank-Nicolson, Cotter et al.
-  2013; Papaioannou et al. 2015 for subset simulation), which leaves the prior alone in any dimension; only the level
-  rejects. A random walk on 784 pixels is hardly ever accepted, or hardly moves. `proposal="random_walk"` is there
-  to compare: uniform around each feature, cut off at the box's faces as in the authors' code, with the acceptance ratio
-  of Eq. 23 the right way up; its width is adapted for all particles together, not for each on its own history.
-- `ln(kept / N)` of an adaptive level is too large, since the level is itself an order statistic: we use
-  `digamma(kept) - digamma(N + 1)`, the exact mean of the logarithm, for adaptive levels.
-- Eq. 16 with lambda = 0 takes clones for independent. The standard error here counts genealogies; see `genealogy`.
+  2013; Papaioannou et al. 2015 for subset simulation). This preserves the prior in any dimension, so only the level
+  rejects moves. A random walk on 784 pixels is hardly ever accepted, or hardly moves. `proposal="random_walk"` is for
+  comparison: uniform around each feature, cut off at the box's faces as in the authors' code. Its acceptance ratio is
+  that of Eq. 23 with numerator and denominator exchanged, which is the correct form. Its width is adapted for all
+  particles together, not for each from its own history.
+- `ln(kept / N)` of an adaptive level is too large, since the level is itself an order statistic. For adaptive levels
+  we use `digamma(kept) - digamma(N + 1)`, the exact mean of the logarithm.
+- Eq. 16 with lambda = 0 treats copies as independent. The standard error here uses genealogies; see `genealogy`.
 
 Cost: `N (1 + moves * levels)` scores for each problem, about `ln P / ln quantile` levels.
 """
@@ -39,9 +41,9 @@ from holdfast.tensors import draw_seed, rows_to
 
 Proposal = Literal["gaussian", "random_walk"]
 
-# acceptance aimed at: Papaioannou et al. 2015 for the Gaussian move, SAFARI's choice for the random walk
+# target acceptance: Papaioannou et al. 2015 for the Gaussian move, SAFARI's choice for the random walk
 _TARGET_ACCEPTANCE = {"gaussian": 0.35, "random_walk": 0.234}
-_STATE_ELEMENTS = 1 << 26  # numbers held for the particles of one group of problems: a quarter of a gigabyte
+_STATE_ELEMENTS = 1 << 26  # numbers in the particles of one group of problems: a quarter of a gigabyte
 _MOST_LEVELS = 1000
 _NEARLY_ALL = 0.9
 
@@ -61,15 +63,15 @@ def subset_simulation(
 
     Args:
         score: maps points `(M, *shape)` to scores `(M,)`; failure is `score >= 0`. It may return `(M, S)` for an
-            event in S stages (Eq. 13 to 15): all of the columns `>= 0`, reached one after the other. NaN is no
+            event in S stages (Eq. 13 to 15): all of the columns `>= 0`, reached one after the other. NaN is never a
             failure.
         prior: a neighbourhood around inputs (`ball.around(inputs, bounds)`), `UnitBox(d)` or `StandardNormal(d)`.
         particles: N, at least 10.
         moves: Metropolis steps for each particle and level, at least 1.
         quantile: rho, the share of particles that a level keeps; strictly between 0 and 1.
         proposal: `"gaussian"` or the paper's `"random_walk"`.
-        floor: ln P at which to give up; the estimate is then `censored`.
-        generator: the seed is drawn from it; without one always the same.
+        floor: the ln P at which a run stops; the estimate is then `censored`.
+        generator: the seed is drawn from it; without one the seed is always the same.
         indexed: call `score(x, problem)` with the problem's number for every row, int64 `(M,)`.
 
     Raises:
@@ -97,7 +99,7 @@ def subset_simulation(
 
 
 class _Run:
-    """The problems of one group, in lockstep; those that have ended are dropped from the batch."""
+    """The problems of one group, level by level; those that have ended are removed from the batch."""
 
     def __init__(
         self,
@@ -129,7 +131,7 @@ class _Run:
         points = self.prior.from_gaussian(self.state)
         if proposal == "random_walk":
             self.state = points
-            # a first step as wide as the prior, feature by feature
+            # the first step is as wide as the prior, feature by feature
             self.scale = points.std(dim=1, keepdim=True)
         self.widest = self._widest()
         self.weight = self._log_target(points)
@@ -144,7 +146,7 @@ class _Run:
         levels, degrees = zip(*(h.levels(self.count) for h in self.histories), strict=True)
         last = torch.stack([level.log_probability[-1] for level in levels])
         error = torch.stack([level.std_error[-1] for level in levels])
-        # a run that ended early knows no more than that P lies below the last level (one in N is left unseen)
+        # a run that ended early only knows that P lies below the last level
         bound = torch.where(self.stalled, last, torch.full_like(last, self.floor))
         accepted = [[a for a in h.acceptance if not math.isnan(a)] for h in self.histories]
         device = self.extreme.device
@@ -172,11 +174,11 @@ class _Run:
         return as_columns(values, rows).reshape(*points.shape[:2], -1)
 
     def _log_target(self, points: Tensor) -> Tensor | None:
-        """Log density of the target relative to what the proposal leaves alone."""
+        """Log density of the target relative to the distribution that the proposal preserves."""
         return self.prior.log_density(points) if self.proposal == "random_walk" else self.prior.log_weight(points)
 
     def _raise_levels(self) -> None:
-        """Set each problem's next level, keep what is at or above it, and refill with copies of the survivors."""
+        """Set each problem's next level, keep the particles at or above it, and replace the others by copies."""
         stages, values = _keys(self.scores)
         going_on, level_stage, level_value, survivors = [], [], [], []
         for row, place in enumerate(self.active):
@@ -186,7 +188,7 @@ class _Run:
             level = _next_level(stages[row], values[row], self.scores.shape[2], self.keep, not history.stage)
             if level is None or len(history.stage) >= _MOST_LEVELS:
                 self.censored[place] = self.stalled[place] = True
-                if not history.stage:  # nothing was ever reached: P is below 1, and no more is known
+                if not history.stage:  # no level was reached: P is below 1, and nothing else is known
                     history.record(0, -math.inf, 0.0, torch.ones(self.count, dtype=torch.bool))
                 continue
             stage, value, log_ratio, above = level
@@ -260,7 +262,7 @@ class _Run:
             self.scores = torch.where(accept[..., None], scores, self.scores)
             rate = accept.float().mean(1)
             accepted += rate
-            # one width for all particles of a problem, in steps that shrink: the kernel stays a Markov kernel
+            # one width for all particles of a problem, adapted in shrinking steps: the kernel stays a Markov kernel
             gain = 1.0 / math.sqrt(step + 1)
             self.width = self.width * torch.exp(gain * (rate - _TARGET_ACCEPTANCE[self.proposal]))
             self.width = torch.minimum(self.width, self.widest)
@@ -268,7 +270,7 @@ class _Run:
             self.histories[place].acceptance[-1] = rate
 
     def _propose(self) -> tuple[Tensor, Tensor | float]:
-        """Proposed states, and the log of how much likelier the way back is than the way there, `(P, n)`."""
+        """Proposed states, and the log of the probability of the reverse step over that of the step, `(P, n)`."""
         width = rows_to(self.width.to(self.state.dtype), self.state)
         shape = (self.count, *self.prior.shape)
         if self.proposal == "gaussian":
@@ -285,12 +287,12 @@ class _Run:
         (low, high), roomy = ends(self.state), upper > lower
         proposed = torch.lerp(low, high, noise)
         back_low, back_high = ends(proposed)
-        # a feature without room stays where it is
+        # a feature whose box has no width stays where it is
         ratio = torch.where(roomy, high - low, 1.0) / torch.where(roomy, back_high - back_low, 1.0)
         return proposed, ratio.log().flatten(2).sum(2)
 
     def _widest(self) -> Tensor:
-        """The most that a width is adapted to `(P,)`: beyond it the proposal is no other, and would never come back."""
+        """The largest width `(P,)`. Above it the proposal no longer changes, and adaptation would not recover."""
         if self.proposal == "gaussian" or self.prior.box is None:
             return torch.full_like(self.width, 1.0 if self.proposal == "gaussian" else torch.inf)
         room, scale = (self.prior.box[1] - self.prior.box[0]).flatten(1), self.scale[:, 0].flatten(1)
@@ -299,9 +301,9 @@ class _Run:
 
 
 def _keys(scores: Tensor) -> tuple[Tensor, Tensor]:
-    """The order of particles: how many stages each has passed, and its value in the next one."""
+    """What particles are ordered by: how many stages each has passed, and its value in the next one."""
     passed = (scores >= 0).to(torch.int64).cumprod(-1).sum(-1)
-    padded = torch.cat([scores, scores[..., -1:]], dim=-1)  # past the last stage, deeper is further
+    padded = torch.cat([scores, scores[..., -1:]], dim=-1)  # after the last stage the last column decides
     return passed, padded.gather(-1, passed[..., None])[..., 0]
 
 
@@ -321,14 +323,14 @@ def _next_level(
     stage, value = int(stages[nth]), float(values[nth])
     if stage < last:
         above = (stages > stage) | ((stages == stage) & (values >= value))
-        if bool(above.all()):  # ties down to the lowest particle: go on with what lies strictly above
+        if bool(above.all()):  # all particles down to the lowest are tied: continue with those strictly above
             above = (stages > stage) | ((stages == stage) & (values > value))
             if not bool(above.any()):
                 return None
             lowest = order[count - int(above.sum())]
             stage, value = int(stages[lowest]), float(values[lowest])
     crossed = stages >= stage
-    # reaching a stage is a level of its own (Eq. 13); one that nearly all of the prior is in costs no round of moves
+    # reaching a stage is a level of its own (Eq. 13); if nearly all of the prior is in it, it costs no round of moves
     cheap = first and float(crossed.float().mean()) > _NEARLY_ALL
     if stage == last or (int(stages.min()) < stage and not cheap):
         return stage, -math.inf, math.log(int(crossed.sum()) / count), crossed

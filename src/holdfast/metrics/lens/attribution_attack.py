@@ -114,7 +114,7 @@ class AttributionAttackResult(Result):
         }
 
     def columns(self) -> dict[str, Any]:
-        """See `Result`; with a column for each similarity."""
+        """Further columns of the frame, with one for each similarity."""
         return {**super().columns(), **dict(zip(self.names, self.similarities.T.tolist(), strict=True))}
 
 
@@ -215,7 +215,7 @@ class AttributionAttack(Metric):
 
     @classmethod
     def example(cls) -> AttributionAttack:
-        """See `Metric`."""
+        """A configuration that takes seconds."""
         return cls(LinfBall(0.1), "top_k", steps=5, restarts=2)
 
     @property
@@ -247,7 +247,7 @@ class AttributionAttack(Metric):
         targets: Tensor | None,
         generator: torch.Generator | None,
     ) -> AttributionAttackResult:
-        """See `Metric`."""
+        """Attack the map of every sample, and compare the maps before and after."""
         attack, similarities = get_attack(self.attack), self._similarities()
         if isinstance(attack, GuidedObjective) and not explainer.differentiable:
             raise ArgumentError(

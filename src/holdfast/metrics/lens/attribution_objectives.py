@@ -73,7 +73,7 @@ attribution_attacks: Registry[type[AttributionObjective]] = Registry("attributio
 
 
 def get(attack: str | AttributionObjective) -> AttributionObjective:
-    """An attack by `"name"` or `"name:option=value,..."`, or one that is there already.
+    """An attack by `"name"` or `"name:option=value,..."`; an attack itself is returned as it is.
 
     Raises:
         UnknownNameError, ArgumentError: no such attack or option.
@@ -94,7 +94,7 @@ class TopK(GuidedObjective):
     """Reduce the mass on the positions that had the largest values.
 
     Args:
-        t: how many positions: a number, or a share in (0, 1); by default a tenth.
+        t: how many positions, as a number or as a share in (0, 1); by default a tenth.
     """
 
     name: ClassVar[str] = "top_k"
@@ -104,15 +104,15 @@ class TopK(GuidedObjective):
         _check_count("t", self.t)
 
     def state(self, reference: Tensor) -> Tensor:
-        """See `GuidedObjective`."""
+        """The positions with the largest values."""
         return top_k(reference, self.t)
 
     def goal(self, state: Tensor, maps: Tensor) -> Tensor:
-        """See `GuidedObjective`."""
+        """Minus the share of the mass on these positions."""
         return -mass_share(maps, state)
 
     def score(self, state: Tensor, maps: Tensor) -> Tensor:
-        """See `GuidedObjective`."""
+        """Minus the number of them that still have the largest values, and among equal numbers the goal."""
         kept = (top_k(maps, self.t) & state).flatten(1).sum(1)
         return self.goal(state, maps).double() - kept
 
@@ -125,11 +125,11 @@ class MassCenter(GuidedObjective):
     name: ClassVar[str] = "mass_center"
 
     def state(self, reference: Tensor) -> Tensor:
-        """See `GuidedObjective`."""
+        """The centre of mass."""
         return mass_centre(reference)
 
     def goal(self, state: Tensor, maps: Tensor) -> Tensor:
-        """See `GuidedObjective`."""
+        """The distance from that centre of mass."""
         # the constant: at the clean input the distance is 0, and its gradient would be 0 / 0
         return ((mass_centre(maps) - state).square().sum(1) + 1e-12).sqrt()
 
@@ -159,7 +159,7 @@ class Target(GuidedObjective):
             check(_is_number(value) and 0 < value <= 1, option, "a share in (0, 1]", value)
 
     def state(self, reference: Tensor) -> Tensor:
-        """See `GuidedObjective`."""
+        """The positions of the box."""
         mask = torch.zeros_like(reference, dtype=torch.bool)
         mask[..., _span(self.left, self.width, reference.shape[-1])] = True
         if reference.ndim == 3:
@@ -169,7 +169,7 @@ class Target(GuidedObjective):
         return mask
 
     def goal(self, state: Tensor, maps: Tensor) -> Tensor:
-        """See `GuidedObjective`."""
+        """The share of the mass within the box."""
         return mass_share(maps, state)
 
 
@@ -185,7 +185,7 @@ class Lens(GuidedObjective):
         1 + alone * sum of exp(-(c(p) - 1) / 2) over the p of S_k in the window of q,    c(p) at least 1.
 
     Args:
-        k: how many positions: a number, or a share in (0, 1); by default a tenth.
+        k: how many positions, as a number or as a share in (0, 1); by default a tenth.
         w: half the side of the window, at least 0; at 0 this is `top_k`.
         alone: the extra weight near positions with few of T_k in their window, at least 0.
     """
@@ -207,7 +207,7 @@ class Lens(GuidedObjective):
         return torch.stack([top, dilate(top, self.w)], dim=1)
 
     def goal(self, state: Tensor, maps: Tensor) -> Tensor:
-        """See `GuidedObjective`."""
+        """Minus the weighted share of the mass within the windows."""
         top, near = state.unbind(1)
         if self.alone == 0:
             return -mass_share(maps, near)
@@ -217,7 +217,7 @@ class Lens(GuidedObjective):
         return -mass_share(maps, weight)
 
     def score(self, state: Tensor, maps: Tensor) -> Tensor:
-        """See `GuidedObjective`."""
+        """Minus the positions, of both maps, that have one of the other near them; then minus the share of mass."""
         top = top_k(maps, self.k)
         kept = (top & state[:, 1]).flatten(1).sum(1) + (dilate(top, self.w) & state[:, 0]).flatten(1).sum(1)
         return -mass_share(maps, state[:, 1]).double() - kept
@@ -235,7 +235,7 @@ class RandomSign(BlindObjective):
     name: ClassVar[str] = "random_sign"
 
     def draw(self, region: Region, radius: float, seed: int) -> Tensor:
-        """See `BlindObjective`."""
+        """Signs from a random stream for each input."""
         signs = region.streams(seed).uniform((1, *region.shape), region.dtype) < 0.5
         return _move_centres(region, torch.where(signs, radius, -radius))
 
@@ -248,7 +248,7 @@ class Universal(BlindObjective):
     name: ClassVar[str] = "universal"
 
     def draw(self, region: Region, radius: float, seed: int) -> Tensor:
-        """See `BlindObjective`."""
+        """The same signs for all inputs."""
         # drawn on the CPU: the one pattern is the same on every device
         signs = Streams([seed], torch.device("cpu")).uniform((1, *region.shape), region.dtype).to(region.device) < 0.5
         return _move_centres(region, torch.where(signs, radius, -radius).expand(len(region), *signs.shape[1:]))

@@ -1,14 +1,14 @@
 """How probable is a misinterpretation within a neighbourhood?
 
-    P(x) = P(x' in F),  x' distributed as the neighbourhood says around x
+    P(x) = P(x' in F),  x' drawn from the neighbourhood of x
 
-F the event `changed_explanation`, `changed_class` or `misclassification` (SAFARI, Eq. 3 and 10). Source: Huang et al.,
-"SAFARI: Versatile and Efficient Evaluations for Robustness of Interpretability" (ICCV 2023), Sec. 5 and App. 8.4. The
-estimators, and where they depart from the paper, are in `holdfast.algorithms.subset_simulation` and `.monte_carlo`.
+F is the event `changed_explanation`, `changed_class` or `misclassification` (SAFARI, Eq. 3 and 10). Source: Huang et
+al., "SAFARI: Versatile and Efficient Evaluations for Robustness of Interpretability" (ICCV 2023), Sec. 5 and App. 8.4.
+The estimators, and where they depart from the paper, are in `holdfast.algorithms.subset_simulation` and `.monte_carlo`.
 
-`changed_class` is reached in two stages, the class first and the explanation within it (Eq. 13 to 15), so one run also
-estimates the probability of plain misclassification. `changed_explanation` has the class as its first stage as well,
-which costs nothing as long as most of the neighbourhood keeps the class.
+`changed_class` is reached in two stages: first the class changes, and then, within these inputs, the explanation stays
+(Eq. 13 to 15). So one run also estimates the probability of plain misclassification. `changed_explanation` has the
+class as its first stage as well, which costs nothing as long as most of the neighbourhood keeps the class.
 
 Cost: `particles * (1 + moves * levels)` predictions with explanation for each sample; about `ln P / ln quantile`
 levels.
@@ -41,19 +41,23 @@ from holdfast.similarity import get as get_similarity
 
 @dataclass(frozen=True)
 class ProbabilityResult(Result):
-    """ln P for each sample; skipped samples count as censored at ln P = 0, which says nothing.
+    """ln P, the natural logarithm of the probability, for each sample.
+
+    A value is censored if the event was not reached: then ln P is only an upper bound. A skipped sample is censored at
+    ln P = 0, a bound that says nothing.
 
     Attributes:
         log_probability: natural logarithm of the probability; an upper bound where `censored`. `(N,)`
         std_error: of `log_probability`; NaN where `censored`. `(N,)`
         low, high: the 95% interval of ln P; `low` is minus infinity where `censored`. `(N,)`
-        censored: the event was not reached: rarer than the floor, no hit, a plateau, or skipped. `(N,)` bool
+        censored: the event was not reached: it is rarer than the floor, there was no hit, the run stalled, or the
+            sample was skipped. `(N,)` bool
         stalled: the run ended on a plateau of equal scores. `(N,)` bool
         acceptance: share of accepted moves, NaN without moves. `(N,)`
-        levels: the levels of each sample, its curve of ln P against the threshold; None where skipped or for plain
-            Monte Carlo. A `threshold` in the last stage is `t`: similarity `threshold - t` for an event that wants
-            unlike maps, `threshold + t` for one that wants alike ones (signs turned for a discrepancy).
-        extreme: the last population's particle nearest to the event or deepest in it, `(N, ...)`.
+        levels: the levels of each sample, its curve of ln P against the threshold; None for skipped samples and for
+            plain Monte Carlo. A level t in the last stage means a similarity of `threshold - t` for an event with
+            dissimilar maps, and of `threshold + t` for one with similar maps (reversed signs for a discrepancy).
+        extreme: the particle of the last population that is nearest to the event or deepest in it, `(N, ...)`.
         estimate: the estimator's own result, for the samples of `estimated`; None if all were skipped.
         estimated: numbers of the samples that were estimated.
     """
@@ -93,13 +97,14 @@ class ProbabilityResult(Result):
 @metrics.register("misinterpretation_probability")
 @dataclass(frozen=True)
 class MisinterpretationProbability(Metric):
-    """The probability of a misinterpretation, as ln P with an interval that covers.
+    """The probability of a misinterpretation, as ln P with an interval.
 
     Args:
         neighbourhood: where perturbed inputs lie and how they are distributed.
         event: `"changed_explanation"`, `"changed_class"` or `"misclassification"`.
         similarity: a similarity or its name.
-        threshold: of the similarity; None for its own (0.4 for a changed explanation, 0.6 for a kept one).
+        threshold: of the similarity. None: the similarity's own (of Pearson's correlation 0.4 for a changed explanation
+            and 0.6 for a kept one).
         method: `"subset"` simulation, or plain `"monte_carlo"` with `samples`.
         particles, moves, quantile, proposal, floor: see `holdfast.algorithms.subset_simulation`.
         samples: of plain Monte Carlo.
@@ -156,11 +161,11 @@ class MisinterpretationProbability(Metric):
 
     @classmethod
     def example(cls) -> MisinterpretationProbability:
-        """See `Metric`."""
+        """A configuration that takes seconds."""
         return cls(LinfBall(0.1), threshold=0.95, particles=40, moves=2, floor=-8.0)
 
     def expected_evaluations(self) -> int:
-        """Those of an event half-way to the floor."""
+        """Those for an event whose ln P is half the floor."""
         if self.method == "monte_carlo":
             return self.samples
         levels = 0.5 * self.floor / math.log(self.quantile)
@@ -177,7 +182,7 @@ class MisinterpretationProbability(Metric):
         targets: Tensor | None,
         generator: torch.Generator | None,
     ) -> ProbabilityResult:
-        """See `Metric`."""
+        """Estimate the probability of the event around every sample."""
         event = self._event()
         probe = Probe(
             classifier,

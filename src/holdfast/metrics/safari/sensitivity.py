@@ -77,7 +77,7 @@ class _Sensitivity(Metric):
 
     @classmethod
     def example(cls) -> _Sensitivity:
-        """See `Metric`."""
+        """A configuration that takes seconds."""
         return cls(LinfBall(0.1), samples=10)
 
     def expected_evaluations(self) -> int:
@@ -105,7 +105,7 @@ class _Sensitivity(Metric):
         targets: Tensor | None,
         generator: torch.Generator | None,
     ) -> SensitivityResult:
-        """See `Metric`."""
+        """Sample the neighbourhood of every input, or search it."""
         if self.search != "sample":
             return self._from_search(classifier, explainer, inputs, targets, generator)
         probe = Probe(classifier, explainer, inputs, targets, absolute=self.absolute, explain=self.explain)

@@ -174,7 +174,7 @@ class WorstCase(Metric):
 
     @classmethod
     def example(cls) -> WorstCase:
-        """See `Metric`."""
+        """A configuration that takes seconds."""
         return cls(LinfBall(0.1), budget=40)
 
     def expected_evaluations(self) -> int:
@@ -195,7 +195,7 @@ class WorstCase(Metric):
         targets: Tensor | None,
         generator: torch.Generator | None,
     ) -> WorstCaseResult:
-        """See `Metric`."""
+        """Search around every sample, and re-evaluate what was found."""
         event, search = self._event(), self._search()
         if search.white_box and not (explainer.differentiable and event.similarity.differentiable):
             raise ArgumentError(

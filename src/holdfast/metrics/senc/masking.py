@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from holdfast.algorithms.masks.random_masks import Consistency, consistency
 from holdfast.explainers.baselines import RandomExplainer
-from holdfast.gating import gated, masked_weights
+from holdfast.gating import gate, masked_weights
 from holdfast.metrics.probe import Probe
 from holdfast.similarity.ranked_reference import RankedReference
 
@@ -71,7 +71,7 @@ class MaskedLayers:
         size = max(_MAP_ELEMENTS // self.inputs[0].numel() // chunk, 1) * chunk
 
         def explain(x: Tensor, classes: Tensor, mask: Tensor, call: Tensor) -> tuple[Tensor, Tensor]:
-            with gated(layer, mask):
+            with gate(layer, mask):
                 return self._comparison.explain(x, classes, call)
 
         parts = []

@@ -37,7 +37,7 @@ from torch import Tensor
 from holdfast.algorithms.masks.random_masks import draw_masks
 from holdfast.errors import check
 from holdfast.explainers import Explainer
-from holdfast.gating import gateable, group_count, select_layers, weight_layers
+from holdfast.gating import find_gateable, group_count, select_layers, weight_layers
 from holdfast.metrics.base import metrics
 from holdfast.metrics.senc.masking import MaskedLayers
 from holdfast.metrics.senc.sensitivity_consistency import (
@@ -156,7 +156,7 @@ class ParameterSensitivityConsistency(SensitivityConsistency):
         chosen = select_layers(classifier.module, self.layers)
         probe = self.make_probe(classifier, explainer, inputs, targets)
         usable, seed = probe.usable(), draw_seed(generator)
-        fit = gateable(classifier, inputs, chosen) if explainer.gateable else set()
+        fit = find_gateable(classifier, inputs, chosen) if explainer.gateable else set()
         masked = MaskedLayers(probe, inputs)
         groups = [group_count(layer) for layer in chosen.values()]
         found = ConsistencyTable.create(len(inputs), len(chosen), max(groups), inputs.device)
