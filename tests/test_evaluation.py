@@ -146,6 +146,41 @@ def test_files_are_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.Monkey
     assert list(tmp_path.iterdir()) == [target]
 
 
+def brightness(module: torch.nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return inputs
+
+
+def test_names_functions_and_objects_together(model: hf.Classifier, inputs: torch.Tensor) -> None:
+    pytest.importorskip("quantus")
+    metrics = ["worst_case:budget=30", "quantus:Sparseness", hf.metrics.CEval()]
+    found = hf.evaluate(model, ["saliency", brightness], inputs[:2], metrics, progress=False)
+    assert found.failures == []
+    assert set(found.frame()["explainer"]) == {"saliency", "brightness"}
+    assert found.frame().height == 2 * 3 * 2
+    worst = found.results.manifest["metrics"]["worst_case: changed_explanation"]["options"]
+    assert worst["neighbourhood"]["radius"] == 0.1
+    from holdfast.report.methods import facts
+    from holdfast.report.views import Contents
+
+    assert "LinfBall(0.1), one tenth of the range of the inputs" in str(facts(Contents(found.results)))
+    given = hf.evaluate(model, ["saliency"], inputs[:2], metrics[:1], neighbourhood=hf.L2Ball(0.2), progress=False)
+    assert given.results.manifest["metrics"]["worst_case: changed_explanation"]["options"]["neighbourhood"] == {
+        **worst["neighbourhood"],
+        "norm": "L2Ball",
+        "radius": 0.2,
+    }
+    assert "default neighbourhood" not in given.results.manifest["about"]
+
+
+@pytest.mark.parametrize("bounds", [(-torch.inf, torch.inf), (torch.zeros(2), torch.tensor([1.0, 2.0]))])
+def test_no_neighbourhood_without_a_range(bounds: tuple[float, float]) -> None:
+    model = hf.Classifier(torch.nn.Linear(2, 3), bounds, device="cpu")
+    with pytest.raises(hf.ArgumentError, match="neighbourhood: expected a neighbourhood, .* got None, for ranges of"):
+        hf.evaluate(model, ["saliency"], torch.full((1, 2), 0.5), ["max_sensitivity"], progress=False)
+    metrics = ["parameter_sensitivity_consistency:masks=20", MaxSensitivity(BALL, samples=2)]  # neither needs the default
+    assert hf.evaluate(model, ["saliency"], torch.full((1, 2), 0.5), metrics, progress=False).failures == []
+
+
 def test_names_of_metrics() -> None:
     assert list(named_metrics([*METRICS, METRICS[0]])) == [
         "worst_case: changed_explanation",
@@ -154,6 +189,7 @@ def test_names_of_metrics() -> None:
         "worst_case: changed_explanation 2",
     ]
     assert list(named_metrics({"mine": METRICS[0]})) == ["mine"]
+    assert named_metrics(["worst_case:budget=30", METRICS[1]], BALL)["worst_case: changed_explanation"] == METRICS[0]
     with pytest.raises(hf.ArgumentError, match="metrics: expected holdfast metrics, or names .*, got 'worst_case'"):
         named_metrics(["worst_case"])  # type: ignore[list-item]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import tempfile
 import weakref
@@ -18,12 +19,13 @@ from holdfast.explainers import Explainer
 from holdfast.explainers import get as get_explainer
 from holdfast.metrics import Metric
 from holdfast.model import Classifier
+from holdfast.neighbourhood import LinfBall, Neighbourhood
 from holdfast.progress import watch
 from holdfast.report import Report
 from holdfast.study.executors import Executor, local
 from holdfast.study.grid import Grid, Ready, Samples
 from holdfast.study.results import Results, load_results
-from holdfast.study.run import Summary, named_metrics, run_grid
+from holdfast.study.run import Summary, has_neighbourhood, named_metrics, run_grid
 from holdfast.study.store import Store
 
 if TYPE_CHECKING:
@@ -78,6 +80,7 @@ def evaluate(
     inputs: Tensor | Dataset,
     metrics: Mapping[str, Metric | str] | Sequence[Metric | str],
     *,
+    neighbourhood: Neighbourhood | None = None,
     targets: Tensor | int | None = None,
     seed: int = 0,
     out: str | Path | None = None,
@@ -98,6 +101,8 @@ def evaluate(
             its labels nothing is taken.
         metrics: configured metrics or their names, as `holdfast.metrics.get` takes them (`"aopc"`,
             `"quantus:Sparseness"`); a list, or a mapping from labels to them.
+        neighbourhood: for the metrics that are given by name and have one, such as `"worst_case"`. By default an
+            `LinfBall` whose radius is one tenth of the range of the inputs: 0.1 for bounds (0, 1). The report says so.
         targets: classes `(N,)`, or None for the model's own predictions.
         seed: of every random stream.
         out: a folder for the results, or an fsspec address. What it holds already is not computed again: an
@@ -112,13 +117,19 @@ def evaluate(
 
     A job that fails is recorded with its traceback, and the rest goes on.
 
+    Raises:
+        ArgumentError: an argument does not fit, an unknown name among them; a metric by name needs a neighbourhood, and
+            the bounds of the inputs give no range for the default.
+
     >>> import holdfast as hf
     >>> digits = hf.data.bundled("digits")[:2]
     >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
-    >>> metric = hf.metrics.MaxSensitivity(hf.LinfBall(0.1), samples=5)
-    >>> report = hf.evaluate(classifier, ["saliency", "gradcam"], digits.inputs, [metric], progress=False)
+    >>> def brightness(module, inputs, targets):
+    ...     return inputs
+    >>> metrics = ["worst_case:budget=20", hf.metrics.MaxSensitivity(hf.LinfBall(0.1), samples=5)]
+    >>> report = hf.evaluate(classifier, ["saliency", brightness], digits.inputs, metrics, progress=False)
     >>> report.frame().shape[0], report.failures
-    (4, [])
+    (8, [])
     """
     check(not isinstance(explainers, str | Explainer), "explainers", "a mapping or a list", repr(explainers))
     check(not isinstance(metrics, Metric), "metrics", "a mapping or a list", repr(metrics))
@@ -135,11 +146,16 @@ def evaluate(
     inputs = classifier.check_inputs(inputs.inputs if isinstance(inputs, Dataset) else inputs)
     checked = None if targets is None else classifier.check_targets(targets, inputs).cpu()
     lower, upper = classifier.bounds
+    listed = list(metrics.values() if isinstance(metrics, Mapping) else metrics)
+    if neighbourhood is None and any(isinstance(m, str) and has_neighbourhood(m, required=True) for m in listed):
+        neighbourhood = default_neighbourhood(classifier)
+        words = f"LinfBall({neighbourhood.radius:g}), one tenth of the range of the inputs, where none was given"
+        about = {"default neighbourhood": words, **(about or {})}
     grid = Grid(
         data={DATA: Samples(inputs.cpu(), checked, (lower.cpu(), upper.cpu()), extras=extras)},
         models={MODEL: Ready(classifier)},
         explainers=ready,
-        metrics=named_metrics(metrics),
+        metrics=named_metrics(metrics, neighbourhood),
         seed=seed,
         repeats=repeats,
         samples_per_job=samples_per_job,
@@ -155,6 +171,24 @@ def evaluate(
             progress=report_progress,
         )
     return Evaluation(address, summary, temporary=out is None)
+
+
+def default_neighbourhood(classifier: Classifier) -> LinfBall:
+    """What `evaluate` takes where no neighbourhood is given: one tenth of the range of the inputs.
+
+    Raises:
+        ArgumentError: the bounds are infinite, or the channels have different ranges.
+
+    >>> from torch import nn
+    >>> default_neighbourhood(Classifier(nn.Linear(2, 2), bounds=(-1.0, 1.0), device="cpu"))
+    LinfBall(radius=0.2, distribution='uniform', sigma=None)
+    """
+    lower, upper = classifier.bounds
+    ranges = sorted({float(f"{width:.6g}") for width in (upper - lower).double().flatten().tolist()})
+    expected = "a neighbourhood, such as LinfBall(0.1): its default is one tenth of the one finite range of all inputs"
+    fits = len(ranges) == 1 and math.isfinite(ranges[0])
+    check(fits, "neighbourhood", expected, f"None, for ranges of {', '.join(f'{width:g}' for width in ranges)}")
+    return LinfBall(float(f"{0.1 * ranges[0]:.6g}"))
 
 
 def run_study(

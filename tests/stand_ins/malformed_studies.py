@@ -210,7 +210,7 @@ MALFORMED: dict[str, tuple[str, str]] = {
     "null models": (study(models="null"), "models (line 2): expected at least one model, got nothing"),
     "unknown model": (
         study(models="{m: lenet5_mnist}"),
-        "models.m (line 2): expected a model of the zoo (bilstm-waves",
+        "models.m (line 2): expected a model (bilstm-waves",
     ),
     "unknown model, near": (study(models="{m: lenet-mnist}"), "(did you mean 'lenet5-mnist'?)"),
     "data of model": (_model("{name: lenet5-mnist, data: [digit]}"), "models.mine.data[0] (line 4): expected the name"),

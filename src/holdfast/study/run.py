@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -154,16 +154,17 @@ def named_metrics(
     return dict(zip(labels or number_labels(metric.own_label for metric in found), found, strict=True))
 
 
-def has_neighbourhood(metric: str | type[Metric]) -> bool:
-    """Whether a metric, or the registered one of a name, has the option `neighbourhood`.
+def has_neighbourhood(metric: str | type[Metric], required: bool = False) -> bool:
+    """Whether a metric, or the registered one of a name, has the option `neighbourhood`; or needs it, if `required`.
 
     >>> has_neighbourhood("worst_case:budget=100"), has_neighbourhood("aopc"), has_neighbourhood("worst_cas")
     (True, False, False)
     """
     if isinstance(metric, str):
         name = metric.partition(":")[0].strip()
-        return name in registry and has_neighbourhood(registry[name])
-    return any(field.name == "neighbourhood" for field in fields(metric))
+        return name in registry and has_neighbourhood(registry[name], required)
+    found = [field for field in fields(metric) if field.name == "neighbourhood"] if is_dataclass(metric) else []
+    return any(field.default is MISSING or not required for field in found)
 
 
 def number_labels(labels: Iterable[str]) -> list[str]:

@@ -24,8 +24,18 @@ from holdfast.algorithms.searches.base import searches
 from holdfast.explainers import explainers
 from holdfast.metrics.base import metrics
 from holdfast.neighbourhood import neighbourhoods
-from holdfast.registry import parse_options
-from holdfast.study.file.problems import Collector, Keys, Misfit, join_names, misfit, nearest, show, unknown
+from holdfast.registry import Registry, parse_options
+from holdfast.study.file.problems import (
+    Collector,
+    Keys,
+    Misfit,
+    join_names,
+    misfit,
+    nearest,
+    show,
+    unknown,
+    with_article,
+)
 
 T = TypeVar("T")
 
@@ -35,23 +45,32 @@ class Names:
     """What can be named in one place of the file.
 
     Attributes:
-        one, several: what they are called; `several` is the section's name.
-        listed: all names that are registered.
-        has: whether a name is known; packages have names that are not listed.
+        section: what several of them are called, and the section of the file if there is one.
+        registry: the names that are registered, and packages with names of their own.
+        prefixes: what other names begin with, before a colon: archives and hubs.
         sources: keys beside `name` that say where an entry comes from.
-        scalar: the option that a value alone stands for.
         in_text: options may stand in the text of a name.
-        registered: what the names that are listed belong to, if that is narrower than `one`.
+        scalar: the option that a value alone stands for.
+        also: further words that stand for one.
     """
 
-    one: str
-    several: str
-    listed: Callable[[], Sequence[str]]
-    has: Callable[[str], bool]
+    section: str
+    registry: Registry[Any]
+    prefixes: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
-    scalar: str | None = None
     in_text: bool = False
-    registered: str = ""
+    scalar: str | None = None
+    also: tuple[str, ...] = ()
+
+    @property
+    def one(self) -> str:
+        """What one of them is called, with its article."""
+        return with_article(self.registry.kind)
+
+    @property
+    def listed(self) -> list[str]:
+        """The names that can be listed."""
+        return [*self.also, *self.registry]
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -60,12 +79,13 @@ class Names:
 
     def knows(self, name: object) -> bool:
         """Whether a name is known."""
-        return isinstance(name, str) and self.has(name)
+        prefix, colon, _ = name.partition(":") if isinstance(name, str) else ("", "", "")
+        return name in self.registry or self.registry.is_elsewhere(name) or bool(colon and prefix in self.prefixes)
 
     def unknown(self, name: object, *path: str | int) -> Misfit:
         """The error for a name that is not."""
         note = "files stand under path:" if "path" in self.sources and re.search(r"[/.]", str(name)) else ""
-        return unknown(self.registered or self.one, name, self.listed(), *path, note=note)
+        return unknown(self.one, name, self.listed, *path, note=note)
 
     def describes(self, raw: object) -> bool:
         """Whether a mapping says by itself what it is: it has such a key, or is a name with its options."""
@@ -74,27 +94,14 @@ class Names:
         return (len(raw) == 1 and self.knows(next(iter(raw)))) or any(raw.get(key) is not None for key in self.keys)
 
 
-def _is_model(name: str) -> bool:
-    return name in zoo.models or zoo.is_hub_name(name)
-
-
-def _is_explainer(name: str) -> bool:
-    return name in explainers or explainers.is_elsewhere(name)
-
-
-def _is_metric(name: str) -> bool:
-    return name in metrics or metrics.is_elsewhere(name)
-
-
 _FORMS = ("path", "function", "architecture")
-DATA = Names("a data set", "data", data.names, data.is_known, _FORMS[:2])
-MODELS = Names("a model", "models", zoo.names, _is_model, _FORMS, registered="a model of the zoo")
-EXPLAINERS = Names("an explainer", "explainers", explainers.names, _is_explainer, ("function",), in_text=True)
-METRICS = Names("a metric", "metrics", metrics.names, _is_metric, ("function",), in_text=True)
-SEARCHES = Names("a search", "searches", searches.names, searches.__contains__, in_text=True)
-SIMILARITIES = Names("a similarity", "similarities", similarity.names, similarity.similarities.__contains__)
-_BALLS = neighbourhoods
-NEIGHBOURHOODS = Names("a neighbourhood", "neighbourhoods", _BALLS.names, _BALLS.__contains__, scalar="radius")
+DATA = Names("data", data.datasets, tuple(data.prefixes()), _FORMS[:2])
+MODELS = Names("models", zoo.models, tuple(zoo.hubs()), _FORMS)
+EXPLAINERS = Names("explainers", explainers, sources=("function",), in_text=True)
+METRICS = Names("metrics", metrics, sources=("function",), in_text=True)
+SEARCHES = Names("searches", searches, in_text=True)
+SIMILARITIES = Names("similarities", similarity.similarities)
+NEIGHBOURHOODS = Names("neighbourhoods", neighbourhoods, scalar="radius")
 
 
 @dataclass(frozen=True)
@@ -132,7 +139,7 @@ def read_entry(raw: object, names: Names, label: str | None = None) -> Named:
     if isinstance(raw, str):
         return _read_text(raw, names)
     if not isinstance(raw, Mapping):
-        raise misfit(f"{names.one} ({join_names(names.listed())})", show(raw))
+        raise misfit(f"{names.one} ({join_names(names.listed)})", show(raw))
     given = [key for key in names.keys if raw.get(key) is not None]
     if len(given) > 1:
         raise misfit(f"{names.one} with exactly one of {', '.join(names.keys)}", f"{' and '.join(given)} at once")
@@ -154,7 +161,7 @@ def read_entry(raw: object, names: Names, label: str | None = None) -> Named:
         if isinstance(options, Mapping | None) or names.scalar:
             raise names.unknown(name, name)
     keys = f"one of the keys {', '.join(names.keys)}" if names.sources else "the key name"
-    hints = (nearest(label, names.listed()), *(nearest(key, [*names.keys, *names.listed()]) for key in raw))
+    hints = (nearest(label, names.listed), *(nearest(key, [*names.keys, *names.listed]) for key in raw))
     form = f"{names.one} with its options beneath it, or with {keys}"
     raise misfit(form, show(raw), near=next(filter(None, hints), None))
 
@@ -205,10 +212,10 @@ def read_section(
         labels: for all entries, of those that have none in the file.
     """
     if raw is None or (isinstance(raw, Mapping | list | tuple) and not raw):
-        raise misfit(f"at least one {names.one.partition(' ')[2]}", show(raw))
+        raise misfit(f"at least one {names.registry.kind}", show(raw))
     if not isinstance(raw, Mapping | list | tuple):
-        words = f"a list of {names.several}, or a mapping from labels to {names.several}"
-        raise misfit(words, show(raw), near=nearest(raw, names.listed()) if isinstance(raw, str) else None)
+        words = f"a list of {names.section}, or a mapping from labels to {names.section}"
+        raise misfit(words, show(raw), near=nearest(raw, names.listed) if isinstance(raw, str) else None)
     problems = Collector()
     found: list[Configured[T]] = []
     for key, item in raw.items() if isinstance(raw, Mapping) else enumerate(raw):
@@ -239,7 +246,7 @@ def _by_label(found: Sequence[Configured[T]], own: Sequence[str], names: Names) 
         others = (other for other in labelled.values() if entry.label is other.label is None)
         twin = labelled.get(entry.label or name) or next((o for o in others if o.plain == entry.plain), None)
         if twin is not None:
-            same = f"the same as {names.several}[{twin.path[0]}]"
-            raise misfit(f"{names.several} that differ", same, *entry.path)
+            same = f"the same as {names.section}[{twin.path[0]}]"
+            raise misfit(f"{names.section} that differ", same, *entry.path)
         labelled[entry.label or name] = entry
     return labelled

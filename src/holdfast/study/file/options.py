@@ -24,7 +24,6 @@ from holdfast.errors import ArgumentError
 from holdfast.explainers import Background, Explainer, explainers
 from holdfast.explainers.base import Baseline
 from holdfast.neighbourhood import Neighbourhood, neighbourhoods
-from holdfast.registry import Registry
 from holdfast.similarity import Similarity
 from holdfast.study.file.data_entries import BACKGROUND_FORMS, BackgroundEntry, StoredBackground
 from holdfast.study.file.names import EXPLAINERS, NEIGHBOURHOODS, SEARCHES, SIMILARITIES, Names, read_entry
@@ -179,25 +178,26 @@ def _convert(annotation: Any, raw: object) -> Any:
 # Options that have a name or a form of their own in a file
 
 
-def read_configured(raw: object, names: Names, registry: Registry[type[T]]) -> T:
+def read_configured(raw: object, names: Names) -> Any:
     """One of the registered classes, by its name or with options.
 
-    >>> read_configured({"l2": 2}, NEIGHBOURHOODS, neighbourhoods)
+    >>> read_configured({"l2": 2}, NEIGHBOURHOODS)
     L2Ball(radius=2.0, distribution='uniform', sigma=None)
     """
     named = read_entry(raw, names)
     with errors_at(place=named.place):
-        return configure(registry[named.name], named.name, named.options)
+        return configure(names.registry[named.name], named.name, named.options)
 
 
 def neighbourhood_from(raw: object, default: object = None) -> Neighbourhood:
     """`{linf: 0.3}`, `{l2: {radius: 2, distribution: uniform}}` or `{name: linf, radius: 0.3}` as a neighbourhood."""
-    return raw if isinstance(raw, Neighbourhood) else read_configured(raw, NEIGHBOURHOODS, neighbourhoods)
+    return raw if isinstance(raw, Neighbourhood) else read_configured(raw, NEIGHBOURHOODS)
 
 
 def explainer_from(raw: object, default: object = None) -> Explainer:
     """`"saliency"`, `"integrated_gradients:steps=4"`, `{lrp: {epsilon: 1e-6}}` or `{name: lrp, ...}`."""
-    return read_configured(raw, EXPLAINERS, explainers)
+    explainer: Explainer = read_configured(raw, EXPLAINERS)
+    return explainer
 
 
 def search_from(raw: object, default: object = None) -> Search | str:
@@ -205,8 +205,10 @@ def search_from(raw: object, default: object = None) -> Search | str:
     own = _own_words(default)
     if isinstance(raw, Search) or raw in own:
         return raw
-    known = dataclasses.replace(SEARCHES, listed=lambda: [*own, *searches])
-    return str(raw) if isinstance(raw, str) and raw in searches else read_configured(raw, known, searches)
+    if isinstance(raw, str) and raw in searches:
+        return raw
+    search: Search = read_configured(raw, dataclasses.replace(SEARCHES, also=tuple(own)))
+    return search
 
 
 def _own_words(default: object) -> list[str]:

@@ -8,15 +8,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from holdfast import data, similarity, zoo
-from holdfast.algorithms.searches.base import searches
-from holdfast.explainers import explainers
-from holdfast.metrics.base import metrics
-from holdfast.neighbourhood import neighbourhoods
-from holdfast.registry import Registry
 from holdfast.study.file.data_entries import BackgroundEntry, DataEntry
 from holdfast.study.file.entries import EXECUTORS, ExplainerFunction, MetricFunction
 from holdfast.study.file.model_entries import ModelEntry
+from holdfast.study.file.names import DATA, EXPLAINERS, METRICS, MODELS, NEIGHBOURHOODS, SEARCHES, SIMILARITIES, Names
 from holdfast.study.file.options import options_model
 from holdfast.study.file.problems import Entry
 from holdfast.study.file.spec import Study
@@ -32,74 +27,68 @@ def json_schema() -> Schema:
     ['data', 'device', 'executor', 'explainers']
     """
     definitions: Schema = {}
-    _define_forms(definitions, "data", DataEntry, _names(data.names(), data.prefixes()))
-    _define_forms(definitions, "models", ModelEntry, _names(zoo.names(), zoo.hubs()))
-    _define_kinds(definitions, "explainer", explainers, explainers.packages, ExplainerFunction)
-    _define_kinds(definitions, "metric", metrics, metrics.packages, MetricFunction)
-    _define_kinds(definitions, "search", searches)
-    _define_kinds(definitions, "neighbourhood", neighbourhoods, scalar="radius")
-    text = [{"enum": similarity.names()}, _beginning_with(similarity.names())]
-    options = {**_ONE_KEY, "propertyNames": {"enum": similarity.names()}, "additionalProperties": {"type": "object"}}
-    definitions["similarity"] = {"description": "A similarity of explanations.", "anyOf": [*text, options]}
+    _define_forms(definitions, DATA, DataEntry)
+    _define_forms(definitions, MODELS, ModelEntry)
+    _define_kinds(definitions, "explainer", EXPLAINERS, ExplainerFunction)
+    _define_kinds(definitions, "metric", METRICS, MetricFunction)
+    _define_kinds(definitions, "search", SEARCHES)
+    _define_kinds(definitions, "neighbourhood", NEIGHBOURHOODS)
+    known = {"enum": SIMILARITIES.listed}
+    options = {**_ONE_KEY, "propertyNames": known, "additionalProperties": {"type": "object"}}
+    definitions["similarity"] = {"anyOf": [known, _beginning_with(SIMILARITIES.listed), options]}
     background = _model(definitions, BackgroundEntry)
-    background["properties"]["data"] = _names(data.names(), data.prefixes())
+    background["properties"]["data"] = _names(DATA)
     forms = [{**background, "required": required} for required in (["path"], ["data", "samples"])]
     numbers = [{"type": "number"}, {"type": "array", "minItems": 1, "items": {"type": "number"}}]
-    description = "Reference inputs of an explainer."
-    definitions["background"] = {"description": description, "anyOf": [*numbers, {"type": "string"}, *forms]}
+    definitions["background"] = {"anyOf": [*numbers, {"type": "string"}, *forms]}
     kinds = [_model(definitions, kind) for kind in EXECUTORS.values()]
     definitions["executor"] = {"anyOf": [{"enum": list(EXECUTORS)}, *kinds]}
     about = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "holdfast study"}
     return {**about, **_model(definitions, Study), "$defs": definitions}
 
 
-def _define_kinds(
-    definitions: Schema,
-    what: str,
-    registry: Registry[Any],
-    packages: Iterable[str] = (),
-    function: type[Entry] | None = None,
-    scalar: str | None = None,
-) -> None:
+def _define_kinds(definitions: Schema, what: str, names: Names, function: type[Entry] | None = None) -> None:
     """One of the registered classes in every form of a name; with `function`, also the section of them.
 
     Args:
         definitions: to be added to.
         what: the name of the definition.
-        registry: the classes.
-        packages: what names of other packages begin with; their options are theirs.
+        names: of the classes. Where a value alone stands for an option (`names.scalar`), a name alone means nothing.
         function: the entry of a function of the user's.
-        scalar: the option that a value alone stands for; then a name alone means nothing.
     """
     by_name: Schema = {}
-    for name in registry:
-        options = definitions[f"{what}.{name}"] = _model(definitions, options_model(registry[name], name))
+    for name in names.registry:
+        options = definitions[f"{what}.{name}"] = _model(definitions, options_model(names.registry[name], name))
         options["properties"] = {"name": {"const": name}, **options["properties"]}
         if "neighbourhood" in options.get("required", ()):  # the file's own may stand for it
             options["required"].remove("neighbourhood")
-        value = options["properties"][scalar] if scalar else {"type": "null"}
+        value = options["properties"][names.scalar] if names.scalar else {"type": "null"}
         by_name[name] = {"anyOf": [_refer(f"{what}.{name}"), value]}
+    packages = names.registry.packages
     theirs = _beginning_with(packages) if packages else {"enum": []}
-    patterns = {theirs["pattern"]: {"type": ["object", "null"]}} if packages else {}
-    text = [] if scalar else [{"enum": list(registry)}, _beginning_with([*registry, *packages])]
+    patterns = {theirs["pattern"]: {"type": ["object", "null"]}} if packages else {}  # whose options are theirs
+    text = [] if names.scalar else [{"enum": list(by_name)}, _beginning_with([*by_name, *packages])]
     beneath = {**_ONE_KEY, "properties": by_name, "patternProperties": patterns, "additionalProperties": False}
-    kinds = [*(_refer(f"{what}.{name}") for name in registry), {"properties": {"name": theirs}}]
+    kinds = [*(_refer(f"{what}.{name}") for name in by_name), {"properties": {"name": theirs}}]
     beside = {"type": "object", "required": ["name"], "anyOf": kinds}
     own = [_model(definitions, function)] if function else []
     definitions[what] = {"anyOf": [*text, beneath, beside, *own]}
     if function:
-        definitions[f"{what}s"] = _section(what, by_name, patterns)
+        definitions[names.section] = _section(what, by_name, patterns)
 
 
-def _define_forms(definitions: Schema, what: str, base: type[Entry], names: Schema) -> None:
-    """The section `what` of entries with several forms, of which the one with `name` may be written as a name alone."""
+def _define_forms(definitions: Schema, names: Names, base: type[Entry]) -> None:
+    """A section of entries with several forms, of which the one with `name` may be written as a name alone."""
     forms = {form.form: _model(definitions, form) for form in base.__subclasses__()}
-    properties = forms["name"]["properties"]
-    properties["name"] |= names
-    options = {**forms["name"], "properties": {k: v for k, v in properties.items() if k != "name"}, "required": []}
-    beneath = {**_ONE_KEY, "propertyNames": names, "additionalProperties": {"anyOf": [options, {"type": "null"}]}}
-    definitions[f"{what}.entry"] = {"anyOf": [names, *forms.values(), beneath]}
-    definitions[what] = _section(f"{what}.entry", {}, {})
+    known, properties = _names(names), forms["name"]["properties"]
+    properties["name"] |= known
+    beneath = {key: value for key, value in properties.items() if key != "name"}
+    definitions[f"{names.section}.options"] = {**forms["name"], "properties": beneath, "required": []}
+    options = {"anyOf": [_refer(f"{names.section}.options"), {"type": "null"}]}
+    named = {**_ONE_KEY, "propertyNames": known, "additionalProperties": options}
+    definitions[f"{names.section}.entry"] = {"anyOf": [known, *forms.values(), named]}
+    theirs = {_beginning_with(names.prefixes)["pattern"]: options}
+    definitions[names.section] = _section(f"{names.section}.entry", dict.fromkeys(names.listed, options), theirs)
 
 
 def _section(entry: str, by_name: Schema, patterns: Schema) -> Schema:
@@ -125,9 +114,9 @@ def _beginning_with(names: Iterable[str]) -> Schema:
     return {"type": "string", "pattern": rf"^({'|'.join(map(re.escape, names))}):.+$"}
 
 
-def _names(known: Iterable[str], prefixes: Iterable[str]) -> Schema:
-    """Names that are known, and those of places that have names of their own: `ucr:GunPoint:test`."""
-    return {"anyOf": [{"enum": list(known)}, _beginning_with(prefixes)]}
+def _names(names: Names) -> Schema:
+    """Names that are listed, and those of places that have names of their own: `ucr:GunPoint:test`."""
+    return {"anyOf": [{"enum": names.listed}, _beginning_with(names.prefixes)]}
 
 
 def _model(definitions: Schema, model: type[BaseModel]) -> Schema:
