@@ -94,6 +94,7 @@ def test_files_of_the_page_register_themselves(page: Page) -> None:
     page.run("page.py", paths=[page.modules])
     names = """
 import blur, deletion, blur_presentation, contrast, overlap, stripes
+import torch
 import holdfast as hf
 from holdfast.presentation import presentation_of
 assert {"blur_consistency", "deletion"} <= set(hf.metrics.names())
@@ -101,6 +102,11 @@ assert hf.metrics.get("blur_consistency", size=5) == blur.BlurConsistency(5)
 assert hf.explainers.get("contrast:gain=2.0") == contrast.Contrast(2.0)
 assert hf.similarity.get("overlap") is hf.similarity.get(overlap.overlap) is overlap.OVERLAP
 assert len(hf.data.load("stripes")) == 8
+def powered(a, b, power=1):
+    return overlap.overlap(a, b) ** power
+hf.similarity.similarities.add("powered", hf.similarity.Similarity("powered", powered))
+a, b = torch.rand(2, 3, 4)
+assert torch.equal(hf.similarity.get("powered:power=2")(a, b), overlap.overlap(a, b) ** 2)
 assert type(presentation_of("blur_consistency")) is blur_presentation.BlurPresentation
 """
     page.run("-c", names, paths=[page.modules])
@@ -148,6 +154,10 @@ def test_package_of_the_page_in_a_study(page: Page) -> None:
 import holdfast as hf, sys
 for name, kind in (("contrast", hf.explainers), ("overlap", hf.similarity), ("stripes", hf.data)):
     assert name in kind.names() and name not in sys.modules, name
+metric = hf.metrics.get("blur_consistency")
+classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+metric(classifier, "contrast", hf.data.load("stripes").inputs)
+assert "blur_presentation" not in sys.modules  # only reports need it
 """
     page.run("-c", listed, paths=[page.modules, page.site])
     schema = page.holdfast("schema").replace("\n", " ")

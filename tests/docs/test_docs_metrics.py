@@ -53,6 +53,7 @@ def test_page_of_metric(name: str) -> None:
     assert "$$" in section(page, "Formula")
     assert f"hf.metrics.{kind.__name__}(" in section(page, "How to use it")
     assert kind.bibtex.strip() in section(page, "Citation")
+    assert kind.citation
     assert kind.citation in section(page, "Citation")
 
 

@@ -109,11 +109,6 @@ class PeerMetric(Metric):
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         set_fields(self, **state["given"])
 
-    @classmethod
-    def example(cls) -> PeerMetric:
-        """The metric with its default options."""
-        return cls()
-
     def options(self) -> dict[str, Any]:
         """The options as plain values, functions by their names; and the package with its version."""
         return {f.name: _describe(getattr(self, f.name)) for f in dataclasses.fields(self)} | {"package": self.package}
