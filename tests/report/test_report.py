@@ -35,7 +35,7 @@ from holdfast.charts import (
 from holdfast.errors import ArgumentError
 from holdfast.metrics.base import metrics
 from holdfast.presentation import Presentation, Reading, View, presentation_of, presentations
-from holdfast.presentation.base import number
+from holdfast.presentation.base import format_number
 from holdfast.presentation.safari.misinterpretation_probability import column_of_levels, threshold_as_read
 from holdfast.report import Report, build_html
 from holdfast.report.pictures import draw_input, draw_map, encode_png, shrink
@@ -74,7 +74,7 @@ def test_medians_are_those_of_the_evaluated_samples(builder: Builder) -> None:
     builder.worst("second", [0.25])
     page = builder.page()
     text = cell_text(page, "first", WORST)
-    assert number(float(np.median(kept)), 3) in text
+    assert format_number(float(np.median(kept)), 3) in text
     assert "n = 5" in text
     assert "skipped: 1 degenerate" in text
     assert "misinterpreted: 2 of 5" in text
@@ -89,7 +89,7 @@ def test_repeats_are_reduced_to_a_median_for_each_sample(builder: Builder) -> No
         builder.worst("a", values, repeat=repeat)
     page = builder.page()
     text = cell_text(page, "a", WORST)
-    assert number((0.2 + 0.6) / 2, 3) in text
+    assert format_number((0.2 + 0.6) / 2, 3) in text
     assert "n = 2" in text
     assert [sorted(set(block["columns"]["repeat"])) for block in rows_of(page)["blocks"]] == [[0, 1, 2]]
 
@@ -97,7 +97,7 @@ def test_repeats_are_reduced_to_a_median_for_each_sample(builder: Builder) -> No
 def test_an_unflipped_class_does_not_enter_the_median(builder: Builder) -> None:
     builder.worst("a", [0.8, 0.99, 0.7], event="changed_class", margin=[0.5, -0.5, 1.0])
     text = cell_text(builder.page(), "a", WORST_CLASS)
-    assert number(0.75, 3) in text
+    assert format_number(0.75, 3) in text
     assert "class changed: 2 of 3" in text
     assert "n = 2" in text
 
@@ -497,7 +497,7 @@ def test_pictures() -> None:
     [(-0.001, 2, "0.00"), (-1.5, 1, "−1.5"), (float("nan"), 2, "–"), (None, 2, "–"), (1e-9, None, "1e−09")],
 )
 def test_numbers_as_printed(value: float | None, decimals: int | None, text: str) -> None:
-    assert number(value, decimals) == text
+    assert format_number(value, decimals) == text
 
 
 def test_what_draws_is_imported_only_when_a_page_is_built() -> None:

@@ -527,7 +527,7 @@ def test_a_plug_in_is_asked_with_its_views_and_the_option(builder: Builder, monk
         def figures(self, view: View) -> list[Chart | Gallery]:
             return []
 
-        def compared(self, views: Any, option: str) -> list[Chart | Gallery]:
+        def figures_over_option(self, views: Any, option: str) -> list[Chart | Gallery]:
             asked.append((option, [view.label for view in views], views[0].data, views[0].model))
             tile = Picture("field", np.eye(3), "the field compared", signed=True)
             return [Gallery("Fields", (GalleryRow("a", 0, (tile,), "text", setting="badly"),), "A note.")]

@@ -49,7 +49,7 @@ def _draw_charts(contents: Contents) -> Iterator[tuple[tuple[str, ...], Chart]]:
             for figure in known.figures(view):
                 if isinstance(figure, Chart):
                     yield ("metric", known.name, view.data, view.model), figure
-        for figure in known.across(list(contents.views(known.name))):
+        for figure in known.figures_over_data(list(contents.views(known.name))):
             if isinstance(figure, Chart):
                 yield ("metric", known.name, "across"), figure
 

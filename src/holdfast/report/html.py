@@ -67,7 +67,7 @@ class Page:
         """The metric's own figures: first those over all data sets and models, then those of each."""
         views = list(self.contents.views(label.name))
         bounds = views[0].bounds if views else (nan, nan)
-        parts = [self.make_part("All data sets", label.across(views), bounds, self._count)]
+        parts = [self.make_part("All data sets", label.figures_over_data(views), bounds, self._count)]
         for view in views:
             where = self.contents.where(view.data, view.model)
             parts.append(self.make_part(where, label.figures(view), view.bounds, partial(self._link, view)))

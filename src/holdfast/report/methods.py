@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from holdfast.presentation.base import number, numbers
+from holdfast.presentation.base import format_number, read_numbers
 from holdfast.report.views import Contents
 
 _FACTS = ("title", "model", "data", "created", "command")
@@ -45,7 +45,7 @@ def _data(name: str, stored: dict[str, Any]) -> str:
         parts.append(f"shape {' × '.join(map(str, stored['input_shape']))}")
     try:
         (low, _), (_, high) = stored["bounds"]
-        parts.append(f"values {number(float(low), None)} to {number(float(high), None)}")
+        parts.append(f"values {format_number(float(low), None)} to {format_number(float(high), None)}")
     except (KeyError, TypeError, ValueError):
         pass
     return f"{name} ({', '.join(parts)})" if parts else name
@@ -64,7 +64,7 @@ def _neighbourhood(value: Any) -> str:
     norm = {"LinfBall": "every feature moves by at most", "L2Ball": "Euclidean distance at most"}
     start = norm.get(str(value.get("norm")), f"{value.get('norm')}, radius")
     radius = value.get("radius")
-    text = f"{start} {number(float(radius), None) if isinstance(radius, int | float) else radius}"
+    text = f"{start} {format_number(float(radius), None) if isinstance(radius, int | float) else radius}"
     return f"{text} ({value['distribution']} noise)" if value.get("distribution") else text
 
 
@@ -113,8 +113,8 @@ def sum_costs(contents: Contents) -> list[tuple[str, list[str]]]:
         cells = []
         for label in contents.labels:
             here = (pl.col("explainer") == name) & (pl.col("label") == label)
-            queries = numbers(samples.filter(here), "model_evaluations")
-            seconds = numbers(jobs.filter(here & (pl.col("status") == "done")), "seconds")
+            queries = read_numbers(samples.filter(here), "model_evaluations")
+            seconds = read_numbers(jobs.filter(here & (pl.col("status") == "done")), "seconds")
             text = f"{int(queries[queries > 0].sum()):,} / {seconds[seconds > 0].sum():,.1f} s"
             cells.append(text if len(queries) else "–")
         rows.append((name, cells))
@@ -141,8 +141,8 @@ def count_rows(contents: Contents) -> list[tuple[str, str, dict[str, int]]]:
             if not len(rows):
                 continue
             status = dict(rows["status"].value_counts().iter_rows())
-            counted = label.reading.counted(rows)
-            maps = {key: numbers(rows, key) for key in ("degenerate", "nonfinite")}
+            counted = label.reading.select_valid(rows)
+            maps = {key: read_numbers(rows, key) for key in ("degenerate", "nonfinite")}
             counts = {
                 "rows": len(rows),
                 "evaluated": int(status.get("ok", 0)),

@@ -12,7 +12,7 @@ import polars as pl
 
 from holdfast.charts import Chart, heatmap, intervals, mean_ranks
 from holdfast.charts import Interval as ChartInterval
-from holdfast.presentation.base import number
+from holdfast.presentation.base import format_number
 from holdfast.report.summary import Cell, estimate, summarise_rows
 from holdfast.report.views import Contents, Label
 from holdfast.statistics.comparison import Comparison
@@ -91,7 +91,7 @@ def _has_uneven_samples(contents: Contents, label: Label, data: str, model: str)
     frame = contents.frame(data, model, label.name)
     if not len(frame):
         return False
-    rows = label.reading.counted(frame)
+    rows = label.reading.select_valid(frame)
     samples = {
         tuple(rows.filter(pl.col("explainer") == name).select("repeat", "sample").sort("repeat", "sample").rows())
         for name in frame["explainer"].unique()
@@ -154,9 +154,9 @@ def describe_agreement(agreement: Agreement) -> str:
     if math.isnan(agreement.kendalls_w):
         return "The metrics' orders of explainers cannot be compared: too few explainers are ranked by all of them."
     count, shared = len(agreement.names), int(agreement.used.sum())
-    text = f"Kendall's W = {number(agreement.kendalls_w)}"
+    text = f"Kendall's W = {format_number(agreement.kendalls_w)}"
     if agreement.interval is not None and agreement.interval.low is not None and agreement.interval.high is not None:
-        text += f" [{number(agreement.interval.low)}, {number(agreement.interval.high)}] over samples"
+        text += f" [{format_number(agreement.interval.low)}, {format_number(agreement.interval.high)}] over samples"
     p = "p < 0.001" if agreement.p_value < 0.001 else f"p = {agreement.p_value:.2g}"
     text += f", {p}, for {count} metrics and {shared} explainers."
     if count == 2:

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from holdfast.presentation import Reading
-from holdfast.presentation.base import number
+from holdfast.presentation.base import format_number
 from holdfast.report.views import Label
 from holdfast.statistics.paired import Interval, bootstrap_interval, median_over_repeats
 
@@ -27,7 +27,7 @@ class Cell:
 
 def estimate(reading: Reading, frame: pl.DataFrame) -> Interval | None:
     """The median over samples of one explainer's rows. The value of a sample is the median over its repeats."""
-    rows = reading.counted(frame)
+    rows = reading.select_valid(frame)
     if not len(rows):
         return None
     values, bounds = reading.values(rows), reading.bounds(rows)
@@ -49,7 +49,7 @@ def summarise_rows(label: Label, frame: pl.DataFrame, failed: int) -> Cell | Non
         return Cell(notes=broken) if failed else None
     reading = label.reading
     fine = frame.filter(pl.col("status") == "ok")
-    rows = reading.counted(frame)
+    rows = reading.select_valid(frame)
     notes = [*label.remarks(fine), *describe_censoring(reading, rows)]
     lost = int((~np.isfinite(reading.values(fine))).sum())
     notes += [f"{lost} without a number"] if lost else []
@@ -57,7 +57,7 @@ def summarise_rows(label: Label, frame: pl.DataFrame, failed: int) -> Cell | Non
     middle = estimate(reading, frame)
     if middle is None:
         return Cell(notes=("nothing to take a median of", *notes))
-    main = SIGNS.get(middle.bound or "", "") + number(middle.value, reading.decimals)
+    main = SIGNS.get(middle.bound or "", "") + format_number(middle.value, reading.decimals)
     count = f"n = {middle.count}"
     if middle.low is None or middle.high is None:
         return Cell(main, f"{count}: no interval", tuple(notes))
@@ -69,11 +69,11 @@ def summarise_rows(label: Label, frame: pl.DataFrame, failed: int) -> Cell | Non
 
 def describe_interval(middle: Interval, decimals: int | None) -> str:
     """An interval in brackets, with open ends in words."""
-    low, high = number(middle.low, decimals), number(middle.high, decimals)
+    low, high = format_number(middle.low, decimals), format_number(middle.high, decimals)
     if middle.low is not None and math.isinf(middle.low) and middle.low_bound is not None:
-        low = f"below {number(middle.low_bound, decimals)}"
+        low = f"below {format_number(middle.low_bound, decimals)}"
     if middle.high is not None and math.isinf(middle.high) and middle.high_bound is not None:
-        high = f"above {number(middle.high_bound, decimals)}"
+        high = f"above {format_number(middle.high_bound, decimals)}"
     return f"[{low}, {high}]"
 
 

@@ -147,7 +147,7 @@ def _part_of_metrics(contents: Contents, group: Group, data: str, model: str) ->
     views = [view for view in views if len(view.frame)]
     if len(views) > 1:
         part.bounds = views[0].bounds
-        part.figures += labels[0].presentation.compared(views, group.option)
+        part.figures += labels[0].presentation.figures_over_option(views, group.option)
     return part
 
 
@@ -167,7 +167,7 @@ def _boxes(
     frames: Frames, texts: Mapping[str, str], explainers: Sequence[str], reading: Reading, heading: str
 ) -> list[Chart]:
     """For each explainer a box for each entry of `texts`, below each other; several charts where they are many."""
-    counted = {key: rows for key, frame in frames.items() if len(rows := reading.counted(frame))}
+    counted = {key: rows for key, frame in frames.items() if len(rows := reading.select_valid(frame))}
     if len({entry for entry, _ in counted}) < 2:
         return []
     strips = {

@@ -42,9 +42,9 @@ class Label:
         """The metric's own figures."""
         return list(self.presentation.figures(view))
 
-    def across(self, views: Sequence[View]) -> list[Any]:
+    def figures_over_data(self, views: Sequence[View]) -> list[Any]:
         """The metric's own figures over several data sets and models."""
-        return [] if len(views) < 2 else list(self.presentation.across(views))
+        return [] if len(views) < 2 else list(self.presentation.figures_over_data(views))
 
     def remarks(self, frame: pl.DataFrame) -> list[str]:
         """The metric's own notes."""
