@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from holdfast.charts import Chart, mean_ranks
-from holdfast.report.render import for_page, to_files
+from holdfast.report.render import render_files, render_for_page
 from holdfast.statistics.comparison import Comparison, compare
 
 LONG = "a_name_of_an_explainer_that_is_far_too_long:steps=64,baseline=0"
@@ -96,7 +96,7 @@ def test_it_is_drawn_for_any_number_of_explainers(k: int) -> None:
     ):
         comparison = compare(values, names, "higher", permutations=199)
         chart = diagram(comparison)
-        drawn = for_page(chart, 1)
+        drawn = render_for_page(chart, 1)
         for rank in comparison.mean_ranks:
             assert f">{rank:.2f}<" in drawn.svg  # the number of each
         assert drawn.svg.count('stroke-width="5"') == sum(len(clique) > 1 for clique in comparison.cliques)
@@ -106,10 +106,10 @@ def test_it_is_drawn_for_any_number_of_explainers(k: int) -> None:
 
 def test_files_are_the_same_every_time() -> None:
     chart = diagram(compare(np.random.default_rng(0).normal(size=(9, 3)), "abc", "lower"))
-    files = to_files(chart)
+    files = render_files(chart)
     assert files["svg"].startswith(b"<svg")
     assert files["pdf"].startswith(b"%PDF")
-    assert to_files(chart)["svg"] == files["svg"]
+    assert render_files(chart)["svg"] == files["svg"]
 
 
 def test_a_clique_joins_neighbours_only() -> None:

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 import holdfast as hf
 from holdfast import export
 from holdfast.cli import app
-from holdfast.export.latex import escaped
+from holdfast.export.latex import escape
 from holdfast.report import Report
 from holdfast.study.results import Results
 
@@ -196,7 +196,7 @@ def test_latex_prints_names_as_they_are(tmp_path: Path) -> None:
 
 
 def test_escaping_leaves_plain_text_alone() -> None:
-    assert escaped("worst case: 3.5 (n = 4), λ") == "worst case: 3.5 (n = 4), λ"
+    assert escape("worst case: 3.5 (n = 4), λ") == "worst case: 3.5 (n = 4), λ"
 
 
 def test_csv_and_parquet_read_back(results: Results, tmp_path: Path) -> None:

@@ -35,11 +35,11 @@ from holdfast.charts import (
 from holdfast.errors import ArgumentError
 from holdfast.metrics.base import metrics
 from holdfast.presentation import Presentation, Reading, View, presentation_of, presentations
-from holdfast.presentation.base import number
+from holdfast.presentation.base import format_number
 from holdfast.presentation.safari.misinterpretation_probability import column_of_levels, threshold_as_read
 from holdfast.report import Report, build_html
-from holdfast.report.pictures import picture, png, signed_picture, thin
-from holdfast.report.render import for_page, to_files
+from holdfast.report.pictures import draw_input, draw_map, encode_png, shrink
+from holdfast.report.render import render_files, render_for_page
 from holdfast.report.views import Contents
 
 
@@ -74,7 +74,7 @@ def test_medians_are_those_of_the_evaluated_samples(builder: Builder) -> None:
     builder.worst("second", [0.25])
     page = builder.page()
     text = cell_text(page, "first", WORST)
-    assert number(float(np.median(kept)), 3) in text
+    assert format_number(float(np.median(kept)), 3) in text
     assert "n = 5" in text
     assert "skipped: 1 degenerate" in text
     assert "misinterpreted: 2 of 5" in text
@@ -89,7 +89,7 @@ def test_repeats_are_reduced_to_a_median_for_each_sample(builder: Builder) -> No
         builder.worst("a", values, repeat=repeat)
     page = builder.page()
     text = cell_text(page, "a", WORST)
-    assert number((0.2 + 0.6) / 2, 3) in text
+    assert format_number((0.2 + 0.6) / 2, 3) in text
     assert "n = 2" in text
     assert [sorted(set(block["columns"]["repeat"])) for block in rows_of(page)["blocks"]] == [[0, 1, 2]]
 
@@ -97,7 +97,7 @@ def test_repeats_are_reduced_to_a_median_for_each_sample(builder: Builder) -> No
 def test_an_unflipped_class_does_not_enter_the_median(builder: Builder) -> None:
     builder.worst("a", [0.8, 0.99, 0.7], event="changed_class", margin=[0.5, -0.5, 1.0])
     text = cell_text(builder.page(), "a", WORST_CLASS)
-    assert number(0.75, 3) in text
+    assert format_number(0.75, 3) in text
     assert "class changed: 2 of 3" in text
     assert "n = 2" in text
 
@@ -462,13 +462,13 @@ def test_explainers_keep_their_look_and_differ_by_more_than_colour() -> None:
 def test_pages_use_variables_and_files_use_colours() -> None:
     chart = distribution(strips(), ["e0", "e1"], "t", "a", "higher", rule=0.5)
     assert chart is not None
-    shown, files = for_page(chart, 3), to_files(chart)
+    shown, files = render_for_page(chart, 3), render_files(chart)
     for colour in (*COLOURS, INK):
         assert colour not in shown.svg
         assert colour not in shown.spec
     assert "var(--s1)" in shown.svg
     assert COLOURS[1].encode() in files["svg"]
-    assert for_page(chart, 3) == shown
+    assert render_for_page(chart, 3) == shown
     assert all(f"c3-{name}" in shown.svg for name in re.findall(r'id="c3-(\w+)"', shown.svg))
     sizes = [float(size) for size in re.findall(r'font-size="([\d.]+)px"', shown.svg)]
     width = float(re.search(r'viewBox="0 0 ([\d.]+)', shown.svg)[1])  # type: ignore[index]
@@ -479,19 +479,17 @@ def test_pictures() -> None:
     from PIL import Image
 
     rgb = np.linspace(0, 1, 4 * 5 * 3).reshape(4, 5, 3)
-    image = np.asarray(Image.open(io.BytesIO(base64.b64decode(png(rgb).split(",")[1]))))
+    image = np.asarray(Image.open(io.BytesIO(base64.b64decode(encode_png(rgb).split(",")[1]))))
     np.testing.assert_array_equal(image, np.rint(rgb * 255))
     one = np.zeros((1, 2, 2))
     one[0, 0, 0], one[0, 1, 1] = 2.0, -1.0
-    red, blue = (
-        np.asarray(Image.open(io.BytesIO(base64.b64decode(signed_picture(s * one).split(",")[1])))) for s in (1, -1)
-    )
+    red, blue = (np.asarray(Image.open(io.BytesIO(base64.b64decode(draw_map(s * one).split(",")[1])))) for s in (1, -1))
     assert red[0, 0, 0] > red[0, 0, 2]
     assert blue[0, 0, 0] < blue[0, 0, 2]
     assert red[0, 1].min() > 240
-    assert thin(np.ones((3, 500, 300))).shape == (3, 100, 60)
-    assert picture(np.full((1, 2, 2), np.nan), 0.0, 1.0).startswith("data:image/png")
-    assert signed_picture(np.zeros(4)).startswith("data:image/svg+xml")
+    assert shrink(np.ones((3, 500, 300))).shape == (3, 100, 60)
+    assert draw_input(np.full((1, 2, 2), np.nan), 0.0, 1.0).startswith("data:image/png")
+    assert draw_map(np.zeros(4)).startswith("data:image/svg+xml")
 
 
 @pytest.mark.parametrize(
@@ -499,7 +497,7 @@ def test_pictures() -> None:
     [(-0.001, 2, "0.00"), (-1.5, 1, "−1.5"), (float("nan"), 2, "–"), (None, 2, "–"), (1e-9, None, "1e−09")],
 )
 def test_numbers_as_printed(value: float | None, decimals: int | None, text: str) -> None:
-    assert number(value, decimals) == text
+    assert format_number(value, decimals) == text
 
 
 def test_what_draws_is_imported_only_when_a_page_is_built() -> None:

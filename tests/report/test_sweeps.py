@@ -21,8 +21,8 @@ from holdfast.metrics.base import PartOf, metrics
 from holdfast.presentation import Presentation, Reading, View, presentations
 from holdfast.report import Report, build_html
 from holdfast.report import sweeps as sweeps_module
-from holdfast.report.options import Configuration, Group, flat, groups
-from holdfast.report.sweeps import Part, models_compared, options_compared
+from holdfast.report.options import Configuration, Group, find_groups, flatten_options
+from holdfast.report.sweeps import Part, compare_models, compare_options
 from holdfast.report.views import Contents
 
 GENETIC = {"name": "genetic", "mutation": 0.02, "noise": 0.5}
@@ -88,7 +88,7 @@ def populations(builder: Builder, sizes: dict[int, float], explainers: dict[str,
 
 
 def charts(builder: Builder) -> list[Chart]:
-    found = options_compared(Contents(builder.results()))
+    found = compare_options(Contents(builder.results()))
     return [chart for section in found.sections for part in section.parts for chart in charts_of(part)]
 
 
@@ -101,7 +101,7 @@ def galleries_of(part: Part) -> list[Gallery]:
 
 
 def parts(builder: Builder) -> list[Part]:
-    return [part for section in options_compared(Contents(builder.results())).sections for part in section.parts]
+    return [part for section in compare_options(Contents(builder.results())).sections for part in section.parts]
 
 
 def rows(chart: Chart, line: str, dataset: str = "lines") -> list[dict[str, Any]]:
@@ -116,7 +116,7 @@ def stored(builder: Builder, label: str, explainer: str, column: str = "similari
 
 
 def configurations(*options: Any, owners: dict[str, str] | None = None) -> list[Configuration]:
-    return [Configuration(f"v{place}", "m", flat(each), owners or {}) for place, each in enumerate(options)]
+    return [Configuration(f"v{place}", "m", flatten_options(each), owners or {}) for place, each in enumerate(options)]
 
 
 def shape(group: Group) -> tuple[str, str | None, list[tuple[str, float | None, str | None]]]:
@@ -128,7 +128,9 @@ def shape(group: Group) -> tuple[str, str | None, list[tuple[str, float | None, 
 
 def test_labels_that_differ_in_one_nested_number_are_on_an_axis() -> None:
     sizes = [500, 50, 100]
-    (group,) = groups(configurations(*({"search": {**GENETIC, "population": size}, "budget": 9} for size in sizes)))
+    (group,) = find_groups(
+        configurations(*({"search": {**GENETIC, "population": size}, "budget": 9} for size in sizes))
+    )
     assert shape(group) == ("search.population", None, [("v1", 50, None), ("v2", 100, None), ("v0", 500, None)])
     assert group.numeric
     assert group.title == "m: search.population"
@@ -136,41 +138,37 @@ def test_labels_that_differ_in_one_nested_number_are_on_an_axis() -> None:
 
 
 def test_two_options_that_vary_together_everywhere_are_not_told_apart() -> None:
-    assert groups(configurations({"a": 1, "b": 1}, {"a": 2, "b": 2}, {"a": 3, "b": 3})) == []
-    assert groups(configurations({"a": 1, "b": 1})) == []
-    assert groups([]) == []
+    assert find_groups(configurations({"a": 1, "b": 1}, {"a": 2, "b": 2}, {"a": 3, "b": 3})) == []
+    assert find_groups(configurations({"a": 1, "b": 1})) == []
+    assert find_groups([]) == []
 
 
 def test_a_grid_of_two_options_is_one_comparison_and_a_cross_is_two() -> None:
     grid = [{"moves": m, "threshold": t} for m in (16, 1) for t in (0.4, 0.2, 0.6)]
-    (group,) = groups(configurations(*grid))
+    (group,) = find_groups(configurations(*grid))
     assert (group.option, group.across) == ("threshold", "moves")  # more values of it
     lines = [(m.across, m.x) for m in group.members]
     assert lines == [("1", 0.2), ("1", 0.4), ("1", 0.6), ("16", 0.2), ("16", 0.4), ("16", 0.6)]
     cross = [{"moves": m, "threshold": 0.4} for m in (1, 4, 16)] + [{"moves": 4, "threshold": t} for t in (0.2, 0.6)]
-    found = {(g.option, g.across, tuple(g.names)) for g in groups(configurations(*cross))}
+    found = {(g.option, g.across, tuple(g.names)) for g in find_groups(configurations(*cross))}
     assert found == {("moves", None, ("v0", "v1", "v2")), ("threshold", None, ("v3", "v1", "v4"))}
 
 
 def test_numbers_are_on_the_axis_and_words_are_lines() -> None:
-    (group,) = groups(configurations(*({"proposal": p, "moves": m} for p in ("gaussian", "walk") for m in (1, 4))))
+    (group,) = find_groups(configurations(*({"proposal": p, "moves": m} for p in ("gaussian", "walk") for m in (1, 4))))
     assert (group.option, group.across, group.numeric) == ("moves", "proposal", True)
-    (group,) = groups(configurations({"proposal": "gaussian"}, {"proposal": "walk"}))
+    (group,) = find_groups(configurations({"proposal": "gaussian"}, {"proposal": "walk"}))
     assert (group.option, group.numeric, [m.text for m in group.members]) == ("proposal", False, ["gaussian", "walk"])
 
 
 def test_a_third_option_makes_further_comparisons_with_names_of_their_own() -> None:
-    found = groups(configurations(*({"a": a, "b": b, "c": c} for a in (1, 2, 3) for b in (1, 2) for c in ("x", "y"))))
+    every = configurations(*({"a": a, "b": b, "c": c} for a in (1, 2, 3) for b in (1, 2) for c in ("x", "y")))
+    found = find_groups(every)
     titles = [group.title for group in found]
     assert len(set(titles)) == len(titles)
     assert all(group.across is not None for group in found)
     shown = {frozenset(pair) for group in found for pair in itertools.combinations(group.names, 2)}
-    options = {
-        variant.name: variant.options
-        for variant in configurations(
-            *({"a": a, "b": b, "c": c} for a in (1, 2, 3) for b in (1, 2) for c in ("x", "y"))
-        )
-    }
+    options = {each.name: each.options for each in every}
     one_apart = {
         frozenset(pair)
         for pair in itertools.combinations(options, 2)
@@ -186,7 +184,7 @@ def test_whatever_differs_in_one_option_is_compared_and_nothing_else_is(seed: in
     every = list(itertools.product(*values.values()))
     chosen = [every[i] for i in rng.choice(len(every), size=int(rng.integers(3, 16)), replace=False)]
     nested = [{"a": a, "b": {"c": c}, "d": d, "e": e} for a, c, d, e in chosen]
-    found = groups(configurations(*nested))
+    found = find_groups(configurations(*nested))
     apart = lambda i, j: {k for k, x, y in zip(values, chosen[i], chosen[j], strict=True) if x != y}  # noqa: E731
     shown = set()
     for group in found:
@@ -204,19 +202,19 @@ def test_whatever_differs_in_one_option_is_compared_and_nothing_else_is(seed: in
 def test_who_lacks_the_option_for_one_reason_is_a_reference() -> None:
     sizes = [{"search": {**GENETIC, "population": size}} for size in (50, 100)]
     others = [{"search": "block"}, {"search": "genetic"}, {"search": "block", "budget": 1, "search.x": 2}]
-    (group, *_) = groups(configurations(*sizes, *others[:2]))
+    (group, *_) = find_groups(configurations(*sizes, *others[:2]))
     assert [(m.name, m.x, m.text) for m in group.references] == [
         ("v2", None, "search: block"),
         ("v3", None, "search: genetic with its own defaults"),
     ]
-    (group, *_) = groups(configurations(*({**o, "budget": 5} for o in sizes), {"search": "block", "budget": 6}))
+    (group, *_) = find_groups(configurations(*({**o, "budget": 5} for o in sizes), {"search": "block", "budget": 6}))
     assert group.references == ()  # differs in two things
 
 
 def test_references_with_options_of_their_own_are_told_apart() -> None:
     subset = [{"method": "subset", "moves": m, "threshold": t} for m in (1, 4) for t in (0.2, 0.4, 0.6)]
     plain = [{"method": "plain", "samples": n, "threshold": t} for n in (10, 99) for t in (0.2, 0.4, 0.6)]
-    (group,) = groups(configurations(*subset, *plain, owners={"moves": "method", "samples": "method"}))
+    (group,) = find_groups(configurations(*subset, *plain, owners={"moves": "method", "samples": "method"}))
     assert (group.option, group.across) == ("threshold", "moves")
     assert {(m.text, m.x, m.across) for m in group.references} == {
         (f"method: plain, samples {n}", t, None) for n in (10, 99) for t in (0.2, 0.4, 0.6)
@@ -224,10 +222,10 @@ def test_references_with_options_of_their_own_are_told_apart() -> None:
 
 
 def test_a_value_that_is_no_number_is_drawn_beside_the_axis() -> None:
-    (group,) = groups(configurations({"threshold": None}, {"threshold": 0.2}, {"threshold": 0.3}))
+    (group,) = find_groups(configurations({"threshold": None}, {"threshold": 0.2}, {"threshold": 0.3}))
     assert [m.x for m in group.members] == [0.2, 0.3]
     assert [(m.name, m.text) for m in group.references] == [("v0", "threshold: default")]
-    (group,) = groups(configurations({"threshold": None}, {"threshold": 0.2}))
+    (group,) = find_groups(configurations({"threshold": None}, {"threshold": 0.2}))
     assert not group.numeric
     assert [m.text for m in group.members] == ["default", "0.2"]
 
@@ -262,7 +260,7 @@ def test_two_configurations_are_compared_where_they_differ_in_one_thing(
     first: Any, second: Any, expected: list[str]
 ) -> None:
     for both in ((first, second), (second, first)):
-        assert [group.option for group in groups(configurations(*both, owners={"part": "a"}))] == expected
+        assert [group.option for group in find_groups(configurations(*both, owners={"part": "a"}))] == expected
 
 
 def test_options_without_effect_are_not_compared(builder: Builder) -> None:
@@ -293,14 +291,14 @@ def test_each_method_has_options_of_its_own(method: Any) -> None:
 
 def test_other_units_are_not_put_on_one_axis() -> None:
     a = Configuration("v", "m", {"k": 1}, unit="x")
-    (group,) = groups([a, Configuration("w", "m", {"k": 2}, unit="y")])
+    (group,) = find_groups([a, Configuration("w", "m", {"k": 2}, unit="y")])
     assert not group.comparable
-    assert groups([a, Configuration("w", "another metric", {"k": 2}, unit="x")]) == []
+    assert find_groups([a, Configuration("w", "another metric", {"k": 2}, unit="x")]) == []
 
 
 def test_values_that_read_the_same_are_told_apart_by_name() -> None:
     long = "x" * 80
-    (group,) = groups(configurations({"f": long + "1"}, {"f": long + "2"}))
+    (group,) = find_groups(configurations({"f": long + "1"}, {"f": long + "2"}))
     assert len({member.text for member in group.members}) == 2
 
 
@@ -460,9 +458,9 @@ def test_malformed_options_do_no_harm(builder: Builder) -> None:
     builder.names["explainers"]["a"] = "no mapping"  # type: ignore[assignment]
     contents = Contents(builder.results())
     contents.manifest["metrics"]["bare"]["options"] = None
-    titles = [section.title for section in options_compared(contents).sections]
+    titles = [section.title for section in compare_options(contents).sections]
     assert "new_metric: k" in titles
-    assert models_compared(contents).sections == []
+    assert compare_models(contents).sections == []
 
 
 def test_words_are_rows_of_boxes_beneath_each_explainer(builder: Builder) -> None:
@@ -529,7 +527,7 @@ def test_a_plug_in_is_asked_with_its_views_and_the_option(builder: Builder, monk
         def figures(self, view: View) -> list[Chart | Gallery]:
             return []
 
-        def compared(self, views: Any, option: str) -> list[Chart | Gallery]:
+        def figures_over_option(self, views: Any, option: str) -> list[Chart | Gallery]:
             asked.append((option, [view.label for view in views], views[0].data, views[0].model))
             tile = Picture("field", np.eye(3), "the field compared", signed=True)
             return [Gallery("Fields", (GalleryRow("a", 0, (tile,), "text", setting="badly"),), "A note.")]
@@ -553,7 +551,7 @@ def test_explainers_with_one_number_changed(builder: Builder) -> None:
     builder.other("saliency", [1.0, 2.0, 3.0])
     (chart,) = charts(builder)
     assert [(row["x"], row["y"]) for row in rows(chart, "lime")] == [(50, 100), (500, 1000), (1000, 2000)]
-    (section,) = options_compared(Contents(builder.results())).sections
+    (section,) = compare_options(Contents(builder.results())).sections
     assert section.title == "explainer lime: samples"
     assert "These explainers differ in samples (50, 500, 1000), and in nothing else." in section.text
 
@@ -562,7 +560,7 @@ def test_models_stand_beside_each_other(builder: Builder) -> None:
     for place, (model, name) in enumerate(itertools.product(("plain", "trained", "other"), ("b", "a"))):
         where = {"data": "series" if model == "other" else "digits", "model": model}
         builder.worst(name, [0.1 * place + d for d in (0.0, 0.02, 0.07)], **where)
-    found = models_compared(Contents(builder.results()))
+    found = compare_models(Contents(builder.results()))
     (section,) = found.sections
     assert "only the model differs: plain, trained." in section.text
     (chart,) = charts_of(section.parts[0])
@@ -616,7 +614,7 @@ def test_too_many_figures_are_left_out_and_counted(builder: Builder, monkeypatch
             where = {"model": model, "event": event, "search": search}
             worst(builder, "a", f"{search} {event}", [0.3, 0.5, 0.6], **where)
     contents = Contents(builder.results())
-    options, models = options_compared(contents), models_compared(contents)
+    options, models = compare_options(contents), compare_models(contents)
     assert sum(len(part.figures) for section in options.sections for part in section.parts) == 1
     assert (options.left_out, models.left_out) == (2 * 3 - 1, 4 - 1)
     page = builder.page()
@@ -679,7 +677,7 @@ def test_a_study_of_searches_and_similarities(tmp_path: Path) -> None:
     hf.run_study(study, out=tmp_path / "results")
     results = hf.load_results(tmp_path / "results")
     contents = Contents(results)
-    population, similarity = options_compared(contents).sections
+    population, similarity = compare_options(contents).sections
     (chart,) = charts_of(population.parts[0])
     for name in ("saliency", "gradcam"):
         line = rows(chart, name)

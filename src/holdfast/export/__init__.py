@@ -1,7 +1,7 @@
 """Results for other programs: data frames, CSV and Parquet files, LaTeX tables, and numbers for experiment trackers.
 
-Everything takes what `evaluate` or `run_study` returned, opened `Results`, a `Report`, or where results lie. Frames and
-numbers are also to be had of the `Result` of one metric. What is exported has two forms:
+Every function takes the value of `evaluate` or `run_study`, opened `Results`, a `Report`, or the address of results.
+`frame`, `summary` and the functions that use them also take the `Result` of one metric. There are two forms of export:
 
 - `"samples"`: one row per data, model, explainer, configured metric, repeat and sample, all columns;
 - `"summary"`: one row per data, model, explainer and configured metric, a median (or mean) with its interval.
@@ -36,9 +36,9 @@ from typing import TYPE_CHECKING, Literal
 import polars as pl
 
 from holdfast.errors import MissingExtraError, check
-from holdfast.export.latex import table
-from holdfast.export.rows import Entry, Source, Statistic, entries, opened, summary_frame
-from holdfast.export.trackers import Sink, scalars, send
+from holdfast.export.latex import format_table
+from holdfast.export.rows import Entry, Source, Statistic, list_entries, open_results, summary_frame
+from holdfast.export.trackers import Sink, name_scalars, send_scalars
 from holdfast.metrics.result import Result
 
 if TYPE_CHECKING:
@@ -63,23 +63,26 @@ What = Literal["samples", "summary"]
 def summary(
     source: Source | Result, *, statistic: Statistic = "median", labels: Sequence[str] | None = None
 ) -> pl.DataFrame:
-    """One row per data, model, explainer and configured metric.
+    """One row per data set, model, explainer and configured metric.
 
-    Columns: `data`, `model`, `explainer`, `label`, `metric`; `column`, the one of the samples that was summarised;
-    `better` (`"higher"`, `"lower"` or null); `statistic`, its `value`, the interval from `low` to `high` with the
-    confidence `coverage`, over `count` samples; `bound` (`"upper"`: the statistic lies at or below `value`, `"lower"`:
-    at or above it, `"unknown"`); `mean_rank` over samples; `best` (none is surely better) and `tied` (not best, but by
-    paired tests not shown to be worse).
+    The columns are
+
+    - `data`, `model`, `explainer`, `label`, `metric`;
+    - `column`: which column of the samples was summarised; `better`: `"higher"`, `"lower"` or null;
+    - `statistic`, its `value` over `count` samples; `low`, `high`: its interval, with the confidence `coverage`;
+    - `bound`: `"upper"` if the statistic lies at or below `value`, `"lower"` if at or above it, `"unknown"`, or null;
+    - `mean_rank` over samples; `best`: no explainer is certainly better; `tied`: not best, but paired tests do not show
+      that it is worse.
 
     Args:
         source: the results.
         statistic: `"median"` or `"mean"` over samples.
-        labels: the configured metrics to take; all by default.
+        labels: which configured metrics; all by default.
 
     Raises:
-        ArgumentError: no such label; a mean where values are censored.
+        ArgumentError: no such label; a mean of censored values.
     """
-    return summary_frame(entries(source, statistic, labels))
+    return summary_frame(list_entries(source, statistic, labels))
 
 
 def frame(source: Source | Result, what: What = "samples", statistic: Statistic = "median") -> pl.DataFrame:
@@ -87,11 +90,11 @@ def frame(source: Source | Result, what: What = "samples", statistic: Statistic 
     check(what in ("samples", "summary"), "what", "'samples' or 'summary'", repr(what))
     if what == "summary":
         return summary(source, statistic=statistic)
-    return source.frame() if isinstance(source, Result) else opened(source).samples
+    return source.frame() if isinstance(source, Result) else open_results(source).samples
 
 
 def to_pandas(source: Source | Result, what: What = "samples", statistic: Statistic = "median") -> pd.DataFrame:
-    """The rows as a pandas data frame; what is null here is NaN or None there."""
+    """The rows as a pandas data frame; null becomes NaN or None."""
     try:
         import pandas  # noqa: F401
     except ImportError as error:
@@ -102,7 +105,7 @@ def to_pandas(source: Source | Result, what: What = "samples", statistic: Statis
 def to_csv(
     source: Source | Result, path: str | Path | None = None, what: What = "samples", statistic: Statistic = "median"
 ) -> str:
-    """The rows as CSV with a header, UTF-8; null is empty, and NaN is NaN. Also written to `path`, if given."""
+    """The rows as CSV with a header; null is an empty cell. The text is also written to `path` (UTF-8), if given."""
     text = frame(source, what, statistic).write_csv()
     if path is not None:
         _write(path, text.encode())
@@ -112,7 +115,7 @@ def to_csv(
 def to_parquet(
     source: Source | Result, path: str | Path, what: What = "samples", statistic: Statistic = "median"
 ) -> Path:
-    """Write the rows as Parquet, which keeps the columns' types, and return where."""
+    """Write the rows as Parquet, which keeps the types of the columns, and return the path."""
     buffer = io.BytesIO()
     frame(source, what, statistic).write_parquet(buffer)
     return _write(path, buffer.getvalue())
@@ -130,23 +133,23 @@ def to_latex(
 ) -> str:
     """A LaTeX table for the package booktabs: a row per explainer, a column per configured metric.
 
-    Bold is the best point estimate, which need not mean much; a dagger marks those that paired tests do not show to be
-    worse. Where values are bounds and none is surely the best, several are bold. The notes that say so, and over how
-    many samples, are comments above the table, or part of the caption.
+    The best point estimate is bold. A dagger marks an explainer that paired tests do not show to be worse than it.
+    Where values are bounds and none is certainly the best, several are bold. Notes with these meanings and the number
+    of samples are comments above the table, or part of the caption.
 
     Args:
         source: the results.
-        path: also write it here.
+        path: where to write the table, if anywhere.
         statistic: `"median"` or `"mean"` over samples.
-        labels: the configured metrics to show; all by default.
-        caption: wraps the table in a float with this caption; special characters are escaped.
-        label: for `ref`, as `tab:robustness`.
-        intervals: print them, in brackets.
+        labels: which configured metrics; all by default.
+        caption: puts the table into a float with this caption; special characters are escaped.
+        label: for `\\ref`, such as `tab:robustness`; it needs a caption.
+        intervals: whether to print intervals, in brackets.
 
     Raises:
-        ArgumentError: no such label; nothing to show; a mean where values are censored.
+        ArgumentError: no such label; no results; a mean of censored values.
     """
-    text = table(entries(source, statistic, labels), caption, label, intervals)
+    text = format_table(list_entries(source, statistic, labels), caption, label, intervals)
     if path is not None:
         _write(path, text.encode())
     return text
@@ -163,24 +166,26 @@ def log_scalars(
 ) -> dict[str, float]:
     """Log the summary's numbers to an experiment tracker, and return them by name.
 
-    Names are `label/explainer/median`, `.../low`, `.../high`, `.../count` and `.../mean_rank`, after data set and model
-    where there are several of either; characters that not all trackers take become underscores. A median that is only
-    bounded is named `median_at_most` or `median_at_least`; what is not finite is left out.
+    The names are `label/explainer/median`, `.../low`, `.../high`, `.../count` and `.../mean_rank`.
+    They begin with the data set and the model where there are several of either.
+    Characters that not all trackers accept become underscores.
+    A median that is only bounded is called `median_at_most` or `median_at_least`.
+    Numbers that are not finite are left out.
 
     Args:
         source: the results.
-        sink: the module `mlflow` within a run; a `SummaryWriter` of TensorBoard; a run of Weights & Biases. Anything
-            with `log_metrics(metrics, step=...)`, `add_scalar(tag, value, step)` or `log(data, step=...)`.
-        step: of the training, if these results belong to one.
+        sink: the module `mlflow` within a run, a `SummaryWriter` of TensorBoard, a run of Weights & Biases, or any
+            object with `log_metrics(metrics, step=...)`, `add_scalar(tag, value, step)` or `log(data, step=...)`.
+        step: the step of the training to which the results belong, if any.
         statistic: `"median"` or `"mean"` over samples.
-        labels: the configured metrics to log; all by default.
-        prefix: put before every name, as `"holdfast/"`.
+        labels: which configured metrics; all by default.
+        prefix: the beginning of every name, such as `"holdfast/"`.
 
     Raises:
         ArgumentError: the sink has none of these methods.
     """
-    named = {prefix + name: value for name, value in scalars(entries(source, statistic, labels)).items()}
-    send(named, sink, step)
+    named = {prefix + name: value for name, value in name_scalars(list_entries(source, statistic, labels)).items()}
+    send_scalars(named, sink, step)
     return named
 
 

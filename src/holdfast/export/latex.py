@@ -8,7 +8,7 @@ from itertools import groupby
 
 from holdfast.errors import check
 from holdfast.export.rows import Entry
-from holdfast.presentation.base import number
+from holdfast.presentation.base import format_number
 from holdfast.statistics.paired import Interval
 
 _ARROWS = {"higher": r"$\uparrow$", "lower": r"$\downarrow$"}
@@ -33,47 +33,49 @@ _SPECIAL = {
 }
 
 
-def escaped(text: str) -> str:
-    r"""Text that LaTeX prints as it is, on one line.
+def escape(text: str) -> str:
+    r"""Escape a text, so that LaTeX prints it as it is, on one line.
 
-    >>> print(escaped("top_k: 50% & more"))
+    >>> print(escape("top_k: 50% & more"))
     top\_k: 50\% \& more
     """
     return "".join(_SPECIAL.get(letter, letter) for letter in " ".join(text.split()))
 
 
-def table(found: Sequence[Entry], caption: str | None = None, label: str | None = None, intervals: bool = True) -> str:
-    """The table; within `table` with a caption and notes where `caption` is given, else the bare `tabular`.
+def format_table(
+    found: Sequence[Entry], caption: str | None = None, label: str | None = None, intervals: bool = True
+) -> str:
+    """The table: a float with caption and notes where `caption` is given, else only the `tabular`.
 
     Args:
-        found: what to show.
-        caption: text, escaped here.
-        label: for `\\ref`; needs a caption.
-        intervals: print them beside the numbers.
+        found: the entries to show.
+        caption: plain text; special characters are escaped.
+        label: for `\\ref`; it needs a caption.
+        intervals: whether to print intervals beside the numbers.
     """
     check(label is None or caption is not None, "label", "none without a caption", repr(label))
     check(len(found) > 0, "source", "results with at least one row", "none")
     names = list(dict.fromkeys(entry.label for entry in found))
     several = len({(entry.data, entry.model) for entry in found}) > 1
-    lines = [rf"\begin{{tabular}}{{l{'r' * len(names)}}}", r"\toprule", _row(["explainer", *map(escaped, names)])]
+    lines = [rf"\begin{{tabular}}{{l{'r' * len(names)}}}", r"\toprule", _row(["explainer", *map(escape, names)])]
     readings = {entry.label: entry.reading for entry in found}
     if any(reading.direction for reading in readings.values()):
         lines.append(_row(["", *(_ARROWS.get(readings[name].direction or "", "") for name in names)]))
     for (data, model), group in groupby(found, key=lambda entry: (entry.data, entry.model)):
         lines.append(r"\midrule")
         if several:
-            where = rf"\emph{{{escaped(f'{data}, {model}')}}}"
+            where = rf"\emph{{{escape(f'{data}, {model}')}}}"
             lines.append(rf"\multicolumn{{{len(names) + 1}}}{{l}}{{{where}}} \\")
         rows: dict[str, dict[str, str]] = {}
         for entry in group:
             rows.setdefault(entry.explainer, {})[entry.label] = _cell(entry, intervals)
-        lines += [_row([escaped(name), *(cells.get(each, "--") for each in names)]) for name, cells in rows.items()]
+        lines += [_row([escape(name), *(cells.get(each, "--") for each in names)]) for name, cells in rows.items()]
     lines += [r"\bottomrule", r"\end{tabular}"]
     notes = _notes(found, intervals)
     if caption is None:
         return "\n".join([r"% needs \usepackage{booktabs}", *(f"% {note}" for note in notes), *lines]) + "\n"
     head = [r"% needs \usepackage{booktabs}", r"\begin{table}", r"\centering"]
-    sentence = escaped(caption) if caption.rstrip().endswith((".", "!", "?")) else escaped(caption) + "."
+    sentence = escape(caption) if caption.rstrip().endswith((".", "!", "?")) else escape(caption) + "."
     head.append(rf"\caption{{{' '.join([sentence, *notes])}}}")
     if label is not None:
         check(re.fullmatch(r"[\w:.+-]+", label) is not None, "label", "letters, digits and : . + - _", repr(label))
@@ -99,7 +101,7 @@ def _cell(entry: Entry, intervals: bool) -> str:
 
 
 def _interval(middle: Interval, decimals: int | None) -> str:
-    """In brackets; an end that is only known to lie beyond a bound shows the bound."""
+    """An interval in brackets; an end that is only known to lie beyond a bound shows the bound."""
     assert middle.low is not None
     assert middle.high is not None
     low, high = _number(middle.low, decimals), _number(middle.high, decimals)
@@ -111,12 +113,12 @@ def _interval(middle: Interval, decimals: int | None) -> str:
 
 
 def _number(value: float, decimals: int | None, sign: str = "") -> str:
-    r"""A number as the report prints it, in mathematics where it needs to be.
+    r"""A number as the report prints it, in mathematics mode where it is needed.
 
     >>> print(_number(-0.5, 2), _number(1e-12, None), _number(0.25, 2))
     $-0.50$ $1 \times 10^{-12}$ 0.25
     """
-    plain = number(value, decimals).replace("−", "-").replace("∞", r"\infty")
+    plain = format_number(value, decimals).replace("−", "-").replace("∞", r"\infty")
     mantissa, e, exponent = plain.partition("e")
     if e:
         plain = rf"{mantissa} \times 10^{{{int(exponent)}}}"
@@ -124,12 +126,12 @@ def _number(value: float, decimals: int | None, sign: str = "") -> str:
 
 
 def _notes(found: Sequence[Entry], intervals: bool) -> list[str]:
-    """What the table's numbers, bold type and daggers mean: sentences in LaTeX."""
-    taken = [entry.middle for entry in found if entry.middle is not None]
-    counts = sorted({middle.count for middle in taken}) or [0]
+    """Sentences in LaTeX that say what the numbers, the bold type and the daggers of the table mean."""
+    middles = [entry.middle for entry in found if entry.middle is not None]
+    counts = sorted({middle.count for middle in middles}) or [0]
     samples = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0])
     text = f"{found[0].statistic.capitalize()}s over {samples} samples"
-    with_ends = [middle.coverage for middle in taken if middle.low is not None]
+    with_ends = [middle.coverage for middle in middles if middle.low is not None]
     if intervals and with_ends:
         least = min(with_ends)
         text += r" with 95\% intervals" if least >= 0.945 else rf" with intervals (confidence from {100 * least:.0f}\%)"

@@ -1,4 +1,4 @@
-"""Stored results in one row per explainer and configured metric: the numbers that tables and dashboards show."""
+"""Stored results as one row per explainer and configured metric: the numbers that tables and dashboards show."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ import polars as pl
 from holdfast.errors import check
 from holdfast.evaluation import Evaluation
 from holdfast.metrics.result import Result
-from holdfast.presentation import Reading
-from holdfast.presentation.base import presentation_of
+from holdfast.presentation import Reading, presentation_of
 from holdfast.report import Report
 from holdfast.report.summary import estimate
 from holdfast.report.views import Contents
@@ -25,24 +24,24 @@ from holdfast.statistics.paired import Interval, bootstrap_interval
 from holdfast.study.results import Results, load_results
 from holdfast.study.store import Store
 
-#: what can be exported: opened results, what `evaluate` and `run_study` return, a report, or where results lie
+#: what can be exported: opened results, what `evaluate` and `run_study` return, a report, or the address of results
 Source = Results | Evaluation | Report | Store | str | Path
 Statistic = Literal["median", "mean"]
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What one explainer got by one configured metric, for one data set and model.
+    """The numbers of one explainer by one configured metric, for one data set and model.
 
     Attributes:
         data, model, explainer, label, metric: names; a single `Result` has only the metric's.
         reading: how the metric's values are read.
-        statistic: `"median"` or `"mean"` over samples, each sample's repeats reduced to the same before.
+        statistic: `"median"` or `"mean"` over samples. The value of a sample is the same statistic over its repeats.
         middle: the statistic with its interval; None where no sample counts.
         mean_rank: over samples, 1 is best; None where the metric does not rank explainers, or ranks none of these.
-        best: no other explainer's `middle` is surely better; False where the metric has no direction, and where only
-            one explainer has a value.
-        tied: not best, but by the paired test not shown to be worse than one that is.
+        best: whether no other explainer's `middle` is certainly better; False where the metric has no direction, and
+            where only one explainer has a value.
+        tied: whether it is not best, but the paired tests do not show that it is worse than one that is.
     """
 
     data: str
@@ -58,20 +57,20 @@ class Entry:
     tied: bool = False
 
 
-def opened(source: Source) -> Results:
+def open_results(source: Source) -> Results:
     """The results that `source` stands for."""
     if isinstance(source, Results):
         return source
     if isinstance(source, Evaluation):
         return source.results
     if isinstance(source, Report):
-        return opened(source.source)
+        return open_results(source.source)
     kinds = "Results, an Evaluation, a Report, or the address of results"
     check(isinstance(source, Store | str | Path), "source", kinds, type(source).__name__)
     return load_results(source)
 
 
-def entries(
+def list_entries(
     source: Source | Result, statistic: Statistic = "median", labels: Sequence[str] | None = None
 ) -> list[Entry]:
     """All entries, in the study's order of data, models, metrics and explainers.
@@ -80,9 +79,9 @@ def entries(
     samples that have a value for every explainer.
 
     Args:
-        source: stored results; or the `Result` of one metric for one explainer.
-        statistic: `"median"`, whose interval needs no assumption and which may be censored; or `"mean"`, with a BCa
-            bootstrap interval, which is not taken over bounds.
+        source: stored results, or the `Result` of one metric for one explainer.
+        statistic: `"median"`, which may be censored and whose interval needs no assumption; or `"mean"`, with a BCa
+            bootstrap interval, for values of which none is censored.
         labels: the configured metrics to take; all by default.
 
     Raises:
@@ -95,7 +94,7 @@ def entries(
         rows = source.frame().with_columns(pl.lit(0).alias("repeat"))
         middle = _middle(reading, rows, statistic)
         return [Entry("", "", "", source.metric, source.metric, reading, statistic, middle)]
-    contents = Contents(opened(source))
+    contents = Contents(open_results(source))
     names = list(contents.labels)
     for label in labels or ():
         check(label in names, "labels", f"some of {', '.join(names)}", repr(label))
@@ -109,14 +108,14 @@ def entries(
                 for explainer in contents.explainers
                 if len(rows := frame.filter(pl.col("explainer") == explainer))
             ]
-            found += _placed(group, contents.comparisons.get((data, model, name)))
+            found += _add_ranks(group, contents.comparisons.get((data, model, name)))
     return found
 
 
 def _middle(reading: Reading, rows: pl.DataFrame, statistic: Statistic) -> Interval | None:
     if statistic == "median":
         return estimate(reading, rows)
-    rows = reading.counted(rows)
+    rows = reading.select_valid(rows)
     if not len(rows):
         return None
     bounds = reading.bounds(rows)
@@ -127,20 +126,20 @@ def _middle(reading: Reading, rows: pl.DataFrame, statistic: Statistic) -> Inter
     return bootstrap_interval(np.asarray(means), "mean")
 
 
-def _placed(group: list[Entry], comparison: Comparison | None) -> list[Entry]:
-    """The same with ranks, the best, and what is not told apart from the best."""
-    taken = [entry for entry in group if entry.middle is not None]
-    direction = taken[0].reading.direction if taken else None
-    if direction is None or len(taken) < 2:
+def _add_ranks(group: list[Entry], comparison: Comparison | None) -> list[Entry]:
+    """Add ranks, and which entries are best or tied with the best."""
+    ranked = [entry for entry in group if entry.middle is not None]
+    direction = ranked[0].reading.direction if ranked else None
+    if direction is None or len(ranked) < 2:
         return group
     sign = 1.0 if direction == "lower" else -1.0  # from here on less is better
-    ends = {entry.explainer: sorted(sign * end for end in entry.middle.between) for entry in taken if entry.middle}
+    ends = {entry.explainer: sorted(sign * end for end in entry.middle.between) for entry in ranked if entry.middle}
     worst_of_best = min(high for _, high in ends.values())
     best = {name for name, (low, _) in ends.items() if low <= worst_of_best}
-    return [_compared(entry, best, comparison) for entry in group]
+    return [_add_rank(entry, best, comparison) for entry in group]
 
 
-def _compared(entry: Entry, best: set[str], comparison: Comparison | None) -> Entry:
+def _add_rank(entry: Entry, best: set[str], comparison: Comparison | None) -> Entry:
     if entry.explainer in best:
         entry = dataclasses.replace(entry, best=True)
     if comparison is None or comparison.count == 0 or entry.explainer not in comparison.names:
@@ -156,8 +155,9 @@ def _compared(entry: Entry, best: set[str], comparison: Comparison | None) -> En
 def summary_frame(found: Sequence[Entry]) -> pl.DataFrame:
     """One row per entry: `data`, `model`, `explainer`, `label`, `metric`, `value` and the rest.
 
-    `value` is the statistic, `low` and `high` its interval at `coverage`, `count` the samples. Where `bound` is
-    `"upper"` (`"lower"`) the statistic is at most (at least) `value`. What is not there is null.
+    `value` is the statistic, `low` and `high` are the ends of its interval with the confidence `coverage`, and `count`
+    is the number of samples. Where `bound` is `"upper"` (`"lower"`) the statistic is at most (at least) `value`.
+    Missing values are null.
     """
     rows = []
     for entry in found:

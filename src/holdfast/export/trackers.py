@@ -1,6 +1,6 @@
-"""Results as named numbers, for whatever keeps track of experiments: MLflow, TensorBoard, Weights & Biases.
+"""Results as named numbers, for trackers of experiments: MLflow, TensorBoard, Weights & Biases.
 
-Nothing of theirs is imported: a sink is the object that the user has, told by the method that it offers.
+None of these packages is imported: a sink is an object of the user's, recognised by the method that it has.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ class MetricsSink(Protocol):
     """The module `mlflow` with an active run; the loggers of Lightning."""
 
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> Any:
-        """Keep these numbers."""
+        """Store these numbers."""
 
 
 @runtime_checkable
 class ScalarSink(Protocol):
-    """`torch.utils.tensorboard.SummaryWriter`, and those made like it."""
+    """`torch.utils.tensorboard.SummaryWriter`, and classes with the same method."""
 
     def add_scalar(self, tag: str, scalar_value: float, global_step: int | None = None) -> Any:
-        """Keep this number."""
+        """Store this number."""
 
 
 @runtime_checkable
@@ -35,24 +35,24 @@ class LogSink(Protocol):
     """A run of Weights & Biases, or the module `wandb` with one."""
 
     def log(self, data: dict[str, Any], step: int | None = None) -> Any:
-        """Keep these numbers."""
+        """Store these numbers."""
 
 
 Sink = MetricsSink | ScalarSink | LogSink
 
 
-def scalars(found: Sequence[Entry]) -> dict[str, float]:
+def name_scalars(found: Sequence[Entry]) -> dict[str, float]:
     """Finite numbers by name: `label/explainer/median`, `.../low`, `.../high`, `.../count`, `.../mean_rank`.
 
-    Data set and model come first where there are several of either. A bound is never called a median: a censored one is
-    `.../median_at_most` or `.../median_at_least`, and an open end of an interval is left out.
+    The names begin with the data set and the model where there are several of either. A bound is never called a median:
+    a censored median is `.../median_at_most` or `.../median_at_least`. An open end of an interval is left out.
     """
     many_data = len({entry.data for entry in found}) > 1
     many_models = len({entry.model for entry in found}) > 1
     named: dict[str, float] = {}
     for entry in found:
         where = [entry.data] * many_data + [entry.model] * many_models + [entry.label] + [entry.explainer]
-        name = "/".join(_part(part) for part in where if part)
+        name = "/".join(_clean(part) for part in where if part)
         middle = entry.middle
         if middle is None:
             named[f"{name}/count"] = 0.0
@@ -69,11 +69,11 @@ def scalars(found: Sequence[Entry]) -> dict[str, float]:
     return named
 
 
-def send(named: Mapping[str, float], sink: Sink, step: int | None = None) -> None:
-    """Hand the numbers to `sink`.
+def send_scalars(named: Mapping[str, float], sink: Sink, step: int | None = None) -> None:
+    """Send the numbers to `sink`.
 
     Raises:
-        ArgumentError: it has none of the methods that we know.
+        ArgumentError: the sink has none of the known methods.
     """
     if isinstance(sink, ScalarSink):
         for name, value in named.items():
@@ -87,10 +87,10 @@ def send(named: Mapping[str, float], sink: Sink, step: int | None = None) -> Non
         raise ArgumentError("sink", known, type(sink).__name__)
 
 
-def _part(text: str) -> str:
-    """A part of a name in letters that all of them take: MLflow is the strictest. A slash would open a group.
+def _clean(text: str) -> str:
+    """A part of a name, in characters that all trackers accept; MLflow is the strictest. A slash would begin a group.
 
-    >>> _part("worst_case: changed_class"), _part("lenet/5 (Größe)")
+    >>> _clean("worst_case: changed_class"), _clean("lenet/5 (Größe)")
     ('worst_case: changed_class', 'lenet_5 _Gr__e_')
     """
     return re.sub(r"[^A-Za-z0-9_\-. :]", "_", text)

@@ -1,4 +1,4 @@
-"""`Presentation`: how the stored results of one metric are read, drawn and put into words, registered by its name."""
+"""`Presentation`: how the stored results of one metric are read, drawn and described, registered by its name."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class Reading:
 
     Attributes:
         title: what is measured, in words.
-        axis: the short form, for an axis.
-        column: of the frame, with the value.
+        axis: the same in a few words, for an axis. Values with the same axis and direction can be drawn on one axis.
+        column: the column of the frame with the value.
         direction: whether `"higher"` or `"lower"` is better; None where the value does not rank explainers.
-        decimals: to print; None for four digits.
-        censored: a boolean column: where it holds, the value is a bound.
-        censored_side: `"upper"`: the true value lies at or below the bound; `"lower"`: at or above it.
-        only: boolean columns that must all hold for a row to enter medians and ranks.
-        caution: a sentence that belongs beside every ranking by this value, if any.
-        good: what an explainer with a better value is, in a word or two.
+        decimals: how many decimals to print; None for four digits.
+        censored: a boolean column that is true where the value is only a bound, or None.
+        censored_side: `"upper"` if the true value lies at or below the bound, `"lower"` if it lies at or above.
+        only: boolean columns that must all be true for a row to enter medians and ranks.
+        caution: a sentence that the report puts beside every ranking by this value; may be empty.
+        good: what an explainer with a better value is, in a word or two, such as `"more robust"`.
     """
 
     title: str
@@ -45,8 +45,8 @@ class Reading:
     caution: str = ""
     good: str = "better"
 
-    def counted(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The rows that enter medians and ranks: evaluated, with a finite value, and all of `only`."""
+    def select_valid(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The rows that enter medians and ranks: evaluated, with a finite value, and with all of `only` true."""
         if self.column not in frame.columns or "status" not in frame.columns:
             return frame.clear()
         keep = (pl.col("status") == "ok") & pl.col(self.column).cast(pl.Float64).is_finite().fill_null(False)
@@ -55,40 +55,40 @@ class Reading:
         return frame.filter(keep)
 
     def values(self, frame: pl.DataFrame) -> Array:
-        """The value column as float64, NaN where there is none."""
-        return numbers(frame, self.column)
+        """The values as float64, NaN where there is none."""
+        return read_numbers(frame, self.column)
 
     def bounds(self, frame: pl.DataFrame) -> Array:
-        """Which rows are only bounds."""
-        return flags(frame, self.censored) if self.censored else np.zeros(len(frame), dtype=bool)
+        """Which values are only bounds, as booleans."""
+        return read_flags(frame, self.censored) if self.censored else np.zeros(len(frame), dtype=bool)
 
 
-def numbers(frame: pl.DataFrame, column: str) -> Array:
-    """A column as float64, NaN for null; a column that is not there is all NaN."""
+def read_numbers(frame: pl.DataFrame, column: str) -> Array:
+    """A column as float64, with NaN for null; all NaN where the frame has no such column."""
     if column not in frame.columns:
         return np.full(len(frame), np.nan)
     return np.asarray(frame[column].cast(pl.Float64).fill_null(float("nan")).to_numpy(), dtype=float)
 
 
-def flags(frame: pl.DataFrame, column: str) -> Array:
-    """A column as booleans; False for null and where the column is not there."""
-    return np.asarray(numbers(frame, column) == 1.0)
+def read_flags(frame: pl.DataFrame, column: str) -> Array:
+    """A column as booleans; False for null, and where the frame has no such column."""
+    return np.asarray(read_numbers(frame, column) == 1.0)
 
 
 @dataclass(frozen=True)
 class View:
-    """What one configured metric got for one data set and model: the rows of all explainers, arrays on demand.
+    """The results of one configured metric for one data set and model: rows of all explainers, and arrays on demand.
 
     Attributes:
-        label, metric: the configured metric's name in this study, and its registered one.
+        label, metric: the name of the configured metric in this study, and its registered name.
         options: its configuration, as stored.
         reading: how its frame is read.
         data, model: names.
-        explainers: all of the study's, in order; an explainer's place decides its colour.
-        frame: the rows, with `explainer`, `repeat` and `sample`, sorted by these.
-        bounds: the smallest and the largest valid value of an input; NaN if not known.
-        jobs: the finished jobs that have arrays.
-        load: reads a job's arrays.
+        explainers: all explainers of the study, in order; the place of an explainer decides its colour.
+        frame: the rows, with the columns `explainer`, `repeat` and `sample`, sorted by these.
+        bounds: the smallest and the largest valid value of an input; NaN where they are not known.
+        jobs: the finished jobs that stored arrays.
+        load: a function that reads the arrays of a job.
     """
 
     label: str
@@ -116,7 +116,7 @@ class View:
         return rows if repeat is None else rows.filter(pl.col("repeat") == repeat)
 
     def samples(self, count: int) -> list[int]:
-        """The first samples that any explainer was evaluated on in the first repeat."""
+        """The first samples on which any explainer was evaluated in the first repeat."""
         if not len(self.frame):
             return []
         fine = self.frame.filter((pl.col("status") == "ok") & (pl.col("repeat") == self._first))
@@ -126,10 +126,10 @@ class View:
     def _first(self) -> int:
         return int(self.frame["repeat"].min())  # type: ignore[arg-type]
 
-    def shown(
+    def load_sample(
         self, explainer: str, sample: int, names: Sequence[str]
     ) -> tuple[dict[str, Any], dict[str, Array]] | None:
-        """The row and the named arrays of a sample in the first repeat; None where it was not evaluated."""
+        """The row and the named arrays of a sample in the first repeat; None if it was not evaluated or not stored."""
         rows = self.of(explainer, sample, self._first).filter(pl.col("status") == "ok")
         if not len(rows):
             return None
@@ -137,17 +137,17 @@ class View:
         return None if arrays is None else (rows.row(0, named=True), arrays)
 
     def gallery(self, count: int, names: Sequence[str]) -> Iterator[tuple[str, int, dict[str, Any], dict[str, Array]]]:
-        """Explainer, sample, row and named arrays of the first `count` samples, explainers beneath each other."""
+        """Explainer, sample, row and named arrays of the first `count` samples, in the order of samples."""
         for sample in self.samples(count):
             for explainer in self.present:
-                shown = self.shown(explainer, sample, names)
-                if shown is not None:
-                    yield explainer, sample, *shown
+                loaded = self.load_sample(explainer, sample, names)
+                if loaded is not None:
+                    yield explainer, sample, *loaded
 
     def arrays(
         self, explainer: str, sample: int, names: Sequence[str], repeat: int | None = None
     ) -> dict[str, Array] | None:
-        """The named arrays of one sample; None unless all are stored. Only this sample's job is read."""
+        """The named arrays of one sample, or None unless all are stored. It reads the job of this sample only."""
         repeat = self._first if repeat is None else repeat
         for start, _, arrays in self._jobs(explainer, repeat, sample):
             if set(names) <= set(arrays):
@@ -157,7 +157,7 @@ class View:
     def lines(
         self, explainer: str, names: Sequence[str], limit: int
     ) -> Iterator[tuple[dict[str, Any], dict[str, Array]]]:
-        """Rows and named arrays of the first `limit` evaluated samples (of the first repeat); a job at a time."""
+        """Rows and named arrays of the first `limit` evaluated samples of the first repeat, one job in memory."""
         rows = {row["sample"]: row for row in self.of(explainer, repeat=self._first).iter_rows(named=True)}
         given = 0
         for start, stop, arrays in self._jobs(explainer, self._first):
@@ -184,15 +184,18 @@ class View:
 
 @dataclass(frozen=True)
 class Presentation:
-    """How the stored results of one metric are read, drawn and put into words.
+    """How the stored results of one metric are read, drawn and described.
 
-    A presentation holds no results and never computes one: it is given frames and arrays that were stored, and the
-    metric's stored options. A metric without a presentation of its own gets this class, which shows its headline.
+    A presentation has no results of its own and computes none. Its methods get stored frames and arrays, and the stored
+    options of the metric. This class shows the headline, and is used for every metric without a presentation of its
+    own. A subclass overrides the methods that it needs and is registered under the name of its metric:
+    `@presentations.register("worst_case")` in holdfast, an entry point of the group `holdfast.presentations` in another
+    package.
 
     Attributes:
-        metric: the registered name.
-        headline: the column with the number that an explainer is judged by.
-        direction: whether more (`"higher"`) or less of it (`"lower"`) is better; None where it does not rank.
+        metric: the registered name of the metric.
+        headline: the column with the number by which explainers are compared.
+        direction: whether a `"higher"` or a `"lower"` number is better; None where it does not rank explainers.
     """
 
     metric: str
@@ -200,7 +203,7 @@ class Presentation:
     direction: Literal["higher", "lower"] | None = None
 
     def reading(self, options: Mapping[str, Any]) -> Reading:
-        """How the frame of a metric with these options is read; by default by its headline and direction.
+        """How to read the frame of a metric with these options; by default by its headline and direction.
 
         >>> Presentation("new_metric", "score", "higher").reading({}).title
         'New metric: score'
@@ -213,30 +216,40 @@ class Presentation:
         return Reading(title[:1].upper() + title[1:], axis, self.headline, self.direction)
 
     def figures(self, view: View) -> Sequence[Figure]:
-        """The figures and tables of one data set and model; by default the distribution over samples."""
-        return plain_figures(view)
+        """Figures and tables of one data set and model; by default the distribution over samples."""
+        return draw_distribution(view)
 
-    def compared(self, views: Sequence[View], option: str) -> Sequence[Chart | Gallery]:
-        """Figures of views of one data set and model that differ in one option (a dotted path) and nothing else.
+    def figures_over_option(self, views: Sequence[View], option: str) -> Sequence[Chart | Gallery]:
+        """Figures over configurations that differ in one option and in nothing else; none by default.
 
-        The report draws numbers on a common axis where the readings agree; this is for everything else.
+        The report itself draws values that have a common axis. This is for anything else, such as pictures. It is not
+        called for options whose values are numbers on an axis.
+
+        Args:
+            views: two or more, of one data set and model.
+            option: the path of the option, such as `"similarity"` or `"search.proposal"`.
         """
         return []
 
-    def across(self, views: Sequence[View]) -> Sequence[Figure]:
-        """Figures over data sets, from two or more views of one configuration: one for each data set and model."""
+    def figures_over_data(self, views: Sequence[View]) -> Sequence[Figure]:
+        """Figures over data sets and models, from two or more views of one configuration; none by default."""
         return []
 
     def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
-        """Notes below an explainer's entry in the overview; `frame` holds its evaluated samples."""
+        """Notes below an explainer's numbers in the overview; `frame` has its evaluated samples. None by default."""
         return []
 
     def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
-        """Terms and what they mean, for "How to read this"; `code` and *emphasis* are marked like that."""
+        """Terms and their meanings, for "How to read this", with `code` and *emphasis* marked so; none by default."""
         return {}
 
     def contradictions(self, view: View, others: Sequence[View]) -> list[str]:
-        """Sentences, one for each sample whose numbers cannot all be right; `others` are of the same data and model."""
+        """A sentence for each sample whose numbers contradict each other; none by default.
+
+        Args:
+            view: of this metric.
+            others: the views of all other configured metrics, of the same data and model.
+        """
         return []
 
 
@@ -280,11 +293,11 @@ def presentation_of(metric: str, headline: str = "value", direction: str | None 
     return (Presentation if name is None else presentations[name])(metric, headline, ranked)
 
 
-def plain_figures(view: View, rule: float | None = None) -> list[Chart | Gallery]:
-    """The distribution over samples, one explainer below the other, with a line at `rule`."""
+def draw_distribution(view: View, rule: float | None = None) -> list[Chart | Gallery]:
+    """The distribution over samples, a row for each explainer, with a line at `rule`."""
     strips = []
     for name in view.present:
-        rows = view.reading.counted(view.of(name))
+        rows = view.reading.select_valid(view.of(name))
         if len(rows):
             samples = [int(sample) for sample in rows["sample"]]
             strips.append(Strip(name, samples, view.reading.values(rows), view.reading.bounds(rows)))
@@ -297,7 +310,7 @@ def plain_figures(view: View, rule: float | None = None) -> list[Chart | Gallery
 
 
 def larger_is_closer(options: Mapping[str, Any]) -> bool:
-    """Whether the options' similarity grows as maps get more alike; assumed of one that is not known here.
+    """Whether the similarity in the options is larger for more similar maps; assumed where it is not known here.
 
     >>> larger_is_closer({"similarity": "pearson"}), larger_is_closer({"similarity": "mse"})
     (True, False)
@@ -306,10 +319,10 @@ def larger_is_closer(options: Mapping[str, Any]) -> bool:
     return True if known is None else known.larger_is_closer
 
 
-def threshold(options: Mapping[str, Any]) -> float | None:
-    """The threshold in force: the given one, or the similarity's own for the event.
+def find_threshold(options: Mapping[str, Any]) -> float | None:
+    """The threshold in force: the one in the options, or the default of the similarity for the event.
 
-    >>> threshold({"similarity": "pearson", "event": "changed_class", "threshold": None})
+    >>> find_threshold({"similarity": "pearson", "event": "changed_class", "threshold": None})
     0.6
     """
     given = options.get("threshold")
@@ -328,10 +341,10 @@ def _known(options: Mapping[str, Any]) -> similarity.Similarity | None:
         return None
 
 
-def number(value: float | None, decimals: int | None = 2) -> str:
-    """A number as a report prints it, with a real minus; four digits where `decimals` is None.
+def format_number(value: float | None, decimals: int | None = 2) -> str:
+    """A number as the report prints it, with a minus sign; four digits where `decimals` is None.
 
-    >>> number(-0.5), number(float("-inf")), number(1234.5678, None)
+    >>> format_number(-0.5), format_number(float("-inf")), format_number(1234.5678, None)
     ('−0.50', '−∞', '1235')
     """
     if value is None or np.isnan(value):

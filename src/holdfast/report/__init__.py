@@ -1,4 +1,4 @@
-"""The report: stored results as one self-contained HTML file, and its charts as files. Never loads a model.
+"""The report: stored results as one HTML file that needs no other, and its charts as files. It never loads a model.
 
 >>> import tempfile
 >>> from pathlib import Path
@@ -24,17 +24,17 @@ __all__ = ["Report", "build_html"]
 
 
 def build_html(results: str | Path | Store | Results) -> str:
-    """The whole report as one HTML document that loads nothing from elsewhere; the same bytes for the same results."""
-    from holdfast.report.html import page
+    """The whole report as one HTML document that loads nothing from elsewhere. The same results give the same bytes."""
+    from holdfast.report.html import build_page
 
-    return page(_opened(results))
+    return build_page(_open_results(results))
 
 
 class Report:
     """The report of a study's results.
 
     Args:
-        results: their folder or address, the store that reads it, or the results themselves.
+        results: the folder or address of the results, the store that reads it, or the results themselves.
     """
 
     def __init__(self, results: str | Path | Store | Results) -> None:
@@ -42,10 +42,10 @@ class Report:
 
     def frame(self) -> pl.DataFrame:
         """One row per data, model, explainer, metric, repeat and sample."""
-        return _opened(self.source).samples
+        return _open_results(self.source).samples
 
     def to_html(self, path: str | Path = "report.html") -> Path:
-        """Write the report, one file that needs no other, and return where it is."""
+        """Write the report, one file that needs no other, and return its path."""
         path = Path(path)
         content = build_html(self.source).encode()
         _write(path, content)
@@ -53,17 +53,17 @@ class Report:
 
     def figures(self, folder: str | Path = "figures") -> list[Path]:
         """Write every chart as SVG and PDF into `folder`, named after section, label, data and model."""
-        from holdfast.report.files import chart_files
+        from holdfast.report.files import render_charts
 
         written = []
-        for name, content in chart_files(_opened(self.source)):
+        for name, content in render_charts(_open_results(self.source)):
             path = Path(folder) / name
             _write(path, content)
             written.append(path)
         return written
 
 
-def _opened(results: str | Path | Store | Results) -> Results:
+def _open_results(results: str | Path | Store | Results) -> Results:
     return results if isinstance(results, Results) else load_results(results)
 
 

@@ -6,39 +6,39 @@ import re
 from collections.abc import Iterator
 
 from holdfast.charts import Chart
-from holdfast.report.overview import agreement_charts, difference_charts, median_charts
-from holdfast.report.render import to_files
-from holdfast.report.sweeps import models_compared, options_compared
+from holdfast.report.overview import draw_agreement, draw_differences, draw_medians
+from holdfast.report.render import render_files
+from holdfast.report.sweeps import compare_models, compare_options
 from holdfast.report.views import Contents
 from holdfast.study.results import Results
 
 
-def chart_files(results: Results) -> Iterator[tuple[str, bytes]]:
-    """File names, after section, label, data, model and chart, with their contents; one chart in memory at a time."""
-    contents, taken = Contents(results), set[str]()
+def render_charts(results: Results) -> Iterator[tuple[str, bytes]]:
+    """File names, made of section, label, data, model and chart, with their contents; one chart in memory at a time."""
+    contents, used = Contents(results), set[str]()
 
-    def unique(*parts: str) -> str:
-        stem = name = "-".join(slug(part) for part in parts)
+    def take_name(*parts: str) -> str:
+        stem = name = "-".join(make_file_name(part) for part in parts)
         number = 2
-        while name in taken:
+        while name in used:
             name, number = f"{stem}-{number}", number + 1
-        taken.add(name)
+        used.add(name)
         return name
 
-    for parts, chart in _charts(contents):
-        name = unique(*parts, chart.name)
-        for ending, content in to_files(chart).items():
+    for parts, chart in _draw_charts(contents):
+        name = take_name(*parts, chart.name)
+        for ending, content in render_files(chart).items():
             yield f"{name}.{ending}", content
 
 
-def _charts(contents: Contents) -> Iterator[tuple[tuple[str, ...], Chart]]:
+def _draw_charts(contents: Contents) -> Iterator[tuple[tuple[str, ...], Chart]]:
     for data, model in contents.pairs:
-        for label, chart in (*median_charts(contents, data, model), *difference_charts(contents, data, model)):
+        for label, chart in (*draw_medians(contents, data, model), *draw_differences(contents, data, model)):
             yield ("overview", label, data, model), chart
     for (data, model), agreement in contents.agreements.items():
-        for chart in agreement_charts(agreement):
+        for chart in draw_agreement(agreement):
             yield ("overview", data, model), chart
-    for place, compared in (("options", options_compared(contents)), ("models", models_compared(contents))):
+    for place, compared in (("options", compare_options(contents)), ("models", compare_models(contents))):
         for section in compared.sections:
             for part in section.parts:
                 for figure in part.figures:
@@ -49,15 +49,15 @@ def _charts(contents: Contents) -> Iterator[tuple[tuple[str, ...], Chart]]:
             for figure in known.figures(view):
                 if isinstance(figure, Chart):
                     yield ("metric", known.name, view.data, view.model), figure
-        for figure in known.across(list(contents.views(known.name))):
+        for figure in known.figures_over_data(list(contents.views(known.name))):
             if isinstance(figure, Chart):
                 yield ("metric", known.name, "across"), figure
 
 
-def slug(text: str) -> str:
-    """A name that any file system takes.
+def make_file_name(text: str) -> str:
+    """A text as a part of a file name that is valid on every file system.
 
-    >>> slug("local Lipschitz: 2")
+    >>> make_file_name("local Lipschitz: 2")
     'local_Lipschitz_2'
     """
     return re.sub(r"[^A-Za-z0-9.]+", "_", text).strip("_.") or "_"

@@ -1,4 +1,4 @@
-"""The page: what the template is given, and the template filled in."""
+"""The page: the values of the template, and the template filled in."""
 
 from __future__ import annotations
 
@@ -12,44 +12,44 @@ from typing import Any
 from holdfast.charts import Chart, Figure, Gallery, GalleryRow, Table
 from holdfast.presentation import View
 from holdfast.report import methods
-from holdfast.report.overview import agreement_charts, agreement_sentence, difference_charts, matrix, median_charts
-from holdfast.report.pictures import drawn
-from holdfast.report.render import Drawn, bundle, config, for_page
-from holdfast.report.sample_explorer import explorer
-from holdfast.report.sweeps import Compared, models_compared, options_compared
+from holdfast.report.overview import build_matrix, describe_agreement, draw_agreement, draw_differences, draw_medians
+from holdfast.report.pictures import draw_picture
+from holdfast.report.render import RenderedChart, bundle_scripts, render_for_page, shared_config
+from holdfast.report.sample_explorer import encode_rows
+from holdfast.report.sweeps import SectionList, compare_models, compare_options
 from holdfast.report.views import Contents, Label
 from holdfast.study.results import Results
 
-#: warnings and failures that are spelled out
+#: how many warnings, and how many failures, the page lists
 LISTED = 50
-#: pairs of data and model that are open from the start; the others unfold
+#: how many pairs of data and model are open at first; the others are folded
 OPEN = 2
 
 
 @dataclass
 class Part:
-    """What a label got on one data set and model: charts, tables, and galleries as rows of pictures."""
+    """The figures of one data set and model: charts, tables, and galleries as rows of pictures."""
 
     where: str
-    charts: list[Drawn] = field(default_factory=list)
+    charts: list[RenderedChart] = field(default_factory=list)
     galleries: list[dict[str, Any]] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
 
 
 class Page:
-    """Numbers charts and pictures, so that ids differ, and remembers which rows have pictures."""
+    """Numbers charts and pictures, so that each has an id of its own, and records which rows have pictures."""
 
     def __init__(self, contents: Contents) -> None:
         self.contents = contents
         self.charts = self.compared = 0
         self.links: dict[tuple[str, str, str, str, int], str] = {}
 
-    def chart(self, chart: Chart) -> Drawn:
-        """A chart, drawn."""
+    def render(self, chart: Chart) -> RenderedChart:
+        """Render a chart under the next number."""
         self.charts += 1
-        return for_page(chart, self.charts)
+        return render_for_page(chart, self.charts)
 
-    def part(
+    def make_part(
         self, where: str, figures: Iterable[Figure], bounds: tuple[float, float], identity: Callable[[GalleryRow], str]
     ) -> Part:
         """Figures as the template takes them; `identity` gives the id of a row of pictures."""
@@ -60,39 +60,39 @@ class Page:
             elif isinstance(figure, Table):
                 part.tables.append(figure)
             else:
-                part.charts.append(self.chart(figure))
+                part.charts.append(self.render(figure))
         return part
 
-    def of_metric(self, label: Label) -> list[Part]:
-        """The metric's own figures: over all data sets and models, then for each of them."""
+    def make_metric_parts(self, label: Label) -> list[Part]:
+        """The metric's own figures: first those over all data sets and models, then those of each."""
         views = list(self.contents.views(label.name))
         bounds = views[0].bounds if views else (nan, nan)
-        parts = [self.part("All data sets", label.across(views), bounds, self._numbered)]
+        parts = [self.make_part("All data sets", label.figures_over_data(views), bounds, self._count)]
         for view in views:
             where = self.contents.where(view.data, view.model)
-            parts.append(self.part(where, label.figures(view), view.bounds, partial(self._linked, view)))
+            parts.append(self.make_part(where, label.figures(view), view.bounds, partial(self._link, view)))
         return [part for part in parts if part.charts or part.galleries or part.tables]
 
-    def sections(self, compared: Compared, start: str) -> dict[str, Any]:
-        """What is compared across configurations, as the template takes it; ids begin with `start`."""
+    def make_sections(self, found: SectionList, start: str) -> dict[str, Any]:
+        """The figures across configurations as the template takes them; their ids begin with `start`."""
         sections = []
-        for number, section in enumerate(compared.sections, 1):
+        for number, section in enumerate(found.sections, 1):
             parts = []
-            for found in section.parts:
-                where = self.contents.where(found.data, found.model) if found.model else ""
-                parts.append(self.part(where, found.figures, found.bounds, self._numbered))
+            for part in section.parts:
+                where = self.contents.where(part.data, part.model) if part.model else ""
+                parts.append(self.make_part(where, part.figures, part.bounds, self._count))
             identity = f"{start}-{number}"
             sections.append(
                 {"id": identity, "title": section.title, "text": section.text, "same": section.same, "parts": parts}
             )
-        return {"sections": sections, "left_out": compared.left_out}
+        return {"sections": sections, "left_out": found.left_out}
 
-    def _linked(self, view: View, row: GalleryRow) -> str:
-        """The id of a row of pictures, to which the row in the table of all samples leads."""
+    def _link(self, view: View, row: GalleryRow) -> str:
+        """The id of a row of pictures; the sample's row in the table of all samples links to it."""
         key = (view.data, view.model, view.label, row.explainer, row.sample)
         return self.links.setdefault(key, f"p{len(self.links) + 1}")
 
-    def _numbered(self, row: GalleryRow) -> str:
+    def _count(self, row: GalleryRow) -> str:
         self.compared += 1
         return f"q{self.compared}"
 
@@ -101,19 +101,19 @@ class Page:
     ) -> dict[str, Any]:
         samples: dict[int, list[dict[str, Any]]] = {}
         for row in gallery.rows:
-            pictures = [(picture.title, picture.alt, drawn(picture, bounds)) for picture in row.pictures]
+            pictures = [(picture.title, picture.alt, draw_picture(picture, bounds)) for picture in row.pictures]
             who = f"{row.explainer}, {row.setting}" if row.setting else row.explainer
             samples.setdefault(row.sample, []).append(
                 {"id": identity(row), "explainer": who, "pictures": pictures, "text": row.text, "found": row.found}
             )
         for entries in samples.values():
             titles = [[title for title, _, _ in entry["pictures"]] for entry in entries]
-            for place, entry in enumerate(entries):  # once, if they are the same in all rows
+            for place, entry in enumerate(entries):  # titles that are the same in all rows stand above the first one
                 entry["titled"] = place == 0 or any(other != titles[0] for other in titles)
         return {"title": gallery.title, "note": gallery.note, "folded": gallery.folded, "samples": samples}
 
 
-def page(results: Results) -> str:
+def build_page(results: Results) -> str:
     """The whole report as one HTML document."""
     import jinja2
 
@@ -125,8 +125,8 @@ def page(results: Results) -> str:
         keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters["marked"] = marked
-    environment.filters["breakable"] = breakable
+    environment.filters["marked"] = mark_up
+    environment.filters["breakable"] = allow_breaks
     return environment.get_template("report.html").render(_context(Contents(results)))
 
 
@@ -136,10 +136,10 @@ def _context(contents: Contents) -> dict[str, Any]:
     content = Page(contents)
     overview = []
     for data, model in contents.pairs:
-        found = matrix(contents, data, model)
-        medians = [(label, content.chart(chart)) for label, chart in median_charts(contents, data, model)]
+        found = build_matrix(contents, data, model)
+        medians = [(label, content.render(chart)) for label, chart in draw_medians(contents, data, model)]
         agreement = contents.agreements.get((data, model))
-        differences = [(name, content.chart(chart)) for name, chart in difference_charts(contents, data, model)]
+        differences = [(name, content.render(chart)) for name, chart in draw_differences(contents, data, model)]
         overview.append(
             {
                 "where": contents.where(data, model),
@@ -151,28 +151,28 @@ def _context(contents: Contents) -> dict[str, Any]:
                     if (found.data, found.model) == (data, model)
                 ),
                 "differences": differences,
-                "agreement": None if agreement is None else agreement_sentence(agreement),
-                "agreement_charts": [content.chart(c) for c in agreement_charts(agreement)] if agreement else [],
+                "agreement": None if agreement is None else describe_agreement(agreement),
+                "agreement_charts": [content.render(c) for c in draw_agreement(agreement)] if agreement else [],
             }
         )
-    options = content.sections(options_compared(contents), "options")
-    models = content.sections(models_compared(contents), "models")
+    options = content.make_sections(compare_options(contents), "options")
+    models = content.make_sections(compare_models(contents), "models")
     sections = []
     for number, label in enumerate(contents.labels.values(), 1):
-        sections.append({"id": f"metric-{number}", "label": label, "parts": content.of_metric(label)})
-    rows, count = explorer(contents, content.links)
+        sections.append({"id": f"metric-{number}", "label": label, "parts": content.make_metric_parts(label)})
+    rows, count = encode_rows(contents, content.links)
     about = contents.manifest.get("about") or {}
     failures = contents.results.failures.rows(named=True)
     guide: dict[str, str] = {}
     for label in contents.labels.values():
         for term, meaning in label.presentation.guide(label.options).items():
-            guide.pop(term, None)  # what many have in common comes last
+            guide.pop(term, None)  # terms that many metrics share come last
             guide[term] = meaning
     return {
         "title": str(about.get("title") or "How far the explanations hold"),
         "contents": contents,
         "labels": contents.labels,
-        "facts": methods.facts(contents),
+        "facts": methods.describe_study(contents),
         "overview": overview,
         "options_compared": options,
         "models_compared": models,
@@ -183,24 +183,24 @@ def _context(contents: Contents) -> dict[str, Any]:
         "failures": failures[:LISTED],
         "failed": len(failures),
         "missing": contents.results.missing,
-        "tally": methods.tally(contents),
+        "tally": methods.count_rows(contents),
         "guide": guide,
         "rows": markupsafe.Markup(rows),
         "row_count": count,
-        "option_tables": methods.option_tables(contents),
-        "costs": methods.costs(contents),
-        "publications": methods.publications(contents),
+        "option_tables": methods.list_options(contents),
+        "costs": methods.sum_costs(contents),
+        "publications": methods.list_publications(contents),
         "command": about.get("command"),
-        "config": markupsafe.Markup(config()),
-        "bundle": markupsafe.Markup(bundle()) if content.charts else "",
+        "config": markupsafe.Markup(shared_config()),
+        "bundle": markupsafe.Markup(bundle_scripts()) if content.charts else "",
         "raw": markupsafe.Markup,
     }
 
 
-def marked(text: str) -> str:
-    """Text with `code` and *emphasis* marked up, everything else escaped.
+def mark_up(text: str) -> str:
+    """Text as HTML, with `code` and *emphasis* as elements and everything else escaped.
 
-    >>> str(marked("`a<b` is *not* less"))
+    >>> str(mark_up("`a<b` is *not* less"))
     '<code>a&lt;b</code> is <em>not</em> less'
     """
     import markupsafe
@@ -210,8 +210,8 @@ def marked(text: str) -> str:
     return markupsafe.Markup(re.sub(r"\*([^*\s][^*]*)\*", r"<em>\1</em>", safe))
 
 
-def breakable(name: str) -> str:
-    """A name that may be broken after an underscore."""
+def allow_breaks(name: str) -> str:
+    """A name as HTML that allows a line break after every underscore."""
     import markupsafe
 
     return markupsafe.Markup("_<wbr>").join(name.split("_"))

@@ -1,25 +1,24 @@
-"""What a reader needs to repeat the study: facts, every option, cost, environment, publications."""
+"""What a reader needs to repeat the study: facts, all options, costs, environment, publications."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import polars as pl
 
-from holdfast.presentation.base import number, numbers
+from holdfast.presentation.base import format_number, read_numbers
 from holdfast.report.views import Contents
 
 _FACTS = ("title", "model", "data", "created", "command")
 
 
-def facts(contents: Contents) -> list[tuple[str, str]]:
-    """What was evaluated, in pairs of a word and its meaning."""
+def describe_study(contents: Contents) -> list[tuple[str, str]]:
+    """What was evaluated, as pairs of a word and its meaning."""
     manifest, about = contents.manifest, contents.manifest.get("about") or {}
     found = [(key.capitalize(), str(about[key])) for key in ("model", "data", "created") if about.get(key)]
-    for what, names, told in (("Data", contents.data, _data), ("Models", contents.models, _model)):
+    for what, names, describe in (("Data", contents.data, _data), ("Models", contents.models, _model)):
         entries = manifest.get("data" if what == "Data" else "models") or {}
-        texts = [told(name, dict(entries.get(name) or {})) for name in names]
+        texts = [describe(name, dict(entries.get(name) or {})) for name in names]
         word = what if what == "Data" or len(names) > 1 else "Model"
         if texts:
             found.append((f"{word} in detail" if about.get(word.lower()) else word, "; ".join(texts)))
@@ -46,7 +45,7 @@ def _data(name: str, stored: dict[str, Any]) -> str:
         parts.append(f"shape {' × '.join(map(str, stored['input_shape']))}")
     try:
         (low, _), (_, high) = stored["bounds"]
-        parts.append(f"values {number(float(low), None)} to {number(float(high), None)}")
+        parts.append(f"values {format_number(float(low), None)} to {format_number(float(high), None)}")
     except (KeyError, TypeError, ValueError):
         pass
     return f"{name} ({', '.join(parts)})" if parts else name
@@ -65,17 +64,17 @@ def _neighbourhood(value: Any) -> str:
     norm = {"LinfBall": "every feature moves by at most", "L2Ball": "Euclidean distance at most"}
     start = norm.get(str(value.get("norm")), f"{value.get('norm')}, radius")
     radius = value.get("radius")
-    text = f"{start} {number(float(radius), None) if isinstance(radius, int | float) else radius}"
+    text = f"{start} {format_number(float(radius), None) if isinstance(radius, int | float) else radius}"
     return f"{text} ({value['distribution']} noise)" if value.get("distribution") else text
 
 
-def option_tables(contents: Contents) -> list[tuple[str, list[tuple[str, list[tuple[str, str]]]]]]:
+def list_options(contents: Contents) -> list[tuple[str, list[tuple[str, list[tuple[str, str]]]]]]:
     """Headings, each with names and their options as pairs of a dotted name and a text."""
     manifest = contents.manifest
     metrics = []
     for name, label in contents.labels.items():
         stored = {key: value for key, value in label.stored.items() if key not in ("options", "bibtex", "citation")}
-        metrics.append((name, flat({"metric": label.metric, **stored, **label.options})))
+        metrics.append((name, flatten({"metric": label.metric, **stored, **label.options})))
     tables = [("Metrics", metrics)]
     for heading, key, names in (
         ("Explainers", "explainers", contents.explainers),
@@ -83,17 +82,17 @@ def option_tables(contents: Contents) -> list[tuple[str, list[tuple[str, list[tu
         ("Data", "data", contents.data),
     ):
         entries = manifest.get(key) or {}
-        tables.append((heading, [(name, flat(entries[name])) for name in names if entries.get(name)]))
-    environment = flat(manifest.get("environment") or {})
+        tables.append((heading, [(name, flatten(entries[name])) for name in names if entries.get(name)]))
+    environment = flatten(manifest.get("environment") or {})
     rest = {key: manifest[key] for key in ("seed", "repeats", "samples_per_job", "device") if key in manifest}
-    tables.append(("Environment and run", [("environment", environment), ("run", flat(rest))]))
+    tables.append(("Environment and run", [("environment", environment), ("run", flatten(rest))]))
     return [(heading, [(name, pairs) for name, pairs in entries if pairs]) for heading, entries in tables]
 
 
-def flat(value: Any, prefix: str = "") -> list[tuple[str, str]]:
+def flatten(value: Any, prefix: str = "") -> list[tuple[str, str]]:
     """Nested options as pairs of a dotted name and a text.
 
-    >>> flat({"ball": {"radius": 0.1}, "threshold": None, "shape": [1, 8, 8]})
+    >>> flatten({"ball": {"radius": 0.1}, "threshold": None, "shape": [1, 8, 8]})
     [('ball.radius', '0.1'), ('threshold', 'default'), ('shape', '1, 8, 8')]
     """
     if isinstance(value, list) and not any(isinstance(entry, dict) for entry in value):
@@ -102,38 +101,35 @@ def flat(value: Any, prefix: str = "") -> list[tuple[str, str]]:
         return [(prefix, "default" if value is None else str(value))]
     pairs: list[tuple[str, str]] = []
     for key, inner in value.items():
-        pairs += flat(inner, f"{prefix}.{key}" if prefix else str(key))
+        pairs += flatten(inner, f"{prefix}.{key}" if prefix else str(key))
     return pairs
 
 
-def costs(contents: Contents) -> list[tuple[str, list[str]]]:
-    """For each explainer and label: inputs predicted and explained, and seconds taken."""
+def sum_costs(contents: Contents) -> list[tuple[str, list[str]]]:
+    """For each explainer and label: how many inputs were predicted and explained, and in how many seconds."""
     samples, jobs = contents.results.samples, contents.results.jobs
     rows = []
     for name in contents.explainers if samples.width else ():
         cells = []
         for label in contents.labels:
             here = (pl.col("explainer") == name) & (pl.col("label") == label)
-            looks = numbers(samples.filter(here), "model_evaluations")
-            seconds = numbers(jobs.filter(here & (pl.col("status") == "done")), "seconds")
-            text = f"{int(looks[looks > 0].sum()):,} / {seconds[seconds > 0].sum():,.1f} s"
-            cells.append(text if len(looks) else "–")
+            queries = read_numbers(samples.filter(here), "model_evaluations")
+            seconds = read_numbers(jobs.filter(here & (pl.col("status") == "done")), "seconds")
+            text = f"{int(queries[queries > 0].sum()):,} / {seconds[seconds > 0].sum():,.1f} s"
+            cells.append(text if len(queries) else "–")
         rows.append((name, cells))
     return rows
 
 
-def publications(contents: Contents) -> list[str]:
-    """BibTeX entries, or keys where the entry is not known, each once."""
+def list_publications(contents: Contents) -> list[str]:
+    """BibTeX entries, or keys where an entry is not known, without duplicates."""
     found = (label.bibtex.strip() for label in contents.labels.values())
     return list(dict.fromkeys(sorted(entry for entry in found if entry)))
 
 
-def tally(contents: Contents) -> list[tuple[str, str, dict[str, int]]]:
-    """For each label and explainer: rows, evaluated, skipped by status, censored, constant maps, NaN."""
-    return list(_tally(contents))
-
-
-def _tally(contents: Contents) -> Iterator[tuple[str, str, dict[str, int]]]:
+def count_rows(contents: Contents) -> list[tuple[str, str, dict[str, int]]]:
+    """For each label and explainer: how many rows there are, how many of each status, and how many are censored."""
+    found = []
     for name, label in contents.labels.items():
         frames = [contents.frame(data, model, name) for data, model in contents.pairs]
         frames = [frame for frame in frames if len(frame)]
@@ -145,17 +141,15 @@ def _tally(contents: Contents) -> Iterator[tuple[str, str, dict[str, int]]]:
             if not len(rows):
                 continue
             status = dict(rows["status"].value_counts().iter_rows())
-            counted = label.reading.counted(rows)
-            looks = {key: numbers(rows, key) for key in ("degenerate", "nonfinite")}
-            yield (
-                explainer,
-                name,
-                {
-                    "rows": len(rows),
-                    "evaluated": int(status.get("ok", 0)),
-                    **{key: int(status.get(key, 0)) for key in ("misclassified", "degenerate", "nonfinite")},
-                    "in medians": len(counted),
-                    "censored": int(label.reading.bounds(counted).sum()),
-                    **{f"maps {key}": int(values[values > 0].sum()) for key, values in looks.items()},
-                },
-            )
+            counted = label.reading.select_valid(rows)
+            maps = {key: read_numbers(rows, key) for key in ("degenerate", "nonfinite")}
+            counts = {
+                "rows": len(rows),
+                "evaluated": int(status.get("ok", 0)),
+                **{key: int(status.get(key, 0)) for key in ("misclassified", "degenerate", "nonfinite")},
+                "in medians": len(counted),
+                "censored": int(label.reading.bounds(counted).sum()),
+                **{f"maps {key}": int(values[values > 0].sum()) for key, values in maps.items()},
+            }
+            found.append((explainer, name, counts))
+    return found

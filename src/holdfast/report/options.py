@@ -30,7 +30,7 @@ class Configuration:
     Attributes:
         name: in the study.
         kind: what it is a configuration of. Only configurations of the same kind are compared.
-        options: those with an effect, by path (`flat`).
+        options: those with an effect, by path (`flatten_options`).
         owners: the option that another one belongs to, where the path does not say it.
         unit: must be equal for values that stand on one axis.
     """
@@ -120,27 +120,27 @@ class _Given(str):
     """The name of a thing whose own options are given. The bare name is another value: it has its default options."""
 
 
-def flat(options: Mapping[str, Any]) -> dict[str, Any]:
+def flatten_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options by path.
 
-    >>> flat({"search": {"name": "genetic", "population": 50}, "attack": "fmn:steps=5", "floor": -8})
+    >>> flatten_options({"search": {"name": "genetic", "population": 50}, "attack": "fmn:steps=5", "floor": -8})
     {'search': 'genetic', 'search.population': 50, 'attack': 'fmn', 'attack.steps': 5, 'floor': -8}
     """
     found: dict[str, Any] = {}
     for option, value in options.items():
-        inner = _parsed(value) if isinstance(value, str) else value
+        inner = _parse(value) if isinstance(value, str) else value
         if not isinstance(inner, Mapping):
             found[str(option)] = value
             continue
         key = next((key for key in ("name", "norm") if isinstance(inner.get(key), str)), None)
         if key is not None:
             found[str(option)] = _Given(inner[key])
-        own = flat({name: each for name, each in inner.items() if name != key})
+        own = flatten_options({name: each for name, each in inner.items() if name != key})
         found |= {f"{option}.{path}": each for path, each in own.items()}
     return found
 
 
-def _parsed(text: str) -> str | dict[str, Any]:
+def _parse(text: str) -> str | dict[str, Any]:
     """`"fmn:steps=5"` as `{"name": "fmn", "steps": 5}`; any other text as it is."""
     name, _, rest = text.partition(":")
     try:
@@ -149,7 +149,7 @@ def _parsed(text: str) -> str | dict[str, Any]:
         return text
 
 
-def groups(configurations: Sequence[Configuration]) -> list[Group]:
+def find_groups(configurations: Sequence[Configuration]) -> list[Group]:
     """What can be compared: first figures over two options, then over one number, then rows of categories.
 
     A group is left out where earlier ones show each of its pairs that differ in one option.
@@ -160,8 +160,8 @@ def groups(configurations: Sequence[Configuration]) -> list[Group]:
         for each in configurations:
             if each.kind == kind:
                 different.setdefault(frozenset((path, each.key(path)) for path in each.options), each)
-        found += _Kind(list(different.values())).groups()
-    return _with_titles(found)
+        found += _Kind(list(different.values())).find_groups()
+    return _add_titles(found)
 
 
 class _Kind:
@@ -173,7 +173,7 @@ class _Kind:
         paths = dict.fromkeys(path for each in configurations for path in each.options)
         self.varying = [path for path in paths if len({each.key(path) for each in configurations}) > 1]
 
-    def groups(self) -> list[Group]:
+    def find_groups(self) -> list[Group]:
         units = dict.fromkeys(each.unit for each in self.all)
         by_unit = [[each for each in self.all if each.unit == unit] for unit in units]
         pairs = [(a, b) for a, b in permutations(self.varying, 2) if not self._within(a, b) and not self._within(b, a)]
@@ -284,8 +284,8 @@ class _Kind:
         return tuple(f"{path} {one.words(path)}" for path in one.options if not self._within(path, *options))
 
 
-def _with_titles(found: list[Group]) -> list[Group]:
-    """Titles for groups; where several would have the same one, with the options that tell them apart."""
+def _add_titles(found: list[Group]) -> list[Group]:
+    """Titles for groups; where several would have the same one, with the options in which they differ."""
     plain = [f"{g.kind}: {g.option}" + (f" and {g.across}" if g.across else "") for g in found]
     titled = []
     for group, title in zip(found, plain, strict=True):

@@ -1,4 +1,7 @@
-"""Who is best by what: medians and intervals, ranks and who may share the first place. Never a single grand score."""
+"""Which explainer is best by which metric: medians with intervals, ranks, and ties for the first place.
+
+There is no score over all metrics.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,9 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from holdfast.charts import Chart, heatmap, intervals, mean_ranks
-from holdfast.charts import Interval as Drawn
-from holdfast.presentation.base import number
-from holdfast.report.summary import Cell, cell, estimate
+from holdfast.charts import Interval as ChartInterval
+from holdfast.presentation.base import format_number
+from holdfast.report.summary import Cell, estimate, summarise_rows
 from holdfast.report.views import Contents, Label
 from holdfast.statistics.comparison import Comparison
 from holdfast.statistics.ranking import Agreement
@@ -18,7 +21,7 @@ from holdfast.statistics.ranking import Agreement
 
 @dataclass(frozen=True)
 class Entry:
-    """A cell of the matrix, with the place of its explainer among the others.
+    """A cell of the matrix, with the rank of its explainer among the others.
 
     Attributes:
         cell: the numbers; None where nothing was tried.
@@ -39,7 +42,7 @@ class Matrix:
         data, model: names.
         rows: an explainer and its entries, one for each label.
         sentences: label and what the comparison found.
-        uneven: labels whose medians were taken over different samples for different explainers.
+        uneven: labels with medians over different samples for different explainers.
     """
 
     data: str
@@ -49,7 +52,7 @@ class Matrix:
     uneven: list[str] = field(default_factory=list)
 
 
-def matrix(contents: Contents, data: str, model: str) -> Matrix:
+def build_matrix(contents: Contents, data: str, model: str) -> Matrix:
     """The overview of one data set and model."""
     failures, comparisons = contents.results.failures, contents.comparisons
     here = (pl.col("data") == data) & (pl.col("model") == model)
@@ -63,8 +66,8 @@ def matrix(contents: Contents, data: str, model: str) -> Matrix:
         for label in contents.labels.values():
             frame = contents.frame(data, model, label.name)
             mine = frame.filter(pl.col("explainer") == name) if len(frame) else frame
-            found = cell(label, mine, failed.get((name, label.name), 0))
-            entries.append(_placed(found, name, comparisons.get((data, model, label.name))))
+            found = summarise_rows(label, mine, failed.get((name, label.name), 0))
+            entries.append(_rank_cell(found, name, comparisons.get((data, model, label.name))))
         if any(entry.cell is not None for entry in entries):
             rows.append((name, entries))
     sentences = []
@@ -72,31 +75,31 @@ def matrix(contents: Contents, data: str, model: str) -> Matrix:
         comparison = comparisons.get((data, model, label.name))
         if comparison is not None:
             sentences.append((label.name, " ".join(filter(None, [comparison.sentence(), label.reading.caution]))))
-    uneven = [label.name for label in contents.labels.values() if _uneven(contents, label, data, model)]
+    uneven = [label.name for label in contents.labels.values() if _has_uneven_samples(contents, label, data, model)]
     return Matrix(data, model, rows, sentences, uneven)
 
 
-def _placed(found: Cell | None, name: str, comparison: Comparison | None) -> Entry:
+def _rank_cell(found: Cell | None, name: str, comparison: Comparison | None) -> Entry:
     if comparison is None or name not in comparison.names or comparison.count == 0:
         return Entry(found)
     place = comparison.names.index(name)
-    told_apart = comparison.significant.any()
-    return Entry(found, float(comparison.mean_ranks[place]), bool(told_apart and place in comparison.winner_set))
+    first = comparison.significant.any() and place in comparison.winner_set
+    return Entry(found, float(comparison.mean_ranks[place]), bool(first))
 
 
-def _uneven(contents: Contents, label: Label, data: str, model: str) -> bool:
+def _has_uneven_samples(contents: Contents, label: Label, data: str, model: str) -> bool:
     frame = contents.frame(data, model, label.name)
     if not len(frame):
         return False
-    rows = label.reading.counted(frame)
-    taken = {
+    rows = label.reading.select_valid(frame)
+    samples = {
         tuple(rows.filter(pl.col("explainer") == name).select("repeat", "sample").sort("repeat", "sample").rows())
         for name in frame["explainer"].unique()
     }
-    return len(taken) > 1
+    return len(samples) > 1
 
 
-def median_charts(contents: Contents, data: str, model: str) -> list[tuple[str, Chart]]:
+def draw_medians(contents: Contents, data: str, model: str) -> list[tuple[str, Chart]]:
     """Label and chart: medians with their intervals."""
     charts = []
     for label in contents.labels.values():
@@ -105,7 +108,7 @@ def median_charts(contents: Contents, data: str, model: str) -> list[tuple[str, 
         for name in contents.explainers if len(frame) else ():
             middle = estimate(label.reading, frame.filter(pl.col("explainer") == name))
             if middle is not None:
-                entries.append(Drawn(name, middle.value, middle.low, middle.high, middle.bound is not None))
+                entries.append(ChartInterval(name, middle.value, middle.low, middle.high, middle.bound is not None))
         reading = label.reading
         chart = intervals(entries, contents.explainers, reading.title, reading.axis, reading.direction, reading.good)
         if chart is not None:
@@ -113,7 +116,7 @@ def median_charts(contents: Contents, data: str, model: str) -> list[tuple[str, 
     return charts
 
 
-def difference_charts(contents: Contents, data: str, model: str) -> list[tuple[str, Chart]]:
+def draw_differences(contents: Contents, data: str, model: str) -> list[tuple[str, Chart]]:
     """Label and critical-difference diagram, for three explainers or more on two samples or more."""
     charts = []
     for label in contents.labels:
@@ -132,8 +135,8 @@ def difference_charts(contents: Contents, data: str, model: str) -> list[tuple[s
     return charts
 
 
-def agreement_charts(agreement: Agreement) -> list[Chart]:
-    """Rank correlations of the metrics' orders of explainers."""
+def draw_agreement(agreement: Agreement) -> list[Chart]:
+    """A heat map of the rank correlations between the metrics' orders of explainers."""
     chart = heatmap(
         agreement.names,
         agreement.correlations,
@@ -146,14 +149,14 @@ def agreement_charts(agreement: Agreement) -> list[Chart]:
     return [] if chart is None else [chart]
 
 
-def agreement_sentence(agreement: Agreement) -> str:
-    """How far the metrics agree, in words."""
+def describe_agreement(agreement: Agreement) -> str:
+    """How much the metrics agree, in words."""
     if math.isnan(agreement.kendalls_w):
         return "The metrics' orders of explainers cannot be compared: too few explainers are ranked by all of them."
     count, shared = len(agreement.names), int(agreement.used.sum())
-    text = f"Kendall's W = {number(agreement.kendalls_w)}"
+    text = f"Kendall's W = {format_number(agreement.kendalls_w)}"
     if agreement.interval is not None and agreement.interval.low is not None and agreement.interval.high is not None:
-        text += f" [{number(agreement.interval.low)}, {number(agreement.interval.high)}] over samples"
+        text += f" [{format_number(agreement.interval.low)}, {format_number(agreement.interval.high)}] over samples"
     p = "p < 0.001" if agreement.p_value < 0.001 else f"p = {agreement.p_value:.2g}"
     text += f", {p}, for {count} metrics and {shared} explainers."
     if count == 2:

@@ -1,4 +1,4 @@
-"""Pictures of inputs and their explanations: small PNGs for images, small SVGs for series and flat features."""
+"""Pictures of inputs and their explanations as data URIs: PNGs for images, SVGs for series and flat features."""
 
 from __future__ import annotations
 
@@ -15,85 +15,82 @@ from holdfast.charts import Picture
 
 Array = np.ndarray[Any, Any]
 
-#: pictures are thinned out to this many pixels, lines to this many points
+#: the largest number of pixels on a side of a picture, and of points on a line
 PIXELS, POINTS = 112, 400
-#: from blue over white to red (ColorBrewer's RdBu), for signed maps
+#: the colours of signed maps: from blue over white to red (ColorBrewer's RdBu)
 SIGNED = (
     *((0x05, 0x30, 0x61), (0x21, 0x66, 0xAC), (0x43, 0x93, 0xC3), (0x92, 0xC5, 0xDE), (0xD1, 0xE5, 0xF0)),
     (0xF7, 0xF7, 0xF7),
     *((0xFD, 0xDB, 0xC7), (0xF4, 0xA5, 0x82), (0xD6, 0x60, 0x4D), (0xB2, 0x18, 0x2B), (0x67, 0x00, 0x1F)),
 )
-#: of an image under marks: so many greys, from the darkest to the palest
+#: the greys of an image under marks: how many, the darkest, the palest
 GREYS, DARKEST, PALEST = 12, 0xB0, 0xF6
-#: of series in lanes: width, height of all, least and largest height of one
+#: series in lanes: their width, the height of all, the least and the largest height of one
 LANE_WIDTH, LANES, LANE = 360, 240, (14, 60)
 
 
-def drawn(shown: Picture, bounds: tuple[float, float]) -> str:
-    """A picture as a data URI, inputs on the scale of the data's `bounds`, or on their own if not known."""
-    array = np.asarray(shown.array, dtype=float)
-    if shown.signed:
-        return signed_picture(array)
+def draw_picture(picture: Picture, bounds: tuple[float, float]) -> str:
+    """Draw a picture as a data URI; an input on the scale of the data's `bounds`, or on its own if they are NaN."""
+    array = np.asarray(picture.array, dtype=float)
+    if picture.signed:
+        return draw_map(array)
     low, high = bounds
     if not (np.isfinite(low) and np.isfinite(high)):
         finite = np.nan_to_num(array)
         low, high = float(finite.min()), float(finite.max())
-    if shown.marks is not None and np.ndim(shown.marks) == array.ndim < 3:
-        return marked_entries(array, np.asarray(shown.marks), shown.colours)
-    if shown.marks is not None and array.ndim in (2, 3):
-        return marked_picture(array, np.asarray(shown.marks), shown.colours, low, high)
-    return picture(array, low, high)
+    if picture.marks is not None and np.ndim(picture.marks) == array.ndim < 3:
+        return draw_marked_entries(array, np.asarray(picture.marks), picture.colours)
+    if picture.marks is not None and array.ndim in (2, 3):
+        return draw_marked_input(array, np.asarray(picture.marks), picture.colours, low, high)
+    return draw_input(array, low, high)
 
 
-def picture(array: Array, low: float, high: float) -> str:
-    """An input as a data URI: `(H, W)`, `(C, H, W)` as an image, `(C, T)` as lines, `(F,)` as bars."""
+def draw_input(array: Array, low: float, high: float) -> str:
+    """Draw an input as a data URI: `(C, H, W)` as an image, `(C, T)` as lines, `(F,)` as bars."""
     array = np.nan_to_num(array.astype(float))
     if array.ndim == 3:
         colours = array if array.shape[0] == 3 else array.mean(axis=0, keepdims=True).repeat(3, axis=0)
         span = (high - low) or 1.0
-        return png(np.moveaxis(np.clip((thin(colours) - low) / span, 0, 1), 0, -1))
-    return _drawn(array, min(low, float(array.min())), max(high, float(array.max())), signed=False)
+        return encode_png(np.moveaxis(np.clip((shrink(colours) - low) / span, 0, 1), 0, -1))
+    return _draw_shapes(array, min(low, float(array.min())), max(high, float(array.max())), signed=False)
 
 
-def signed_picture(array: Array) -> str:
-    """A map as a data URI: red above zero, blue below, on its own symmetric scale. Channels are added."""
+def draw_map(array: Array) -> str:
+    """Draw a map as a data URI: red above zero, blue below, on its own symmetric scale. Channels are added."""
     array = np.nan_to_num(array.astype(float))
     if array.ndim != 3:
         limit = float(np.abs(array).max()) or 1.0
-        return _drawn(array, -limit, limit, signed=True)
-    flat = thin(array.sum(axis=0, keepdims=True))[0]
+        return _draw_shapes(array, -limit, limit, signed=True)
+    flat = shrink(array.sum(axis=0, keepdims=True))[0]
     limit = float(np.abs(flat).max()) or 1.0
     stops, at = np.linspace(-1, 1, len(SIGNED)), flat / limit
     colours = np.asarray(SIGNED, dtype=float).T / 255
-    return png(np.stack([np.interp(at, stops, channel) for channel in colours], axis=-1))
+    return encode_png(np.stack([np.interp(at, stops, channel) for channel in colours], axis=-1))
 
 
-def marked_picture(array: Array, marks: Array, colours: Sequence[str], low: float, high: float) -> str:
-    """An input as a data URI, pale, with the positions in colour that `marks` names: see `Picture`.
+def draw_marked_input(array: Array, marks: Array, colours: Sequence[str], low: float, high: float) -> str:
+    """Draw a pale input with coloured positions (`Picture.marks`) as a data URI.
 
-    An image `(C, H, W)` is grey, with coloured pixels; behind the lines of a series `(C, T)` stand coloured bands.
+    An image `(C, H, W)` is grey, with coloured pixels. A series `(C, T)` has coloured bands behind its lines.
     """
     array = np.nan_to_num(array.astype(float))
     if array.ndim != 3:
         low, high = min(low, float(array.min())), max(high, float(array.max()))
-        return _drawn(array, low, high, signed=False, bands=_bands(marks, colours))
-    share = np.clip((thin(array.mean(axis=0, keepdims=True))[0] - low) / ((high - low) or 1.0), 0, 1)
+        return _draw_shapes(array, low, high, signed=False, bands=_bands(marks, colours))
+    share = np.clip((shrink(array.mean(axis=0, keepdims=True))[0] - low) / ((high - low) or 1.0), 0, 1)
     none = len(colours) + 1
-    chosen = blocks(np.where(marks > 0, marks, none)[None])[0].min(axis=(1, 3))
+    chosen = cut_into_blocks(np.where(marks > 0, marks, none)[None])[0].min(axis=(1, 3))
     greys = np.rint(np.linspace(DARKEST, PALEST, GREYS))[:, None].repeat(3, axis=1)
     palette = np.concatenate([greys, [list(bytes.fromhex(colour[1:])) for colour in colours]])
     places = np.where(chosen == none, np.rint((GREYS - 1) * share), GREYS - 1 + chosen)
     return _png(places.astype(np.uint8), palette.astype(np.uint8))
 
 
-def marked_entries(array: Array, marks: Array, colours: Sequence[str]) -> str:
-    """A series `(C, T)` as a data URI, a lane for each channel on one scale, with coloured points on its lines.
-
-    Of features `(F,)` the bars are coloured.
-    """
+def draw_marked_entries(array: Array, marks: Array, colours: Sequence[str]) -> str:
+    """Draw a series `(C, T)` with a lane per channel and coloured points, or features `(F,)` with coloured bars."""
     array = np.nan_to_num(array.astype(float))
     if array.ndim == 1:
-        return _drawn(
+        return _draw_shapes(
             array, min(0.0, float(array.min())), max(0.0, float(array.max())), signed=False, paint=(marks, colours)
         )
     channels, steps = array.shape
@@ -108,33 +105,33 @@ def marked_entries(array: Array, marks: Array, colours: Sequence[str]) -> str:
         if channel:
             shapes.append(f'<path d="M0 {lane * channel:.1f}H{LANE_WIDTH}" stroke="#ddd" stroke-width=".6"/>')
         shapes.append(f'<polyline points="{line}" fill="none" stroke="#777" stroke-width=".8"/>')
-        for place, colour in reversed(list(enumerate(colours, 1))):  # what is marked first is drawn last
+        for place, colour in reversed(list(enumerate(colours, 1))):  # the first mark on top of the others
             dots = "".join(f"M{x[i]:.1f} {y[i]:.1f}h.01" for i in np.flatnonzero(marks[channel] == place))
             if dots:
                 shapes.append(f'<path d="{dots}" stroke="{colour}" stroke-width="3.2" stroke-linecap="round"/>')
     return _svg(shapes, LANE_WIDTH, lane * channels)
 
 
-def thin(array: Array) -> Array:
-    """`(C, H, W)` averaged over blocks, so that no side is longer than `PIXELS`."""
-    averaged: Array = blocks(array).mean(axis=(2, 4))
+def shrink(array: Array) -> Array:
+    """Average `(C, H, W)` over blocks, so that no side is longer than `PIXELS`."""
+    averaged: Array = cut_into_blocks(array).mean(axis=(2, 4))
     return averaged
 
 
-def blocks(array: Array) -> Array:
-    """`(C, H, W)` cut into square blocks `(C, rows, side, columns, side)`, the least that leave `PIXELS` a side."""
+def cut_into_blocks(array: Array) -> Array:
+    """Cut `(C, H, W)` into the least blocks that leave `PIXELS` on a side: `(C, rows, side, columns, side)`."""
     block = -(-max(array.shape[1:]) // PIXELS)
     height, width = (side // block * block for side in array.shape[1:])
     return array[:, :height, :width].reshape(array.shape[0], height // block, block, width // block, block)
 
 
-def png(rgb: Array) -> str:
-    """An image `(H, W, 3)` in [0, 1] as the data URI of a PNG."""
+def encode_png(rgb: Array) -> str:
+    """Encode an image `(H, W, 3)` in [0, 1] as the data URI of a PNG."""
     return _png(np.rint(rgb * 255).astype(np.uint8))
 
 
 def _png(pixels: Array, palette: Array | None = None) -> str:
-    """Bytes `(H, W, 3)`, or places `(H, W)` in a palette of bytes `(n, 3)`."""
+    """Encode bytes `(H, W, 3)`, or places `(H, W)` in a palette of bytes `(n, 3)`, as the data URI of a PNG."""
     height, width = pixels.shape[:2]
     rows = b"".join(b"\0" + row.tobytes() for row in pixels)
 
@@ -148,7 +145,7 @@ def _png(pixels: Array, palette: Array | None = None) -> str:
 
 
 def _bands(marks: Array, colours: Sequence[str]) -> list[str]:
-    """A rectangle for every run of steps `(T,)` with the same mark, as wide as these steps are in a drawing."""
+    """A rectangle for every run of steps `(T,)` with the same mark, as wide as these steps in a drawing."""
     step = 116 / max(len(marks) - 1, 1)
     starts = [0, *(np.flatnonzero(np.diff(marks)) + 1).tolist(), len(marks)]
     return [
@@ -159,7 +156,7 @@ def _bands(marks: Array, colours: Sequence[str]) -> list[str]:
     ]
 
 
-def _drawn(
+def _draw_shapes(
     array: Array,
     low: float,
     high: float,
@@ -167,9 +164,9 @@ def _drawn(
     bands: Sequence[str] | None = None,
     paint: tuple[Array, Sequence[str]] | None = None,
 ) -> str:
-    """Lines for `(C, T)`, in grey before `bands` if there are any; bars for `(F,)`, and of anything else, flattened.
+    """Draw lines for `(C, T)`, in grey over `bands` if there are any, and bars for any other shape.
 
-    `paint` gives bars marks and their colours.
+    `paint` has the marks of the bars and their colours.
     """
     span = (high - low) or 1.0
 

@@ -1,7 +1,7 @@
-"""Charts drawn: a static SVG with the page, the specification for the interactive view, and files for papers.
+"""Charts rendered: a static SVG within the page, the specification of the interactive view, and files for papers.
 
-Colours of the page are CSS variables, so that one drawing serves light and dark: wherever a specification has the
-palette's colours or the ink, page and drawing get `var(--s0)` ... and `currentColor` instead.
+The page's colours are CSS variables, so that one drawing serves light and dark mode: the colours of the palette and the
+ink of a specification become `var(--s0)` ... and `currentColor` in the page.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from holdfast.charts import COLOURS, HOVER, INK, Chart
 
-#: width of a static drawing in CSS pixels; at 320 px of screen its letters are still about 9 px tall
+#: width of a static drawing in CSS pixels; on a screen of 320 pixels its letters are still about 9 pixels tall
 WIDTH = 400
 _QUIET = {"labelColor": INK, "titleColor": INK}
 CONFIG: Mapping[str, Any] = {
@@ -52,8 +52,8 @@ CONFIG: Mapping[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """A chart for the page: static drawing, specification, and texts."""
+class RenderedChart:
+    """A chart as the page needs it: a static drawing, the specification, and texts."""
 
     svg: str
     spec: str
@@ -62,23 +62,23 @@ class Drawn:
     heading: str
 
 
-def for_page(chart: Chart, number: int) -> Drawn:
-    """The chart for the page; `number` makes the drawing's ids unique there."""
+def render_for_page(chart: Chart, number: int) -> RenderedChart:
+    """Render a chart for the page; `number` makes the ids of the drawing unique."""
     import vl_convert
 
     static = _complete(_without_hover(chart.spec), WIDTH)
     svg = vl_convert.vegalite_to_svg(_themed(json.dumps(static)), allowed_base_urls=[])
     spec = json.dumps(_complete(chart.spec, "container", config=False), separators=(",", ":"), ensure_ascii=False)
-    return Drawn(_slim(svg, number), script_json(_themed(spec)), chart.alt, chart.caption, chart.heading)
+    return RenderedChart(_slim(svg, number), escape_script(_themed(spec)), chart.alt, chart.caption, chart.heading)
 
 
-def config() -> str:
-    """What all interactive views share, as JSON for a script element."""
-    return script_json(_themed(json.dumps({**CONFIG, "font": "system-ui, sans-serif"}, separators=(",", ":"))))
+def shared_config() -> str:
+    """The configuration that all interactive views share, as JSON for a script element."""
+    return escape_script(_themed(json.dumps({**CONFIG, "font": "system-ui, sans-serif"}, separators=(",", ":"))))
 
 
-def to_files(chart: Chart) -> dict[str, bytes]:
-    """The chart by file ending, in ink on white."""
+def render_files(chart: Chart) -> dict[str, bytes]:
+    """Render a chart in ink on white, by file ending: SVG and PDF."""
     import vl_convert
 
     spec = _complete(_without_hover(chart.spec), 440)
@@ -86,7 +86,7 @@ def to_files(chart: Chart) -> dict[str, bytes]:
     return {"svg": _renumbered(svg, "").encode(), "pdf": vl_convert.vegalite_to_pdf(spec, allowed_base_urls=[])}
 
 
-def bundle() -> str:
+def bundle_scripts() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script that needs no other."""
     import vl_convert
 
@@ -94,8 +94,8 @@ def bundle() -> str:
     return source.replace("</", "<\\/") if "</script" in source.lower() else source
 
 
-def script_json(text: str) -> str:
-    """JSON that may stand within a script element, whatever its strings hold."""
+def escape_script(text: str) -> str:
+    """Escape JSON so that it can stand within a script element, whatever its strings contain."""
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
@@ -121,7 +121,7 @@ def _themed(text: str) -> str:
 
 
 def _slim(svg: str, number: int) -> str:
-    """The drawing without what only costs bytes, as wide as its place, with ids of its own."""
+    """Remove what the page does not need from a drawing, and make it as wide as its place."""
 
     def tag(found: re.Match[str]) -> str:
         text = re.sub(r' (?:pointer-events|class|aria-\w+|role|focusable)="[^"]*"', "", found[0])
@@ -134,7 +134,7 @@ def _slim(svg: str, number: int) -> str:
 
 
 def _renumbered(svg: str, start: str) -> str:
-    """The drawing with ids in order of their appearance: Vega counts on from chart to chart."""
+    """Number the ids of a drawing in order of appearance, because Vega counts on from chart to chart."""
     names = list(dict.fromkeys(re.findall(r'url\(#([^)"]+)\)|(?<= id=")([^"]+)', svg)))
     places = {a or b: f"{start}clip{place}" for place, (a, b) in enumerate(names, 1)}
 

@@ -1,4 +1,4 @@
-"""Every sample as columns of JSON, for the page's table to filter, sort and page through."""
+"""All samples as columns of JSON, for the table of the page, which can filter and sort them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 import polars as pl
 
-from holdfast.report.render import script_json
+from holdfast.report.render import escape_script
 from holdfast.report.views import Contents, Label
 from holdfast.study.results import COORDINATES
 
-#: columns that have a place of their own in the table
+#: columns with a place of their own in the table
 _KNOWN = {
     *COORDINATES,
     "sample",
@@ -26,12 +26,12 @@ _KNOWN = {
     "job",
 }
 
-#: rows that have pictures: data, model, label, explainer, sample -> the pictures' id in the page
+#: rows with pictures: data, model, label, explainer, sample -> the id of the pictures in the page
 Links = Mapping[tuple[str, str, str, str, int], str]
 
 
-def explorer(contents: Contents, links: Links) -> tuple[str, int]:
-    """JSON of all rows for a script element, and how many rows there are."""
+def encode_rows(contents: Contents, links: Links) -> tuple[str, int]:
+    """Encode all rows as JSON for a script element; return it with the number of rows."""
     coordinates = {
         "data": contents.data,
         "model": contents.models,
@@ -52,13 +52,13 @@ def explorer(contents: Contents, links: Links) -> tuple[str, int]:
         blocks.append(_block(whole, label, names, statuses, links))
         total += len(whole)
     content = {"names": {**names, "status": statuses}, "blocks": blocks}
-    return script_json(json.dumps(content, separators=(",", ":"), ensure_ascii=False, allow_nan=False)), total
+    return escape_script(json.dumps(content, separators=(",", ":"), ensure_ascii=False, allow_nan=False)), total
 
 
 def _block(
     frame: pl.DataFrame, label: Label, names: dict[str, list[str]], statuses: list[str], links: Links
 ) -> dict[str, Any]:
-    """The rows of a label: numbers of names, the value, and everything else that the metric has of it."""
+    """The rows of a label by column: places of names, the value, and all other columns of the metric."""
     reading = label.reading
     columns: dict[str, Any] = {key: _places(frame, key, names[key]) for key in ("data", "model", "explainer")}
     columns["status"] = _places(frame, "status", statuses)
@@ -106,7 +106,7 @@ def _places(frame: pl.DataFrame, column: str, names: list[str]) -> Any:
 
 
 def _plain(frame: pl.DataFrame, column: str) -> list[Any]:
-    """Numbers as short as they may be; null for NaN, words for the infinite, which JSON does not have."""
+    """Numbers of six digits; null for NaN, and words for infinity, which JSON does not have."""
     if column not in frame.columns:
         return [None] * len(frame)
     if frame[column].dtype.is_integer():
@@ -124,6 +124,6 @@ def _number(value: float | None) -> float | int | str | None:
 
 
 def _short(values: list[Any]) -> Any:
-    """A column that is the same all through as its only value."""
+    """A column whose values are all the same as this one value."""
     same = bool(values) and all(value == values[0] for value in values)
     return values[0] if same else values

@@ -1,4 +1,4 @@
-"""The entries of the overview: medians over samples with their intervals, censored values as bounds."""
+"""The cells of the overview: medians over samples with their intervals; censored values are bounds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from holdfast.presentation import Reading
-from holdfast.presentation.base import number
+from holdfast.presentation.base import format_number
 from holdfast.report.views import Label
 from holdfast.statistics.paired import Interval, bootstrap_interval, median_over_repeats
 
@@ -18,7 +18,7 @@ SIGNS = {"upper": "≤ ", "lower": "≥ "}
 
 @dataclass(frozen=True)
 class Cell:
-    """One explainer's entry for one configured metric: the number, its interval, and what else must be known of it."""
+    """One explainer's numbers by one configured metric: the median, its interval, and notes."""
 
     main: str = "–"
     interval: str = ""
@@ -26,8 +26,8 @@ class Cell:
 
 
 def estimate(reading: Reading, frame: pl.DataFrame) -> Interval | None:
-    """The median over samples of one explainer's rows, each sample's repeats reduced to their median before."""
-    rows = reading.counted(frame)
+    """The median over samples of one explainer's rows. The value of a sample is the median over its repeats."""
+    rows = reading.select_valid(frame)
     if not len(rows):
         return None
     values, bounds = reading.values(rows), reading.bounds(rows)
@@ -42,48 +42,48 @@ def estimate(reading: Reading, frame: pl.DataFrame) -> Interval | None:
     return bootstrap_interval(values, censored=bounds, censored_side=reading.censored_side)
 
 
-def cell(label: Label, frame: pl.DataFrame, failed: int) -> Cell | None:
-    """The entry of one explainer's rows; None where nothing was tried."""
+def summarise_rows(label: Label, frame: pl.DataFrame, failed: int) -> Cell | None:
+    """The cell of one explainer's rows; None where nothing was tried."""
     broken = (f"{failed} part{'s' if failed > 1 else ''} failed",) if failed else ()
     if not len(frame):
         return Cell(notes=broken) if failed else None
     reading = label.reading
     fine = frame.filter(pl.col("status") == "ok")
-    rows = reading.counted(frame)
-    notes = [*label.remarks(fine), *censoring(reading, rows)]
+    rows = reading.select_valid(frame)
+    notes = [*label.remarks(fine), *describe_censoring(reading, rows)]
     lost = int((~np.isfinite(reading.values(fine))).sum())
     notes += [f"{lost} without a number"] if lost else []
-    notes += [*skipped(frame), *broken]
+    notes += [*describe_skipped(frame), *broken]
     middle = estimate(reading, frame)
     if middle is None:
         return Cell(notes=("nothing to take a median of", *notes))
-    main = SIGNS.get(middle.bound or "", "") + number(middle.value, reading.decimals)
+    main = SIGNS.get(middle.bound or "", "") + format_number(middle.value, reading.decimals)
     count = f"n = {middle.count}"
     if middle.low is None or middle.high is None:
         return Cell(main, f"{count}: no interval", tuple(notes))
     if len(rows) and reading.bounds(rows).all():
         return Cell(main, f"all censored, {count}", tuple(notes))
     few = f" ({100 * middle.coverage:.0f}%)" if middle.coverage < 0.945 else ""
-    return Cell(main, f"{interval_text(middle, reading.decimals)}{few}, {count}", tuple(notes))
+    return Cell(main, f"{describe_interval(middle, reading.decimals)}{few}, {count}", tuple(notes))
 
 
-def interval_text(middle: Interval, decimals: int | None) -> str:
-    """An interval in brackets, open ends in words."""
-    low, high = number(middle.low, decimals), number(middle.high, decimals)
+def describe_interval(middle: Interval, decimals: int | None) -> str:
+    """An interval in brackets, with open ends in words."""
+    low, high = format_number(middle.low, decimals), format_number(middle.high, decimals)
     if middle.low is not None and math.isinf(middle.low) and middle.low_bound is not None:
-        low = f"below {number(middle.low_bound, decimals)}"
+        low = f"below {format_number(middle.low_bound, decimals)}"
     if middle.high is not None and math.isinf(middle.high) and middle.high_bound is not None:
-        high = f"above {number(middle.high_bound, decimals)}"
+        high = f"above {format_number(middle.high_bound, decimals)}"
     return f"[{low}, {high}]"
 
 
-def censoring(reading: Reading, rows: pl.DataFrame) -> list[str]:
-    """How many of the rows that count are only bounds."""
+def describe_censoring(reading: Reading, rows: pl.DataFrame) -> list[str]:
+    """How many of the valid rows are only bounds."""
     count = int(reading.bounds(rows).sum())
     return [f"censored: {count} of {len(rows)}"] if count else []
 
 
-def skipped(frame: pl.DataFrame) -> list[str]:
+def describe_skipped(frame: pl.DataFrame) -> list[str]:
     """How many samples were not evaluated, and why."""
     reasons = frame.filter(pl.col("status") != "ok")["status"].value_counts().sort("status")
     return [f"skipped: {count} {status}" for status, count in reasons.iter_rows()]

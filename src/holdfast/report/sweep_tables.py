@@ -44,7 +44,7 @@ class SweepTable:
                 pl.Series("bound", reading.bounds(rows)),
             )
             for key, frame in frames.items()
-            if len(rows := reading.counted(frame))
+            if len(rows := reading.select_valid(frame))
         }
         self.names = [name for name in looks if any((member.name, name) in self.values for member in group.members)]
         self.lines = list(dict.fromkeys(member.across or "" for member in group.members))

@@ -9,7 +9,7 @@ from itertools import product
 from holdfast.charts import Chart, Gallery, Strip, distribution
 from holdfast.metrics.base import PartOf
 from holdfast.presentation import Reading
-from holdfast.report.options import Configuration, Group, flat, groups
+from holdfast.report.options import Configuration, Group, find_groups, flatten_options
 from holdfast.report.sweep_tables import Frames, SweepTable
 from holdfast.report.views import Contents, Label
 
@@ -40,7 +40,7 @@ class Section:
 
 
 @dataclass
-class Compared:
+class SectionList:
     """Sections with their figures, up to a number of these; `left_out` counts those for which there is no room."""
 
     room: int
@@ -58,22 +58,22 @@ class Compared:
         self.sections += [section] if section.parts else []
 
 
-def options_compared(contents: Contents) -> Compared:
+def compare_options(contents: Contents) -> SectionList:
     """Configured metrics that differ in one or two options, and explainers of which a number differs."""
-    compared = Compared(MOST)
-    for group in groups([_configured_metric(label) for label in contents.labels.values()]):
+    compared = SectionList(MOST)
+    for group in find_groups([_configured_metric(label) for label in contents.labels.values()]):
         section = Section(group.title, _describe(group, "configured metrics"), "; ".join(group.same))
         compared.add(section, [_part_of_metrics(contents, group, *pair) for pair in contents.pairs])
-    for group in groups(_configured_explainers(contents)):
+    for group in find_groups(_configured_explainers(contents)):
         if group.numeric:
             section = Section(f"explainer {group.title}", _describe(group, "explainers"), "; ".join(group.same))
             compared.add(section, [_part_of_explainers(contents, group, *pair) for pair in contents.pairs])
     return compared
 
 
-def models_compared(contents: Contents) -> Compared:
+def compare_models(contents: Contents) -> SectionList:
     """For each data set that several models met, and each label: the explainers' values by model."""
-    compared = Compared(MOST_MODELS)
+    compared = SectionList(MOST_MODELS)
     for data in contents.data:
         models = [model for where, model in contents.pairs if where == data]
         if len(models) < 2:
@@ -100,7 +100,7 @@ def _configured_metric(label: Label) -> Configuration:
         options = {option: value for option, value in options.items() if label.kind.has_effect(option, options)}
         owners = {option: role.option for option, role in label.kind.roles.items() if isinstance(role, PartOf)}
     unit = (r.column, r.axis, r.direction, r.good, r.censored, r.censored_side)
-    return Configuration(label.name, label.metric, flat(options), owners, unit)
+    return Configuration(label.name, label.metric, flatten_options(options), owners, unit)
 
 
 def _configured_explainers(contents: Contents) -> list[Configuration]:
@@ -109,7 +109,7 @@ def _configured_explainers(contents: Contents) -> list[Configuration]:
         stored = (contents.manifest.get("explainers") or {}).get(name)
         if isinstance(stored, Mapping) and isinstance(stored.get("name"), str):
             options = {option: value for option, value in stored.items() if option != "name"}
-            found.append(Configuration(name, stored["name"], flat(options)))
+            found.append(Configuration(name, stored["name"], flatten_options(options)))
     return found
 
 
@@ -147,7 +147,7 @@ def _part_of_metrics(contents: Contents, group: Group, data: str, model: str) ->
     views = [view for view in views if len(view.frame)]
     if len(views) > 1:
         part.bounds = views[0].bounds
-        part.figures += labels[0].presentation.compared(views, group.option)
+        part.figures += labels[0].presentation.figures_over_option(views, group.option)
     return part
 
 
@@ -167,7 +167,7 @@ def _boxes(
     frames: Frames, texts: Mapping[str, str], explainers: Sequence[str], reading: Reading, heading: str
 ) -> list[Chart]:
     """For each explainer a box for each entry of `texts`, below each other; several charts where they are many."""
-    counted = {key: rows for key, frame in frames.items() if len(rows := reading.counted(frame))}
+    counted = {key: rows for key, frame in frames.items() if len(rows := reading.select_valid(frame))}
     if len({entry for entry, _ in counted}) < 2:
         return []
     strips = {

@@ -1,4 +1,4 @@
-"""What there is to show: a study's explainers, configured metrics and readings, and a view for each data and model."""
+"""The contents of a report: a study's explainers, its configured metrics with their readings, and a view of each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Label:
         metric: the registered name.
         options: its configuration, as stored.
         kind: the metric's class; None where its package is not installed here.
-        presentation: how its results are drawn and put into words.
+        presentation: how its results are drawn and described.
         reading: how its frame is read.
         stored: the manifest's entry.
     """
@@ -42,9 +42,9 @@ class Label:
         """The metric's own figures."""
         return list(self.presentation.figures(view))
 
-    def across(self, views: Sequence[View]) -> list[Any]:
+    def figures_over_data(self, views: Sequence[View]) -> list[Any]:
         """The metric's own figures over several data sets and models."""
-        return [] if len(views) < 2 else list(self.presentation.across(views))
+        return [] if len(views) < 2 else list(self.presentation.figures_over_data(views))
 
     def remarks(self, frame: pl.DataFrame) -> list[str]:
         """The metric's own notes."""
@@ -58,7 +58,7 @@ class Label:
 
 
 class Contents:
-    """A study's results as the report's parts need them, names in the manifest's order."""
+    """A study's results as the parts of the report need them; names are in the order of the manifest."""
 
     def __init__(self, results: Results) -> None:
         self.results, self.manifest = results, results.manifest
@@ -97,14 +97,14 @@ class Contents:
 
     @cached_property
     def pairs(self) -> list[tuple[str, str]]:
-        """The data and models that met, in the manifest's order."""
+        """The pairs of data and model that were evaluated, in the order of the manifest."""
         have = {(data, model) for data, model, _ in self._frames}
         if {"data", "model"} <= set(self.results.jobs.columns):
             have |= set(self.results.jobs.select("data", "model").unique().iter_rows())
         return [(data, model) for data in self.data for model in self.models if (data, model) in have]
 
     def where(self, data: str, model: str) -> str:
-        """What the page calls a pair; nothing where there is only one."""
+        """The name of a pair in the page; empty where there is only one pair."""
         parts = [data] if len(self.data) > 1 else []
         parts += [model] if len(self.models) > 1 else []
         return " · ".join(parts) if len(self.pairs) > 1 else ""
@@ -119,7 +119,7 @@ class Contents:
         return frame.filter(pl.col("explainer") == explainer) if len(frame) else frame
 
     def view(self, data: str, model: str, label: str) -> View:
-        """The same with everything that figures are drawn from."""
+        """The rows of a configured metric for one data set and model, with all that its figures need."""
         known, jobs = self.labels[label], self.results.jobs
         if {"data", "model", "label", "artefacts", "status"} <= set(jobs.columns):
             mine = (pl.col("data") == data) & (pl.col("model") == model) & (pl.col("label") == label)
@@ -156,24 +156,24 @@ class Contents:
 
     @cached_property
     def rankings(self) -> list[Ranking]:
-        """The explainers compared, for each data set, model and label that ranks."""
+        """The rankings of the explainers, for each data set, model and label that has a direction."""
         if not self._frames:
             return []
         return rankings(self.results.samples, {name: label.reading for name, label in self.labels.items()})
 
     @cached_property
     def comparisons(self) -> dict[tuple[str, str, str], Comparison]:
-        """The same by data, model and label."""
+        """The comparisons of the rankings, by data, model and label."""
         return {(found.data, found.model, found.label): found.comparison for found in self.rankings}
 
     @cached_property
     def agreements(self) -> dict[tuple[str, str], Agreement]:
-        """How far the labels agree, by data and model, where at least three explainers are ranked."""
+        """How much the labels agree, by data and model, where at least three explainers are ranked."""
         return {(a.data, a.model): a for a in agreements(self.rankings) if len(a.explainers) >= 3}
 
     @cached_property
     def warnings(self) -> list[str]:
-        """Where results contradict each other, by the metrics' own accounts."""
+        """Sentences about results that contradict each other, from the presentations of the metrics."""
         found: list[str] = []
         for data, model in self.pairs:
             views = [self.view(data, model, label) for label in self.labels if len(self.frame(data, model, label))]

@@ -36,7 +36,7 @@ import polars as pl
 
 from holdfast.errors import check
 from holdfast.evaluation import run_study
-from holdfast.presentation.base import flags, number
+from holdfast.presentation.base import format_number, read_flags
 from holdfast.registry import Registry
 from holdfast.statistics.paired import Interval, Side, bootstrap_interval
 from holdfast.study.folders import write_atomically
@@ -114,7 +114,7 @@ class Column:
         if self.column not in frame.columns:
             return np.empty(0), np.empty(0, dtype=bool)
         frame = frame.filter(pl.col(self.column).cast(pl.Float64).is_finite().fill_null(False))
-        bound = flags(frame, self.censored)
+        bound = read_flags(frame, self.censored)
         kept = ~bound if self.statistic == "mean" else np.ones(len(frame), dtype=bool)
         return frame[self.column].to_numpy()[kept], bound[kept]
 
@@ -350,7 +350,7 @@ def _measured(part: Part, frame: pl.DataFrame, folder: Path) -> Table:
 
 
 def _paper(value: float | str | None) -> str:
-    return "–" if value is None else value if isinstance(value, str) else number(value, 3)
+    return "–" if value is None else value if isinstance(value, str) else format_number(value, 3)
 
 
 def _as_written(value: float | str | None) -> str:

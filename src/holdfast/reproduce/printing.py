@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from holdfast.presentation.base import number
+from holdfast.presentation.base import format_number
 from holdfast.reproduce.base import Column, Scale, Table
 
 
@@ -75,11 +75,11 @@ def _cell(row: Mapping[str, Any], column: Column) -> str:
     said = "–"
     if value == value:
         sign = {"lower": "≥ ", "upper": "≤ "}[column.side] if row[f"{key}_bound"] else ""
-        said = f"{sign}{number(value, decimals)}"
+        said = f"{sign}{format_number(value, decimals)}"
         if column.spread == "deviation" and high is not None and high > value:
-            said += f" ± {number(high - value, decimals if decimals is None else min(decimals, 2))}"
+            said += f" ± {format_number(high - value, decimals if decimals is None else min(decimals, 2))}"
         elif low is not None and high is not None and low < high:
-            ends = (number(end, decimals if decimals is None else min(decimals, 2)) for end in (low, high))
+            ends = (format_number(end, decimals if decimals is None else min(decimals, 2)) for end in (low, high))
             said += f" [{', '.join(ends)}]"
     paper = row[f"{key} (paper)"]
     return said if paper == "–" else f"{said}\n({paper})"

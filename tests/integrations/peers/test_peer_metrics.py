@@ -26,7 +26,7 @@ from conftest import SHAPES, small_net
 from holdfast.integrations.peers import PeerMetric, is_peer, peer, peer_class, peer_names
 from holdfast.integrations.peers import quantus as peers_quantus
 from holdfast.integrations.peers.publications import CITATIONS, bibtex
-from holdfast.report.methods import option_tables, publications
+from holdfast.report.methods import list_options, list_publications
 from holdfast.report.views import Contents
 from holdfast.study.file.problems import StudyError
 from holdfast.study.file.schema import json_schema
@@ -350,7 +350,7 @@ def test_a_study_with_their_metrics_and_ours(tmp_path: Path) -> None:
     theirs = frame.filter(frame["label"].is_in(names))
     assert theirs["score"].is_finite().all()
     contents = Contents(found.results)
-    text = f"{option_tables(contents)} {publications(contents)}"
+    text = f"{list_options(contents)} {list_publications(contents)}"
     for words in ("quantus 0", "nr_samples", "Alvarez-Melis", "hedstroem2023quantus", "kokhlikyan2020captum"):
         assert words in text, words
     assert [contents.labels[name].reading.direction for name in names] == ["lower"] * 4

@@ -31,8 +31,8 @@ from holdfast.presentation.coarse_to_fine.pictures import MARKED, galleries
 from holdfast.presentation.coarse_to_fine.tables import draw_tables
 from holdfast.presentation.coarse_to_fine.words import gate_sentence, guide
 from holdfast.report import Report
-from holdfast.report.pictures import LANE_WIDTH, drawn
-from holdfast.report.render import to_files
+from holdfast.report.pictures import LANE_WIDTH, draw_picture
+from holdfast.report.render import render_files
 from holdfast.report.views import Contents
 
 PRESENTATION = presentation_of("corruption_curve")
@@ -177,7 +177,7 @@ def test_what_cannot_have_a_density_is_drawn_as_it_is() -> None:
     assert max(row["x"] for row in data["areas"]) <= 1.0
     assert "A single bar" in chart.caption
     assert "Short strokes" in chart.caption
-    files = to_files(chart)
+    files = render_files(chart)
     assert files["svg"].startswith(b"<svg")
     assert files["pdf"].startswith(b"%PDF")
 
@@ -213,7 +213,7 @@ def test_boxes_are_of_what_counts() -> None:
     assert [(row["explainer"], row["where"]) for row in data["points"] if row["colour"] == GREY] == [("a", "set 9")]
     assert [row["explainer"] for row in data["points"]] == ["b"] + ["a"] * 6
     assert "1 not counted" in chart.alt
-    assert to_files(chart)["svg"].startswith(b"<svg")
+    assert render_files(chart)["svg"].startswith(b"<svg")
     assert boxes([Point("a", "set", math.nan)], ["a"], "", "", None) is None
 
 
@@ -385,7 +385,7 @@ def test_few_samples_have_no_bands_and_no_crash(folder: Path) -> None:
     assert not any("Bands" in chart.caption for chart in charts)
     rugs = [chart for chart in charts if chart.name.startswith("ridges")]
     assert all("areas" not in chart.spec["datasets"] for chart in rugs)
-    assert to_files(rugs[0])["svg"].startswith(b"<svg")
+    assert render_files(rugs[0])["svg"].startswith(b"<svg")
     told = [cell.small for table in found if isinstance(table, Table) for _, cells in table.rows for cell in cells]
     assert any("no interval" in small for small in told)
     captions = [table.caption for table in found if isinstance(table, Table)]
@@ -492,7 +492,7 @@ def test_the_gallery_shows_the_extremes_and_their_most_relevant_points(view: Vie
 def test_marked_points_lie_on_the_lines_of_their_channels(view: View) -> None:
     row = gallery_of(view).rows[0]
     (picture,) = row.pictures
-    kind, _, content = drawn(picture, (-1.0, 2.0)).partition(",")
+    kind, _, content = draw_picture(picture, (-1.0, 2.0)).partition(",")
     assert kind == "data:image/svg+xml;base64"
     svg = base64.b64decode(content).decode()
     lanes = [
@@ -521,7 +521,7 @@ def test_images_show_pixels_and_features_bars(folder: Path) -> None:
         picture = row.pictures[-1]
         assert len(row.pictures) == (2 if len(shape) == 3 else 1)
         np.testing.assert_array_equal(picture.marks, first.any(0) if len(shape) == 3 else first)
-        content = drawn(picture, (-1.0, 2.0))
+        content = draw_picture(picture, (-1.0, 2.0))
         if len(shape) == 1:
             svg = base64.b64decode(content.partition(",")[2]).decode()
             assert svg.count(f'fill="{MARKED}"') == first.sum()

@@ -28,7 +28,7 @@ from holdfast.presentation.lens.attribution_attack import fragility, per_sample
 from holdfast.presentation.lens.curves import curves_of
 from holdfast.presentation.lens.pictures import KEPT, LOST, NEAR, NEW
 from holdfast.presentation.lens.words import name_similarity, overlap_by_chance
-from holdfast.report.pictures import DARKEST, GREYS, PALEST, PIXELS, drawn, marked_picture
+from holdfast.report.pictures import DARKEST, GREYS, PALEST, PIXELS, draw_marked_input, draw_picture
 from holdfast.report.views import Contents
 from holdfast.statistics.bootstrap import intervals_of_means
 from holdfast.statistics.paired import bootstrap_interval
@@ -67,7 +67,7 @@ def galleries_of(shown: list[Chart | Gallery]) -> list[Gallery]:
 
 
 def pixels(picture: Picture, bounds: tuple[float, float]) -> Array:
-    kind, _, content = drawn(picture, bounds).partition(",")
+    kind, _, content = draw_picture(picture, bounds).partition(",")
     assert kind == "data:image/png;base64"
     return np.asarray(Image.open(io.BytesIO(base64.b64decode(content))).convert("RGB"))
 
@@ -264,7 +264,7 @@ def test_large_images_keep_every_mark_of_a_kind() -> None:
 
 def test_marks_of_a_series_are_bands() -> None:
     marks = np.array([0, 1, 1, 0, 2, 0])
-    uri = marked_picture(np.arange(12.0).reshape(2, 6), marks, (LOST, NEW), 0.0, 11.0)
+    uri = draw_marked_input(np.arange(12.0).reshape(2, 6), marks, (LOST, NEW), 0.0, 11.0)
     svg = base64.b64decode(uri.split(",")[1]).decode()
     found = re.findall(r'<rect x="([\d.]+)" y="0" width="([\d.]+)" height="100" fill="([^"]+)"/>', svg)
     step = 116 / 5
@@ -592,7 +592,7 @@ def test_series_and_flat_inputs(other: tuple[str, Any], tmp_path: Path) -> None:
             min((w for w in (0, 1, 2) if any(abs(t - c) <= w for c in chosen)), default=-1) + 1 for t in range(16)
         ]
         assert marks.tolist() == expected
-        assert drawn(named(row)["top k"], view.bounds).startswith("data:image/svg+xml")
+        assert draw_picture(named(row)["top k"], view.bounds).startswith("data:image/svg+xml")
     page = Path(found.to_html(tmp_path / "page.html")).read_text(encoding="utf-8")
     assert_whole(page)
     assert f"shift of a {unit} or two" in page

@@ -16,11 +16,11 @@ from holdfast.presentation.base import (
     Presentation,
     Reading,
     View,
-    flags,
-    number,
-    numbers,
-    plain_figures,
+    draw_distribution,
+    format_number,
     presentations,
+    read_flags,
+    read_numbers,
 )
 from holdfast.statistics.paired import Array
 
@@ -51,18 +51,18 @@ class CEvalPresentation(Presentation):
 
     def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
         """Medians, how many changes were not found, and how near certified bounds come."""
-        c, empty, found = numbers(frame, "c"), numbers(frame, "c_empty"), flags(frame, "found")
+        c, empty, found = read_numbers(frame, "c"), read_numbers(frame, "c_empty"), read_flags(frame, "found")
         notes = []
         if found.any():
-            middle = number(float(np.median(np.where(found, c, np.inf))), 3)  # without a change c is larger
-            notes.append(f"median c {middle}, c(empty) {number(float(np.nanmedian(empty)), 3)}")
+            middle = format_number(float(np.median(np.where(found, c, np.inf))), 3)  # without a change c is larger
+            notes.append(f"median c {middle}, c(empty) {format_number(float(np.nanmedian(empty)), 3)}")
         if not found.all():
             notes.append(f"no change found: {int((~found).sum())} of {len(frame)}")
-        lower = numbers(frame, "lower")
+        lower = read_numbers(frame, "lower")
         certified = found & np.isfinite(lower) & (lower > 0)
         if certified.any():
             width = float(np.median((c / np.where(certified, lower, 1.0))[certified]))
-            notes.append(f"certified: c is at most {number(width, 3)} times the true minimum (median)")
+            notes.append(f"certified: c is at most {format_number(width, 3)} times the true minimum (median)")
         return notes
 
     def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
@@ -91,7 +91,7 @@ class CEvalPresentation(Presentation):
 
     def figures(self, view: View) -> list[Chart | Gallery]:
         """The distributions, the curves over sizes, and the pictures."""
-        found: list[Chart | Gallery] = plain_figures(view)
+        found: list[Chart | Gallery] = draw_distribution(view)
         curves = draw_sweep(view)
         found += [] if curves is None else [curves]
         gallery = _gallery(view)
@@ -193,14 +193,14 @@ def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: d
         Picture("least change", changed - origin, f"Least change found, scaled: {who}", signed=True),
         Picture("changed", changed, f"Changed input: {who}"),
     )
-    c, empty, ratio = (number(row.get(name), 3) for name in ("c", "c_empty", "ratio"))
+    c, empty, ratio = (format_number(row.get(name), 3) for name in ("c", "c_empty", "ratio"))
     found = bool(row.get("found"))
     classes = f"class {row.get('targets')} → {row.get('predicted')}" if found else f"class {row.get('targets')}, kept"
     sign = "" if found else "at least "
     text = f"c {sign}{c}; c(empty) {empty}; ratio {sign}{ratio}; {classes}"
     lower = row.get("lower")
     if lower is not None and np.isfinite(lower):
-        text += f"; certified: at least {number(lower, 3)}"
+        text += f"; certified: at least {format_number(lower, 3)}"
     return GalleryRow(explainer, sample, pictures, text, found)
 
 

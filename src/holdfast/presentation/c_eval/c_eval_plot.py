@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.charts import Chart, Gallery
-from holdfast.presentation.base import Reading, View, plain_figures, presentations
+from holdfast.presentation.base import Reading, View, draw_distribution, presentations
 from holdfast.presentation.c_eval.c_eval import CEvalPresentation, draw_sweep
 
 
@@ -29,7 +29,7 @@ class CEvalPlotPresentation(CEvalPresentation):
     def figures(self, view: View) -> list[Chart | Gallery]:
         """The plot, and the distribution of its means."""
         curves = draw_sweep(view)
-        return [*([] if curves is None else [curves]), *plain_figures(view)]
+        return [*([] if curves is None else [curves]), *draw_distribution(view)]
 
     def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
         """What the terms of c-Eval mean, and what a knee is."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.charts import Chart, Gallery, Line, lines_with_bands
-from holdfast.presentation.base import Presentation, Reading, View, plain_figures, presentations
+from holdfast.presentation.base import Presentation, Reading, View, draw_distribution, presentations
 
 
 @presentations.register("near_affinity")
@@ -44,7 +44,7 @@ class NearAffinityPresentation(Presentation):
             heading="Near-affinity",
             markers=True,
         )
-        return [*([] if chart is None else [chart]), *plain_figures(view)]
+        return [*([] if chart is None else [chart]), *draw_distribution(view)]
 
     def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
         """What near-affinity means."""

@@ -21,11 +21,11 @@ from holdfast.presentation.base import (
     Presentation,
     Reading,
     View,
-    flags,
-    number,
-    numbers,
-    plain_figures,
+    draw_distribution,
+    format_number,
     presentations,
+    read_flags,
+    read_numbers,
 )
 from holdfast.presentation.coarse_to_fine.across_data import boxes_over_data
 from holdfast.presentation.coarse_to_fine.drops import TAU, Drops, Q, drops_of
@@ -55,22 +55,22 @@ class CorruptionCurvePresentation(Presentation):
     def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
         """The error of the draws, how much was corrupted, and what was out of the ordinary."""
         notes = []
-        errors = numbers(frame, "std_error")
+        errors = read_numbers(frame, "std_error")
         errors = errors[np.isfinite(errors)]
         if len(errors):
-            notes.append(f"standard error from the draws, median: {number(float(np.median(errors)), 4)}")
-        share = numbers(frame, "positive_share")
+            notes.append(f"standard error from the draws, median: {format_number(float(np.median(errors)), 4)}")
+        share = read_numbers(frame, "positive_share")
         if np.isfinite(share).any():
-            notes.append(f"positions with positive relevance: {number(100 * float(np.nanmean(share)), 0)}%")
-        without = int(flags(frame, "no_positive").sum())
+            notes.append(f"positions with positive relevance: {format_number(100 * float(np.nanmean(share)), 0)}%")
+        without = int(read_flags(frame, "no_positive").sum())
         if without:
             notes.append(f"no positive relevance, so a drop of 0: {without} of {len(frame)}")
-        clipped = numbers(frame, "clipped")
+        clipped = read_numbers(frame, "clipped")
         if (clipped > 0).any():
-            notes.append(f"replacements clipped to the bounds: {number(100 * float(np.nanmean(clipped)), 0)}%")
+            notes.append(f"replacements clipped to the bounds: {format_number(100 * float(np.nanmean(clipped)), 0)}%")
         return notes
 
-    def across(self, views: Sequence[View]) -> Sequence[Figure]:
+    def figures_over_data(self, views: Sequence[View]) -> Sequence[Figure]:
         """Boxes of the coarse and the fine numbers over data sets (Fig. 5)."""
         return boxes_over_data(views)
 
@@ -80,7 +80,7 @@ class CorruptionCurvePresentation(Presentation):
 
     def figures(self, view: View) -> list[Figure]:
         """All of one data set and model; the distribution of areas alone where no drops are stored."""
-        found: list[Figure] = [*plain_figures(view)]
+        found: list[Figure] = [*draw_distribution(view)]
         drops = drops_of(view)
         if drops is None:
             return found

@@ -11,7 +11,7 @@ import numpy as np
 
 from holdfast.metrics.coarse_to_fine.gate import Gate, apply_gate, compared
 from holdfast.metrics.coarse_to_fine.summary import CorruptionSummary, Curves, summarise
-from holdfast.presentation.base import View, flags
+from holdfast.presentation.base import View, read_flags
 from holdfast.statistics.paired import Array
 
 #: samples behind the figures of one explainer
@@ -120,4 +120,4 @@ def drops_of(view: View) -> Drops | None:
 def _flagged(view: View, explainer: str, found: Mapping[int, Any]) -> int:
     rows = view.of(explainer)
     first = rows.filter(rows["repeat"] == view.frame["repeat"].min())
-    return int((flags(first, "no_positive") & np.isin(first["sample"].to_numpy(), list(found))).sum())
+    return int((read_flags(first, "no_positive") & np.isin(first["sample"].to_numpy(), list(found))).sum())

@@ -8,7 +8,7 @@ import numpy as np
 
 from holdfast.charts import Gallery, GalleryRow, Picture
 from holdfast.metrics.coarse_to_fine.shown import unshaded
-from holdfast.presentation.base import View, number
+from holdfast.presentation.base import View, format_number
 from holdfast.presentation.coarse_to_fine.drops import is_random
 from holdfast.presentation.coarse_to_fine.words import percent
 from holdfast.statistics.paired import Array
@@ -30,7 +30,7 @@ def galleries(view: View) -> list[Gallery]:
     rows = []
     for sample in chosen:
         for explainer in view.present:
-            shown = view.shown(explainer, sample, _NAMES)
+            shown = view.load_sample(explainer, sample, _NAMES)
             if shown is not None and shown[1]["shaded"].size:
                 rows.append(_row(explainer, sample, *shown, place, k))
     if not rows:
@@ -82,11 +82,11 @@ def _row(
     turn = arrays["turn"]
     marked = (turn > 0) & (turn <= place + 1)
     drop = float(arrays["drop_top"][place])
-    said = f"drop {number(drop)}"
+    said = f"drop {format_number(drop)}"
     who = f"{explainer}, sample {sample}"
     count = int(marked.sum())
     alt = f"The {count} most relevant of {int((turn > 0).sum())} positive positions: {who}, {said}"
-    last = number(float(arrays["drop_top"][-1]))
+    last = format_number(float(arrays["drop_top"][-1]))
     until = percent(float(arrays["fractions"][-1]))
     text = f"{said} with {count} of {turn.size} positions replaced, {last} at k = {until}"
     if row.get("no_positive"):

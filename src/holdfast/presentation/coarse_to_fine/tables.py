@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from holdfast.charts import Table, TableCell
 from holdfast.metrics.coarse_to_fine.gate import STARRED, Gate
 from holdfast.metrics.coarse_to_fine.summary import CorruptionSummary
-from holdfast.presentation.base import number
+from holdfast.presentation.base import format_number
 from holdfast.presentation.coarse_to_fine.drops import TAU, Drops
 from holdfast.presentation.coarse_to_fine.words import gate_sentence, percent
 
@@ -85,7 +85,9 @@ def _verdict(drops: Drops, name: str, gates: Mapping[str, Gate] | None = None) -
         return TableCell("–")
     found = (drops.gates if gates is None else gates)[name]
     between = _between(found.low, found.high)
-    return TableCell("passed" if found.passed else "not passed", f"{number(found.difference, 3)} {between}".strip())
+    return TableCell(
+        "passed" if found.passed else "not passed", f"{format_number(found.difference, 3)} {between}".strip()
+    )
 
 
 def _fine(drops: Drops) -> Table:
@@ -129,13 +131,13 @@ def _cell(found: CorruptionSummary | None, key: str, faint: bool = False) -> Tab
         return TableCell("–", "", faint)
     value = found.starred[key.removeprefix("starred_")] if key.startswith("starred_") else getattr(found, key)
     low, high = (float(end) for end in found.interval(key)) if key in found.intervals else (math.nan, math.nan)
-    return TableCell(number(float(value), 3), _between(low, high), faint)
+    return TableCell(format_number(float(value), 3), _between(low, high), faint)
 
 
 def _between(low: float, high: float) -> str:
     if not (math.isfinite(low) and math.isfinite(high)):
         return "no interval"
-    return f"[{number(low, 3)}, {number(high, 3)}]"
+    return f"[{format_number(low, 3)}, {format_number(high, 3)}]"
 
 
 def _repeats(drops: Drops) -> str:

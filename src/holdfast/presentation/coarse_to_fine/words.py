@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.presentation.base import number
+from holdfast.presentation.base import format_number
 from holdfast.presentation.coarse_to_fine.drops import TAU, Drops
 
 
@@ -98,8 +98,8 @@ def guide(options: Mapping[str, Any]) -> dict[str, str]:
         "to the share of positions that both replace."
     )
     terms["What a peak at zero cannot fool"] = (
-        f"The share of samples with a drop of at least {number(TAU, 1)}, and the lower quartile of the drops: three "
-        "quarters of the samples lose at least that much. More is better in both, with no gate."
+        f"The share of samples with a drop of at least {format_number(TAU, 1)}, and the lower quartile of the drops: "
+        "three quarters of the samples lose at least that much. More is better in both, with no gate."
     )
     terms["Areas and scales"] = (
         "`AUC skew` is 1 less the area under the rescaled skewness over k, `AUC kurt` the area under the rescaled "

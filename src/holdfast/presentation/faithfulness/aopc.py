@@ -10,7 +10,16 @@ import polars as pl
 
 from holdfast.charts import Chart, Gallery, Line, lines_with_bands
 from holdfast.metrics.faithfulness.aopc import DRAWN
-from holdfast.presentation.base import Presentation, Reading, View, flags, number, numbers, plain_figures, presentations
+from holdfast.presentation.base import (
+    Presentation,
+    Reading,
+    View,
+    draw_distribution,
+    format_number,
+    presentations,
+    read_flags,
+    read_numbers,
+)
 
 
 @presentations.register("aopc")
@@ -27,21 +36,21 @@ class AOPCPresentation(Presentation):
     def figures(self, view: View) -> list[Chart | Gallery]:
         """The distribution over samples, and the curves."""
         curve = _curves(view)
-        return plain_figures(view) + ([] if curve is None else [curve])
+        return draw_distribution(view) + ([] if curve is None else [curve])
 
     def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
         """The error of the draws, and what was replaced."""
         notes = []
-        errors = numbers(frame, "std_error")
+        errors = read_numbers(frame, "std_error")
         errors = errors[np.isfinite(errors)]
         if len(errors):
-            notes.append(f"standard error from the draws, median: {number(float(np.median(errors)), 4)}")
-        regions, steps = numbers(frame, "regions"), numbers(frame, "steps")
+            notes.append(f"standard error from the draws, median: {format_number(float(np.median(errors)), 4)}")
+        regions, steps = read_numbers(frame, "regions"), read_numbers(frame, "steps")
         known = regions > 0
         if known.any():
             share = 100 * float((steps[known] / regions[known]).mean())
-            notes.append(f"regions replaced in the end: {number(share, 0)}%")
-        fallback = int(flags(frame, "grid_fallback").sum())
+            notes.append(f"regions replaced in the end: {format_number(share, 0)}%")
+        fallback = int(read_flags(frame, "grid_fallback").sum())
         return [*notes, f"no superpixels found, a grid instead: {fallback}"] if fallback else notes
 
     def guide(self, options: Mapping[str, Any]) -> dict[str, str]:

@@ -10,7 +10,16 @@ import numpy as np
 import polars as pl
 
 from holdfast.charts import Chart, Gallery
-from holdfast.presentation.base import Presentation, Reading, View, flags, number, numbers, plain_figures, presentations
+from holdfast.presentation.base import (
+    Presentation,
+    Reading,
+    View,
+    draw_distribution,
+    format_number,
+    presentations,
+    read_flags,
+    read_numbers,
+)
 
 
 @presentations.register("relevance_localisation")
@@ -30,32 +39,36 @@ class RelevanceLocalisationPresentation(Presentation):
 
     def figures(self, view: View) -> list[Chart | Gallery]:
         """The distribution over samples, with a line at chance."""
-        chances = [numbers(view.reading.counted(view.of(name)), "chance") for name in view.present]
+        chances = [read_numbers(view.reading.select_valid(view.of(name)), "chance") for name in view.present]
         chance = np.concatenate([np.empty(0), *chances])
         if not len(chance):
             return []
         low, mean, high = (float(f(chance)) for f in (np.min, np.mean, np.max))
-        shown = f"Dashed line: chance, {number(mean, 3)}"
-        shown += "." if high - low < 5e-4 else f" on average, {number(low, 3)} to {number(high, 3)} over samples."
+        shown = f"Dashed line: chance, {format_number(mean, 3)}"
+        shown += (
+            "."
+            if high - low < 5e-4
+            else f" on average, {format_number(low, 3)} to {format_number(high, 3)} over samples."
+        )
         return [
             dataclasses.replace(figure, alt=f"{figure.alt} {shown}", caption=f"{figure.caption} {shown}")
             if isinstance(figure, Chart)
             else figure
-            for figure in plain_figures(view, rule=mean)
+            for figure in draw_distribution(view, rule=mean)
         ]
 
     def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
         """Rank accuracy, hits of the most relevant position, chance, and maps that name nothing."""
         if not len(frame):
             return []
-        rank, chance = (float(np.nanmean(numbers(frame, name))) for name in ("rank_accuracy", "chance"))
-        hits = int(flags(frame, "pointing_hit").sum())
+        rank, chance = (float(np.nanmean(read_numbers(frame, name))) for name in ("rank_accuracy", "chance"))
+        hits = int(read_flags(frame, "pointing_hit").sum())
         notes = [
-            f"rank accuracy, mean: {number(rank, 3)}",
+            f"rank accuracy, mean: {format_number(rank, 3)}",
             f"most relevant position inside: {hits} of {len(frame)}",
-            f"chance, of all three: {number(chance, 3)}",
+            f"chance, of all three: {format_number(chance, 3)}",
         ]
-        without = int(flags(frame, "no_positive").sum())
+        without = int(read_flags(frame, "no_positive").sum())
         return notes + ([f"no positive relevance, so 0: {without} of {len(frame)}"] if without else [])
 
     def guide(self, options: Mapping[str, Any]) -> dict[str, str]:

@@ -11,7 +11,15 @@ import polars as pl
 
 from holdfast.charts import Chart, Gallery
 from holdfast.metrics.faithfulness.log_odds import columns_of_pairs
-from holdfast.presentation.base import Presentation, Reading, View, number, numbers, plain_figures, presentations
+from holdfast.presentation.base import (
+    Presentation,
+    Reading,
+    View,
+    draw_distribution,
+    format_number,
+    presentations,
+    read_numbers,
+)
 
 
 @presentations.register("log_odds")
@@ -28,31 +36,31 @@ class LogOddsPresentation(Presentation):
 
     def figures(self, view: View) -> list[Chart | Gallery]:
         """The distribution over samples; then for every pair, if there are several."""
-        columns = [name for name in columns_of_pairs(view.options) if np.isfinite(numbers(view.frame, name)).any()]
-        found = plain_figures(view)
+        columns = [name for name in columns_of_pairs(view.options) if np.isfinite(read_numbers(view.frame, name)).any()]
+        found = draw_distribution(view)
         for name in columns if len(columns) > 1 else ():
             o, t = name.split("_")[-2:]
             reading = dataclasses.replace(view.reading, title=f"{view.reading.title}: {o} to {t}", column=name)
             found += [
                 dataclasses.replace(chart, name=f"distribution-{o}-{t}", heading=f"Class {o} towards {t}")
-                for chart in plain_figures(dataclasses.replace(view, reading=reading))
+                for chart in draw_distribution(dataclasses.replace(view, reading=reading))
                 if isinstance(chart, Chart)
             ]
         return found
 
     def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
         """How many became the other class, and how much was erased."""
-        converted, erased = numbers(frame, "converted"), numbers(frame, "erased")
+        converted, erased = read_numbers(frame, "converted"), read_numbers(frame, "erased")
         if not np.isfinite(converted).any():
             return []
         return [
-            f"turned into the other class: {number(100 * float(np.nanmean(converted)), 0)}%",
-            f"pixels erased, mean: {number(100 * float(np.nanmean(erased)), 1)}%",
+            f"turned into the other class: {format_number(100 * float(np.nanmean(converted)), 0)}%",
+            f"pixels erased, mean: {format_number(100 * float(np.nanmean(erased)), 1)}%",
         ]
 
     def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
         """See `Presentation`."""
-        share = number(100 * float(options.get("fraction", 0.2)), 1)
+        share = format_number(100 * float(options.get("fraction", 0.2)), 1)
         pairs = (
             "A sample of a class that begins no pair has no value. One that belongs to several counts with their mean."
             if options.get("pairs")

@@ -22,12 +22,12 @@ from holdfast.presentation.base import (
     Presentation,
     Reading,
     View,
-    flags,
+    draw_distribution,
+    format_number,
     larger_is_closer,
-    number,
-    numbers,
-    plain_figures,
     presentations,
+    read_flags,
+    read_numbers,
 )
 from holdfast.presentation.lens.curves import curves_of, draw_by_k, draw_by_window
 from holdfast.presentation.lens.pictures import KEPT, LOST, draw_galleries
@@ -82,17 +82,17 @@ class AttributionAttackPresentation(Presentation):
         """The mean of each similarity, what does not count, and how much of the loss was a small shift."""
         if not len(frame):
             return []
-        kept = flags(frame, "label_kept")
+        kept = read_flags(frame, "label_kept")
         rows, notes = frame.filter(pl.Series(kept)), []
         for name in similarities_of(options):
             values = per_sample(rows, (name,))
             if len(values):
                 mean, low, high = (float(end[0]) for end in intervals_of_means(values))
-                between = f" [{number(low, 3)}, {number(high, 3)}]" if np.isfinite(low) else ""
-                notes.append(f"{name_similarity(name)}: mean {number(mean, 3)}{between}")
+                between = f" [{format_number(low, 3)}, {format_number(high, 3)}]" if np.isfinite(low) else ""
+                notes.append(f"{name_similarity(name)}: mean {format_number(mean, 3)}{between}")
         if not kept.all():
             notes.append(f"class lost, so not counted: {int((~kept).sum())} of {len(frame)}")
-        still = int((kept & ~flags(frame, "found")).sum())
+        still = int((kept & ~read_flags(frame, "found")).sum())
         if still:
             notes.append(f"no other input of the class found, so counted as unchanged: {still} of {len(frame)}")
         found = fragility(rows)
@@ -102,7 +102,7 @@ class AttributionAttackPresentation(Presentation):
         """The shares that were kept, moved and lost, the similarities, their curves, and the pictures."""
         curves = {name: found for name in view.present if (found := curves_of(view, name)) is not None}
         shape = next(iter(curves.values())).shape if curves else None
-        charts = [draw_fragility(view, shape), *plain_figures(view), *draw_similarities(view)]
+        charts = [draw_fragility(view, shape), *draw_distribution(view), *draw_similarities(view)]
         if shape is not None:
             charts += [*draw_by_window(view, curves, shape), *draw_by_k(view, curves, shape)]
         return [*(chart for chart in charts if chart is not None), *draw_galleries(view)]
@@ -131,13 +131,13 @@ class Fragility:
         if not np.isfinite(self.shares).all():
             return f"None of the {top} was lost, so there is no fragility to explain."
         one, two = (
-            f"{number(100 * share, 0)}%"
-            + (f" [{number(100 * low, 0)}, {number(100 * high, 0)}]" if np.isfinite(low) else "")
+            f"{format_number(100 * share, 0)}%"
+            + (f" [{format_number(100 * low, 0)}, {format_number(100 * high, 0)}]" if np.isfinite(low) else "")
             for share, low, high in zip(self.shares, self.low, self.high, strict=True)
         )
         text = (
-            f"Of the apparent fragility ({number(lost, 2 if lost >= 0.01 else 4)} of the {top} lost), {one} was a "
-            f"shift of one {unit}, {two} of at most two."
+            f"Of the apparent fragility ({format_number(lost, 2 if lost >= 0.01 else 4)} of the {top} lost), {one} was "
+            f"a shift of one {unit}, {two} of at most two."
         )
         if self.samples < FEW:
             counted = "A single sample" if self.samples == 1 else f"{self.samples} samples"
@@ -179,7 +179,7 @@ def shares_of_loss(means: Array) -> Array:
 
 def per_sample(rows: pl.DataFrame, columns: Sequence[str]) -> Array:
     """The means of some columns over each sample's repeats, `(n, columns)`, of the rows where all are finite."""
-    values: Array = np.stack([numbers(rows, column) for column in columns], axis=1)
+    values: Array = np.stack([read_numbers(rows, column) for column in columns], axis=1)
     fine = np.isfinite(values).all(axis=1)
     values = values[fine]
     if "sample" not in rows.columns or not len(values):
@@ -197,7 +197,7 @@ def draw_fragility(view: View, shape: tuple[int, ...] | None) -> Chart | None:
     titles = ("kept in place", f"one {unit} away", f"two {unit}s away", "further away, or gone")
     kept: dict[str, Sequence[float]] = {}
     for name in view.present:
-        found = fragility(view.reading.counted(view.of(name)))
+        found = fragility(view.reading.select_valid(view.of(name)))
         if found is not None:
             kept[name] = found.parts
             sentences.append(f"{name}: {found.sentence(top, unit)}")
@@ -289,7 +289,7 @@ def draw_similarities(view: View) -> list[Chart | None]:
         for explainer in view.present:
             rows = view.of(explainer).filter(pl.Series(_select_counted(view, explainer)))
             for name in group:
-                values = numbers(rows, name)
+                values = read_numbers(rows, name)
                 fine = np.isfinite(values)
                 if fine.any():
                     samples = [int(sample) for sample in rows["sample"].to_numpy()[fine]]
@@ -308,7 +308,7 @@ def draw_similarities(view: View) -> list[Chart | None]:
 def _select_counted(view: View, explainer: str) -> Array:
     """Which of an explainer's rows were evaluated and kept their class, bool `(n,)`."""
     rows = view.of(explainer)
-    return np.asarray((rows["status"] == "ok").to_numpy() & flags(rows, "label_kept"), dtype=bool)
+    return np.asarray((rows["status"] == "ok").to_numpy() & read_flags(rows, "label_kept"), dtype=bool)
 
 
 def _with_means(chart: Chart, strips: Sequence[Strip]) -> Chart:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from holdfast.charts import Gallery, GalleryRow, Picture
-from holdfast.presentation.base import View, number
+from holdfast.presentation.base import View, format_number
 from holdfast.presentation.lens.words import name_similarity, positions_of, similarities_of, unit_of
 from holdfast.similarity import dilate, lens_profile, per_position, top_k, top_k_diverse
 from holdfast.similarity.diverse import resolve_k
@@ -105,7 +105,7 @@ def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: d
                 NEAR,
             ),
         )
-    values = [f"{name_similarity(name)} {number(row.get(name), 3)}" for name in similarities_of(view.options)]
+    values = [f"{name_similarity(name)} {format_number(row.get(name), 3)}" for name in similarities_of(view.options)]
     kept, one, two = (_percent(row.get(name)) for name in ("kept", "kept_within_1", "kept_within_2"))
     text = (
         f"{'; '.join(values)}; of the top {k} {unit}s {kept} kept, {one} within one {unit}, {two} within two{cover}; "
@@ -142,12 +142,12 @@ def _diverse_row(view: View, explainer: str, sample: int, row: dict[str, Any], a
     assert found.precision_diverse is not None
     assert found.recall_diverse is not None
     shares = (
-        f"{w}-LENS-prec-div {number(float(found.precision_diverse[0, 0, place]))}, "
-        f"recall-div {number(float(found.recall_diverse[0, 0, place]))}"
+        f"{w}-LENS-prec-div {format_number(float(found.precision_diverse[0, 0, place]))}, "
+        f"recall-div {format_number(float(found.recall_diverse[0, 0, place]))}"
         for place, w in enumerate(found.w)
     )
     sizes = f"{int(s.sum())} {unit}s before, {int(t.sum())} after{_empty(s, before)}"
-    same = number(float(found.intersection_diverse[0, 0, 0]))
+    same = format_number(float(found.intersection_diverse[0, 0, 0]))
     cover = f"windows of one {unit} cover {_covered(t, 1)} of the map, of two {_covered(t, 2)}"
     text = f"{sizes}; top-k-div intersection {same}; {'; '.join(shares)}; {cover}; {_class(row)}"
     # a name of its own, since rows of pictures are found by explainer and sample
@@ -166,7 +166,7 @@ def _empty(chosen: Tensor, map_: Tensor) -> str:
 
 
 def _percent(share: float | None) -> str:
-    return f"{number(None if share is None else 100 * share, 0)}%"
+    return f"{format_number(None if share is None else 100 * share, 0)}%"
 
 
 def _class(row: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from holdfast.presentation.base import View, flags, larger_is_closer, number, numbers, threshold
+from holdfast.presentation.base import View, find_threshold, format_number, larger_is_closer, read_flags, read_numbers
 
 
 def find_contradictions(part: View, others: Sequence[View]) -> list[str]:
@@ -68,37 +68,37 @@ def _who(view: View, explainer: str, rows: pl.DataFrame, i: int) -> str:
 def _part_above_whole(part: View, whole: View) -> list[str]:
     found = []
     for name, inner, outer in _pairs(part, whole):
-        low, high = numbers(inner, "low"), numbers(outer, "high")
+        low, high = read_numbers(inner, "low"), read_numbers(outer, "high")
         found += [
-            f"{_who(part, name, inner, i)}: ln P({part.label}) is at least {number(float(low[i]))}, but "
-            f"ln P({whole.label}) is at most {number(float(high[i]))}, and the first event is part of the second. "
-            "One of the two estimates is wrong: more particles or moves are needed."
+            f"{_who(part, name, inner, i)}: ln P({part.label}) is at least {format_number(float(low[i]))}, but "
+            f"ln P({whole.label}) is at most {format_number(float(high[i]))}, and the first event is part of the "
+            "second. One of the two estimates is wrong: more particles or moves are needed."
             for i in np.flatnonzero(low > high).tolist()
         ]
     return found
 
 
 def _search_fell_short(estimate: View, worst: View) -> list[str]:
-    event, limit = estimate.options.get("event"), threshold(estimate.options)
+    event, limit = estimate.options.get("event"), find_threshold(estimate.options)
     if limit is None and event != "misclassification":
         return []
     sign = 1.0 if larger_is_closer(estimate.options) else -1.0
     found = []
     for name, seen, searched in _pairs(estimate, worst):
-        margin, similarity = numbers(searched, "margin"), numbers(searched, "similarity")
+        margin, similarity = read_numbers(searched, "margin"), read_numbers(searched, "similarity")
         if event == "misclassification":
             happened = margin >= 0
         elif event == "changed_explanation":
             happened = (margin < 0) & (sign * similarity < sign * float(limit or 0.0))
         else:
             happened = (margin >= 0) & (sign * similarity > sign * float(limit or 0.0))
-        value = numbers(seen, "log_probability")
-        short = ~flags(seen, "censored") & np.isfinite(value) & ~happened
+        value = read_numbers(seen, "log_probability")
+        short = ~read_flags(seen, "censored") & np.isfinite(value) & ~happened
         found += [
             f"{_who(estimate, name, seen, i)}: the event of {estimate.label} occurred (ln P about "
-            f"{number(float(value[i]))}), but the search of {worst.label} did not find it (similarity "
-            f"{number(float(similarity[i]), 3)}, margin {number(float(margin[i]))}). The true worst case is worse than "
-            "the one reported here: a larger budget or another search is needed."
+            f"{format_number(float(value[i]))}), but the search of {worst.label} did not find it (similarity "
+            f"{format_number(float(similarity[i]), 3)}, margin {format_number(float(margin[i]))}). The true worst case "
+            "is worse than the one reported here: a larger budget or another search is needed."
             for i in np.flatnonzero(short).tolist()
         ]
     return found

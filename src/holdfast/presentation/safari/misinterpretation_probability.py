@@ -13,13 +13,13 @@ from holdfast.presentation.base import (
     Presentation,
     Reading,
     View,
-    flags,
+    draw_distribution,
+    find_threshold,
+    format_number,
     larger_is_closer,
-    number,
-    numbers,
-    plain_figures,
     presentations,
-    threshold,
+    read_flags,
+    read_numbers,
 )
 from holdfast.presentation.safari.contradictions import find_contradictions
 from holdfast.presentation.safari.terms import COMPARED, MARGIN, MEANINGS
@@ -48,10 +48,10 @@ class ProbabilityPresentation(Presentation):
 
     def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
         """The error of a single estimate, and how many runs stalled."""
-        width = (numbers(frame, "high") - numbers(frame, "low"))[~flags(frame, "censored")]
+        width = (read_numbers(frame, "high") - read_numbers(frame, "low"))[~read_flags(frame, "censored")]
         width = width[np.isfinite(width)]
-        notes = [f"each estimate: ± {number(float(np.median(width)) / 2)}"] if len(width) else []
-        stalled = int(flags(frame, "stalled").sum())
+        notes = [f"each estimate: ± {format_number(float(np.median(width)) / 2)}"] if len(width) else []
+        stalled = int(read_flags(frame, "stalled").sum())
         return [*notes, f"stalled: {stalled}"] if stalled else notes
 
     def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
@@ -75,7 +75,7 @@ class ProbabilityPresentation(Presentation):
 
     def figures(self, view: View) -> list[Chart | Gallery]:
         """The distribution, and ln P against the threshold for a few samples."""
-        found: list[Chart | Gallery] = plain_figures(view)
+        found: list[Chart | Gallery] = draw_distribution(view)
         for sample in view.samples(SHOWN):
             found += _curves(view, sample)
         return found
@@ -88,7 +88,7 @@ def _curves(view: View, sample: int) -> list[Chart]:
     lines: dict[int, list[Line]] = {stage: [] for stage in stages}
     without = []
     for name in view.present:
-        shown = view.shown(name, sample, _CURVES)
+        shown = view.load_sample(name, sample, _CURVES)
         if shown is None:
             continue
         row, arrays = shown
@@ -105,7 +105,7 @@ def _curves(view: View, sample: int) -> list[Chart]:
         without += [] if drawn else [name]
     charts = []
     for stage in stages:
-        limit = 0.0 if stage == 0 else threshold(view.options)
+        limit = 0.0 if stage == 0 else find_threshold(view.options)
         caption = f"Sample {sample}. Dotted: the threshold of the event. Band: ±1.96 standard errors."
         if without:
             caption += f" No levels to draw: {', '.join(without)}."
@@ -142,7 +142,7 @@ def column_of_levels(stage: Array, t: Array, event: str, censored: bool) -> Arra
 
 def threshold_as_read(options: Mapping[str, Any], stage: int, t: Array) -> Array:
     """A level as the margin or the similarity that it stands for."""
-    limit, event = threshold(options), options.get("event")
+    limit, event = find_threshold(options), options.get("event")
     if event == "misclassification" or (event == "changed_class" and stage == 0) or limit is None:
         return t
     sign = 1.0 if (event == "changed_class") == larger_is_closer(options) else -1.0

@@ -14,13 +14,13 @@ from holdfast.presentation.base import (
     Presentation,
     Reading,
     View,
-    flags,
+    draw_distribution,
+    find_threshold,
+    format_number,
     larger_is_closer,
-    number,
-    numbers,
-    plain_figures,
     presentations,
-    threshold,
+    read_flags,
+    read_numbers,
 )
 from holdfast.presentation.safari.terms import COMPARED, MARGIN, MEANINGS
 from holdfast.statistics.paired import Array
@@ -55,13 +55,13 @@ class WorstCasePresentation(Presentation):
         """How often the event was found, and the largest sensitivities if they were tracked."""
         event, notes = options.get("event"), []
         if event != "changed_explanation":
-            notes.append(f"class changed: {int(flags(frame, 'found').sum())} of {len(frame)}")
+            notes.append(f"class changed: {int(read_flags(frame, 'found').sum())} of {len(frame)}")
         if event != "misclassification":
-            notes.append(f"misinterpreted: {int(flags(frame, 'misinterpreted').sum())} of {len(frame)}")
+            notes.append(f"misinterpreted: {int(read_flags(frame, 'misinterpreted').sum())} of {len(frame)}")
         for column, title in (("sens_max", "largest distance"), ("sens_lips", "largest slope")):
-            values = numbers(frame, column)
+            values = read_numbers(frame, column)
             if np.isfinite(values).any():
-                notes.append(f"{title}: {number(float(np.median(values[np.isfinite(values)])), None)}")
+                notes.append(f"{title}: {format_number(float(np.median(values[np.isfinite(values)])), None)}")
         return notes
 
     def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
@@ -76,12 +76,12 @@ class WorstCasePresentation(Presentation):
 
     def figures(self, view: View) -> list[Chart | Gallery]:
         """The distribution, the shares below each threshold, the search's convergence, and the pictures."""
-        found: list[Chart | Gallery] = plain_figures(view)
+        found: list[Chart | Gallery] = draw_distribution(view)
         found += [chart for chart in (_shares(view), _convergence(view)) if chart is not None]
         gallery = _gallery(view)
         return [*found, gallery] if gallery.rows else found
 
-    def compared(self, views: Sequence[View], option: str) -> list[Chart | Gallery]:
+    def figures_over_option(self, views: Sequence[View], option: str) -> list[Chart | Gallery]:
         """For views that differ in the similarity: for each explainer, a row for each similarity (SAFARI, Fig. 6)."""
         if option.partition(".")[0] != "similarity":
             return []
@@ -96,7 +96,7 @@ class WorstCasePresentation(Presentation):
             rows = []
             for sample in views[0].samples(COMPARED_SAMPLES):
                 for view in views:
-                    shown = view.shown(explainer, sample, _PICTURES)
+                    shown = view.load_sample(explainer, sample, _PICTURES)
                     if shown is not None:
                         setting = str(view.options.get("similarity"))
                         rows.append(dataclasses.replace(_row(view, explainer, sample, *shown), setting=setting))
@@ -108,14 +108,14 @@ class WorstCasePresentation(Presentation):
 def _shares(view: View) -> Chart | None:
     strips = []
     for name in view.present:
-        rows = view.reading.counted(view.of(name))
+        rows = view.reading.select_valid(view.of(name))
         values = view.reading.values(rows)
         if len(values) >= 5:
             strips.append(Strip(name, rows["sample"].to_list(), values, np.zeros(len(values), dtype=bool)))
     caption = "For any threshold, the share of the samples at or below it."
-    limit = threshold(view.options)
+    limit = find_threshold(view.options)
     if limit is not None:
-        caption += f" Dotted: the threshold of the event, {number(limit, None)}."
+        caption += f" Dotted: the threshold of the event, {format_number(limit, None)}."
     title = f"Share of samples, {view.reading.title}"
     return ecdf(strips, view.explainers, title, view.reading.axis, caption=caption, rule=limit)
 
@@ -201,8 +201,8 @@ def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: d
     )
     before, after = row.get("targets"), row.get("predicted")
     classes = f"class {before} → {after}" if before != after else f"class {before}, kept"
-    similarity, margin = number(row.get("similarity"), 3), number(row.get("margin"))
-    text = f"similarity {similarity}; {classes}; margin {margin}; change up to {number(largest, 3)}"
+    similarity, margin = format_number(row.get("similarity"), 3), format_number(row.get("margin"))
+    text = f"similarity {similarity}; {classes}; margin {margin}; change up to {format_number(largest, 3)}"
     found = bool(row.get("found"))
     if np.ptp(arrays["maps"]) == 0:
         text += "; the map there is constant, so the correlation is 0 by definition"

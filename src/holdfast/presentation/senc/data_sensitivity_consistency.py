@@ -14,11 +14,11 @@ from holdfast.presentation.base import (
     Presentation,
     Reading,
     View,
-    flags,
-    number,
-    numbers,
-    plain_figures,
+    draw_distribution,
+    format_number,
     presentations,
+    read_flags,
+    read_numbers,
 )
 from holdfast.statistics.paired import Array
 
@@ -51,17 +51,17 @@ class SencPresentation(Presentation):
     def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
         """Samples beyond the null, agreement of the most sensitive parts, and the published estimator's rho."""
         notes = []
-        p = numbers(frame, "p_value")
+        p = read_numbers(frame, "p_value")
         p = p[np.isfinite(p)]
         if len(p):
             notes.append(
-                f"p < 0.05: {int((p < 0.05).sum())} of {len(p)} ({number(100 * float((p < 0.05).mean()), 0)}%)"
+                f"p < 0.05: {int((p < 0.05).sum())} of {len(p)} ({format_number(100 * float((p < 0.05).mean()), 0)}%)"
             )
         for column, title in (("top1", "top-1 agreement"), ("top3", "top-3 agreement")):
             notes += _mean(frame, column, title)
         if options.get("estimator") != "paper":
             notes += _mean(frame, "rho_paper", "published estimator (biased), mean rho")
-        fallback = int(flags(frame, "grid_fallback").sum())
+        fallback = int(read_flags(frame, "grid_fallback").sum())
         return [*notes, f"no superpixels found, so a grid is used: {fallback}"] if fallback else notes
 
     def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
@@ -112,23 +112,25 @@ class DataSencPresentation(SencPresentation):
 
 
 def _mean(frame: pl.DataFrame, column: str, title: str) -> list[str]:
-    values = numbers(frame, column)
+    values = read_numbers(frame, column)
     values = values[np.isfinite(values)]
-    return [f"{title}: {number(float(values.mean()))}"] if len(values) else []
+    return [f"{title}: {format_number(float(values.mean()))}"] if len(values) else []
 
 
 def distribution_figures(view: View) -> list[Chart | Gallery]:
     """The distribution of rho over samples, with the band of the null."""
     low, high = (_null(view, column) for column in ("null_low", "null_high"))
     found: list[Chart | Gallery] = []
-    for figure in plain_figures(view):
+    for figure in draw_distribution(view):
         drawn = isinstance(figure, Chart) and low is not None and high is not None
         found.append(with_band(figure, low, high) if drawn else figure)  # type: ignore[arg-type]
     return found
 
 
 def _null(view: View, column: str) -> float | None:
-    values = np.concatenate([np.empty(0), *(numbers(view.reading.counted(view.of(n)), column) for n in view.present)])
+    values = np.concatenate(
+        [np.empty(0), *(read_numbers(view.reading.select_valid(view.of(n)), column) for n in view.present)]
+    )
     values = values[np.isfinite(values)]
     return float(values.mean()) if len(values) else None
 
@@ -141,7 +143,7 @@ def with_band(chart: Chart, low: float, high: float) -> Chart:
         "mark": {"type": "rect", "clip": True, "color": INK, "opacity": 0.08},
         "encoding": {"x": edge, "x2": {"field": "high"}},
     }
-    ends = f"{number(low)} to {number(high)}"
+    ends = f"{format_number(low)} to {format_number(high)}"
     return dataclasses.replace(
         chart,
         spec={**chart.spec, "layer": [band, *chart.spec["layer"]]},
@@ -173,10 +175,12 @@ def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: d
         ),
         Picture("explanation", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True),
     )
+    rho, low, high, null_low, null_high, top3 = (
+        format_number(row.get(name)) for name in ("rho", "low", "high", "null_low", "null_high", "top3")
+    )
     text = (
-        f"rho {number(row.get('rho'))} [{number(row.get('low'))}, {number(row.get('high'))}]; "
-        f"p {number(row.get('p_value'), 3)}; null {number(row.get('null_low'))} to {number(row.get('null_high'))}; "
-        f"top-1 {number(row.get('top1'), 0)}, top-3 {number(row.get('top3'))}; {row.get('features')} segments"
+        f"rho {rho} [{low}, {high}]; p {format_number(row.get('p_value'), 3)}; null {null_low} to {null_high}; "
+        f"top-1 {format_number(row.get('top1'), 0)}, top-3 {top3}; {row.get('features')} segments"
     )
     return GalleryRow(explainer, sample, pictures, text)
 

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from holdfast.charts import Chart, Gallery, GalleryRow, Picture, heat_table
-from holdfast.presentation.base import View, number, numbers, presentations
+from holdfast.presentation.base import View, format_number, presentations, read_numbers
 from holdfast.presentation.senc.data_sensitivity_consistency import SHOWN, SencPresentation, distribution_figures
 from holdfast.statistics.paired import Array
 
@@ -63,9 +63,9 @@ def _by_layer(view: View) -> Chart | None:
     layers = layers_of(view.frame)
     values = np.full((len(view.present), len(layers)), np.nan)
     for i, name in enumerate(view.present):
-        rows = view.reading.counted(view.of(name))
+        rows = view.reading.select_valid(view.of(name))
         for j, layer in enumerate(layers):
-            column = numbers(rows, _PREFIX + layer)
+            column = read_numbers(rows, _PREFIX + layer)
             column = column[np.isfinite(column)]
             if len(column):
                 values[i, j] = column.mean()
@@ -117,10 +117,12 @@ def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: d
             signed=True,
         ),
     )
+    rho, low, high, null_low, null_high, own = (
+        format_number(row.get(name)) for name in ("rho", "low", "high", "null_low", "null_high", _PREFIX + layer)
+    )
     text = (
-        f"{layer}: rho {number(row.get(_PREFIX + layer))}; all layers: rho {number(row.get('rho'))} "
-        f"[{number(row.get('low'))}, {number(row.get('high'))}]; p {number(row.get('p_value'), 3)}; "
-        f"null {number(row.get('null_low'))} to {number(row.get('null_high'))}"
+        f"{layer}: rho {own}; all layers: rho {rho} [{low}, {high}]; p {format_number(row.get('p_value'), 3)}; "
+        f"null {null_low} to {null_high}"
     )
     return GalleryRow(explainer, sample, pictures, text)
 

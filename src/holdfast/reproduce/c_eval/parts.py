@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from holdfast.presentation.base import number
+from holdfast.presentation.base import format_number
 from holdfast.presentation.c_eval.c_eval import compare_settings
 from holdfast.reproduce.base import Column, Part, Scale
 from holdfast.reproduce.reading import (
@@ -72,7 +72,7 @@ def _attack_notes(frame: pl.DataFrame) -> list[str]:
     if {"FMN", "CW"} <= set(wide.columns) and len(wide):
         fmn, cw = wide["FMN"].to_numpy(), wide["CW"].to_numpy()
         share, above = 100 * float((fmn <= cw).mean()), float(np.median(cw / fmn))
-        notes.append(f"FMN is at or below CW for {number(share, 0)}%; median c of CW over FMN's: {above:.3f}")
+        notes.append(f"FMN is at or below CW for {format_number(share, 0)}%; median c of CW over FMN's: {above:.3f}")
     return notes
 
 

@@ -12,7 +12,7 @@ import polars as pl
 
 from holdfast import data
 from holdfast.data.dataset import Dataset
-from holdfast.presentation.base import number
+from holdfast.presentation.base import format_number
 from holdfast.reproduce.base import Column, Part, Scale
 from holdfast.reproduce.coarse_to_fine.explainers import evenly
 from holdfast.reproduce.coarse_to_fine.paper import NETWORKS, SIX, STARRED
@@ -150,7 +150,7 @@ def _verdicts(frame: pl.DataFrame) -> list[Verdict]:
     for network, own in networks.items():
         lasts |= {f"{network} {name}": last(part, "KS") for name, part in parts_of(own, "data").items()}
     found += by_outcome("KernelSHAP ranks last by AUC_top in every data set", lasts)
-    agree = {f"{network} {number(value)}": holds for network, (value, holds) in _taus(networks).items()}
+    agree = {f"{network} {format_number(value)}": holds for network, (value, holds) in _taus(networks).items()}
     found += by_outcome("coarse and fine orders mostly agree: median tau over data sets at least 0.6", agree)
     if {"CNN", "BiLSTM"} <= set(networks):
         wider: dict[str, bool | None] = {}
@@ -182,7 +182,7 @@ def _notes(frame: pl.DataFrame) -> list[str]:
     notes = []
     for network, own in (parts_of(frame, "network") if len(frame) else {}).items():
         ranks = own.drop_nulls("rank").group_by("explainer").agg(pl.col("rank").mean()).sort("rank")
-        told = ", ".join(f"{name} {number(rank, 1)}" for name, rank in ranks.iter_rows())
+        told = ", ".join(f"{name} {format_number(rank, 1)}" for name, rank in ranks.iter_rows())
         notes.append(f"{network}, mean rank by AUC_top over {own['data'].n_unique()} data sets: {told}")
     return [*notes, *gate_note(frame)]
 

@@ -22,7 +22,7 @@ import scipy
 from holdfast.metrics.coarse_to_fine.corruption_curve import FRACTIONS
 from holdfast.metrics.coarse_to_fine.gate import apply_gate, compared
 from holdfast.metrics.coarse_to_fine.summary import CorruptionSummary, Curves, summarise
-from holdfast.presentation.base import number
+from holdfast.presentation.base import format_number
 from holdfast.reproduce.base import Scale
 from holdfast.reproduce.coarse_to_fine.paper import SIX
 from holdfast.reproduce.reading import Verdict
@@ -267,7 +267,7 @@ def said_order(frame: pl.DataFrame, column: str = "auc_top") -> str:
     'DS 0.50, IG 0.20'
     """
     found = sorted(means_of(frame, column).items(), key=lambda pair: -pair[1])
-    return ", ".join(f"{name} {number(value)}" for name, value in found)
+    return ", ".join(f"{name} {format_number(value)}" for name, value in found)
 
 
 def gate_note(frame: pl.DataFrame) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from holdfast.presentation.base import number
+from holdfast.presentation.base import format_number
 from holdfast.reproduce.base import Column, Part, Reproduction, Scale, reproductions
 from holdfast.reproduce.coarse_to_fine.archives import FIGURE5_PART
 from holdfast.reproduce.coarse_to_fine.paper import NETWORKS, SIX, STARRED, as_printed, means
@@ -170,10 +170,12 @@ def _order_notes(frame: pl.DataFrame) -> list[str]:
     notes = []
     for network in NETWORKS:
         own = _network(frame, network)
-        told = [f"{data} {number(orders_agree(part)[0])}" for data, part in parts_of(own, "data").items()]
+        told = [f"{data} {format_number(orders_agree(part)[0])}" for data, part in parts_of(own, "data").items()]
         paper = tau(means("starred_auc_top", network), means("starred_auc_skewness", network))
         notes.append(f"{network}, by AUC_top: {said_order(own)}")
-        notes.append(f"{network}, Kendall's tau of coarse and fine: {', '.join(told)} (paper's means {number(paper)})")
+        notes.append(
+            f"{network}, Kendall's tau of coarse and fine: {', '.join(told)} (paper's means {format_number(paper)})"
+        )
     return [*notes, *gate_note(frame)]
 
 
@@ -188,7 +190,7 @@ def _spread_notes(frame: pl.DataFrame) -> list[str]:
             if len(groups) > 1 and min(map(len, groups)) > 1:
                 within = float(np.mean([group.std(ddof=1) for group in groups]))
                 between = float(np.std([group.mean() for group in groups], ddof=1))
-                told.append(f"{name} {number(within)} and {number(between)}")
+                told.append(f"{name} {format_number(within)} and {format_number(between)}")
         if told:
             notes.append(
                 f"{network}, deviation of AUC_top* over repeats, and of its means over noises: {', '.join(told)}"
@@ -347,7 +349,9 @@ def _notes_d(frame: pl.DataFrame) -> list[str]:
     for network in NETWORKS:
         calibrated, plain = _pair(frame, network)
         found = tau(means_of(calibrated, "auc_top"), means_of(plain, "auc_top"))
-        notes.append(f"{network}: {said_order(plain)}; calibrated: {said_order(calibrated)}; tau {number(found)}")
+        notes.append(
+            f"{network}: {said_order(plain)}; calibrated: {said_order(calibrated)}; tau {format_number(found)}"
+        )
     return [*notes, *gate_note(frame)]
 
 

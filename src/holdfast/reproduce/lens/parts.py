@@ -18,7 +18,7 @@ import polars as pl
 
 from holdfast import data, zoo
 from holdfast.data.dataset import Dataset
-from holdfast.presentation.base import number
+from holdfast.presentation.base import format_number
 from holdfast.reproduce.base import Column, Scale
 from holdfast.reproduce.lens.paper import HEADINGS, TRAININGS
 from holdfast.reproduce.reading import RESAMPLES, Verdict, all_above, interval
@@ -305,7 +305,7 @@ def ratio(frame: pl.DataFrame, first: str, second: str, level: float = 0.95) -> 
 
 def words_of(value: tuple[float, float, float], decimals: int = 2) -> str:
     """A number with its interval."""
-    middle, low, high = (number(part, decimals) for part in value)
+    middle, low, high = (format_number(part, decimals) for part in value)
     return f"{middle} [{low}, {high}]"
 
 

@@ -22,7 +22,7 @@ import polars as pl
 from holdfast import data
 from holdfast.data.dataset import Dataset
 from holdfast.metrics import WorstCase
-from holdfast.presentation.base import number
+from holdfast.presentation.base import format_number
 from holdfast.reproduce.base import Column, Scale
 from holdfast.reproduce.reading import Verdict, all_above, all_apart, differences, interval
 from holdfast.study.results import Results
@@ -151,7 +151,7 @@ def by_outcome(text: str, outcomes: Mapping[str, bool | None]) -> list[Verdict]:
 def difference_note(frame: pl.DataFrame, above: str, below: str, column: str, by: str, level: float) -> str:
     """The mean paired difference with its interval, as words."""
     mean, low, high = interval(differences(frame, above, below, column, by), level)
-    return f"{above} less {below} {number(mean)} [{number(low)}, {number(high)}]"
+    return f"{above} less {below} {format_number(mean)} [{format_number(low)}, {format_number(high)}]"
 
 
 def scaled(scale: Scale, words: str) -> str:
