@@ -177,10 +177,7 @@ def test_no_neighbourhood_without_a_range(bounds: tuple[float, float]) -> None:
     model = hf.Classifier(torch.nn.Linear(2, 3), bounds, device="cpu")
     with pytest.raises(hf.ArgumentError, match="neighbourhood: expected a neighbourhood, .* got None, for ranges of"):
         hf.evaluate(model, ["saliency"], torch.full((1, 2), 0.5), ["max_sensitivity"], progress=False)
-    metrics = [
-        "parameter_sensitivity_consistency:masks=20",
-        MaxSensitivity(BALL, samples=2),
-    ]  # neither needs the default
+    metrics = ["parameter_sensitivity_consistency:masks=20", MaxSensitivity(BALL, samples=2)]  # without the default
     assert hf.evaluate(model, ["saliency"], torch.full((1, 2), 0.5), metrics, progress=False).failures == []
 
 

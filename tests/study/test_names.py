@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from ruamel.yaml import YAML
 
 import holdfast as hf
 from holdfast.metrics.safari.sensitivity import MaxSensitivity
 from holdfast.study.file.names import DATA, EXPLAINERS, METRICS, MODELS
 from holdfast.study.file.problems import StudyError
 from holdfast.study.file.schema import json_schema
-from holdfast.study.file.spec import Study, study_from
+from holdfast.study.file.spec import Study, load_study, study_from
 
 MODULE = """
 from dataclasses import dataclass
@@ -236,3 +238,14 @@ def test_a_study_of_the_users_own_runs(folder: Path, tmp_path: Path) -> None:
     assert set(frame["explainer"]) == {"mine", "saliency"}
     assert set(frame["label"]) == {"mine", "captum:infidelity"}
     assert torch.isfinite(frame["value"].to_torch()).all()
+
+
+def test_the_examples_and_the_page_on_studies(schema: dict[str, Any], tmp_path: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    root = Path(__file__).parents[2]
+    (block,) = re.findall(r"```yaml\n(title: .*?)```", (root / "docs/studies.md").read_text(), re.DOTALL)
+    (tmp_path / "page.yaml").write_text(block)
+    for file in (*sorted((root / "examples").glob("*.yaml")), tmp_path / "page.yaml"):
+        content = YAML(typ="safe", pure=True).load(file.read_text())
+        assert [error.message for error in jsonschema.Draft202012Validator(schema).iter_errors(content)] == [], file
+        assert load_study(file).metrics

@@ -1,4 +1,4 @@
-"""What a study will cost, before it runs: jobs, evaluations, and time from a short calibration."""
+"""Estimate what a study costs before it runs: jobs, evaluations, and time from a short calibration."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from holdfast.study.plan import Plan, inputs_for
 
 _ROWS = 256
 _SECONDS = 0.4
-#: a metric's own work beside predicting, explaining and comparing, as measured on the bundled network
+#: the factor for a metric's own work beside predicting, explaining and comparing, measured on the bundled network
 _ALLOWANCE = 1.1
 
 
 @dataclass(frozen=True)
 class Line:
-    """One row of the estimate: what a configured metric will cost for one explainer.
+    """One row of the estimate: what a configured metric costs for one explainer.
 
     Attributes:
-        jobs, done: jobs planned, and how many of them the store has.
-        evaluations: inputs predicted and explained in the jobs that are left, about.
-        seconds: one worker will take for them, about; NaN where explaining failed.
+        jobs, done: the number of planned jobs, and how many of them the store has.
+        evaluations: about how many inputs the jobs that are left predict and explain.
+        seconds: about how long one worker needs for them; NaN if the explainer failed.
     """
 
     data: str
@@ -42,15 +42,15 @@ class Line:
 
 
 def estimate(plan: Plan, done: set[str], progress: Callable[[str], None] | None = None) -> list[Line]:
-    """Lines for every data set, model, explainer and metric of a plan, in its order.
+    """A line for every data set, model, explainer and metric of a plan, in the plan's order.
 
-    Each model and explainer that meet is timed on perturbed copies of the first samples, for about half a second. How
-    long a metric takes depends on what it finds, so the time is an order of magnitude rather than a promise.
+    Every combination of model and explainer is timed on perturbed copies of the first samples, for about half a second.
+    How long a metric takes depends on what it finds, so the time is only an order of magnitude.
 
     Args:
         plan: of the grid.
-        done: identities of jobs that need not be done any more.
-        progress: told what is being timed.
+        done: identities of the jobs that are done already.
+        progress: called with a text that says what is being timed.
     """
     grid = plan.grid
     rates: dict[tuple[str, str, str], float] = {}
@@ -64,7 +64,7 @@ def estimate(plan: Plan, done: set[str], progress: Callable[[str], None] | None 
             few = None if targets is None else targets[:4]
             try:
                 rates[data, model, name] = evaluation_rate(classifier, explainer, inputs[:4], few)
-            except Exception:  # the run will record why; the rest of the estimate stands
+            except Exception:  # the run records the reason; the other lines are still valid
                 rates[data, model, name] = math.nan
     lines: dict[tuple[str, str, str, str], Line] = {}
     for job in plan.jobs:
@@ -82,26 +82,26 @@ def estimate(plan: Plan, done: set[str], progress: Callable[[str], None] | None 
 def evaluation_rate(
     classifier: Classifier, explainer: Explainer, inputs: torch.Tensor, targets: torch.Tensor | None = None
 ) -> float:
-    """Inputs a second that are predicted, explained and compared; as many copies of them as half a second allows."""
+    """How many inputs are predicted, explained and compared in one second; measured on copies for half a second."""
     with torch.inference_mode(False), classifier.session():
         probe = Probe(
             classifier, explainer, inputs, targets, get_similarity("pearson"), absolute=True, explain="predicted"
         )
-        x, rows = _copies(classifier, inputs, 1)
-        seconds = _seconds(probe, x, rows)  # finds the batch size, and warms up
+        x, rows = _perturb_copies(classifier, inputs, 1)
+        seconds = _time_query(probe, x, rows)  # this call also finds the batch size and warms up
         if seconds > _SECONDS:
             return len(x) / seconds
-        x, rows = _copies(classifier, inputs, max(1, int(min(_ROWS, len(x) * _SECONDS / seconds)) // len(inputs)))
-        _seconds(probe, x, rows)
+        x, rows = _perturb_copies(classifier, inputs, max(1, int(min(_ROWS, len(x) * _SECONDS / seconds)) // len(inputs)))
+        _time_query(probe, x, rows)
         count, spent = 0, 0.0
         while count == 0 or spent < _SECONDS:
-            spent += _seconds(probe, x, rows)
+            spent += _time_query(probe, x, rows)
             count += len(x)
         return count / spent
 
 
-def _copies(classifier: Classifier, inputs: torch.Tensor, each: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """So many perturbed copies of each input, and whose they are."""
+def _perturb_copies(classifier: Classifier, inputs: torch.Tensor, each: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Perturbed copies, `each` of every input, and the row of the input that each was made from."""
     rows = torch.arange(len(inputs), device=inputs.device).repeat_interleave(each)
     generator = torch.Generator(device=inputs.device).manual_seed(0)
     noise = torch.rand(inputs[rows].shape, generator=generator, device=inputs.device, dtype=inputs.dtype)
@@ -112,7 +112,7 @@ def _copies(classifier: Classifier, inputs: torch.Tensor, each: int) -> tuple[to
     return inputs[rows] + 0.01 * (low + (high - low) * noise - inputs[rows]), rows
 
 
-def _seconds(probe: Probe, x: torch.Tensor, rows: torch.Tensor) -> float:
+def _time_query(probe: Probe, x: torch.Tensor, rows: torch.Tensor) -> float:
     began = time.perf_counter()
     _ = probe.query(x, rows).margin.sum().item()  # waits for the device
     return time.perf_counter() - began

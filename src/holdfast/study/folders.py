@@ -1,4 +1,4 @@
-"""Where results lie: a local folder, or anything that fsspec reaches. Files appear whole or not at all."""
+"""Folders for results: local, or at any address that fsspec reaches. A file is either complete or absent."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ class Folder(ABC):
 
     @abstractmethod
     def write(self, name: str, content: bytes) -> None:
-        """Write a file that is there whole or not at all, also after a crash or a kill."""
+        """Write a file. It is either complete or absent, also after a crash."""
 
     @abstractmethod
     def read(self, name: str) -> bytes:
-        """The content of a file; FileNotFoundError if it is not there."""
+        """The content of a file; raises FileNotFoundError if it does not exist."""
 
     @abstractmethod
     def names(self, part: str) -> list[str]:
-        """Names of the files directly in the subfolder `part`, without it, in no order; none if it is not there."""
+        """The names of the files directly in the subfolder `part`, in no order; empty if it does not exist."""
 
     @abstractmethod
     def delete(self, name: str) -> None:
-        """Remove a file; nothing happens if it is not there."""
+        """Remove a file, if it exists."""
 
     def exists(self, name: str) -> bool:
-        """Whether a file is there."""
+        """Whether a file exists."""
         part, _, last = name.rpartition("/")
         return last in self.names(part)
 
@@ -50,15 +50,15 @@ class LocalFolder(Folder):
         self.address = str(path)
 
     def write(self, name: str, content: bytes) -> None:
-        """See `Folder`."""
+        """Write a file atomically."""
         write_atomically(self.path / name, content)
 
     def read(self, name: str) -> bytes:
-        """See `Folder`."""
+        """The content of a file."""
         return (self.path / name).read_bytes()
 
     def names(self, part: str) -> list[str]:
-        """See `Folder`; leaves out files that are being written."""
+        """The names of the files in a subfolder; files that are being written are left out."""
         try:
             with os.scandir(self.path / part) as entries:
                 return [entry.name for entry in entries if not entry.name.startswith(".")]
@@ -66,15 +66,15 @@ class LocalFolder(Folder):
             return []
 
     def delete(self, name: str) -> None:
-        """See `Folder`."""
+        """Remove a file, if it exists."""
         (self.path / name).unlink(missing_ok=True)
 
     def exists(self, name: str) -> bool:
-        """See `Folder`."""
+        """Whether a file exists."""
         return (self.path / name).exists()
 
     def sweep(self, part: str) -> None:
-        """Remove what killed writers left behind in `part`, if it is an hour old."""
+        """Remove incomplete files in `part` that are older than an hour: their writers were killed."""
         for leftover in (self.path / part).glob(".*.part"):
             try:
                 stale = time.time() - leftover.stat().st_mtime > _STALE_SECONDS
@@ -87,7 +87,7 @@ class LocalFolder(Folder):
 class RemoteFolder(Folder):
     """A folder of an fsspec file system, such as `s3://bucket/results` or `memory://results`.
 
-    A single object is put in one piece there; where the file system is one of files, it is written beside and moved.
+    Object stores write an object in one piece. In other file systems the file is written under another name and moved.
     """
 
     def __init__(self, address: str) -> None:
@@ -106,7 +106,7 @@ class RemoteFolder(Folder):
         return f"{self.root.rstrip('/')}/{name}"
 
     def write(self, name: str, content: bytes) -> None:
-        """See `Folder`."""
+        """Write a file: at once, or under another name and then moved."""
         path = self._path(name)
         self.system.makedirs(path.rpartition("/")[0], exist_ok=True)
         if self.system.protocol in ("file", "sftp", "ssh", "smb", ("file", "local"), ("sftp", "ssh")):
@@ -117,13 +117,13 @@ class RemoteFolder(Folder):
             self.system.pipe_file(path, content)
 
     def read(self, name: str) -> bytes:
-        """See `Folder`."""
+        """The content of a file."""
         content: bytes = self.system.cat_file(self._path(name))
         return content
 
     def names(self, part: str) -> list[str]:
-        """See `Folder`."""
-        self.system.invalidate_cache()  # others write here, too
+        """The names of the files in a subfolder."""
+        self.system.invalidate_cache()  # other processes write here as well
         try:
             found: list[str] = self.system.ls(self._path(part), detail=False)
         except FileNotFoundError:
@@ -132,7 +132,7 @@ class RemoteFolder(Folder):
         return [name for name in names if not name.endswith(".part")]
 
     def delete(self, name: str) -> None:
-        """See `Folder`."""
+        """Remove a file, if it exists."""
         try:
             self.system.rm_file(self._path(name))
         except FileNotFoundError:
@@ -158,7 +158,7 @@ def open_folder(address: str | Path) -> Folder:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file that is there whole or not at all, also after a crash or a kill."""
+    """Write a file. It is either complete or absent, also after a crash."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:
@@ -166,7 +166,7 @@ def write_atomically(path: Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).chmod(0o666 & ~_umask())  # a temporary file is private; a result is not
+        Path(temporary).chmod(0o666 & ~_umask())  # temporary files are private, results are not
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

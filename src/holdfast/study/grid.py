@@ -1,4 +1,4 @@
-"""What a study is made of: samples, models, explainers and metrics under names, and which of them meet."""
+"""The parts of a study: samples, models, explainers and metrics by name, and which of them are combined."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Samples:
         inputs: `(N, ...)`, floating point, on the CPU.
         targets: classes to explain, int64 `(N,)`; None for the model's own predictions.
         bounds: the valid values of an input, `(lower, upper)`: numbers, or tensors that broadcast against a sample.
-        about: plain values for the manifest and the report: where they come from, names of classes.
-        extras: what else is known of each sample, by name: tensors `(N, ...)`, on the CPU, for metrics that ask for it.
+        about: plain values for the manifest and the report, such as the origin of the data and the names of classes.
+        extras: further tensors `(N, ...)` by name, on the CPU, for metrics that ask for them.
     """
 
     inputs: Tensor
@@ -51,7 +51,7 @@ class Samples:
 
 
 class ModelSource(ABC):
-    """How to come by a model, wherever a job runs: small, picklable, and the same on every machine.
+    """How a model is made, wherever a job runs: picklable, and the same on every machine.
 
     Attributes:
         about: plain values for the manifest and the report.
@@ -66,13 +66,13 @@ class ModelSource(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Ready(ModelSource):
-    """A classifier that is in memory already, its own bounds and device included."""
+    """A classifier that is in memory already, with bounds and a device of its own."""
 
     ready: Classifier
     about: Mapping[str, Any] = field(default_factory=dict)
 
     def classifier(self, samples: Samples, device: str) -> Classifier:
-        """See `ModelSource`. It moves only where a device is numbered: to a worker's own GPU."""
+        """The classifier itself; a copy on `device` if that is a certain GPU, such as `"cuda:1"`."""
         ready = self.ready
         if ":" not in device or torch.device(device) == ready.device:
             return ready
@@ -86,8 +86,8 @@ class Grid:
 
     Attributes:
         data, models, explainers, metrics: by the names that tables and figures use.
-        pairs: which model meets which data, `(data, model)`; None for all.
-        seed: of every random stream.
+        pairs: the combinations of data and models that are evaluated, `(data, model)`; None for all.
+        seed: of all random numbers.
         repeats: how often everything is done, each time with other random numbers.
         samples_per_job: samples between two writes; results do not depend on it.
         device: where models run.

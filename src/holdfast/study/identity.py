@@ -1,4 +1,4 @@
-"""What a configuration, a function or a model consists of: the part of a job's identity that is not data."""
+"""The parts of a job's identity that are not data: what a configuration, a function or a model consists of."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from holdfast.model import Classifier
 from holdfast.study.store import digest, tensor_digest
 
-#: packages whose code is told by their version
+#: packages that are identified by their version, not by their code
 _VERSIONED = (
     *("holdfast", "torch", "captum", "builtins"),
     *("lime", "pytorch_grad_cam", "quantus", "shap", "timm", "torchvision", "transformers", "zennit"),
@@ -28,12 +28,12 @@ _VERSIONED = (
 
 
 def fingerprint(value: object, depth: int = 6, known: dict[tuple[int, int], Any] | None = None) -> Any:
-    """What a configuration consists of, functions by their code and what they close over; no addresses.
+    """What a configuration consists of. Functions count by their code and by the values they refer to.
 
     Args:
         value: of any kind.
-        depth: how far to follow what it refers to.
-        known: functions that were met on the way, which may all call each other.
+        depth: how many levels of references are followed.
+        known: the functions that were visited already; they may call each other.
 
     >>> fingerprint(lambda x: 2 * x) == fingerprint(lambda x: 3 * x)
     False
@@ -46,12 +46,12 @@ def fingerprint(value: object, depth: int = 6, known: dict[tuple[int, int], Any]
     if isinstance(value, type):
         return [value.__module__, value.__qualname__, _code(value, depth - 1, known)]
     if depth <= 0:
-        return _nameless(value)
+        return _without_address(value)
     inner = partial(fingerprint, depth=depth - 1, known=known)
     if isinstance(value, CodeType):
         return [value.co_code.hex(), list(value.co_names), [inner(c) for c in value.co_consts]]
     if isinstance(value, FunctionType):
-        # a digest, not the parts: functions that call each other would be told again and again
+        # a digest instead of the parts, because functions that call each other would be written out many times
         if (id(value), depth) not in known:
             closed = [inner(cell.cell_contents) for cell in value.__closure__ or ()]
             used = {name: inner(entry) for name, entry in _globals(value).items()}
@@ -68,7 +68,7 @@ def fingerprint(value: object, depth: int = 6, known: dict[tuple[int, int], Any]
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         content = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()[:16]
         return [str(value.dtype), list(value.shape), content]
-    if isinstance(value, set | frozenset):  # their order is another one in every process
+    if isinstance(value, set | frozenset):  # whose order differs from process to process
         return sorted((inner(entry) for entry in value), key=repr)
     if isinstance(value, partial):
         return [inner(value.func), inner(value.args), inner(value.keywords)]
@@ -79,11 +79,11 @@ def fingerprint(value: object, depth: int = 6, known: dict[tuple[int, int], Any]
     state = {k: inner(v) for k, v in vars(value).items()} if hasattr(value, "__dict__") else None
     bound = inner(value.__self__) if hasattr(value, "__self__") else None
     kind = type(value)
-    return [kind.__qualname__, _code(kind, depth - 1, known), _nameless(value) if state is None else state, bound]
+    return [kind.__qualname__, _code(kind, depth - 1, known), _without_address(value) if state is None else state, bound]
 
 
 def classifier_fingerprint(classifier: Classifier) -> list[Any]:
-    """The same of a model with its bounds and preprocessing, and of the versions that compute with it."""
+    """What a model consists of, with its bounds and preprocessing, and the versions that compute with it."""
     return [
         fingerprint(classifier.module),
         fingerprint(classifier.preprocess),
@@ -93,12 +93,12 @@ def classifier_fingerprint(classifier: Classifier) -> list[Any]:
     ]
 
 
-def _nameless(value: object) -> str:
+def _without_address(value: object) -> str:
     return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
 
 
 def _code(kind: type, depth: int, known: dict[tuple[int, int], Any]) -> dict[str, Any]:
-    """The functions of a class that is not from a package whose version we record; a class may close over itself."""
+    """The functions of a class, unless its package is identified by its version. A class may refer to itself."""
     package = kind.__module__.partition(".")[0]
     if depth <= 0 or package in _VERSIONED:
         return _version(package)
@@ -112,7 +112,7 @@ def _code(kind: type, depth: int, known: dict[tuple[int, int], Any]) -> dict[str
 
 @cache
 def _version(package: str) -> dict[str, Any]:
-    """The version of another package, on which its classes' results depend; those of our own are recorded elsewhere."""
+    """The version of another package, on which results of its classes depend; our own version is recorded elsewhere."""
     if package in ("holdfast", "torch", "builtins"):
         return {}
     try:
@@ -122,7 +122,7 @@ def _version(package: str) -> dict[str, Any]:
 
 
 def _globals(function: FunctionType) -> dict[str, Any]:
-    """What a function finds in its own module: constants, and helpers of the same package or of the user's others."""
+    """What a function uses of its own module: constants, and functions of the same package or of other modules of the user."""
     package = (function.__module__ or "").partition(".")[0]
     if package in _VERSIONED:
         return {}
@@ -154,7 +154,7 @@ def _belongs(entry: object, package: str) -> bool:
 
 
 def _own(entry: ModuleType | FunctionType | type) -> bool:
-    """Whether something is the user's: neither from an installed package nor from Python itself."""
+    """Whether something is the user's own: not from an installed package, and not from Python itself."""
     if isinstance(entry, FunctionType):
         name, file = entry.__module__, entry.__code__.co_filename
     else:
@@ -169,10 +169,10 @@ def _own(entry: ModuleType | FunctionType | type) -> bool:
 
 
 def _settings(module: nn.Module) -> dict[str, Any]:
-    """What parts keep as plain attributes, for neither `repr` nor the state need tell: heads, scales, functions."""
+    """The plain attributes of all parts (heads, scales, functions), which may be in neither `repr` nor the state."""
     found: dict[str, Any] = {}
     for name, part in module.named_modules():
-        if isinstance(part, torch.jit.ScriptModule | torch.fx.GraphModule):  # these carry their constants in their code
+        if isinstance(part, torch.jit.ScriptModule | torch.fx.GraphModule):  # their constants are part of their code
             continue
         plain = {k: v for k, v in vars(part).items() if not k.startswith("_") and k != "training"}
         if plain:
@@ -181,7 +181,7 @@ def _settings(module: nn.Module) -> dict[str, Any]:
 
 
 def _classes(module: nn.Module) -> dict[str, Any]:
-    """What the user's own layers do, for `repr` does not tell; compiled ones carry their code with them."""
+    """The code of the user's own layers, which `repr` does not show; compiled layers carry their code with them."""
     found: dict[str, Any] = {}
     for part in module.modules():
         kind = type(part)

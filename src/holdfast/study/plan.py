@@ -1,8 +1,8 @@
 """From a grid to jobs. A job is (data, model, explainer, metric, chunk of samples, repeat).
 
-Its identity is a hash of everything that determines its result, so a store knows what it has already. Its random
-numbers come from the study's seed, the repeat, and each sample's content: not from the explainer or the chunk, so that
-explainers meet the same noise, and results do not depend on how samples are cut into jobs.
+Its identity is a hash of everything that determines its result, so the store can tell which jobs are done. Its random
+numbers come from the seed of the study, the repeat, and the content of each sample, and not from the explainer or the
+chunk. So all explainers meet the same noise, and results do not depend on how samples are cut into jobs.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class Job:
     """One unit of work: a few samples of one data set, for one model, explainer, metric and repeat.
 
     Attributes:
-        identity: the hash that the store knows it by.
-        label: the configured metric.
-        start, stop: the samples.
-        work: about how many rows the model forwards for it.
+        identity: the hash by which the store knows the job.
+        label: of the configured metric.
+        start, stop: the range of samples.
+        work: about how many rows the model forwards for the job.
     """
 
     identity: str
@@ -47,7 +47,7 @@ class Job:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """A grid's jobs, in the order in which they are best done, and what the manifest says of the grid."""
+    """The jobs of a grid, in the order in which they should be done, and the manifest of the grid."""
 
     grid: Grid
     jobs: list[Job]
@@ -55,11 +55,11 @@ class Plan:
 
 
 def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
-    """All jobs of a grid. Every model is built once, and meets its data sets' inputs for a first check.
+    """Make all jobs of a grid. Every model is built once and checked with its data.
 
     Raises:
-        ArgumentError: inputs or targets that do not fit a model; what a metric holds for each sample is for another
-            number of them, or named and not there; an explainer holds label maps for each sample.
+        ArgumentError: inputs or targets do not fit a model; a metric holds values for another number of samples, or names
+            extras that the data do not have; an explainer holds label maps for single samples.
     """
     explainers = {name: digest(fingerprint(explainer)) for name, explainer in grid.explainers.items()}
     metrics = {label: digest(fingerprint(metric)) for label, metric in grid.metrics.items()}
@@ -77,7 +77,7 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
         inputs, _ = inputs_for(classifier, samples)
         for explainer in grid.explainers.values():
             check_one_for_all(explainer, inputs)
-        # of the device only the kind: which numbers come out depends on it; "auto" leaves even that to the worker
+        # only the kind of the device counts, because results depend on it; "auto" leaves it to the worker
         described = [classifier_fingerprint(classifier), grid.device.partition(":")[0]]
         models.setdefault(model, _about_model(classifier, source.about, digest(described[0])))
         meeting = digest(described)
@@ -96,13 +96,17 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
 
 
 def inputs_for(classifier: Classifier, samples: Samples) -> tuple[Tensor, Tensor | None]:
-    """Inputs and targets as the classifier wants them; an ArgumentError where they do not fit it."""
+    """The inputs and targets in the classifier's type.
+
+    Raises:
+        ArgumentError: they do not fit the classifier.
+    """
     inputs = classifier.check_inputs(samples.inputs.to(classifier.dtype))
     return inputs, None if samples.targets is None else classifier.check_targets(samples.targets, inputs)
 
 
 def job_seed(seed: int, repeat: int) -> int:
-    """The seed of a repeat; the study's own for the first.
+    """The seed of a repeat; the first repeat has the seed of the study.
 
     >>> job_seed(7, 0), job_seed(7, 1) != job_seed(7, 2)
     (7, True)

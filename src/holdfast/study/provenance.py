@@ -1,4 +1,4 @@
-"""Which versions, on which machine, from which revision: what a manifest says of where its numbers were made."""
+"""Versions, machine and git revision: what a manifest records about how its numbers were made."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PACKAGES = ("captum", "numpy", "scipy", "polars", "safetensors", "quantus", "ra
 
 
 def environment(folder: Path | None = None) -> dict[str, Any]:
-    """Versions, hardware, and the git revision of `folder`, by default the current one."""
+    """Versions, hardware, and the git revision of `folder` (by default, the current folder)."""
     cuda = torch.cuda.is_available()
     return {
         "holdfast": version("holdfast"),
@@ -36,7 +36,7 @@ def environment(folder: Path | None = None) -> dict[str, Any]:
 
 
 def git_revision(folder: Path) -> str | None:
-    """The revision that is checked out in `folder`, with `+changes` after it if files differ; None without git."""
+    """The revision that is checked out in `folder`, followed by `+changes` if files differ; None without git."""
     revision = _git(folder, "rev-parse", "HEAD")
     if revision is None:
         return None

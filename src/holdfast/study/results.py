@@ -1,4 +1,4 @@
-"""Stored results, opened: tidy polars frames of a whole study.
+"""Stored results as tidy polars frames of a whole study.
 
 >>> import tempfile
 >>> from holdfast.study.store import Store
@@ -39,18 +39,18 @@ JOB_COLUMNS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Results:
-    """All that a study has so far.
+    """All results that a study has so far.
 
     Attributes:
-        store: where it lies.
-        manifest: what was asked for: `"data"`, `"models"`, `"explainers"`, `"metrics"` by name, `"seed"`,
+        store: where the results are.
+        manifest: the configuration: `"data"`, `"models"`, `"explainers"`, `"metrics"` by name, `"seed"`,
             `"repeats"`, `"about"`, `"environment"`.
         samples: one row per data, model, explainer, label (a configured metric), repeat and sample: `COORDINATES`,
             `sample`, `status`, the metrics' own columns, null where a metric does not have them, and `job`.
-        jobs: one row per job that was tried: `job` (its identity), `COORDINATES`, `start`, `stop` (samples),
+        jobs: one row per job that was run: `job` (its identity), `COORDINATES`, `start`, `stop` (samples),
             `status` (`"done"` or `"failed"`), `seconds`, `device`, `artefacts` (whether it has any), `error`,
             `traceback`.
-        planned: how many jobs the study has.
+        planned: the number of jobs of the study.
     """
 
     store: Store
@@ -66,11 +66,11 @@ class Results:
 
     @property
     def missing(self) -> int:
-        """How many jobs were not tried yet."""
+        """How many jobs were not run yet."""
         return self.planned - self.jobs.height
 
     def artefacts(self, job: str) -> dict[str, np.ndarray[Any, Any]]:
-        """Arrays of a job by name (inputs, maps, curves), each with the job's samples first; empty if it has none."""
+        """The arrays of a job by name (inputs, maps, curves), each of shape `(samples of the job, ...)`; may be empty."""
         return self.store.read_artefacts(job)
 
 

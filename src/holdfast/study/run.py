@@ -1,4 +1,4 @@
-"""Running a grid into a store: goes on where it was, past failures, and wherever its executor works."""
+"""Run the jobs of a grid that the store does not have yet, with any executor; failed jobs do not stop the run."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from holdfast.study.plan import Job, make_plan
 from holdfast.study.provenance import environment
 from holdfast.study.store import Store
 
-#: jobs from which on results are compacted, so that they open at once
+#: with this many jobs or more, results are also written into few files, which open faster
 _COMPACT_FROM = 50
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands.
+    """The state of a run.
 
     Attributes:
-        done, total: jobs of this run.
-        share: of the expected work that is done, 0 to 1.
+        done, total: the number of jobs of this run.
+        share: the part of the expected work that is done, 0 to 1.
         current: what was done last.
-        failed: how many jobs failed.
-        earlier: how many jobs were in the store before.
+        failed: the number of jobs that failed.
+        earlier: the number of jobs that the store had before.
     """
 
     done: int
@@ -45,7 +45,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Summary:
-    """What a run did: jobs planned in all, found done, done now, and failed now, with the seconds it took."""
+    """What a run did: the number of all jobs, of those done before and done now, the failed jobs, and the seconds."""
 
     planned: int
     earlier: int
@@ -65,19 +65,20 @@ def run_grid(
     folder: Path | None = None,
     origin: str | None = None,
 ) -> Summary:
-    """Evaluate a grid, and store each job as it ends.
+    """Evaluate a grid, and store each job when it ends.
 
-    Jobs that the store has are not done again. A job that fails is stored with its traceback and the others go on;
-    it is tried again on the next run.
+    Jobs that the store has are not done again. If a job fails, its traceback is stored and the other jobs continue; the
+    next run tries it again.
 
     Args:
         grid: what to evaluate.
-        store: where results go, and what is already there.
-        executor: where jobs are done; None for this process.
-        about, study: title and the like, and the study file, for the manifest.
-        progress: called before the first job and after each.
-        folder: the one whose git revision the manifest records; the current one by default.
-        origin: the study file, for the manifest.
+        store: for the results; it may have some already.
+        executor: does the jobs; None for this process.
+        about: the title and other facts, for the manifest.
+        study: the study as plain values, for the manifest.
+        progress: called before the first job and after each job.
+        folder: the manifest records its git revision; by default, the current folder.
+        origin: the path of the study file, for the manifest.
     """
     plan = make_plan(grid, about)
     store.sweep()
@@ -119,16 +120,16 @@ def run_grid(
 
 
 def _outcomes(executor: Executor, grid: Grid, store: Store, pending: Sequence[Job]) -> Any:
-    """A generator, whatever the executor returns, so that it can be closed."""
+    """What the executor yields, as a generator, which can be closed."""
     if pending:
         yield from executor.run(grid, store, pending)
 
 
 def _earlier(store: Store, here: Mapping[str, Any]) -> list[Any]:
-    """Environments in which parts of these results were made before, where they differ from this one."""
+    """The environments of earlier runs into this store, if they differ from this one."""
     if not store.folder.exists("manifest.json"):
         return []
-    before = store.manifest()  # of another schema, or damaged: better an error than to write over it
+    before = store.manifest()  # if it is damaged or of another version, this raises an error, and nothing is overwritten
     found = [*before.get("earlier_environments", []), before.get("environment")]
     return [entry for place, entry in enumerate(found) if entry and entry != here and entry not in found[:place]]
 
@@ -136,11 +137,11 @@ def _earlier(store: Store, here: Mapping[str, Any]) -> list[Any]:
 def named_metrics(
     metrics: Mapping[str, Metric | str] | Sequence[Metric | str], neighbourhood: Neighbourhood | None = None
 ) -> dict[str, Metric]:
-    """Metrics under labels: the given ones, or each one's own and, where two are alike, a number.
+    """Metrics by label: the given labels, or the metric's own label, with a number if several have the same.
 
     Args:
         metrics: metrics, or their names as `holdfast.metrics.get` takes them.
-        neighbourhood: for those that are given by name and have one.
+        neighbourhood: for metrics that are given by name and have this option.
 
     >>> from holdfast.neighbourhood import LinfBall
     >>> list(named_metrics(["worst_case", "max_sensitivity", "max_sensitivity:samples=9"], LinfBall(0.1)))
@@ -168,7 +169,7 @@ def has_neighbourhood(metric: str | type[Metric], required: bool = False) -> boo
 
 
 def number_labels(labels: Iterable[str]) -> list[str]:
-    """Labels that differ: one that was there before gets a number.
+    """The labels, with a number after each that occurred before.
 
     >>> number_labels(["a", "b", "a"])
     ['a', 'b', 'a 2']

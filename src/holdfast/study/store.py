@@ -1,12 +1,12 @@
-"""Results in a folder: one Parquet file for each job, its arrays beside it, and a manifest. Written atomically.
+"""Results in a folder: a Parquet file and a file of arrays for each job, and a manifest, all written atomically.
 
     RESULTS/manifest.json                what was evaluated, with which versions on which machine
     RESULTS/jobs/<job>.parquet           a row per sample; the job's record is in the file's metadata
-    RESULTS/jobs/<job>.failed.parquet    one row with the traceback; tried again on the next run
+    RESULTS/jobs/<job>.failed.parquet    one row with the traceback; the next run tries the job again
     RESULTS/artefacts/<job>.safetensors  pictures, traces and curves
     RESULTS/compact/                     the same rows in few files, so that thousands of jobs open at once
 
-A job counts as done when its Parquet file is there, which is written last. The folder may be any fsspec address.
+A job is done when its Parquet file exists, which is written last. The folder may be at any fsspec address.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _JOBS, _SAMPLES = "compact/jobs.parquet", "compact/samples-{}.parquet"
 
 
 def digest(description: object) -> str:
-    """A short name for everything that determines a job's result."""
+    """A hash of a description, as 16 hexadecimal digits."""
     text = json.dumps(description, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def tensor_digest(tensor: Tensor) -> str:
-    """The same for data."""
+    """A hash of a tensor's values, shape and type, as 16 hexadecimal digits."""
     array = np.ascontiguousarray(tensor.detach().cpu().numpy())
     return hashlib.sha256(array.tobytes() + str((array.shape, array.dtype.str)).encode()).hexdigest()[:16]
 
@@ -53,7 +53,7 @@ class DamagedFileError(HoldfastError):
 
 @dataclass(frozen=True)
 class Packed:
-    """A finished or failed job as the bytes of its files; what a worker elsewhere sends home."""
+    """A finished or failed job as the bytes of its files, which a worker on another machine sends back."""
 
     job: str
     failed: bool
@@ -86,7 +86,7 @@ class Store:
         self.folder = address if isinstance(address, Folder) else open_folder(address)
 
     def statuses(self) -> dict[str, str]:
-        """`"done"` or `"failed"` for every job that was tried, by one look into the folder."""
+        """`"done"` or `"failed"` for every job that was run, from the names of the files."""
         found: dict[str, str] = {}
         for name in self.folder.names("jobs"):
             if name.endswith(_FAILED):
@@ -96,23 +96,27 @@ class Store:
         return found
 
     def put(self, packed: Packed) -> None:
-        """Store a job; its table comes last and makes it count."""
+        """Store a job. Its table is written last, and makes it count as done."""
         if packed.arrays is not None:
             self.folder.write(f"artefacts/{packed.job}.safetensors", packed.arrays)
         self.folder.write(f"jobs/{packed.job}{_FAILED if packed.failed else _DONE}", packed.table)
 
     def forget_failures(self, jobs: Iterable[str]) -> None:
-        """Remove the records of failures that were followed by a success."""
+        """Remove the failures of these jobs, which have succeeded since."""
         for job in jobs:
             self.folder.delete(f"jobs/{job}{_FAILED}")
 
     def write_manifest(self, manifest: dict[str, Any]) -> None:
-        """Store what the whole study is; its jobs are listed under `"jobs"`."""
+        """Store the description of the whole study; its jobs are listed under `"jobs"`."""
         content = {"schema": SCHEMA, **manifest}
         self.folder.write("manifest.json", json.dumps(content, indent=1).encode())
 
     def manifest(self) -> dict[str, Any]:
-        """What was stored by `write_manifest`; an ArgumentError where the folder holds no results."""
+        """What `write_manifest` stored.
+
+        Raises:
+            ArgumentError: the folder holds no results, or those of another version.
+        """
         expected = "a folder with a manifest.json, as holdfast writes it"
         try:
             content: dict[str, Any] = json.loads(self.folder.read("manifest.json"))
@@ -146,7 +150,7 @@ class Store:
             return {}
 
     def read_all(self, jobs: Sequence[str]) -> tuple[list[dict[str, Any]], pl.DataFrame]:
-        """Records and sample rows (with the column `job`) of those of `jobs` that were tried, in no order."""
+        """The records and the sample rows (with the column `job`) of those `jobs` that were run, in no order."""
         statuses = self.statuses()
         wanted = {job: statuses[job] for job in jobs if job in statuses}
         records, samples = self._read_compact(wanted)
@@ -154,7 +158,7 @@ class Store:
         rest = [job for job in wanted if job not in have]
         with ThreadPoolExecutor(1 if isinstance(self.folder, LocalFolder) else 16) as pool:
             fresh = list(pool.map(lambda job: self._read_now(job, wanted[job] == "failed"), rest))
-        frames: dict[tuple[Any, ...], list[pl.DataFrame]] = {}  # equal columns together: one wide concat is slow
+        frames: dict[tuple[Any, ...], list[pl.DataFrame]] = {}  # those with equal columns together, because one wide concat is slow
         for record, frame in fresh:
             if record["status"] == "done":
                 rows = frame.with_columns(pl.lit(record["job"]).alias("job"))
@@ -170,7 +174,7 @@ class Store:
         except FileNotFoundError:
             if not failed:
                 raise
-            return self.read(job)  # it was tried again meanwhile, by a run that goes on
+            return self.read(job)  # another run has tried it again in the meantime
 
     def _read_compact(self, wanted: dict[str, str]) -> tuple[list[dict[str, Any]], pl.DataFrame]:
         try:
@@ -179,15 +183,15 @@ class Store:
         except (FileNotFoundError, DamagedFileError):
             return [], pl.DataFrame()
         statuses = dict(zip(index["job"], index["status"], strict=True))
-        # a failure is read from its own file: it may have been tried again since, and failed otherwise
+        # failures are read from their own files: a later run may have failed with another error
         current = {job for job, status in statuses.items() if status == "done" == wanted.get(job)}
         records = [json.loads(text) for job, text in zip(index["job"], index["record"], strict=True) if job in current]
         if len(current) < len(statuses) and samples.width:
             samples = samples.filter(pl.col("job").is_in(list(current)))
-        return records, samples if len(samples) else pl.DataFrame()  # nothing but failures has no columns
+        return records, samples if len(samples) else pl.DataFrame()  # without a job that is done there are no columns
 
     def compact(self, jobs: Sequence[str]) -> None:
-        """Copy the rows of `jobs` into two files, from which `read_all` then reads; the jobs' own files stay."""
+        """Copy the rows of `jobs` into two files, which `read_all` then reads; the files of the jobs are kept."""
         records, samples = self.read_all(jobs)
         table = _write_parquet(samples if samples.width else pl.DataFrame(schema={"job": pl.String}), {})
         token = hashlib.sha256(table).hexdigest()[:16]
@@ -201,12 +205,12 @@ class Store:
             schema={"job": pl.String, "status": pl.String, "record": pl.String},
         )
         self.folder.write(_JOBS, _write_parquet(index, {"samples": token}))
-        for name in self.folder.names("compact"):  # only now does nobody need the ones before
+        for name in self.folder.names("compact"):  # the earlier ones are not needed any more
             if name.startswith("samples-") and name != _SAMPLES.format(token).rpartition("/")[2]:
                 self.folder.delete(f"compact/{name}")
 
     def sweep(self) -> None:
-        """Remove what killed writers left behind."""
+        """Remove incomplete files, whose writers were killed."""
         if isinstance(self.folder, LocalFolder):
             for part in ("", "jobs", "artefacts", "compact"):
                 self.folder.sweep(part)

@@ -1,4 +1,4 @@
-"""`Worker`: does one job after another, and turns each into what the store keeps, also when it fails."""
+"""`Worker`: does jobs, and packs the result or the failure of each for the store."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from holdfast.study.plan import Job, inputs_for, job_seed
 from holdfast.study.results import COORDINATES
 from holdfast.study.store import Packed, pack, pack_failure
 
-#: models that a worker keeps on its device; jobs come ordered by model
+#: how many models a worker keeps on its device; jobs are ordered by model
 _KEPT = 2
 
 
 def record_of(grid: Grid, job: Job) -> dict[str, Any]:
-    """What a job's record begins with: its identity and coordinates."""
+    """The beginning of a job's record: its identity and its coordinates."""
     metric = grid.metrics[job.label].name
     own = {name: getattr(job, name) for name in (*COORDINATES, "start", "stop") if name != "metric"}
     return {"job": job.identity, **own, "metric": metric, "seconds": 0.0}
@@ -33,7 +33,7 @@ class Worker:
     """Does jobs of a grid in this process.
 
     Args:
-        grid: what the jobs are about, and where models run.
+        grid: of the jobs; its `device` is where models run.
     """
 
     def __init__(self, grid: Grid) -> None:
@@ -42,12 +42,12 @@ class Worker:
         self._metrics: dict[tuple[str, str], Metric] = {}
 
     def run(self, job: Job) -> Packed:
-        """Evaluate a job's samples; an exception becomes a failure with its traceback."""
+        """Evaluate the samples of a job. An exception is packed as a failure with its traceback."""
         explainer = self.grid.explainers[job.explainer]
         record = record_of(self.grid, job)
         began = time.perf_counter()
         try:
-            classifier, inputs, targets = self._meeting(job)
+            classifier, inputs, targets = self._prepare(job)
             record["device"] = str(classifier.device)
             rows, metric = slice(job.start, job.stop), self._metric(job)
             result = metric.for_samples(inputs, rows)(
@@ -67,14 +67,14 @@ class Worker:
             return pack_failure(record, f"{type(error).__name__}: {error}", traceback.format_exc())
 
     def _metric(self, job: Job) -> Metric:
-        """The job's metric, with what it names of the job's data."""
+        """The metric of the job, with the extras of the job's data that it names."""
         key = (job.data, job.label)
         if key not in self._metrics:
             self._metrics[key] = self.grid.metrics[job.label].for_data(self.grid.data[job.data].extras)
         return self._metrics[key]
 
-    def _meeting(self, job: Job) -> tuple[Classifier, Tensor, Tensor | None]:
-        """The job's model, ready for its data, and the data on the model's device."""
+    def _prepare(self, job: Job) -> tuple[Classifier, Tensor, Tensor | None]:
+        """The model of the job, and the inputs and targets on the model's device."""
         key = (job.data, job.model)
         if key not in self._ready:
             while len(self._ready) >= _KEPT:
