@@ -5,7 +5,7 @@ A metric is configured first and called then, and returns a `Result`:
 >>> import holdfast as hf
 >>> digits = hf.data.bundled("digits")[:2]
 >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
->>> hf.metrics.AOPC(steps=20, draws=2)(classifier, "saliency", digits.inputs).status
+>>> hf.metrics.AOPC(steps=20, samples=2)(classifier, "saliency", digits.inputs).status
 ('ok', 'ok')
 """
 
@@ -84,8 +84,8 @@ def get(metric: str | Metric, **options: Any) -> Metric:
         MissingExtraError: that other package cannot be imported.
         ArgumentError: an unknown name or option, with the nearest that there is; a value out of range.
 
-    >>> get("aopc", unit="grid").unit
-    'grid'
+    >>> get("aopc", steps=20).steps
+    20
     """
     if isinstance(metric, Metric):
         check(not options, "options", f"none for the configured metric {metric.own_label}", ", ".join(options))
