@@ -91,7 +91,9 @@ def evaluation_rate(
         seconds = _time_query(probe, x, rows)  # this call also finds the batch size and warms up
         if seconds > _SECONDS:
             return len(x) / seconds
-        x, rows = _perturb_copies(classifier, inputs, max(1, int(min(_ROWS, len(x) * _SECONDS / seconds)) // len(inputs)))
+        x, rows = _perturb_copies(
+            classifier, inputs, max(1, int(min(_ROWS, len(x) * _SECONDS / seconds)) // len(inputs))
+        )
         _time_query(probe, x, rows)
         count, spent = 0, 0.0
         while count == 0 or spent < _SECONDS:

@@ -79,7 +79,12 @@ def fingerprint(value: object, depth: int = 6, known: dict[tuple[int, int], Any]
     state = {k: inner(v) for k, v in vars(value).items()} if hasattr(value, "__dict__") else None
     bound = inner(value.__self__) if hasattr(value, "__self__") else None
     kind = type(value)
-    return [kind.__qualname__, _code(kind, depth - 1, known), _without_address(value) if state is None else state, bound]
+    return [
+        kind.__qualname__,
+        _code(kind, depth - 1, known),
+        _without_address(value) if state is None else state,
+        bound,
+    ]
 
 
 def classifier_fingerprint(classifier: Classifier) -> list[Any]:

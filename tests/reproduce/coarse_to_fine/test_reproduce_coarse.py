@@ -84,7 +84,7 @@ def test_studies_are_valid_and_full_ones_have_the_papers_settings(part: Part) ->
         found = study_from(study)
         assert (*SIX, *OTHERS) == tuple(found.explainers)[:8]
         (metric,) = found.metrics.values()
-        assert (metric.value.draws, len(metric.value.fractions)) == (1, 11)
+        assert (metric.value.samples, len(metric.value.fractions)) == (1, 11)
         assert part.differs(scale)
     full = part.study("full")
     assert full["repeats"] == 5
