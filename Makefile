@@ -54,14 +54,16 @@ audit:
 # the lowest versions that pyproject.toml allows, in an environment of their own
 MINIMUM := build/minimum
 test-minimum: $(MINIMUM)/.installed
-	$(MINIMUM)/bin/python -m pytest -p no:cacheprovider -q tests/test_packaging.py tests/export/test_export.py tests/test_tensors.py \
-		tests/similarity/test_similarity.py tests/test_model.py tests/metrics/safari/test_metrics.py tests/algorithms/test_rare_events.py tests/algorithms/test_searches.py \
-		tests/data/test_data.py tests/study/test_studies.py tests/study/test_study_file.py tests/report/test_report.py tests/statistics/test_statistics.py
+	$(MINIMUM)/bin/python -m pytest -p no:cacheprovider -q tests/test_packaging.py tests/test_distributions.py \
+		tests/test_superpixels.py tests/test_tensors.py tests/test_model.py tests/similarity/test_similarity.py \
+		tests/metrics/safari tests/algorithms/test_rare_events.py tests/algorithms/test_searches.py tests/data/test_data.py \
+		tests/study/test_studies.py tests/study/test_study_file.py tests/statistics tests/report/test_report.py tests/export
 
 $(MINIMUM)/.installed: pyproject.toml constraints-minimum.txt
 	test -x $(MINIMUM)/bin/python || $(PYTHON) -m venv $(MINIMUM)
 	$(MINIMUM)/bin/python -m pip install --quiet "$$(grep '^torch==' constraints-minimum.txt)" -c constraints-minimum.txt
-	$(MINIMUM)/bin/python -m pip install --quiet -c constraints-minimum.txt -e . pytest hypothesis hatchling mypy scikit-learn jsonschema
+	$(MINIMUM)/bin/python -m pip install --quiet -c constraints-minimum.txt -e '.[export,fast]' \
+		captum scipy scikit-image scikit-learn pytest hypothesis hatchling mypy jsonschema
 	touch $@
 
 format: $(STAMP)

@@ -17,7 +17,7 @@ CHECKOUT = Path(__file__).parents[1]
 # from the top: a layer may import from itself and from those before it
 LAYERS = (
     ("errors", "records", "registry"),
-    ("tensors", "superpixels", "segments", "function_calls"),
+    ("distributions", "tensors", "superpixels", "segments", "function_calls"),
     ("neighbourhood",),
     ("similarity",),
     ("model",),
@@ -48,7 +48,6 @@ FORBIDDEN = {
     "algorithms": {"similarity", "model", "explainers"},
     "statistics": {"similarity", "model", "explainers", "algorithms"},
     "charts": {"similarity", "model", "explainers", "algorithms", "metrics", "data", "zoo", "study"},
-    "superpixels": {"similarity", "model", "explainers", "algorithms"},
     "segments": {"similarity", "model", "explainers", "algorithms"},
     "presentation": {"model", "explainers", "data", "zoo"},
     "report": {"model", "explainers", "algorithms", "data", "zoo"},

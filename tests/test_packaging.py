@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
+import json
 import os
 import pkgutil
 import re
@@ -11,17 +13,20 @@ import sys
 import tarfile
 import tomllib
 import zipfile
+from importlib.metadata import packages_distributions
 from pathlib import Path
+from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 from ruamel.yaml import YAML
 
 import holdfast
 
 ROOT = Path(__file__).resolve().parents[1]
-SCRIPT = ROOT / "tests" / "user_script.py"
+SCRIPT = ROOT / "tests" / "stand_ins" / "user_script.py"
 
 
 def python(code: str, *options: str) -> subprocess.CompletedProcess[str]:
@@ -37,10 +42,7 @@ def test_import_brings_nothing_that_was_not_asked_for() -> None:
     heavy = (
         "torch captum numpy numba scipy matplotlib skimage polars pyarrow pandas pydantic typer rich fsspec ruamel PIL"
     )
-    assert (
-        loaded & set(f"{heavy} jinja2 pooch vl_convert safetensors scikit_posthocs sklearn torchvision timm".split())
-        == set()
-    )
+    assert loaded & set(f"{heavy} jinja2 pooch vl_convert safetensors sklearn torchvision timm".split()) == set()
 
 
 def test_explainers_and_models_come_without_tables_and_charts() -> None:
@@ -48,7 +50,7 @@ def test_explainers_and_models_come_without_tables_and_charts() -> None:
     loaded = set(eval(python(code).stdout))
     assert "torch" in loaded
     assert (
-        loaded & {"polars", "pyarrow", "pandas", "scipy.stats", "matplotlib", "pydantic", "typer", "skimage", "numba"}
+        loaded & {"polars", "pyarrow", "pandas", "scipy", "matplotlib", "pydantic", "typer", "skimage", "numba"}
         == set()
     )
 
@@ -203,14 +205,105 @@ def pins(file: str) -> dict[str, Version]:
     }
 
 
+def project() -> dict[str, Any]:
+    found: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return found
+
+
+def requirements(*extras: str) -> dict[str, Requirement]:
+    """What the package and these extras ask for, by name; without our own extras among them."""
+    lines = project()["dependencies"] if not extras else []
+    lines = [*lines, *(line for extra in extras for line in project()["optional-dependencies"][extra])]
+    return {r.name.lower(): r for r in map(Requirement, lines) if r.name != "holdfast"}
+
+
 def test_lower_bounds_are_what_is_tested() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     lowest, newest = pins("constraints-minimum.txt"), pins("constraints.txt")
-    for text in project["dependencies"]:
-        requirement = Requirement(text)
+    optional = [requirements(extra) for extra in project()["optional-dependencies"] if extra not in ("dev", "docs")]
+    for name, requirement in [*requirements().items(), *(item for each in optional for item in each.items())]:
         (bound,) = requirement.specifier
-        name = requirement.name.lower()
         assert bound.operator == ">="
-        assert requirement.specifier.contains(newest[name]), name
-        if name != "torch":  # see constraints-minimum.txt
+        if name in newest:
+            assert requirement.specifier.contains(newest[name]), name
+        if name in lowest and name != "torch":  # see constraints-minimum.txt
             assert lowest[name].release[: len(Version(bound.version).release)] == Version(bound.version).release, name
+    assert requirements().keys() <= lowest.keys() & newest.keys()
+
+
+def test_the_extra_all_has_every_package_but_those_that_need_a_choice() -> None:
+    extras = project()["optional-dependencies"]
+    (own,) = (Requirement(line) for line in extras["all"] if line.startswith("holdfast"))
+    every = requirements(*(extra for extra in extras if extra not in ("all", "dev", "docs")))
+    found = requirements("all", *own.extras)
+    # torchvision, and what needs it, must fit the installed torch; aeon asks for old versions of others
+    assert every.keys() - found.keys() == {"aeon", "grad-cam", "timm", "torchvision", "zennit"}
+    assert all(found[name].specifier == every[name].specifier for name in found)
+
+
+def test_every_extra_that_an_error_or_a_page_names_exists() -> None:
+    named = set()
+    for file in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", None) == "MissingExtraError":
+                named.add(getattr(node.args[1], "value", "explainers"))  # one caller hands over a variable
+    for file in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "src").rglob("*.py")]:
+        for found in re.findall(r"(?<!f')holdfast\[([\w,]+)\]", file.read_text()):
+            named |= set(found.split(","))
+    assert named <= project()["optional-dependencies"].keys()
+    assert {"data", "explainers", "export", "fast", "hub", "peers", "ray", "remote", "slurm", "timeseries"} <= named
+
+
+@pytest.fixture
+def install_size(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    return importlib.import_module("install_size")
+
+
+def test_an_installation_is_small(install_size: Any) -> None:
+    """13 packages, torch among them, and 450 MB beside it, as they are installed here."""
+    installed = install_size.find_installed(None)
+    direct: dict[str, set[str]] = {name.replace(".", "-"): set() for name in requirements()}
+    assert len(direct) <= 13
+    beside = install_size.closure(installed, direct) - install_size.closure(installed, {"torch": set()})
+    assert direct.keys() - {"torch", "jinja2", "fsspec"} <= beside
+    assert sum(install_size.megabytes(installed[name]) for name in beside) < 450
+
+
+PLAIN = """
+import importlib, json, pkgutil, sys
+for name in json.loads(sys.argv[1]):
+    sys.modules[name] = None  # importing it raises ModuleNotFoundError
+import holdfast as hf
+for module in pkgutil.walk_packages(hf.__path__, "holdfast."):
+    importlib.import_module(module.name)
+digits = hf.data.bundled("digits")[:2]
+classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=digits.bounds)
+ball = hf.LinfBall(0.1)
+metrics = [
+    hf.metrics.WorstCase(ball, search="random", budget=40),
+    hf.metrics.WorstCase(ball, search="random", budget=40, similarity="lens_recall:diverse=true,w=1"),
+    hf.metrics.MisinterpretationProbability(ball, particles=16, floor=-7.0),
+    hf.metrics.DataSensitivityConsistency(masks=30),
+    hf.metrics.AOPC(),
+    "c_eval",
+]
+explainers = ["saliency", "gradcam", "lime:samples=60", "kernel_shap:samples=60", "lime:samples=60,segments=quickshift"]
+found = hf.evaluate(classifier, explainers, digits.inputs, metrics, out=sys.argv[2], progress=False)
+assert set(found.frame()["status"]) == {"ok"}, found.frame()
+report = found.to_html(sys.argv[3]).read_text()
+assert report.count("<svg") > 3
+"""
+
+
+def test_a_plain_installation_evaluates_stores_and_reports(install_size: Any, tmp_path: Path) -> None:
+    """Every module imports and the defaults work where nothing is installed but our dependencies."""
+    installed = install_size.find_installed(None)
+    own = install_size.closure(installed, {name.replace(".", "-"): set() for name in requirements()}) | {"holdfast"}
+    modules = packages_distributions()
+    blocked = [name for name, brought in modules.items() if not own & {canonicalize_name(each) for each in brought}]
+    assert {"captum", "matplotlib", "numba", "pandas", "pyarrow", "scipy", "skimage", "sklearn"} <= set(blocked)
+    code = [sys.executable, "-W", "error", "-c", PLAIN, json.dumps(blocked)]
+    done = subprocess.run(
+        [*code, str(tmp_path / "results"), str(tmp_path / "report.html")], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr

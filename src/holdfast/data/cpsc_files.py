@@ -15,6 +15,7 @@ are the matrix `val`, int16 (12, samples), of a MATLAB file.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import math
 import re
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ import torch
 from holdfast.data.dataset import Dataset
 from holdfast.data.root import VARIABLE, MissingDataError, data_root
 from holdfast.data.ucr_archive import compute_moments
-from holdfast.errors import ArgumentError, check, check_integer
+from holdfast.errors import ArgumentError, MissingExtraError, check, check_integer
 
 FOLDERS = ("cpsc", "cpsc_2018", "training/cpsc_2018")
 ADDRESS = "https://physionet.org/content/challenge-2020/1.0.2/"
@@ -138,6 +139,7 @@ def cpsc(
     Raises:
         ArgumentError: an argument is out of range, or a file is broken.
         MissingDataError: there are no recordings under `data_root()`.
+        MissingExtraError: scipy, which reads MATLAB files, is not installed.
 
     >>> hearts = cpsc("test")  # doctest: +SKIP
     >>> hearts.classes         # doctest: +SKIP
@@ -168,15 +170,14 @@ def cpsc(
 
 def _read_input(path: Path, diagnosis: str, steps: int, rate: float) -> tuple[Signals, bool]:
     """The first `steps` of a recording at `rate`, NaN after its end; and whether it has the diagnosis."""
-    from scipy.signal import resample_poly
-
     header, signals = read_record(path)
     check(header.leads == LEADS, str(path), f"the leads {', '.join(LEADS)}", ", ".join(header.leads))
     ratio = Fraction(rate / header.rate).limit_denominator(1000)
     seconds = steps / rate + 1  # the filter also uses values after the end
     resampled = signals[:, : math.ceil(seconds * header.rate)].astype(np.float64)
     if ratio != 1:  # "edge": a recording does not start at 0 mV
-        resampled = resample_poly(resampled, ratio.numerator, ratio.denominator, axis=1, padtype="edge")
+        resample = _import_scipy("scipy.signal").resample_poly
+        resampled = resample(resampled, ratio.numerator, ratio.denominator, axis=1, padtype="edge")
     filled = np.full((len(LEADS), steps), np.nan, np.float32)
     filled[:, : resampled.shape[1]] = resampled[:, :steps]
     return filled, diagnosis in header.diagnoses
@@ -227,16 +228,21 @@ def _parse_signal(where: str, row: list[str]) -> tuple[str, float, int, str]:
 
 
 def _read_matrix(file: Path) -> npt.NDArray[Any]:
-    from scipy.io import loadmat
-    from scipy.io.matlab import MatReadError
-
+    io = _import_scipy("scipy.io")
     if not file.is_file():
         raise MissingDataError(f"cpsc: {file} is missing; the header in the same folder names it")
     try:
-        found = loadmat(file, variable_names=["val"])
-    except (OSError, ValueError, TypeError, NotImplementedError, EOFError, MatReadError) as error:
+        found = io.loadmat(file, variable_names=["val"])
+    except (OSError, ValueError, TypeError, NotImplementedError, EOFError, io.matlab.MatReadError) as error:
         raise ArgumentError(str(file), "a MATLAB file", f"a broken or different file ({error})") from error
     check("val" in found, str(file), "a matrix val", "none of that name")
     values: npt.NDArray[Any] = found["val"]
     check(np.issubdtype(values.dtype, np.integer), str(file), "whole numbers in val", values.dtype)
     return values.astype(np.float64)
+
+
+def _import_scipy(module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingExtraError(f"cpsc ({error})", "data") from error

@@ -28,6 +28,7 @@ max_sensitivity/count
 
 from __future__ import annotations
 
+import importlib
 import io
 from collections.abc import Sequence
 from pathlib import Path
@@ -96,7 +97,8 @@ def frame(source: Source | Result, what: What = "samples", statistic: Statistic 
 def to_pandas(source: Source | Result, what: What = "samples", statistic: Statistic = "median") -> pd.DataFrame:
     """The rows as a pandas data frame; null becomes NaN or None."""
     try:
-        import pandas  # noqa: F401
+        for name in ("pandas", "pyarrow"):  # polars hands its columns over through Arrow
+            importlib.import_module(name)
     except ImportError as error:
         raise MissingExtraError("a pandas data frame", "export") from error
     return frame(source, what, statistic).to_pandas()

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import scipy
+
+from holdfast.distributions import t_quantile
+from holdfast.statistics.paired import midranks
 
 Array = np.ndarray[Any, Any]
 Correlations = dict[str, tuple[float, float, float]]
@@ -40,7 +42,7 @@ def interval(values: Array, level: float = 0.95) -> tuple[float, float, float]:
     if len(values) < 2:
         return float("nan"), float("nan"), float("nan")
     mean, error = float(values.mean()), float(values.std(ddof=1)) / np.sqrt(len(values))
-    reach = float(scipy.stats.t.ppf(0.5 + level / 2, len(values) - 1)) * error
+    reach = t_quantile(0.5 + level / 2, len(values) - 1) * error
     return mean, mean - reach, mean + reach
 
 
@@ -82,9 +84,8 @@ def correlations(first: Array, second: Array, digits: Array) -> Correlations:
     members = [np.flatnonzero(places == place) for place in range(len(names))]
     rng = np.random.default_rng(0)
     drawn = [np.concatenate([members[i] for i in rng.integers(len(names), size=len(names))]) for _ in range(RESAMPLES)]
-    ranks = scipy.stats.rankdata
     found = {}
-    for name, one, other in (("Pearson", first, second), ("Spearman", ranks(first), ranks(second))):
+    for name, one, other in (("Pearson", first, second), ("Spearman", midranks(first), midranks(second))):
         # ranks are those of the whole sample: within a resample they hardly differ, and it is much faster
         spread = [np.corrcoef(one[rows], other[rows])[0, 1] for rows in drawn]
         low, high = np.nanquantile(spread, [0.025, 0.975])

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-import scipy
+
+from holdfast.distributions import normal_cdf, normal_quantile
 
 Array = np.ndarray[Any, Any]
 #: from means `(..., Q)` to numbers `(..., R)`, NaN where they are not defined
@@ -104,12 +105,12 @@ def _accelerate(probabilities: Array, value: Array, drawn: Array, without: Array
     count, near = defined.sum(0), _tolerance(drawn)
     below = ((drawn < value - near) & defined).sum(0) + ((drawn <= value + near) & defined).sum(0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        bias = scipy.stats.norm.ppf(np.clip(below / (2 * count), 0.5 / count, 1 - 0.5 / count))
+        bias = normal_quantile(np.clip(below / (2 * count), 0.5 / count, 1 - 0.5 / count))
         deviation = without.mean(0) - without
         spread = (deviation**2).sum(0)
         skew = np.where(spread > 0, (deviation**3).sum(0) / (6 * spread**1.5), 0.0)
-        normal = bias + scipy.stats.norm.ppf(probabilities)
-        moved = scipy.stats.norm.cdf(bias + normal / (1 - skew * normal))
+        normal = bias + normal_quantile(probabilities)
+        moved = normal_cdf(bias + normal / (1 - skew * normal))
     return np.where(np.isfinite(without).all(0), moved, np.nan)
 
 

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import numpy as np
-import scipy
 
+from holdfast.distributions import binomial_cdf, f_tail, normal_cdf
 from holdfast.errors import check
 from holdfast.statistics.bootstrap import Array as Array
 from holdfast.statistics.bootstrap import intervals_of_means
@@ -215,7 +215,7 @@ def friedman(ranks: Array, permutations: int = 9999, seed: int = 0) -> tuple[flo
     if rows > PERMUTED_ROWS:
         rest = rows * (k - 1) - statistic
         ratio = (rows - 1) * statistic / rest if rest > 1e-9 else math.inf
-        p = float(scipy.stats.f.sf(ratio, k - 1, (rows - 1) * (k - 1)))
+        p = f_tail(ratio, k - 1, (rows - 1) * (k - 1))
         return statistic, max(p, math.exp((1 - rows) * math.lgamma(k + 1)))
     rng = np.random.Generator(np.random.PCG64(seed))
     as_large, step = 0, max(1, _CELLS // centred.size)
@@ -259,7 +259,7 @@ def signed_rank(low: Array, high: Array | None = None) -> tuple[float, float, in
     if untied == 0 or balance == 0:
         return 1.0, effect, untied
     if untied > EXACT_DIFFERENCES:
-        return float(2 * scipy.stats.norm.sf(2 * abs(balance) / math.sqrt((weights**2).sum()))), effect, untied
+        return float(2 * normal_cdf(-2 * abs(balance) / math.sqrt((weights**2).sum()))), effect, untied
     # the probability of every sum of the positive ranks, if each sign is positive with probability 1/2
     chance = np.zeros(int(weights.sum()) + 1)
     chance[0] = 1.0
@@ -340,12 +340,9 @@ def median_interval(low: Array, high: Array, level: float, side: Side = "upper")
     if count < 2:
         return Interval(value, None, None, count, 0.0, bound, (least, most))
     # the number of values below the median has the distribution Bin(n, 1/2)
-    order = max(1, int(scipy.stats.binom.ppf((1 - level) / 2, count, 0.5)))
-    while order > 1 and 2 * scipy.stats.binom.cdf(order - 1, count, 0.5) > 1 - level + 1e-12:
-        order -= 1
-    while 2 * (order + 1) <= count and 2 * scipy.stats.binom.cdf(order, count, 0.5) <= 1 - level + 1e-12:
-        order += 1
-    coverage = float(1 - 2 * scipy.stats.binom.cdf(order - 1, count, 0.5))
+    below = binomial_cdf(count, 0.5)
+    order = max(1, min(count // 2, int(np.searchsorted(2 * below, 1 - level + 1e-12, side="right"))))
+    coverage = float(1 - 2 * below[order - 1])
     ends = float(low[order - 1]), float(high[count - order])
     return Interval(
         value,

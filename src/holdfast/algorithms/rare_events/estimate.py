@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-import scipy
 import torch
 from torch import Tensor
 
+from holdfast.distributions import beta_quantile, t_quantile
 from holdfast.errors import ArgumentError, check
 
 Score = Callable[..., Tensor]
@@ -72,10 +71,8 @@ class RareEventEstimate:
         check(0 < level < 1, "level", "a number between 0 and 1", level)
         if self.hits is not None and self.samples is not None:
             return clopper_pearson(self.hits, self.samples, level)
-        quantile = torch.as_tensor(
-            scipy.stats.t.ppf(0.5 + level / 2, np.asarray(self.degrees.cpu())), device=self.std_error.device
-        )
-        width = quantile * self.std_error
+        quantiles = [t_quantile(0.5 + level / 2, degrees) for degrees in self.degrees.tolist()]
+        width = torch.tensor(quantiles, dtype=torch.float64, device=self.std_error.device) * self.std_error
         low = torch.where(self.censored, -torch.inf, self.log_probability - width)
         high = torch.where(self.censored, self.log_probability, self.log_probability + width)
         return torch.stack([low, high.clamp(max=0.0)], dim=1)
@@ -86,13 +83,13 @@ class RareEventEstimate:
 
 
 def clopper_pearson(hits: Tensor, samples: int, level: float) -> Tensor:
-    """Exact interval for the logarithm of a proportion, `(P, 2)`. Source: Clopper and Pearson, Biometrika 26 (1934)."""
-    k, tail = np.asarray(hits.cpu(), dtype=float), (1 - level) / 2
-    with np.errstate(divide="ignore", invalid="ignore"):
-        low = np.where(k > 0, scipy.stats.beta.ppf(tail, k, samples - k + 1), 0.0)
-        high = np.where(k < samples, scipy.stats.beta.ppf(1 - tail, k + 1, samples - k), 1.0)
-        bounds = np.log(np.stack([low, high], axis=1))
-    return torch.as_tensor(bounds, device=hits.device)
+    """Exact interval for ln of a proportion; `(P, 2)`. Source: Clopper and Pearson, Biometrika 26 (1934)."""
+    tail, ends = (1 - level) / 2, []
+    for k in hits.tolist():
+        low = beta_quantile(tail, k, samples - k + 1) if k > 0 else 0.0
+        high = beta_quantile(1 - tail, k + 1, samples - k) if k < samples else 1.0
+        ends.append((low, high))
+    return torch.tensor(ends, dtype=torch.float64, device=hits.device).view(-1, 2).log()
 
 
 def as_columns(values: Tensor, rows: int) -> Tensor:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TypeVar
 
 import numpy as np
-import scipy
 from torch import Tensor
 
+from holdfast.distributions import binomial_cdf
 from holdfast.statistics.bootstrap import LEVEL, Array, average_samples
 
 #: either arrays or tensors
@@ -146,7 +146,7 @@ def compute_quantile_interval(drops: Array, q: float) -> tuple[Array, Array]:
     count, ordered, missing = len(drops), np.sort(drops, axis=0), np.full(drops.shape[1], np.nan)
     if not count:
         return missing, missing
-    below = scipy.stats.binom(count, q)
-    # the j-th smallest is above the quantile with P(B < j) and below it with P(B >= j): at most 2.5% for each end
-    low, high = int(below.ppf((1 - LEVEL) / 2)), int(below.ppf((1 + LEVEL) / 2)) + 1
+    below = binomial_cdf(count, q)
+    # the j-th smallest lies above the quantile with P(B < j) and below it with P(B >= j): 2.5% at most for each end
+    low, high = np.searchsorted(below, (1 - LEVEL) / 2), np.searchsorted(below, (1 + LEVEL) / 2) + 1
     return ordered[low - 1] if low >= 1 else missing, ordered[high - 1] if high <= count else missing

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import scipy
 
 from holdfast.algorithms.knees import knee
 from holdfast.charts import Chart, Gallery, GalleryRow, Line, Picture, lines_with_bands
+from holdfast.distributions import t_quantile
 from holdfast.presentation.base import (
     Presentation,
     Reading,
@@ -171,7 +171,7 @@ def compare_settings(curves: Mapping[str, tuple[Array, Array]]) -> list[str]:
 def _lower_end(differences: Array) -> float:
     """The lower end of the 95% interval for the mean."""
     error = float(differences.std(ddof=1)) / np.sqrt(len(differences))
-    return float(differences.mean() - scipy.stats.t.ppf(0.975, len(differences) - 1) * error)
+    return float(differences.mean() - t_quantile(0.975, len(differences) - 1) * error)
 
 
 def _gallery(view: View) -> Gallery:

@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import scipy
 import torch
 from torch import Tensor, nn
 
@@ -41,6 +40,7 @@ from holdfast.reproduce.c_eval.parts import (
     study_of,
 )
 from holdfast.reproduce.reading import RESAMPLES, Array, Verdict, bounds_note, by_metric, order, wide_by
+from holdfast.statistics.paired import midranks
 
 # ---- what the studies name ----
 
@@ -205,9 +205,9 @@ def rank_agreement(
 
 def _spearman(first: Array, second: Array) -> float:
     """NaN where one of them is the same everywhere."""
-    ranks = [scipy.stats.rankdata(values) for values in (first, second)]
-    constant = any(np.ptp(values) == 0 for values in ranks)
-    return float("nan") if constant else float(np.corrcoef(*ranks)[0, 1])
+    if np.ptp(first) == 0 or np.ptp(second) == 0:
+        return float("nan")
+    return float(np.corrcoef(midranks(first), midranks(second))[0, 1])
 
 
 def _odds_notes(frame: pl.DataFrame) -> list[str]:

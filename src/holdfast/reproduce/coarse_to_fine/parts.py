@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import scipy
+import torch
 
 from holdfast.metrics.coarse_to_fine.corruption_curve import FRACTIONS
 from holdfast.metrics.coarse_to_fine.gate import apply_gate, compare_curves
@@ -27,6 +27,8 @@ from holdfast.reproduce.base import Scale
 from holdfast.reproduce.coarse_to_fine.paper import SIX
 from holdfast.reproduce.reading import Verdict
 from holdfast.reproduce.safari.parts import by_outcome
+from holdfast.similarity.rank import kendall
+from holdfast.statistics.paired import midranks
 from holdfast.study.results import Results
 
 #: random maps: half of their entries positive, and all of them
@@ -149,7 +151,7 @@ def _numbers(curves: Mapping[str, Curves]) -> dict[str, dict[str, float]]:
     six = {name: each for name, each in curves.items() if name in SIX}
     starred = {name: each.starred for name, each in compare_curves(six, resamples=0).items()} if six else {}
     alone = {name: summarise(each, resamples=0) for name, each in curves.items()}
-    ranks = dict(zip(six, scipy.stats.rankdata([-alone[name].auc_top for name in six]), strict=True))
+    ranks = dict(zip(six, midranks(np.array([-alone[name].auc_top for name in six])), strict=True))
     return {
         name: {
             **_alone(alone[name]),
@@ -249,7 +251,10 @@ def tau(first: Mapping[str, float], second: Mapping[str, float]) -> float:
     names = [name for name in first if name in second]
     if len(names) < 2:
         return float("nan")
-    return float(scipy.stats.kendalltau([first[name] for name in names], [second[name] for name in names]).statistic)
+    values = torch.tensor([[each[name] for name in names] for each in (first, second)], dtype=torch.float64)
+    if (values == values[:, :1]).all(1).any():
+        return float("nan")
+    return float(kendall(values[:1], values[1:]))
 
 
 def orders_agree(

@@ -12,8 +12,8 @@ from functools import partial
 
 import numpy as np
 import polars as pl
-import scipy
 
+from holdfast.distributions import t_quantile
 from holdfast.reproduce.base import Column, Part, Reproduction, Scale, reproductions
 from holdfast.reproduce.lens.chance import CHANCE_PART, above_noise, noise_levels
 from holdfast.reproduce.lens.figures import FIGURE2, FIGURE4, FIGURE5, FIGURE10
@@ -97,7 +97,7 @@ def _more_effective(frame: pl.DataFrame, column: str) -> bool | None:
     gap = independent - universal
     images, draws = gap.shape
     variance = gap.mean(1).var(ddof=1) / images + gap.mean(0).var(ddof=1) / draws
-    reach = float(scipy.stats.t.ppf(0.975, draws - 1) * np.sqrt(variance))
+    reach = t_quantile(0.975, draws - 1) * float(np.sqrt(variance))
     low, high = gap.mean() - reach, gap.mean() + reach
     return True if low >= _NOTICEABLE else False if high < _NOTICEABLE else None
 
