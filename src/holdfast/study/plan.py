@@ -58,8 +58,8 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
     """Make all jobs of a grid. Every model is built once and checked with its data.
 
     Raises:
-        ArgumentError: inputs or targets do not fit a model; a metric holds values for another number of samples, or names
-            extras that the data do not have; an explainer holds label maps for single samples.
+        ArgumentError: inputs or targets do not fit a model; a metric holds values for another number of samples, or
+            names extras that the data do not have; an explainer holds label maps for single samples.
     """
     explainers = {name: digest(fingerprint(explainer)) for name, explainer in grid.explainers.items()}
     metrics = {label: digest(fingerprint(metric)) for label, metric in grid.metrics.items()}
