@@ -473,7 +473,7 @@ def test_words_are_rows_of_boxes_beneath_each_explainer(builder: Builder) -> Non
     assert [box["row"] for box in boxes] == [0, 1, 2.4, 3.4]
     points = chart.spec["datasets"]["points"]
     assert {(p["explainer"], p["part"]) for p in points} == set(itertools.product("ab", ("random", "block")))
-    assert chart.heading == "Least alike explanation found while the class holds, by search"
+    assert chart.heading == "Least similar explanation found while the class is kept, by search"
     assert "a, block: median 0.31 of 3" in chart.alt
 
 

@@ -101,12 +101,11 @@ def list_entries(
     found: list[Entry] = []
     for data, model in contents.pairs:
         for name in labels or names:
-            known, frame = contents.labels[name], contents.frame(data, model, name)
-            reading = known.reading
+            metric, reading = contents.labels[name].metric, contents.labels[name].reading
             group = [
-                Entry(data, model, explainer, name, known.metric, reading, statistic, _middle(reading, rows, statistic))
+                Entry(data, model, explainer, name, metric, reading, statistic, _middle(reading, rows, statistic))
                 for explainer in contents.explainers
-                if len(rows := frame.filter(pl.col("explainer") == explainer))
+                if len(rows := contents.rows(data, model, name, explainer))
             ]
             found += _add_ranks(group, contents.comparisons.get((data, model, name)))
     return found

@@ -64,9 +64,8 @@ def build_matrix(contents: Contents, data: str, model: str) -> Matrix:
     for name in contents.explainers:
         entries = []
         for label in contents.labels.values():
-            frame = contents.frame(data, model, label.name)
-            mine = frame.filter(pl.col("explainer") == name) if len(frame) else frame
-            found = summarise_rows(label, mine, failed.get((name, label.name), 0))
+            rows_of_name = contents.rows(data, model, label.name, name)
+            found = summarise_rows(label, rows_of_name, failed.get((name, label.name), 0))
             entries.append(_rank_cell(found, name, comparisons.get((data, model, label.name))))
         if any(entry.cell is not None for entry in entries):
             rows.append((name, entries))
@@ -103,10 +102,9 @@ def draw_medians(contents: Contents, data: str, model: str) -> list[tuple[str, C
     """Label and chart: medians with their intervals."""
     charts = []
     for label in contents.labels.values():
-        frame = contents.frame(data, model, label.name)
         entries = []
-        for name in contents.explainers if len(frame) else ():
-            middle = estimate(label.reading, frame.filter(pl.col("explainer") == name))
+        for name in contents.explainers:
+            middle = estimate(label.reading, contents.rows(data, model, label.name, name))
             if middle is not None:
                 entries.append(ChartInterval(name, middle.value, middle.low, middle.high, middle.bound is not None))
         reading = label.reading

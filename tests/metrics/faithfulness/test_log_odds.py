@@ -134,7 +134,7 @@ def test_only_the_pairs_first_classes_have_a_value(lenet: hf.Classifier, digits:
     frame = found.frame()
     columns = ["log_odds_8_3", "log_odds_8_6", "log_odds_9_1", "log_odds_4_1"]
     assert set(columns) <= set(frame.columns)
-    assert presentation_of(LogOdds.name).reading(found.options).counted(frame).height == int(belongs.any(1).sum())
+    assert presentation_of(LogOdds.name).reading(found.options).select_valid(frame).height == int(belongs.any(1).sum())
     np.testing.assert_array_equal(frame.select(columns).to_numpy(), found.per_pair.numpy())
     wrong = LogOdds()(lenet, "input_x_gradient", x, (predicted + 1) % 10)
     assert wrong.status == ("misclassified",) * 40
