@@ -221,6 +221,23 @@ def test_references_with_options_of_their_own_are_told_apart() -> None:
     }
 
 
+def test_a_reference_belongs_to_the_line_with_its_own_value() -> None:
+    balls = [
+        {"norm": "LinfBall", "radius": 0.1},
+        {"norm": "LinfBall", "radius": 0.2},
+        {"norm": "L2Ball", "radius": 0.2},
+    ]
+    plain = [{"method": "plain", "samples": n, "ball": ball} for n in (10, 99) for ball in balls]
+    subset = [{"method": "subset", "moves": 4, "ball": ball} for ball in balls]
+    (group, *_) = find_groups(configurations(*plain, *subset, owners={"moves": "method", "samples": "method"}))
+    assert (group.option, group.across) == ("samples", "ball")
+    assert [(m.name, m.across) for m in group.references] == [
+        ("v6", "LinfBall, radius 0.1"),
+        ("v7", "LinfBall, radius 0.2"),
+        ("v8", "L2Ball"),
+    ]
+
+
 def test_a_value_that_is_no_number_is_drawn_beside_the_axis() -> None:
     (group,) = find_groups(configurations({"threshold": None}, {"threshold": 0.2}, {"threshold": 0.3}))
     assert [m.x for m in group.members] == [0.2, 0.3]
