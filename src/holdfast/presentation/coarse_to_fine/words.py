@@ -106,7 +106,8 @@ def explain_terms(options: Mapping[str, Any]) -> dict[str, str]:
     )
     terms["Numbers without a gate"] = (
         f"The share of samples with a drop of at least {format_number(TAU, 1)}, and the lower quartile of the drops: "
-        "three quarters of the samples lose at least that much. A peak at 0 cannot make them large. Higher is better in both."
+        "three quarters of the samples lose at least that much. A peak at 0 cannot make them large. Higher "
+        "is better in both."
     )
     terms["Areas and scales"] = (
         "`AUC skew` is 1 minus the area under the rescaled skewness over k, `AUC kurt` the area under the rescaled "
