@@ -54,7 +54,7 @@ def estimate(plan: Plan, done: set[str], progress: Callable[[str], None] | None 
     """
     grid = plan.grid
     rates: dict[tuple[str, str, str], float] = {}
-    for data, model in grid.meetings():
+    for data, model in grid.combinations():
         samples, source = grid.data[data], grid.models[model]
         classifier = source.classifier(samples, grid.device)
         inputs, targets = inputs_for(classifier, samples)
@@ -91,7 +91,9 @@ def evaluation_rate(
         seconds = _time_query(probe, x, rows)  # this call also finds the batch size and warms up
         if seconds > _SECONDS:
             return len(x) / seconds
-        x, rows = _perturb_copies(classifier, inputs, max(1, int(min(_ROWS, len(x) * _SECONDS / seconds)) // len(inputs)))
+        x, rows = _perturb_copies(
+            classifier, inputs, max(1, int(min(_ROWS, len(x) * _SECONDS / seconds)) // len(inputs))
+        )
         _time_query(probe, x, rows)
         count, spent = 0, 0.0
         while count == 0 or spent < _SECONDS:

@@ -79,7 +79,12 @@ def fingerprint(value: object, depth: int = 6, known: dict[tuple[int, int], Any]
     state = {k: inner(v) for k, v in vars(value).items()} if hasattr(value, "__dict__") else None
     bound = inner(value.__self__) if hasattr(value, "__self__") else None
     kind = type(value)
-    return [kind.__qualname__, _code(kind, depth - 1, known), _without_address(value) if state is None else state, bound]
+    return [
+        kind.__qualname__,
+        _code(kind, depth - 1, known),
+        _without_address(value) if state is None else state,
+        bound,
+    ]
 
 
 def classifier_fingerprint(classifier: Classifier) -> list[Any]:
@@ -122,7 +127,7 @@ def _version(package: str) -> dict[str, Any]:
 
 
 def _globals(function: FunctionType) -> dict[str, Any]:
-    """What a function uses of its own module: constants, and functions of the same package or of other modules of the user."""
+    """What a function uses of its module: constants, and functions of its package or of other modules of the user."""
     package = (function.__module__ or "").partition(".")[0]
     if package in _VERSIONED:
         return {}

@@ -70,7 +70,7 @@ class Results:
         return self.planned - self.jobs.height
 
     def artefacts(self, job: str) -> dict[str, np.ndarray[Any, Any]]:
-        """The arrays of a job by name (inputs, maps, curves), each of shape `(samples of the job, ...)`; may be empty."""
+        """The arrays of a job by name (inputs, maps, curves), each `(samples of the job, ...)`; may be empty."""
         return self.store.read_artefacts(job)
 
 

@@ -129,7 +129,9 @@ def _earlier(store: Store, here: Mapping[str, Any]) -> list[Any]:
     """The environments of earlier runs into this store, if they differ from this one."""
     if not store.folder.exists("manifest.json"):
         return []
-    before = store.manifest()  # if it is damaged or of another version, this raises an error, and nothing is overwritten
+    before = (
+        store.manifest()
+    )  # if it is damaged or of another version, this raises an error, and nothing is overwritten
     found = [*before.get("earlier_environments", []), before.get("environment")]
     return [entry for place, entry in enumerate(found) if entry and entry != here and entry not in found[:place]]
 

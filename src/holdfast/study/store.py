@@ -158,7 +158,9 @@ class Store:
         rest = [job for job in wanted if job not in have]
         with ThreadPoolExecutor(1 if isinstance(self.folder, LocalFolder) else 16) as pool:
             fresh = list(pool.map(lambda job: self._read_now(job, wanted[job] == "failed"), rest))
-        frames: dict[tuple[Any, ...], list[pl.DataFrame]] = {}  # those with equal columns together, because one wide concat is slow
+        frames: dict[
+            tuple[Any, ...], list[pl.DataFrame]
+        ] = {}  # those with equal columns together, because one wide concat is slow
         for record, frame in fresh:
             if record["status"] == "done":
                 rows = frame.with_columns(pl.lit(record["job"]).alias("job"))
