@@ -351,7 +351,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         Interrupt(patch, 4)
         stopped = run(*attack)
     assert stopped.exit_code == 130
-    assert "the same command goes on from there" in stopped.output
+    assert "the same command continues from there" in stopped.output
     assert "epoch 1 of 3: loss" in stopped.output
     done = run(*attack)
     assert done.exit_code == 0, done.output
@@ -361,7 +361,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "after 2 steps of" in done.output
     assert "tiny-stripes-gradient-norm.safetensors" in done.output
     again = run(*attack)
-    assert "was there already" in again.output
+    assert "exists already" in again.output
     assert isinstance(run(*attack, "--seed", 1).exception, ArgumentError)
     for kind, name in (("schemes", "hessian_norm"), ("architectures", "tiny")):
         assert name in CliRunner().invoke(app, ["list", kind]).output.split()

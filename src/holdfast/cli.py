@@ -1,4 +1,4 @@
-"""The command line, thin: it parses, calls the library, and says where the results are."""
+"""The command line: it reads the arguments, calls the library, and prints where the results are."""
 
 from __future__ import annotations
 
@@ -46,23 +46,23 @@ class What(enum.Enum):
 
 
 Out = Annotated[Path, typer.Option(help="Folder for the results and the report.")]
-Seed = Annotated[int, typer.Option(help="Of every random stream.")]
+Seed = Annotated[int, typer.Option(help="Of all random numbers.")]
 Samples = Annotated[int, typer.Option(help="Digits to evaluate, 1 to 300.", min=1, max=300)]
 
 
 @app.command()
 def demo(out: Out = Path("demo"), seed: Seed = 0, samples: Samples = 6) -> None:
-    """Evaluate six explainers of the bundled digit classifier, a few minutes, and write a report.
+    """Evaluate six explainers of the bundled digit classifier in a few minutes, and write a report.
 
-    Started again with the same options after an interruption, it goes on where it was.
+    After an interruption, the same command continues.
     """
     from holdfast.demo import run_demo
 
-    with _goes_on():
+    with _resumable():
         report, failures = run_demo(out, seed, samples)
     typer.echo(f"report: {report}")
     if failures:
-        typer.echo(f"{failures} jobs failed; the report lists them, and running again tries them again", err=True)
+        typer.echo(f"{failures} jobs failed; the report lists them, and the same command tries them again", err=True)
         raise typer.Exit(1)
 
 
@@ -72,15 +72,15 @@ def run(
     out: Annotated[
         str | None, typer.Option(help="Folder or fsspec address of the results; results/<name of the file> by default.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and about how long it takes.")] = (
-        False
-    ),
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be done, and about how long it takes.")
+    ] = (False),
     executor: Annotated[str | None, typer.Option(help="local, ray or slurm, instead of what the file says.")] = None,
     workers: Annotated[str | None, typer.Option(help="How many, or auto, instead of what the file says.")] = None,
     address: Annotated[str | None, typer.Option(help="Of a Ray cluster, such as auto or host:6379.")] = None,
     html: Annotated[bool, typer.Option("--report/--no-report", help="Write the report at the end.")] = True,
 ) -> None:
-    """Run a study; started again, it goes on where it was, and tries again what had failed.
+    """Run a study. Started again, it continues, and tries again what failed.
 
     Exit codes: 0 all jobs are done, 1 some failed, 2 the study file is wrong, 130 interrupted.
     """
@@ -98,7 +98,7 @@ def run(
         describe(loaded, target)
         return
     command = f"holdfast run {study}" + (f" --out {out}" if out else "")
-    with _goes_on():
+    with _resumable():
         found = run_study(loaded, out, executor=chosen, command=command)
     summary = found.summary
     typer.echo(
@@ -120,7 +120,7 @@ def _count(workers: str | None) -> int | str | None:
 
 
 def _failures(failures: list[dict[str, Any]], most: int = 5) -> list[str]:
-    """What failed, the same errors together, and how to go on."""
+    """The failures as lines, with equal errors together, and how to continue."""
     kinds: dict[str, list[dict[str, Any]]] = {}
     for failure in failures:
         kinds.setdefault(str(failure["error"]).partition("\n")[0][:160], []).append(failure)
@@ -131,16 +131,16 @@ def _failures(failures: list[dict[str, Any]], most: int = 5) -> list[str]:
         lines.append(f"  {len(group)} x {error} (first: {where}, samples {first['start']} to {first['stop'] - 1})")
     if len(kinds) > most:
         lines.append(f"  and {len(kinds) - most} other errors")
-    return [*lines, "tracebacks are in the report; the same command tries them again, and nothing else"]
+    return [*lines, "tracebacks are in the report; the same command tries only these jobs again"]
 
 
 @contextlib.contextmanager
-def _goes_on() -> Iterator[None]:
-    """Ctrl-C ends with what to do next."""
+def _resumable() -> Iterator[None]:
+    """After Ctrl-C, print how to continue."""
     try:
         yield
     except KeyboardInterrupt:
-        typer.echo("\ninterrupted; what is done is stored, and the same command goes on from there", err=True)
+        typer.echo("\ninterrupted; what is done is stored, and the same command continues from there", err=True)
         raise typer.Exit(130) from None
 
 
@@ -168,9 +168,11 @@ def train(
         str | None, typer.Option(help="Also measure the accuracy under it, as pgd:radius=0.3,steps=20.")
     ] = None,
     download: Annotated[bool, typer.Option("--download", help="Fetch missing data.")] = False,
-    restart: Annotated[bool, typer.Option("--restart", help="Throw away what is there under that name.")] = False,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Delete what there is under that name, and start again.")
+    ] = False,
 ) -> None:
-    """Train a classifier by a scheme; started again after an interruption, it goes on after the last whole epoch.
+    """Train a classifier by a scheme. After an interruption, the same command continues after the last complete epoch.
 
     Exit codes: 0 done, 2 an option or the data is wrong, 130 interrupted.
     """
@@ -190,11 +192,11 @@ def train(
         device,
         optimizer=optimizer,
     )
-    with _goes_on():
+    with _resumable():
         found = fit(plan, out, name=name, attack=attack, restart=restart, download=download, show=True)
     card = found.card
     if found.was_there:
-        typer.echo("this model was there already, with the same options")
+        typer.echo("this model exists already, with the same options")
     typer.echo(f"accuracy: train {card['train_accuracy']:.2%}, test {card['test_accuracy']:.2%}")
     if attack is not None:
         under = card["under_attack"]
@@ -228,7 +230,7 @@ def report(
     out: Annotated[Path | None, typer.Option(help="The file to write; RESULTS/report/index.html by default.")] = None,
     figures: Annotated[Path | None, typer.Option(help="Also write every figure here, as SVG and PDF.")] = None,
 ) -> None:
-    """Build the report of stored results anew."""
+    """Build the report of stored results."""
     from holdfast.report import Report
 
     built = Report(results)
@@ -243,9 +245,9 @@ def report(
 def export(
     results: Annotated[str, typer.Argument(help="A folder, or an fsspec address, of stored results.")],
     out: Annotated[Path | None, typer.Option(help="The file to write; standard output by default.")] = None,
-    format: Annotated[Format | None, typer.Option(help="By the ending of --out if not given, else csv.")] = None,
+    format: Annotated[Format | None, typer.Option(help="By default, from the ending of --out, or else csv.")] = None,
     what: Annotated[
-        What | None, typer.Option(help="Every sample, the default, or medians with intervals, which LaTeX tables have.")
+        What | None, typer.Option(help="All samples (the default), or medians with intervals (for LaTeX always).")
     ] = None,
 ) -> None:
     """Write stored results as CSV, as Parquet, or as a LaTeX table for the package booktabs."""
@@ -254,7 +256,9 @@ def export(
     endings = {".csv": Format.csv, ".tex": Format.latex, ".parquet": Format.parquet}
     if format is None:
         if out is not None and out.suffix not in endings:
-            raise ArgumentError("--format", f"one, since the ending says none of {', '.join(endings)}", str(out))
+            raise ArgumentError(
+                "--format", f"a format, or --out with one of the endings {', '.join(endings)}", str(out)
+            )
         format = Format.csv if out is None else endings[out.suffix]
     if format is Format.latex:
         if what is What.samples:
@@ -275,7 +279,7 @@ def export(
 @app.command("reproduce")
 def reproduce_table(
     name: Annotated[str, typer.Argument(help="Which table or figure; `holdfast list reproductions` shows them.")],
-    scale: Annotated[Scale, typer.Option(help="A laptop's, or a GPU's.")] = Scale.small,
+    scale: Annotated[Scale, typer.Option(help="small is for a laptop, full for a GPU.")] = Scale.small,
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("results/reproduce"),
     workers: Annotated[str | None, typer.Option(help="How many, or auto.")] = None,
     study: Annotated[Path | None, typer.Option(help="Write the study files into this folder, and run nothing.")] = None,
@@ -287,7 +291,7 @@ def reproduce_table(
         for file in write_studies(name, scale.value, study):
             typer.echo(f"study: {file}")
         return
-    with _goes_on():
+    with _resumable():
         tables = reproduce(name, scale.value, out, workers=_count(workers))
     typer.echo(reproductions[name].title)
     for table in tables:
@@ -307,7 +311,7 @@ def list_names(
         ),
     ],
 ) -> None:
-    """List what can be named."""
+    """List the names that can be used."""
     import holdfast as hf
     from holdfast.algorithms.searches.base import searches
     from holdfast.metrics.lens.attribution_objectives import attribution_attacks
@@ -344,13 +348,13 @@ def _reproductions() -> list[str]:
 
 
 def main() -> None:
-    """Entry point: errors that are ours end with one line and exit code 2."""
+    """Entry point. Errors of the library are printed in one line, with exit code 2."""
     try:
         app(standalone_mode=True)
     except HoldfastError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)
-    except OSError as error:  # a folder that cannot be written, a full disk, an address that does not answer
+    except OSError as error:  # for example, a folder that cannot be written, a full disk, or no answer from an address
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)
 

@@ -1,4 +1,4 @@
-"""The demonstration: the bundled digit classifier, its explainers, both events, worst case and probability."""
+"""The demonstration: six explainers of the bundled digit classifier, worst cases and probabilities of both events."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.metrics import LocalLipschitz, MaxSensitivity, Metric, Misinterpre
 from holdfast.model import Classifier
 from holdfast.neighbourhood import LinfBall
 
-RADIUS = 0.3  # SAFARI's for MNIST (Sec. 6.1)
+RADIUS = 0.3  # the radius for MNIST in the SAFARI paper (Sec. 6.1)
 EXPLAINERS = {
     "saliency": "saliency",
     "input x gradient": "input_x_gradient",
@@ -23,7 +23,7 @@ EXPLAINERS = {
 
 
 def demo_metrics() -> dict[str, Metric]:
-    """Every metric at a budget for a few minutes."""
+    """The metrics, with budgets for a few minutes."""
     ball = LinfBall(RADIUS)
     probability = {"particles": 60, "moves": 4, "floor": -30.0}
     return {
@@ -45,7 +45,7 @@ def demo_metrics() -> dict[str, Metric]:
 
 
 def run_demo(out: Path, seed: int, samples: int) -> tuple[Path, int]:
-    """Evaluate the first `samples` bundled digits into `out`; the report's path, and how many units failed."""
+    """Evaluate the first `samples` bundled digits; return the path of the report and the number of failed jobs."""
     digits = data.bundled("digits")[:samples]
     card = zoo.card("lenet5-mnist")
     classifier = Classifier(zoo.load("lenet5-mnist"), bounds=digits.bounds)

@@ -1,4 +1,4 @@
-"""`holdfast run --dry-run`: the grid, the jobs, and about how long they take, as a table on the terminal."""
+"""`holdfast run --dry-run`: print the grid, the jobs, and about how long they take."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def dry_run(study: Study, out: str | Path) -> list[Line]:
-    """Print what a run of `study` into `out` would do, and return it."""
+    """Print what a run of `study` into `out` would do, and return the lines of the estimate."""
     from rich.console import Console
     from rich.markup import escape
 
@@ -28,7 +28,7 @@ def dry_run(study: Study, out: str | Path) -> list[Line]:
     done = {job for job, status in Store(out).statuses().items() if status == "done"}
     with console.status("calibrating") as status:
         lines = estimate(plan, done, lambda said: status.update(escape(said)))
-    several = len(plan.grid.meetings()) > 1
+    several = len(plan.grid.combinations()) > 1
     console.print(_table("metric", lambda line: line.label, lines, several, study.title))
     console.print(_table("explainer", lambda line: line.explainer, lines, several))
     grid = plan.grid
@@ -38,16 +38,16 @@ def dry_run(study: Study, out: str | Path) -> list[Line]:
     jobs, before = len(plan.jobs), sum(line.done for line in lines)
     say(
         f"{jobs} jobs, {before} of them done; about {sum(line.evaluations for line in lines):,} model evaluations,"
-        f" {duration(_seconds(lines))} for one worker like this process"
+        f" {format_duration(_sum_seconds(lines))} for one worker like this process"
     )
     if broken := sorted({line.explainer for line in lines if math.isnan(line.seconds)}):
-        say(f"explaining failed for {', '.join(broken)}: their jobs will fail, too, and say why")
+        say(f"explaining failed for {', '.join(broken)}: their jobs will fail, and their errors say why")
     say(f"results would go to {out}")
     return lines
 
 
 def _table(what: str, name: Callable[[Line], str], lines: Sequence[Line], several: bool, title: str = "") -> Table:
-    """Sums over the lines of each metric, or of each explainer, for each data set and model."""
+    """A table with the sums over the lines of each metric, or of each explainer, for each data set and model."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -62,23 +62,23 @@ def _table(what: str, name: Callable[[Line], str], lines: Sequence[Line], severa
         groups.setdefault((*((line.data, line.model) if several else ()), name(line)), []).append(line)
     for names, group in groups.items():
         jobs, done, evaluations = (sum(getattr(n, part) for n in group) for part in ("jobs", "done", "evaluations"))
-        table.add_row(*map(Text, names), str(jobs), str(done), f"{evaluations:,}", duration(_seconds(group)))
+        table.add_row(*map(Text, names), str(jobs), str(done), f"{evaluations:,}", format_duration(_sum_seconds(group)))
     return table
 
 
-def _seconds(lines: Sequence[Line]) -> float:
-    """Their sum, without what fails; NaN where all of it does."""
+def _sum_seconds(lines: Sequence[Line]) -> float:
+    """The sum of the seconds, without lines that fail; NaN if all of them fail."""
     known = [line.seconds for line in lines if not math.isnan(line.seconds)]
     return sum(known) if known else math.nan
 
 
-def duration(seconds: float) -> str:
-    """Seconds in words, two digits.
+def format_duration(seconds: float) -> str:
+    """Seconds as a text with a suitable unit.
 
-    >>> duration(float("nan"))
+    >>> format_duration(float("nan"))
     'fails'
 
-    >>> duration(0.4), duration(75), duration(8000), duration(400000)
+    >>> format_duration(0.4), format_duration(75), format_duration(8000), format_duration(400000)
     ('0.4 s', '1.2 min', '2.2 h', '4.6 days')
     """
     if math.isnan(seconds):

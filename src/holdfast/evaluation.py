@@ -1,4 +1,4 @@
-"""The one-liner: `evaluate` runs metrics for explainers on inputs; the result opens as frames or as a report."""
+"""`evaluate` runs metrics for explainers on inputs, `run_study` runs a study; the result gives frames and a report."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 
 class Evaluation:
-    """Stored results of `evaluate` or of a study, with the report a call away.
+    """Stored results of `evaluate` or of `run_study`.
 
     Attributes:
-        address: where the results are.
+        address: the folder or the fsspec address of the results.
         summary: what this run did.
-        results: everything stored so far, as tidy frames.
+        results: everything that is stored, as tidy frames.
     """
 
     def __init__(self, address: str | Path, summary: Summary, temporary: bool = False) -> None:
@@ -49,7 +49,7 @@ class Evaluation:
 
     @property
     def results(self) -> Results:
-        """All that is stored."""
+        """Everything that is stored."""
         if self._results is None:
             self._results = load_results(self.address)
         return self._results
@@ -60,17 +60,17 @@ class Evaluation:
         return self.results.failures.to_dicts()
 
     def frame(self) -> pl.DataFrame:
-        """One row per explainer, metric and sample; columns that a metric does not have are null."""
+        """A row for each explainer, metric and sample; columns that a metric does not have are null."""
         return self.results.samples
 
     def to_html(self, path: str | Path = "report.html") -> Path:
-        """Write the report, one self-contained file, and return where."""
+        """Write the report as one self-contained file, and return its path."""
         return Report(self.results).to_html(path)
 
 
-#: what `evaluate` takes for an explainer
+#: what `evaluate` accepts as an explainer
 ExplainerLike = Explainer | str | Callable[..., Tensor]
-#: what the only data set and model of `evaluate` are called
+#: the names of the only data set and the only model of `evaluate`
 DATA, MODEL = "inputs", "model"
 
 
@@ -95,27 +95,27 @@ def evaluate(
 
     Args:
         classifier: the model.
-        explainers: by the names that the report shall use; or a list. Each is a registered name, one of another
+        explainers: a list, or a mapping from the names for the report. Each is a registered name, a name of another
             package (`"captum:Saliency"`), an explainer, or a function `fn(module, inputs, targets) -> attributions`.
-        inputs: seeds `(N, ...)` within the classifier's bounds; or a data set, for metrics that name its `extras`. Of
-            its labels nothing is taken.
+        inputs: `(N, ...)` within the classifier's bounds; or a data set, for metrics that use its `extras`. Labels of
+            the data set are not used.
         metrics: configured metrics or their names, as `holdfast.metrics.get` takes them (`"aopc"`,
             `"quantus:Sparseness"`); a list, or a mapping from labels to them.
         neighbourhood: for the metrics that are given by name and have one, such as `"worst_case"`. By default an
             `LinfBall` whose radius is one tenth of the range of the inputs: 0.1 for bounds (0, 1). The report says so.
         targets: classes `(N,)`, or None for the model's own predictions.
-        seed: of every random stream.
-        out: a folder for the results, or an fsspec address. What it holds already is not computed again: an
-            interrupted evaluation goes on where it was. Without it results live as long as the returned object.
+        seed: of all random numbers.
+        out: a folder or an fsspec address for the results. Results that are there already are not computed again, so an
+            interrupted evaluation can be continued. By default, the results exist as long as the returned object.
         repeats: how often everything is done, each time with other random numbers.
-        samples_per_job: samples between two writes; results do not depend on it.
-        workers: processes of this computer; `"auto"` for one a GPU, or one a core. A script that asks for more than one
-            needs `if __name__ == "__main__":`, as always with Python's processes.
-        executor: where jobs are done otherwise; see `holdfast.study.executors`.
-        about: title, model, data and the like, for the report.
+        samples_per_job: the number of samples between two writes; results do not depend on it.
+        workers: the number of processes on this computer; `"auto"` for one for each GPU, or else for each core. A
+            script that uses several needs `if __name__ == "__main__":`, as always with processes in Python.
+        executor: another place to do the jobs; see `holdfast.study.executors`.
+        about: the title, the model, the data and other facts for the report.
         progress: show a progress bar.
 
-    A job that fails is recorded with its traceback, and the rest goes on.
+    If a job fails, its traceback is stored, and the other jobs continue.
 
     Raises:
         ArgumentError: an argument does not fit, an unknown name among them; a metric by name needs a neighbourhood, and
@@ -199,13 +199,13 @@ def run_study(
     command: str | None = None,
     progress: bool = True,
 ) -> Evaluation:
-    """Run a study, and go on where an earlier run of it was.
+    """Run a study. Jobs that an earlier run has done are not done again.
 
     Args:
-        study: a study file, its content, or what `load_study` made of it.
-        out: a folder for the results, or an fsspec address; `results/<name of the file>` by default.
-        executor: where jobs are done; None for what the study says.
-        command: what the report shall say reproduces it.
+        study: a study file, its content as a mapping, or the result of `load_study`.
+        out: a folder or an fsspec address for the results; by default, `results/<name of the file>`.
+        executor: does the jobs; None for the executor of the study.
+        command: the command that reproduces the results, for the report.
         progress: show a progress bar.
 
     Raises:
@@ -251,7 +251,7 @@ def run_study(
 
 
 def _check_own(folder: Path, study: Study) -> None:
-    """Two study files of one name must not take each other's place where nobody said where results go."""
+    """Raise `ArgumentError` if the default folder has results of another study file of the same name."""
     store = Store(folder)
     if store.folder.exists("manifest.json"):
         origin = store.manifest().get("origin")
@@ -260,14 +260,14 @@ def _check_own(folder: Path, study: Study) -> None:
 
 
 def default_folder(study: Study) -> Path:
-    """Where a study's results go if nobody says otherwise."""
+    """The folder for the results of a study, if none is given."""
     return Path("results") / (Path(study.name).stem or "study")
 
 
 def executor_of(
     study: Study, name: str | None = None, workers: int | str | None = None, address: str | None = None
 ) -> Executor:
-    """The executor that a study asks for, with what a command line says instead."""
+    """The executor of a study; the arguments, if given, replace what the study says."""
     from holdfast.study.file.entries import EXECUTORS
 
     entry = study.executor

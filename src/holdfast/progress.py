@@ -1,4 +1,4 @@
-"""Progress on a terminal as a bar with the time left, elsewhere as a plain line now and then."""
+"""Show progress: on a terminal as a bar with the time left, elsewhere as a line every ten seconds."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from holdfast.study.run import Progress
 
@@ -13,11 +14,13 @@ _SECONDS_BETWEEN_LINES = 10.0
 
 
 @contextlib.contextmanager
-def watch(show: bool = True) -> Iterator[Callable[[Progress], None] | None]:
-    """A callback that shows a run's progress on standard error; None where nothing shall be shown."""
-    if not show:
-        yield None
-        return
+def show_bar(
+    total: float, completed: float = 0.0, description: str = "starting"
+) -> Iterator[Callable[..., None] | None]:
+    """Show a progress bar with the time left, if standard error is a terminal.
+
+    Gives a function with the keywords `completed`, `description` and `count`, which updates the bar; None without one.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
@@ -25,7 +28,7 @@ def watch(show: bool = True) -> Iterator[Callable[[Progress], None] | None]:
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield _lines(lambda line: print(line, file=sys.stderr, flush=True))
+        yield None
         return
     columns = (
         TextColumn("{task.percentage:>3.0f}%"),
@@ -35,22 +38,35 @@ def watch(show: bool = True) -> Iterator[Callable[[Progress], None] | None]:
         TextColumn("elapsed,"),
         TimeRemainingColumn(),
         TextColumn("left"),
-        # the one that gives way on a narrow terminal
+        # on a narrow terminal, this column is shortened
         TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)),
     )
     with Bar(*columns, console=console, expand=True, speed_estimate_period=300) as bar:
-        task = bar.add_task("starting", total=1.0, count="")
+        task = bar.add_task(description, total=total, completed=completed, count="")  # type: ignore[arg-type]
+        yield partial(bar.update, task)
+
+
+@contextlib.contextmanager
+def watch(show: bool = True) -> Iterator[Callable[[Progress], None] | None]:
+    """A callback that shows the progress of a run on standard error; None unless `show`."""
+    if not show:
+        yield None
+        return
+    with show_bar(1.0) as update_bar:
+        if update_bar is None:
+            yield _print_lines(lambda line: print(line, file=sys.stderr, flush=True))
+            return
         began = time.monotonic()
 
         def update(progress: Progress) -> None:
-            said = progress.current + _failed(progress)
-            bar.update(task, completed=progress.share, description=said, count=_count(progress, began))
+            description = progress.current + _failed(progress)
+            update_bar(completed=progress.share, description=description, count=_count(progress, began))
 
         yield update
 
 
 def _count(progress: Progress, began: float) -> str:
-    """Jobs done of all, and how fast."""
+    """The number of jobs done, of all jobs, and the rate."""
     text = f"{progress.done}/{progress.total} jobs"
     if progress.done == 0:
         return text + (f" ({progress.earlier} were done before)" if progress.earlier else "")
@@ -62,7 +78,7 @@ def _failed(progress: Progress) -> str:
     return f" ({progress.failed} failed)" if progress.failed else ""
 
 
-def _lines(write: Callable[[str], None]) -> Callable[[Progress], None]:
+def _print_lines(write: Callable[[str], None]) -> Callable[[Progress], None]:
     began = last = time.monotonic()
 
     def update(progress: Progress) -> None:

@@ -25,6 +25,7 @@ from torch import nn
 from holdfast import data
 from holdfast.data import Dataset
 from holdfast.errors import ArgumentError, HoldfastError, ModelError, check, check_integer
+from holdfast.progress import show_bar
 from holdfast.records import set_fields
 from holdfast.registry import Registry, build
 from holdfast.study.folders import write_atomically
@@ -391,31 +392,15 @@ def _watch(show: bool, run: Training) -> Iterator[_Watchers]:
     if not show:
         yield (lambda epoch: None), (lambda done, total: None)
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     def line(epoch: Epoch) -> str:
         return f"epoch {epoch.number} of {epoch.epochs}: loss {epoch.loss:.4f}, accuracy {epoch.accuracy:.2%}"
 
     if run.epoch:
         print(f"{run.epoch} of {run.epochs} epochs were done before", file=sys.stderr, flush=True)
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield (lambda epoch: print(line(epoch), file=sys.stderr, flush=True)), (lambda done, total: None)
-        return
-    columns = (
-        TextColumn("{task.percentage:>3.0f}%"),
-        BarColumn(bar_width=16),
-        TimeElapsedColumn(),
-        TextColumn("elapsed,"),
-        TimeRemainingColumn(),
-        TextColumn("left"),
-        TextColumn("{task.description}", markup=False),
-    )
-    with Progress(*columns, console=console, speed_estimate_period=300) as bar:
-        total = run.epochs * run.batches
-        task = bar.add_task(f"epoch {run.epoch + 1}", total=total, completed=run.epoch * run.batches)
-        yield (
-            lambda epoch: bar.update(task, description=line(epoch)),
-            lambda done, total: bar.update(task, completed=done),
-        )
+    total = run.epochs * run.batches
+    with show_bar(total, run.epoch * run.batches, f"epoch {run.epoch + 1}") as update:
+        if update is None:
+            yield (lambda epoch: print(line(epoch), file=sys.stderr, flush=True)), (lambda done, total: None)
+        else:
+            yield (lambda epoch: update(description=line(epoch))), (lambda done, total: update(completed=done))

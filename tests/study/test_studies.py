@@ -515,7 +515,7 @@ def test_ctrl_c_ends_cleanly_and_says_how_to_go_on(tmp_path: Path) -> None:
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "interrupted; what is done is stored, and the same command goes on from there" in said
+    assert "interrupted; what is done is stored, and the same command continues from there" in said
     assert "Traceback" not in said
     load_results(tmp_path / "r")
 

@@ -87,7 +87,7 @@ def test_example_becomes_a_grid(folder: Path) -> None:
     assert {name: len(samples) for name, samples in grid.data.items()} == {"digits": 3, "good": 2, "own": 3}
     assert grid.data["digits"].targets is None
     assert grid.data["good"].targets.tolist() == [0, 1]
-    assert grid.meetings() == [
+    assert grid.combinations() == [
         ("digits", "lenet"),
         ("good", "lenet"),
         ("good", "mine"),

@@ -54,7 +54,7 @@ def estimate(plan: Plan, done: set[str], progress: Callable[[str], None] | None 
     """
     grid = plan.grid
     rates: dict[tuple[str, str, str], float] = {}
-    for data, model in grid.meetings():
+    for data, model in grid.combinations():
         samples, source = grid.data[data], grid.models[model]
         classifier = source.classifier(samples, grid.device)
         inputs, targets = inputs_for(classifier, samples)

@@ -114,7 +114,7 @@ class Grid:
         for data, model in self.pairs or ():
             check(data in self.data and model in self.models, "pairs", "names of data and models", (data, model))
 
-    def meetings(self) -> list[tuple[str, str]]:
+    def combinations(self) -> list[tuple[str, str]]:
         """The `(data, model)` pairs that are evaluated."""
         if self.pairs is not None:
             return list(self.pairs)

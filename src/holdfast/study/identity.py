@@ -127,7 +127,7 @@ def _version(package: str) -> dict[str, Any]:
 
 
 def _globals(function: FunctionType) -> dict[str, Any]:
-    """What a function uses of its own module: constants, and functions of the same package or other user modules."""
+    """What a function uses of its module: constants, and functions of its package or of other modules of the user."""
     package = (function.__module__ or "").partition(".")[0]
     if package in _VERSIONED:
         return {}

@@ -71,7 +71,7 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
     chunks = {name: _chunks(samples, grid.samples_per_job) for name, samples in grid.data.items()}
     jobs: list[Job] = []
     models: dict[str, dict[str, Any]] = {}
-    for data, model in grid.meetings():
+    for data, model in grid.combinations():
         samples, source = grid.data[data], grid.models[model]
         classifier = source.classifier(samples, "cpu")
         inputs, _ = inputs_for(classifier, samples)
@@ -80,7 +80,7 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
         # only the kind of the device counts, because results depend on it; "auto" leaves it to the worker
         described = [classifier_fingerprint(classifier), grid.device.partition(":")[0]]
         models.setdefault(model, _about_model(classifier, source.about, digest(described[0])))
-        meeting = digest(described)
+        combination = digest(described)
         here = {label: metric.for_data(samples.extras) for label, metric in grid.metrics.items()}
         for repeat in range(grid.repeats):
             for start, stop, content in chunks[data]:
@@ -88,7 +88,7 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
                     own = here[label].for_samples(inputs, slice(start, stop))
                     configured = metrics[label] if own is metric else digest(fingerprint(own))
                     for name in grid.explainers:
-                        parts = [meeting, content, data, model, start, repeat, grid.seed]
+                        parts = [combination, content, data, model, start, repeat, grid.seed]
                         identity = digest([*parts, label, configured, name, explainers[name]])
                         work = (stop - start) * costs[label, name]
                         jobs.append(Job(identity, data, model, name, label, repeat, start, stop, work))
@@ -166,7 +166,7 @@ def _manifest(
         "device": grid.device,
         "data": data,
         "models": dict(models),
-        "pairs": [list(pair) for pair in grid.meetings()],
+        "pairs": [list(pair) for pair in grid.combinations()],
         "explainers": {name: plain(explainer) for name, explainer in grid.explainers.items()},
         "metrics": metrics,
         "about": dict(about or {}),

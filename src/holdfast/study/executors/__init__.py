@@ -1,4 +1,4 @@
-"""Where jobs are done: this process, several, a Ray cluster, or Slurm."""
+"""Executors do jobs: in this process, in several processes, on a Ray cluster, or on Slurm."""
 
 from holdfast.study.executors.base import Executor, Outcome
 from holdfast.study.executors.processes import InProcess, Processes, local

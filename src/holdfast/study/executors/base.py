@@ -1,4 +1,4 @@
-"""`Executor`: where jobs are done. Whatever it is, the store decides what is still to do."""
+"""`Executor`: does jobs somewhere. With every executor, the store says which jobs are left."""
 
 from __future__ import annotations
 
@@ -11,38 +11,51 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from holdfast.errors import check
 from holdfast.study.grid import Grid
 from holdfast.study.plan import Job
-from holdfast.study.store import Packed, Store
+from holdfast.study.store import Packed, Store, pack_failure
+from holdfast.study.worker import record_of
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a job: stored as done, or as failed with an error."""
+    """A job that was done and stored, or that failed."""
 
     job: Job
     failed: bool = False
 
 
 class Executor(ABC):
-    """Does jobs, and yields an `Outcome` for each as soon as it is stored. Stops its workers when it is closed."""
+    """Does jobs, and yields an `Outcome` for each when it is stored. Stops its workers when the generator is closed."""
 
     name: str
 
     @abstractmethod
     def run(self, grid: Grid, store: Store, jobs: Sequence[Job]) -> Iterator[Outcome]:
-        """Do `jobs`, in about their order."""
+        """Do `jobs`, roughly in this order."""
 
 
 def store_result(store: Store, job: Job, packed: Packed) -> Outcome:
-    """Keep what a worker made of a job."""
+    """Store what a worker has made of a job."""
     store.put(packed)
     return Outcome(job, packed.failed)
 
 
+def store_failure(store: Store, grid: Grid, job: Job, error: str, traceback: str) -> Outcome:
+    """Store a job as failed, because its worker was lost."""
+    return store_result(store, job, pack_failure(record_of(grid, job), error, traceback))
+
+
+def check_workers(workers: int | str, argument: str = "workers") -> None:
+    """Raise `ArgumentError` unless `workers` is a whole number of at least 1, or `"auto"`."""
+    fits = workers == "auto" or (type(workers) is int and workers >= 1)
+    check(fits, argument, "a whole number of at least 1, or 'auto'", repr(workers))
+
+
 @contextmanager
-def travelling(grid: Grid, cloudpickle: Any) -> Iterator[None]:
-    """Inside, what is pickled takes the modules of the study's own folder along: other machines do not have them."""
+def pickle_modules_of(grid: Grid, cloudpickle: Any) -> Iterator[None]:
+    """Inside, pickles contain the modules of the study's own folder, which other machines do not have."""
     modules = _modules_in(grid.paths)
     for module in modules:
         cloudpickle.register_pickle_by_value(module)
@@ -54,7 +67,7 @@ def travelling(grid: Grid, cloudpickle: Any) -> Iterator[None]:
 
 
 def _modules_in(folders: Sequence[str]) -> list[ModuleType]:
-    """Modules imported from these folders themselves: not from an environment that happens to lie beneath one."""
+    """The modules that were imported from these folders, but not from an environment beneath one of them."""
     found = []
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)

@@ -1,4 +1,4 @@
-"""On this computer: in this process, or in several that each do one job at a time."""
+"""Executors on this computer: one job after another in this process, or in several processes."""
 
 from __future__ import annotations
 
@@ -19,44 +19,44 @@ from typing import Any
 import torch
 
 from holdfast.errors import HoldfastError, check, check_integer
-from holdfast.study.executors.base import Executor, Outcome, store_result
+from holdfast.study.executors.base import Executor, Outcome, check_workers, store_failure, store_result
 from holdfast.study.grid import Grid
 from holdfast.study.plan import Job
-from holdfast.study.store import Store, pack_failure
-from holdfast.study.worker import Worker, record_of
+from holdfast.study.store import Store
+from holdfast.study.worker import Worker
 from holdfast.tensors import available_cpus, thread_budget
 
-#: workers that one job may take down with it before it counts as failed
+#: a job with which this many workers have died counts as failed
 _LIVES = 2
-#: what a worker sends first, so that one that cannot start is told from one that a job took down
+#: what a worker sends first. A worker that dies before this could not start
 _STARTED = ("started",)
 
 
 class _DiedError(Exception):
-    """A worker process ended while it was at a job."""
+    """A worker process died during a job."""
 
 
 class InProcess(Executor):
-    """One job after another, here."""
+    """Does one job after another in this process."""
 
     name = "local"
 
     def run(self, grid: Grid, store: Store, jobs: Sequence[Job]) -> Iterator[Outcome]:
-        """See `Executor`."""
+        """Do `jobs` in this order."""
         worker = Worker(grid)
         for job in jobs:
             yield store_result(store, job, worker.run(job))
 
 
 class Processes(Executor):
-    """Several processes of this computer; each gets the models and data once, and then pulls jobs.
+    """Several processes on this computer. Each gets the models and data once, and then one job after another.
 
-    A worker that dies (say, killed for its memory) is replaced and its job done again; a job that takes two workers
-    down is recorded as failed. Workers end when this process does, however it ends.
+    A worker that dies (for example, killed for its memory) is replaced, and its job is done again. A job with which two
+    workers died is recorded as failed. The workers end when this process ends, for whatever reason.
 
     Args:
-        workers: how many.
-        threads: of each worker; None shares this process's budget among them.
+        workers: the number of processes.
+        threads: of each worker; None divides the threads of this process among them.
     """
 
     name = "local"
@@ -68,13 +68,13 @@ class Processes(Executor):
         self.threads = threads or max(1, thread_budget() // workers)
 
     def run(self, grid: Grid, store: Store, jobs: Sequence[Job]) -> Iterator[Outcome]:
-        """See `Executor`."""
+        """Do `jobs`; each worker takes the next one when it is free."""
         queue, deaths = deque(jobs), dict.fromkeys((job.identity for job in jobs), 0)
         count = min(self.workers, len(jobs))
         pool: list[_Process] = []
         try:
             for number in range(count):
-                with _interrupts_held_back():  # until the process is among those that `finally` ends
+                with _delay_interrupts():  # until the process is in the list, from which `finally` ends it
                     pool.append(_Process.start(grid, store, self.threads, number))
             for process in pool:
                 process.give(queue)
@@ -90,18 +90,18 @@ class Processes(Executor):
                         if deaths[lost.identity] < _LIVES:
                             queue.appendleft(lost)
                         else:
-                            yield _died(grid, store, lost, process.process.exitcode)
-                        with _interrupts_held_back():
+                            yield _store_death(store, grid, lost, process.process.exitcode)
+                        with _delay_interrupts():
                             fresh = _Process.start(grid, store, self.threads, process.number)
                             pool[pool.index(process)] = fresh
                         fresh.give(queue)
                     else:
-                        if outcome is not None:  # else it has only said that it is there
+                        if outcome is not None:  # None: the worker has only started
                             yield outcome
                             process.give(queue)
                 idle = [p for p in pool if p.job is None]
                 for process in idle:
-                    if queue:  # a dead worker's job came back after this one had found nothing to do
+                    if queue:  # the job of a dead worker was put back when this one had found the queue empty
                         process.give(queue)
                     else:
                         process.dismiss()
@@ -114,16 +114,16 @@ class Processes(Executor):
                 process.connection.close()
 
 
-def _died(grid: Grid, store: Store, job: Job, code: int | None) -> Outcome:
+def _store_death(store: Store, grid: Grid, job: Job, code: int | None) -> Outcome:
     how = f"signal {-code} ({signal.Signals(-code).name})" if code is not None and code < 0 else f"exit code {code}"
-    error = f"WorkerDied: {_LIVES} worker processes ended with {how} while at this job"
+    error = f"WorkerDied: {_LIVES} worker processes ended with {how} during this job"
     hint = "; SIGKILL is what the system sends when memory runs out" if code == -signal.SIGKILL else ""
-    return store_result(store, job, pack_failure(record_of(grid, job), error, error + hint))
+    return store_failure(store, grid, job, error, error + hint)
 
 
 @dataclass
 class _Process:
-    """A worker process, the line to it, and the job it is at."""
+    """A worker process, the connection to it, and its current job."""
 
     process: BaseProcess
     connection: Connection
@@ -136,8 +136,8 @@ class _Process:
         context: Any = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         arguments = (theirs, grid, store, threads, _device(grid.device, number))
-        process = context.Process(target=_work, args=arguments, name=f"holdfast-{number}")
-        with _threads_inherited(threads):
+        process = context.Process(target=_run_worker, args=arguments, name=f"holdfast-{number}")
+        with _limit_threads(threads):
             try:
                 process.start()
             except (AttributeError, TypeError, RuntimeError) as error:  # what pickling raises
@@ -154,11 +154,11 @@ class _Process:
         if self.job is not None:
             try:
                 self.connection.send(self.job)
-            except OSError:  # it is dead, which `take` will find
+            except OSError:  # it is dead; `take` will notice
                 return
 
     def take(self) -> Outcome | None:
-        """What it has done; None if it has only started. `_DiedError` if it died at a job."""
+        """What it has done; None if it has only started. Raises `_DiedError` if it died during a job."""
         try:
             sent = self.connection.recv() if self.connection.poll() else None
         except (EOFError, OSError):
@@ -181,20 +181,20 @@ class _Process:
         return Outcome(job, bool(sent))
 
     def dismiss(self) -> None:
-        """Nothing is left to do for it."""
+        """End it, because no job is left."""
         self.connection.close()
         self.process.join()
 
 
 def _device(device: str, number: int) -> str:
-    """One GPU for each worker, as far as they go."""
+    """The device of a worker: with several GPUs, the workers take turns."""
     cards = torch.cuda.device_count() if torch.cuda.is_available() else 0
     return f"cuda:{number % cards}" if cards and device in ("auto", "cuda") else device
 
 
 @contextmanager
-def _threads_inherited(threads: int) -> Iterator[None]:
-    """What a child process shall find in its environment before it loads any library."""
+def _limit_threads(threads: int) -> Iterator[None]:
+    """Set the number of threads in the environment of child processes, before they load any library."""
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS", "HOLDFAST_THREADS")
     before = {name: os.environ.get(name) for name in names}
     os.environ.update(dict.fromkeys(names, str(threads)))
@@ -209,14 +209,14 @@ def _threads_inherited(threads: int) -> Iterator[None]:
 
 
 @contextmanager
-def _interrupts_held_back() -> Iterator[None]:
-    """Ctrl-C waits until the end; processes that are started here do not get it, until they come to ignore it."""
+def _delay_interrupts() -> Iterator[None]:
+    """Delay Ctrl-C until the end of the block; processes that are started inside never get it."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
-    resource_tracker.ensure_running()  # it is started with the first process, and would let the signal through again
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # is inherited
-    # another thread may take the signal, and the main one is interrupted for it
+    resource_tracker.ensure_running()  # it starts with the first process, and would unblock the signal
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # child processes inherit this
+    # another thread may receive the signal, which then interrupts the main one
     main = threading.current_thread() is threading.main_thread()
     came: list[int] = []
     handler = signal.signal(signal.SIGINT, lambda number, _: came.append(number)) if main else None
@@ -230,9 +230,9 @@ def _interrupts_held_back() -> Iterator[None]:
             signal.raise_signal(signal.SIGINT)
 
 
-def _work(connection: Connection, grid: Grid, store: Store, threads: int, device: str) -> None:
-    """The life of a worker process: jobs until the line is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the coordinator, which ends us
+def _run_worker(connection: Connection, grid: Grid, store: Store, threads: int, device: str) -> None:
+    """What a worker process does: jobs, until the connection is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent process, which ends this one
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
     try:
@@ -258,10 +258,10 @@ def _end_with_parent() -> None:
 
 
 def local(workers: int | str = 1, threads: int | None = None, device: str = "auto") -> Executor:
-    """In this process for one worker; `"auto"` means one for each GPU, or for each core where there is none."""
+    """The executor for so many workers on this computer; `"auto"` is one for each GPU, or else for each core."""
     if workers == "auto":
         cards = torch.cuda.device_count() if torch.cuda.is_available() and device != "cpu" else 0
         workers = cards or available_cpus()
-    check(type(workers) is int and workers >= 1, "workers", "a whole number of at least 1, or 'auto'", repr(workers))
+    check_workers(workers)
     assert isinstance(workers, int)
     return InProcess() if workers == 1 and threads is None else Processes(workers, threads)

@@ -1,4 +1,4 @@
-"""On a Ray cluster: an existing engine for many machines. Results come home, and this process stores them."""
+"""The executor on a Ray cluster of many machines. Results are sent back, and this process stores them."""
 
 from __future__ import annotations
 
@@ -9,22 +9,29 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.errors import HoldfastError, MissingExtraError, check
-from holdfast.study.executors.base import Executor, Outcome, store_result, travelling
+from holdfast.study.executors.base import (
+    Executor,
+    Outcome,
+    check_workers,
+    pickle_modules_of,
+    store_failure,
+    store_result,
+)
 from holdfast.study.grid import Grid
 from holdfast.study.plan import Job
-from holdfast.study.store import Packed, Store, pack_failure
-from holdfast.study.worker import Worker, record_of
+from holdfast.study.store import Packed, Store
+from holdfast.study.worker import Worker
 
-#: workers that may be lost at one job before it counts as failed; a lost node takes all of its workers
+#: a job during which this many workers were lost counts as failed; a lost node loses all of its workers
 _LIVES = 4
 _SECONDS_OF_SILENCE = 30.0
 _log = logging.getLogger(__name__)
 
 
 class Ray(Executor):
-    """Workers on a Ray cluster, each with its share of CPUs and GPUs; models and data go through the object store.
+    """Workers on a Ray cluster, each with CPUs and GPUs of its own. Models and data go through the object store.
 
-    Jobs are pulled: a free worker gets the next one. A lost worker's job is done again, by another worker.
+    A free worker gets the next job. The job of a lost worker is done again by another one.
 
     Args:
         address: of the cluster: `"auto"` for the running one, `"host:port"`, `"ray://host:port"`; None starts one on
@@ -45,8 +52,7 @@ class Ray(Executor):
         gpus_per_worker: float = 0.0,
         threads: int | None = None,
     ) -> None:
-        fits = workers == "auto" or (type(workers) is int and workers >= 1)
-        check(fits, "workers", "a whole number of at least 1, or 'auto'", repr(workers))
+        check_workers(workers)
         check(cpus_per_worker > 0, "cpus_per_worker", "a number above 0", cpus_per_worker)
         check(gpus_per_worker >= 0, "gpus_per_worker", "a number of at least 0", gpus_per_worker)
         self.address, self.workers = address, workers
@@ -54,28 +60,28 @@ class Ray(Executor):
         self.threads = threads or max(1, int(cpus_per_worker))
 
     def run(self, grid: Grid, store: Store, jobs: Sequence[Job]) -> Iterator[Outcome]:
-        """See `Executor`."""
-        ray = _ray()
+        """Do `jobs` on the cluster; connects to it first, unless there is a connection."""
+        ray = _import_ray()
         ours = not ray.is_initialized()
         if ours:
             self._connect(ray)
-        crew: list[Any] = []
+        workers: list[Any] = []
         try:
             device = grid.device
             if device == "auto":
-                device = "cuda" if self.gpus_per_worker else "cpu"  # a worker sees just the GPUs it was given
-            with travelling(grid, ray.cloudpickle):
+                device = "cuda" if self.gpus_per_worker else "cpu"  # a worker sees only the GPUs that it was given
+            with pickle_modules_of(grid, ray.cloudpickle):
                 shared = ray.put(replace(grid, device=device))
             kind = ray.remote(num_cpus=self.cpus_per_worker, num_gpus=self.gpus_per_worker)(_Remote)
 
-            def hire() -> Any:
-                crew.append(kind.remote(shared, self.threads))
-                return crew[-1]
+            def start_worker() -> Any:
+                workers.append(kind.remote(shared, self.threads))
+                return workers[-1]
 
-            yield from self._pull(ray, hire, grid, store, jobs)
+            yield from self._pull(ray, start_worker, grid, store, jobs)
         finally:
-            for actor in crew:
-                ray.kill(actor)
+            for worker in workers:
+                ray.kill(worker)
             if ours:
                 ray.shutdown()
 
@@ -88,24 +94,24 @@ class Ray(Executor):
                 " (start one with `ray start --head`)"
             ) from error
 
-    def _pull(self, ray: Any, hire: Any, grid: Grid, store: Store, jobs: Sequence[Job]) -> Iterator[Outcome]:
+    def _pull(self, ray: Any, start_worker: Any, grid: Grid, store: Store, jobs: Sequence[Job]) -> Iterator[Outcome]:
         queue, losses = deque(jobs), dict.fromkeys((job.identity for job in jobs), 0)
-        # what a worker will send -> worker and job; a new one first says that it is there, for it may have to wait for
-        # room in the cluster, and must not keep a job waiting with it
+        # what a worker will send -> the worker and its job. A new worker first sends that it is ready: it may have to
+        # wait for room in the cluster, and must not have a job until then
         awaited: dict[Any, tuple[Any, Job | None]] = {}
-        idle: list[Any] = []  # a lost worker's job may come back when the others have run out of jobs
+        idle: list[Any] = []  # they may be needed again for the job of a lost worker
 
-        def engage() -> None:
-            worker = hire()
+        def add_worker() -> None:
+            worker = start_worker()
             awaited[worker.ready.remote()] = (worker, None)
 
-        def give() -> None:
+        def assign_jobs() -> None:
             while queue and idle:
                 worker, job = idle.pop(), queue.popleft()
                 awaited[worker.run.remote(job)] = (worker, job)
 
         for _ in range(min(self._count(ray), len(jobs))):
-            engage()
+            add_worker()
         while queue or any(job is not None for _, job in awaited.values()):
             sent = self._next(ray, awaited)
             worker, job = awaited.pop(sent)
@@ -113,7 +119,7 @@ class Ray(Executor):
                 packed: Packed | None = ray.get(sent)
             except ray.exceptions.RayTaskError:
                 raise
-            except ray.exceptions.RayError as error:  # the worker is gone, or its result with the node that held it
+            except ray.exceptions.RayError as error:  # the worker is lost, or the node that had its result
                 if "creation task" in str(error):
                     raise HoldfastError(f"ray: a worker could not start: {error}") from error
                 ray.kill(worker)
@@ -122,18 +128,18 @@ class Ray(Executor):
                     if losses[job.identity] < _LIVES:
                         queue.appendleft(job)
                     else:
-                        text = f"WorkerDied: {_LIVES} Ray workers were lost while at this job"
-                        yield store_result(store, job, pack_failure(record_of(grid, job), text, f"{text}\n{error}"))
-                give()
-                engage()
+                        text = f"WorkerDied: {_LIVES} Ray workers were lost during this job"
+                        yield store_failure(store, grid, job, text, f"{text}\n{error}")
+                assign_jobs()
+                add_worker()
                 continue
             idle.append(worker)
-            give()
+            assign_jobs()
             if job is not None and packed is not None:
                 yield store_result(store, job, packed)
 
     def _next(self, ray: Any, awaited: dict[Any, tuple[Any, Job | None]]) -> Any:
-        """The first to be done of what is awaited; says so where no worker finds room in the cluster."""
+        """The first of the awaited results; warns if no worker can start because the cluster is full."""
         while True:
             done, _ = ray.wait(list(awaited), num_returns=1, timeout=_SECONDS_OF_SILENCE)
             if done:
@@ -168,7 +174,7 @@ class _Remote:
         return self.worker.run(job)
 
 
-def _ray() -> Any:
+def _import_ray() -> Any:
     try:
         import ray
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""On a Slurm cluster, through submitit: one job array, whose tasks share the jobs among them and the store."""
+"""The executor on a Slurm cluster, with submitit: an array of tasks, which divide the jobs among them."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import ArgumentError, MissingExtraError, check
-from holdfast.study.executors.base import Executor, Outcome, store_result, travelling
+from holdfast.study.executors.base import Executor, Outcome, check_workers, pickle_modules_of, store_failure
 from holdfast.study.grid import Grid
 from holdfast.study.plan import Job
-from holdfast.study.store import Store, pack_failure
-from holdfast.study.worker import Worker, record_of
+from holdfast.study.store import Store
+from holdfast.study.worker import Worker
 
-_SECONDS_BETWEEN_LOOKS = 2.0
+_SECONDS_BETWEEN_CHECKS = 2.0
 
 
 class Slurm(Executor):
-    """Tasks of a Slurm job array, each with every n-th job; results go to the store, which all tasks must reach.
+    """Tasks of a Slurm job array; each does every n-th job. All tasks write into the store, which they must reach.
 
-    A task that is preempted or out of time is requeued and goes on: it looks into the store for what is done. Stopping
-    this process cancels the tasks; `wait=False` leaves them, and a later run collects.
+    A task that is preempted or out of time is put into the queue again, and then continues with the jobs that the store
+    does not have. If this process is stopped, the tasks are cancelled. With `wait=False` they are not, and a later run
+    collects their results.
 
     Args:
         tasks: of the array, or `"auto"` for one for each eight jobs, at most 64.
@@ -30,7 +31,7 @@ class Slurm(Executor):
         cluster: submitit's: `"slurm"`, or `"local"` for tasks on this computer.
         options: for submitit's executor, such as `timeout_min`, `slurm_partition`, `cpus_per_task`, `gpus_per_node`,
             `mem_gb`, `slurm_array_parallelism`.
-        wait: stay until everything is done.
+        wait: until everything is done.
     """
 
     name = "slurm"
@@ -43,15 +44,14 @@ class Slurm(Executor):
         options: Mapping[str, Any] | None = None,
         wait: bool = True,
     ) -> None:
-        fits = tasks == "auto" or (type(tasks) is int and tasks >= 1)
-        check(fits, "tasks", "a whole number of at least 1, or 'auto'", repr(tasks))
+        check_workers(tasks, "tasks")
         check(cluster in ("slurm", "local"), "cluster", "slurm or local", repr(cluster))
         self.tasks, self.folder, self.cluster, self.wait = tasks, Path(folder), cluster, wait
         self.options = dict(options or {})
 
     def run(self, grid: Grid, store: Store, jobs: Sequence[Job]) -> Iterator[Outcome]:
-        """See `Executor`."""
-        submitit = _submitit()
+        """Submit the tasks, and yield their outcomes as they appear in the store."""
+        submitit = _import_submitit()
         if store.folder.address.startswith("memory://"):
             raise ArgumentError("out", "a place that all machines reach", store.folder.address)
         tasks = min(len(jobs), self.tasks if isinstance(self.tasks, int) else max(1, min(64, len(jobs) // 8)))
@@ -60,9 +60,9 @@ class Slurm(Executor):
             executor.update_parameters(name="holdfast", **self.options)
         except (NameError, TypeError, ValueError) as error:
             raise ArgumentError("slurm", "options that submitit knows", str(error).split("\n")[0]) from error
-        # every n-th job: neighbours cost about the same, so the tasks end at about the same time
+        # every n-th job: jobs that follow each other cost about the same, so all tasks take about the same time
         parts = [Task(grid, store, tuple(jobs[number::tasks])) for number in range(tasks)]
-        with travelling(grid, _cloudpickle()):
+        with pickle_modules_of(grid, _import_cloudpickle()):
             submitted = executor.map_array(Task.__call__, parts)
         if not self.wait:
             return
@@ -86,30 +86,30 @@ class Slurm(Executor):
                 if identity in left and (status == "done" or (identity not in retried)):
                     yield Outcome(left.pop(identity), status == "failed")
             if running and left:
-                time.sleep(_SECONDS_BETWEEN_LOOKS if self.cluster == "slurm" else 0.1)
+                time.sleep(_SECONDS_BETWEEN_CHECKS if self.cluster == "slurm" else 0.1)
         for task, part in zip(submitted, parts, strict=True):
             error = task.exception()
             for job in part.jobs:
                 if job.identity not in left:
                     continue
                 if job.identity in retried and error is None:
-                    yield Outcome(job, failed=True)  # tried again, and it failed again
+                    yield Outcome(job, failed=True)  # it was tried again and failed again
                     continue
                 text = f"TaskDied: {type(error).__name__ if error else 'no result'} in Slurm task {task.job_id}"
                 trace = f"{text}\n{error}\nlogs: {task.paths.stderr}"
-                yield store_result(store, job, pack_failure(record_of(grid, job), text, trace))
+                yield store_failure(store, grid, job, text, trace)
 
 
 @dataclass
 class Task:
-    """One task of the array: does its jobs, but for those that the store has."""
+    """One task of the array: does those of its jobs that the store does not have."""
 
     grid: Grid
     store: Store
     jobs: tuple[Job, ...]
 
     def __call__(self) -> int:
-        """Do them; returns how many were left to do."""
+        """Do the jobs, and return how many there were to do."""
         statuses = self.store.statuses()
         left = [job for job in self.jobs if statuses.get(job.identity) != "done"]
         worker = Worker(self.grid)
@@ -118,11 +118,11 @@ class Task:
         return len(left)
 
     def checkpoint(self, *_: Any) -> Any:
-        """What submitit puts into the queue when the task is preempted: the same, the store knows the rest."""
-        return _submitit().helpers.DelayedSubmission(self)
+        """What submitit puts into the queue when the task is preempted: the same task; the store says what is left."""
+        return _import_submitit().helpers.DelayedSubmission(self)
 
 
-def _submitit() -> Any:
+def _import_submitit() -> Any:
     try:
         import submitit
     except ImportError as error:
@@ -130,7 +130,7 @@ def _submitit() -> Any:
     return submitit
 
 
-def _cloudpickle() -> Any:
+def _import_cloudpickle() -> Any:
     import cloudpickle  # comes with submitit
 
     return cloudpickle

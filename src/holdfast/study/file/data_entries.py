@@ -80,7 +80,7 @@ class DataEntry(Entry):
             Misfit: files, functions or values that do not fit; at the key of the entry that is at fault.
         """
         count = samples if self.samples is None else self.samples
-        with errors_of(self, "data"):
+        with errors_of("data", self.form, self.words()):
             found = _take_first(self._load(base, count), count)
             if isinstance(self, DataFile | DataFunction) and self.bounds is not None:
                 lower, upper = (_bound_of(bound, found.inputs) for bound in self.bounds)
@@ -199,7 +199,6 @@ class BackgroundEntry(Entry):
     """Reference inputs: a file or a data set, and how many to take from its start."""
 
     key: ClassVar[str] = "a key of a background"
-    form: ClassVar[str] = "path"
 
     path: Text | None = Field(None, description="As of data, relative to the study file.")
     data: Annotated[Text, AfterValidator(_check_name)] | None = None
@@ -237,7 +236,7 @@ class StoredBackground(Background):
     def read(self, base: Path) -> Background:
         """The reference inputs themselves; a path is relative to `base`."""
         name, samples = self.entry.data, self.entry.samples
-        with errors_of(self.entry, "data"):
+        with errors_of("data", "path", self.entry.words()):
             found = data.load(name).inputs if name is not None else read_data(base / str(self.entry.path)).inputs
             least = f"at most the {len(found)} samples that there are"
             check(samples is None or samples <= len(found), "samples", least, samples)

@@ -24,9 +24,9 @@ from holdfast.study.file.names import EXPLAINERS, METRICS, Configured, Named, re
 from holdfast.study.file.options import background_from, configure, plain_options, to_plain
 from holdfast.study.file.problems import (
     Collector,
-    Misfit,
     describe_error,
     errors_at,
+    errors_of,
     misfit,
     show,
     unknown,
@@ -138,18 +138,13 @@ def _defaults(kind: type[Any], neighbourhood: Neighbourhood | None) -> dict[str,
 
 @contextlib.contextmanager
 def _errors_at_name(named: Named, what: str) -> Iterator[None]:
-    """Errors of a plug-in or of another package are at its name: it is not there, or cannot be used."""
-    try:
-        yield
-    except Misfit:
-        raise
-    except UnknownNameError as error:
-        package = named.name.partition(":")[0]
-        raise unknown(what, named.name, [f"{package}:{name}" for name in error.names], "name") from error
-    except ArgumentError as error:
-        raise misfit(error.expected, error.got, "name") from error
-    except HoldfastError as error:
-        raise misfit(f"{what} that can be loaded", error, "name") from error
+    """Errors of a plug-in or of another package are at its name: it does not exist, or cannot be used."""
+    with errors_of(what, "name"):
+        try:
+            yield
+        except UnknownNameError as error:
+            package = named.name.partition(":")[0]
+            raise unknown(what, named.name, [f"{package}:{name}" for name in error.names], "name") from error
 
 
 # When the grid is built

@@ -137,7 +137,7 @@ class ModelEntry(Entry):
             got = f"{str(base / file)!r}: {(error.strerror or str(error)).lower()}"
             raise misfit("a file that can be read", got, self.file) from error
         if isinstance(self, ModelProgram):
-            with errors_of(self, "a model"):
+            with errors_of("a model", self.form):
                 check_program(content, self.path)
         return StudyModel(self, base, content, about | {"sha256": hashlib.sha256(content).hexdigest()})
 
@@ -260,12 +260,12 @@ class StudyModel(ModelSource):
             if isinstance(entry.preprocess, str):
                 prepare = resolve_function(entry.preprocess, self.paths, "a function of inputs")
             elif entry.preprocess is not None:
-                with errors_of(entry.preprocess, "a scaling"):
+                with errors_of("a scaling", "mean", ("mean", "std")):
                     prepare = entry.preprocess.module(samples.inputs)
         with errors_at("forward"):
             if entry.forward is not None:
                 forward = resolve_function(entry.forward, self.paths, "a function (module, inputs) -> logits")
-        with errors_of(entry, "a model"):
+        with errors_of("a model", entry.form, entry.words()):
             module = entry.build(self.base, device, self.content)
         return Classifier(module, samples.bounds, prepare, device, entry.batch_size, forward)
 

@@ -79,7 +79,9 @@ class Names:
 
     def knows(self, name: object) -> bool:
         """Whether a name is known."""
-        prefix, colon, _ = name.partition(":") if isinstance(name, str) else ("", "", "")
+        if not isinstance(name, str):
+            return False
+        prefix, colon, _ = name.partition(":")
         return name in self.registry or self.registry.is_elsewhere(name) or bool(colon and prefix in self.prefixes)
 
     def unknown(self, name: object, *path: str | int) -> Misfit:

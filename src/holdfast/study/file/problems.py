@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, ClassVar, Self, get_args
@@ -206,17 +206,16 @@ def errors_at(*path: str | int, place: Callable[[Keys], Keys] = tuple) -> Iterat
 
 
 @contextlib.contextmanager
-def errors_of(entry: Entry, what: str) -> Iterator[None]:
-    """Errors of the library are at the key of their argument, else at the key that says what the entry is."""
+def errors_of(what: str, form: str, keys: Container[str] = ()) -> Iterator[None]:
+    """Errors of the library are at their argument, if that is one of the `keys`, else at the key `form`."""
     try:
         yield
     except Misfit:
         raise
     except ArgumentError as error:
-        key = error.argument if error.argument in entry.words() else entry.form
-        raise misfit(error.expected, error.got, key) from error
+        raise misfit(error.expected, error.got, error.argument if error.argument in keys else form) from error
     except HoldfastError as error:
-        raise misfit(f"{what} that can be loaded", error, entry.form) from error
+        raise misfit(f"{what} that can be loaded", error, form) from error
 
 
 class Collector:
