@@ -2,9 +2,11 @@
 
     python benchmarks/adversarial_maps.py [--digits 40]
 
-For each network and radius, under uniform noise: which share of the first convolution's units switches, on the whole
-image and on empty background; how well maps correlate with those of the undisturbed digits, whole and in the strokes
-alone; and which share of a map's mass lies on pixels that were empty.
+For each network and radius, with uniform noise on the digits, it prints:
+
+- the share of the first convolution's units that switch, on the whole image and on empty background;
+- the correlation of maps with those of the clean digits, on the whole image and on the strokes;
+- the share of a map's mass on pixels that were empty.
 """
 
 from __future__ import annotations
@@ -19,11 +21,11 @@ import holdfast as hf
 
 NETWORKS = ("lenet5-mnist-plain", "lenet5-mnist-hessian", "lenet5-mnist-pgd", "lenet5-mnist-pgd-linf01")
 EXPLAINERS = ("saliency", "input_x_gradient", "integrated_gradients", "gradcam", "deeplift")
-STROKE, EMPTY = 0.5, 0.1  # pixels above, and below
+STROKE, EMPTY = 0.5, 0.1  # strokes are pixels above the first value, empty pixels are below the second
 
 
-def switching(module: torch.nn.Module, x: Tensor, noisy: Tensor) -> tuple[float, float]:
-    """Shares of the first layer's units that noise switches: all of them, and those that see empty pixels alone."""
+def measure_switching(module: torch.nn.Module, x: Tensor, noisy: Tensor) -> tuple[float, float]:
+    """Shares of the first layer's units that noise switches: of all units, and of those that see empty pixels only."""
     with torch.no_grad():
         switched = (module.features.conv1(x) > 0) != (module.features.conv1(noisy) > 0)
     blank = (F.max_pool2d(x, 5, stride=1, padding=2) <= EMPTY).expand_as(switched)
@@ -48,13 +50,14 @@ def main() -> None:
         for radius in (0.1, 0.3):
             low, high = (x - radius).clamp(min=0.0), (x + radius).clamp(max=1.0)
             noisy = torch.lerp(low, high, torch.rand(x.shape, generator=generator))
-            everywhere, background = switching(module, x, noisy)
-            for explainer in EXPLAINERS:
-                maps, moved = (hf.explainers.get(explainer)(classifier, z, targets).abs().cpu() for z in (x, noisy))
-                whole, within = pearson(maps, moved).mean(), pearson(maps * (x > STROKE), moved * (x > STROKE)).mean()
-                off = ((moved * (x <= EMPTY)).flatten(1).sum(1) / moved.flatten(1).sum(1)).mean()
+            everywhere, background = measure_switching(module, x, noisy)
+            for name in EXPLAINERS:
+                maps, perturbed = (hf.explainers.get(name)(classifier, z, targets).abs().cpu() for z in (x, noisy))
+                whole = pearson(maps, perturbed).mean()
+                strokes = pearson(maps * (x > STROKE), perturbed * (x > STROKE)).mean()
+                empty = ((perturbed * (x <= EMPTY)).flatten(1).sum(1) / perturbed.flatten(1).sum(1)).mean()
                 shares = f"{everywhere:.2f}, {background:.2f}"
-                print(f"| {radius} | {shares} | {explainer} | {whole:.2f} | {within:.2f} | {off:.2f} |")
+                print(f"| {radius} | {shares} | {name} | {whole:.2f} | {strokes:.2f} | {empty:.2f} |")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,15 @@
-"""How near to the bare model's speed do corrupted copies go through it, and in how much memory?
+"""The speed and memory of corruption curves, relative to bare forward passes of the model.
 
     python benchmarks/corruption.py [--samples 60] [--repeats 5] [--full 1500] [--device auto] [--threads 1]
 
-A small convolutional network on series of 4 channels and 500 steps; maps are given, not computed. First the rate of
-corrupted copies (top and bottom, ten shares of the positive positions, five draws of noise: ranks, noise, copies,
-probabilities and areas included) over that of bare forward passes of as many rows at the same batch size, both in turn.
-Then `--full` series in one call, with the time, and by how much the process grew. With one thread of a CPU, times are
-processor times, which other processes disturb less.
+A small convolutional network gets series of 4 channels and 500 steps; maps are looked up, not computed.
+
+First it measures the rate of corrupted copies (top and bottom, ten shares of the positive positions, five draws of
+noise), which includes ranks, noise, copies, probabilities and areas. It prints this rate over that of bare forward
+passes of as many rows at the same batch size; both are measured in turn. Then it evaluates `--full` series in one call,
+and prints the time and by how much the process grew.
+
+With one thread of a CPU, times are processor times, which other processes influence less.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from holdfast.tensors import content_keys
 CHANNELS, STEPS = 4, 500
 
 
-def network(width: int) -> nn.Module:
+def make_network(width: int) -> nn.Module:
     """Three convolutions and a mean over time, two classes."""
     torch.manual_seed(0)
     layers: list[nn.Module] = []
@@ -36,8 +39,8 @@ def network(width: int) -> nn.Module:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(width, 2)).eval()
 
 
-def given(inputs: Tensor, maps: Tensor) -> hf.explainers.Explainer:
-    """An explainer that looks up the map of each input, which it knows by its content."""
+def make_lookup_explainer(inputs: Tensor, maps: Tensor) -> hf.explainers.Explainer:
+    """An explainer that looks up the map of each input by the input's content."""
     keys, places = content_keys(inputs, 0).sort()
 
     def explain(module: nn.Module, x: Tensor, targets: Tensor) -> Tensor:
@@ -47,34 +50,36 @@ def given(inputs: Tensor, maps: Tensor) -> hf.explainers.Explainer:
     return hf.explainers.from_callable(explain, name="given")
 
 
-def now(device: torch.device) -> float:
-    """Seconds, all work on the device done."""
+def read_clock(device: torch.device) -> float:
+    """The time in seconds, after all work on the device is done."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
         return time.perf_counter()
     return time.process_time() if torch.get_num_threads() == 1 else time.perf_counter()
 
 
-def bare(classifier: hf.Classifier, inputs: Tensor, rows: int, batch: int) -> float:
+def measure_bare_rate(classifier: hf.Classifier, inputs: Tensor, rows: int, batch: int) -> float:
     """Rows per second of forward passes."""
     x = inputs[:batch].repeat(-(-batch // len(inputs)), 1, 1)[:batch].to(classifier.device)
     with classifier.session(), torch.no_grad():
-        start = now(classifier.device)
+        start = read_clock(classifier.device)
         for _ in range(max(1, rows // batch)):
             classifier.forward(x)
-        return max(1, rows // batch) * batch / (now(classifier.device) - start)
+        return max(1, rows // batch) * batch / (read_clock(classifier.device) - start)
 
 
-def corrupted(classifier: hf.Classifier, inputs: Tensor, maps: Tensor, metric: CorruptionCurve) -> tuple[int, float]:
-    """Copies, and copies per second; the one explained row of each sample costs time and is not counted."""
-    start = now(classifier.device)
-    result = metric(classifier, given(inputs, maps), inputs)
+def measure_corruption_rate(
+    classifier: hf.Classifier, inputs: Tensor, maps: Tensor, metric: CorruptionCurve
+) -> tuple[int, float]:
+    """The number of copies, and copies per second; the explained row of each sample is not counted."""
+    start = read_clock(classifier.device)
+    result = metric(classifier, make_lookup_explainer(inputs, maps), inputs)
     copies = int((result.model_evaluations - 1).sum())
-    return copies, copies / (now(classifier.device) - start)
+    return copies, copies / (read_clock(classifier.device) - start)
 
 
-def used() -> float:
-    """Megabytes that this process has held at most."""
+def read_peak_memory() -> float:
+    """The largest memory of this process so far, in megabytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
 
 
@@ -94,15 +99,15 @@ def main() -> None:
     count = max(options.samples, options.full)
     inputs, maps = torch.randn(2, count, CHANNELS, STEPS, generator=generator)
     infinite = (-float("inf"), float("inf"))
-    classifier = hf.Classifier(network(options.width), infinite, device=options.device, batch_size=options.batch)
+    classifier = hf.Classifier(make_network(options.width), infinite, device=options.device, batch_size=options.batch)
     metric = CorruptionCurve(fractions=FRACTIONS[:-1])
     some = inputs[: options.samples], maps[: options.samples]
-    copies, _ = corrupted(classifier, some[0][:8], some[1][:8], metric)
+    copies, _ = measure_corruption_rate(classifier, some[0][:8], some[1][:8], metric)
     ratios, rates = [], []
     for _ in range(options.repeats):
-        before = bare(classifier, inputs, 100 * options.samples, options.batch)
-        copies, rate = corrupted(classifier, *some, metric)
-        after = bare(classifier, inputs, 100 * options.samples, options.batch)
+        before = measure_bare_rate(classifier, inputs, 100 * options.samples, options.batch)
+        copies, rate = measure_corruption_rate(classifier, *some, metric)
+        after = measure_bare_rate(classifier, inputs, 100 * options.samples, options.batch)
         ratios.append(rate / ((before + after) / 2))
         rates.append(rate)
     print(
@@ -113,12 +118,13 @@ def main() -> None:
     )
     if not options.full:
         return
-    start, at_first = now(classifier.device), used()
-    copies, rate = corrupted(classifier, inputs[: options.full], maps[: options.full], metric)
+    start, at_first = read_clock(classifier.device), read_peak_memory()
+    copies, rate = measure_corruption_rate(classifier, inputs[: options.full], maps[: options.full], metric)
     whole = copies * CHANNELS * STEPS * 4 / 2**20
     print(
-        f"{options.full} series, {copies} copies: {now(classifier.device) - start:.0f} s, {rate:.0f} copies/s, the"
-        f" process grew by {used() - at_first:.0f} MB beyond what it had used (all copies at once: {whole:.0f} MB)"
+        f"{options.full} series, {copies} copies: {read_clock(classifier.device) - start:.0f} s, {rate:.0f} copies/s;"
+        f" the process grew by {read_peak_memory() - at_first:.0f} MB beyond its peak before (all copies at once:"
+        f" {whole:.0f} MB)"
     )
 
 

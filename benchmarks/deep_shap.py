@@ -1,8 +1,9 @@
-"""DeepSHAP against Captum's DeepLiftShap: the same maps, how much faster.
+"""The speed of DeepSHAP, relative to Captum's DeepLiftShap with the same maps.
 
     OMP_NUM_THREADS=1 python benchmarks/deep_shap.py [--repeats 5]
 
-Networks on which Captum's is right: where a rectifier feeds a max-pooling, its hooks clash, so a copy stands between.
+The networks are such that Captum's maps are right: its hooks interfere if a rectifier feeds a max-pooling, so a copy of
+the values is placed between them.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ import holdfast as hf
 
 
 class Copy(nn.Module):
-    """Its input, as another tensor."""
+    """Returns a copy of its input."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.clone()
 
 
-def networks() -> dict[str, nn.Module]:
-    """Untrained ones for 28x28 images."""
+def make_networks() -> dict[str, nn.Module]:
+    """Untrained networks for 28x28 images."""
     torch.manual_seed(0)
     convolutions = (nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 32, 3, stride=2), nn.ReLU())
     pooled = (nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), Copy(), nn.MaxPool2d(2))
@@ -42,15 +43,15 @@ def networks() -> dict[str, nn.Module]:
     }
 
 
-def seconds(functions: list[Callable[[], Tensor]], repeats: int) -> list[float]:
-    """Medians of the processor's time, in turns."""
-    taken: list[list[float]] = [[] for _ in functions]
+def time_functions(functions: list[Callable[[], Tensor]], repeats: int) -> list[float]:
+    """The median processor time of each function; they run in turn."""
+    times: list[list[float]] = [[] for _ in functions]
     for _ in range(repeats):
-        for function, own in zip(functions, taken, strict=True):
+        for function, own in zip(functions, times, strict=True):
             start = time.process_time()
             function()
             own.append(time.process_time() - start)
-    return [float(np.median(own)) for own in taken]
+    return [float(np.median(own)) for own in times]
 
 
 def main() -> None:
@@ -62,7 +63,7 @@ def main() -> None:
     digits = hf.data.bundled("digits").inputs
     print("| network | inputs x references | largest difference | times Captum's speed |")
     print("| --- | --- | --- | --- |")
-    for name, module in networks().items():
+    for name, module in make_networks().items():
         for count, size in ((8, 20), (16, 20), (4, 100)):
             x, references = digits[:count], digits[100 : 100 + size]
             classifier = hf.Classifier(module, bounds=(0.0, 1.0), device="cpu")
@@ -74,9 +75,9 @@ def main() -> None:
             def theirs(module=module, x=x, references=references) -> Tensor:
                 return ca.DeepLiftShap(module).attribute(x, baselines=references, target=1)
 
-            apart = float((ours() - theirs()).abs().max())
-            one, other = seconds([ours, theirs], repeats)
-            print(f"| {name} | {count} x {size} | {apart:.0e} | {other / one:.2f} |", flush=True)
+            difference = float((ours() - theirs()).abs().max())
+            our_time, their_time = time_functions([ours, theirs], repeats)
+            print(f"| {name} | {count} x {size} | {difference:.0e} | {their_time / our_time:.2f} |", flush=True)
 
 
 if __name__ == "__main__":

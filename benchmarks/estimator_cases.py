@@ -1,4 +1,4 @@
-"""What benchmarks/estimators.py runs: problems with a known or a measured answer, and the estimators on them."""
+"""The problems of benchmarks/estimators.py, with known or measured answers, and the estimators that run on them."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from holdfast.metrics.probe import Probe
 from holdfast.metrics.safari.events import make_event
 from holdfast.neighbourhood import Region
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "references"))
 from exact import irwin_hall_log_sf
 
 Score = Callable[[Tensor], Tensor]
-CUT = 8.0  # standard deviations where the walk's normal prior is cut: 1e-15 lies beyond
+CUT = 8.0  # standard deviations at which the walk's normal prior is truncated: 1e-15 lies beyond
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A score, the prior of ours, and the walk's region, which is the same distribution (cut at `CUT`)."""
+    """A score, the prior for our estimator, and the walk's region: the same distribution (truncated at `CUT`)."""
 
     score: Score
     prior: Prior
     region: Region
     radius: float
-    truth: float = math.nan  # NaN: measured by plain Monte Carlo, or not at all
-    seen: Callable[[Tensor], tuple[Tensor, Tensor]] | None = None  # margin and similarity, for the model
+    truth: float = math.nan  # ln P; NaN if it is measured by plain Monte Carlo, or not known
+    measure: Callable[[Tensor], tuple[Tensor, Tensor]] | None = None  # margin and similarity, for the model
 
 
 @dataclass(frozen=True)
@@ -56,69 +56,70 @@ class Case:
 
     @property
     def ground(self) -> str:
-        """Cases of one digit and radius share their Monte Carlo samples."""
+        """The digit and radius; cases with the same ones share their Monte Carlo samples."""
         return f"digit {self.digit}, radius {self.radius}"
 
 
-def box(dimension: int) -> Region:
-    """Uniform on the unit box, as float32 like an image."""
+def make_box(dimension: int) -> Region:
+    """The uniform distribution on the unit box, in float32 as images are."""
     return hf.LinfBall(0.5).around(torch.full((1, dimension), 0.5))
 
 
-def total(x: Tensor) -> Tensor:
+def sum_features(x: Tensor) -> Tensor:
     return x.sum(1, dtype=torch.float64)
 
 
 @functools.cache
-def limit(dimension: int, exponent: int) -> float:
-    """The sum that P is 10^-exponent for, in steps of 1/1024: short fractions make the exact answer fast."""
-    spread, wanted = math.sqrt(dimension / 12), -exponent * math.log(10)
-    t = dimension / 2 + spread * stats.norm.isf(math.exp(wanted))
+def find_limit(dimension: int, exponent: int) -> float:
+    """The sum that is exceeded with P = 10^-exponent, rounded to 1/1024: short fractions make the exact answer fast."""
+    spread, log_probability = math.sqrt(dimension / 12), -exponent * math.log(10)
+    t = dimension / 2 + spread * stats.norm.isf(math.exp(log_probability))
     t = round(1024 * t) / 1024
     for _ in range(5):  # Newton's method
         now, further = irwin_hall_log_sf(dimension, t), irwin_hall_log_sf(dimension, t + 1 / 16)
-        t = round(1024 * (t + (wanted - now) / (16 * (further - now)))) / 1024
+        t = round(1024 * (t + (log_probability - now) / (16 * (further - now)))) / 1024
     return t
 
 
-def irwin_hall(dimension: int, exponent: int) -> Problem:
-    t, region = limit(dimension, exponent), box(dimension)
-    return Problem(lambda x: total(x) - t, region, region, 0.5, irwin_hall_log_sf(dimension, t))
+def make_irwin_hall(dimension: int, exponent: int) -> Problem:
+    t, region = find_limit(dimension, exponent), make_box(dimension)
+    return Problem(lambda x: sum_features(x) - t, region, region, 0.5, irwin_hall_log_sf(dimension, t))
 
 
-def two_stages() -> Problem:
-    """The sum of the first 50 features, then within it that of the other 50."""
-    a, b, region = limit(50, 4), limit(50, 5), box(100)
+def make_two_stages() -> Problem:
+    """An event in two stages: the sum of the first 50 features, and then the sum of the other 50."""
+    a, b, region = find_limit(50, 4), find_limit(50, 5), make_box(100)
     truth = irwin_hall_log_sf(50, a) + irwin_hall_log_sf(50, b)
 
     def score(x: Tensor) -> Tensor:
-        return torch.stack([total(x[:, :50]) - a, total(x[:, 50:]) - b], 1)
+        return torch.stack([sum_features(x[:, :50]) - a, sum_features(x[:, 50:]) - b], 1)
 
     return Problem(score, region, region, 0.5, truth)
 
 
-def normal(dimension: int, score: Score, truth: float) -> Problem:
+def make_normal_problem(dimension: int, score: Score, truth: float) -> Problem:
     ball = hf.LinfBall(CUT, "truncated_normal", 1.0)
     region = ball.around(torch.zeros(1, dimension, dtype=torch.float64))
     return Problem(score, StandardNormal(dimension), region, CUT, truth)
 
 
-def half_space() -> Problem:
+def make_half_space() -> Problem:
     far = stats.norm.isf(1e-12)
-    return normal(200, lambda x: x.sum(1) / 200**0.5 - far, math.log(1e-12))
+    return make_normal_problem(200, lambda x: x.sum(1) / 200**0.5 - far, math.log(1e-12))
 
 
-def two_tails() -> Problem:
+def make_two_tails() -> Problem:
     far = stats.norm.isf(5e-9)
-    return normal(50, lambda x: (x.sum(1) / 50**0.5).abs() - far, math.log(1e-8))
+    return make_normal_problem(50, lambda x: (x.sum(1) / 50**0.5).abs() - far, math.log(1e-8))
 
 
-def cone_log_probability(dimension: int, length: float, threshold: float) -> float:
-    """ln P(Pearson < threshold) for maps `m + noise`, noise standard normal, m of that length once centred.
+def compute_cone_log_probability(dimension: int, length: float, threshold: float) -> float:
+    """ln P(Pearson < threshold) for maps `m + noise`, where m has that length after centring, with normal noise.
 
-    Centring leaves `dimension - 1` directions; along m the noisy map has `length + z`, across it chi with
-    `dimension - 2` degrees. So `length + z < c chi` with `c = t / sqrt(1 - t^2)`: a noncentral t distribution, here by
-    quadrature, since library functions lose its lower tail.
+    Centring leaves `dimension - 1` directions. The noisy map has the component `length + z` along m, and chi with
+    `dimension - 2` degrees of freedom across it. So the event is `length + z < c chi` with `c = t / sqrt(1 - t^2)`,
+    which is a noncentral t distribution. It is computed by quadrature, since library functions are inaccurate in its
+    lower tail.
     """
     slope, degrees = threshold / math.sqrt(1 - threshold**2), dimension - 2
 
@@ -134,8 +135,8 @@ def cone_log_probability(dimension: int, length: float, threshold: float) -> flo
     return top + math.log(value)
 
 
-def linear_classifier() -> Problem:
-    """Gradient x input of a linear classifier with weights of +-1: the map is the signed input, its Pearson exact."""
+def make_linear_classifier() -> Problem:
+    """Gradient x input of a linear classifier with weights +1 and -1; its map is the signed input, so P is exact."""
     dimension, threshold = 50, 0.1
     layer = torch.nn.Linear(dimension, 2).double()
     sign = torch.tensor([1.0, -1.0], dtype=torch.float64).repeat(dimension // 2)
@@ -146,11 +147,11 @@ def linear_classifier() -> Problem:
     classifier = hf.Classifier(layer, bounds=(-100.0, 100.0), device="cpu", batch_size=1024)
     ball = hf.LinfBall(CUT, "truncated_normal", 1.0)
     mapped = sign * x
-    truth = cone_log_probability(dimension, float((mapped - mapped.mean()).norm()), threshold)
-    return explanation(classifier, x[None], ball, threshold, absolute=False, truth=truth)
+    truth = compute_cone_log_probability(dimension, float((mapped - mapped.mean()).norm()), threshold)
+    return make_explanation_problem(classifier, x[None], ball, threshold, absolute=False, truth=truth)
 
 
-def explanation(
+def make_explanation_problem(
     classifier: hf.Classifier,
     x: Tensor,
     ball: hf.LinfBall,
@@ -170,53 +171,53 @@ def explanation(
         with classifier.session():
             return event.query(probe, points, torch.zeros(len(points), dtype=torch.int64))
 
-    def seen(points: Tensor) -> tuple[Tensor, Tensor]:
+    def measure(points: Tensor) -> tuple[Tensor, Tensor]:
         found = query(points)
         assert found.similarity is not None
         return found.margin, found.similarity
 
-    return Problem(lambda points: event.scores(query(points)), region, region, ball.radius, truth, seen)
+    return Problem(lambda points: event.scores(query(points)), region, region, ball.radius, truth, measure)
 
 
 @functools.cache
-def lenet() -> tuple[hf.Classifier, Tensor]:
+def load_lenet() -> tuple[hf.Classifier, Tensor]:
     classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), device="cpu", batch_size=256)
     return classifier, hf.data.bundled("digits")[:10].inputs
 
 
-def digit_case(kind: str, digit: int, radius: float, threshold: float) -> Case:
+def make_digit_case(kind: str, digit: int, radius: float, threshold: float) -> Case:
     def build() -> Problem:
-        classifier, digits = lenet()
-        return explanation(classifier, digits[digit : digit + 1], hf.LinfBall(radius), threshold)
+        classifier, digits = load_lenet()
+        return make_explanation_problem(classifier, digits[digit : digit + 1], hf.LinfBall(radius), threshold)
 
     name = f"digit {digit}, radius {radius}, PCC < {threshold}"
     return Case(name, kind, build, digit, radius, threshold)
 
 
-def exact_case(name: str, build: Callable[[], Problem]) -> Case:
+def make_exact_case(name: str, build: Callable[[], Problem]) -> Case:
     return Case(name, "exact", functools.cache(build))
 
 
 CASES = [
     *(
-        exact_case(f"Irwin-Hall, d = {d}, 1e-{k}", functools.partial(irwin_hall, d, k))
+        make_exact_case(f"Irwin-Hall, d = {d}, 1e-{k}", functools.partial(make_irwin_hall, d, k))
         for d in (50, 784)
         for k in (5, 10, 20)
     ),
-    exact_case("half-space, d = 200, 1e-12", half_space),
-    exact_case("two tails, d = 50, 1e-8", two_tails),
-    exact_case("two stages, d = 100, 1e-4 x 1e-5", two_stages),
-    exact_case("linear classifier, d = 50, PCC < 0.1", linear_classifier),
-    digit_case("model", 1, 0.3, 0.5),
-    digit_case("model", 0, 0.1, 0.865),
-    digit_case("rare", 1, 0.3, 0.4),
-    digit_case("rare", 7, 0.3, 0.4),
+    make_exact_case("half-space, d = 200, 1e-12", make_half_space),
+    make_exact_case("two tails, d = 50, 1e-8", make_two_tails),
+    make_exact_case("two stages, d = 100, 1e-4 x 1e-5", make_two_stages),
+    make_exact_case("linear classifier, d = 50, PCC < 0.1", make_linear_classifier),
+    make_digit_case("model", 1, 0.3, 0.5),
+    make_digit_case("model", 0, 0.1, 0.865),
+    make_digit_case("rare", 1, 0.3, 0.4),
+    make_digit_case("rare", 7, 0.3, 0.4),
 ]
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run of an estimator; `failed`: without an estimate. `low`, `high`: the claimed 95% interval."""
+    """One run of an estimator. `low` and `high` are its claimed 95% interval; `failed` means without an estimate."""
 
     log_probability: float
     low: float
@@ -226,7 +227,7 @@ class Run:
     failed: bool
 
 
-def ours(problem: Problem, seed: int, **options: Any) -> Run:
+def run_ours(problem: Problem, seed: int, **options: Any) -> Run:
     found = subset_simulation(problem.score, problem.prior, generator=torch.Generator().manual_seed(seed), **options)
     low, high = found.interval()[0].tolist()
     return Run(
@@ -239,12 +240,12 @@ def ours(problem: Problem, seed: int, **options: Any) -> Run:
     )
 
 
-def safari(problem: Problem, seed: int, **options: Any) -> Run:
-    """The walk; the stages of a changed explanation are one, as in the paper (Eq. 12)."""
+def run_safari(problem: Problem, seed: int, **options: Any) -> Run:
+    """Run the walk. The stages of a changed explanation are merged into one, as in the paper (Eq. 12)."""
 
     def score(x: Tensor) -> Tensor:
         values = problem.score(x)
-        if problem.seen is None:
+        if problem.measure is None:
             return values
         return torch.where(values[:, 0] >= 0, values[:, 1], -math.inf)
 
@@ -254,53 +255,53 @@ def safari(problem: Problem, seed: int, **options: Any) -> Run:
 
 
 ESTIMATORS: dict[str, Callable[[Problem, int], Run]] = {
-    "holdfast": ours,
-    "holdfast, N = 3000": functools.partial(ours, particles=3000),
-    "SAFARI, M = 10": functools.partial(safari, moves=10),
-    "SAFARI, M = 50": functools.partial(safari, moves=50),
-    "SAFARI, M = 250": functools.partial(safari, moves=250),
-    "SAFARI, M = 50, width r/100": functools.partial(safari, moves=50, width=1 / 100),
-    "SAFARI, M = 50, width r/10": functools.partial(safari, moves=50, width=1 / 10),
-    "SAFARI, M = 50, width r/3": functools.partial(safari, moves=50, width=1 / 3),
-    "SAFARI, M = 10, width r/3": functools.partial(safari, moves=10, width=1 / 3),
-    "SAFARI, M = 50, width tuned": functools.partial(safari, moves=50, adaptation="pooled"),
-    "holdfast's random walk, M = 50": functools.partial(ours, moves=50, quantile=0.1, proposal="random_walk"),
+    "holdfast": run_ours,
+    "holdfast, N = 3000": functools.partial(run_ours, particles=3000),
+    "SAFARI, M = 10": functools.partial(run_safari, moves=10),
+    "SAFARI, M = 50": functools.partial(run_safari, moves=50),
+    "SAFARI, M = 250": functools.partial(run_safari, moves=250),
+    "SAFARI, M = 50, width r/100": functools.partial(run_safari, moves=50, width=1 / 100),
+    "SAFARI, M = 50, width r/10": functools.partial(run_safari, moves=50, width=1 / 10),
+    "SAFARI, M = 50, width r/3": functools.partial(run_safari, moves=50, width=1 / 3),
+    "SAFARI, M = 10, width r/3": functools.partial(run_safari, moves=10, width=1 / 3),
+    "SAFARI, M = 50, width tuned": functools.partial(run_safari, moves=50, adaptation="pooled"),
+    "holdfast's random walk, M = 50": functools.partial(run_ours, moves=50, quantile=0.1, proposal="random_walk"),
 }
 MONTE_CARLO, LONG, BLOCK = "plain Monte Carlo", "holdfast, N = 3000", 20_000
 
 
-def seed_of(*names: object) -> int:
-    """A seed that depends on what is run and on nothing else."""
+def make_seed(*names: object) -> int:
+    """A seed that depends on the names of what is run, and on nothing else."""
     return zlib.crc32("|".join(map(str, names)).encode())
 
 
-def monte_carlo_hits(cases: list[Case], block: int) -> dict[str, int]:
-    """Hits of one block of samples for cases of one digit and radius."""
+def count_monte_carlo_hits(cases: list[Case], block: int) -> dict[str, int]:
+    """Hits in one block of samples, by case, for cases with one digit and radius."""
     problem = cases[0].build()
-    assert problem.seen is not None
-    streams = problem.region.streams(seed_of(cases[0].ground, MONTE_CARLO, block))
+    assert problem.measure is not None
+    streams = problem.region.streams(make_seed(cases[0].ground, MONTE_CARLO, block))
     hits = dict.fromkeys((case.name for case in cases), 0)
     for _ in range(0, BLOCK, 1000):
-        margin, similarity = problem.seen(problem.region.sample(1000, streams)[0])
+        margin, similarity = problem.measure(problem.region.sample(1000, streams)[0])
         for case in cases:
             hits[case.name] += int(((margin < 0) & (similarity < case.threshold)).sum())
     return hits
 
 
-def plan(part: str) -> Iterator[tuple[str, str, int]]:
-    """Case, estimator and number of runs of a part, for `--runs 30`."""
-    for case, runs in _tables()[part].items():
+def list_runs(part: str) -> Iterator[tuple[str, str, int]]:
+    """The cases and estimators of a part, each with its number of runs for `--runs 30`."""
+    for case, runs in _plan_runs()[part].items():
         yield from ((case, estimator, count) for estimator, count in runs.items())
 
 
-def _tables() -> dict[str, dict[str, dict[str, int]]]:
-    """Runs by part, case and estimator: many where a run takes a tenth of a second, few where it takes minutes."""
+def _plan_runs() -> dict[str, dict[str, dict[str, int]]]:
+    """Numbers of runs by part, case and estimator: many if a run takes a tenth of a second, few if it takes minutes."""
     cheap = dict(zip(COMPARED, (30, 10, 6, 2, 10, 6), strict=True))
-    dearer = dict(zip(COMPARED, (20, 6, 3, 1, 6, 3), strict=True))
+    costly = dict(zip(COMPARED, (20, 6, 3, 1, 6, 3), strict=True))
     deep = {5: (8, 3, 3, 1, 4, 3), 10: (8, 3, 2, 1, 4, 2), 20: (5, 2, 1, 0, 3, 1)}
     pixels = {f"Irwin-Hall, d = 784, 1e-{k}": dict(zip(COMPARED, runs, strict=True)) for k, runs in deep.items()}
     names = [case.name for case in CASES if case.kind == "exact"]
-    slow = {name: dearer for name in names if name.startswith(("half-space", "linear"))}
+    slow = {name: costly for name in names if name.startswith(("half-space", "linear"))}
     return {
         "exact": {name: (pixels | slow).get(name, cheap) for name in names},
         "widths": {
@@ -333,7 +334,7 @@ WIDTHS = (
     "SAFARI, M = 50, width tuned",
     "holdfast's random walk, M = 50",
 )
-#: what `--quick` looks at: a tenth of the runs
+#: the cases of `--quick`, which makes a tenth of the runs
 QUICK = (
     "Irwin-Hall, d = 50, 1e-5",
     "Irwin-Hall, d = 50, 1e-10",

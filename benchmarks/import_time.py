@@ -1,9 +1,10 @@
-"""How long `import holdfast` takes beyond `import torch`, and what else is imported with it.
+"""How long `import holdfast` takes in addition to `import torch`, and which heavy modules it imports.
 
     python benchmarks/import_time.py [--runs 7]
 
-Every run is a fresh interpreter that has imported torch before the clock starts; the least of the runs is printed, by
-the wall and by the processor. Later lines are what a first use adds: nothing is imported before it is asked for.
+Every run is a new interpreter that has imported torch before the time is measured. The smallest wall time and processor
+time of all runs are printed. The last lines show what a first use adds, since modules are imported when they are
+needed.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ import json, sys, time
 {before}
 wall, processor = time.perf_counter(), time.process_time()
 {statement}
-took = [time.perf_counter() - wall, time.process_time() - processor]
-print(json.dumps([*took, [name for name in {heavy!r} if name in sys.modules]]))
+times = [time.perf_counter() - wall, time.process_time() - processor]
+print(json.dumps([*times, [name for name in {heavy!r} if name in sys.modules]]))
 """
 
 CASES = (
@@ -50,8 +51,8 @@ CASES = (
 )
 
 
-def measured(before: str, statement: str, runs: int) -> tuple[float, float, list[str]]:
-    """The least seconds, by the wall and by the processor, and the heavy modules that came with it."""
+def measure(before: str, statement: str, runs: int) -> tuple[float, float, list[str]]:
+    """The smallest wall time and processor time, in seconds, and the heavy modules that were imported."""
     code = CODE.format(before=before, statement=statement, heavy=HEAVY)
     found = []
     for _ in range(runs):
@@ -66,7 +67,7 @@ def main() -> None:
     runs = parser.parse_args().runs
     print(f"{'statement':58} {'wall, s':>8} {'cpu, s':>8}  heavy modules")
     for before, statement in CASES:
-        wall, processor, heavy = measured(before, statement, runs)
+        wall, processor, heavy = measure(before, statement, runs)
         print(f"{statement:58} {wall:8.3f} {processor:8.3f}  {', '.join(heavy) or 'none'}")
 
 

@@ -1,13 +1,15 @@
-"""How much faster than sets of indices are the LENS numbers of a pair of maps?
+"""The speed of the LENS numbers of pairs of maps, relative to an implementation with sets of indices.
 
     python benchmarks/lens.py [--pairs 8] [--side 227] [--k 1000] [--threads 1]
 
-Eighteen numbers of each pair: intersection, precision and recall, of plain and of diverse sets, for w = 1, 2, 3. By
-`lens_profile`, and by the set-based version of `tests/references/set_based_lens.py` (window lists, `intersect1d`,
-`setdiff1d` for
-each step), on the same pairs in one run; they must agree. Then the two ways to a greedy set: the compiled walk, with
-numba (`pip install 'holdfast[fast]'`), and the parallel rounds, without; each alone and within `lens_profile`. And
-Kendall's tau with its memory. The time to import numba and to compile is printed separately.
+- Eighteen numbers of each pair: intersection, precision and recall, of plain and of diverse sets, for w = 1, 2, 3. They
+  are computed by `lens_profile`, and by the set-based version in `tests/references/set_based_lens.py` (window lists,
+  `intersect1d` and `setdiff1d` for each step), on the same pairs in one run. Both must agree.
+- Two ways to find a greedy set: the compiled walk, with numba (`pip install 'holdfast[fast]'`), and parallel rounds,
+  without numba; each alone and within `lens_profile`.
+- Kendall's tau, with its memory.
+
+The time to import numba and to compile is printed separately.
 """
 
 from __future__ import annotations
@@ -36,22 +38,22 @@ from holdfast.similarity import diverse, lens_kendall, lens_profile, smooth
 WINDOWS = (1, 2, 3)
 
 
-def noise(pairs: int, side: int) -> tuple[Tensor, Tensor]:
-    """White noise, and the same with noise of the same size added."""
+def draw_noise(pairs: int, side: int) -> tuple[Tensor, Tensor]:
+    """White noise, and the same noise plus other noise of the same size."""
     a, b = torch.randn(2, pairs, side, side, generator=torch.Generator().manual_seed(0))
     return a, (a + b) / math.sqrt(2)
 
 
-def fields(pairs: int, side: int) -> tuple[Tensor, Tensor]:
+def draw_fields(pairs: int, side: int) -> tuple[Tensor, Tensor]:
     """Smooth random fields, correlated over about ten pixels."""
-    a, b = noise(pairs, side)
+    a, b = draw_noise(pairs, side)
     for _ in range(3):
         a, b = smooth(a, 3), smooth(b, 3)
     return a, b
 
 
-def seconds(function: Callable[[], Any], repeats: int = 3) -> float:
-    """The least of several times."""
+def time_call(function: Callable[[], Any], repeats: int = 3) -> float:
+    """The smallest of several times, in seconds."""
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -60,36 +62,36 @@ def seconds(function: Callable[[], Any], repeats: int = 3) -> float:
     return min(times)
 
 
-def by_sets(a: Tensor, b: Tensor, k: int) -> np.ndarray[Any, Any]:
+def compute_by_sets(a: Tensor, b: Tensor, k: int) -> np.ndarray[Any, Any]:
     """All eighteen numbers of each pair, `(pairs, 2, W, 3)`."""
     pairs = zip(a.numpy(), b.numpy(), strict=True)
     return np.array([set_based_lens.profile(x, y, k, WINDOWS) for x, y in pairs])
 
 
-def by_profile(a: Tensor, b: Tensor, k: int) -> np.ndarray[Any, Any]:
-    """The same from `lens_profile`."""
+def compute_by_profile(a: Tensor, b: Tensor, k: int) -> np.ndarray[Any, Any]:
+    """The same numbers by `lens_profile`."""
     found = lens_profile(a, b, [k], WINDOWS)
     assert found.intersection_diverse is not None
     assert found.precision_diverse is not None
     assert found.recall_diverse is not None
     common = found.intersection[:, :, None].expand(-1, -1, len(WINDOWS))
     plain = torch.stack([common, found.precision, found.recall], dim=-1)
-    apart = torch.stack([found.intersection_diverse, found.precision_diverse, found.recall_diverse], dim=-1)
-    return torch.stack([plain[:, 0], apart[:, 0]], dim=1).double().numpy()
+    diverse_sets = torch.stack([found.intersection_diverse, found.precision_diverse, found.recall_diverse], dim=-1)
+    return torch.stack([plain[:, 0], diverse_sets[:, 0]], dim=1).double().numpy()
 
 
-def profiles(name: str, a: Tensor, b: Tensor, k: int) -> None:
-    """Eighteen numbers, both ways in turn, pair by pair."""
+def compare_profiles(name: str, a: Tensor, b: Tensor, k: int) -> None:
+    """Compute the eighteen numbers in both ways in turn, pair by pair, and print the times."""
     slow, fast = [], []
     for row in range(len(a)):
         x, y = a[row : row + 1], b[row : row + 1]
-        assert np.abs(by_profile(x, y, k) - by_sets(x, y, k)).max() < 1e-6, "they do not agree"
-        slow.append(seconds(lambda x=x, y=y: by_sets(x, y, k), 1))  # type: ignore[misc]
-        fast.append(seconds(lambda x=x, y=y: by_profile(x, y, k), 1))  # type: ignore[misc]
+        assert np.abs(compute_by_profile(x, y, k) - compute_by_sets(x, y, k)).max() < 1e-6, "they do not agree"
+        slow.append(time_call(lambda x=x, y=y: compute_by_sets(x, y, k), 1))  # type: ignore[misc]
+        fast.append(time_call(lambda x=x, y=y: compute_by_profile(x, y, k), 1))  # type: ignore[misc]
     ratios = [p / q for p, q in zip(slow, fast, strict=True)]
-    batch = seconds(lambda: by_profile(a, b, k)) / len(a)
-    with mock.patch.object(diverse, "compiled_walk", return_value=None):
-        plain = seconds(lambda: by_profile(a, b, k)) / len(a)
+    batch = time_call(lambda: compute_by_profile(a, b, k)) / len(a)
+    with mock.patch.object(diverse, "compile_walk", return_value=None):
+        plain = time_call(lambda: compute_by_profile(a, b, k)) / len(a)
     print(
         f"{name}: a pair by sets {statistics.median(slow) * 1e3:.0f} ms, by lens_profile"
         f" {statistics.median(fast) * 1e3:.2f} ms ({batch * 1e3:.2f} ms in a batch): {statistics.median(ratios):.0f}"
@@ -98,35 +100,35 @@ def profiles(name: str, a: Tensor, b: Tensor, k: int) -> None:
     )
 
 
-def greedy(name: str, a: Tensor, k: int) -> None:
-    """The compiled walk against rounds, the ranking apart."""
+def compare_greedy(name: str, a: Tensor, k: int) -> None:
+    """Print the times of the compiled walk and of the rounds, and separately that of the ranking."""
     order = diverse.rank_positions(a.flatten(1))
-    sort = seconds(lambda: diverse.rank_positions(a.flatten(1))) / len(a)
+    sort = time_call(lambda: diverse.rank_positions(a.flatten(1))) / len(a)
     walk = diverse.compile_walk()
     for w in WINDOWS:
-        rounds = seconds(lambda w=w: diverse._rounds(order, a.shape[1:], k, w)) / len(a)  # type: ignore[misc]
+        rounds = time_call(lambda w=w: diverse._rounds(order, a.shape[1:], k, w)) / len(a)  # type: ignore[misc]
         text = f"{name}, w = {w}: ranking {sort * 1e3:.2f} ms a map, rounds {rounds * 1e3:.2f} ms"
         if walk is not None:
             picked = diverse.pick_positions(order, a.shape[1:], k, w)
             assert torch.equal(picked, diverse._rounds(order, a.shape[1:], k, w))
-            once = seconds(lambda w=w: diverse.pick_positions(order, a.shape[1:], k, w)) / len(a)  # type: ignore[misc]
+            once = time_call(lambda w=w: diverse.pick_positions(order, a.shape[1:], k, w)) / len(a)  # type: ignore[misc]
             text += f", walk {once * 1e3:.3f} ms: {rounds / once:.0f} times as fast"
         print(text)
 
 
-def kendall(a: Tensor, b: Tensor) -> None:
-    """Time, and by how much the process grew."""
+def measure_kendall(a: Tensor, b: Tensor) -> None:
+    """Print the time of Kendall's tau, and by how much the process grew."""
     lens_kendall(a[:, :8, :8], b[:, :8, :8])
     unit = 1 if sys.platform == "darwin" else 1024
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
     start = time.perf_counter()
     lens_kendall(a, b)
-    took = (time.perf_counter() - start) / len(a)
+    seconds = (time.perf_counter() - start) / len(a)
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit - before
     positions = a[0].numel()
     print(
-        f"lens_kendall: {took * 1e3:.0f} ms a pair; {len(a)} pairs took {grown / 2**20:.0f} MB more than had been used "
-        f"(a matrix of the pairs of pixels, one byte each: {positions**2 / 2**20:.0f} MB)"
+        f"lens_kendall: {seconds * 1e3:.0f} ms a pair; {len(a)} pairs took {grown / 2**20:.0f} MB more than the peak"
+        f" before (a matrix of all pairs of pixels, one byte each: {positions**2 / 2**20:.0f} MB)"
     )
 
 
@@ -138,15 +140,16 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    kinds = {"white noise": noise(options.pairs, options.side), "smooth fields": fields(options.pairs, options.side)}
+    size = options.pairs, options.side
+    kinds = {"white noise": draw_noise(*size), "smooth fields": draw_fields(*size)}
     print(f"{options.pairs} pairs of {options.side} x {options.side}, k = {options.k}, {options.threads} threads")
-    kendall(*kinds["white noise"])  # first, while little memory has been used
+    measure_kendall(*kinds["white noise"])  # first, while the peak of the memory is still low
     start = time.perf_counter()
     compiled = diverse.compile_walk() is not None
     print(f"the walk, imported and compiled or read from disk: {time.perf_counter() - start:.2f} s, {compiled}")
     for name, (a, b) in kinds.items():
-        profiles(name, a, b, options.k)
-        greedy(name, a, options.k)
+        compare_profiles(name, a, b, options.k)
+        compare_greedy(name, a, options.k)
 
 
 if __name__ == "__main__":

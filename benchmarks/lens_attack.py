@@ -1,18 +1,21 @@
-"""An attack on locality-sensitive similarities: several ideas, at equal radius, steps and restarts.
+"""Attacks on locality-sensitive similarities: several objectives, with the same radius, steps and restarts.
 
     python benchmarks/lens_attack.py [--images 100] [--steps 100] [--restarts 3] [--out results/lens_attack.json]
 
-For integrated gradients of naturally trained LeNet-5s on MNIST and Fashion-MNIST, with the paper's radii, steps and k:
-the mean top-100 intersection, 1-LENS-recall and 1-LENS-precision that each attack leaves, with 90% bootstrap intervals,
-and the paired differences to `top_k`. Beside the registered `top_k` and `lens` stand the ideas that were tried.
+It attacks integrated gradients of naturally trained LeNet-5s on MNIST and Fashion-MNIST, with the paper's radii, steps
+and k. For each attack it prints the mean top-100 intersection, 1-LENS-recall and 1-LENS-precision after the attack,
+with 90% bootstrap intervals, and the paired differences to `top_k`. It compares the registered attacks `top_k` and
+`lens` with other objectives:
 
-- `membership`: the paper's idea, 1-LENS itself as objective: soft membership in the top k, a sigmoid of the values'
-  distance to the k-th largest, summed over N_w(S_k) (recall) and, as its maximum in each window, over S_k (precision).
-- `log_membership`: the same of logarithms, whose gradients reach further from the threshold.
-- `plain`: mass within the windows, lonely positions no heavier than others.
-- `wide`: mass within a window of two; `all_t`: mass around all t positions that `top_k` attacks.
-- `outside`: mass around S_k against that of the k largest outside, rather than all of it.
-- `root`: roots of the mass, which heed small values more.
+- `membership`: the paper's idea, with 1-LENS itself as objective. Soft membership in the top k is a sigmoid of the
+  distance of a value to the k-th largest. It is summed over N_w(S_k) (recall) and, as its maximum in each window, over
+  S_k (precision).
+- `log_membership`: the same for logarithms, whose gradients extend further from the threshold.
+- `plain`: mass within the windows, with the same weight for isolated positions as for others.
+- `wide`: mass within a window of two.
+- `all_t`: mass around all t positions that `top_k` attacks.
+- `outside`: mass around S_k, relative to the k largest values outside instead of all mass outside.
+- `root`: square roots of the mass, which give small values more weight.
 """
 
 from __future__ import annotations
@@ -51,29 +54,31 @@ class Around(Lens):
         return -self.formula(state[:, 0], state[:, 1], maps, self.k)
 
 
-def membership(logarithm: bool, softness: float) -> Callable[[Tensor, Tensor, Tensor, int], Tensor]:
-    def value(top: Tensor, near: Tensor, maps: Tensor, k: int) -> Tensor:
+def make_membership(logarithm: bool, softness: float) -> Callable[[Tensor, Tensor, Tensor, int], Tensor]:
+    """The formula of soft membership in the top k."""
+
+    def compute(top: Tensor, near: Tensor, maps: Tensor, k: int) -> Tensor:
         threshold = maps.flatten(1).topk(k).values[:, -1].detach()[:, None, None]
         excess = torch.log((maps + 1e-12) / threshold) if logarithm else maps / threshold - 1
         soft = torch.sigmoid(excess / softness)
         covered = F.max_pool2d(soft[:, None], 3, stride=1, padding=1)[:, 0]
         return ((soft * near).flatten(1).sum(1) + (covered * top).flatten(1).sum(1)) / k
 
-    return value
+    return compute
 
 
-def outside(top: Tensor, near: Tensor, maps: Tensor, k: int) -> Tensor:
+def compute_outside_share(top: Tensor, near: Tensor, maps: Tensor, k: int) -> Tensor:
     within, beyond = ((maps * mask).flatten(1).topk(k).values.sum(1) for mask in (near, ~near))
     return within / (within + beyond).clamp(min=1e-30)
 
 
-def root(top: Tensor, near: Tensor, maps: Tensor, k: int) -> Tensor:
+def compute_root_share(top: Tensor, near: Tensor, maps: Tensor, k: int) -> Tensor:
     return mass_share((maps + 1e-9).sqrt(), near)
 
 
 @dataclass(frozen=True)
 class AllT(Lens):
-    """Mass around all t positions, judged by those of k."""
+    """Mass around all t positions; points on the way are evaluated with the top k."""
 
     name: ClassVar[str] = "lens"
     t: int = 200
@@ -87,29 +92,29 @@ class AllT(Lens):
 
 @dataclass(frozen=True)
 class Wide(AllT):
-    """Mass within a wider window, judged by the usual one."""
+    """Mass within a wider window; points on the way are evaluated with the usual window."""
 
     def state(self, reference: Tensor) -> Tensor:
         return torch.cat([Lens.state(self, reference), Lens(k=self.k, w=2).state(reference)[:, 1:]], dim=1)
 
 
-def attacks(t: int) -> dict[str, GuidedObjective]:
-    """All ideas; `top_k` first."""
+def list_attacks(t: int) -> dict[str, GuidedObjective]:
+    """All attacks by name, `top_k` first."""
     return {
         "top_k": TopK(t),
         "top_k, t = 100": TopK(100),
         "lens": Lens(100, 1),
         "plain": Lens(100, 1, alone=0.0),
-        "membership": Around(100, 1, formula=membership(False, 0.5)),
-        "log_membership": Around(100, 1, formula=membership(True, 1.0)),
+        "membership": Around(100, 1, formula=make_membership(False, 0.5)),
+        "log_membership": Around(100, 1, formula=make_membership(True, 1.0)),
         "wide": Wide(100, 1),
         "all_t": AllT(100, 1, t=t if t != 100 else 200),
-        "outside": Around(100, 1, formula=outside),
-        "root": Around(100, 1, formula=root),
+        "outside": Around(100, 1, formula=compute_outside_share),
+        "root": Around(100, 1, formula=compute_root_share),
     }
 
 
-def interval(values: np.ndarray[Any, Any], level: float = 0.9) -> tuple[float, float, float]:
+def compute_interval(values: np.ndarray[Any, Any], level: float = 0.9) -> tuple[float, float, float]:
     """The mean and its percentile bootstrap interval over images."""
     rng = np.random.default_rng(0)
     means = values[rng.integers(0, len(values), (4000, len(values)))].mean(1)
@@ -125,7 +130,7 @@ def main() -> None:
     parser.add_argument("--restarts", type=int, default=3)
     parser.add_argument("--path-points", type=int, default=16, help="steps of integrated gradients")
     parser.add_argument("--data", nargs="*", default=list(SETTINGS), choices=list(SETTINGS))
-    parser.add_argument("--only", nargs="*", help="these attacks; top_k is always there")
+    parser.add_argument("--only", nargs="*", help="only these attacks, and top_k")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     explainer = hf.explainers.get("integrated_gradients", steps=options.path_points)
@@ -138,7 +143,7 @@ def main() -> None:
         print("| attack | " + " | ".join(SIMILARITIES) + " | recall less top_k's | precision less top_k's | s |")
         print("| --- " * (len(SIMILARITIES) + 4) + "|")
         first: np.ndarray[Any, Any] | None = None
-        for name, attack in attacks(t).items():
+        for name, attack in list_attacks(t).items():
             if options.only and name not in (*options.only, "top_k"):
                 continue
             start = time.perf_counter()
@@ -155,8 +160,8 @@ def main() -> None:
             ok = np.array([status == "ok" for status in result.status])
             values = result.similarities.cpu().numpy()[ok].astype(float)
             first = values if first is None else first
-            numbers = [interval(column) for column in values.T]
-            paired = [interval(column) for column in (values - first).T[1:]]
+            numbers = [compute_interval(column) for column in values.T]
+            paired = [compute_interval(column) for column in (values - first).T[1:]]
             found.setdefault(data, {})[name] = {"numbers": numbers, "paired": paired, "images": int(ok.sum())}
             cells = [f"{mean:.3f} [{low:.3f}, {high:.3f}]" for mean, low, high in (*numbers, *paired)]
             print(f"| {name} | " + " | ".join(cells) + f" | {time.perf_counter() - start:.0f} |", flush=True)

@@ -1,10 +1,11 @@
-"""How near to the minimum do the attacks come, for how many gradients? Against Foolbox's and the adversarial library's.
+"""How near minimal-distortion attacks come to the minimum, with how many gradients, compared with other libraries.
 
     python benchmarks/minimal_distortion.py [--samples 100] [--fixed 0.0] [--cw] [--peers]
 
-MNIST test digits (from HOLDFAST_DATA), the bundled LeNet-5, 2-norm. `--cw` adds Carlini and Wagner's with 9 times
-1000 gradients; `--peers` the peers that are installed (`pip install --no-deps foolbox eagerpy GitPython gitdb smmap
-adv-lib`), which have no fixed features. Ratios are to the least distortion that any of them found, digit by digit.
+It uses MNIST test digits (from HOLDFAST_DATA), the bundled LeNet-5 and the 2-norm. `--cw` adds Carlini and Wagner's
+attack with 9 times 1000 gradients. `--peers` adds the attacks of Foolbox and of the adversarial library, if they are
+installed (`pip install --no-deps foolbox eagerpy GitPython gitdb smmap adv-lib`); these have no fixed features. Ratios
+are to the smallest distortion that any attack found, for each digit.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ from holdfast.metrics.c_eval.fixed_features import fix_pixels, mark_free
 Found = tuple[Tensor, float]
 
 
-def ours(classifier: hf.Classifier, x: Tensor, free: Tensor, attack: str) -> Found:
-    """Distortions (infinite where none was found), and gradients for each digit."""
+def run_ours(classifier: hf.Classifier, x: Tensor, free: Tensor, attack: str) -> Found:
+    """Distortions (infinite where no other class was found), and the mean number of gradients for a digit."""
     found = hf.algorithms.minimal_distortion(classifier, x, None, free, attack=attack)
     return torch.where(found.found, found.distortion, torch.inf), float(found.gradient_evaluations.double().mean())
 
 
-def peers(module: nn.Module, x: Tensor, y: Tensor) -> Iterator[tuple[str, Callable[[], Found]]]:
-    """Minimum-norm attacks of other libraries, with their own defaults but for the steps."""
+def list_peers(module: nn.Module, x: Tensor, y: Tensor) -> Iterator[tuple[str, Callable[[], Found]]]:
+    """Minimum-norm attacks of other libraries, with their own defaults except for the steps."""
 
-    def measured(points: Tensor, gradients: float) -> Found:
+    def measure(points: Tensor, gradients: float) -> Found:
         flips = module(points).argmax(1) != y
         return torch.where(flips, (points - x).flatten(1).norm(dim=1), torch.inf), gradients
 
@@ -47,21 +48,21 @@ def peers(module: nn.Module, x: Tensor, y: Tensor) -> Iterator[tuple[str, Callab
             ("Foolbox FMN", foolbox.attacks.L2FMNAttack(steps=1000), 1000),
             ("Foolbox DDN", foolbox.attacks.DDNAttack(steps=1000), 1000),
         ):
-            yield name, lambda attack=attack, n=gradients: measured(attack(model, x, y, epsilons=None)[1], n)
-    for needless in ("torchvision", "visdom"):  # adv-lib imports them for other things than what is asked here
-        if needless not in sys.modules:
-            stand_in = types.ModuleType(needless)
+            yield name, lambda attack=attack, n=gradients: measure(attack(model, x, y, epsilons=None)[1], n)
+    for unused in ("torchvision", "visdom"):  # adv-lib imports them, but not for its attacks
+        if unused not in sys.modules:
+            stand_in = types.ModuleType(unused)
             stand_in.models = stand_in.transforms = stand_in.Visdom = object  # type: ignore[attr-defined]
-            sys.modules[needless] = stand_in
+            sys.modules[unused] = stand_in
     try:
         import adv_lib.attacks as library
     except ImportError as error:
         print(f"no adversarial library: {error}")
         return
-    yield "adv-lib FMN", lambda: measured(library.fmn(module, x, y, norm=2, steps=1000), 1000)
-    yield "adv-lib DDN", lambda: measured(library.ddn(module, x, y, steps=1000), 1000)
-    yield "adv-lib ALMA", lambda: measured(library.alma(module, x, y, distance="l2", num_steps=1000), 1000)
-    yield "adv-lib FAB", lambda: measured(library.fab(module, x, y, norm=2, n_iter=100), 1000)
+    yield "adv-lib FMN", lambda: measure(library.fmn(module, x, y, norm=2, steps=1000), 1000)
+    yield "adv-lib DDN", lambda: measure(library.ddn(module, x, y, steps=1000), 1000)
+    yield "adv-lib ALMA", lambda: measure(library.alma(module, x, y, distance="l2", num_steps=1000), 1000)
+    yield "adv-lib FAB", lambda: measure(library.fab(module, x, y, norm=2, n_iter=100), 1000)
 
 
 def main() -> None:
@@ -80,11 +81,11 @@ def main() -> None:
     if options.fixed:
         free = mark_free(fix_pixels(x[:, 0], options.fixed), x)
     runs: dict[str, Callable[[], Found]] = {
-        name: lambda name=name: ours(classifier, x, free, name)  # type: ignore[misc]
+        name: lambda name=name: run_ours(classifier, x, free, name)  # type: ignore[misc]
         for name in ("fmn", "fmn:steps=100,rivals=6", "iga", "gsa", *(["cw"] if options.cw else []))
     }
     if options.peers and not options.fixed:
-        runs |= dict(peers(module, x, classifier.predict(x)))
+        runs |= dict(list_peers(module, x, classifier.predict(x)))
     found = {}
     for name, run in runs.items():
         begin = time.perf_counter()

@@ -1,11 +1,12 @@
-"""Against Captum and Quantus on the metrics that both have: same model, inputs and samples, in one run.
+"""Comparison with Captum and Quantus on the metrics that both have, with the same model, inputs and samples.
 
     python benchmarks/peers.py [--samples 50] [--digits 32] [--repeats 5]
 
-Values: all get the same perturbed inputs (Captum and Quantus through their `perturb_func`), the same explained classes,
-and maps of the same method: ours of holdfast, theirs of Captum, as their users would write it. Times: each draws its
-own, on one thread, at the best batch size of several; the runs are interleaved, and the ratio is the median of those of
-the rounds, with the smallest and the largest beside it. Needs the extra `peers`.
+Values: all packages get the same perturbed inputs (Captum and Quantus through their `perturb_func`), the same explained
+classes, and maps of the same method, from holdfast for our metrics and from Captum for theirs.
+
+Times: each package draws its own perturbed inputs, on one thread, at the best of several batch sizes. Runs alternate.
+The printed ratio is the median over rounds, with the smallest and the largest. Needs the extra `peers`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ Run = Callable[[], object]
 
 @dataclass(frozen=True)
 class Task:
-    """A metric: what holdfast and each peer run at several batch sizes, how far their values are from ours."""
+    """A metric: runs of holdfast and of each peer at several batch sizes, and the differences of values to ours."""
 
     name: str
     ours: list[Run]
@@ -57,7 +58,7 @@ def main() -> None:
     print(f"LeNet-5, {options.digits} digits, {options.samples} perturbations, {options.repeats} rounds")
     print("| metric | against | largest difference / mean value | times as fast (smallest to largest) |")
     print("| --- | --- | --- | --- |")
-    for task in (setting.max_sensitivity(), setting.local_lipschitz(), setting.pixel_flipping()):
+    for task in (setting.make_max_sensitivity(), setting.make_local_lipschitz(), setting.make_pixel_flipping()):
         ratios = compare(task, options.repeats)
         for peer, found in ratios.items():
             middle, low, high = statistics.median(found), min(found), max(found)
@@ -65,39 +66,39 @@ def main() -> None:
 
 
 def compare(task: Task, repeats: int) -> dict[str, list[float]]:
-    """Time of each peer over ours, a round after the other, each at its best batch size."""
-    ours = min(task.ours, key=warm)
-    best = {peer: min(runs, key=warm) for peer, runs in task.theirs.items()}
+    """The time of each peer over ours, for each round, at the best batch size of each."""
+    ours = min(task.ours, key=time_warm_run)
+    best = {peer: min(runs, key=time_warm_run) for peer, runs in task.theirs.items()}
     found: dict[str, list[float]] = {peer: [] for peer in best}
     for _ in range(repeats):
-        before = seconds(ours)
-        theirs = {peer: seconds(run) for peer, run in best.items()}
-        own = (before + seconds(ours)) / 2  # on both sides of theirs
-        for peer, taken in theirs.items():
-            found[peer].append(taken / own)
+        before = time_run(ours)
+        theirs = {peer: time_run(run) for peer, run in best.items()}
+        own = (before + time_run(ours)) / 2  # just before and just after theirs
+        for peer, seconds in theirs.items():
+            found[peer].append(seconds / own)
     return found
 
 
-def seconds(run: Run) -> float:
-    """CPU time of one call: what wall time is on one thread, where nothing else runs."""
+def time_run(run: Run) -> float:
+    """The processor time of one call: the wall time of one thread if nothing else runs."""
     start = time.process_time()
     run()
     return time.process_time() - start
 
 
-def warm(run: Run) -> float:
-    """The shorter of two calls."""
-    return min(seconds(run), seconds(run))
+def time_warm_run(run: Run) -> float:
+    """The shorter time of two calls."""
+    return min(time_run(run), time_run(run))
 
 
 class Setting:
-    """What all have in common: the model, the inputs, the classes, the perturbed inputs."""
+    """What all packages have in common: the model, the inputs, the classes and the perturbed inputs."""
 
     def __init__(self, module: nn.Module, digits: Tensor, samples: int) -> None:
         import quantus
 
         self.quantus: Any = quantus
-        # noise stays within the bounds, at which holdfast stops and the peers do not
+        # keeps noise within the bounds, since holdfast clips it there and the peers do not
         self.x = x = 0.8 * digits + 0.1
         self.module, self.digits, self.samples = module, digits, samples
         self.classifier = hf.Classifier(module, bounds=(0.0, 1.0), device="cpu")
@@ -107,8 +108,8 @@ class Setting:
         self.perturbed = x[:, None] + RADIUS * (2 * noise - 1)
         self.ball = hf.LinfBall(RADIUS)
 
-    def max_sensitivity(self) -> Task:
-        """All three; the peers divide by the norm of the map."""
+    def make_max_sensitivity(self) -> Task:
+        """Max-sensitivity, which all three have; normalised by the norm of the map, as the peers do."""
         explainer = hf.explainers.get("saliency")
         metric = MaxSensitivity(self.ball, samples=self.samples, normalise=True)
         explain = Saliency(self.module).attribute
@@ -133,65 +134,66 @@ class Setting:
             target=self.targets,
         )
         build = self.quantus.MaxSensitivity
+        quantus = self._make_quantus_run(build, len(self.x), perturb_func=self._make_perturbation())
         return Task(
             "max sensitivity",
-            self._ours(metric, explainer, self.x, self.targets),
+            self._list_ours(metric, explainer, self.x, self.targets),
             {
                 "Captum": [captum(most) for most in (64, 128, 256, 512, every)],
-                "Quantus": [self._quantus(build, size, lower_bound=RADIUS) for size in (8, 16, 32)],
+                "Quantus": [self._make_quantus_run(build, size, lower_bound=RADIUS) for size in (8, 16, 32)],
             },
             {
-                "Captum": apart(given, ours),
-                "Quantus": apart(self._quantus(build, len(self.x), perturb_func=self._given())(), ours),
+                "Captum": find_largest_difference(given, ours),
+                "Quantus": find_largest_difference(quantus(), ours),
             },
         )
 
-    def local_lipschitz(self) -> Task:
-        """Captum has none; Quantus divides maps by the largest value of a batch unless told not to."""
+    def make_local_lipschitz(self) -> Task:
+        """Local Lipschitz, which Captum lacks; by default, Quantus divides maps by the largest value of a batch."""
         explainer = hf.explainers.get("saliency")
         metric = LocalLipschitz(self.ball, samples=self.samples)
         ours = measure_sensitivity(self.classifier, explainer, self.x, self.perturbed, self.targets, per_distance=True)
         build, plain = self.quantus.LocalLipschitzEstimate, {"normalise": False}
-        given = self._quantus(build, len(self.x), perturb_func=self._given(), **plain)()
+        given = self._make_quantus_run(build, len(self.x), perturb_func=self._make_perturbation(), **plain)()
         return Task(
             "local Lipschitz",
-            self._ours(metric, explainer, self.x, self.targets),
-            {"Quantus": [self._quantus(build, size, **plain) for size in (8, 16, 32)]},
-            {"Quantus": apart(given, ours)},
+            self._list_ours(metric, explainer, self.x, self.targets),
+            {"Quantus": [self._make_quantus_run(build, size, **plain) for size in (8, 16, 32)]},
+            {"Quantus": find_largest_difference(given, ours)},
         )
 
-    def pixel_flipping(self) -> Task:
-        """AOPC of single pixels, replaced by zero one after the other: the mean fall of the probability."""
+    def make_pixel_flipping(self) -> Task:
+        """AOPC of single pixels that are replaced by zero one by one: the mean drop of the probability."""
         x, steps = self.digits, self.x[0].numel()
         explainer, targets = hf.explainers.get("input_x_gradient"), self.classifier.predict(x)
         metric = AOPC(region=1, steps=steps, replacement="constant", baseline=0.0)
         build = self.quantus.PixelFlipping
         settings = {"features_in_step": 1, "perturb_baseline": 0.0, "method": InputXGradient}
-        # values by a map without ties, which ours puts in order at random and Quantus by their place
+        # a map without ties: holdfast orders ties at random, Quantus by position
         shuffled = hf.explainers.get("random")
         result = metric(self.classifier, shuffled, x, targets)
         maps = shuffled(self.classifier, x, targets).numpy()
-        curves = np.asarray(self._quantus(build, len(x), maps, **settings)())
+        curves = np.asarray(self._make_quantus_run(build, len(x), maps, **settings)())
         start = self.module(x).detach().softmax(1).gather(1, targets[:, None]).numpy()
         area = (start - curves).sum(1) / (steps + 1)
         return Task(
             "pixel flipping, 784 steps (AOPC)",
-            self._ours(metric, explainer, x, targets),
-            {"Quantus": [self._quantus(build, size, **settings) for size in (8, 16, 32)]},
-            {"Quantus": apart(area, result.aopc)},
+            self._list_ours(metric, explainer, x, targets),
+            {"Quantus": [self._make_quantus_run(build, size, **settings) for size in (8, 16, 32)]},
+            {"Quantus": find_largest_difference(area, result.aopc)},
         )
 
-    def _ours(self, metric: Metric, explainer: Explainer, x: Tensor, targets: Tensor) -> list[Run]:
+    def _list_ours(self, metric: Metric, explainer: Explainer, x: Tensor, targets: Tensor) -> list[Run]:
         sizes: tuple[Any, ...] = (64, 128, 256, 512, "auto")
         models = [hf.Classifier(self.module, bounds=(0.0, 1.0), device="cpu", batch_size=size) for size in sizes]
         return [partial(metric, model, explainer, x, targets) for model in models]
 
-    def _given(self) -> Callable[..., Any]:
-        """A `perturb_func` of Quantus that hands out the perturbed inputs, a sample of each after the other."""
+    def _make_perturbation(self) -> Callable[..., Any]:
+        """A `perturb_func` for Quantus that returns the perturbed inputs, sample by sample."""
         steps = iter(range(self.samples))
         return lambda arr, indices, **_: self.perturbed[:, next(steps)].reshape(arr.shape).numpy()
 
-    def _quantus(
+    def _make_quantus_run(
         self, kind: Any, size: int, maps: Any = None, method: Any = Saliency, **options: Any
     ) -> Callable[[], Any]:
         flipping = kind is self.quantus.PixelFlipping
@@ -216,8 +218,8 @@ class Setting:
         )
 
 
-def apart(theirs: Any, ours: Tensor) -> float:
-    """The largest difference of a sample, relative to the mean value."""
+def find_largest_difference(theirs: Any, ours: Tensor) -> float:
+    """The largest difference between values of a sample, relative to the mean value."""
     found = torch.as_tensor(np.asarray(theirs), dtype=torch.float64)
     return float((found - ours.double()).abs().max() / ours.double().abs().mean())
 

@@ -1,4 +1,4 @@
-"""Rare-event estimates against exact answers, the paper's random walk, and plain Monte Carlo on the bundled model.
+"""Rare-event estimates, compared with exact answers, the paper's random walk, and plain Monte Carlo.
 
 python benchmarks/rare_events.py [--runs 200] [--part exact|walk|model]
 """
@@ -17,14 +17,15 @@ import holdfast as hf
 from holdfast.algorithms import StandardNormal, UnitBox, subset_simulation
 from holdfast.metrics import MisinterpretationProbability
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "references"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "algorithms"))
 from test_rare_events import problems
 
 from exact import irwin_hall_log_sf, irwin_hall_threshold
 
 
-def exact(runs: int) -> None:
-    """Bias, spread against independent sampling at each level, and coverage of the 95% interval."""
+def compare_exact(runs: int) -> None:
+    """Bias, spread relative to independent sampling at each level, and coverage of the 95% interval."""
     settings = [{}, {"quantile": 0.5, "moves": 10}, {"quantile": 0.1, "moves": 12}]
     for options in settings:
         quantile = options.get("quantile", 0.5)
@@ -49,8 +50,8 @@ def exact(runs: int) -> None:
             )
 
 
-def walk() -> None:
-    """The paper's random walk with M = 250 against the Gaussian move, on the same events."""
+def compare_walk() -> None:
+    """The paper's random walk with M = 250, and the Gaussian move, on the same events."""
     print("\n| event | proposal | runs | mean error of ln P | root mean square error | evaluations per run |")
     print("| --- | --- | --- | --- | --- | --- |")
     threshold = irwin_hall_threshold(50, math.log(1e-10))
@@ -71,13 +72,13 @@ def walk() -> None:
             generator = torch.Generator().manual_seed(7)
             found = [subset_simulation(score, prior, generator=generator, **options) for _ in range(runs)]
             errors = np.array([e.log_probability.item() for e in found]) - truth
-            spent = np.mean([e.model_evaluations.item() for e in found])
+            evaluations = np.mean([e.model_evaluations.item() for e in found])
             rms = np.sqrt((errors**2).mean())
-            print(f"| {name} | {proposal} | {runs} | {errors.mean():+.2f} | {rms:.2f} | {spent:,.0f} |")
+            print(f"| {name} | {proposal} | {runs} | {errors.mean():+.2f} | {rms:.2f} | {evaluations:,.0f} |")
 
 
-def model(samples: int) -> None:
-    """Events with P between 1e-4 and 1e-2 on the bundled model: subset simulation against plain Monte Carlo."""
+def compare_model(samples: int) -> None:
+    """Events with P between 1e-4 and 1e-2 on the bundled model: subset simulation and plain Monte Carlo."""
     digits = hf.data.bundled("digits")[:10].inputs
     classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
     ball, agree = hf.LinfBall(0.3), 0
@@ -95,30 +96,30 @@ def model(samples: int) -> None:
         subset = MisinterpretationProbability(ball, threshold=threshold)
         a = plain(classifier, "input_x_gradient", x, generator=torch.Generator().manual_seed(1))
         b = subset(classifier, "input_x_gradient", x, generator=torch.Generator().manual_seed(2))
-        gap = (b.log_probability - a.log_probability).item()
-        pull = gap / math.hypot(a.std_error.item(), b.std_error.item())
-        agree += abs(pull) <= 3
+        difference = (b.log_probability - a.log_probability).item()
+        in_errors = difference / math.hypot(a.std_error.item(), b.std_error.item())
+        agree += abs(in_errors) <= 3
         print(
             f"| {digit} | {threshold:.3f} | {a.log_probability.item():.3f} ± {a.std_error.item():.3f} |"
-            f" {b.log_probability.item():.3f} ± {b.std_error.item():.3f} | {pull:+.1f} |",
+            f" {b.log_probability.item():.3f} ± {b.std_error.item():.3f} | {in_errors:+.1f} |",
             flush=True,
         )
     print(f"\nwithin three combined standard errors: {agree} of 10")
 
 
 def main() -> None:
-    """Run what was asked for."""
+    """Run all parts, or the part that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--samples", type=int, default=1_000_000)
     parser.add_argument("--part", choices=["exact", "walk", "model"])
     options = parser.parse_args()
     if options.part in (None, "exact"):
-        exact(options.runs)
+        compare_exact(options.runs)
     if options.part in (None, "walk"):
-        walk()
+        compare_walk()
     if options.part in (None, "model"):
-        model(options.samples)
+        compare_model(options.samples)
 
 
 if __name__ == "__main__":

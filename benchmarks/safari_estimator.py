@@ -1,21 +1,21 @@
-"""SAFARI's estimator as its authors published it, to compare with ours: subset simulation by a random walk on pixels.
+"""SAFARI's estimator as its authors published it, for comparison: subset simulation by a random walk on pixels.
 
-Source: Huang et al., "SAFARI" (ICCV 2023), Sec. 5 and App. 8.4, Eq. 11 to 28; where the paper leaves something open
-(the width of the proposal, how it is adapted, when a run ends) the settings of the authors' repository
-`havelhuang/Eval_XAI_Robustness`. Written anew. It is not part of the library: its claimed error is too small.
+Source: Huang et al., "SAFARI" (ICCV 2023), Sec. 5 and App. 8.4, Eq. 11 to 28. Where the paper leaves something open
+(the width of the proposal, its adaptation, the end of a run), it follows the settings of the authors' repository
+`havelhuang/Eval_XAI_Robustness`; the code is ours. It is not part of the library, since its claimed error is too small.
 
 - Level: the value that a share `quantile` of the particles reaches, at most the failure threshold. Ratio: kept / N.
-- Killed particles become copies of survivors drawn uniformly; then every particle takes M Metropolis steps.
-- Proposal: all pixels at once, each uniform within `x +- width`, *cut to the ball*, with the ratio of densities that
-  makes up for the cut (Eq. 23 prints that ratio upside down; the authors' code has it the right way up, and so has
-  this).
-- Width: radius / 30 at first. After a level's M steps every chain's width is multiplied by 1.02 if more than 12.4% of
-  its steps were accepted, and halved if fewer (`"published"`). App. 8.4 recommends an acceptance of 0.234: `"pooled"`
-  keeps one width for all and moves it towards that after every step.
+- The other particles are replaced by copies of survivors, drawn uniformly. Then every particle takes M Metropolis
+  steps.
+- Proposal: all pixels at once, each uniform within `x +- width`, *truncated to the ball*, with the ratio of densities
+  that corrects for the truncation. (Eq. 23 prints the inverse of this ratio; the authors' code has the right one.)
+- Width: at first radius / 30. After the M steps of a level, the width of every chain is multiplied by 1.02 if more than
+  12.4% of its steps were accepted, and halved if fewer were (`"published"`). App. 8.4 recommends an acceptance rate of
+  0.234: `"pooled"` has one width for all chains and adapts it towards that rate after every step.
 - Claimed error: Eq. 16 with lambda = 0.
 
-What is in the estimator's favour here: scores are kept from level to level (the authors' code computes them anew), and
-a run ends at the failure threshold (the authors' code moves M more steps first).
+Two differences are in favour of the estimator: scores are kept from level to level (the authors' code computes them
+again), and a run ends at the failure threshold (the authors' code takes M more steps first).
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from holdfast.neighbourhood import Region
 
 Adaptation = Literal["published", "pooled"]
 ACCEPTED_ENOUGH, WIDER, NARROWER, TARGET = 0.124, 1.02, 0.5, 0.234
-_GROUP = 112  # factors between 1/2 and 1 that float32 can multiply
+_GROUP = 112  # how many factors between 1/2 and 1 float32 can multiply without underflow
 
 
 @dataclass(frozen=True)
 class SafariEstimate:
-    """What one run returns; `failed`: it stood still, or no particle was left, and there is no estimate."""
+    """The result of one run. `failed` means that it made no progress, or had no particle left: there is no estimate."""
 
     log_probability: float
     shares: tuple[float, ...]
@@ -50,13 +50,13 @@ class SafariEstimate:
     @property
     def delta(self) -> float:
         """The claimed coefficient of variation."""
-        return claimed_error(self.shares, self.particles)
+        return compute_claimed_error(self.shares, self.particles)
 
 
-def claimed_error(shares: Sequence[float], particles: int) -> float:
+def compute_claimed_error(shares: Sequence[float], particles: int) -> float:
     """Eq. 16 with lambda = 0: the root of the sum over levels of `(1 - P_i) / (P_i N)`.
 
-    >>> round(claimed_error([0.1, 0.1], 1000), 4)  # sqrt(2 * 0.9 / 100)
+    >>> round(compute_claimed_error([0.1, 0.1], 1000), 4)  # sqrt(2 * 0.9 / 100)
     0.1342
     """
     return math.sqrt(sum((1 - share) / (share * particles) for share in shares))
@@ -78,8 +78,8 @@ def safari_estimate(
 
     Args:
         score: maps points `(M, *shape)` to `(M,)`, or to `(M, S)` for an event in stages (Eq. 13 to 15).
-        region: of a single input, without an L2 ball.
-        radius: of the ball, which `width` is a share of.
+        region: of a single input; not an L2 ball.
+        radius: of the ball; `width` is a share of it.
     """
     rng = np.random.Generator(np.random.SFC64(seed))
     shape, features = region.shape, region.shape.numel()
@@ -92,7 +92,7 @@ def safari_estimate(
     def log_density(points: Tensor) -> Tensor:
         return region.log_density(points.reshape(1, particles, *shape))[0]
 
-    flat = region.sigma is None  # the density cancels
+    flat = region.sigma is None  # the density is uniform and cancels
     x = region.sample(particles, region.streams(seed))[0].reshape(particles, features)
     widths = torch.full((particles, 1), width * radius, dtype=x.dtype)
     scores, density = evaluate(x), None if flat else log_density(x)
@@ -105,9 +105,9 @@ def safari_estimate(
         return SafariEstimate(log_probability, tuple(shares), particles, evaluations, rate, failed)
 
     while True:
-        current = within(scores, stage)
+        current = mask_stage(scores, stage)
         level = min(current.sort().values[math.floor((1 - quantile) * particles)].item(), 0.0)
-        if level == previous:  # no progress: the authors' code tries the threshold itself
+        if level == previous:  # no progress: the authors' code then tries the threshold itself
             level = 0.0
         above = current >= level
         kept = int(above.sum())
@@ -133,7 +133,7 @@ def safari_estimate(
                 ratio = ratio + (there - density)
             values = evaluate(proposed)
             chance = torch.from_numpy(np.log1p(-rng.random(particles)))
-            accept = (chance <= ratio) & (within(values, stage) >= level)
+            accept = (chance <= ratio) & (mask_stage(values, stage) >= level)
             x = torch.where(accept[:, None], proposed, x)
             scores = torch.where(accept[:, None], values, scores)
             lengths = torch.where(accept, back, lengths)
@@ -154,15 +154,15 @@ def safari_estimate(
             stage, previous = stage + 1, -math.inf
 
 
-def within(scores: Tensor, stage: int) -> Tensor:
-    """The stage's score where all stages before it are passed, minus infinity elsewhere."""
+def mask_stage(scores: Tensor, stage: int) -> Tensor:
+    """The score of a stage where all stages before it have been reached, and minus infinity elsewhere."""
     passed = (scores[:, :stage] >= 0).all(1)
     return torch.where(passed, scores[:, stage], -math.inf)
 
 
 @dataclass(frozen=True)
 class Window:
-    """The uniform proposal: every pixel within `x +- width`, cut to the box."""
+    """The uniform proposal: every pixel within `x +- width`, truncated to the box."""
 
     lower: Tensor
     upper: Tensor
@@ -175,11 +175,10 @@ class Window:
         return torch.minimum(torch.from_numpy(draws).mul_(high.sub_(low)).add_(low), self.upper)
 
     def log_length(self, x: Tensor, widths: Tensor) -> Tensor:
-        """Log volume of the window around each point, relative to the uncut one, `(N,)`."""
+        """Log volume of the window around each point, relative to the window without truncation: `(N,)`."""
         sides = torch.minimum(x + widths, self.upper).sub_(torch.maximum(x - widths, self.lower)).div_(2 * widths)
         total = torch.zeros(len(x), dtype=x.dtype)
-        for group in sides.split(
-            _GROUP, dim=1
-        ):  # a logarithm for each group: one for each pixel would take half of the time
+        # one logarithm for each group: a logarithm for each pixel would take half of the time
+        for group in sides.split(_GROUP, dim=1):
             total += group.prod(1).log()
         return total

@@ -1,16 +1,16 @@
-"""Parameter SenC: gates against a loop that swaps weights and calls Captum, and against the bare model.
+"""The speed of parameter SenC with gates, relative to a loop that changes weights, and to the bare model.
 
-    python benchmarks/senc_parameters.py [--part parameters] [--masks 1000] [--rows 128] [--repeats 5]
+    python benchmarks/senc_parameters.py [--masks 1000] [--rows 128] [--repeats 5]
 
-For each layer of LeNet-5, one sample, input x gradient, in turn in one process:
+For each layer of LeNet-5, with one sample and input x gradient, these run in turn in one process:
 
-- loop: for every mask set the masked weight, predict, and let Captum explain. Ranks and sums are left out.
+- loop: for every mask, set the masked weight, predict, and let Captum explain. Ranks and sums are left out.
 - bare: forward-backward passes of as many inputs, in batches of `--rows`, and nothing else.
-- ours: the metric itself at the same batch size, with ranks, sums and counts; `looks` without the null and the interval
-  (one permutation, one resample), `all` with 999 and 500.
+- ours: the metric itself at the same batch size, with ranks, sums and counts. `queries` is without the null
+  distribution and the interval (one permutation, one resample), `all` with 999 and 500.
 
-Repeated masks are looked at anew here, so that all three do the same number of passes; `distinct` is how many the
-metric looks at otherwise. Ratios are medians of those of single rounds.
+Here repeated masks are evaluated again, so that all of them run the same number of passes. `distinct` is how many masks
+the metric evaluates otherwise. Ratios are medians over rounds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from holdfast.metrics import ParameterSensitivityConsistency
 from holdfast.metrics.senc import masking
 
 
-def bare(module: nn.Module, x: Tensor, rows: int, count: int) -> None:
+def run_bare(module: nn.Module, x: Tensor, rows: int, count: int) -> None:
     """Forward-backward passes of `count` copies of `x`."""
     batch = x.expand(rows, *x.shape[1:]).contiguous()
     for start in range(0, count, rows):
@@ -40,10 +40,10 @@ def bare(module: nn.Module, x: Tensor, rows: int, count: int) -> None:
         torch.autograd.grad(logits.amax(1).sum(), leaf)
 
 
-def loop(module: nn.Module, layer: nn.Module, x: Tensor, target: int, masks: Tensor) -> None:
-    """Every mask on its own: weights, prediction, Captum."""
+def run_loop(module: nn.Module, layer: nn.Module, x: Tensor, target: int, masks: Tensor) -> None:
+    """For every mask set the weights, predict, and explain with Captum."""
     explainer, x = InputXGradient(module), x.clone().requires_grad_(True)
-    with masked_weights(layer):  # puts the weights back at the end
+    with masked_weights(layer):  # restores the weights at the end
         original = layer.weight.data
         for mask in masks:
             layer.weight.data = original
@@ -53,15 +53,15 @@ def loop(module: nn.Module, layer: nn.Module, x: Tensor, target: int, masks: Ten
             explainer.attribute(x, target=target)
 
 
-def timed(function: Callable[[], object]) -> float:
-    """Seconds."""
+def time_call(function: Callable[[], object]) -> float:
+    """The time of a call in seconds."""
     start = time.perf_counter()
     function()
     return time.perf_counter() - start
 
 
-def parameters(masks: int, rows: int, repeats: int) -> None:
-    """A table of the layers."""
+def compare_layers(masks: int, rows: int, repeats: int) -> None:
+    """Print a table with a row for each layer."""
     digits = hf.data.bundled("digits")
     classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), digits.bounds, device="cpu", batch_size=rows)
     module, x = classifier.module.eval(), digits.inputs[:1]
@@ -69,8 +69,8 @@ def parameters(masks: int, rows: int, repeats: int) -> None:
         parameter.requires_grad_(False)
     target = int(classifier.predict(x))
     print(f"\n{masks} masks, {rows} rows at once, {torch.get_num_threads()} threads; seconds\n")
-    columns = ["layer", "groups", "distinct", "loop", "bare", "looks", "all"]
-    columns += ["loop/looks", "loop/all", "looks/bare", "all/bare"]
+    columns = ["layer", "groups", "distinct", "loop", "bare", "queries", "all"]
+    columns += ["loop/queries", "loop/all", "queries/bare", "all/bare"]
     print(f"| {' | '.join(columns)} |")
     print("| --- " * len(columns) + "|")
     repeating = masking._REPEATING
@@ -81,30 +81,29 @@ def parameters(masks: int, rows: int, repeats: int) -> None:
         masking._REPEATING = 0
         drawn = torch.rand(masks, group_count(layer)) < 0.8
         contenders: list[Callable[[], object]] = [
-            partial(loop, module, layer, x, target, drawn),
-            partial(bare, module, x, rows, masks),
+            partial(run_loop, module, layer, x, target, drawn),
+            partial(run_bare, module, x, rows, masks),
             partial(quick, classifier, "input_x_gradient", x),
             partial(whole, classifier, "input_x_gradient", x),
         ]
         contenders[2]()  # the first call pays for imports and allocation
-        rounds = [[timed(contender) for contender in contenders] for _ in range(repeats)]
+        rounds = [[time_call(contender) for contender in contenders] for _ in range(repeats)]
         masking._REPEATING = repeating
         times = [statistics.median(column) for column in zip(*rounds, strict=True)]
         pairs = ((0, 2), (0, 3), (2, 1), (3, 1))
         ratios = [statistics.median(row[a] / row[b] for row in rounds) for a, b in pairs]
-        shown = [f"{value:.2f}" for value in (*times, *ratios)]
-        print(f"| {name} | {group_count(layer)} | {distinct} | {' | '.join(shown)} |", flush=True)
+        cells = [f"{value:.2f}" for value in (*times, *ratios)]
+        print(f"| {name} | {group_count(layer)} | {distinct} | {' | '.join(cells)} |", flush=True)
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", choices=["parameters"], default="parameters")
     parser.add_argument("--masks", type=int, default=1000)
     parser.add_argument("--rows", type=int, default=128)
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
-    parameters(options.masks, options.rows, options.repeats)
+    compare_layers(options.masks, options.rows, options.repeats)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""What a study costs beside the evaluations themselves, and what a second worker brings.
+"""The overhead of a study, and the speed with a second worker.
 
-    python benchmarks/studies.py --part overhead     10,000 tiny jobs: overhead a job, and how long their results open
+    python benchmarks/studies.py --part overhead     10,000 tiny jobs: overhead of a job, and the time to open results
     python benchmarks/studies.py --part workers      a compute-bound study with one and with two workers
 
-Overhead is what a job takes beyond the same call of the metric without a study, in the same run.
+Overhead is the time of a job minus that of the same call of the metric without a study, in the same run.
 """
 
 from __future__ import annotations
@@ -23,38 +23,38 @@ from holdfast.study.run import run_grid
 from holdfast.study.store import Store
 
 
-def overhead(jobs: int) -> None:
+def measure_overhead(jobs: int) -> None:
     torch.manual_seed(0)
     classifier = hf.Classifier(nn.Sequential(nn.Flatten(), nn.Linear(16, 3)), (0.0, 1.0), device="cpu", batch_size=64)
     inputs = torch.rand(jobs, 1, 4, 4)
     metric = hf.metrics.MaxSensitivity(hf.LinfBall(0.1), samples=2)
     explainer = hf.explainers.get("saliency")
     metric(classifier, explainer, inputs[:1])
-    began = time.perf_counter()
+    start = time.perf_counter()
     for row in range(jobs):
         metric(classifier, explainer, inputs[row : row + 1], generator=torch.Generator().manual_seed(0))
-    bare = time.perf_counter() - began
+    bare = time.perf_counter() - start
     grid = Grid({"x": Samples(inputs)}, {"m": Ready(classifier)}, {"s": explainer}, {"m": metric}, samples_per_job=1)
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder))
-        began = time.perf_counter()
+        start = time.perf_counter()
         run_grid(grid, store)
-        whole = time.perf_counter() - began
-        began = time.perf_counter()
+        whole = time.perf_counter() - start
+        start = time.perf_counter()
         results = hf.load_results(folder)
-        opened = time.perf_counter() - began
-        began = time.perf_counter()
+        opening = time.perf_counter() - start
+        start = time.perf_counter()
         run_grid(grid, store)
-        again = time.perf_counter() - began
+        second = time.perf_counter() - start
     assert results.samples.height == jobs
     print(
         f"{jobs} jobs: {whole:.1f} s, of which the metric alone {bare:.1f} s:"
         f" {(whole - bare) / jobs * 1e3:.2f} ms overhead a job"
     )
-    print(f"results open in {opened:.2f} s; a second run finds everything done in {again:.2f} s")
+    print(f"results open in {opening:.2f} s; a second run, with nothing left to do, takes {second:.2f} s")
 
 
-def workers(samples: int, repeats: int) -> None:
+def measure_workers(samples: int, repeats: int) -> None:
     digits = hf.data.bundled("digits")[:samples]
     classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=digits.bounds)
     metric = hf.metrics.WorstCase(hf.LinfBall(0.3), search="random", budget=2000)
@@ -73,13 +73,13 @@ def workers(samples: int, repeats: int) -> None:
             ("one worker, all threads", InProcess()),
             ("two workers, one thread each", Processes(2, threads=1)),
         ):
-            seconds.setdefault(name, []).append(_once(grid, executor))
+            seconds.setdefault(name, []).append(_run_once(grid, executor))
     base = min(seconds["one worker, one thread"])
     for name, times in seconds.items():
         print(f"{name}: {min(times):.1f} s, {base / min(times):.2f} times the rate of one worker with one thread")
 
 
-def _once(grid: Grid, executor: Executor) -> float:
+def _run_once(grid: Grid, executor: Executor) -> float:
     with tempfile.TemporaryDirectory() as folder:
         return run_grid(grid, Store(Path(folder)), executor=executor).seconds
 
@@ -92,6 +92,6 @@ if __name__ == "__main__":
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
     if options.part in ("overhead", "all"):
-        overhead(options.jobs)
+        measure_overhead(options.jobs)
     if options.part in ("workers", "all"):
-        workers(options.samples, options.repeats)
+        measure_workers(options.samples, options.repeats)

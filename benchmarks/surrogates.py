@@ -1,17 +1,18 @@
-"""How near to the bare model's speed are the explainers that look at perturbed copies, and how far from Captum's?
+"""The speed of explainers that use perturbed copies, relative to the bare model and to Captum.
 
     python benchmarks/surrogates.py [--part bare] [--only rise] [--maps 20] [--samples 200] [--rows 128] [--repeats 5]
                                     [--device auto]
 
-LIME, KernelSHAP, Shapley sampling (over superpixels, 10 orders), occlusion and RISE; ratios, measured in turn.
+Ratios are printed for LIME, KernelSHAP, Shapley sampling (over superpixels, 10 orders), occlusion and RISE. What is
+compared runs in turn.
 
-`bare`: rows that the explainer makes the module forward per second, with superpixels, perturbed copies, fit and all,
-over the rate of a bare loop that forwards as many rows in batches of the same size.
-`captum`: our maps per second over those of Captum's `Lime`, `KernelShap`, `ShapleyValueSampling` and `Occlusion` (it
-has no RISE), on the same maps with as many samples, orders or windows, the same superpixels (given to Captum; ours
-finds them within the time) and batches of the same size. Captum's surrogates one input after the other, as it fits
-them, and so its Shapley sampling, whose superpixels must be as many in all inputs of a batch; its occlusion all inputs
-at once.
+- `bare`: rows that the module forwards per second for the explainer, over the rate of a bare loop that forwards as many
+  rows in batches of the same size. The explainer's time includes superpixels, perturbed copies and the fit.
+- `captum`: our maps per second over those of Captum's `Lime`, `KernelShap`, `ShapleyValueSampling` and `Occlusion` (it
+  has no RISE). Both have the same inputs, as many samples, orders or windows, the same superpixels (which our time
+  includes, and Captum's does not) and batches of the same size. Captum explains one input after the other, as its fits
+  require, and as its Shapley sampling requires unless all inputs have the same number of superpixels. Its occlusion
+  explains all inputs at once.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ import statistics
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 
 import captum.attr as ca
 import torch
+from bare_model import compare_rates, describe_ratios, wait_for
 
 import holdfast as hf
 from holdfast.explainers import LIME, RISE, Explainer, KernelSHAP, Occlusion, ShapleySampling
@@ -34,7 +37,7 @@ ORDERS = 10
 
 
 class Setting:
-    """The bundled model and digits, and what there is to time."""
+    """The bundled model and digits, and the explainers to time."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         digits = hf.data.bundled("digits")[: options.maps]
@@ -54,12 +57,12 @@ class Setting:
         }
         self.explainers = {e: kind for e, kind in every.items() if options.only in (None, e.name)}
 
-    def ours(self, explainer: Explainer) -> float:
+    def measure_ours(self, explainer: Explainer) -> float:
         """Maps per second."""
-        return len(self.x) / self._seconds(lambda: explainer(self.classifier, self.x, self.targets))
+        return len(self.x) / self._time(lambda: explainer(self.classifier, self.x, self.targets))
 
-    def rows_of(self, explainer: Explainer) -> float:
-        """Different perturbed copies of a map, on average; equal ones are forwarded once. With the map itself."""
+    def count_rows(self, explainer: Explainer) -> float:
+        """The mean number of rows for one map: the input and its different perturbed copies."""
         counts = (self.labels.flatten(1).amax(1) + 1).tolist()
         if isinstance(explainer, LIME | KernelSHAP):
             return statistics.mean(len(explainer.draw_coalitions(m, self.x.device).masks) for m in counts)
@@ -67,7 +70,7 @@ class Setting:
             return statistics.mean(1 + len(explainer.draw_walks(m, self.x.device).size) for m in counts)
         return explainer.rows_per_input
 
-    def bare(self, rows: float) -> float:
+    def measure_bare(self, rows: float) -> float:
         """Maps per second, if a map were `rows` forward passes and nothing else."""
         total = round(rows * len(self.x))
         batches = self.x.repeat(-(-total // len(self.x)), 1, 1, 1)[:total].split(self.rows)
@@ -77,9 +80,9 @@ class Setting:
                 for batch in batches:
                     self.module(batch)
 
-        return len(self.x) / self._seconds(forward)
+        return len(self.x) / self._time(forward)
 
-    def captum(self, kind: type) -> float:
+    def measure_captum(self, kind: type) -> float:
         """Maps per second of a Captum method."""
         method = kind(self.module)
         at_once = {"perturbations_per_eval": min(self.rows, self.samples)}
@@ -105,53 +108,37 @@ class Setting:
                     **at_once,
                 )
 
-        return len(self.x) / self._seconds(explain)
+        return len(self.x) / self._time(explain)
 
-    def _seconds(self, work: Callable[[], object]) -> float:
+    def _time(self, work: Callable[[], object]) -> float:
         start = time.perf_counter()
         work()
-        if self.x.device.type == "cuda":
-            torch.cuda.synchronize(self.x.device)
+        wait_for(self.x.device)
         return time.perf_counter() - start
 
 
-def ratios(ours: Callable[[], float], other: Callable[[], float], repeats: int) -> list[float]:
-    """Our rate over the mean of the others just before and after."""
-    ours(), other()
-    found = []
-    for _ in range(repeats):
-        before = other()
-        rate = ours()
-        found.append(rate / ((before + other()) / 2))
-    return found
-
-
-def bare(setting: Setting, repeats: int) -> None:
-    """Against forward passes alone."""
+def compare_bare(setting: Setting, repeats: int) -> None:
+    """Compare with forward passes alone."""
     for explainer in setting.explainers:
-        rows = setting.rows_of(explainer)
-        found = ratios(lambda e=explainer: setting.ours(e), lambda r=rows: setting.bare(r), repeats)
-        print(
-            f"{explainer.name}, {rows:.0f} rows a map: {statistics.median(found):.0%} of the bare rate"
-            f" (from {min(found):.0%} to {max(found):.0%})",
-            flush=True,
-        )
+        rows = setting.count_rows(explainer)
+        setting.measure_ours(explainer)  # the first call pays for imports
+        ratios = compare_rates(partial(setting.measure_ours, explainer), partial(setting.measure_bare, rows), repeats)
+        print(f"{explainer.name}, {rows:.0f} rows a map: {describe_ratios(ratios)} of the bare rate", flush=True)
 
 
-def captum(setting: Setting, repeats: int) -> None:
-    """Against Captum."""
+def compare_captum(setting: Setting, repeats: int) -> None:
+    """Compare with Captum."""
     for explainer, kind in setting.explainers.items():
         if kind is None:
             continue
-        found = ratios(lambda e=explainer: setting.ours(e), lambda k=kind: setting.captum(k), repeats)
+        setting.measure_ours(explainer)  # the first call pays for imports
+        ratios = compare_rates(partial(setting.measure_ours, explainer), partial(setting.measure_captum, kind), repeats)
         print(
-            f"{explainer.name}: {statistics.median(found):.1f} times the rate of Captum's {kind.__name__}"
-            f" (from {min(found):.1f} to {max(found):.1f})",
-            flush=True,
+            f"{explainer.name}: {describe_ratios(ratios, '.1f')} times the rate of Captum's {kind.__name__}", flush=True
         )
 
 
-PARTS = {"bare": bare, "captum": captum}
+PARTS = {"bare": compare_bare, "captum": compare_captum}
 
 
 def main() -> None:

@@ -1,35 +1,25 @@
-"""How near to the bare model's speed? Subset simulation against a plain loop of forward-backward passes.
+"""The speed of subset simulation, relative to a plain loop of forward-backward passes of the bare model.
 
     python benchmarks/throughput.py [--seeds 1] [--rows 128] [--repeats 5]
 
-Both run in turn, several times, at the same batch size, with input x gradient on the bundled model. Printed is the
-rate of subset simulation (predictions with explanation, similarity, proposals and all) over that of the bare loop.
+Both run in turn, several times, at the same batch size, with input x gradient on the bundled model. Printed is the rate
+of subset simulation over that of the bare loop. Subset simulation includes predictions with explanation, similarities
+and proposals.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
 import time
 
 import torch
+from bare_model import compare_rates, describe_ratios, load_lenet, make_bare_loop
 
 import holdfast as hf
 from holdfast.metrics import MisinterpretationProbability
 
 
-def bare(module: torch.nn.Module, x: torch.Tensor, rows: int, passes: int) -> float:
-    """Rows per second of forward-backward passes to the input, weights frozen, over batches of `x`."""
-    start = time.perf_counter()
-    for _ in range(passes):
-        for batch in x.split(rows):
-            leaf = batch.detach().requires_grad_(True)
-            logits = module(leaf)
-            torch.autograd.grad(logits.amax(1).sum(), leaf)
-    return passes * len(x) / (time.perf_counter() - start)
-
-
-def subset(classifier: hf.Classifier, x: torch.Tensor) -> float:
+def measure_subset_rate(classifier: hf.Classifier, x: torch.Tensor) -> float:
     """Evaluations per second of subset simulation."""
     metric = MisinterpretationProbability(hf.LinfBall(0.3), threshold=0.5, floor=-8.0)
     start = time.perf_counter()
@@ -45,26 +35,12 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--device", default="auto")
     options = parser.parse_args()
-    digits = hf.data.bundled("digits")[: options.seeds]
-    classifier = hf.Classifier(
-        hf.zoo.load("lenet5-mnist"), digits.bounds, batch_size=options.rows, device=options.device
-    )
-    module = classifier.module.eval()
-    for parameter in module.parameters():
-        parameter.requires_grad_(False)
-    batches = digits.inputs[:1].repeat(8 * options.rows, 1, 1, 1).to(classifier.device)
-    passes = max(1, 20_000 // len(batches))
-    bare(module, batches, options.rows, 1)
-    ratios = []
-    for _ in range(options.repeats):
-        before = bare(module, batches, options.rows, passes)
-        ours = subset(classifier, digits.inputs)
-        after = bare(module, batches, options.rows, passes)
-        ratios.append(ours / ((before + after) / 2))
+    classifier, x = load_lenet(options.seeds, options.rows, options.device)
+    bare = make_bare_loop(classifier, x, options.rows)
+    ratios = compare_rates(lambda: measure_subset_rate(classifier, x), bare, options.repeats)
     print(
         f"{options.seeds} seeds, {options.rows} rows, {classifier.device}, {torch.get_num_threads()} threads:"
-        f" subset simulation runs at {statistics.median(ratios):.0%} of the bare rate"
-        f" (from {min(ratios):.0%} to {max(ratios):.0%})"
+        f" subset simulation runs at {describe_ratios(ratios)} of the bare rate"
     )
 
 

@@ -1,4 +1,4 @@
-"""The searches for a worst case against each other, on the bundled digits and model.
+"""Comparison of the searches for a worst case, on the bundled digits and model.
 
     python benchmarks/worst_case.py --radius 0.3 --event changed_explanation \\
         --search block:5000 --search genetic:100000 --search gradient:5000 --search random:5000 --json out.json
@@ -28,7 +28,7 @@ from holdfast.zoo import load
 DEFAULTS = ["random:5000", "genetic:100000:population=200", "block:5000", "gradient:5000"]
 
 
-def parse(text: str) -> tuple[str, int, dict[str, Any]]:
+def parse_search(text: str) -> tuple[str, int, dict[str, Any]]:
     """`name:evaluations[:option=value,...]`; the evaluations are those of the search alone."""
     name, evaluations, *rest = text.split(":")
     pairs = (pair.split("=") for pair in ",".join(rest).split(",") if pair)
@@ -53,10 +53,10 @@ def main() -> None:
     digits = bundled("digits")[: options.digits]
     classifier = Classifier(load("lenet5-mnist"), bounds=(0.0, 1.0), batch_size=256)
     what = "margin" if options.event == "misclassification" else f"{options.similarity} similarity"
-    print(f"{options.event}, radius {options.radius:g}, {options.explainer}: {what} of each digit; ! = not met")
+    print(f"{options.event}, radius {options.radius:g}, {options.explainer}: {what} of each digit; ! = event not found")
     rows = []
     for text in options.search or DEFAULTS:
-        name, evaluations, settings = parse(text)
+        name, evaluations, settings = parse_search(text)
         metric = WorstCase(
             LinfBall(options.radius),
             event=options.event,
@@ -70,8 +70,8 @@ def main() -> None:
         found = result.found.tolist()
         cells = " ".join(f"{v:7.3f}{' ' if f else '!'}" for v, f in zip(values.tolist(), found, strict=True))
         print(f"{text:32s} {cells}  mean {values.mean():.3f}", flush=True)
-        spent = result.model_evaluations.tolist()
-        rows.append({"search": text, "values": values.tolist(), "found": found, "evaluations": spent})
+        counts = result.model_evaluations.tolist()
+        rows.append({"search": text, "values": values.tolist(), "found": found, "evaluations": counts})
     if options.json:
         settings = {key: value for key, value in vars(options).items() if key not in ("json", "search")}
         options.json.write_text(json.dumps({"options": settings, "rows": rows}, indent=1) + "\n")

@@ -26,7 +26,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 import estimator_cases  # noqa: E402
 import estimator_page  # noqa: E402
 import estimators  # noqa: E402
-from safari_estimator import SafariEstimate, Window, claimed_error, safari_estimate, within  # noqa: E402
+from safari_estimator import SafariEstimate, Window, compute_claimed_error, mask_stage, safari_estimate  # noqa: E402
 
 
 def repeat(
@@ -42,16 +42,16 @@ def check_mean(found: list[SafariEstimate], truth: float, allowance: float = 0.0
 
 def test_claimed_error_is_equation_16() -> None:
     # shares 0.1, 0.1 and 0.35 of 1000: 0.9 / 100 + 0.9 / 100 + 0.65 / 350
-    assert claimed_error([0.1, 0.1, 0.35], 1000) == pytest.approx(0.1409154, abs=1e-6)
-    assert claimed_error([1.0], 1000) == 0
-    (run,) = repeat(lambda x: x.sum(1) - 1.9, box(2), 0.5, 1, moves=5)
+    assert compute_claimed_error([0.1, 0.1, 0.35], 1000) == pytest.approx(0.1409154, abs=1e-6)
+    assert compute_claimed_error([1.0], 1000) == 0
+    (run,) = repeat(lambda x: x.sum(1) - 1.9, make_box(2), 0.5, 1, moves=5)
     assert run.delta == pytest.approx(math.sqrt(sum((1 - p) / (p * 1000) for p in run.shares)))
     assert run.log_probability == pytest.approx(sum(map(math.log, run.shares)))
     assert run.evaluations == 1000 * (1 + 5 * (len(run.shares) - 1))
 
 
-def box(dimension: int) -> Any:
-    return estimator_cases.box(dimension)
+def make_box(dimension: int) -> Any:
+    return estimator_cases.make_box(dimension)
 
 
 @pytest.mark.parametrize("width", [0.01, 0.13, 0.5])
@@ -79,7 +79,7 @@ def test_window_is_the_uniform_proposal_cut_to_the_ball(width: float) -> None:
 def test_the_walk_is_right_where_it_mixes(adaptation: str) -> None:
     # a corner of the box, where the cut matters: without the ratio of Eq. 23, or with it upside down, this fails
     threshold = irwin_hall_threshold(2, math.log(1e-4))
-    found = repeat(lambda x: x.sum(1) - threshold, box(2), 0.5, 12, moves=40, width=1 / 3, adaptation=adaptation)
+    found = repeat(lambda x: x.sum(1) - threshold, make_box(2), 0.5, 12, moves=40, width=1 / 3, adaptation=adaptation)
     check_mean(found, irwin_hall_log_sf(2, threshold))
     assert not any(run.failed for run in found)
 
@@ -90,28 +90,28 @@ def test_the_walk_with_a_normal_prior_and_with_stages() -> None:
     found = repeat(lambda x: x.sum(1) / 3**0.5 - 3.5, region, 8.0, 12, moves=60, width=0.1)
     check_mean(found, stats.norm.logsf(3.5))
     score = lambda x: torch.stack([x[:, 0] - 0.98, x[:, 1] - 0.95], 1)  # noqa: E731
-    check_mean(repeat(score, box(2), 0.5, 12, moves=40, width=1 / 3), math.log(0.02 * 0.05))
+    check_mean(repeat(score, make_box(2), 0.5, 12, moves=40, width=1 / 3), math.log(0.02 * 0.05))
 
 
 def test_slow_mixing_makes_the_published_walk_low_and_sure_of_itself() -> None:
-    problem = estimator_cases.irwin_hall(50, 5)
+    problem = estimator_cases.make_irwin_hall(50, 5)
     found = repeat(problem.score, problem.region, problem.radius, 4, moves=10)
     errors = np.array([run.log_probability for run in found]) - problem.truth
     assert errors.mean() < -3
     assert max(run.delta for run in found) < 0.4
-    runs = [estimator_cases.ours(problem, seed) for seed in range(5)]
+    runs = [estimator_cases.run_ours(problem, seed) for seed in range(5)]
     assert sum(run.low <= problem.truth <= run.high for run in runs) >= 3
 
 
 def test_a_walk_that_ends_nowhere_has_failed() -> None:
-    never = safari_estimate(lambda x: -torch.ones(len(x)), box(2), 0.5, 0, moves=2)
+    never = safari_estimate(lambda x: -torch.ones(len(x)), make_box(2), 0.5, 0, moves=2)
     assert never.failed
-    deep = safari_estimate(lambda x: x[:, 0] - 2, box(2), 0.5, 0, moves=2, floor=-10.0)
+    deep = safari_estimate(lambda x: x[:, 0] - 2, make_box(2), 0.5, 0, moves=2, floor=-10.0)
     assert deep.failed
-    nan = safari_estimate(lambda x: torch.full((len(x),), torch.nan), box(2), 0.5, 0, moves=2)
+    nan = safari_estimate(lambda x: torch.full((len(x),), torch.nan), make_box(2), 0.5, 0, moves=2)
     assert nan.failed
     scores = torch.tensor([[1.0, 2.0], [-1.0, 3.0]])
-    assert within(scores, 1).tolist() == [2.0, -math.inf]
+    assert mask_stage(scores, 1).tolist() == [2.0, -math.inf]
 
 
 def test_exact_answer_of_the_linear_classifier() -> None:
@@ -119,15 +119,17 @@ def test_exact_answer_of_the_linear_classifier() -> None:
     for dimension, length, threshold in ((50, 8.0, 0.5), (10, 3.0, 0.3)):
         slope = threshold / math.sqrt(1 - threshold**2)
         library = stats.nct.logcdf(slope * math.sqrt(dimension - 2), dimension - 2, length)
-        assert estimator_cases.cone_log_probability(dimension, length, threshold) == pytest.approx(library, rel=1e-8)
-    problem = estimator_cases.linear_classifier()
+        assert estimator_cases.compute_cone_log_probability(dimension, length, threshold) == pytest.approx(
+            library, rel=1e-8
+        )
+    problem = estimator_cases.make_linear_classifier()
     assert -35 < problem.truth < -15
     x = torch.zeros(1, 12, dtype=torch.float64) + torch.linspace(-1, 1, 12, dtype=torch.float64)
     rng = np.random.default_rng(0)
     maps = x.numpy() + rng.standard_normal((100_000, 12))
     centred, direction = maps - maps.mean(1, keepdims=True), x[0].numpy()
     pearson = centred @ direction / np.linalg.norm(centred, axis=1) / np.linalg.norm(direction)
-    expected = math.exp(estimator_cases.cone_log_probability(12, float(np.linalg.norm(direction)), 0.1))
+    expected = math.exp(estimator_cases.compute_cone_log_probability(12, float(np.linalg.norm(direction)), 0.1))
     assert abs((pearson < 0.1).mean() - expected) < 4 * math.sqrt(expected / 100_000)
 
 
@@ -146,15 +148,15 @@ def test_problems_are_the_same_for_both_estimators() -> None:
 
 
 def test_monte_carlo_hits_and_reference() -> None:
-    case = estimator_cases.digit_case("model", 1, 0.3, 0.72)
+    case = estimator_cases.make_digit_case("model", 1, 0.3, 0.72)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(estimator_cases, "BLOCK", 1000)
-        hits = estimator_cases.monte_carlo_hits([case], 0)[case.name]
-        assert hits == estimator_cases.monte_carlo_hits([case], 0)[case.name]
+        hits = estimator_cases.count_monte_carlo_hits([case], 0)[case.name]
+        assert hits == estimator_cases.count_monte_carlo_hits([case], 0)[case.name]
     metric = hf.metrics.MisinterpretationProbability(
         hf.LinfBall(0.3), threshold=0.72, method="monte_carlo", samples=2000
     )
-    classifier, digits = estimator_cases.lenet()
+    classifier, digits = estimator_cases.load_lenet()
     expected = metric(classifier, "input_x_gradient", digits[1:2]).log_probability.exp().item()
     assert 0.02 < expected < 0.98
     assert abs(hits / 1000 - expected) < 4 * math.sqrt(expected * (1 - expected) * (1 / 1000 + 1 / 2000))
@@ -219,7 +221,7 @@ def test_the_command_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.Mo
 
     def tiny(problem: estimator_cases.Problem, seed: int) -> estimator_cases.Run:
         ran.append(seed)
-        return estimator_cases.ours(problem, seed, particles=50, moves=1)
+        return estimator_cases.run_ours(problem, seed, particles=50, moves=1)
 
     for name in estimator_cases.ESTIMATORS:
         monkeypatch.setitem(estimator_cases.ESTIMATORS, name, tiny)
@@ -245,7 +247,7 @@ def test_the_command_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_fewer_runs_are_the_first_of_more() -> None:
-    few, many = estimators.tasks(estimators.PARTS, 3), estimators.tasks(estimators.PARTS, 30)
+    few, many = estimators.list_tasks(estimators.PARTS, 3), estimators.list_tasks(estimators.PARTS, 30)
     assert set(few) < set(many)
     # half-way through, every row with several runs has some
     half = many[: len(many) // 2]

@@ -1,0 +1,64 @@
+"""The speed of the bare model: a plain loop of forward-backward passes, to which other benchmarks compare theirs."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+import holdfast as hf
+
+PASSES = 20_000  # rows that the loop forwards at least
+
+
+def load_lenet(samples: int, rows: int, device: str) -> tuple[hf.Classifier, Tensor]:
+    """The bundled LeNet-5 with frozen weights and batches of `rows`, and the first bundled digits."""
+    digits = hf.data.bundled("digits")[:samples]
+    classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), digits.bounds, batch_size=rows, device=device)
+    for parameter in classifier.module.eval().parameters():
+        parameter.requires_grad_(False)
+    return classifier, digits.inputs
+
+
+def measure_bare_rate(module: nn.Module, x: Tensor, rows: int, passes: int) -> float:
+    """Rows per second of forward-backward passes to the input, with frozen weights, over batches of `x`."""
+    start = time.perf_counter()
+    for _ in range(passes):
+        for batch in x.split(rows):
+            leaf = batch.detach().requires_grad_(True)
+            logits = module(leaf)
+            torch.autograd.grad(logits.amax(1).sum(), leaf)
+    wait_for(x.device)
+    return passes * len(x) / (time.perf_counter() - start)
+
+
+def make_bare_loop(classifier: hf.Classifier, x: Tensor, rows: int) -> Callable[[], float]:
+    """A function that measures the bare rate on copies of the first of `x`, in batches of `rows`."""
+    batches = x[:1].repeat(8 * rows, 1, 1, 1).to(classifier.device)
+    passes = max(1, PASSES // len(batches))
+    return lambda: measure_bare_rate(classifier.module, batches, rows, passes)
+
+
+def compare_rates(ours: Callable[[], float], other: Callable[[], float], repeats: int) -> list[float]:
+    """Our rate over the other one; each round measures the other just before and after ours."""
+    other()
+    ratios = []
+    for _ in range(repeats):
+        before = other()
+        rate = ours()
+        ratios.append(rate / ((before + other()) / 2))
+    return ratios
+
+
+def describe_ratios(ratios: list[float], form: str = ".0%") -> str:
+    """The median, with the smallest and the largest."""
+    return f"{statistics.median(ratios):{form}} (from {min(ratios):{form}} to {max(ratios):{form}})"
+
+
+def wait_for(device: torch.device) -> None:
+    """Wait until all work on the device is done."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
