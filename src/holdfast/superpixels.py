@@ -111,7 +111,13 @@ def _assign(
         across, columns = _window(some[1], reach[1], shape[1])
         pixels = (shape[1] * rows)[:, :, None] + columns[:, None, :]
         distance = (down[:, :, None] + across[:, None, :]) * weight
-        distance += sum((f.take(pixels) - c[:, :, None]) ** 2 for f, c in zip(features[2:], some[2:], strict=True))
+        colour = np.zeros_like(distance)
+        for feature, centre in zip(features[2:], some[2:], strict=True):
+            off = feature.take(pixels)
+            off -= centre[:, :, None]
+            off *= off
+            colour += off
+        distance += colour
         pixels, distance = pixels.ravel(), distance.ravel()
         nearer = np.flatnonzero(distance < nearest.take(pixels))
         pixels, distance = pixels[nearer], distance[nearer]

@@ -410,6 +410,12 @@ def test_recordings_are_split_by_name_and_labelled_by_diagnosis(hearts: dict[str
     assert data.cpsc("train", diagnosis="426783006", steps=10).labels.tolist() == (1 - train.labels).tolist()
 
 
+def test_without_scipy_the_extra_is_named(hearts: dict[str, Array], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "scipy.io", None)
+    with pytest.raises(MissingExtraError, match=r"cpsc .*holdfast\[data\]"):
+        data.cpsc("test", rate=500.0, steps=1500)
+
+
 def test_recordings_are_resampled_and_standardised(root: Path) -> None:
     """A sine of 2 Hz stays one at another rate."""
     time = np.arange(2400) / 500
