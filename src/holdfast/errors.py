@@ -36,7 +36,7 @@ class MissingExtraError(HoldfastError, ImportError):
 
 
 class UnknownNameError(ArgumentError):
-    """A name is not in a registry. Suggests the nearest one. `name` is the unknown name; `names` are all known ones."""
+    """A name is not in a registry; the message suggests the nearest. `name` is the unknown name, `names` are all."""
 
     def __init__(self, kind: str, name: object, known: Iterable[str]) -> None:
         self.name, self.names = name, sorted(known)

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import holdfast as hf
 from holdfast.cli import app
 from holdfast.reproduce import print_table, read_table, reproductions, write_studies
-from holdfast.reproduce.base import SCALES, Column, Part, Scale, table_of
+from holdfast.reproduce.base import SCALES, Column, Part, Scale, make_table
 from holdfast.study.file.spec import load_study
 
 
@@ -61,7 +61,7 @@ def test_a_table_wider_than_the_terminal_is_cut_between_columns(
         {"explainer": ["one", "other"] * 3, "status": ["ok"] * 6, "a": [0.1] * 6, "b": [0.25] * 6, "c": [0.5] * 6}
     )
     order = {"explainer": ["one", "other"]}
-    print_table(table_of(part, frame, order, 0), "small")
+    print_table(make_table(part, frame, order, 0), "small")
     said = capsys.readouterr().out
     assert (said.count("other"), said.count("continued")) == (tables, tables - 1)
     assert [said.count(value) for value in ("0.10", "0.25", "0.50")] == [2, 2, 2]

@@ -1,4 +1,4 @@
-"""Tables and figures of papers, run as studies: `holdfast reproduce senc-mnist --scale small`."""
+"""Tables and figures of five papers, reproduced by studies: `holdfast reproduce senc-mnist --scale small`."""
 
 from holdfast.reproduce.base import (
     Reproduction,

@@ -1,24 +1,24 @@
-"""A published table or figure as a study: run it, and print our numbers beside the paper's, with what differs.
+"""A published table or figure as a study: run it, and print our numbers next to the paper's, with all departures.
 
-A `Reproduction` is a list of parts; a part is one study, a reading of its results, and what the paper says. Its study
-is an ordinary one: `holdfast reproduce NAME --study FOLDER` writes it down, to be changed and run with `holdfast run`.
-How a part's table is made:
+A `Reproduction` is a list of parts. A part has one study, a description of the table made from its results, and the
+numbers and sentences of the paper. The study is an ordinary one: `holdfast reproduce NAME --study FOLDER` writes it as
+a file, which can be changed and run with `holdfast run`. How a part's table is made:
 
-- `Part.rows` names what its rows are: `("explainer",)`, `("model",)`, `("label",)` (configured metrics), several of
-  them, `("model", "explainer")`, or any column that `Part.prepare` makes of the results (a population, a threshold).
-- `Part.columns` are our numbers. A `Column` picks its rows with `model`, `metric`, or `where={"event": "F-hat"}`, and
-  holds the paper's numbers by row in `paper`, printed beneath ours in the same cell; one number for each row, whatever
-  the column, goes into `Part.paper`. Where a table has several axes, names of rows are joined: `"VGG16, GradCAM"`.
-- Values may be bounds, as `Column.censored` says. A median allows for them, a mean leaves them out, and `"bounded"` is
-  the mean that papers print: every bound taken for the value (ln P at its floor), which bounds the mean in turn and is
-  printed as `≤` or `≥`.
+- `Part.rows` names the columns of the results whose values are the rows: `("explainer",)`, `("model",)`, `("label",)`
+  (configured metrics), several of them, such as `("model", "explainer")`, or a column that `Part.prepare` adds (a
+  population, a threshold).
+- `Part.columns` are our numbers. A `Column` selects its rows by `model`, `metric`, or `where={"event": "F-hat"}`. Its
+  `paper` has the paper's numbers by row, which are printed below ours in the same cell. `Part.paper` has one number for
+  each row. If `Part.rows` has several names, the names of rows are joined: `"VGG16, GradCAM"`.
+- Values may be bounds (`Column.censored`). A median takes them into account and a mean leaves them out. `"bounded"` is
+  the mean that papers print: every bound counts as the value (ln P at its floor), so the mean is a bound, too, and is
+  printed with `≤` or `≥`.
 - Intervals have the confidence `Part.level`.
-- Sentences of the paper: a `Claim` sees a column's statistics by row; `Part.verdicts` and `notes` see the rows of all
-  samples, for paired differences between explainers or models (`holdfast.reproduce.reading`).
-- What a study needs and no installation has, such as networks for data that are not ours to pass on, `Part.before`
-  makes in the folder that the study's paths are relative to.
-- What is no study of metrics, such as times, is a `Part.measure`: it returns the frame that a study's results would
-  give (`explainer`, `model` or whatever the rows are, `status`, and the columns), on whatever device there is.
+- Sentences of the paper are judged by a `Claim`, from a column's statistics by row, or by `Part.verdicts`, from the
+  rows of all samples, for paired differences between explainers or models (`holdfast.reproduce.reading`).
+- `Part.make_files` makes files that a study needs and that we may not distribute, such as networks for some data sets.
+- `Part.measure` is for parts that are no study, such as measurements of time. It returns a frame like the results of a
+  study: the columns of the rows, `status`, and the columns with the numbers.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
+from holdfast import data
+from holdfast.data.dataset import Dataset
 from holdfast.errors import check
 from holdfast.evaluation import run_study
 from holdfast.presentation.base import format_number, read_flags
@@ -50,11 +52,11 @@ Spread = Literal["interval", "deviation", "quartiles"]
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper that numbers can bear out or not.
+    """A sentence of the paper that the numbers of one column can confirm or contradict.
 
     Attributes:
         text: the sentence.
-        holds: from the table's means by row, for one of its columns: whether it holds, or None where it cannot be said.
+        holds: from the column's means by row, whether the sentence holds; None if this is undecided.
     """
 
     text: str
@@ -63,22 +65,22 @@ class Claim:
 
 @dataclass(frozen=True)
 class Column:
-    """One of our numbers for each row: the mean, or the median, over samples of a column of the results.
+    """One of our numbers for each row: the mean or median over samples of a column of the results.
 
     Attributes:
-        heading: what it is called.
-        column: of `Results.samples`, or one that `Part.prepare` made.
-        judged: whether the paper's claims are looked at in this column.
-        model, metric: of a study with several, the name of the model and of the configured metric.
-        statistic: where values may be bounds, a `"mean"` is that of the others alone, a `"median"` allows for anything
-            beyond them, and `"bounded"` is the mean with bounds taken for values: a bound of the mean.
-        where: further columns and the values that rows must have in them.
-        censored: the column that says which values are bounds.
-        side: `"lower"`: the true value is at or above a bound; `"upper"`: at or below.
+        heading: the heading of the column.
+        column: a column of `Results.samples`, or one that `Part.prepare` adds.
+        judged: whether the paper's claims are judged by this column.
+        model, metric: names of the model and of the configured metric, in a study with several.
+        statistic: `"mean"` leaves out values that are bounds; `"median"` takes them into account; `"bounded"` is the
+            mean in which bounds count as values, which is a bound of the mean.
+        where: further columns, and the values that rows must have in them.
+        censored: the column that is True for values that are bounds.
+        side: `"lower"`: bounds are lower bounds of the true values; `"upper"`: upper bounds.
         paper: the paper's numbers by row.
-        decimals: printed of our numbers; four digits where None.
-        spread: beside the statistic: its `"interval"`; or, as papers have it, how far the values lie apart, by their
-            standard `"deviation"` (± after a mean) or their `"quartiles"` (in brackets).
+        decimals: number of decimals of our numbers; with None, four significant digits.
+        spread: what is printed with the statistic: its `"interval"`, the standard `"deviation"` of the values (± after
+            a mean), or their `"quartiles"` (in brackets).
     """
 
     heading: str
@@ -96,21 +98,21 @@ class Column:
 
     @property
     def key(self) -> str:
-        """What its numbers are called among a table's: the column's name, after what picks its rows."""
-        picked = (self.model, self.metric, *map(str, self.where.values()))
-        parts = (*picked, self.column, None if self.statistic == "mean" else self.statistic)
+        """The name of this column in a table: the values that select its rows, then the name of `column`."""
+        selected = (self.model, self.metric, *map(str, self.where.values()))
+        parts = (*selected, self.column, None if self.statistic == "mean" else self.statistic)
         return " ".join(part for part in parts if part is not None)
 
-    def rows(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The rows of `Results.samples` that it is about."""
+    def select_rows(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The rows of `Results.samples` that belong to this column."""
         for name, wanted in {"model": self.model, "label": self.metric, **self.where}.items():
             if wanted is not None:
                 frame = frame.filter(pl.col(name) == wanted) if name in frame.columns else frame.clear()
         return frame
 
     def values(self, frame: pl.DataFrame) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """Its finite values in rows of `Results.samples` that the statistic is taken over, and which are bounds."""
-        frame = self.rows(frame)
+        """The finite values that enter the statistic, and a mask of those that are bounds."""
+        frame = self.select_rows(frame)
         if self.column not in frame.columns:
             return np.empty(0), np.empty(0, dtype=bool)
         frame = frame.filter(pl.col(self.column).cast(pl.Float64).is_finite().fill_null(False))
@@ -119,12 +121,12 @@ class Column:
         return frame[self.column].to_numpy()[kept], bound[kept]
 
     def interval(self, frame: pl.DataFrame, level: float) -> tuple[Interval | None, int]:
-        """The statistic and its interval over rows of `Results.samples`, None of nothing; and how many values."""
+        """The statistic with its interval, None without values; and the number of values."""
         values, bound = self.values(frame)
         if not len(values):
             return None, 0
         if self.spread != "interval":
-            return _spread(values.astype(float), self.statistic, self.spread), len(values)
+            return _make_spread(values.astype(float), self.statistic, self.spread), len(values)
         if self.statistic != "bounded":
             return bootstrap_interval(values, self.statistic, bound, self.side, level), len(values)
         found = bootstrap_interval(values.astype(float), "mean", level=level)
@@ -132,8 +134,8 @@ class Column:
         return replace(found, bound=self.side) if bound.any() else found, len(values)
 
 
-def _spread(values: np.ndarray[Any, Any], statistic: str, spread: Spread) -> Interval:
-    """The statistic, and the values one standard deviation off it (none of a single value), or the quartiles."""
+def _make_spread(values: np.ndarray[Any, Any], statistic: str, spread: Spread) -> Interval:
+    """The statistic with an interval of one standard deviation on each side, or with the quartiles as its ends."""
     value = float(np.median(values) if statistic == "median" else values.mean())
     if spread == "quartiles":
         low, high = np.quantile(values, [0.25, 0.75])
@@ -148,22 +150,22 @@ class Part:
     """One study of a reproduction, or one measurement.
 
     Attributes:
-        name: of the part, and of its results folder.
-        title: above its table.
-        study: the study for a scale, as a study file's content; None where there is a `measure`.
+        name: name of the part and of its results folder.
+        title: title of its table.
+        study: returns the study for a scale, as the content of a study file; None if there is a `measure`.
         columns: our numbers.
-        paper: the paper's numbers by row, where it has one for each; text where it gives a bound or a range.
+        paper: the paper's numbers by row, if it has one for each row; a text for a bound or a range.
         claims: the paper's sentences.
-        differs: what is not as in the paper, for a scale.
-        notes: more lines from the results, such as a share of small p-values.
-        verdicts: the paper's sentences that means by row cannot tell: (sentence, where it is looked at, whether it
-            holds), from the results.
-        rows: what the table's rows are: columns of the results, each combination of their values a row.
-        level: the confidence of the intervals.
-        prepare: the samples' rows with more columns, from the results; the rows as they are by default.
-        measure: instead of a study, what returns the rows for a scale.
-        before: makes the files that the study names, in the folder (its third argument: whether to show progress), if
-            they are not there yet; returns what is to be said of them beneath the table.
+        departures: returns a text that lists what differs from the paper, for a scale.
+        notes: returns further lines from the results, such as a share of small p-values.
+        verdicts: judges sentences of the paper for which the means by row are not enough, from the results: (sentence,
+            where it is judged, whether it holds).
+        rows: columns of the results; each combination of their values is a row.
+        level: confidence of the intervals.
+        prepare: returns the rows of the samples, with further columns, from the results.
+        measure: returns the rows for a scale, in place of a study.
+        make_files: makes the files that the study names, if they do not exist; its arguments are the scale, the folder
+            to which the study's paths are relative, and whether to show progress. It returns notes for the table.
     """
 
     name: str
@@ -172,18 +174,18 @@ class Part:
     columns: tuple[Column, ...]
     paper: Mapping[str, float | str] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
-    differs: Callable[[Scale], str] = lambda scale: ""
+    departures: Callable[[Scale], str] = lambda scale: ""
     notes: Callable[[pl.DataFrame], Sequence[str]] = lambda frame: ()
     verdicts: Callable[[pl.DataFrame], Sequence[tuple[str, str, bool | None]]] = lambda frame: ()
     rows: tuple[str, ...] = ("explainer",)
     level: float = 0.95
     prepare: Callable[[Results], pl.DataFrame] = lambda results: results.samples
     measure: Callable[[Scale], pl.DataFrame] | None = None
-    before: Callable[[Scale, Path, bool], Sequence[str]] | None = None
+    make_files: Callable[[Scale, Path, bool], Sequence[str]] | None = None
 
     @property
     def row_heading(self) -> str:
-        """What the names of the rows are names of."""
+        """The heading above the names of the rows."""
         return ", ".join("metric" if axis == "label" else axis for axis in self.rows)
 
 
@@ -192,8 +194,8 @@ class Reproduction:
     """A table or figure of a paper.
 
     Attributes:
-        title: which one.
-        parts: its studies.
+        title: its title.
+        parts: its parts.
     """
 
     title: str
@@ -205,15 +207,15 @@ reproductions: Registry[Reproduction] = Registry("reproduction")
 
 @dataclass(frozen=True)
 class Table:
-    """What a part came to.
+    """The table of a part.
 
     Attributes:
-        part: which.
-        rows: the rows' names (under `Part.row_heading`), `paper`, for each column (by its `key`) its statistic, its
-            interval and the paper's number; and the number of samples, the most of any column.
-        verdicts: (claim, column heading, whether it holds).
+        part: the part.
+        rows: one row per row of the table. Columns: its name (`Part.row_heading`), `paper`, for each column (`key`) the
+            statistic, its interval and the paper's number, and `samples`, the largest number of samples of any column.
+        verdicts: (sentence, column heading, whether it holds).
         notes: further lines.
-        failures: jobs that failed.
+        failures: number of failed jobs.
     """
 
     part: Part
@@ -226,9 +228,9 @@ class Table:
 def reproduce(
     name: str, scale: Scale, out: Path, *, workers: int | str | None = None, progress: bool = True
 ) -> list[Table]:
-    """Run the parts of a reproduction, each into a folder of `out`, and read their tables.
+    """Run the parts of a reproduction, each in its own folder of `out`, and read their tables.
 
-    What studies have left in the folders already is not computed again; what a part measures is measured anew.
+    Results of studies that are already in the folders are used again. Measurements are always repeated.
     """
     from holdfast.study.file.spec import study_from
 
@@ -236,29 +238,29 @@ def reproduce(
     tables = []
     for part in reproductions[name].parts:
         if part.measure is not None:
-            tables.append(_measured(part, part.measure(scale), out / f"{part.name}-{scale}"))
+            tables.append(_keep_measurement(part, part.measure(scale), out / f"{part.name}-{scale}"))
             continue
         assert part.study is not None
         study: Any = part.study(scale)
         if workers is not None:
             study = {**study, "executor": {"workers": workers}}
-        said: Sequence[str] = ()
-        if part.before is not None:
-            said = part.before(scale, out, progress)
+        file_notes: Sequence[str] = ()
+        if part.make_files is not None:
+            file_notes = part.make_files(scale, out, progress)
             study = study_from(study, out)
         found = run_study(
             study, out / f"{part.name}-{scale}", command=f"holdfast reproduce {name} --scale {scale}", progress=progress
         )
         table = read_table(part, found.results)
-        tables.append(replace(table, notes=[*table.notes, *said]))
+        tables.append(replace(table, notes=[*table.notes, *file_notes]))
         found.to_html(out / f"{part.name}-{scale}" / "report" / "index.html")
     return tables
 
 
 def write_studies(name: str, scale: Scale, folder: Path, *, make: bool = True, progress: bool = False) -> list[Path]:
-    """The studies of a reproduction as study files, to be changed and run on their own; measurements have none.
+    """Write the studies of a reproduction as study files; measurements have none.
 
-    With `make`, what a study names and no installation has (`Part.before`) is made beside them, where it is missing.
+    With `make`, files that the studies need (`Part.make_files`) are made in the same folder, if they are missing.
     """
     from ruamel.yaml import YAML
 
@@ -266,11 +268,11 @@ def write_studies(name: str, scale: Scale, folder: Path, *, make: bool = True, p
     for part in reproductions[name].parts:
         if part.study is None:
             continue
-        if part.before is not None and make:
-            part.before(scale, folder, progress)
+        if part.make_files is not None and make:
+            part.make_files(scale, folder, progress)
         buffer = io.StringIO()
         writer = YAML(typ="safe", pure=True)
-        writer.width = 1 << 16  # names with spaces in them must not be parted
+        writer.width = 1 << 16  # no line breaks within names that contain spaces
         writer.dump(part.study(scale), buffer)
         file = folder / f"{part.name}-{scale}.yaml"
         write_atomically(file, buffer.getvalue().encode())
@@ -279,29 +281,29 @@ def write_studies(name: str, scale: Scale, folder: Path, *, make: bool = True, p
 
 
 def read_table(part: Part, results: Results) -> Table:
-    """A part's table from its results: statistics over the evaluated samples (and repeats), with their intervals."""
+    """Make a part's table from its results: statistics over the evaluated samples (and repeats), with intervals."""
     manifest = results.manifest
     order = {axis: list(manifest.get(f"{axis}s", ())) for axis in ("data", "model", "explainer")}
     order["label"] = list(manifest.get("metrics", ()))
-    return table_of(part, part.prepare(results), order, results.failures.height)
+    return make_table(part, part.prepare(results), order, results.failures.height)
 
 
-def table_of(
+def make_table(
     part: Part, frame: pl.DataFrame, order: Mapping[str, Sequence[str]] | None = None, failures: int = 0
 ) -> Table:
-    """A part's table from rows like those of `Results.samples`.
+    """Make a part's table from rows like those of `Results.samples`.
 
     Args:
-        part: which.
+        part: the part.
         frame: the rows; only those with the status "ok" count.
-        order: all values of an axis of the table's rows, where they are known; by default those in the frame.
-        failures: jobs that failed.
+        order: for a name of `Part.rows`, all its values in order; by default the values in the frame.
+        failures: number of failed jobs.
     """
     frame = frame.filter(pl.col("status") == "ok")
     rows: list[dict[str, Any]] = []
     values: dict[str, dict[str, float]] = {column.key: {} for column in part.columns}
-    for name, own in _groups(part.rows, frame, order or {}):
-        row: dict[str, Any] = {part.row_heading: name, "paper": _paper(part.paper.get(name))}
+    for name, own in _group_rows(part.rows, frame, order or {}):
+        row: dict[str, Any] = {part.row_heading: name, "paper": _format_rounded(part.paper.get(name))}
         for column in part.columns:
             interval, count = column.interval(own, part.level)
             value = float("nan") if interval is None else interval.value
@@ -310,7 +312,7 @@ def table_of(
             row[f"{column.key}_low"] = None if interval is None else interval.low
             row[f"{column.key}_high"] = None if interval is None else interval.high
             row[f"{column.key}_bound"] = interval is not None and not interval.exact
-            row[f"{column.key} (paper)"] = _as_written(column.paper.get(name))
+            row[f"{column.key} (paper)"] = _format_exact(column.paper.get(name))
             row["samples"] = max(row.get("samples", 0), count)
         rows.append(row)
     verdicts = [
@@ -323,11 +325,11 @@ def table_of(
     return Table(part, pl.DataFrame(rows), verdicts, list(part.notes(frame)), failures)
 
 
-def _groups(
+def _group_rows(
     axes: Sequence[str], frame: pl.DataFrame, order: Mapping[str, Sequence[str]]
 ) -> list[tuple[str, pl.DataFrame]]:
-    """Names and rows of each combination of the axes' values; of several axes those that occur."""
-    known = [order.get(axis) or _values(frame, axis) for axis in axes]
+    """The name and the rows of each combination of values of `axes`; for several axes, only combinations with rows."""
+    known = [order.get(axis) or _find_values(frame, axis) for axis in axes]
     found = []
     for names in product(*known):
         own = frame.filter(*(pl.col(axis) == name for axis, name in zip(axes, names, strict=True)))
@@ -336,22 +338,56 @@ def _groups(
     return found
 
 
-def _values(frame: pl.DataFrame, axis: str) -> list[Any]:
+def _find_values(frame: pl.DataFrame, axis: str) -> list[Any]:
     return frame[axis].drop_nulls().unique(maintain_order=True).to_list() if axis in frame.columns else []
 
 
-def _measured(part: Part, frame: pl.DataFrame, folder: Path) -> Table:
-    """The table of a measurement, which is kept with what it was made on."""
+def _keep_measurement(part: Part, frame: pl.DataFrame, folder: Path) -> Table:
+    """Store a measurement with a description of the machine, and make its table."""
     buffer = io.BytesIO()
     frame.write_parquet(buffer)
     write_atomically(folder / "measured.parquet", buffer.getvalue())
     write_atomically(folder / "environment.json", json.dumps(environment(), indent=1).encode())
-    return table_of(part, frame)
+    return make_table(part, frame)
 
 
-def _paper(value: float | str | None) -> str:
+def _format_rounded(value: float | str | None) -> str:
     return "–" if value is None else value if isinstance(value, str) else format_number(value, 3)
 
 
-def _as_written(value: float | str | None) -> str:
+def _format_exact(value: float | str | None) -> str:
     return "–" if value is None else value if isinstance(value, str) else f"{value:g}".replace("-", "−")
+
+
+def if_small(scale: Scale, text: str) -> str:
+    """`text` and a comma for a small run, for departures that only a small run has; else nothing.
+
+    >>> if_small("small", "6 digits (100)"), if_small("full", "6 digits (100)")
+    ('6 digits (100), ', '')
+    """
+    return f"{text}, " if scale == "small" else ""
+
+
+def call_function(function: str, **options: Any) -> dict[str, Any]:
+    """An entry of a study that calls a function, given as `"module:function"`, with these options."""
+    return {"function": function, "options": options}
+
+
+#: the function `load_evenly`, for studies
+LOAD_EVENLY = "holdfast.reproduce.base:load_evenly"
+
+
+def load_evenly(name: str, count: int) -> Dataset:
+    """`count` samples of a data set, evenly spread over it, or all if it has fewer; some sets are sorted by class."""
+    found = data.load(name)
+    return found.take(spread_evenly(len(found), count))
+
+
+def spread_evenly(total: int, count: int) -> list[int]:
+    """`count` indices, evenly spread over `total`; all if `total` is smaller.
+
+    >>> spread_evenly(10, 4), spread_evenly(2, 5)
+    ([0, 2, 5, 7], [0, 1])
+    """
+    count = min(count, total)
+    return [row * total // count for row in range(count)]

@@ -1,4 +1,4 @@
-"""A reproduction's table on the terminal."""
+"""Prints the table of a reproduction in the terminal."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from holdfast.reproduce.base import Column, Scale, Table
 
 
 def print_table(table: Table, scale: Scale) -> None:
-    """The table on the terminal, with what differs from the paper and which of its sentences hold.
+    """Print a table, which sentences of the paper hold, and the departures from the paper.
 
-    Columns that do not fit beside each other come as further tables below, with the same rows.
+    If the columns do not fit into the width of the terminal, further tables with the same rows follow.
     """
     from rich import box
     from rich.console import Console
-    from rich.table import Table as Drawn
+    from rich.table import Table as RichTable
     from rich.text import Text
 
     console = Console()
@@ -26,60 +26,60 @@ def print_table(table: Table, scale: Scale) -> None:
     columns = [("paper", [str(row["paper"]) for row in rows])] if part.paper else []
     for column in part.columns:
         heading = f"{column.heading}\n(paper)" if column.paper else column.heading
-        columns.append((heading, [_cell(row, column) for row in rows]))
+        columns.append((heading, [_format_cell(row, column) for row in rows]))
     columns.append(("n", [str(row["samples"]) for row in rows]))
-    for number_of, group in enumerate(_fitting(columns, console.width - _width([part.row_heading, *names]))):
-        title = Text(part.title if number_of == 0 else f"{part.title}, continued")
-        drawn = Drawn(part.row_heading, title=title, box=box.SIMPLE_HEAD)
+    for index, group in enumerate(_group_columns(columns, console.width - _measure_width([part.row_heading, *names]))):
+        title = Text(part.title if index == 0 else f"{part.title}, continued")
+        printed = RichTable(part.row_heading, title=title, box=box.SIMPLE_HEAD)
         for heading, _ in group:
-            drawn.add_column(heading, justify="right")
+            printed.add_column(heading, justify="right")
         for name, cells in zip(names, zip(*(cells for _, cells in group), strict=True), strict=True):
-            drawn.add_row(*map(Text, (name, *cells)))
-        console.print(drawn)
+            printed.add_row(*map(Text, (name, *cells)))
+        console.print(printed)
 
-    def say(text: str) -> None:
+    def print_line(text: str) -> None:
         console.print(Text(text), soft_wrap=True)
 
     for text, heading, holds in table.verdicts:
-        say(f"{ {True: 'holds', False: 'does not hold', None: 'undecided'}[holds] } ({heading}): {text}")
+        print_line(f"{ {True: 'holds', False: 'does not hold', None: 'undecided'}[holds] } ({heading}): {text}")
     for note in table.notes:
-        say(note)
-    if differs := part.differs(scale):
-        say(f"Not as in the paper: {differs}")
+        print_line(note)
+    if departures := part.departures(scale):
+        print_line(f"Not as in the paper: {departures}")
     if table.failures:
-        say(f"{table.failures} jobs failed; see the report")
+        print_line(f"{table.failures} jobs failed; the report lists them")
 
 
-def _width(texts: Sequence[str]) -> int:
-    """Of a column that holds these, with the space around it."""
+def _measure_width(texts: Sequence[str]) -> int:
+    """The width of a column with these texts, including the space around it."""
     return max(len(line) for text in texts for line in text.split("\n")) + 3
 
 
-def _fitting(columns: list[tuple[str, list[str]]], room: int) -> list[list[tuple[str, list[str]]]]:
-    """The columns in groups that are no wider than the room, if one column alone is not."""
+def _group_columns(columns: list[tuple[str, list[str]]], width: int) -> list[list[tuple[str, list[str]]]]:
+    """The columns in groups that fit into `width`; a column that is wider is a group on its own."""
     groups: list[list[tuple[str, list[str]]]] = []
-    taken = 0
+    used = 0
     for heading, cells in columns:
-        width = _width([heading, *cells])
-        if not groups or taken + width > room:
+        own = _measure_width([heading, *cells])
+        if not groups or used + own > width:
             groups.append([])
-            taken = 0
+            used = 0
         groups[-1].append((heading, cells))
-        taken += width
+        used += own
     return groups
 
 
-def _cell(row: Mapping[str, Any], column: Column) -> str:
+def _format_cell(row: Mapping[str, Any], column: Column) -> str:
     key, decimals = column.key, column.decimals
     value, low, high = row[key], row[f"{key}_low"], row[f"{key}_high"]
-    said = "–"
+    text = "–"
     if value == value:
         sign = {"lower": "≥ ", "upper": "≤ "}[column.side] if row[f"{key}_bound"] else ""
-        said = f"{sign}{format_number(value, decimals)}"
+        text = f"{sign}{format_number(value, decimals)}"
         if column.spread == "deviation" and high is not None and high > value:
-            said += f" ± {format_number(high - value, decimals if decimals is None else min(decimals, 2))}"
+            text += f" ± {format_number(high - value, decimals if decimals is None else min(decimals, 2))}"
         elif low is not None and high is not None and low < high:
             ends = (format_number(end, decimals if decimals is None else min(decimals, 2)) for end in (low, high))
-            said += f" [{', '.join(ends)}]"
+            text += f" [{', '.join(ends)}]"
     paper = row[f"{key} (paper)"]
-    return said if paper == "–" else f"{said}\n({paper})"
+    return text if paper == "–" else f"{text}\n({paper})"

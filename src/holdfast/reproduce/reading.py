@@ -1,8 +1,12 @@
-"""What reproductions read from results: paired differences with intervals, correlations over samples, verdicts."""
+"""Statistics that reproductions compute from results, and verdicts on sentences of papers.
+
+Paired differences with intervals, correlations over samples, and the outcomes that follow from intervals: a sentence
+holds (True), does not hold (False), or is undecided (None).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,7 +17,9 @@ from holdfast.distributions import t_quantile
 from holdfast.statistics.paired import midranks
 
 Array = np.ndarray[Any, Any]
-Correlations = dict[str, tuple[float, float, float]]
+Estimate = tuple[float, float, float]  # a number and the ends of its interval
+Correlations = dict[str, Estimate]
+Outcomes = dict[str, bool | None]
 Holds = Callable[[pl.DataFrame], bool | None]
 Verdict = tuple[str, str, bool | None]
 Verdicts = Callable[[pl.DataFrame], Sequence[Verdict]]
@@ -21,13 +27,15 @@ Verdicts = Callable[[pl.DataFrame], Sequence[Verdict]]
 RESAMPLES = 1000
 
 
-def differences(frame: pl.DataFrame, above: str, below: str, column: str = "ratio", by: str = "explainer") -> Array:
-    """`column` at `above` less that at `below` (names of explainers or models) on the same samples.
+def paired_differences(
+    frame: pl.DataFrame, above: str, below: str, column: str = "ratio", by: str = "explainer"
+) -> Array:
+    """`column` at `above` less `column` at `below` (names of explainers or models), on the same samples.
 
-    Only where both are numbers: what is a bound alone (`bound`) has none. A logarithm of a probability at its floor is
-    no such bound: it counts as the floor, so differences are those of `max(ln P, floor)`.
+    Samples where one value is missing or only a bound (`bound`) are left out. A logarithm of a probability at its floor
+    is not such a bound: it counts as the floor, so differences are those of `max(ln P, floor)`.
     """
-    frame = valid(frame, column).filter(pl.col(by).is_in([above, below]))
+    frame = keep_exact(frame, column).filter(pl.col(by).is_in([above, below]))
     index = [name for name in ("data", "model", "explainer", "label", "repeat", "sample") if name in frame.columns]
     index = [name for name in index if name != by]
     wide = frame.pivot(on=by, index=index, values=column)
@@ -37,8 +45,8 @@ def differences(frame: pl.DataFrame, above: str, below: str, column: str = "rati
     return np.asarray(wide[above].to_numpy() - wide[below].to_numpy())
 
 
-def interval(values: Array, level: float = 0.95) -> tuple[float, float, float]:
-    """The mean and its interval by Student's t; NaN of fewer than two values."""
+def mean_interval(values: Array, level: float = 0.95) -> Estimate:
+    """The mean and its interval by Student's t; NaN for fewer than two values."""
     if len(values) < 2:
         return float("nan"), float("nan"), float("nan")
     mean, error = float(values.mean()), float(values.std(ddof=1)) / np.sqrt(len(values))
@@ -53,70 +61,80 @@ def all_above(
     by: str = "explainer",
     level: float = 0.95,
 ) -> bool | None:
-    """Whether in each pair the first is above the second: True or False where intervals tell, None where not."""
-    ends = [interval(differences(frame, above, below, column, by), level)[1:] for above, below in pairs]
-    if any(high < 0 for _, high in ends):
-        return False
-    return True if ends and all(low > 0 for low, _ in ends) else None
+    """Whether in each pair the first is above the second, by the intervals of the paired differences."""
+    return all_hold(is_above(mean_interval(paired_differences(frame, *pair, column, by), level), 0) for pair in pairs)
 
 
-def all_apart(
+def all_separated(
     frame: pl.DataFrame,
     pairs: Sequence[tuple[str, str]],
     column: str,
     by: str = "explainer",
     level: float = 0.95,
 ) -> bool | None:
-    """`all_above` by each one's own interval: True where none of a pair overlap, None where some do."""
-    verdicts = []
+    """Whether in each pair the first is above the second, by separate intervals; None if some overlap."""
+    outcomes = []
     for names in pairs:
         (_, low, high), (_, other_low, other_high) = (
-            interval(valid(frame.filter(pl.col(by) == name), column)[column].to_numpy().astype(float), level)
+            mean_interval(keep_exact(frame.filter(pl.col(by) == name), column)[column].to_numpy().astype(float), level)
             for name in names
         )
-        verdicts.append(True if low > other_high else False if high < other_low else None)
-    return False if False in verdicts else True if verdicts and all(verdicts) else None
+        outcomes.append(True if low > other_high else False if high < other_low else None)
+    return all_hold(outcomes)
 
 
-def correlations(first: Array, second: Array, digits: Array) -> Correlations:
+def is_above(value: Estimate, limit: float) -> bool | None:
+    """Whether a number is above a limit; None if its interval contains the limit, or is not known."""
+    return True if value[1] > limit else False if value[2] < limit else None
+
+
+def is_at_least(value: Estimate, limit: float) -> bool | None:
+    """Whether a number is at least a limit; None if its interval contains smaller and other values."""
+    return True if value[1] >= limit else False if value[2] < limit else None
+
+
+def all_hold(outcomes: Iterable[bool | None]) -> bool | None:
+    """Whether all hold: False if one does not; None if one is undecided, or there are none."""
+    known = list(outcomes)
+    return False if False in known else True if known and all(known) else None
+
+
+def compute_correlations(first: Array, second: Array, digits: Array) -> Correlations:
     """Pearson's and Spearman's correlation with 95% intervals from a bootstrap over `digits`, all of the same shape."""
-    names, places = np.unique(digits, return_inverse=True)
-    members = [np.flatnonzero(places == place) for place in range(len(names))]
+    names, groups = np.unique(digits, return_inverse=True)
+    members = [np.flatnonzero(groups == group) for group in range(len(names))]
     rng = np.random.default_rng(0)
     drawn = [np.concatenate([members[i] for i in rng.integers(len(names), size=len(names))]) for _ in range(RESAMPLES)]
     found = {}
     for name, one, other in (("Pearson", first, second), ("Spearman", midranks(first), midranks(second))):
-        # ranks are those of the whole sample: within a resample they hardly differ, and it is much faster
+        # ranks of the whole sample, not of each resample: the difference is very small, and this is much faster
         spread = [np.corrcoef(one[rows], other[rows])[0, 1] for rows in drawn]
         low, high = np.nanquantile(spread, [0.025, 0.975])
         found[name] = (float(np.corrcoef(one, other)[0, 1]), float(low), float(high))
     return found
 
 
-def valid(frame: pl.DataFrame, column: str) -> pl.DataFrame:
-    """Rows whose value is a finite number and no bound."""
+def keep_exact(frame: pl.DataFrame, column: str) -> pl.DataFrame:
+    """The rows whose value is a finite number and not a bound."""
     if column not in frame.columns:
         return frame.clear().with_columns(pl.lit(None, dtype=pl.Float64).alias(column))
     bound = pl.col("bound").fill_null(False) if "bound" in frame.columns else pl.lit(False)
     return frame.filter(~bound, pl.col(column).is_finite().fill_null(False))
 
 
-def wide_by(frame: pl.DataFrame, column: str, by: str) -> pl.DataFrame:
-    """One row for each explanation that has a number everywhere, a column for each value of `by`."""
+def pivot_by(frame: pl.DataFrame, column: str, by: str) -> pl.DataFrame:
+    """One row for each explanation that has a number for all values of `by`, with a column for each of them."""
     index = [name for name in ("model", "explainer", "label", "sample") if name != by]
-    return valid(frame, column).pivot(on=by, index=index, values=column).drop_nulls()
+    return keep_exact(frame, column).pivot(on=by, index=index, values=column).drop_nulls()
 
 
-def said(found: Mapping[str, tuple[float, float, float]]) -> str:
+def format_correlations(found: Mapping[str, Estimate]) -> str:
+    """Correlations with their intervals as text."""
     return ", ".join(f"{name} {r:.3f} [{low:.3f}, {high:.3f}]" for name, (r, low, high) in found.items())
 
 
-def at_least(limit: float, value: tuple[float, float, float]) -> bool | None:
-    return True if value[1] >= limit else False if value[2] < limit else None
-
-
-def by_metric(*claims: tuple[str, Holds]) -> Verdicts:
-    """Each sentence for each configured metric."""
+def judge_by_metric(*claims: tuple[str, Holds]) -> Verdicts:
+    """A function that judges each sentence for each configured metric."""
 
     def verdicts(frame: pl.DataFrame) -> list[Verdict]:
         labels = frame["label"].unique(maintain_order=True).to_list() if len(frame) else []
@@ -127,15 +145,35 @@ def by_metric(*claims: tuple[str, Holds]) -> Verdicts:
     return verdicts
 
 
-def order(text: str, above: Sequence[str], below: Sequence[str]) -> tuple[str, Holds]:
+def group_by_outcome(text: str, outcomes: Mapping[str, bool | None]) -> list[Verdict]:
+    """Up to three verdicts: one for all columns in which a sentence holds, does not hold, or is undecided."""
+    found: list[Verdict] = []
+    for outcome in (True, False, None):
+        headings = [heading for heading, holds in outcomes.items() if holds is outcome]
+        found += [(text, ", ".join(headings), outcome)] if headings else []
+    return found
+
+
+def order_claim(text: str, above: Sequence[str], below: Sequence[str]) -> tuple[str, Holds]:
+    """A sentence with the function that judges it: all explainers of `above` are above all of `below`."""
     pairs = [(a, b) for a in above for b in below if a != b]
     return text, partial(all_above, pairs=pairs)
 
 
-def bounds_note(frame: pl.DataFrame) -> list[str]:
-    """How often an attack found no change, so that a value is only a lower end and in no mean."""
+def note_bounds(frame: pl.DataFrame) -> list[str]:
+    """How often an attack found no change, so that the value is only a lower bound and is left out of means."""
     if "bound" not in frame.columns:
         return []
-    lost = frame.filter(pl.col("bound").fill_null(False)).group_by("label", maintain_order=True).len()
-    told = ", ".join(f"{label} {count}" for label, count in lost.iter_rows())
-    return [f"no change found, left out of means and of differences: {told}"] if told else []
+    bounds = frame.filter(pl.col("bound").fill_null(False)).group_by("label", maintain_order=True).len()
+    counts = ", ".join(f"{label} {count}" for label, count in bounds.iter_rows())
+    return [f"no change found, left out of means and of differences: {counts}"] if counts else []
+
+
+def add_label_words(frame: pl.DataFrame, *names: str) -> pl.DataFrame:
+    """The rows with further columns `names`, which contain the words of `label`.
+
+    >>> add_label_words(pl.DataFrame({"label": ["F-hat, block"]}), "event", "search").row(0)
+    ('F-hat, block', 'F-hat', 'block')
+    """
+    words = pl.col("label").str.split(", ")
+    return frame.with_columns(words.list.get(i, null_on_oob=True).alias(name) for i, name in enumerate(names))

@@ -13,12 +13,20 @@ from ruamel.yaml import YAML
 
 import holdfast as hf
 from holdfast.data.root import data_root
-from holdfast.explainers.perturbation.segmented import features_of
+from holdfast.explainers.perturbation.segmented import label_features
 from holdfast.reproduce import print_table, read_table, reproductions
 from holdfast.reproduce.base import Column, Part, Table
-from holdfast.reproduce.c_eval.figures import digits_predicted, expected_gradients, rank_agreement
-from holdfast.reproduce.c_eval.parts import NATURAL, ROBUST, attack_correlations, model_correlations
-from holdfast.reproduce.reading import all_above, at_least, by_metric, correlations, differences, interval, order
+from holdfast.reproduce.c_eval.figures import compare_orders, digits_predicted, expected_gradients
+from holdfast.reproduce.c_eval.parts import NATURAL, ROBUST, correlate_attacks, correlate_models
+from holdfast.reproduce.reading import (
+    all_above,
+    compute_correlations,
+    is_at_least,
+    judge_by_metric,
+    mean_interval,
+    order_claim,
+    paired_differences,
+)
 from holdfast.segments import segment
 from holdfast.study.file.spec import load_study
 from holdfast.study.results import Results
@@ -52,12 +60,12 @@ def test_correlations_are_those_of_scipy() -> None:
     rng = np.random.default_rng(0)
     first = rng.normal(size=60)
     second = first + rng.normal(size=60)
-    found = correlations(first, second, np.repeat(np.arange(20), 3))
+    found = compute_correlations(first, second, np.repeat(np.arange(20), 3))
     for name, function in (("Pearson", scipy.stats.pearsonr), ("Spearman", scipy.stats.spearmanr)):
         value, low, high = found[name]
         assert value == pytest.approx(function(first, second).statistic)
         assert low < value < high
-    alone = correlations(first, second, np.arange(60))["Pearson"]
+    alone = compute_correlations(first, second, np.arange(60))["Pearson"]
     theory = scipy.stats.pearsonr(first, second).confidence_interval()
     assert alone[1:] == pytest.approx((theory.low, theory.high), abs=0.08)
 
@@ -67,7 +75,8 @@ def test_intervals_widen_where_explanations_of_a_digit_repeat_each_other() -> No
     base = rng.normal(size=20)
     first, second = np.repeat(base, 10), np.repeat(base + rng.normal(size=20), 10)
     width = [
-        np.diff(correlations(first, second, d)["Pearson"][1:]) for d in (np.repeat(np.arange(20), 10), np.arange(200))
+        np.diff(compute_correlations(first, second, d)["Pearson"][1:])
+        for d in (np.repeat(np.arange(20), 10), np.arange(200))
     ]
     assert width[0] > 2 * width[1]
 
@@ -76,10 +85,10 @@ def test_differences_are_paired_and_leave_bounds_out() -> None:
     a = rows(np.array([2.0, 3.0, 9.0]), "ratio", explainer="a", label="GSA")
     a = a.with_columns((pl.col("sample") == 2).alias("bound"))
     b = rows(np.array([1.0, 1.5, 1.0]), "ratio", explainer="b", label="GSA")[::-1]
-    assert sorted(differences(pl.concat([a, b]), "a", "b").tolist()) == [1.0, 1.5]
-    assert len(differences(a, "a", "b")) == 0
+    assert sorted(paired_differences(pl.concat([a, b]), "a", "b").tolist()) == [1.0, 1.5]
+    assert len(paired_differences(a, "a", "b")) == 0
     low, high = scipy.stats.t.interval(0.95, 2, 2.0, 1 / np.sqrt(3))
-    assert interval(np.array([1.0, 2.0, 3.0])) == pytest.approx((2.0, low, high))
+    assert mean_interval(np.array([1.0, 2.0, 3.0])) == pytest.approx((2.0, low, high))
 
 
 def test_a_sentence_holds_fails_or_stays_undecided() -> None:
@@ -94,9 +103,9 @@ def test_a_sentence_holds_fails_or_stays_undecided() -> None:
     assert all_above(frame, [("high", "low"), ("near", "low")]) is None
     assert all_above(frame, [("high", "nobody")]) is None
     assert all_above(frame, []) is None
-    assert by_metric(order("said", ["high"], ["low", "high"]))(frame) == [("said", "GSA", True)]
-    assert by_metric(order("said", ["high"], ["low"]))(frame.clear()) == []
-    assert [at_least(0.7, (0.0, *ends)) for ends in ((0.7, 0.9), (0.5, 0.69), (0.6, 0.8))] == [True, False, None]
+    assert judge_by_metric(order_claim("said", ["high"], ["low", "high"]))(frame) == [("said", "GSA", True)]
+    assert judge_by_metric(order_claim("said", ["high"], ["low"]))(frame.clear()) == []
+    assert [is_at_least((0.0, *ends), 0.7) for ends in ((0.7, 0.9), (0.5, 0.69), (0.6, 0.8))] == [True, False, None]
 
 
 # ---- tables and notes, from made-up results ----
@@ -113,7 +122,7 @@ def test_figure_4_reads_correlations_with_the_best_attack(tmp_path: Path) -> Non
             parts.append(own.with_columns(pl.col("c").alias("ratio")))
     frame = pl.concat(parts)
     best = np.concatenate([np.minimum(values[e, "FMN"], values[e, "CW"]) for e in ("LIME", "centre", "random")])
-    found = {name: r for name, r, _ in attack_correlations(frame, "c")}
+    found = {name: r for name, r, _ in correlate_attacks(frame, "c")}
     for name in ("GSA", "IGA"):
         own = np.concatenate([values[e, name] for e in ("LIME", "centre", "random")])
         assert found[name]["Pearson"][0] == pytest.approx(scipy.stats.pearsonr(own, best).statistic)
@@ -147,7 +156,7 @@ def test_figure_10_reads_pairs_of_models(tmp_path: Path) -> None:
     natural = rng.uniform(1, 2, 40)
     c = {NATURAL: natural, ROBUST[0]: natural + 1 + 0.1 * rng.normal(size=40), ROBUST[1]: 3 + rng.uniform(1, 2, 40)}
     frame = pl.concat(rows(v, "c", explainer="LIME", label="IGA", model=model) for model, v in c.items())
-    for _, robust, found, count in model_correlations(frame):
+    for _, robust, found, count in correlate_models(frame):
         assert found["Pearson"][0] == pytest.approx(scipy.stats.pearsonr(natural, c[robust]).statistic)
         assert count == 40
     table = table_of(reproductions["ceval-figure10"].parts[0], frame, tmp_path)
@@ -168,7 +177,7 @@ def test_figure_13_compares_two_orders() -> None:
         ],
         how="diagonal",
     )
-    found = rank_agreement(frame, "GSA")
+    found = compare_orders(frame, "GSA")
     assert found is not None
     by_c, by_odds, (r, low, high), statistic = found
     assert statistic == "mean"
@@ -176,10 +185,10 @@ def test_figure_13_compares_two_orders() -> None:
     assert by_odds == ["DeepLIFT", "IG 5", "IG 10", "LRP", "Grad", "GB"]
     expected = scipy.stats.spearmanr([v.mean() for v in ratios.values()], [v.mean() for v in odds.values()]).statistic
     assert (r, low <= r <= high) == (pytest.approx(expected), True)
-    assert rank_agreement(frame, "IGA") is None
+    assert compare_orders(frame, "IGA") is None
     # a value that is only a lower end counts as larger than all others, in a median
     lost = (pl.col("explainer") == "GB") & (pl.col("label") == "GSA") & (pl.col("sample") < 8)
-    found = rank_agreement(frame.with_columns(pl.when(lost).then(True).otherwise("bound").alias("bound")), "GSA")
+    found = compare_orders(frame.with_columns(pl.when(lost).then(True).otherwise("bound").alias("bound")), "GSA")
     assert found is not None
     assert (found[0][0], found[3]) == ("GB", "median")
 
@@ -201,7 +210,7 @@ def test_columns_leave_bounds_out_of_means_and_count_them_in_medians() -> None:
 def test_the_paper_s_sizes_are_the_full_ones(name: str) -> None:
     for part in reproductions[name].parts:
         small, full = (part.study(scale) for scale in ("small", "full"))
-        assert part.differs("small") != part.differs("full") or "full" not in name
+        assert part.departures("small") != part.departures("full") or "full" not in name
         assert small["metrics"].keys() == full["metrics"].keys()
         if "samples" in small:
             assert small["samples"] < full["samples"]
@@ -213,7 +222,7 @@ def test_segments_of_lime_and_of_the_metric_coincide() -> None:
     cut = segment(digits, study["metrics"]["c-Eval plot"]["segments"]).labels.flatten(1)
     for name, lime in study["explainers"].items():
         if name.startswith("LIME"):
-            assert torch.equal(features_of(digits, lime["segments"])[0], cut)
+            assert torch.equal(label_features(digits, lime["segments"])[0], cut)
 
 
 def test_expected_gradients_add_up_and_treat_rows_alone() -> None:

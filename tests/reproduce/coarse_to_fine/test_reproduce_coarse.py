@@ -25,23 +25,32 @@ from holdfast.errors import ArgumentError
 from holdfast.metrics.coarse_to_fine.gate import apply_gate
 from holdfast.metrics.coarse_to_fine.summary import Curves
 from holdfast.reproduce import base, print_table
-from holdfast.reproduce.base import Column, Part, Reproduction, Scale, read_table, reproductions, table_of
+from holdfast.reproduce.base import (
+    Column,
+    Part,
+    Reproduction,
+    Scale,
+    make_table,
+    read_table,
+    reproductions,
+    spread_evenly,
+)
 from holdfast.reproduce.coarse_to_fine import archives as coarse_archives
 from holdfast.reproduce.coarse_to_fine import explainers as coarse_explainers
 from holdfast.reproduce.coarse_to_fine import parts as coarse_parts
 from holdfast.reproduce.coarse_to_fine import synthetic as coarse
 from holdfast.reproduce.coarse_to_fine import training as coarse_training
-from holdfast.reproduce.coarse_to_fine.archives import FIGURE5_PART, SETS, train_all
-from holdfast.reproduce.coarse_to_fine.explainers import EntryShapley, PositiveNoise, TrainingReferences, evenly
-from holdfast.reproduce.coarse_to_fine.paper import NETWORKS, SIX, STARRED, as_printed, means
+from holdfast.reproduce.coarse_to_fine.archives import FIGURE5_PART, SETS, train_networks
+from holdfast.reproduce.coarse_to_fine.explainers import EntryShapley, PositiveNoise, TrainingReferences
+from holdfast.reproduce.coarse_to_fine.paper import NETWORKS, SIX, STARRED, read_cells, read_means
 from holdfast.reproduce.coarse_to_fine.synthetic import (
     CALIBRATED_PART,
     FIGURE4_PART,
     TABLE_E1_PART,
-    more_skewed,
-    order_kept,
+    compare_skewness,
+    keeps_order,
 )
-from holdfast.reproduce.coarse_to_fine.training import Recipe, trained
+from holdfast.reproduce.coarse_to_fine.training import Recipe, train_or_load
 from holdfast.study.file.spec import study_from
 from holdfast.zoo.networks.series_cnn import SeriesCNN
 
@@ -54,18 +63,18 @@ OTHERS = ("random", "random, positive")
 
 def test_typed_numbers_are_the_papers() -> None:
     """A few, typed again; and what all of them must meet."""
-    assert as_printed("starred_auc_top")["Transformer, DS"] == "0.84 ± 0.25"
-    assert as_printed("starred_auc_kurtosis")["CNN, KS"] == "0.97 ± 0.07"
-    assert as_printed("starred_auc_skewness")["BiLSTM, GS"] == "0.47 ± 0.04"
-    assert as_printed("starred_f1")["CNN, DL"] == "0.61 ± 0.09"
+    assert read_cells("starred_auc_top")["Transformer, DS"] == "0.84 ± 0.25"
+    assert read_cells("starred_auc_kurtosis")["CNN, KS"] == "0.97 ± 0.07"
+    assert read_cells("starred_auc_skewness")["BiLSTM, GS"] == "0.47 ± 0.04"
+    assert read_cells("starred_f1")["CNN, DL"] == "0.61 ± 0.09"
     for column in STARRED:
-        assert len(as_printed(column)) == 18
+        assert len(read_cells(column)) == 18
         for network in NETWORKS:
-            found = means(column, network)
+            found = read_means(column, network)
             assert tuple(found) == SIX
             assert all(0 <= value <= 1 for value in found.values())
     for network in NETWORKS:
-        coarse_, fine = means("starred_auc_top", network), means("starred_auc_kurtosis", network)
+        coarse_, fine = read_means("starred_auc_top", network), read_means("starred_auc_kurtosis", network)
         assert min(coarse_, key=lambda name: coarse_[name]) == "KS"
         assert fine["KS"] > 0.5, "the known weakness"
 
@@ -87,7 +96,7 @@ def test_studies_are_valid_and_full_ones_have_the_papers_settings(part: Part) ->
         assert (*SIX, *OTHERS) == tuple(found.explainers)[:8]
         (metric,) = found.metrics.values()
         assert (metric.value.samples, len(metric.value.fractions)) == (1, 11)
-        assert part.differs(scale)
+        assert part.departures(scale)
     full = part.study("full")
     assert full["repeats"] == 5
     assert "samples" not in full
@@ -201,8 +210,8 @@ def archive(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Dataset]:
         def load(name: str, *, download: bool = False) -> Dataset:
             return sets[name]
 
-    coarse_explainers._references.cache_clear()
-    for module in (coarse_explainers, coarse_training, coarse_archives):
+    coarse_explainers._load_references.cache_clear()
+    for module in (base, coarse_training):
         monkeypatch.setattr(module, "data", Loader)
     return sets
 
@@ -235,8 +244,8 @@ def test_positive_noise_is_the_size_of_the_random_explainers() -> None:
 
 
 def test_places_are_spread_evenly() -> None:
-    assert evenly(7, 7) == list(range(7)) == evenly(7, 100)
-    assert np.ptp(np.diff(evenly(1000, 37))) <= 1
+    assert spread_evenly(7, 7) == list(range(7)) == spread_evenly(7, 100)
+    assert np.ptp(np.diff(spread_evenly(1000, 37))) <= 1
 
 
 # ---- rows for whole data sets ----
@@ -253,12 +262,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> hf.evaluation.Evaluation:
     explainers: dict[str, Any] = {
         "IG": {"integrated_gradients": {"steps": 3}},
         "DL": "deeplift",
-        "KS": coarse_parts.explainers_of("small", 20, 2)["KS"],
+        "KS": coarse_parts.make_explainers("small", 20, 2)["KS"],
         "SVS": {"deep_shap": {"background": [0.0, 0.0]}},  # two channels of four: fails in the call
         "random": "random",
-        "random, positive": coarse_parts.explainers_of("small", 20, 2)["random, positive"],
+        "random, positive": coarse_parts.make_explainers("small", 20, 2)["random, positive"],
     }
-    study = coarse_parts.study_of(
+    study = coarse_parts.make_study(
         "tiny",
         7,
         2,
@@ -286,7 +295,7 @@ def area_by_hand(share: np.ndarray[Any, Any], drop: np.ndarray[Any, Any]) -> flo
 
 
 def test_rows_are_numbers_of_the_stored_drops(run: hf.evaluation.Evaluation) -> None:
-    frame = coarse_parts.rows_of(run.results)
+    frame = coarse_parts.make_rows(run.results)
     assert set(frame["explainer"]) == {"IG", "DL", "KS", *OTHERS}, "what failed is left out"
     assert len(frame) == 2 * 2 * 5
     top = {}
@@ -317,7 +326,7 @@ def test_rows_are_numbers_of_the_stored_drops(run: hf.evaluation.Evaluation) -> 
 
 
 def test_what_intervals_tell_is_of_means_over_repeats(run: hf.evaluation.Evaluation) -> None:
-    frame = coarse_parts.rows_of(run.results)
+    frame = coarse_parts.make_rows(run.results)
     each = [drops_of(run, "IG", repeat) for repeat in range(2)]
     other = [drops_of(run, "random", repeat) for repeat in range(2)]
     curves = [
@@ -386,10 +395,10 @@ def test_leaders_and_the_last() -> None:
     assert coarse_parts.leads(frame, ("SVS",)) is True
     assert coarse_parts.leads(frame, ("IG",)) is False
     assert coarse_parts.leads(frame_of({**ORDER, "DS": 0.88}), ("SVS",)) is None, "too close to tell"
-    assert coarse_parts.last(frame, "KS") is True
-    assert coarse_parts.last(frame, "DL") is False
-    assert coarse_parts.last(frame.filter(pl.col("explainer") != "IG"), "KS") is None
-    assert coarse_parts.last(frame.clear(), "KS") is None
+    assert coarse_parts.is_last(frame, "KS") is True
+    assert coarse_parts.is_last(frame, "DL") is False
+    assert coarse_parts.is_last(frame.filter(pl.col("explainer") != "IG"), "KS") is None
+    assert coarse_parts.is_last(frame.clear(), "KS") is None
 
 
 def test_orders_agree_by_kendalls_tau() -> None:
@@ -399,7 +408,7 @@ def test_orders_agree_by_kendalls_tau() -> None:
         value, holds = coarse_parts.orders_agree(frame)
         assert value == pytest.approx(1.0 if expected else -1.0)
         assert holds is expected
-    assert coarse_parts.said_order(frame_of(ORDER)).startswith("SVS 0.90, DS 0.80, GS")
+    assert coarse_parts.format_order(frame_of(ORDER)).startswith("SVS 0.90, DS 0.80, GS")
 
 
 def e1_frame(**changed: float) -> pl.DataFrame:
@@ -431,7 +440,7 @@ def test_table_e1_verdicts_both_ways() -> None:
         "is first",
         "ranks last",
         "high AUCKurt*",
-        "the gate stops",
+        "fails the gate",
         "not above random",
     ):
         assert set(told(good, words).values()) == {True}, words
@@ -440,7 +449,7 @@ def test_table_e1_verdicts_both_ways() -> None:
     assert told(good, "most robust") == {"CNN, BiLSTM, Transformer": True}
     weak = coarse._verdicts_e1(e1_frame(weak="20 dB"))  # type: ignore[arg-type]
     assert told(weak, "most robust") == {"CNN, BiLSTM, Transformer": None}
-    table = table_of(TABLE_E1_PART, e1_frame())
+    table = make_table(TABLE_E1_PART, e1_frame())
     assert table.rows["network, explainer"].to_list()[:2] == ["CNN, IG", "CNN, DL"]
     assert table.rows["starred_auc_top (paper)"].to_list()[2] == "0.95 ± 0.05"
     assert table.rows["starred_auc_top"].to_list()[2] == pytest.approx(0.8)
@@ -456,23 +465,23 @@ def test_calibration_verdicts() -> None:
     def with_order(values: Mapping[str, float]) -> pl.DataFrame:
         return pl.concat([plain, frame_of(values, model="CNN, calibrated", **more)])
 
-    skewed = more_skewed(with_order(ORDER), "CNN")
+    skewed = compare_skewness(with_order(ORDER), "CNN")
     assert skewed == {
         **{f"CNN {name}": True for name in ("IG", "DS", "GS", "SVS")},
         "CNN DL": False,
         "CNN KS": None,
     }
-    assert order_kept(with_order({name: value / 2 for name, value in ORDER.items()}), "CNN") is True
-    assert order_kept(with_order({**ORDER, "SVS": 0.79}), "CNN") is None, "turned, but too close to tell"
-    assert order_kept(with_order({**ORDER, "SVS": 0.2}), "CNN") is False
-    assert order_kept(plain, "CNN") is None
+    assert keeps_order(with_order({name: value / 2 for name, value in ORDER.items()}), "CNN") is True
+    assert keeps_order(with_order({**ORDER, "SVS": 0.79}), "CNN") is None, "turned, but too close to tell"
+    assert keeps_order(with_order({**ORDER, "SVS": 0.2}), "CNN") is False
+    assert keeps_order(plain, "CNN") is None
 
 
 def test_a_gate_that_is_not_known_stops_nobody() -> None:
     frame = pl.DataFrame({"explainer": ["KS", "KS", "IG"], "gate": [0.0, 0.0, 1.0], "gate_positive": [None, None, 0.0]})
-    assert [coarse.flagged(frame, name) for name in ("gate", "gate_positive", "other")] == [True, None, None]
-    assert coarse.flagged(frame.with_columns(gate=1.0), "gate") is False
-    assert coarse.flagged(frame[2:], "gate") is None
+    assert [coarse.fails_gate(frame, name) for name in ("gate", "gate_positive", "other")] == [True, None, None]
+    assert coarse.fails_gate(frame.with_columns(gate=1.0), "gate") is False
+    assert coarse.fails_gate(frame[2:], "gate") is None
 
 
 def test_figure_4_verdicts() -> None:
@@ -502,7 +511,7 @@ def test_figure_5_pairs_data_sets() -> None:
     assert told(good, "DS is the best over data sets, CNN") == {", ".join(STARRED.values()): True}
     assert told(bad, "DS is the best over data sets, CNN") == {", ".join(STARRED.values()): False}
     assert set(told(good, "ranks last").values()) == {True}
-    table = table_of(FIGURE5_PART, figure5_frame("DS"))
+    table = make_table(FIGURE5_PART, figure5_frame("DS"))
     row = table.rows.row(2, named=True)
     values = figure5_frame("DS").filter(pl.col("explainer") == "DS")["auc_top"].to_numpy()
     assert row["network, explainer"] == "CNN, DS"
@@ -521,7 +530,7 @@ def test_spreads_are_deviations_and_quartiles(capsys: pytest.CaptureFixture[str]
         Column("median", "v", judged=False, spread="quartiles", statistic="median", decimals=2),
     )
     part = Part("p", "t", None, columns)
-    table = table_of(part, frame)
+    table = make_table(part, frame)
     (row,) = table.rows.iter_rows(named=True)
     assert row["v"] == pytest.approx(values.mean())
     assert row["v_high"] - row["v"] == pytest.approx(values.std(ddof=1))
@@ -530,7 +539,7 @@ def test_spreads_are_deviations_and_quartiles(capsys: pytest.CaptureFixture[str]
     said = capsys.readouterr().out
     assert f"{values.mean():.2f} ± {values.std(ddof=1):.2f}" in said
     assert "0.40 [0.20, 0.40]" in said
-    (alone,) = table_of(part, frame.head(1)).rows.iter_rows(named=True)
+    (alone,) = make_table(part, frame.head(1)).rows.iter_rows(named=True)
     assert alone["v_high"] == alone["v"] == 0.1
 
 
@@ -539,7 +548,7 @@ def test_what_a_study_names_is_made_before_it(tmp_path: Path, monkeypatch: pytes
     model = {"architecture": "series_cnn", "options": options, "weights": "made/cnn.safetensors"}
     calls: list[tuple[str, Path]] = []
 
-    def before(scale: Scale, folder: Path, progress: bool) -> list[str]:
+    def make_files(scale: Scale, folder: Path, progress: bool) -> list[str]:
         calls.append((scale, folder))
         (folder / "made").mkdir(parents=True, exist_ok=True)
         save_file(SeriesCNN(2, 4, width=4, stride=4, hidden=4).state_dict(), folder / "made/cnn.safetensors")
@@ -547,11 +556,11 @@ def test_what_a_study_names_is_made_before_it(tmp_path: Path, monkeypatch: pytes
 
     def study(scale: Scale) -> dict[str, Any]:
         explainers = {"DL": "deeplift", "random": "random"}
-        return coarse_parts.study_of(
+        return coarse_parts.make_study(
             "t", 3, 1, data={"waves": "waves:test"}, models={"CNN": model}, explainers=explainers
         )
 
-    part = Part("tiny", "t", study, (Column("AUC", "area_top", judged=False),), before=before)
+    part = Part("tiny", "t", study, (Column("AUC", "area_top", judged=False),), make_files=make_files)
     monkeypatch.setitem(reproductions._entries, "tiny", Reproduction("t", (part,)))
     (table,) = base.reproduce("tiny", "small", tmp_path / "out", progress=False)
     assert table.failures == 0
@@ -572,11 +581,11 @@ def test_networks_are_trained_once(
     options = {"width": 8, "layers": 1, "hidden": 8, "dropout": 0.0}
     recipe = Recipe("ucr:A", "series_cnn", options, steps=30, learning_rate=0.02)
     first, again = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
-    card = trained(recipe, first, progress=True)
+    card = train_or_load(recipe, first, progress=True)
     assert card["test_accuracy"] > 0.8
     assert card["epochs"] == 30, "one step is an epoch of 33 series"
     assert "test accuracy" in capsys.readouterr().err
-    assert trained(recipe, again)["weights_sha256"] == card["weights_sha256"], "the same recipe, the same weights"
+    assert train_or_load(recipe, again)["weights_sha256"] == card["weights_sha256"], "the same recipe, the same weights"
     kept = first.read_bytes()
 
     def never(*args: Any, **options: Any) -> None:
@@ -584,16 +593,16 @@ def test_networks_are_trained_once(
 
     with monkeypatch.context() as patched:
         patched.setattr(coarse_training, "train_classifier", never)
-        assert trained(recipe, first) == card
+        assert train_or_load(recipe, first) == card
         with pytest.raises(AssertionError, match="trained again"):
-            trained(dataclasses.replace(recipe, seed=1), first)
+            train_or_load(dataclasses.replace(recipe, seed=1), first)
         first.write_bytes(kept[:-1])
         with pytest.raises(AssertionError, match="trained again"):
-            trained(recipe, first)
+            train_or_load(recipe, first)
         first.with_suffix(".json").write_text("{")
         with pytest.raises(AssertionError, match="trained again"):
-            trained(recipe, first)
-    trained(recipe, first)
+            train_or_load(recipe, first)
+    train_or_load(recipe, first)
     assert first.read_bytes() == kept
     assert json.loads(first.with_suffix(".json").read_text()) == card
 
@@ -615,13 +624,13 @@ def test_public_sets_end_to_end(
     assert any(note.startswith("test accuracy, CNN: A ") for note in table.notes)
     print_table(table, "small")
     assert "mean rank" in capsys.readouterr().out
-    assert train_all("small", tmp_path, True) == [note for note in table.notes if note.startswith("test accuracy")]
+    assert train_networks("small", tmp_path, True) == [note for note in table.notes if note.startswith("test accuracy")]
     assert "network 2 of 2" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(not (data_root() / "ucr").is_dir(), reason="needs the sets of the UCR archive")
 @pytest.mark.parametrize("name", SETS)
 def test_sizes_of_the_public_sets(name: str) -> None:
-    found = coarse_archives.series(name, 12)
+    found = base.load_evenly(f"ucr:{name}:test", 12)
     assert len(found.inputs) == 12
     assert (found.inputs.shape[1], len(found.classes)) == SETS[name]

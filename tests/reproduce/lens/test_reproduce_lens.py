@@ -16,9 +16,9 @@ import torch
 import holdfast as hf
 from holdfast.data.root import data_root
 from holdfast.reproduce import print_table, read_table, reproduce, reproductions
-from holdfast.reproduce.base import Part, Reproduction, Table, table_of
+from holdfast.reproduce.base import Part, Reproduction, Table, load_evenly, make_table
 from holdfast.reproduce.lens import paper as lens_paper
-from holdfast.reproduce.lens.chance import CHANCE_PART, unrelated
+from holdfast.reproduce.lens.chance import CHANCE_PART, compare_unrelated_maps
 from holdfast.reproduce.lens.figures import FIGURE2, FIGURE4, FIGURE5, FIGURE10
 from holdfast.reproduce.lens.parts import (
     CIFAR10,
@@ -27,16 +27,15 @@ from holdfast.reproduce.lens.parts import (
     MNIST,
     SIX,
     Setting,
-    attack_of,
-    columns_above,
-    evenly,
-    never_below,
-    ratio,
-    similarity,
-    size_words,
-    together,
+    format_size,
+    is_column_above,
+    is_never_below,
+    make_attack,
+    mean_ratio,
+    similarity_name,
 )
 from holdfast.reproduce.lens.tables import TABLE3_PARTS, TABLE4_PARTS, TABLE7_PARTS
+from holdfast.reproduce.reading import all_hold
 from holdfast.similarity import get as get_similarity
 from holdfast.study.file.spec import study_from
 
@@ -87,7 +86,7 @@ def test_typed_numbers_are_the_papers() -> None:
     assert [len(table) for table in (mnist, fashion, *seven.values())] == [9, 9, 12, 12]
     for _, agree, other, *_ in lens_paper.SURVEY:
         assert agree + other == pytest.approx(100)
-    assert "70.37% against 29.63%" in lens_paper.survey_note()
+    assert "70.37% against 29.63%" in lens_paper.quote_survey()
 
 
 # ---- studies ----
@@ -104,7 +103,7 @@ def test_studies_are_valid_and_full_ones_have_the_papers_settings(part: Part) ->
     small, full = part.study("small"), part.study("full")
     for scale in ("small", "full"):
         found = study_from(part.study(scale))
-        assert part.differs(scale)
+        assert part.departures(scale)
         for column in part.columns:
             for entry in found.metrics.values():
                 known = {get_similarity(name).name for name in entry.value.similarities}
@@ -134,23 +133,29 @@ def test_settings_are_those_of_the_papers_appendix() -> None:
     }
     assert MNIST.share == 15, "as 1000 of 227 x 227"
     assert GTSRB.share == 20
-    assert [size_words(x) for x in (8 / 255, 1 / 255, 0.3, 0.01, 0.0125)] == ["8/255", "1/255", "0.3", "0.01", "0.0125"]
+    assert [format_size(x) for x in (8 / 255, 1 / 255, 0.3, 0.01, 0.0125)] == [
+        "8/255",
+        "1/255",
+        "0.3",
+        "0.01",
+        "0.0125",
+    ]
 
 
 def test_attacks_are_configured_by_the_papers_names() -> None:
-    assert attack_of("universal random", MNIST, "small", SIX)["attack"] == "universal"
-    assert "steps" not in attack_of("random", MNIST, "small", SIX)
-    mass = attack_of("mass center", FASHION, "full", SIX, 0.05)
+    assert make_attack("universal random", MNIST, "small", SIX)["attack"] == "universal"
+    assert "steps" not in make_attack("random", MNIST, "small", SIX)
+    mass = make_attack("mass center", FASHION, "full", SIX, 0.05)
     assert (mass["attack"], mass["neighbourhood"], mass["steps"]) == ("mass_center", {"linf": 0.05}, 100)
     assert mass["step"] == 0.01
-    assert attack_of("top-k", FASHION, "small", SIX, 0.0125)["step"] == 0.00625
-    assert similarity("precision", 15, 2) == "lens_precision:k=15,w=2"
+    assert make_attack("top-k", FASHION, "small", SIX, 0.0125)["step"] == 0.00625
+    assert similarity_name("precision", 15, 2) == "lens_precision:k=15,w=2"
     assert SIX[3] == "topk_intersection:k=100,w=1,diverse=true"
 
 
 @pytest.mark.skipif(not (data_root() / "gtsrb_small").is_dir(), reason="needs GTSRB")
 def test_signs_are_spread_over_the_classes() -> None:
-    found = evenly("gtsrb:test", 43)
+    found = load_evenly("gtsrb:test", 43)
     assert len(found.inputs) == 43
     assert len(found.labels.unique()) > 35
     assert torch.equal(found.inputs[0], hf.data.gtsrb("test").inputs[0])
@@ -163,23 +168,23 @@ def test_ratio_and_comparisons_of_columns() -> None:
     rng = np.random.default_rng(0)
     low = rng.uniform(0.3, 0.5, size=60)
     frame = rows({"a": 2 * low, "b": low, "c": low + 0.001 * rng.normal(size=60)})
-    middle, least, most = ratio(frame, "a", "b")
+    middle, least, most = mean_ratio(frame, "a", "b")
     assert (middle, least, most) == pytest.approx((2.0, 2.0, 2.0)), "proportional columns have no spread"
-    middle, least, most = ratio(frame.with_columns(pl.Series("a", 2 * rng.permutation(low))), "a", "b")
+    middle, least, most = mean_ratio(frame.with_columns(pl.Series("a", 2 * rng.permutation(low))), "a", "b")
     # the delta method: var(log ratio) is the sum of both relative variances
     error = 2 * math.sqrt(2) * low.std() / low.mean() / math.sqrt(60)
     assert middle == pytest.approx(2.0)
     assert (most - least) / 2 == pytest.approx(1.96 * error, rel=0.25)
-    assert all(math.isnan(x) for x in ratio(frame.head(1), "a", "b"))
-    assert all(math.isnan(x) for x in ratio(frame, "a", "nobody"))
-    assert columns_above(frame, "a", "b") is True
-    assert columns_above(frame, "b", "a") is False
-    assert columns_above(frame, "c", "b") is None
-    assert columns_above(frame, "a", "nobody") is None
-    assert never_below(frame, ("a",), "b") is True
-    assert never_below(frame, ("a", "c"), "b") is False
-    assert never_below(frame.clear(), ("a",), "b") is None
-    assert [together(told) for told in ([True, True], [True, None], [None, False], [])] == [True, None, False, None]
+    assert all(math.isnan(x) for x in mean_ratio(frame.head(1), "a", "b"))
+    assert all(math.isnan(x) for x in mean_ratio(frame, "a", "nobody"))
+    assert is_column_above(frame, "a", "b") is True
+    assert is_column_above(frame, "b", "a") is False
+    assert is_column_above(frame, "c", "b") is None
+    assert is_column_above(frame, "a", "nobody") is None
+    assert is_never_below(frame, ("a",), "b") is True
+    assert is_never_below(frame, ("a", "c"), "b") is False
+    assert is_never_below(frame.clear(), ("a",), "b") is None
+    assert [all_hold(each) for each in ([True, True], [True, None], [None, False], [])] == [True, None, False, None]
 
 
 def table4_frame(values: dict[str, float], lens: float = 1.2) -> pl.DataFrame:
@@ -205,7 +210,7 @@ NINE = {
 @pytest.mark.parametrize(("turned", "expected"), [(False, True), (True, False)])
 def test_table_4_verdicts_both_ways(turned: bool, expected: bool) -> None:
     values = {name: 0.9 - value for name, value in NINE.items()} if turned else NINE
-    table = table_of(TABLE4_PARTS[0], table4_frame(values))
+    table = make_table(TABLE4_PARTS[0], table4_frame(values))
     assert table.rows["model, metric"].to_list() == list(NINE)
     assert table.rows[f"{SIX[2]} (paper)"].to_list()[0] == "0.9427"
     for words in ("IG-SUM-NORM is more robust", "PGD is more robust", "random perturbations are weaker"):
@@ -213,7 +218,7 @@ def test_table_4_verdicts_both_ways(turned: bool, expected: bool) -> None:
     assert set(outcomes(table, "mass center attack is weaker").values()) == {expected}
     assert len(outcomes(table, "random perturbations are weaker")) == 18
     assert set(outcomes(table, "true by construction").values()) == {True}
-    noise = outcomes(table, "noise to noise")
+    noise = outcomes(table, "two maps of noise")
     # the natural network's LENS is 0.36 under the attack (0.84 where turned), noise has 0.68; intersections are 0.13
     assert noise["natural: top-k intersection"] is True
     assert noise["natural: 1-LENS-prec@k"] is (0.6 * 1.2 > 0.68 if turned else False)
@@ -222,10 +227,10 @@ def test_table_4_verdicts_both_ways(turned: bool, expected: bool) -> None:
 
 
 def test_table_4_is_undecided_without_differences_and_without_a_model() -> None:
-    table = table_of(TABLE4_PARTS[2], table4_frame(dict.fromkeys(NINE, 0.4)))
+    table = make_table(TABLE4_PARTS[2], table4_frame(dict.fromkeys(NINE, 0.4)))
     assert set(outcomes(table, "random perturbations are weaker").values()) == {None}
     without = {name: value for name, value in NINE.items() if not name.startswith("IG-SUM")}
-    table = table_of(TABLE4_PARTS[2], table4_frame(without))
+    table = make_table(TABLE4_PARTS[2], table4_frame(without))
     assert set(outcomes(table, "IG-SUM-NORM is more robust").values()) == {None}
     assert set(outcomes(table, "PGD is more robust").values()) == {True}
 
@@ -246,17 +251,17 @@ def test_the_factor_is_judged_by_its_interval(factor: float, expected: bool | No
 
 
 def test_a_similarity_below_the_intersection_is_seen() -> None:
-    table = table_of(TABLE4_PARTS[0], table4_frame(NINE, lens=0.99))
+    table = make_table(TABLE4_PARTS[0], table4_frame(NINE, lens=0.99))
     assert set(outcomes(table, "true by construction").values()) == {False}
 
 
 def test_table_4_counts_what_was_lost() -> None:
     frame = table4_frame(NINE).with_columns(label_kept=pl.col("sample") > 2, found=pl.col("sample") > 5)
-    notes = table_of(TABLE4_PARTS[0], frame).notes
-    (lost,) = [note for note in notes if "lost their class" in note]
+    notes = make_table(TABLE4_PARTS[0], frame).notes
+    (lost,) = [note for note in notes if "whose class changed" in note]
     assert "natural, random 10%" in lost
     assert "top-k" not in lost
-    (none,) = [note for note in notes if "no disturbed point" in note]
+    (none,) = [note for note in notes if "no perturbed point" in note]
     assert "PGD, mass center 20%" in none
 
 
@@ -281,7 +286,7 @@ def test_table_3_compares_universal_and_independent_signs(shift: float, expected
 
     prepared = TABLE3_PARTS[0].prepare(Results)  # type: ignore[arg-type]
     assert len(prepared) == 40, "one row for each image: draws are averaged"
-    table = table_of(TABLE3_PARTS[0], prepared)
+    table = make_table(TABLE3_PARTS[0], prepared)
     assert table.rows["explainer, metric"].to_list() == ["IG, random", "IG, universal random"]
     assert table.rows["samples"].to_list() == [20, 20]
     own = frame.filter(pl.col("label") == "random")[names[0]]
@@ -308,10 +313,10 @@ def table7_frame(pgd: float, diverse: float, lrp: float = 0.0) -> pl.DataFrame:
 
 
 def test_table_7_verdicts_both_ways() -> None:
-    good = table_of(TABLE7_PARTS[0], table7_frame(0.1, 0.2))
+    good = make_table(TABLE7_PARTS[0], table7_frame(0.1, 0.2))
     assert good.rows["model, explainer"][0] == "natural, Simple Gradient"
     assert good.rows[f"{SIX[0]} (paper)"][8] == "0.6887"
-    bad = table_of(TABLE7_PARTS[0], table7_frame(-0.1, -0.2, lrp=0.05))
+    bad = make_table(TABLE7_PARTS[0], table7_frame(-0.1, -0.2, lrp=0.05))
     for table, expected in ((good, True), (bad, False)):
         for words in ("locality and diversity together", "PGD is more robust", "LRP and Image x Gradient"):
             assert set(outcomes(table, words).values()) == {expected}
@@ -330,12 +335,12 @@ def figure5_frame(growth: float, gain: float) -> pl.DataFrame:
 
 def test_figure_5_verdicts_both_ways() -> None:
     for growth, gain, expected in ((0.05, 0.1, True), (-0.05, 0.02, False)):
-        table = table_of(FIGURE5[0], figure5_frame(growth, gain))
+        table = make_table(FIGURE5[0], figure5_frame(growth, gain))
         assert table.rows["metric, w"].to_list()[:2] == ["top-k, 0", "top-k, 1"]
         assert set(outcomes(table, "(true by construction)").values()) == {True}
         assert set(outcomes(table, "at every step").values()) == {expected}
         assert set(outcomes(table, "gains more").values()) == {expected}
-    fallen = table_of(FIGURE5[0], figure5_frame(0.05, -0.01))
+    fallen = make_table(FIGURE5[0], figure5_frame(0.05, -0.01))
     assert outcomes(fallen, "(true by construction)")["top-k"] is False
 
 
@@ -349,9 +354,9 @@ def test_figure_10_verdict(gap: float, expected: bool | None) -> None:
             more = gap + 0.02 * rng.normal(size=20)
             more += gap - more.mean()
             parts.append(rows({"intersection": own, "precision": own + more}, model="natural", label=label, k=str(k)))
-    table = table_of(FIGURE10[0], pl.concat(parts))
+    table = make_table(FIGURE10[0], pl.concat(parts))
     assert set(outcomes(table, "large disparity").values()) == {expected}
-    noise = outcomes(table, "noise to noise")
+    noise = outcomes(table, "two maps of noise")
     assert noise["top-k 10"] is True, "0.5 and more against 0.10"
     assert noise["random 300"] is False, "at most 0.8 against 0.98"
     at = table.rows["metric, k"].to_list().index("top-k, 100")
@@ -371,14 +376,14 @@ def test_figures_2_and_4_verdicts_both_ways() -> None:
                     columns = {names[0]: own, names[1]: own + 0.1, names[2]: own + 0.1 + direction * 0.05}
                     where = {"attack": attack, "radius": radius, "label": f"{attack}, {radius}"}
                     parts.append(rows(columns, model="natural", explainer=explainer, **where))
-        table = table_of(FIGURE2[0], pl.concat(parts))
+        table = make_table(FIGURE2[0], pl.concat(parts))
         assert table.rows["attack, radius"][3] == "top-k, 0.3"
         assert set(outcomes(table, "drops with the size").values()) == {expected}
         assert set(outcomes(table, "at every size").values()) == {expected}
     for precision, expected in ((0.95, True), (0.7, False)):
         values = np.full(20, 0.4) + 0.01 * rng.normal(size=20)
         frame = rows(dict(zip(SIX[:3], (values, values + 0.1, values + precision - 0.4), strict=True)), model="natural")
-        table = table_of(FIGURE4[0], frame.with_columns(label=pl.lit("top-k")))
+        table = make_table(FIGURE4[0], frame.with_columns(label=pl.lit("top-k")))
         assert outcomes(table, "moved by more than one")["MNIST"] is expected
         assert table.rows[f"{SIX[1]} (paper)"][0] == "0.6209"
 
@@ -392,7 +397,7 @@ def test_unrelated_maps_score_what_combinatorics_says(side: int, k: int, w: int)
     positions = side * side
     reach = [min(i, w) + min(side - 1 - i, w) + 1 for i in range(side)]
     missed = [math.comb(positions - a * b, k) / math.comb(positions, k) for a in reach for b in reach]
-    found = unrelated(side, [k], [w], count=400)
+    found = compare_unrelated_maps(side, [k], [w], count=400)
     for values, expected in (
         (found.intersection[:, 0], k / positions),
         (found.precision[:, 0, 0], 1 - sum(missed) / positions),
@@ -416,8 +421,8 @@ def test_the_papers_numbers_are_set_against_unrelated_maps() -> None:
         return pl.concat(parts)
 
     for level, expected in ((0.0, True), (0.99, False)):
-        table = table_of(CHANCE_PART, noise(level))
-        told = outcomes(table, "noise to noise")
+        table = make_table(CHANCE_PART, noise(level))
+        told = outcomes(table, "two maps of noise")
         assert told["ImageNet LENS-recall@k-div"] is expected
         assert told["MNIST top-k intersection"] is expected
     assert table.rows["recall_diverse (paper)"].to_list() == ["–", "0.9482", "0.7303"]
@@ -516,7 +521,7 @@ def test_measured_chance_has_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(lens_chance._IMAGES, "small", 6)  # type: ignore[arg-type]
     monkeypatch.setattr(lens_chance, "_next_images", lambda setting, scale: torch.rand(2, 3, 1, 28, 28).unbind(0))
     assert CHANCE_PART.measure is not None
-    table = table_of(CHANCE_PART, CHANCE_PART.measure("small"))
+    table = make_table(CHANCE_PART, CHANCE_PART.measure("small"))
     assert table.rows["maps, size"][0] == "noise, 28 x 28 k=100 w=1"
     assert "MNIST, 28 x 28 k=100 w=1" in table.rows["maps, size"].to_list()
     assert table.rows["samples"][0] == 8

@@ -20,10 +20,10 @@ from holdfast.explainers import get as get_explainer
 from holdfast.explainers.gradients.input_gradients import IntegratedGradients
 from holdfast.metrics import WorstCase
 from holdfast.reproduce import print_table, read_table, reproduce, reproductions, write_studies
-from holdfast.reproduce.base import Column, Part, Reproduction, Scale, Table, table_of
-from holdfast.reproduce.reading import all_apart, differences
+from holdfast.reproduce.base import Column, Part, Reproduction, Scale, Table, make_table
+from holdfast.reproduce.reading import all_separated, group_by_outcome, paired_differences
 from holdfast.reproduce.safari.explainers import EXPLAINER_PART, SAMPLES_PART, SEGMENTATION_PART
-from holdfast.reproduce.safari.parts import by_outcome, clearly, near_boundary
+from holdfast.reproduce.safari.parts import digits_near_boundary, is_clearly_above
 from holdfast.reproduce.safari.settings import CURVE_PART, ITERATION_PART, POPULATION_PART
 from holdfast.reproduce.safari.tables import (
     EFFICIENCY_PART,
@@ -33,7 +33,7 @@ from holdfast.reproduce.safari.tables import (
     SMALL_PGD,
     SMALL_RADIUS_PART,
 )
-from holdfast.reproduce.safari.times import TIME_PART, explainer_passes, measure_times
+from holdfast.reproduce.safari.times import TIME_PART, measure_times, necessary_seconds
 from holdfast.statistics.paired import bootstrap_interval
 from holdfast.study.file.spec import study_from
 from holdfast.study.results import JOB_COLUMNS, Results
@@ -115,7 +115,7 @@ def test_rows_may_be_models_metrics_or_both(tmp_path: Path) -> None:
     order = {"model": ["B", "A"], "label": ["x", "y"]}
 
     def table(*axes: str) -> pl.DataFrame:
-        return table_of(Part("p", "t", None, (column,), rows=axes), frame, order).rows
+        return make_table(Part("p", "t", None, (column,), rows=axes), frame, order).rows
 
     assert table("model")["model"].to_list() == ["B", "A"]
     assert table("model")["c"].to_list() == pytest.approx([4.5, 2.5])
@@ -135,7 +135,7 @@ def test_bounds_are_taken_for_values_and_the_mean_for_a_bound(capsys: pytest.Cap
         for s in ("bounded", "mean", "median")
     ]
     part = Part("p", "title", None, tuple(columns), rows=("explainer",), level=0.9)
-    table = table_of(part, frame.with_columns(pl.lit("r").alias("explainer")))
+    table = make_table(part, frame.with_columns(pl.lit("r").alias("explainer")))
     row = table.rows.row(0, named=True)
     assert row["log_probability bounded"] == pytest.approx(values.mean())
     assert row["log_probability bounded_bound"]
@@ -144,7 +144,7 @@ def test_bounds_are_taken_for_values_and_the_mean_for_a_bound(capsys: pytest.Cap
     expected = bootstrap_interval(values, "mean", level=0.9)
     assert expected is not None
     assert (row["log_probability bounded_low"], row["log_probability bounded_high"]) == (expected.low, expected.high)
-    wider = table_of(dataclasses.replace(part, level=0.95), frame.with_columns(pl.lit("r").alias("explainer"))).rows
+    wider = make_table(dataclasses.replace(part, level=0.95), frame.with_columns(pl.lit("r").alias("explainer"))).rows
     assert wider["log_probability bounded_low"][0] <= row["log_probability bounded_low"]
     print_table(table, "small")
     said = capsys.readouterr().out
@@ -161,23 +161,23 @@ def test_verdicts_need_both_intervals_apart_and_paired_differences() -> None:
     )
 
     def judged(first: str, second: str, higher: bool = True) -> bool | None:
-        return clearly(frame, [(first, second)], "v", "model", 0.9, higher)
+        return is_clearly_above(frame, [(first, second)], "v", "model", 0.9, higher)
 
     assert judged("high", "low") is True
     assert judged("low", "high") is False
     assert judged("low", "high", higher=False) is True
     assert judged("near", "low") is None, "paired differences alone do not tell where the intervals overlap"
-    assert all_apart(frame, [("near", "low")], "v", "model", 0.9) is None
+    assert all_separated(frame, [("near", "low")], "v", "model", 0.9) is None
     assert judged("equal", "low") is None
     assert judged("high", "nobody") is None
-    assert clearly(frame, [], "v", "model", 0.9, True) is None
+    assert is_clearly_above(frame, [], "v", "model", 0.9, True) is None
     # the intervals are Student's at that level
     low, high = scipy.stats.t.interval(0.9, 39, base.mean(), scipy.stats.sem(base))
     exact = rows("v", base, label="m", model="a")
     for gap, apart in ((0.99, None), (1.01, True)):
         both = pl.concat([exact, rows("v", base + gap * (high - low), label="m", model="b")])
-        assert all_apart(both, [("b", "a")], "v", "model", 0.9) is apart
-    assert by_outcome("t", {"a": True, "b": None, "c": True}) == [("t", "a, c", True), ("t", "b", None)]
+        assert all_separated(both, [("b", "a")], "v", "model", 0.9) is apart
+    assert group_by_outcome("t", {"a": True, "b": None, "c": True}) == [("t", "a, c", True), ("t", "b", None)]
 
 
 def test_differences_pair_repeats(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_differences_pair_repeats(tmp_path: Path) -> None:
         for repeat in (0, 1)
         for name in ("a", "b")
     ).with_columns(pl.when(pl.col("explainer") == "a").then(pl.col("v") + 3).otherwise(pl.col("v")).alias("v"))
-    assert differences(frame, "a", "b", "v").tolist() == [3.0] * 4
+    assert paired_differences(frame, "a", "b", "v").tolist() == [3.0] * 4
 
 
 # ---- studies ----
@@ -199,7 +199,7 @@ def test_full_studies_have_the_papers_sizes_and_small_ones_less(part: Part) -> N
     for study, scale in ((small, "small"), (full, "full")):
         for entry in study.metrics.values():
             assert entry.value.neighbourhood == hf.LinfBall(0.1 if part is SMALL_RADIUS_PART else 0.3)
-        assert part.differs(scale)  # type: ignore[arg-type]
+        assert part.departures(scale)  # type: ignore[arg-type]
     assert (full.samples or 0) >= (small.samples or 0)
 
     def work(study: Any) -> int:
@@ -463,10 +463,10 @@ def test_times_are_in_units_of_the_models_passes() -> None:
     one, many = (frame.filter(pl.col("explainer") == name)["passes"].median() for name in ("one", "many"))
     assert 8 * one < many  # type: ignore[operator]
     assert frame["seconds"].min() > 0  # type: ignore[operator]
-    assert explainer_passes(LIME(samples=200), 1.0, 3.0) == LIME(samples=200).rows_per_input
-    assert explainer_passes(IntegratedGradients(steps=20), 1.0, 3.0) == 60.0
-    assert explainer_passes(get_explainer("deeplift"), 1.0, 3.0) == 6.0
-    assert explainer_passes(get_explainer("gradcam"), 1.0, 3.0) == 1.0
+    assert necessary_seconds(LIME(samples=200), 1.0, 3.0) == LIME(samples=200).rows_per_input
+    assert necessary_seconds(IntegratedGradients(steps=20), 1.0, 3.0) == 60.0
+    assert necessary_seconds(get_explainer("deeplift"), 1.0, 3.0) == 6.0
+    assert necessary_seconds(get_explainer("gradcam"), 1.0, 3.0) == 1.0
 
 
 def test_a_measurement_is_read_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -504,7 +504,7 @@ def test_a_measurement_is_read_and_kept(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.skipif(not (data_root() / "mnist").is_dir(), reason="needs MNIST")
 def test_digits_near_the_boundary_are_recognised_and_change_class() -> None:
-    digits = near_boundary(5)
+    digits = digits_near_boundary(5)
     classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), device="cpu")
     assert torch.equal(classifier.predict(digits.inputs), digits.labels)
     low, high = ((digits.inputs + reach).clamp(0, 1) for reach in (-0.3, 0.3))

@@ -20,10 +20,10 @@ import holdfast as hf
 from holdfast import zoo
 from holdfast.data.root import MissingDataError, data_root
 from holdfast.reproduce import print_table, reproductions
-from holdfast.reproduce.base import Table, table_of
-from holdfast.reproduce.safari.cifar import ARCHITECTURE_PART, NETWORKS, PAPER_ROWS, trained
+from holdfast.reproduce.base import Table, make_table
+from holdfast.reproduce.safari.cifar import ARCHITECTURE_PART, NETWORKS, PAPER_ROWS, load_trained
 from holdfast.reproduce.safari.events import HEADINGS
-from holdfast.reproduce.safari.imagenet import IMAGENET_PART, photos, stand_in
+from holdfast.reproduce.safari.imagenet import IMAGENET_PART, load_photos, make_stand_in
 from holdfast.study.file.spec import StudyError, study_from
 from holdfast.zoo.networks.names import architectures
 from holdfast.zoo.training.classifier import accuracy
@@ -110,7 +110,7 @@ def test_published_networks_come_from_files_of_holdfast_train(tmp_path: Path) ->
     file = tmp_path / "resnet20-cifar10-natural.safetensors"
     save_file(module.state_dict(), file)
     inputs = torch.rand(3, 3, 32, 32)
-    assert torch.equal(trained("resnet20", str(file)).eval()(inputs), module.eval()(inputs))
+    assert torch.equal(load_trained("resnet20", str(file)).eval()(inputs), module.eval()(inputs))
 
 
 def test_a_full_run_says_which_files_it_needs_and_what_makes_them(
@@ -155,7 +155,7 @@ def test_studies_are_valid_and_full_ones_larger(part: Any) -> None:
         for study in (small, full)
     ]
     assert work[1] > 10 * work[0]
-    assert part.differs("small") != part.differs("full")
+    assert part.departures("small") != part.departures("full")
 
 
 def test_full_sizes() -> None:
@@ -179,7 +179,7 @@ def test_full_sizes() -> None:
 def test_table_8_has_a_row_for_each_model_and_explainer_and_the_papers_numbers() -> None:
     frame = cells("VGG16", "ln P_F-hat", dict.fromkeys(EXPLAINERS, -10.0)).with_columns(pl.lit(True).alias("censored"))
     frame = pl.concat([frame, cells("DLA", "sol_F-hat (PCC)", {"GradCAM": 0.5})], how="diagonal")
-    table = table_of(ARCHITECTURE_PART, frame)
+    table = make_table(ARCHITECTURE_PART, frame)
     assert table.rows["model, explainer"].to_list() == [*(f"VGG16, {name}" for name in EXPLAINERS), "DLA, GradCAM"]
     assert table.rows["ln P F-hat log_probability bounded (paper)"].to_list()[:4] == [
         "−14.42", "−53.48", "−47.52", "−44.25"
@@ -208,7 +208,7 @@ def test_table_8_verdicts() -> None:
         *(cells(model, "ln P_F-tilde", ranked(-20, -20, -20, -20), spread=0.0) for model in NETWORKS),
         cells("ResNet20", "ln P_F-tilde", ranked(0, 0, -9, 0)).filter(pl.col("sample") < 0),
     ]
-    table = table_of(ARCHITECTURE_PART, pl.concat(frames, how="diagonal"))
+    table = make_table(ARCHITECTURE_PART, pl.concat(frames, how="diagonal"))
     first = outcomes(table, "Integrated Gradients is the most robust")
     assert first == {
         **{f"{hat} {model}": True for model in NETWORKS},
@@ -241,7 +241,9 @@ def test_most_cases_are_more_than_half(clear: int, expected: bool | None) -> Non
         shift = -1.0 if number < clear else 1.0 if number >= 5 or clear == 0 else 0.0
         spread = 0.01 if shift else 0.0
         frames.append(cells(model, heading, {**others, "GradCAM": shift}, spread=spread, found=True))
-    assert outcomes(table_of(ARCHITECTURE_PART, pl.concat(frames, how="diagonal")), "in most cases")["both"] is expected
+    assert (
+        outcomes(make_table(ARCHITECTURE_PART, pl.concat(frames, how="diagonal")), "in most cases")["both"] is expected
+    )
 
 
 # ---- Table 9 ----
@@ -262,7 +264,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_photos_are_the_middle_of_files_by_name(folder: Path) -> None:
-    found = photos(3, 224)
+    found = load_photos(3, 224)
     assert found.shape == (3, 3, 224, 224)
     assert (float(found.min()), float(found.max())) >= (0.0, 0.0)
     columns = (torch.arange(224) + 38) / 300  # (300 - 224) / 2
@@ -271,31 +273,31 @@ def test_photos_are_the_middle_of_files_by_name(folder: Path) -> None:
     assert (found[1, 1] - ((torch.arange(224) + 88) / 400)[:, None]).abs().max() < 0.003
     # brought from 512 to 256 first
     assert (found[2, 0] - (torch.arange(224) + 16.5) / 256).abs().max() < 0.006
-    small = photos(2, 32)
+    small = load_photos(2, 32)
     assert small.shape == (2, 3, 32, 32)
     inner = torch.nn.functional.avg_pool2d(found[:2], 7)
     assert (small - inner)[..., 2:-2, 2:-2].abs().max() < 0.006
 
 
 def test_missing_photos_end_with_a_reason(folder: Path) -> None:
-    with pytest.raises(MissingDataError, match=r"needs 4 photos in .*imagenet_sample/images \(3 there\)"):
-        photos(4, 64)
+    with pytest.raises(MissingDataError, match=r"4 photos are needed in .*imagenet_sample/images, found 3"):
+        load_photos(4, 64)
     for file in folder.iterdir():
         file.unlink()
     folder.rmdir()
     assert IMAGENET_PART.study is not None
     with pytest.raises(
-        StudyError, match=r"data.ImageNet.function(.|\n)*needs 3 photos in(.|\n)*HOLDFAST_DATA names another"
+        StudyError, match=r"data.ImageNet.function(.|\n)*3\s+photos\s+are\s+needed(.|\n)*HOLDFAST_DATA\s+can\s+name"
     ):
         study_from(IMAGENET_PART.study("small")).grid()
 
 
 def test_the_stand_in_has_the_interface_and_explains() -> None:
     torch.manual_seed(0)
-    module = stand_in(width=8)
+    module = make_stand_in(width=8)
     state = torch.get_rng_state()
     torch.manual_seed(0)
-    again = stand_in(width=8)
+    again = make_stand_in(width=8)
     assert torch.equal(torch.get_rng_state(), state)
     x = torch.rand(6, 3, 64, 64, generator=torch.Generator().manual_seed(2))
     x = (x + nn.functional.interpolate(torch.rand(6, 3, 4, 4), 64)) / 2
@@ -315,19 +317,19 @@ def test_the_stand_in_has_the_interface_and_explains() -> None:
 def test_the_stand_in_is_loud_and_is_not_judged(capsys: pytest.CaptureFixture[str]) -> None:
     names = ("Gradient x Input", "Integrated Gradients", "GradCAM", "FullGrad", "Extremal Perturbations")
     values = dict(zip(names, (0.2, 0.2, 0.2, 0.5, 0.1), strict=True))
-    stood = table_of(IMAGENET_PART, cells(STAND_IN, "sol_F-hat (PCC)", values))
+    stood = make_table(IMAGENET_PART, cells(STAND_IN, "sol_F-hat (PCC)", values))
     assert stood.verdicts == []
     print_table(stood, "small")
     said = capsys.readouterr().out
     assert "MEAN NOTHING ABOUT THE PAPER'S" in said
     assert stood.rows["model, explainer"].to_list()[3] == "UNTRAINED STAND-IN, FullGrad"
     assert "radius 0.03 (not said for ImageNet" in said
-    real = table_of(IMAGENET_PART, cells(WIDE, "sol_F-hat (PCC)", values))
+    real = make_table(IMAGENET_PART, cells(WIDE, "sol_F-hat (PCC)", values))
     assert not any("NOTHING" in note for note in real.notes)
     assert outcomes(real, "FullGrad combines") == {"sol_F-hat (PCC)": True, "ln P_F-hat": None}
     assert outcomes(real, "Extremal Perturbations")["sol_F-hat (PCC)"] is True
     swapped = {**values, "FullGrad": 0.05}
-    other = table_of(IMAGENET_PART, cells(WIDE, "sol_F-hat (PCC)", swapped))
+    other = make_table(IMAGENET_PART, cells(WIDE, "sol_F-hat (PCC)", swapped))
     assert outcomes(other, "FullGrad combines")["sol_F-hat (PCC)"] is False
     assert outcomes(other, "Extremal Perturbations")["sol_F-hat (PCC)"] is False
     for table in (stood, real):
@@ -359,7 +361,7 @@ def test_a_tiny_run_of_table_9(folder: Path, tmp_path: Path, capsys: pytest.Capt
     frame = found.frame()
     assert frame["explainer"].n_unique() == 4
     assert frame.filter(pl.col("label") == "ln P F-hat")["log_probability"].drop_nulls().max() <= 0.0  # type: ignore
-    print_table(table_of(IMAGENET_PART, frame), "small")
+    print_table(make_table(IMAGENET_PART, frame), "small")
     assert "MEAN NOTHING" in capsys.readouterr().out
 
 
@@ -372,7 +374,7 @@ def test_a_tiny_run_of_table_8(tmp_path: Path) -> None:
     changed = tiny(study, samples=2, models={name: study["models"][name]})
     found = hf.run_study(changed, tmp_path, progress=False)
     assert found.failures == []
-    table = table_of(ARCHITECTURE_PART, found.frame())
+    table = make_table(ARCHITECTURE_PART, found.frame())
     assert table.rows["model, explainer"].to_list() == [f"{name}, {explainer}" for explainer in EXPLAINERS]
     frame = found.frame().filter(pl.col("label") == "worst F-hat", pl.col("explainer") == "DeepLift")
     assert table.rows["worst F-hat similarity"][3] == pytest.approx(frame["similarity"].mean())

@@ -1,15 +1,16 @@
 """c-Eval: Fig. 4 (attacks), 9 (samples of LIME), 10 (robust models), 11 (explainers) and 13 (log-odds), on MNIST.
 
-The paper's sentences are judged on differences between explainers, models or sizes on the same digits: one holds if the
-95% intervals of all means it is about lie above 0, does not if one lies below, and is undecided else. Intervals of
-correlations come from a bootstrap over digits, since the explanations of one digit are not independent.
+The paper's sentences are judged by differences between explainers, models or sizes on the same digits. A sentence holds
+if the 95% intervals of all mean differences lie above 0. It does not hold if one of them lies below 0. Else it is
+undecided. Intervals of correlations come from a bootstrap over digits, because the explanations of one digit are not
+independent.
 
-Two explainers of the paper can be read in two ways, and both readings are in the tables.
+The paper is not clear about two explainers. The tables have both versions of each.
 
-- *SHAP*. The paper says that SHAP alone finds black pixels important (Sec. VI-E). Against a black baseline these have a
-  Shapley value of 0, so it must have had other references. `SHAP, digits` is expected gradients against digits;
-  `SHAP, black` is KernelSHAP of single pixels against black.
-- *Gradient*. `Grad` is signed, `|Grad|` absolute (as Simonyan et al. have it).
+- *SHAP*. The paper says that only SHAP finds black pixels important (Sec. VI-E). With a black baseline, their Shapley
+  value is 0, so the references must have been different. `SHAP, digits` is expected gradients with digits as
+  references; `SHAP, black` is KernelSHAP of single pixels with a black reference.
+- *Gradient*. `Grad` is signed; `|Grad|` is absolute, as in Simonyan et al.
 """
 
 from __future__ import annotations
@@ -33,20 +34,20 @@ from holdfast.reproduce.c_eval.parts import (
     NATURAL,
     ROBUST,
     SAMPLE_PART,
-    held,
-    lime,
-    models_of,
-    size_of,
-    study_of,
+    describe_size,
+    make_lime,
+    make_metrics,
+    make_models,
+    make_study,
 )
-from holdfast.reproduce.reading import RESAMPLES, Array, Verdict, bounds_note, by_metric, order, wide_by
+from holdfast.reproduce.reading import RESAMPLES, Array, Verdict, judge_by_metric, note_bounds, order_claim, pivot_by
 from holdfast.statistics.paired import midranks
 
-# ---- what the studies name ----
+# ---- data sets and explainers of the studies ----
 
 
 def digits_predicted(label: int, count: int) -> Dataset:
-    """The first `count` digits of the MNIST test set that the bundled LeNet-5 takes for `label`."""
+    """The first `count` digits of the MNIST test set that the bundled LeNet-5 predicts as `label`."""
     digits, module = data.mnist("test"), zoo.load(NATURAL)
     chosen: list[int] = []
     for start in range(0, len(digits), 500):
@@ -59,16 +60,16 @@ def digits_predicted(label: int, count: int) -> Dataset:
 
 
 def traffic_signs(per_class: int) -> Dataset:
-    """The first of each class of GTSRB's test images, which lie in the order of their classes."""
+    """The first `per_class` images of each class of GTSRB's test images, which are sorted by class."""
     return data.gtsrb("test").subset(per_class)
 
 
 def expected_gradients(module: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-    """`(x - b)` times the mean gradient on the way from b to x, averaged over 20 bundled digits b (5 points each).
+    """`(x - b)` times the mean gradient between b and x (5 points), averaged over 20 bundled digits b.
 
     Erion, Janizek, Sturmfels, Lundberg and Lee, "Improving performance of deep learning models with axiomatic
-    attribution priors and expected gradients" (2021): Shapley values, Aumann's for games of a continuum, with digits as
-    the reference; what the SHAP package calls a GradientExplainer.
+    attribution priors and expected gradients" (2021). These are Aumann-Shapley values with digits as references; the
+    SHAP package calls the method GradientExplainer.
     """
     total = torch.zeros_like(inputs)
     for baseline, share in itertools.product(_background().to(inputs), (0.1, 0.3, 0.5, 0.7, 0.9)):
@@ -104,7 +105,7 @@ def _explainers(scale: Scale) -> dict[str, Any]:
     return {
         "SHAP, digits": {"function": "holdfast.reproduce.c_eval.figures:expected_gradients"},
         "SHAP, black": {"name": "kernel_shap", "segments": "pixels", "samples": samples},
-        "LIME": lime(500 if scale == "small" else 1000),
+        "LIME": make_lime(500 if scale == "small" else 1000),
         "Grad-CAM": "gradcam",
         **_RULES,
         "|Grad|": "saliency",
@@ -114,49 +115,50 @@ def _explainers(scale: Scale) -> dict[str, Any]:
 
 
 def _explainer_notes(frame: pl.DataFrame) -> list[str]:
-    notes, means = bounds_note(frame), {}
+    notes, means = note_bounds(frame), {}
     for column in _BY_ATTACK:
-        values = [column.values(frame.filter(pl.col("explainer") == name))[0] for name in _MAIN] if len(frame) else []
+        parts = [frame.filter(pl.col("explainer") == name) for name in _MAIN] if len(frame) else []
+        values = [column.values(part)[0] for part in parts]
         if values and all(map(len, values)):
             means[column.heading] = [float(own.mean()) for own in values]
     for one, other in itertools.combinations(means, 2):
         r = _spearman(np.array(means[one]), np.array(means[other]))
-        notes.append(f"order of the explainers by {one} and by {other}: Spearman {r:.2f}")
+        notes.append(f"orders of the explainers by {one} and by {other}: Spearman {r:.2f}")
     return notes
 
 
 _BY_ATTACK = tuple(Column(name, "ratio", metric=name) for name in ATTACKS)
 _GSA_MEDIAN = Column("GSA, median", "ratio", judged=False, metric="GSA", statistic="median")
-_ORDERS = by_metric(
-    order("SHAP (digits as background) is first, |Grad| aside", ["SHAP, digits"], _REST),
-    order("SHAP (against black) is first, |Grad| aside", ["SHAP, black"], _REST),
-    order("LIME and SHAP (digits) above the back-propagation family", ["LIME", "SHAP, digits"], (*_PATHS, *_RAW)),
-    order("SHAP (digits) above the back-propagation family", ["SHAP, digits"], (*_PATHS, *_RAW)),
-    order("GB and Grad (signed) below DeepLIFT, IG and LRP", _PATHS, _RAW),
-    order("|Grad| below DeepLIFT, IG and LRP", _PATHS, ["|Grad|"]),
-    order("|Grad| above all others (ours)", ["|Grad|"], (*_MAIN, "SHAP, black")),
-    order("all explainers above random pixels (ours)", (*_MAIN, "SHAP, black", "|Grad|"), ["random"]),
-    order("all explainers above the centre square (ours)", (*_MAIN, "SHAP, black", "|Grad|"), ["centre"]),
+_ORDERS = judge_by_metric(
+    order_claim("SHAP (digits as background) is first, without |Grad|", ["SHAP, digits"], _REST),
+    order_claim("SHAP (against black) is first, without |Grad|", ["SHAP, black"], _REST),
+    order_claim("LIME and SHAP (digits) above the back-propagation family", ["LIME", "SHAP, digits"], (*_PATHS, *_RAW)),
+    order_claim("SHAP (digits) above the back-propagation family", ["SHAP, digits"], (*_PATHS, *_RAW)),
+    order_claim("GB and Grad (signed) below DeepLIFT, IG and LRP", _PATHS, _RAW),
+    order_claim("|Grad| below DeepLIFT, IG and LRP", _PATHS, ["|Grad|"]),
+    order_claim("|Grad| above all others (ours)", ["|Grad|"], (*_MAIN, "SHAP, black")),
+    order_claim("all explainers above random pixels (ours)", (*_MAIN, "SHAP, black", "|Grad|"), ["random"]),
+    order_claim("all explainers above the centre square (ours)", (*_MAIN, "SHAP, black", "|Grad|"), ["centre"]),
 )
 
 
 def _explainer_part(model: str, network: str) -> Part:
     return Part(
         name=f"ceval-explainers-{model}",
-        title=f"c-Eval of explainers, top 10% of pixels held, {model}: mean c(e) / c(empty) [95% interval]",
-        study=lambda scale: study_of(
+        title=f"c-Eval of explainers, top 10% of pixels held fixed, {model}: mean c(e) / c(empty) [95% interval]",
+        study=lambda scale: make_study(
             f"c-Eval of explainers on {model} (Fig. 11)",
             scale,
             *_FIGURE11,
-            models=models_of(model),
+            models=make_models(model),
             explainers=_explainers(scale),
-            metrics=held(**ATTACKS),
+            metrics=make_metrics(**ATTACKS),
         ),
         columns=(_BY_ATTACK[0], _GSA_MEDIAN, *_BY_ATTACK[1:]),
-        paper={},  # its figure shows no numbers that could be read off
-        differs=lambda scale: (
-            f"{size_of(scale, *_FIGURE11)}the first of the test set; {network}; FMN beside GSA and IGA; LIME with"
-            " quickshift's segments, cut off at 10% of the pixels; SHAP and the gradient in two readings"
+        paper={},  # the numbers cannot be read from its figure
+        departures=lambda scale: (
+            f"{describe_size(scale, *_FIGURE11)}the first of the test set; {network}; FMN in addition to GSA and IGA;"
+            " LIME with quickshift's segments, cut off at 10% of the pixels; SHAP and the gradient in two versions"
         ),
         notes=_explainer_notes,
         verdicts=_ORDERS,
@@ -168,13 +170,14 @@ def _explainer_part(model: str, network: str) -> Part:
 _FIGURE13 = (60, 1000)
 
 
-def rank_agreement(
+def compare_orders(
     frame: pl.DataFrame, attack: str
 ) -> tuple[list[str], list[str], tuple[float, float, float], str] | None:
-    """The six explainers by c-Eval and by mean log-odds, Spearman's correlation, and what c-Eval was ordered by.
+    """The orders of the six explainers by c-Eval and by mean log-odds, Spearman's correlation, and a statistic.
 
-    That is the mean ratio where a change was always found, and else the median, in which what was not found counts as
-    larger than all others. The interval is from a bootstrap over digits.
+    The statistic is the one that orders the explainers by c-Eval: the `"mean"` of the ratio if the attack always found
+    a change, else the `"median"`, for which a change that was not found counts as larger than all others. The interval
+    of the correlation comes from a bootstrap over digits.
     """
     own = frame.filter(pl.col("label") == attack)
     if "ratio" not in own.columns or not len(own):
@@ -182,7 +185,7 @@ def rank_agreement(
     bound = pl.col("bound").fill_null(False)
     ratios = own.with_columns(pl.when(bound).then(float("inf")).otherwise(pl.col("ratio")).alias("ratio"))
     ratios = ratios.pivot(on="explainer", index="sample", values="ratio")
-    odds = wide_by(frame.filter(pl.col("label") == "log-odds"), "log_odds", "explainer")
+    odds = pivot_by(frame.filter(pl.col("label") == "log-odds"), "log_odds", "explainer")
     if not all(set(_RULES) <= set(wide.columns) for wide in (ratios, odds)):
         return None
     both = ratios.join(odds, on="sample", suffix=" odds").drop_nulls()
@@ -204,16 +207,16 @@ def rank_agreement(
 
 
 def _spearman(first: Array, second: Array) -> float:
-    """NaN where one of them is the same everywhere."""
+    """Spearman's correlation; NaN if all values of one of them are equal."""
     if np.ptp(first) == 0 or np.ptp(second) == 0:
         return float("nan")
     return float(np.corrcoef(midranks(first), midranks(second))[0, 1])
 
 
 def _odds_notes(frame: pl.DataFrame) -> list[str]:
-    notes = bounds_note(frame)
+    notes = note_bounds(frame)
     for attack in ("GSA", "IGA"):
-        found = rank_agreement(frame, attack)
+        found = compare_orders(frame, attack)
         if found is not None:
             by_c, by_odds, (r, low, high), statistic = found
             notes.append(
@@ -224,28 +227,28 @@ def _odds_notes(frame: pl.DataFrame) -> list[str]:
 
 
 def _odds_verdicts(frame: pl.DataFrame, label: int) -> list[Verdict]:
-    aside = {"DeepLIFT"} if label in (4, 8) else set()  # the paper's own exception
-    text = f"the order of the explainers is that of their log-odds{', DeepLIFT aside' if aside else ''}"
+    excepted = {"DeepLIFT"} if label in (4, 8) else set()  # the paper names this exception
+    text = f"c-Eval and log-odds order the explainers in the same way{', except DeepLIFT' if excepted else ''}"
     verdicts: list[Verdict] = []
     for attack in ("GSA", "IGA"):
-        found = rank_agreement(frame, attack)
-        orders = [[name for name in order if name not in aside] for order in (found or ())[:2]]
+        found = compare_orders(frame, attack)
+        orders = [[name for name in order_claim if name not in excepted] for order_claim in (found or ())[:2]]
         verdicts.append((text, attack, orders[0] == orders[1] if orders else None))
     return verdicts
 
 
 def _odds_study(label: int, scale: Scale) -> dict[str, Any]:
-    count = _FIGURE13[0] if scale == "small" else 950  # the test set has no more of an 8
+    count = _FIGURE13[0] if scale == "small" else 950  # the test set has no more images of an 8
     digits = {
         "function": "holdfast.reproduce.c_eval.figures:digits_predicted",
         "options": {"label": label, "count": count},
     }
-    metrics = {**held(GSA="gsa", IGA="iga"), "log-odds": {"name": "log_odds", "fraction": 0.2}}
+    metrics = {**make_metrics(GSA="gsa", IGA="iga"), "log-odds": {"name": "log_odds", "fraction": 0.2}}
     return {
-        "title": f"c-Eval and log-odds of digits taken for {label} (Fig. 13)",
+        "title": f"c-Eval and log-odds of digits predicted as {label} (Fig. 13)",
         "samples_per_job": 20,
         "data": {f"predicted {label}": digits},
-        "models": models_of(NATURAL),
+        "models": make_models(NATURAL),
         "explainers": {**_RULES, "random": "random", "centre": "centre"},
         "metrics": metrics,
     }
@@ -254,12 +257,12 @@ def _odds_study(label: int, scale: Scale) -> dict[str, Any]:
 def _odds_part(label: int) -> Part:
     return Part(
         name=f"ceval-log-odds-{label}",
-        title=f"c-Eval and log-odds of digits taken for {label}: means [95% interval]",
+        title=f"c-Eval and log-odds of digits predicted as {label}: means [95% interval]",
         study=lambda scale: _odds_study(label, scale),
         columns=(_BY_ATTACK[0], _GSA_MEDIAN, _BY_ATTACK[1], Column("log-odds", "log_odds", metric="log-odds")),
         paper={},
-        differs=lambda scale: (
-            f"{size_of(scale, *_FIGURE13)}LeNet-5; log-odds computed here on the same digits and network (taken from"
+        departures=lambda scale: (
+            f"{describe_size(scale, *_FIGURE13)}LeNet-5; log-odds computed here on the same digits and network (from"
             " the DeepLIFT paper); the text does not name the six explainers, ours are the back-propagation family"
         ),
         notes=_odds_notes,
@@ -268,7 +271,7 @@ def _odds_part(label: int) -> Part:
 
 
 for _name, _title, _parts in (
-    ("ceval-figure4", "Fig. 4: cheap attacks and the best", (ATTACK_PART,)),
+    ("ceval-figure4", "Fig. 4: fast attacks and the best attack", (ATTACK_PART,)),
     ("ceval-figure9", "Fig. 9: samples of LIME", (SAMPLE_PART,)),
     ("ceval-figure10", "Fig. 10: adversarially trained models", (MODEL_PART,)),
     (
@@ -278,7 +281,7 @@ for _name, _title, _parts in (
             _explainer_part(NATURAL, "LeNet-5 (the classifier of the SHAP paper)"),
             _explainer_part(
                 ROBUST[0],
-                "a LeNet-5 trained adversarially, for want of another network (the classifier of the DeepLIFT paper)",
+                "a LeNet-5 trained adversarially, as a second network (the classifier of the DeepLIFT paper)",
             ),
         ),
     ),

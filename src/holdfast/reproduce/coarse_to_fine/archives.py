@@ -1,4 +1,4 @@
-"""Coarse to fine: Fig. 5, public data sets. Their networks are trained at reproduction time."""
+"""Coarse to fine: Fig. 5, public data sets. The networks are trained when the reproduction runs."""
 
 from __future__ import annotations
 
@@ -10,28 +10,24 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from holdfast import data
-from holdfast.data.dataset import Dataset
 from holdfast.presentation.base import format_number
-from holdfast.reproduce.base import Column, Part, Scale
-from holdfast.reproduce.coarse_to_fine.explainers import evenly
+from holdfast.reproduce.base import LOAD_EVENLY, Column, Part, Scale, call_function, if_small
 from holdfast.reproduce.coarse_to_fine.paper import NETWORKS, SIX, STARRED
 from holdfast.reproduce.coarse_to_fine.parts import (
     ROWS,
-    explainers_of,
-    gate_note,
-    last,
+    is_last,
+    make_explainers,
+    make_rows,
+    make_study,
+    note_gates,
     orders_agree,
-    parts_of,
-    rows_of,
-    study_of,
+    split_rows,
 )
-from holdfast.reproduce.coarse_to_fine.training import Recipe, trained
-from holdfast.reproduce.reading import Verdict, all_above
-from holdfast.reproduce.safari.parts import by_outcome, scaled
+from holdfast.reproduce.coarse_to_fine.training import Recipe, train_or_load
+from holdfast.reproduce.reading import Outcomes, Verdict, all_above, group_by_outcome
 from holdfast.study.results import Results
 
-#: sets of the paper's Table B.I that the archive gives whole: channels and classes of each
+#: channels and classes of the sets of the paper's Table B.I that the archive provides without missing values
 SETS: Mapping[str, tuple[int, int]] = {
     "CBF": (1, 3),
     "ElectricDevices": (1, 7),
@@ -45,7 +41,7 @@ SETS: Mapping[str, tuple[int, int]] = {
     "Strawberry": (1, 2),
     "TwoLeadECG": (1, 2),
 }
-#: of long series; not in a small run
+#: sets of long series, which a small run leaves out
 _LONG = ("FordA", "FreezerRegularTrain")
 FOLDER = "networks"
 _COUNT, _REPEATS, _PLAYERS, _ORDERS, _STEPS = 40, 2, 100, 4, 400
@@ -60,21 +56,15 @@ _RATES = {"CNN": 1e-3, "BiLSTM": 1e-3, "Transformer": 2e-3}
 _SMALL_RATE = 4e-3
 
 
-def series(name: str, count: int) -> Dataset:
-    """`count` test series of a set, evenly spread over it, as some are sorted by class; all where there are fewer."""
-    found = data.load(f"ucr:{name}:test")
-    return found.take(evenly(len(found.inputs), count))
-
-
-def sets(scale: Scale) -> list[str]:
-    """The sets of a scale."""
+def list_sets(scale: Scale) -> list[str]:
+    """The names of the sets of a scale."""
     return [name for name in SETS if scale == "full" or name not in _LONG]
 
 
-def recipes(scale: Scale) -> dict[str, Recipe]:
-    """How the networks of a scale are trained, by "network, set"."""
+def make_recipes(scale: Scale) -> dict[str, Recipe]:
+    """The recipes for training the networks of a scale, by "network, set"."""
     found = {}
-    for name in sets(scale):
+    for name in list_sets(scale):
         for network in _SMALL if scale == "small" else NETWORKS:
             found[f"{network}, {name}"] = Recipe(
                 f"ucr:{name}",
@@ -91,100 +81,100 @@ def _file(model: str, scale: Scale) -> str:
     return f"{FOLDER}/{scale}/{model.replace(', ', '-')}.safetensors"
 
 
-def train_all(scale: Scale, folder: Path, progress: bool, plans: Mapping[str, Recipe] | None = None) -> list[str]:
-    """The networks of a scale as files in the folder, those that are not there yet trained; and their accuracies."""
+def train_networks(scale: Scale, folder: Path, progress: bool, plans: Mapping[str, Recipe] | None = None) -> list[str]:
+    """Train the networks of a scale whose files are missing in the folder; returns notes on the accuracies of all."""
     accuracies: dict[str, list[str]] = {}
-    plans = recipes(scale) if plans is None else plans
-    for place, (model, recipe) in enumerate(plans.items(), start=1):
+    plans = make_recipes(scale) if plans is None else plans
+    for index, (model, recipe) in enumerate(plans.items(), start=1):
         if progress:
-            print(f"network {place} of {len(plans)}: {model}", file=sys.stderr, flush=True)
-        card = trained(recipe, folder / _file(model, scale), progress)
+            print(f"network {index} of {len(plans)}: {model}", file=sys.stderr, flush=True)
+        card = train_or_load(recipe, folder / _file(model, scale), progress)
         network, name = model.split(", ")
         accuracies.setdefault(network, []).append(f"{name} {card['test_accuracy']:.0%}")
-    return [f"test accuracy, {network}: {', '.join(told)}" for network, told in accuracies.items()]
+    return [f"test accuracy, {network}: {', '.join(texts)}" for network, texts in accuracies.items()]
 
 
 def _study(scale: Scale) -> dict[str, Any]:
     small = scale == "small"
     count = _COUNT if small else _FULL_COUNT
     models = {}
-    for model, recipe in recipes(scale).items():
+    for model, recipe in make_recipes(scale).items():
         name = model.split(", ")[1]
         channels, classes = SETS[name]
         options = {**recipe.options, "in_channels": channels, "num_classes": classes}
         entry = {"architecture": recipe.architecture, "options": options, "weights": _file(model, scale)}
         models[model] = {**entry, "data": [name], "batch_size": ROWS}
-    return study_of(
+    return make_study(
         "Explainers on public sets of series (Fig. 5)",
         None,
         _REPEATS if small else 5,
-        data={
-            name: {"function": f"{__name__}:series", "options": {"name": name, "count": count}} for name in sets(scale)
-        },
+        data={name: call_function(LOAD_EVENLY, name=f"ucr:{name}:test", count=count) for name in list_sets(scale)},
         models=models,
-        explainers=explainers_of(scale, _PLAYERS, _ORDERS, [f"ucr:{name}:train" for name in sets(scale)]),
+        explainers=make_explainers(scale, _PLAYERS, _ORDERS, [f"ucr:{name}:train" for name in list_sets(scale)]),
     )
 
 
 def _over_sets(results: Results) -> pl.DataFrame:
-    """A row for each network, set and explainer: means over repeats."""
-    frame = rows_of(results)
+    """One row for each network, set and explainer, with means over repeats."""
+    frame = make_rows(results)
     if not len(frame):
         return frame.with_columns(pl.lit("").alias("network"))
     keys = ("data", "model", "explainer", "label", "status")
     rows = frame.group_by(*keys, maintain_order=True).agg(pl.exclude(*keys, "repeat").mean())
-    # one name for each network, so that rows of different sets pair
+    # models of different sets have the same name, so that differences can be paired over sets
     network = pl.col("model").str.split(", ").list.first()
     return rows.with_columns(network.alias("network"), network.alias("model"))
 
 
 def _verdicts(frame: pl.DataFrame) -> list[Verdict]:
     found: list[Verdict] = []
-    networks = parts_of(frame, "network") if len(frame) else {}
+    networks = split_rows(frame, "network") if len(frame) else {}
     for network, own in networks.items():
         best = "DS" if network == "CNN" else "SVS"
         pairs = [(best, other) for other in SIX if other != best]
         outcomes = {heading: all_above(own, pairs, column) for column, heading in STARRED.items()}
-        found += by_outcome(f"{best} is the best over data sets, {network}", outcomes)
-    lasts: dict[str, bool | None] = {}
+        found += group_by_outcome(f"{best} is the best over data sets, {network}", outcomes)
+    lasts: Outcomes = {}
     for network, own in networks.items():
-        lasts |= {f"{network} {name}": last(part, "KS") for name, part in parts_of(own, "data").items()}
-    found += by_outcome("KernelSHAP ranks last by AUC_top in every data set", lasts)
+        lasts |= {f"{network} {name}": is_last(part, "KS") for name, part in split_rows(own, "data").items()}
+    found += group_by_outcome("KernelSHAP ranks last by AUC_top in every data set", lasts)
     agree = {f"{network} {format_number(value)}": holds for network, (value, holds) in _taus(networks).items()}
-    found += by_outcome("coarse and fine orders mostly agree: median tau over data sets at least 0.6", agree)
+    found += group_by_outcome("coarse and fine orders mostly agree: median tau over data sets at least 0.6", agree)
     if {"CNN", "BiLSTM"} <= set(networks):
-        wider: dict[str, bool | None] = {}
+        wider: Outcomes = {}
         for network in (name for name in NETWORKS[1:] if name in networks):
             for name in ("IG", "DL", "DS", "GS"):
                 spans = [_span(networks[which], name) for which in (network, "CNN")]
                 wider[f"{network} {name}"] = None if np.isnan(spans).any() else bool(spans[0] > spans[1])
-        found += by_outcome(
+        found += group_by_outcome(
             "IG, DL, DS and GS spread more over data sets than for the CNN (quartiles of AUC_top*)", wider
         )
     return found
 
 
 def _taus(networks: Mapping[str, pl.DataFrame]) -> dict[str, tuple[float, bool | None]]:
+    """For each network the median over sets of Kendall's tau, and whether it is at least 0.6."""
     found: dict[str, tuple[float, bool | None]] = {}
     for network, own in networks.items():
-        each = np.array([orders_agree(part)[0] for part in parts_of(own, "data").values()])
+        each = np.array([orders_agree(part)[0] for part in split_rows(own, "data").values()])
         each = each[np.isfinite(each)]
         found[network] = (float(np.median(each)), bool(np.median(each) >= 0.6)) if len(each) else (float("nan"), None)
     return found
 
 
 def _span(frame: pl.DataFrame, name: str) -> float:
+    """The distance between the quartiles of an explainer's AUC_top* over sets."""
     values = frame.filter(pl.col("explainer") == name)["starred_auc_top"].drop_nulls().to_numpy()
     return float(np.subtract(*np.quantile(values, [0.75, 0.25]))) if len(values) else float("nan")
 
 
 def _notes(frame: pl.DataFrame) -> list[str]:
     notes = []
-    for network, own in (parts_of(frame, "network") if len(frame) else {}).items():
+    for network, own in (split_rows(frame, "network") if len(frame) else {}).items():
         ranks = own.drop_nulls("rank").group_by("explainer").agg(pl.col("rank").mean()).sort("rank")
-        told = ", ".join(f"{name} {format_number(rank, 1)}" for name, rank in ranks.iter_rows())
-        notes.append(f"{network}, mean rank by AUC_top over {own['data'].n_unique()} data sets: {told}")
-    return [*notes, *gate_note(frame)]
+        texts = ", ".join(f"{name} {format_number(rank, 1)}" for name, rank in ranks.iter_rows())
+        notes.append(f"{network}, mean rank by AUC_top over {own['data'].n_unique()} data sets: {texts}")
+    return [*notes, *note_gates(frame)]
 
 
 def _quartiles(headings: Mapping[str, str]) -> tuple[Column, ...]:
@@ -192,18 +182,18 @@ def _quartiles(headings: Mapping[str, str]) -> tuple[Column, ...]:
     return tuple(Column(heading, column, **own) for column, heading in headings.items())
 
 
-def _differs(scale: Scale) -> str:
-    words = (
-        f"{_COUNT} test series of a set (all), {_REPEATS} repeats (5), CNN and BiLSTM alone, narrow and trained for"
-        f" about {_STEPS} steps with a learning rate of {_SMALL_RATE:g}, Shapley value sampling with {_ORDERS} orders"
-        f" of at most {_PLAYERS} windows of a channel (25 orders of all entries)"
+def _departures(scale: Scale) -> str:
+    text = (
+        f"{_COUNT} test series per set (all), {_REPEATS} repeats (5), only CNN and BiLSTM, narrow and trained for about"
+        f" {_STEPS} steps with a learning rate of {_SMALL_RATE:g}, Shapley value sampling with {_ORDERS} orders of at"
+        f" most {_PLAYERS} windows of a channel (25 orders of all entries)"
     )
     return (
-        scaled(scale, words)
-        + (f"up to {_FULL_COUNT} test series of a set, " if scale == "full" else "")
-        + f"{len(sets(scale))} of the 20 sets, in the archive's own split (the paper's sizes suggest another one); the"
-        " paper's settings of networks and training for these sets are not published; the figure has no numbers;"
-        " baselines and references as in Table E.I"
+        if_small(scale, text)
+        + (f"up to {_FULL_COUNT} test series per set, " if scale == "full" else "")
+        + f"{len(list_sets(scale))} of the 20 sets, with the archive's split (the paper's sizes suggest another one);"
+        " the paper does not publish its networks and training for these sets; the figure has no numbers; baselines and"
+        " references as in Table E.I"
     )
 
 
@@ -217,10 +207,10 @@ FIGURE5_PART = Part(
         Column("rank", "rank", judged=False, decimals=1, spread="deviation"),
         Column("gate", "gate", judged=False, decimals=2, spread="deviation"),
     ),
-    differs=_differs,
+    departures=_departures,
     prepare=_over_sets,
     notes=_notes,
     verdicts=_verdicts,
     rows=("network", "explainer"),
-    before=train_all,
+    make_files=train_networks,
 )

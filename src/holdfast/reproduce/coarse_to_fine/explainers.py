@@ -1,7 +1,7 @@
-"""Explainers of the coarse-to-fine reproductions: Shapley values of single entries, backgrounds of several data sets.
+"""Explainers of the coarse-to-fine reproductions: Shapley values of single entries, backgrounds for several data sets.
 
-KernelSHAP and Shapley value sampling of holdfast cut an input into segments that never part its channels. Here an entry
-of a series, or a window of one channel, is a player, as in Captum, which the paper's framework calls.
+In holdfast's KernelSHAP and Shapley value sampling, all channels of a position belong to the same segment. Here a
+player is a single entry of a series, or a window of one channel, as in Captum, which the paper's framework uses.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import ClassVar, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from holdfast import data
 from holdfast.errors import check, check_integer
 from holdfast.explainers import (
     Background,
@@ -28,13 +27,14 @@ from holdfast.explainers import (
 from holdfast.explainers.base import check_seed, join_preprocessing
 from holdfast.model import Classifier
 from holdfast.records import set_fields
+from holdfast.reproduce.base import load_evenly
 
-Sampled = Literal["kernel_shap", "shapley_sampling"]
-Referenced = Literal["deep_shap", "gradient_shap"]
+ShapleyMethod = Literal["kernel_shap", "shapley_sampling"]
+ReferenceMethod = Literal["deep_shap", "gradient_shap"]
 
 
-class _Unflattened(nn.Module):
-    """A module that is given series `(N, C, T)` as `(N, 1, C T)`."""
+class _UnflattenInput(nn.Module):
+    """A module that receives series `(N, C, T)` in the shape `(N, 1, C T)`."""
 
     def __init__(self, module: nn.Module, shape: tuple[int, ...]) -> None:
         super().__init__()
@@ -48,16 +48,16 @@ class _Unflattened(nn.Module):
 
 @dataclass(frozen=True)
 class EntryShapley(Explainer):
-    """Shapley values of the entries of a series, or of windows of a single channel each; the others are set to 0.
+    """Shapley values of the entries of a series, or of windows of single channels; absent entries are set to 0.
 
-    Inputs and attributions `(N, C, T)`: every entry has its window's value. Deterministic, see `KernelSHAP` and
-    `ShapleySampling`, of which it is.
+    Inputs and attributions are `(N, C, T)`; every entry has the value of its window. The results are deterministic.
 
     Args:
-        method: `"kernel_shap"` or `"shapley_sampling"`.
-        samples: coalitions of the one, at least 2; orders of the other.
-        players: at most about so many windows, all of the same length but for the last of a channel; None for entries.
-        seed: of the samples.
+        method: `"kernel_shap"` (`KernelSHAP`) or `"shapley_sampling"` (`ShapleySampling`).
+        samples: the number of coalitions, at least 2, or the number of orders.
+        players: the largest number of windows, approximately. They have the same length, except the last one of a
+            channel. None for single entries.
+        seed: seed of the random samples.
 
     >>> module = nn.Sequential(nn.Flatten(), nn.Linear(6, 2, bias=False))
     >>> _ = module[1].weight.data.copy_(torch.tensor([[1.0, 2.0, 0.0, 0.0, 0.0, -3.0], [0.0] * 6]))
@@ -68,7 +68,7 @@ class EntryShapley(Explainer):
              [ 0.,  0., -3.]]])
     """
 
-    method: Sampled = "shapley_sampling"
+    method: ShapleyMethod = "shapley_sampling"
     samples: int = 25
     players: int | None = None
     seed: int = 0
@@ -76,16 +76,17 @@ class EntryShapley(Explainer):
     differentiable: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check(self.method in get_args(Sampled), "method", f"one of {', '.join(get_args(Sampled))}", repr(self.method))
+        known = get_args(ShapleyMethod)
+        check(self.method in known, "method", f"one of {', '.join(known)}", repr(self.method))
         least = 2 if self.method == "kernel_shap" else 1
         check_integer(self.samples, "samples", least)
         fine = self.players is None or (type(self.players) is int and self.players >= 3)
         check(fine, "players", "None or a whole number of at least 3", repr(self.players))
-        _ = _shapley(self, torch.arange(3))
+        _ = _make_shapley(self, torch.arange(3))
 
     @property
     def rows_per_input(self) -> int:
-        """As if there were a hundred players where that is known in the call alone."""
+        """Rows forwarded for one input; for 100 players if their number depends on the input."""
         players = self.players or 100
         return self.samples + 2 if self.method == "kernel_shap" else self.samples * (players - 1) + 2
 
@@ -95,22 +96,23 @@ class EntryShapley(Explainer):
         self._check_graph(create_graph)
         check(x.ndim == 3, "inputs", "series (N, channels, steps)", tuple(x.shape))
         rows = classifier.row_budget(x, self.rows_per_input)
-        module = _Unflattened(join_preprocessing(classifier), tuple(x.shape[1:]))
+        module = _UnflattenInput(join_preprocessing(classifier), tuple(x.shape[1:]))
         flat = Classifier(module, (-math.inf, math.inf), device=classifier.device, batch_size=rows)
-        own = _of_shape(self, int(x.shape[1]), int(x.shape[2]))
+        own = _make_for_shape(self, int(x.shape[1]), int(x.shape[2]))
         maps, logits = own.attribute(flat, x.detach().reshape(len(x), 1, -1), targets)
         return maps.reshape(x.shape), logits
 
 
 @lru_cache(maxsize=32)
-def _of_shape(explainer: EntryShapley, channels: int, steps: int) -> Explainer:
+def _make_for_shape(explainer: EntryShapley, channels: int, steps: int) -> Explainer:
+    """The explainer for flattened series of this shape, whose segments are the windows of single channels."""
     length = 1 if explainer.players is None else -(-channels * steps // explainer.players)
     windows = -(-steps // length)
     labels = torch.arange(channels)[:, None] * windows + torch.arange(steps) // length
-    return _shapley(explainer, labels.flatten())
+    return _make_shapley(explainer, labels.flatten())
 
 
-def _shapley(explainer: EntryShapley, labels: Tensor) -> Explainer:
+def _make_shapley(explainer: EntryShapley, labels: Tensor) -> Explainer:
     if explainer.method == "kernel_shap":
         return KernelSHAP(samples=explainer.samples, segments=labels, seed=explainer.seed)
     return ShapleySampling(permutations=explainer.samples, segments=labels, seed=explainer.seed)
@@ -118,19 +120,19 @@ def _shapley(explainer: EntryShapley, labels: Tensor) -> Explainer:
 
 @dataclass(frozen=True)
 class TrainingReferences(Explainer):
-    """DeepSHAP or GradientSHAP with references from the training series of the data set that an input is of.
+    """DeepSHAP or GradientSHAP whose references are training series of the same data set as the input.
 
-    Which set that is, the shape of an input tells, so that one explainer serves the several sets of a study.
+    The shape of an input determines its data set, so one explainer can be used for all sets of a study.
 
     Args:
         method: `"deep_shap"` or `"gradient_shap"`.
-        sets: names of data sets that can be loaded, such as `"ucr:CBF:train"`, no two of the same shape.
-        references: how many, evenly spread over the set; all where there are fewer.
-        samples: of `"gradient_shap"`.
-        seed: of `"gradient_shap"`.
+        sets: names of data sets, such as `"ucr:CBF:train"`; their inputs must have different shapes.
+        references: number of references, evenly spread over the set; all series if it has fewer.
+        samples: option of `"gradient_shap"`.
+        seed: option of `"gradient_shap"`.
     """
 
-    method: Referenced = "deep_shap"
+    method: ReferenceMethod = "deep_shap"
     sets: tuple[str, ...] = ()
     references: int = 20
     samples: int = 20
@@ -139,18 +141,18 @@ class TrainingReferences(Explainer):
     differentiable: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        known = get_args(Referenced)
+        known = get_args(ReferenceMethod)
         check(self.method in known, "method", f"one of {', '.join(known)}", repr(self.method))
         set_fields(self, sets=tuple(self.sets))
         check(len(self.sets) > 0, "sets", "names of data sets", "none")
         check_integer(self.references, "references")
-        _ = self._with(0.0)
+        _ = self._make(0.0)
 
     @property
     def rows_per_input(self) -> int:
-        return self._with(0.0).rows_per_input
+        return self._make(0.0).rows_per_input
 
-    def _with(self, background: float | Background) -> Explainer:
+    def _make(self, background: float | Background) -> Explainer:
         if self.method == "deep_shap":
             return DeepSHAP(background)
         return GradientSHAP(background, samples=self.samples, seed=self.seed)
@@ -159,39 +161,30 @@ class TrainingReferences(Explainer):
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
     ) -> tuple[Tensor, Tensor]:
         self._check_graph(create_graph)
-        found = _references(self.sets, self.references)
+        found = _load_references(self.sets, self.references)
         shape = tuple(x.shape[1:])
         check(shape in found, "inputs", f"series of shape {', '.join(map(str, found))}", shape)
-        return self._with(found[shape]).attribute(classifier, x, targets)
+        return self._make(found[shape]).attribute(classifier, x, targets)
 
 
 @lru_cache(maxsize=4)
-def _references(sets: tuple[str, ...], count: int) -> dict[tuple[int, ...], Background]:
+def _load_references(sets: tuple[str, ...], count: int) -> dict[tuple[int, ...], Background]:
+    """The references of each data set, by the shape of its inputs."""
     found: dict[tuple[int, ...], Background] = {}
     for name in sets:
-        inputs = data.load(name).inputs
+        inputs = load_evenly(name, count).inputs
         shape = tuple(inputs.shape[1:])
         check(shape not in found, "sets", "data sets of different shapes", f"two of shape {shape}")
-        found[shape] = Background(inputs[evenly(len(inputs), count)])
+        found[shape] = Background(inputs)
     return found
-
-
-def evenly(total: int, count: int) -> list[int]:
-    """`count` places evenly spread over `total`, as sets of the archives may be sorted; all where there are fewer.
-
-    >>> evenly(10, 4), evenly(2, 5)
-    ([0, 2, 5, 7], [0, 1])
-    """
-    count = min(count, total)
-    return [row * total // count for row in range(count)]
 
 
 @dataclass(frozen=True)
 class PositiveNoise(Explainer):
-    """The sizes of the `random` explainer's numbers: random maps in which every position has positive relevance.
+    """Absolute values of the `random` explainer's maps: random maps in which every position has positive relevance.
 
-    A curve that corrupts positive positions alone ends sooner for a map with fewer of them, and the area under it is
-    smaller, whatever the order. Maps that call nearly all positive are to be compared with these.
+    A curve that corrupts only positive positions ends earlier for a map with fewer of them, and the area below it is
+    smaller for every order of positions. So maps in which almost all positions are positive are compared with these.
     """
 
     seed: int = 0

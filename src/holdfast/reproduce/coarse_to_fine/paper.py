@@ -16,7 +16,7 @@ STARRED = {
     "starred_auc_kurtosis": "AUCKurt*",
 }
 
-#: mean and standard deviation over the data without noise and with noise of 20, 15 and 10 dB, five repeats of each
+#: mean and standard deviation over the data without noise and with noise of 20, 15 and 10 dB, with five repeats each
 _TABLE_E1: dict[str, dict[str, str]] = {
     "starred_auc_top": {
         "CNN": "0.73±0.07 0.72±0.11 0.95±0.05 0.73±0.06 0.00±0.00 0.99±0.02",
@@ -41,10 +41,10 @@ _TABLE_E1: dict[str, dict[str, str]] = {
 }
 
 
-def as_printed(column: str) -> dict[str, str]:
-    """The paper's cells of a column by our rows, "network, explainer".
+def read_cells(column: str) -> dict[str, str]:
+    """The cells of a column of the paper, by our rows, "network, explainer".
 
-    >>> as_printed("starred_f1")["CNN, DS"]
+    >>> read_cells("starred_f1")["CNN, DS"]
     '1.00 ± 0.00'
     """
     return {
@@ -54,10 +54,10 @@ def as_printed(column: str) -> dict[str, str]:
     }
 
 
-def means(column: str, network: str) -> Mapping[str, float]:
-    """The paper's means of a network by explainer.
+def read_means(column: str, network: str) -> Mapping[str, float]:
+    """The paper's means for a network, by explainer.
 
-    >>> means("starred_auc_top", "CNN")["SVS"]
+    >>> read_means("starred_auc_top", "CNN")["SVS"]
     0.99
     """
     return {name: float(cell.split("±")[0]) for name, cell in zip(SIX, _TABLE_E1[column][network].split(), strict=True)}

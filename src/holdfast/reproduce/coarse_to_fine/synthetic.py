@@ -1,7 +1,7 @@
 """Coarse to fine: Fig. 4 (distributions), Table E.I (noise) and App. D (calibration) on the synthetic series.
 
-Wei, Turbe and Mengaldo, "Revisiting the robustness of post-hoc interpretability methods" (2024). What the parts share
-is in `coarse_parts`, Fig. 5 in `coarse_archives`.
+Wei, Turbe and Mengaldo, "Revisiting the robustness of post-hoc interpretability methods" (2024). The module `parts` has
+what these reproductions share; Fig. 5 is in `archives`.
 """
 
 from __future__ import annotations
@@ -12,54 +12,53 @@ import numpy as np
 import polars as pl
 
 from holdfast.presentation.base import format_number
-from holdfast.reproduce.base import Column, Part, Reproduction, Scale, reproductions
+from holdfast.reproduce.base import Column, Part, Reproduction, Scale, if_small, reproductions
 from holdfast.reproduce.coarse_to_fine.archives import FIGURE5_PART
-from holdfast.reproduce.coarse_to_fine.paper import NETWORKS, SIX, STARRED, as_printed, means
+from holdfast.reproduce.coarse_to_fine.paper import NETWORKS, SIX, STARRED, read_cells, read_means
 from holdfast.reproduce.coarse_to_fine.parts import (
     AGREES,
     ROWS,
     SHOWN,
-    explainers_of,
-    gate_note,
-    judged,
-    largest,
-    last,
+    average_by_explainer,
+    format_order,
+    has_largest,
+    is_last,
+    judge_parts,
+    kendall_tau,
     leads,
-    means_of,
+    make_explainers,
+    make_rows,
+    make_shapley_sampling,
+    make_study,
+    note_gates,
     orders_agree,
-    parts_of,
-    rows_of,
-    said_order,
-    sampled_shapley,
-    study_of,
-    tau,
+    split_rows,
 )
-from holdfast.reproduce.reading import Verdict
-from holdfast.reproduce.safari.parts import by_outcome, scaled
+from holdfast.reproduce.reading import Outcomes, Verdict, group_by_outcome
 from holdfast.study.results import Results
 
 _PREFIXES = dict(zip(NETWORKS, ("cnn", "bilstm", "transformer"), strict=True))
 _NOISES = {"no noise": "waves", "20 dB": "waves20db", "15 dB": "waves15db", "10 dB": "waves10db"}
-_PLAYERS, _ORDERS = 200, 2  # of Shapley value sampling in a small run: windows of 10 steps of a channel
-#: an estimate of Shapley values that is mostly noise, beside the six
+_PLAYERS, _ORDERS = 200, 2  # Shapley value sampling in a small run; a player is a window of 10 steps of a channel
+#: an estimate of Shapley values that is mostly noise, in addition to the six explainers
 ROUGH = "SVS, 1 order"
 _CALIBRATED = "calibrated"
-_HIGH = 0.5  # of a number that lies in [0, 1] after rescaling
+_HIGH = 0.5  # "high" for a number that is rescaled to [0, 1]
 
 
-def _named(name: str, **more: Any) -> dict[str, Any]:
+def _model(name: str, **more: Any) -> dict[str, Any]:
     return {"name": name, "batch_size": ROWS, **more}
 
 
 def _networks(results: Results) -> pl.DataFrame:
-    """`rows_of` with the network, which is the first word of a model's name."""
-    frame = rows_of(results)
+    """`make_rows` with a column for the network, the first word of a model's name."""
+    frame = make_rows(results)
     return frame.with_columns(pl.col("model").str.split(", ").list.first().alias("network"))
 
 
 def _starred(paper: bool = False) -> tuple[Column, ...]:
     return tuple(
-        Column(heading, column, judged=False, decimals=2, spread="deviation", paper=as_printed(column) if paper else {})
+        Column(heading, column, judged=False, decimals=2, spread="deviation", paper=read_cells(column) if paper else {})
         for column, heading in STARRED.items()
     )
 
@@ -83,19 +82,19 @@ _GATES = (
 )
 
 _COMMON = (
-    "smaller networks (see their cards); integrated gradients and DeepLIFT from a baseline of 0, DeepSHAP and"
-    " GradientSHAP from 20 training series, KernelSHAP with 25 coalitions of all entries (Captum's default; the paper"
-    " gives no settings, and its framework's code takes noise for a baseline); the explainers' seeds are the same in"
-    " all repeats, which differ by the replacements"
+    "smaller networks (their cards have the details); integrated gradients and DeepLIFT from a baseline of 0, DeepSHAP"
+    " and GradientSHAP from 20 training series, KernelSHAP with 25 coalitions of all entries (Captum's default; the"
+    " paper gives no settings, and the code of its framework uses noise as a baseline); the explainers' seeds are the"
+    " same in all repeats, which differ only by the replacements"
 )
 
 
-def _differs(scale: Scale, count: int, repeats: int) -> str:
-    words = (
+def _departures(scale: Scale, count: int, repeats: int) -> str:
+    text = (
         f"{count} test series (1500), {repeats} repeats (5), Shapley value sampling with {_ORDERS} orders of {_PLAYERS}"
         f" windows of 10 steps of one channel (25 orders of 2000 entries), integrated gradients with 16 steps (50)"
     )
-    return scaled(scale, words) + _COMMON
+    return if_small(scale, text) + _COMMON
 
 
 # ---- Table E.I: noise ----
@@ -104,17 +103,17 @@ _COUNT_E1, _REPEATS_E1 = 40, 5
 
 
 def _study_e1(scale: Scale) -> dict[str, Any]:
-    return study_of(
+    return make_study(
         "Explainers on the synthetic series, without and with noise (Table E.I)",
         _COUNT_E1 if scale == "small" else None,
         _REPEATS_E1,
         data={noise: f"{kind}:test" for noise, kind in _NOISES.items()},
         models={
-            f"{network}, {noise}": _named(f"{prefix}-{kind}", data=[noise])
+            f"{network}, {noise}": _model(f"{prefix}-{kind}", data=[noise])
             for network, prefix in _PREFIXES.items()
             for noise, kind in _NOISES.items()
         },
-        explainers=explainers_of(scale, _PLAYERS, _ORDERS),
+        explainers=make_explainers(scale, _PLAYERS, _ORDERS),
     )
 
 
@@ -122,78 +121,76 @@ def _network(frame: pl.DataFrame, name: str) -> pl.DataFrame:
     return frame.filter(pl.col("network") == name)
 
 
-def flagged(frame: pl.DataFrame, column: str) -> bool | None:
-    """Whether a gate stops KernelSHAP, in rows of one network and data set."""
+def fails_gate(frame: pl.DataFrame, column: str) -> bool | None:
+    """Whether KernelSHAP fails a gate, in rows of one network and data set; None if the gate is not known."""
     if column not in frame.columns:
         return None
-    told = frame.filter(pl.col("explainer") == "KS")[column].drop_nulls()
-    return bool((told == 0).all()) if len(told) else None
+    gate = frame.filter(pl.col("explainer") == "KS")[column].drop_nulls()
+    return bool((gate == 0).all()) if len(gate) else None
 
 
-def _peaked(frame: pl.DataFrame) -> bool | None:
-    found = means_of(frame, "starred_auc_kurtosis").get("KS")
+def _has_high_kurtosis(frame: pl.DataFrame) -> bool | None:
+    found = average_by_explainer(frame, "starred_auc_kurtosis").get("KS")
     return None if found is None else found >= _HIGH
 
 
 def _verdicts_e1(frame: pl.DataFrame) -> list[Verdict]:
     cnn = _network(frame, "CNN")
-    found = judged(
+    found = judge_parts(
         "DeepSHAP and Shapley value sampling lead (AUC_top, CNN)", cnn, lambda own: leads(own, ("DS", "SVS"))
     )
     for network in NETWORKS[1:]:
         text = f"Shapley value sampling is first (AUC_top, {network})"
-        found += judged(text, _network(frame, network), lambda own: leads(own, ("SVS",)))
-    found += judged("KernelSHAP ranks last (AUC_top)", frame, lambda own: last(own, "KS"))
-    found += judged(f"KernelSHAP has a high AUCKurt* (at least {_HIGH:g})", frame, _peaked)
-    found += judged("the gate stops KernelSHAP: not above random maps (ours)", frame, lambda own: flagged(own, "gate"))
-    found += judged(
-        "KernelSHAP is not above random maps that are positive everywhere, as its own nearly are (ours)",
-        frame,
-        lambda own: flagged(own, "gate_positive"),
-    )
+        found += judge_parts(text, _network(frame, network), lambda own: leads(own, ("SVS",)))
+    found += judge_parts("KernelSHAP ranks last (AUC_top)", frame, lambda own: is_last(own, "KS"))
+    found += judge_parts(f"KernelSHAP has a high AUCKurt* (at least {_HIGH:g})", frame, _has_high_kurtosis)
+    text = "KernelSHAP fails the gate: it is not above random maps (ours)"
+    found += judge_parts(text, frame, lambda own: fails_gate(own, "gate"))
+    text = "KernelSHAP is not above random maps that are positive everywhere, as its maps almost are (ours)"
+    found += judge_parts(text, frame, lambda own: fails_gate(own, "gate_positive"))
     text = f"coarse and fine orders mostly agree: Kendall's tau of AUC_top* and AUCSkew* at least {AGREES:g}"
-    found += judged(text, frame, lambda own: orders_agree(own)[1])
+    found += judge_parts(text, frame, lambda own: orders_agree(own)[1])
     most = {network: _most_robust(_network(frame, network)) for network in NETWORKS}
-    return found + by_outcome("with noise Shapley value sampling is the most robust (AUCSkew*)", most)
+    return found + group_by_outcome("with noise Shapley value sampling is the most robust (AUCSkew*)", most)
 
 
 def _most_robust(frame: pl.DataFrame) -> bool | None:
-    """Shapley value sampling has the largest AUCSkew* with each noise, or only on average over all (None)."""
+    """Whether Shapley value sampling has the largest AUCSkew* for each noise; None if it has only the largest mean."""
     noisy = frame.filter(pl.col("data") != "no noise")
     if not len(noisy):
         return None
-    each = [largest(own, "SVS", "starred_auc_skewness") for own in parts_of(noisy).values()]
-    return True if all(each) else None if largest(noisy, "SVS", "starred_auc_skewness") else False
+    each = [has_largest(own, "SVS", "starred_auc_skewness") for own in split_rows(noisy).values()]
+    return True if all(each) else None if has_largest(noisy, "SVS", "starred_auc_skewness") else False
 
 
 def _order_notes(frame: pl.DataFrame) -> list[str]:
     notes = []
     for network in NETWORKS:
         own = _network(frame, network)
-        told = [f"{data} {format_number(orders_agree(part)[0])}" for data, part in parts_of(own, "data").items()]
-        paper = tau(means("starred_auc_top", network), means("starred_auc_skewness", network))
-        notes.append(f"{network}, by AUC_top: {said_order(own)}")
+        texts = [f"{data} {format_number(orders_agree(part)[0])}" for data, part in split_rows(own, "data").items()]
+        paper = kendall_tau(read_means("starred_auc_top", network), read_means("starred_auc_skewness", network))
+        notes.append(f"{network}, by AUC_top: {format_order(own)}")
         notes.append(
-            f"{network}, Kendall's tau of coarse and fine: {', '.join(told)} (paper's means {format_number(paper)})"
+            f"{network}, Kendall's tau of coarse and fine: {', '.join(texts)} (paper's means {format_number(paper)})"
         )
-    return [*notes, *gate_note(frame)]
+    return [*notes, *note_gates(frame)]
 
 
 def _spread_notes(frame: pl.DataFrame) -> list[str]:
-    """How much of the spread is noise of the data, and how much the draws of the replacement."""
+    """Notes on how much of the spread comes from the random replacements, and how much from the noise of the data."""
     notes = []
     for network in NETWORKS:
-        told = []
+        texts = []
         for name in SIX:
             rows = _network(frame, network).filter(pl.col("explainer") == name)
-            groups = [part["starred_auc_top"].to_numpy() for part in parts_of(rows, "data").values() if len(rows)]
+            groups = [part["starred_auc_top"].to_numpy() for part in split_rows(rows, "data").values() if len(rows)]
             if len(groups) > 1 and min(map(len, groups)) > 1:
                 within = float(np.mean([group.std(ddof=1) for group in groups]))
                 between = float(np.std([group.mean() for group in groups], ddof=1))
-                told.append(f"{name} {format_number(within)} and {format_number(between)}")
-        if told:
+                texts.append(f"{name} {format_number(within)} and {format_number(between)}")
+        if texts:
             notes.append(
-                f"{network}, deviation of AUC_top* over repeats, and of its means over noises: {', '.join(told)}"
+                f"{network}, deviation of AUC_top* over repeats, and of its means over noises: {', '.join(texts)}"
             )
     return notes
 
@@ -203,7 +200,7 @@ TABLE_E1_PART = Part(
     title="Table E.I: coarse and fine, over noise and repeats: mean ± standard deviation",
     study=_study_e1,
     columns=(*_starred(paper=True), *_plain(_ABSOLUTE), *_GATES),
-    differs=lambda scale: _differs(scale, _COUNT_E1, _REPEATS_E1),
+    departures=lambda scale: _departures(scale, _COUNT_E1, _REPEATS_E1),
     prepare=_networks,
     notes=lambda frame: [*_order_notes(frame), *_spread_notes(frame)],
     verdicts=_verdicts_e1,
@@ -217,43 +214,43 @@ _COUNT_4, _REPEATS_4 = 100, 2
 
 def _study_4(scale: Scale) -> dict[str, Any]:
     small = scale == "small"
-    return study_of(
+    return make_study(
         "Distributions of the drop on the synthetic series (Fig. 4)",
         _COUNT_4 if small else None,
         _REPEATS_4 if small else 5,
         data={"waves": "waves:test"},
-        models={network: _named(f"{prefix}-waves") for network, prefix in _PREFIXES.items()},
-        explainers={**explainers_of(scale, _PLAYERS, _ORDERS), ROUGH: sampled_shapley(1, 2 * _PLAYERS)},
+        models={network: _model(f"{prefix}-waves") for network, prefix in _PREFIXES.items()},
+        explainers={**make_explainers(scale, _PLAYERS, _ORDERS), ROUGH: make_shapley_sampling(1, 2 * _PLAYERS)},
     )
 
 
 def _verdicts_4(frame: pl.DataFrame) -> list[Verdict]:
     transformer = _network(frame, "Transformer")
     fine = {
-        "AUCSkew*": largest(transformer, "DS", "starred_auc_skewness"),
-        "AUCKurt*": largest(transformer, "DS", "starred_auc_kurtosis"),
+        "AUCSkew*": has_largest(transformer, "DS", "starred_auc_skewness"),
+        "AUCKurt*": has_largest(transformer, "DS", "starred_auc_kurtosis"),
     }
-    found = judged(
+    found = judge_parts(
         "DeepSHAP is the best by AUC_top (the paper: Transformer)", frame, lambda own: leads(own, ("DS",)), "network"
     )
-    found += by_outcome("Transformer: DeepSHAP is the best by fine numbers", fine if len(transformer) else {})
+    found += group_by_outcome("Transformer: DeepSHAP is the best by fine numbers", fine if len(transformer) else {})
     text = "DS, DL and SVS have the lowest skewness (mean over k; the paper: Transformer)"
-    found += judged(text, frame, _lowest_three, "network")
-    found += judged("KernelSHAP is the worst by AUC_top", frame, lambda own: last(own, "KS"), "network")
-    return found + judged(
-        "KernelSHAP is the worst by AUCSkew*", frame, lambda own: _smallest(own, "starred_auc_skewness"), "network"
+    found += judge_parts(text, frame, _has_lowest_three, "network")
+    found += judge_parts("KernelSHAP is the worst by AUC_top", frame, lambda own: is_last(own, "KS"), "network")
+    return found + judge_parts(
+        "KernelSHAP is the worst by AUCSkew*", frame, lambda own: _is_smallest(own, "starred_auc_skewness"), "network"
     )
 
 
-def _lowest_three(frame: pl.DataFrame) -> bool | None:
-    found = means_of(frame, "skewness")
-    return (
-        None if len(found) < len(SIX) else set(sorted(found, key=lambda name: found[name])[:3]) == {"DS", "DL", "SVS"}
-    )
+def _has_lowest_three(frame: pl.DataFrame) -> bool | None:
+    found = average_by_explainer(frame, "skewness")
+    if len(found) < len(SIX):
+        return None
+    return set(sorted(found, key=lambda name: found[name])[:3]) == {"DS", "DL", "SVS"}
 
 
-def _smallest(frame: pl.DataFrame, column: str) -> bool | None:
-    found = means_of(frame, column)
+def _is_smallest(frame: pl.DataFrame, column: str) -> bool | None:
+    found = average_by_explainer(frame, column)
     return None if "KS" not in found else min(found, key=lambda name: found[name]) == "KS"
 
 
@@ -269,8 +266,9 @@ FIGURE4_PART = Part(
         *_plain({"quartile": "lower quartile"}),
         *_GATES,
     ),
-    differs=lambda scale: (
-        _differs(scale, _COUNT_4, _REPEATS_4) + "; the paper's figure is of the Transformer; ridge lines in the report"
+    departures=lambda scale: (
+        _departures(scale, _COUNT_4, _REPEATS_4)
+        + "; the paper's figure shows the Transformer; the report has ridge plots"
     ),
     prepare=_networks,
     notes=_order_notes,
@@ -287,27 +285,28 @@ def _study_d(scale: Scale) -> dict[str, Any]:
     small = scale == "small"
     models = {}
     for network, prefix in _PREFIXES.items():
-        models[network] = _named(f"{prefix}-waves")
-        models[f"{network}, {_CALIBRATED}"] = _named(f"{prefix}-waves-{_CALIBRATED}")
-    return study_of(
+        models[network] = _model(f"{prefix}-waves")
+        models[f"{network}, {_CALIBRATED}"] = _model(f"{prefix}-waves-{_CALIBRATED}")
+    return make_study(
         "Networks with a calibrated loss (App. D)",
         _COUNT_D if small else None,
         _REPEATS_D if small else 5,
         data={"waves": "waves:test"},
         models=models,
-        explainers=explainers_of(scale, _PLAYERS, _ORDERS),
+        explainers=make_explainers(scale, _PLAYERS, _ORDERS),
     )
 
 
 def _pair(frame: pl.DataFrame, network: str) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The rows of the calibrated network, and of the one without calibration."""
     own = frame.filter(pl.col("network") == network)
     return own.filter(pl.col("model") != network), own.filter(pl.col("model") == network)
 
 
-def more_skewed(frame: pl.DataFrame, network: str) -> dict[str, bool | None]:
-    """Whether AUCSkew (absolute) is larger with calibration: True or False where intervals lie apart, by explainer."""
+def compare_skewness(frame: pl.DataFrame, network: str) -> dict[str, bool | None]:
+    """Whether AUCSkew (absolute) is larger with calibration, by explainer; None where the intervals overlap."""
     calibrated, plain = _pair(frame, network)
-    found: dict[str, bool | None] = {}
+    found: Outcomes = {}
     for name in SIX:
         rows = [part.filter(pl.col("explainer") == name) for part in (calibrated, plain)]
         if all(len(part) for part in rows):
@@ -317,10 +316,10 @@ def more_skewed(frame: pl.DataFrame, network: str) -> dict[str, bool | None]:
     return found
 
 
-def order_kept(frame: pl.DataFrame, network: str) -> bool | None:
-    """Whether all pairs stand in the same order by AUC_top; False where a pair is turned beyond doubt, else None."""
+def keeps_order(frame: pl.DataFrame, network: str) -> bool | None:
+    """Whether all pairs have the same order by AUC_top; False if a pair is clearly reversed; else None."""
     calibrated, plain = _pair(frame, network)
-    values = [means_of(part, "auc_top") for part in (calibrated, plain)]
+    values = [average_by_explainer(part, "auc_top") for part in (calibrated, plain)]
     if not all(len(found) == len(SIX) for found in values):
         return None
     kept = True
@@ -336,23 +335,23 @@ def order_kept(frame: pl.DataFrame, network: str) -> bool | None:
 
 
 def _verdicts_d(frame: pl.DataFrame) -> list[Verdict]:
-    skewed: dict[str, bool | None] = {}
+    skewed: Outcomes = {}
     for network in NETWORKS:
-        skewed |= more_skewed(frame, network)
-    found = by_outcome("calibration makes distributions more left-skewed (AUCSkew, absolute)", skewed)
-    order = {network: order_kept(frame, network) for network in NETWORKS}
-    return found + by_outcome("calibration leaves the order of the explainers (AUC_top)", order)
+        skewed |= compare_skewness(frame, network)
+    found = group_by_outcome("calibration makes distributions more left-skewed (AUCSkew, absolute)", skewed)
+    order = {network: keeps_order(frame, network) for network in NETWORKS}
+    return found + group_by_outcome("calibration leaves the order of the explainers (AUC_top)", order)
 
 
 def _notes_d(frame: pl.DataFrame) -> list[str]:
     notes = []
     for network in NETWORKS:
         calibrated, plain = _pair(frame, network)
-        found = tau(means_of(calibrated, "auc_top"), means_of(plain, "auc_top"))
+        found = kendall_tau(average_by_explainer(calibrated, "auc_top"), average_by_explainer(plain, "auc_top"))
         notes.append(
-            f"{network}: {said_order(plain)}; calibrated: {said_order(calibrated)}; tau {format_number(found)}"
+            f"{network}: {format_order(plain)}; calibrated: {format_order(calibrated)}; tau {format_number(found)}"
         )
-    return [*notes, *gate_note(frame)]
+    return [*notes, *note_gates(frame)]
 
 
 CALIBRATED_PART = Part(
@@ -364,8 +363,8 @@ CALIBRATED_PART = Part(
         *_plain({**_ABSOLUTE, "auc_skewness": "AUCSkew", "auc_kurtosis": "AUCKurt", "quartile": "lower quartile"}),
         *_GATES,
     ),
-    differs=lambda scale: (
-        _differs(scale, _COUNT_D, _REPEATS_D) + "; the paper shows the Transformer alone, as ridge lines (Fig. D.I)"
+    departures=lambda scale: (
+        _departures(scale, _COUNT_D, _REPEATS_D) + "; the paper shows only the Transformer, as ridge plots (Fig. D.I)"
     ),
     prepare=_networks,
     notes=_notes_d,

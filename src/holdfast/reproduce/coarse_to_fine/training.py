@@ -1,7 +1,7 @@
-"""Networks for sets of the UCR archive, trained when they are needed: the sets are not ours to pass on.
+"""Networks for sets of the UCR archive. They are trained when they are needed, because we may not distribute the sets.
 
-The paper's settings (App. C): RAdam, batches of 64, blocks of noise in the training series (Turbe et al. 2023), so that
-corrupted series are no news to the network. The sizes and the number of steps are the caller's.
+The settings are the paper's (App. C): RAdam, batches of 64, and blocks of noise in the training series (Turbe et al.
+2023), so that corrupted series resemble the training data. The caller chooses sizes and the number of steps.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from holdfast.zoo.training.classifier import accuracy, initialize, random_noise_
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a network for one set is trained; the same recipe gives the same weights on one machine.
+    """How to train a network for one set; the same recipe gives the same weights on one machine.
 
     Args:
-        data: `<data>:train` is trained on, `<data>:test` measured on.
-        architecture, options: of the zoo; channels and classes come from the data.
-        steps: of the optimiser, about: rounded up to whole epochs.
-        learning_rate, weight_decay, batch_size, seed: as for `train_classifier`.
+        data: the name of the set; the network is trained on `<data>:train` and tested on `<data>:test`.
+        architecture, options: an architecture of the zoo and its options; the data determine channels and classes.
+        steps: number of steps of the optimiser, rounded up to whole epochs.
+        learning_rate, weight_decay, batch_size, seed: options of `train_classifier`.
     """
 
     data: str
@@ -44,16 +44,17 @@ class Recipe:
     seed: int = 0
 
 
-def trained(recipe: Recipe, file: Path, progress: bool = False) -> dict[str, Any]:
-    """The card of the network in `file` (.safetensors), which is trained unless it is there already, from this recipe.
+def train_or_load(recipe: Recipe, file: Path, progress: bool = False) -> dict[str, Any]:
+    """Train the network of a recipe into `file` (.safetensors), unless the file has it already; returns its card.
 
-    The card lies beside it: the recipe, `num_classes` and `in_channels`, `train_accuracy` and `test_accuracy`.
+    The card, a JSON file in the same folder, has the recipe, `num_classes`, `in_channels`, `train_accuracy` and
+    `test_accuracy`.
 
     Raises:
-        MissingDataError: the set is not here.
+        MissingDataError: the set is not on this computer.
     """
     card_file = file.with_suffix(".json")
-    card = _known(card_file, file, recipe)
+    card = _read_card(card_file, file, recipe)
     if card is not None:
         return card
     training, test = data.load(f"{recipe.data}:train"), data.load(f"{recipe.data}:test")
@@ -87,19 +88,19 @@ def trained(recipe: Recipe, file: Path, progress: bool = False) -> dict[str, Any
     write_atomically(file, content)
     write_atomically(card_file, (json.dumps(card, indent=1) + "\n").encode())
     if progress:
-        said = f"trained {file.stem}: {epochs} epochs, test accuracy {card['test_accuracy']:.1%}"
-        print(said, file=sys.stderr, flush=True)
+        text = f"trained {file.stem}: {epochs} epochs, test accuracy {card['test_accuracy']:.1%}"
+        print(text, file=sys.stderr, flush=True)
     return card
 
 
-def _known(card_file: Path, file: Path, recipe: Recipe) -> dict[str, Any] | None:
-    """The card of a network that this recipe made and that is whole; None where there is none."""
+def _read_card(card_file: Path, file: Path, recipe: Recipe) -> dict[str, Any] | None:
+    """The card of a complete network with this recipe; None if there is none."""
     if not card_file.exists() or not file.exists():
         return None
     try:
         card: dict[str, Any] = json.loads(card_file.read_bytes())
     except ValueError:
         return None
-    as_written = json.loads(json.dumps(asdict(recipe)))
-    whole = hashlib.sha256(file.read_bytes()).hexdigest() == card.get("weights_sha256")
-    return card if whole and card.get("recipe") == as_written else None
+    stored_form = json.loads(json.dumps(asdict(recipe)))
+    complete = hashlib.sha256(file.read_bytes()).hexdigest() == card.get("weights_sha256")
+    return card if complete and card.get("recipe") == stored_form else None

@@ -1,10 +1,12 @@
-"""What the similarities of LENS's tables give for maps that have nothing to do with each other.
+"""The similarities of LENS's tables for unrelated maps: their chance level.
 
-A window around each of k pixels covers much of a map: 100 windows of 3 x 3 cover two thirds of 28 x 28 pixels, and
-pixels that keep apart cover more. So a locality-sensitive similarity is to be read from what unrelated maps score on,
-which the paper does not give. Two kinds of them: independent noise, for the sizes of all the paper's tables; and for
-our networks the integrated gradients of an image with those of the next one under random signs. Between them stand maps
-of noise on the same image: all that they share is where the image is not 0.
+The windows around k pixels cover a large part of a map: 100 windows of 3 x 3 cover two thirds of 28 x 28 pixels, and
+windows of diverse pixels cover more. So a locality-sensitive similarity must be compared with the value for unrelated
+maps, which the paper does not give. There are three kinds of such maps:
+
+- independent noise, for the sizes of all tables of the paper;
+- for our networks, the integrated gradients of an image, with those of the next image under random signs;
+- noise on the same image: both maps are 0 where the image is 0, and have nothing else in common.
 """
 
 from __future__ import annotations
@@ -19,14 +21,13 @@ from holdfast import data, explainers, zoo
 from holdfast.metrics.lens.attribution_objectives import RandomSign
 from holdfast.model import Classifier
 from holdfast.neighbourhood import LinfBall
-from holdfast.reproduce.base import Column, Part, Scale
+from holdfast.reproduce.base import Part, Scale, load_evenly
 from holdfast.reproduce.lens.paper import HEADINGS, TABLE4, TABLE5_NATURAL, TABLE6
-from holdfast.reproduce.lens.parts import FASHION, GTSRB, MNIST, ROWS, Outcomes, Setting, evenly
-from holdfast.reproduce.reading import Verdict, interval
-from holdfast.reproduce.safari.parts import by_outcome
+from holdfast.reproduce.lens.parts import FASHION, GTSRB, MNIST, ROWS, Setting, make_columns
+from holdfast.reproduce.reading import Outcomes, Verdict, group_by_outcome, is_above, mean_interval
 from holdfast.similarity import LensProfile, lens_profile
 
-#: side, k, w of the paper's tables and survey, and of ours where k = 2% and w = 3 stand for ImageNet's
+#: side, k and w of the paper's tables and survey, and of our tables with k = 2% and w = 3 in place of ImageNet's
 SIZES = ((28, 100, 1), (28, 15, 3), (32, 100, 1), (32, 20, 3), (128, 1000, 2), (128, 1000, 3), (227, 1000, 3))
 _PAIRS: dict[Scale, int] = {"small": 60, "full": 1000}
 _IMAGES: dict[Scale, int] = {"small": 100, "full": 860}
@@ -35,13 +36,15 @@ _NOISE = "noise"
 _CLEARLY = 0.05
 
 
-def size_name(side: int, k: int, w: int) -> str:
-    """As a row's name."""
+def name_size(side: int, k: int, w: int) -> str:
+    """The name of a row of the table."""
     return f"{side} x {side} k={k} w={w}"
 
 
-def unrelated(side: int, k: Sequence[int], w: Sequence[int], count: int = 50, diverse: bool = True) -> LensProfile:
-    """Overlaps of pairs of maps of independent noise, `side` x `side`, the same at every call."""
+def compare_unrelated_maps(
+    side: int, k: Sequence[int], w: Sequence[int], count: int = 50, diverse: bool = True
+) -> LensProfile:
+    """Overlaps of pairs of maps of independent noise, `side` x `side`; every call uses the same maps."""
     generator = torch.Generator().manual_seed(0)
     first, second = (torch.rand(count, side, side, generator=generator) for _ in range(2))
     return lens_profile(first, second, k, w, diverse=diverse)
@@ -49,27 +52,26 @@ def unrelated(side: int, k: Sequence[int], w: Sequence[int], count: int = 50, di
 
 @cache
 def _noise_levels(side: int, k: int, w: int) -> tuple[float, ...]:
-    found = unrelated(side, [k], [w], count=200)
+    found = compare_unrelated_maps(side, [k], [w], count=200)
     return tuple(float(getattr(found, field).double().mean()) for field in _FIELDS)
 
 
-def noise_levels(side: int, k: int, w: int) -> dict[str, float]:
-    """What unrelated maps score on average, in the paper's six columns."""
+def measure_noise_levels(side: int, k: int, w: int) -> dict[str, float]:
+    """The mean similarities of unrelated maps, for the paper's six columns."""
     return dict(zip(HEADINGS, _noise_levels(side, k, w), strict=True))
 
 
-def above_noise(frame: pl.DataFrame, column: str, level: float) -> bool | None:
-    """Whether the mean of a column is above that level, by its interval."""
+def is_above_noise(frame: pl.DataFrame, column: str, level: float) -> bool | None:
+    """Whether the mean of a column is above this level, by its interval."""
     if column not in frame.columns:
         return None
-    _, low, high = interval(frame[column].drop_nulls().drop_nans().to_numpy())
-    return True if low > level else False if high < level else None
+    return is_above(mean_interval(frame[column].drop_nulls().drop_nans().to_numpy()), level)
 
 
-def _next_images(setting: Setting, scale: Scale) -> tuple[torch.Tensor, torch.Tensor]:
-    """Maps of images, and of the next ones under random signs, `(N, C, H, W)`."""
+def _explain_next_images(setting: Setting, scale: Scale) -> tuple[torch.Tensor, torch.Tensor]:
+    """Maps of images, and of the next images under random signs, `(N, C, H, W)`."""
     count = min(_IMAGES[scale], setting.images)
-    images = evenly(setting.data, count) if setting.ordered else data.load(setting.data)[:count]
+    images = load_evenly(setting.data, count) if setting.ordered else data.load(setting.data)[:count]
     classifier = Classifier(
         zoo.load(setting.networks["natural"]), bounds=images.bounds, batch_size=ROWS if scale == "small" else "auto"
     )
@@ -77,20 +79,20 @@ def _next_images(setting: Setting, scale: Scale) -> tuple[torch.Tensor, torch.Te
     inputs = images.inputs.to(classifier.device)
     targets = images.labels.to(classifier.device)
     region = LinfBall(setting.radius).around(inputs, classifier.bounds)
-    moved = RandomSign().draw(region, setting.radius, 0)
-    maps, others = (explainer(classifier, x, targets).abs() for x in (inputs, moved))
+    perturbed = RandomSign().draw(region, setting.radius, 0)
+    maps, others = (explainer(classifier, x, targets).abs() for x in (inputs, perturbed))
     return maps, others.roll(1, dims=0)
 
 
-def _on_images(setting: Setting, count: int) -> LensProfile:
-    """Overlaps of pairs of noise maps that are 0 wherever the same image is, as attributions times the input are."""
+def _compare_noise_on_images(setting: Setting, count: int) -> LensProfile:
+    """Overlaps of pairs of noise maps that are 0 where the image is 0, like products of attributions and inputs."""
     mask = data.load(setting.data)[:count].inputs.amax(1) > 0
     generator = torch.Generator().manual_seed(0)
     first, second = (torch.rand(mask.shape, generator=generator) * mask for _ in range(2))
     return lens_profile(first, second, [100], [1])
 
 
-def _rows(kind: str, name: str, profile: LensProfile) -> pl.DataFrame:
+def _make_rows(kind: str, name: str, profile: LensProfile) -> pl.DataFrame:
     columns = {}
     for field in _FIELDS:
         values = getattr(profile, field)
@@ -99,25 +101,25 @@ def _rows(kind: str, name: str, profile: LensProfile) -> pl.DataFrame:
     return frame.with_columns(maps=pl.lit(kind), size=pl.lit(name), status=pl.lit("ok"))
 
 
-def _measured(scale: Scale) -> Iterator[pl.DataFrame]:
+def _measure(scale: Scale) -> Iterator[pl.DataFrame]:
     for side, k, w in SIZES:
-        yield _rows(_NOISE, size_name(side, k, w), unrelated(side, [k], [w], _PAIRS[scale]))
+        yield _make_rows(_NOISE, name_size(side, k, w), compare_unrelated_maps(side, [k], [w], _PAIRS[scale]))
     for setting in (MNIST, FASHION):
-        name = size_name(setting.side, 100, 1)
-        yield _rows(f"{_NOISE} on {setting.title}", name, _on_images(setting, _IMAGES[scale]))
+        name = name_size(setting.side, 100, 1)
+        yield _make_rows(f"{_NOISE} on {setting.title}", name, _compare_noise_on_images(setting, _IMAGES[scale]))
     known = zoo.names()
     for setting in (MNIST, FASHION, GTSRB):
         if setting.networks["natural"] in known:
-            maps, others = _next_images(setting, scale)
-            yield _rows(setting.title, size_name(setting.side, 100, 1), lens_profile(maps, others, [100], [1]))
+            maps, others = _explain_next_images(setting, scale)
+            yield _make_rows(setting.title, name_size(setting.side, 100, 1), lens_profile(maps, others, [100], [1]))
 
 
-#: the paper's naturally trained networks under its top-k attack, by the row that they are to be read from
+#: the paper's numbers for naturally trained networks under the top-k attack, by the row to compare them with
 _PAPER: Mapping[str, Sequence[float]] = {
-    f"{_NOISE}, {size_name(128, 1000, 2)}": TABLE5_NATURAL["top-k"],
-    f"{_NOISE}, {size_name(227, 1000, 3)}": TABLE6["top-k"],
+    f"{_NOISE}, {name_size(128, 1000, 2)}": TABLE5_NATURAL["top-k"],
+    f"{_NOISE}, {name_size(227, 1000, 3)}": TABLE6["top-k"],
     **{
-        f"{setting.title}, {size_name(28, 100, 1)}": TABLE4[setting.title]["natural, top-k"]
+        f"{setting.title}, {name_size(28, 100, 1)}": TABLE4[setting.title]["natural, top-k"]
         for setting in (MNIST, FASHION)
     },
 }
@@ -126,35 +128,32 @@ _PAPER: Mapping[str, Sequence[float]] = {
 def _verdicts(frame: pl.DataFrame) -> list[Verdict]:
     outcomes: Outcomes = {}
     tables = {"MNIST": TABLE4["MNIST"]["natural, top-k"], "Fashion-MNIST": TABLE4["Fashion-MNIST"]["natural, top-k"]}
-    sizes = dict.fromkeys(tables, size_name(28, 100, 1))
+    sizes = dict.fromkeys(tables, name_size(28, 100, 1))
     tables |= {"Flower": TABLE5_NATURAL["top-k"], "ImageNet": TABLE6["top-k"]}
-    sizes |= {"Flower": size_name(128, 1000, 2), "ImageNet": size_name(227, 1000, 3)}
+    sizes |= {"Flower": name_size(128, 1000, 2), "ImageNet": name_size(227, 1000, 3)}
     for name, numbers in tables.items():
         noise = frame.filter(pl.col("maps") == _NOISE, pl.col("size") == sizes[name])
         for heading, field, value in zip(HEADINGS, _FIELDS, numbers, strict=True):
-            _, low, high = interval(noise[field].to_numpy())
-            clear = True if value >= high + _CLEARLY else False if value < low + _CLEARLY else None
-            outcomes[f"{name} {heading.replace('1-', '')}"] = clear
-    text = f"the paper's IG under its top-k attack is more alike than noise to noise, by {_CLEARLY} (ours)"
-    return by_outcome(text, outcomes)
+            _, low, high = mean_interval(noise[field].to_numpy())
+            clearly_above = True if value >= high + _CLEARLY else False if value < low + _CLEARLY else None
+            outcomes[f"{name} {heading.replace('1-', '')}"] = clearly_above
+    text = f"the paper's IG under its top-k attack is at least {_CLEARLY} more similar than two maps of noise (ours)"
+    return group_by_outcome(text, outcomes)
 
 
 CHANCE_PART = Part(
     name="lens-chance",
     title="Unrelated maps: mean [95% interval]; in brackets the paper's IG under its top-k attack, natural training",
     study=None,
-    columns=tuple(
-        Column(
-            heading.replace("1-LENS", "w-LENS"), field, paper={row: numbers[place] for row, numbers in _PAPER.items()}
-        )
-        for place, (heading, field) in enumerate(zip(HEADINGS, _FIELDS, strict=True))
+    columns=make_columns(
+        {heading.replace("1-LENS", "w-LENS"): field for heading, field in zip(HEADINGS, _FIELDS, strict=True)}, _PAPER
     ),
-    differs=lambda scale: (
-        "the paper has no such table; 'noise' are pairs of maps of independent uniform numbers, 'noise on' a data set"
-        " the same, set to 0 wherever the image is 0; the data sets are integrated gradients of test images of our"
-        " natural networks with those of the next image under random signs"
+    departures=lambda scale: (
+        "the paper has no such table; 'noise' is pairs of maps of independent uniform numbers; 'noise on' a data set is"
+        " the same, set to 0 where the image is 0; the rows of data sets are integrated gradients of test images by our"
+        " natural networks, with those of the next image under random signs"
     ),
     verdicts=_verdicts,
     rows=("maps", "size"),
-    measure=lambda scale: pl.concat(_measured(scale)),
+    measure=lambda scale: pl.concat(_measure(scale)),
 )

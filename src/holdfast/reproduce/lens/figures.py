@@ -10,8 +10,8 @@ from typing import Any
 import polars as pl
 
 from holdfast.reproduce.base import Column, Part, Scale
-from holdfast.reproduce.lens.chance import above_noise, noise_levels, unrelated
-from holdfast.reproduce.lens.paper import ATTACKS, TABLE4, survey_note
+from holdfast.reproduce.lens.chance import compare_unrelated_maps, is_above_noise, measure_noise_levels
+from holdfast.reproduce.lens.paper import ATTACKS, TABLE4, quote_survey
 from holdfast.reproduce.lens.parts import (
     CIFAR10,
     FASHION,
@@ -22,24 +22,31 @@ from holdfast.reproduce.lens.parts import (
     MNIST,
     PRECISION,
     RECALL,
-    Outcomes,
     Setting,
-    attack_notes,
-    attack_of,
-    budget_words,
-    columns_above,
-    factor_verdict,
-    integrated,
-    long,
-    networks_of,
-    never_below_verdict,
-    similarity,
-    size_words,
-    study_of,
-    together,
+    describe_budget,
+    describe_networks,
+    format_size,
+    is_column_above,
+    judge_factor,
+    judge_never_below,
+    make_attack,
+    make_columns,
+    make_integrated_gradients,
+    make_study,
+    note_attacks,
+    repeat_rows,
+    similarity_name,
 )
-from holdfast.reproduce.reading import Verdict, all_above, interval
-from holdfast.reproduce.safari.parts import by_outcome, with_words
+from holdfast.reproduce.reading import (
+    Outcomes,
+    Verdict,
+    add_label_words,
+    all_above,
+    all_hold,
+    group_by_outcome,
+    is_at_least,
+    mean_interval,
+)
 
 _SG = "SG"
 _NATURAL = ("natural",)
@@ -49,9 +56,9 @@ _FULL = 1000  # images of a full run
 def _natural_study(
     title: str, setting: Setting, scale: Scale, metrics: dict[str, Any], **sections: Any
 ) -> dict[str, Any]:
-    explainers = {IG: integrated(scale, setting)}
+    explainers = {IG: make_integrated_gradients(scale, setting)}
     count = setting.small[0] if scale == "small" else _FULL
-    return study_of(
+    return make_study(
         f"{title}, {setting.title}",
         setting,
         count,
@@ -60,22 +67,22 @@ def _natural_study(
     )
 
 
-def _differs(setting: Setting, scale: Scale, more: str) -> str:
-    budget = budget_words(setting, scale, f"{min(_FULL, setting.images)} in a full run")
-    return f"{budget}{networks_of(setting, 'natural')}{more}"
+def _departures(setting: Setting, scale: Scale, more: str) -> str:
+    budget = describe_budget(setting, scale, f"{min(_FULL, setting.images)} in a full run")
+    return f"{budget}{describe_networks(setting, 'natural')}{more}"
 
 
 # ---- Fig. 2: similarity by the size of the perturbation ----
 
-_SIZES2 = (0.125, 0.25, 0.5, 1.0)  # of the radius: 1, 2, 4, 8 where it is 8 / 255
+_SIZES2 = (0.125, 0.25, 0.5, 1.0)  # shares of the radius: for 8/255 they are 1/255, 2/255, 4/255 and 8/255
 
 
 def _columns2(setting: Setting) -> dict[str, str]:
     k = setting.share
     return {
-        "top-k intersection": similarity("intersection", k),
-        "3-LENS-recall@k": similarity("recall", k, 3),
-        "3-LENS-recall@k-div": similarity("recall", k, 3, diverse=True),
+        "top-k intersection": similarity_name("intersection", k),
+        "3-LENS-recall@k": similarity_name("recall", k, 3),
+        "3-LENS-recall@k-div": similarity_name("recall", k, 3, diverse=True),
     }
 
 
@@ -90,18 +97,18 @@ def _study2(setting: Setting, scale: Scale) -> dict[str, Any]:
         setting,
         scale,
         {
-            f"{name}, {size_words(r)}": attack_of(name, setting, scale, columns, r)
+            f"{name}, {format_size(r)}": make_attack(name, setting, scale, columns, r)
             for name in ATTACKS
             for r in _radii(setting)
         },
-        explainers={_SG: "saliency", IG: integrated(scale, setting)},
+        explainers={_SG: "saliency", IG: make_integrated_gradients(scale, setting)},
     )
 
 
 def _verdicts2(setting: Setting, frame: pl.DataFrame) -> list[Verdict]:
     names = _columns2(setting)
     intersection, recall, diverse = names.values()
-    least, most = (size_words(r) for r in (_radii(setting)[0], _radii(setting)[-1]))
+    least, most = (format_size(r) for r in (_radii(setting)[0], _radii(setting)[-1]))
     falls: Outcomes = {}
     better: Outcomes = {}
     for explainer in (_SG, IG):
@@ -109,12 +116,12 @@ def _verdicts2(setting: Setting, frame: pl.DataFrame) -> list[Verdict]:
         for attack in ATTACKS:
             rows = own.filter(pl.col("attack") == attack)
             falls[f"{explainer} {attack}"] = all_above(rows, [(least, most)], intersection, "radius")
-            each = [rows.filter(pl.col("radius") == size_words(r)) for r in _radii(setting)]
-            better[f"{explainer} {attack}"] = together(columns_above(part, diverse, recall) for part in each)
+            each = [rows.filter(pl.col("radius") == format_size(r)) for r in _radii(setting)]
+            better[f"{explainer} {attack}"] = all_hold(is_column_above(part, diverse, recall) for part in each)
     return [
-        *by_outcome("top-k intersection drops with the size of the perturbation, even for random signs", falls),
-        *by_outcome("locality with diversity is above locality alone, at every size", better),
-        *never_below_verdict(frame, {"3-LENS-recall@k": recall}, intersection, "top-k intersection"),
+        *group_by_outcome("top-k intersection drops with the size of the perturbation, even for random signs", falls),
+        *group_by_outcome("locality with diversity is above locality alone, at every size", better),
+        *judge_never_below(frame, {"3-LENS-recall@k": recall}, intersection, "top-k intersection"),
     ]
 
 
@@ -122,9 +129,9 @@ def _figure2(setting: Setting) -> Part:
     names = _columns2(setting)
 
     def notes(frame: pl.DataFrame) -> list[str]:
-        chance = unrelated(setting.side, [setting.share], [3])
-        told = [f"{getattr(chance, field).mean():.2f}" for field in ("intersection", "recall", "recall_diverse")]
-        return [f"unrelated maps (noise): {', '.join(told)}", *attack_notes(frame, "explainer", "radius", "attack")]
+        chance = compare_unrelated_maps(setting.side, [setting.share], [3])
+        means = [f"{getattr(chance, field).mean():.2f}" for field in ("intersection", "recall", "recall_diverse")]
+        return [f"unrelated maps (noise): {', '.join(means)}", *note_attacks(frame, "explainer", "radius", "attack")]
 
     return Part(
         name=f"lens-figure2-{setting.name}",
@@ -135,16 +142,16 @@ def _figure2(setting: Setting) -> Part:
             for explainer in (_SG, IG)
             for heading, name in names.items()
         ),
-        differs=lambda scale: _differs(
+        departures=lambda scale: _departures(
             setting,
             scale,
-            f" (SqueezeNet, ImageNet); k = {setting.share} is the share of pixels that 1000 are of 227 x 227, with"
-            " windows of 3 as there: unrelated maps then score about as high",
+            f" (SqueezeNet, ImageNet); k = {setting.share} is the same share of pixels as 1000 of 227 x 227, with"
+            " windows of 3 as in the paper; so unrelated maps have about the same values",
         ),
         notes=notes,
         verdicts=partial(_verdicts2, setting),
         rows=("attack", "radius"),
-        prepare=lambda results: with_words(results.samples, "attack", "radius"),
+        prepare=lambda results: add_label_words(results.samples, "attack", "radius"),
     )
 
 
@@ -155,21 +162,20 @@ FIGURE2 = tuple(
 
 # ---- Fig. 4: data sets ----
 
-_NEAR = 0.8  # of the pixels: what we take "< 20% of the samples" for
+_NEAR = 0.8  # share of the pixels; our reading of "< 20% of the samples"
 
 
 def _verdicts4(setting: Setting, frame: pl.DataFrame) -> list[Verdict]:
-    levels = noise_levels(setting.side, 100, 1)
-    noise: Outcomes = {heading: above_noise(frame, column, levels[heading]) for heading, column in LOCAL.items()}
+    levels = measure_noise_levels(setting.side, 100, 1)
+    noise: Outcomes = {heading: is_above_noise(frame, column, levels[heading]) for heading, column in LOCAL.items()}
     verdicts = [
-        *never_below_verdict(frame, LOCAL, INTERSECTION, "top-k intersection"),
-        *factor_verdict(frame, setting.title),
+        *judge_never_below(frame, LOCAL, INTERSECTION, "top-k intersection"),
+        *judge_factor(frame, setting.title),
     ]
     if PRECISION in frame.columns:
-        _, low, high = interval(frame[PRECISION].drop_nulls().to_numpy())
-        holds = True if low >= _NEAR else False if high < _NEAR else None
+        holds = is_at_least(mean_interval(frame[PRECISION].drop_nulls().to_numpy()), _NEAR)
         verdicts.append(("less than 20% of the top pixels moved by more than one (our reading)", setting.title, holds))
-    verdicts += by_outcome("maps are more alike than noise to noise (ours)", noise)
+    verdicts += group_by_outcome("maps are more similar than two maps of noise (ours)", noise)
     return verdicts
 
 
@@ -178,21 +184,18 @@ def _figure4(setting: Setting) -> Part:
     columns = {"top-k intersection": INTERSECTION, "1-LENS-recall@k": RECALL, "1-LENS-prec@k": PRECISION}
     return Part(
         name=f"lens-figure4-{setting.name}",
-        title=f"{setting.title}, top-t attack (t = {setting.t}) of {size_words(setting.radius)}: mean [95% interval]",
+        title=f"{setting.title}, top-t attack (t = {setting.t}) of {format_size(setting.radius)}: mean [95% interval]",
         study=lambda scale: _natural_study(
             "The top-t attack on integrated gradients (Fig. 4)",
             setting,
             scale,
-            {"top-k": attack_of("top-k", setting, scale, tuple(columns.values()))},
+            {"top-k": make_attack("top-k", setting, scale, tuple(columns.values()))},
         ),
-        columns=tuple(
-            Column(heading, name, paper={} if paper is None else {IG: paper[place]})
-            for place, (heading, name) in enumerate(columns.items())
-        ),
-        differs=lambda scale: _differs(
+        columns=make_columns(columns, {} if paper is None else {IG: paper}),
+        departures=lambda scale: _departures(
             setting, scale, "; the figure's numbers are those of Table 4" if paper else "; the figure prints no numbers"
         ),
-        notes=lambda frame: [*attack_notes(frame, "label"), *([survey_note()] if setting is MNIST else [])],
+        notes=lambda frame: [*note_attacks(frame, "label"), *([quote_survey()] if setting is MNIST else [])],
         verdicts=partial(_verdicts4, setting),
     )
 
@@ -205,7 +208,7 @@ _WINDOWS = (0, 1, 2, 3, 4)
 
 
 def _in_window(setting: Setting, diverse: bool, w: int) -> str:
-    return similarity("precision", setting.share, w, diverse)
+    return similarity_name("precision", setting.share, w, diverse)
 
 
 def _columns5(setting: Setting) -> dict[str, Any]:
@@ -231,14 +234,14 @@ def _verdicts5(frame: pl.DataFrame) -> list[Verdict]:
         f"than {other}": all_above(gains, [("top-k", other)], "gain", "label") for other in ("mass center", "random")
     }
     return [
-        *by_outcome("w-LENS-prec@k increases with w (true by construction)", grown["precision"]),
-        *by_outcome("w-LENS-prec@k-div increases with w, at every step", grown["precision_diverse"]),
-        *by_outcome("the top-t attack gains more from w (3 less 0)", most),
+        *group_by_outcome("w-LENS-prec@k increases with w (true by construction)", grown["precision"]),
+        *group_by_outcome("w-LENS-prec@k-div increases with w, at every step", grown["precision_diverse"]),
+        *group_by_outcome("the top-t attack gains more from w (3 less 0)", most),
     ]
 
 
 def _gains(frame: pl.DataFrame) -> pl.DataFrame:
-    """For each image and attack: its precision at w = 3 less that at w = 0."""
+    """The gain of each image and attack: the precision at w = 3 less the precision at w = 0."""
     index = [name for name in ("data", "model", "explainer", "label", "repeat", "sample") if name in frame.columns]
     wide = frame.pivot(on="w", index=index, values="precision")
     if not {"0", "3"} <= set(wide.columns):
@@ -250,13 +253,13 @@ def _figure5(setting: Setting) -> Part:
     names = _columns5(setting)
 
     def notes(frame: pl.DataFrame) -> list[str]:
-        chance = unrelated(setting.side, [setting.share], _WINDOWS)
+        chance = compare_unrelated_maps(setting.side, [setting.share], _WINDOWS)
         assert chance.precision_diverse is not None
         return [
-            f"unrelated maps (noise), {words}, w = 0 to {_WINDOWS[-1]}: "
+            f"unrelated maps (noise), {name}, w = 0 to {_WINDOWS[-1]}: "
             + ", ".join(f"{value:.2f}" for value in values[:, 0].mean(0).tolist())
-            for words, values in (("prec", chance.precision), ("prec-div", chance.precision_diverse))
-        ] + attack_notes(frame, "label")
+            for name, values in (("prec", chance.precision), ("prec-div", chance.precision_diverse))
+        ] + note_attacks(frame, "label")
 
     return Part(
         name=f"lens-figure5-{setting.name}",
@@ -266,7 +269,7 @@ def _figure5(setting: Setting) -> Part:
             setting,
             scale,
             {
-                attack: attack_of(
+                attack: make_attack(
                     attack,
                     setting,
                     scale,
@@ -279,16 +282,16 @@ def _figure5(setting: Setting) -> Part:
             Column("w-LENS-prec@k", "precision", decimals=2),
             Column("w-LENS-prec@k-div", "precision_diverse", decimals=2),
         ),
-        differs=lambda scale: _differs(
+        departures=lambda scale: _departures(
             setting,
             scale,
-            f" (SqueezeNet, ImageNet); k = {setting.share} is the share of pixels that 1000 are of 227 x 227; at w = 0"
+            f" (SqueezeNet, ImageNet); k = {setting.share} is the same share of pixels as 1000 of 227 x 227; at w = 0"
             " both are top-k intersection; windows are not scaled with the image",
         ),
         notes=notes,
         verdicts=_verdicts5,
         rows=("label", "w"),
-        prepare=long(
+        prepare=repeat_rows(
             "w", _WINDOWS, {**names, "precision_diverse": lambda w: names["precision_diverse" if w else "precision"](w)}
         ),
     )
@@ -299,35 +302,34 @@ FIGURE5 = tuple(_figure5(setting) for setting in (MNIST, FASHION, GTSRB))
 # ---- Fig. 10: numbers of pixels ----
 
 _COUNTS = (10, 25, 50, 100, 200, 300)
-_LARGE = 0.1  # what we take "a large disparity" for at the least
+_LARGE = 0.1  # our reading of "a large disparity": at least this difference
 
 
 def _verdicts10(setting: Setting, frame: pl.DataFrame) -> list[Verdict]:
     outcomes: Outcomes = {}
     noise: Outcomes = {}
     for attack in ("top-k", "random"):
-        told: list[bool | None] = []
+        gaps: list[bool | None] = []
         for k in _COUNTS:
             rows = frame.filter(pl.col("label") == attack, pl.col("k") == str(k))
             if not {"precision", "intersection"} <= set(rows.columns):
                 continue
             gap = (rows["precision"] - rows["intersection"]).drop_nulls().to_numpy()
-            _, low, high = interval(gap)
-            told.append(True if low >= _LARGE else False if high < _LARGE else None)
-            level = noise_levels(setting.side, k, 1)["1-LENS-prec@k"]
-            noise[f"{attack} {k}"] = above_noise(rows, "precision", level)
-        outcomes[attack] = together(told)
+            gaps.append(is_at_least(mean_interval(gap), _LARGE))
+            level = measure_noise_levels(setting.side, k, 1)["1-LENS-prec@k"]
+            noise[f"{attack} {k}"] = is_above_noise(rows, "precision", level)
+        outcomes[attack] = all_hold(gaps)
     text = f"a large disparity of intersection and 1-LENS-prec@k for all k (at least {_LARGE}, our reading)"
     return [
-        *by_outcome(text, outcomes),
-        *by_outcome("1-LENS-prec@k is above that of noise to noise, by attack and k (ours)", noise),
+        *group_by_outcome(text, outcomes),
+        *group_by_outcome("1-LENS-prec@k is above that of two maps of noise, by attack and k (ours)", noise),
     ]
 
 
 def _figure10(setting: Setting) -> Part:
     names: dict[str, Any] = {
-        "intersection": lambda k: similarity("intersection", k),
-        "precision": lambda k: similarity("precision", k, 1),
+        "intersection": lambda k: similarity_name("intersection", k),
+        "precision": lambda k: similarity_name("precision", k, 1),
     }
     paper = {
         f"{attack}, 100": TABLE4[setting.title][f"natural, {attack}"] if setting.title in TABLE4 else ()
@@ -335,14 +337,14 @@ def _figure10(setting: Setting) -> Part:
     }
 
     def notes(frame: pl.DataFrame) -> list[str]:
-        chance = unrelated(setting.side, _COUNTS, [1], diverse=False)
-        told = [
+        chance = compare_unrelated_maps(setting.side, _COUNTS, [1], diverse=False)
+        means = [
             f"{k}: {a:.2f}, {b:.2f}"
             for k, a, b in zip(_COUNTS, chance.intersection.mean(0), chance.precision[:, :, 0].mean(0), strict=True)
         ]
         return [
-            f"unrelated maps (noise), intersection and 1-LENS-prec by k: {'; '.join(told)}",
-            *attack_notes(frame, "label"),
+            f"unrelated maps (noise), intersection and 1-LENS-prec by k: {'; '.join(means)}",
+            *note_attacks(frame, "label"),
         ]
 
     return Part(
@@ -353,23 +355,23 @@ def _figure10(setting: Setting) -> Part:
             setting,
             scale,
             {
-                attack: attack_of(attack, setting, scale, [name(k) for k in _COUNTS for name in names.values()])
+                attack: make_attack(attack, setting, scale, [name(k) for k in _COUNTS for name in names.values()])
                 for attack in ("top-k", "random")
             },
         ),
         columns=tuple(
             Column(
-                heading, column, decimals=2, paper={row: numbers[place] for row, numbers in paper.items() if numbers}
+                heading, column, decimals=2, paper={row: numbers[index] for row, numbers in paper.items() if numbers}
             )
-            for heading, column, place in (("top-k intersection", "intersection", 0), ("1-LENS-prec@k", "precision", 2))
+            for heading, column, index in (("top-k intersection", "intersection", 0), ("1-LENS-prec@k", "precision", 2))
         ),
-        differs=lambda scale: _differs(
-            setting, scale, "; the figure prints no numbers, those at k = 100 are Table 4's; k of our choice"
+        departures=lambda scale: _departures(
+            setting, scale, "; the figure prints no numbers, those at k = 100 are from Table 4; we chose the other k"
         ),
         notes=notes,
         verdicts=partial(_verdicts10, setting),
         rows=("label", "k"),
-        prepare=long("k", _COUNTS, names),
+        prepare=repeat_rows("k", _COUNTS, names),
     )
 
 

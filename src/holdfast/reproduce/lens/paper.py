@@ -1,15 +1,15 @@
-"""Numbers of the LENS paper, typed from its tables, with the sentences that they stand for.
+"""Numbers of the LENS paper, typed from its tables.
 
 Kamath, Mittal, Deshpande and Balasubramanian, "Rethinking robustness of model attributions" (AAAI 2024). Its figures
-print no numbers; where a table has those of a figure, they are taken from there. `SURVEY` (Tables 1 and 9) asked people
-and is quoted, never compared with.
+print no numbers; some of them are in tables. `SURVEY` (Tables 1 and 9) is a survey of people: it is quoted, not
+compared with our numbers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-#: columns of Tables 4 and 7, in this order
+#: the columns of Tables 4 and 7, in order
 HEADINGS = (
     "top-k intersection",
     "1-LENS-recall@k",
@@ -54,8 +54,9 @@ TABLE4: Mapping[str, Mapping[str, tuple[float, ...]]] = {
     },
 }
 
-#: data set: "training, explainer": the six numbers; random sign. LRP of the PGD network on MNIST repeats the natural
-#: network's first three numbers, as printed; the -div columns are headed 1-LENS, the caption calls them 3-LENS
+#: data set: "training, explainer": the six numbers; random sign. As printed, LRP of the PGD network on MNIST has the
+#: same first three numbers as the natural network. The -div columns are named 1-LENS in the heading, 3-LENS in the
+#: caption
 TABLE7: Mapping[str, Mapping[str, tuple[float, ...]]] = {
     "MNIST": {
         "natural, Simple Gradient": (0.6548, 0.8872, 0.9355, 0.2431, 0.8724, 0.8942),
@@ -99,8 +100,8 @@ TABLE6: Mapping[str, tuple[float, ...]] = {
     "random": (0.3133, 0.8463, 0.8460, 0.2157, 0.8713, 0.8689),
 }
 
-#: Table 9, whose first row is Table 1: attack, share that agrees with 3-LENS-prec@k and with top-k (percent), top-1000
-#: intersection and 3-LENS-prec@1000 of the images shown; people, IG, Flower
+#: Table 9, whose first row is Table 1: the attack, the shares of people (percent) who agree with 3-LENS-prec@k and with
+#: top-k, and the top-1000 intersection and 3-LENS-prec@1000 of the images that they saw; IG, Flower
 SURVEY: tuple[tuple[str, float, float, float, float], ...] = (
     ("top-k", 70.37, 29.63, 0.343, 0.928),
     ("top-k", 81.48, 18.52, 0.0805, 0.521),
@@ -108,10 +109,10 @@ SURVEY: tuple[tuple[str, float, float, float, float], ...] = (
 )
 
 
-def survey_note() -> str:
-    """The survey as one line of a table's notes."""
-    told = "; ".join(f"{attack} {lens:g}% against {top:g}%" for attack, lens, top, _, _ in SURVEY)
+def quote_survey() -> str:
+    """A note that quotes the survey."""
+    shares = "; ".join(f"{attack} {lens:g}% against {top:g}%" for attack, lens, top, _, _ in SURVEY)
     return (
-        "the paper's survey of people, which is theirs and is not repeated here (Tables 1 and 9; agree with"
-        f" 3-LENS-prec@k against top-k, by the attack on the map shown): {told}"
+        "the paper's survey of people, which is not repeated here (Tables 1 and 9; share that agrees with 3-LENS-prec@k"
+        f" against top-k, by the attack on the map): {shares}"
     )

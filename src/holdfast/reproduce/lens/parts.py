@@ -1,10 +1,10 @@
-"""What LENS's reproductions share: settings of the data sets, studies, columns, verdicts, maps that are unrelated.
+"""Shared parts of the LENS reproductions: settings of the data sets, studies, columns and verdicts.
 
 Setting: Kamath, Mittal, Deshpande and Balasubramanian, "Rethinking robustness of model attributions" (AAAI 2024), App.
-C. Attacks in the maximum norm ball, from several starts, best point that keeps the class; samples that the network
-gets wrong are skipped, since the labels are the targets. Maps are compared without signs, channels summed.
+C. Attacks search a ball in the maximum norm from several starts; the result is the best point that keeps the class. The
+labels are the targets, so misclassified samples are skipped. Maps are compared without signs, with channels summed.
 
-Verdicts are those of paired differences on the same samples with 95% intervals (`holdfast.reproduce.reading`).
+Verdicts come from paired differences on the same samples with 95% intervals (`holdfast.reproduce.reading`).
 """
 
 from __future__ import annotations
@@ -16,36 +16,45 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from holdfast import data, zoo
-from holdfast.data.dataset import Dataset
+from holdfast import zoo
 from holdfast.presentation.base import format_number
-from holdfast.reproduce.base import Column, Scale
+from holdfast.reproduce.base import LOAD_EVENLY, Column, Scale, call_function, if_small
 from holdfast.reproduce.lens.paper import HEADINGS, TRAININGS
-from holdfast.reproduce.reading import RESAMPLES, Verdict, all_above, interval
-from holdfast.reproduce.safari.parts import by_outcome, scaled
+from holdfast.reproduce.reading import (
+    RESAMPLES,
+    Estimate,
+    Outcomes,
+    Verdict,
+    all_above,
+    group_by_outcome,
+    is_above,
+    is_at_least,
+    mean_interval,
+)
 from holdfast.study.results import Results
 
-ROWS = 256  # forwarded at once where there is no GPU: they stay in the cache
+ROWS = 256  # rows forwarded at once on a CPU: as many as fit into the cache
 IG = "IG"
 GUIDED = {"top-k": "top_k", "mass center": "mass_center"}
-ABOUT_TWICE = 1.5  # what we take "roughly 2x" for
-Outcomes = dict[str, bool | None]
+ABOUT_TWICE = 1.5  # our reading of "roughly 2x"
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A data set with our networks and the paper's attack on it, and how much of it a small run takes.
+    """A data set with our networks, the paper's attack on it, and the sizes of a small run.
 
     Attributes:
-        title: as in the paper.
-        data: the loader's name; `images` of them there are.
-        networks: the zoo's name for each training.
-        radius, t, step, steps, restarts: of the attack, App. C; those of GTSRB for CIFAR-10, which the paper has not.
-        side: of the maps, in pixels.
+        title: title of the data set, as in the paper.
+        data: name of the data set for `holdfast.data.load`.
+        images: number of its images.
+        networks: the zoo's name of the network for each training.
+        radius, t, step, steps, restarts: options of the attack, App. C; for CIFAR-10, which the paper does not use,
+            those of GTSRB.
+        side: side of the maps, in pixels.
         small: images, steps (each twice as long) and starts of a small run.
         many: images of a small run without a search.
-        ordered: whether images are stored class by class, so that a part of them is taken evenly.
-        path_points: steps of integrated gradients in a small run that attacks them; a full one has 100.
+        ordered: whether images are sorted by class, so that a part must be evenly spread over the set.
+        path_points: steps of integrated gradients in a small run that attacks them; a full run has 100.
     """
 
     title: str
@@ -65,12 +74,12 @@ class Setting:
 
     @property
     def name(self) -> str:
-        """Of its parts and folders."""
+        """The name for parts and folders."""
         return self.title.lower().replace("-", "")
 
     @property
     def share(self) -> int:
-        """As many pixels as the paper's 1000 of ImageNet's 227 x 227: 2%."""
+        """The number of pixels that is the same share, 2%, as the paper's 1000 of ImageNet's 227 x 227."""
         return round(1000 / 227**2 * self.side**2)
 
 
@@ -93,21 +102,15 @@ GTSRB = Setting("GTSRB", "gtsrb:test", 860, {"natural": "cnn-gtsrb"}, small=(30,
 CIFAR10 = Setting("CIFAR-10", "cifar10:test", 10_000, {"natural": "resnet20-cifar10"}, small=(16, 12, 1), **_COLOUR)
 
 
-def evenly(name: str, count: int) -> Dataset:
-    """`count` images of a data set, evenly spread over it."""
-    found = data.load(name)
-    return found.take([row * len(found.inputs) // count for row in range(count)])
-
-
 # ---- studies ----
 
 
-def study_of(title: str, setting: Setting, count: int, networks: Iterable[str], **sections: Any) -> dict[str, Any]:
-    """A study on `count` images of one data set, labels as targets, by the names of trainings."""
+def make_study(title: str, setting: Setting, count: int, networks: Iterable[str], **sections: Any) -> dict[str, Any]:
+    """A study on `count` images of one data set, with labels as targets; `networks` are names of trainings."""
     count = min(count, setting.images)
     source: dict[str, Any] = {"name": setting.data}
     if setting.ordered:
-        source = {"function": f"{__name__}:evenly", "options": {"name": setting.data, "count": count}}
+        source = call_function(LOAD_EVENLY, name=setting.data, count=count)
     return {
         "title": title,
         "samples": count,
@@ -118,15 +121,15 @@ def study_of(title: str, setting: Setting, count: int, networks: Iterable[str], 
     }
 
 
-def integrated(scale: Scale, setting: Setting) -> dict[str, Any]:
-    """Integrated gradients as an explainer of a study where an attack goes through them."""
+def make_integrated_gradients(scale: Scale, setting: Setting) -> dict[str, Any]:
+    """Integrated gradients as an explainer of a study, with the number of steps for attacks through their gradient."""
     return {"name": "integrated_gradients", "steps": setting.path_points if scale == "small" else 100}
 
 
-def attack_of(
+def make_attack(
     name: str, setting: Setting, scale: Scale, similarities: Sequence[str], radius: float | None = None
 ) -> dict[str, Any]:
-    """A configured attack, by the paper's name: `top-k`, `mass center`, `random`, `universal random`."""
+    """An attack as a metric of a study, by the paper's name: `top-k`, `mass center`, `random`, `universal random`."""
     radius = setting.radius if radius is None else radius
     metric: dict[str, Any] = {
         "name": "attribution_attack",
@@ -140,29 +143,29 @@ def attack_of(
         metric["attack"] = f"top_k:t={setting.t}" if name == "top-k" else GUIDED[name]
         metric["steps"] = setting.small[1] if small else setting.steps
         step = 2 * setting.step if small else setting.step
-        metric["step"] = min(step, radius / 2)  # longer ones would only jump from corner to corner
+        metric["step"] = min(step, radius / 2)  # longer steps would only jump between corners of the ball
         metric["restarts"] = setting.small[2] if small else setting.restarts
     else:
         metric["attack"] = {"random": "random_sign", "universal random": "universal"}[name]
     return metric
 
 
-def budget_words(setting: Setting, scale: Scale, full: str) -> str:
-    """What a small run of a guided attack has less of; `full` is said of the number of images."""
+def describe_budget(setting: Setting, scale: Scale, full: str) -> str:
+    """The smaller sizes of a small run of a guided attack; `full` describes the number of images of other runs."""
     count, steps, restarts = setting.small
-    paper = f"{setting.steps} of {size_words(setting.step)}"
-    words = (
-        f"{count} images ({full}), {steps} steps of {size_words(2 * setting.step)} ({paper}), {restarts}"
+    paper = f"{setting.steps} of {format_size(setting.step)}"
+    text = (
+        f"{count} images ({full}), {steps} steps of {format_size(2 * setting.step)} ({paper}), {restarts}"
         f" {'start' if restarts == 1 else 'starts'} ({setting.restarts}), {setting.path_points} steps of integrated"
         " gradients (the paper does not say how many; a full run has 100)"
     )
-    return scaled(scale, words)
+    return if_small(scale, text)
 
 
-def size_words(size: float) -> str:
-    """A radius or a step, small ones in units of 1/255.
+def format_size(size: float) -> str:
+    """A radius or a step as text; small ones in units of 1/255.
 
-    >>> size_words(8 / 255), size_words(0.0375)
+    >>> format_size(8 / 255), format_size(0.0375)
     ('8/255', '0.0375')
     """
     units = size * 255
@@ -172,10 +175,10 @@ def size_words(size: float) -> str:
 # ---- columns ----
 
 
-def similarity(kind: str, k: int, w: int | None = None, diverse: bool = False) -> str:
+def similarity_name(kind: str, k: int, w: int | None = None, diverse: bool = False) -> str:
     """The name of one of the paper's similarities.
 
-    >>> similarity("intersection", 100), similarity("recall", 100, 1, diverse=True)
+    >>> similarity("intersection", 100), similarity_name("recall", 100, 1, diverse=True)
     ('topk_intersection:k=100', 'lens_recall:k=100,w=1,diverse=true')
     """
     name = "topk_intersection" if kind == "intersection" else f"lens_{kind}"
@@ -187,35 +190,43 @@ def similarity(kind: str, k: int, w: int | None = None, diverse: bool = False) -
     return f"{name}:{','.join(options)}"
 
 
-def six(k: int, w: int) -> tuple[str, ...]:
+def six_similarities(k: int, w: int) -> tuple[str, ...]:
     """The similarities of Tables 4 and 7, in the order of `HEADINGS`."""
     kinds = ("intersection", "recall", "prec")
     return tuple(
-        similarity("precision" if kind == "prec" else kind, k, w, diverse)
+        similarity_name("precision" if kind == "prec" else kind, k, w, diverse)
         for diverse in (False, True)
         for kind in kinds
     )
 
 
-SIX = six(100, 1)
+SIX = six_similarities(100, 1)
 NAMED = dict(zip(HEADINGS, SIX, strict=True))
 INTERSECTION, RECALL, PRECISION, DIVERSE, RECALL_DIVERSE, PRECISION_DIVERSE = SIX
 LOCAL = {heading: NAMED[heading] for heading in HEADINGS[1:3]}
 LOCAL_DIVERSE = {heading: NAMED[heading] for heading in HEADINGS[4:]}
 
 
-def six_columns(paper: Mapping[str, Sequence[float]], names: Sequence[str] = SIX) -> tuple[Column, ...]:
-    """Columns for them, with the paper's numbers by row."""
+def make_six_columns(paper: Mapping[str, Sequence[float]], names: Sequence[str] = SIX) -> tuple[Column, ...]:
+    """Columns for the six similarities, with the paper's numbers by row."""
+    return make_columns(dict(zip(HEADINGS, names, strict=True)), paper)
+
+
+def make_columns(columns: Mapping[str, str], paper: Mapping[str, Sequence[float]]) -> tuple[Column, ...]:
+    """Columns by heading; `paper` has, for each row, the paper's numbers in the order of the columns."""
     return tuple(
-        Column(heading, name, paper={row: numbers[place] for row, numbers in paper.items()})
-        for place, (heading, name) in enumerate(zip(HEADINGS, names, strict=True))
+        Column(heading, name, paper={row: numbers[index] for row, numbers in paper.items() if numbers})
+        for index, (heading, name) in enumerate(columns.items())
     )
 
 
-def long(
+def repeat_rows(
     axis: str, values: Sequence[int], names: Mapping[str, Callable[[int], str]]
 ) -> Callable[[Results], pl.DataFrame]:
-    """Rows for each value of `axis`, from the similarities that were computed for each of them."""
+    """A function that repeats the rows for each value of `axis`, with the similarities that belong to the value.
+
+    `names` maps the name of a new column to the function that gives the similarity's name for a value.
+    """
 
     def prepare(results: Results) -> pl.DataFrame:
         frame = results.samples
@@ -236,13 +247,7 @@ def long(
 # ---- verdicts ----
 
 
-def together(outcomes: Iterable[bool | None]) -> bool | None:
-    """Of all of them: one that fails fails them, one that is undecided leaves them so."""
-    told = list(outcomes)
-    return False if False in told else True if told and all(told) else None
-
-
-def by_group(
+def judge_groups(
     frame: pl.DataFrame,
     by: str,
     names: Iterable[str],
@@ -250,7 +255,7 @@ def by_group(
     pairs: Sequence[tuple[str, str]],
     over: str,
 ) -> Outcomes:
-    """For each of `names` in the column `by` and each heading: whether in all pairs of `over` the first is above."""
+    """For each of `names` in the column `by` and each heading, whether in all pairs of `over` the first is above."""
     return {
         f"{name}: {heading}": all_above(frame.filter(pl.col(by) == name), pairs, NAMED[heading], over)
         for name in names
@@ -258,38 +263,39 @@ def by_group(
     }
 
 
-def never_below(frame: pl.DataFrame, upper: Sequence[str], lower: str) -> bool | None:
-    """Whether every sample has every `upper` column at or above `lower`."""
+def is_never_below(frame: pl.DataFrame, upper: Sequence[str], lower: str) -> bool | None:
+    """Whether in every sample every `upper` column is at or above `lower`."""
     if not len(frame) or any(column not in frame.columns for column in (*upper, lower)):
         return None
     rows = frame.filter(pl.col(lower).is_finite().fill_null(False))
     return bool(rows.select(pl.all_horizontal((pl.col(c) >= pl.col(lower) - 1e-6).all() for c in upper)).item())
 
 
-def never_below_verdict(frame: pl.DataFrame, upper: Mapping[str, str], lower: str, name: str) -> list[Verdict]:
-    """`never_below` as a sentence, for columns by heading."""
-    text = f"locality-sensitive similarities are at or above {name} (of every image; true by construction)"
-    return by_outcome(text, {heading: never_below(frame, (column,), lower) for heading, column in upper.items()})
+def judge_never_below(frame: pl.DataFrame, upper: Mapping[str, str], lower: str, name: str) -> list[Verdict]:
+    """Judge `is_never_below` as a sentence, for columns by heading."""
+    text = f"locality-sensitive similarities are at or above {name} (for every image; true by construction)"
+    return group_by_outcome(
+        text, {heading: is_never_below(frame, (column,), lower) for heading, column in upper.items()}
+    )
 
 
-def factor_verdict(frame: pl.DataFrame, where: str) -> list[Verdict]:
-    """The paper's "roughly 2x": 1-LENS-prec@k over top-k intersection."""
-    factor = ratio(frame, PRECISION, INTERSECTION)
-    holds = True if factor[1] >= ABOUT_TWICE else False if factor[2] < ABOUT_TWICE else None
+def judge_factor(frame: pl.DataFrame, where: str) -> list[Verdict]:
+    """Judge the paper's "roughly 2x": 1-LENS-prec@k divided by top-k intersection."""
+    factor = mean_ratio(frame, PRECISION, INTERSECTION)
+    holds = is_at_least(factor, ABOUT_TWICE)
     text = f"1-LENS-prec@k is roughly 2x top-k intersection (at least {ABOUT_TWICE}x, our reading)"
-    return [(text, f"{where}: {words_of(factor)}x", holds)]
+    return [(text, f"{where}: {format_estimate(factor)}x", holds)]
 
 
-def columns_above(frame: pl.DataFrame, first: str, second: str) -> bool | None:
-    """Whether the mean of one column is above another's, by the interval of differences on the same samples."""
+def is_column_above(frame: pl.DataFrame, first: str, second: str) -> bool | None:
+    """Whether the mean of one column is above that of another, by the interval of differences on the same samples."""
     if any(column not in frame.columns for column in (first, second)):
         return None
-    _, low, high = interval((frame[first] - frame[second]).drop_nulls().drop_nans().to_numpy())
-    return True if low > 0 else False if high < 0 else None
+    return is_above(mean_interval((frame[first] - frame[second]).drop_nulls().drop_nans().to_numpy()), 0)
 
 
-def ratio(frame: pl.DataFrame, first: str, second: str, level: float = 0.95) -> tuple[float, float, float]:
-    """The ratio of two columns' means with its percentile interval over samples; NaN of fewer than two."""
+def mean_ratio(frame: pl.DataFrame, first: str, second: str, level: float = 0.95) -> Estimate:
+    """The ratio of the means of two columns, with its percentile interval over samples; NaN for fewer than two."""
     nothing = (float("nan"),) * 3
     if any(column not in frame.columns for column in (first, second)):
         return nothing
@@ -303,31 +309,30 @@ def ratio(frame: pl.DataFrame, first: str, second: str, level: float = 0.95) -> 
     return float(values[:, 0].mean() / values[:, 1].mean()), float(low), float(high)
 
 
-def words_of(value: tuple[float, float, float], decimals: int = 2) -> str:
-    """A number with its interval."""
+def format_estimate(value: Estimate, decimals: int = 2) -> str:
+    """A number with its interval as text."""
     middle, low, high = (format_number(part, decimals) for part in value)
     return f"{middle} [{low}, {high}]"
 
 
-def networks_of(setting: Setting, *trainings: str) -> str:
-    """The zoo's names with their test accuracies, as words."""
+def describe_networks(setting: Setting, *trainings: str) -> str:
+    """The zoo's names of the networks with their test accuracies, as text."""
     names = [setting.networks[training] for training in trainings]
     known = set(zoo.names())
-    told = [f"{name} ({zoo.card(name)['test_accuracy']:.1%})" if name in known else name for name in names]
-    return ", ".join(told)
+    return ", ".join(f"{name} ({zoo.card(name)['test_accuracy']:.1%})" if name in known else name for name in names)
 
 
-def attack_notes(frame: pl.DataFrame, *axes: str) -> list[str]:
-    """Where random perturbations lost the class, and where an attack found no point that keeps it."""
+def note_attacks(frame: pl.DataFrame, *axes: str) -> list[str]:
+    """Notes on images whose class a random perturbation changed, and for which an attack found no valid point."""
     notes = []
-    for column, kind, words in (
-        ("label_kept", ("random",), "images that lost their class, and stay in the table"),
-        ("found", tuple(GUIDED), "images for which no disturbed point keeps the class (similarity 1)"),
+    for column, kind, text in (
+        ("label_kept", ("random",), "images whose class changed; they are included in the table"),
+        ("found", tuple(GUIDED), "images for which no perturbed point keeps the class (similarity 1)"),
     ):
         if column not in frame.columns:
             continue
         own = frame.filter(pl.any_horizontal(pl.col("label").str.contains(word) for word in kind))
         shares = own.group_by(*axes, maintain_order=True).agg(1 - pl.col(column).cast(pl.Float64).mean())
-        told = [f"{', '.join(map(str, row[:-1]))} {row[-1]:.0%}" for row in shares.iter_rows() if row[-1] > 0]
-        notes += [f"{words}: {'; '.join(told)}"] if told else []
+        lines = [f"{', '.join(map(str, row[:-1]))} {row[-1]:.0%}" for row in shares.iter_rows() if row[-1] > 0]
+        notes += [f"{text}: {'; '.join(lines)}"] if lines else []
     return notes

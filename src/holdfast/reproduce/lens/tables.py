@@ -1,7 +1,8 @@
-"""LENS: Table 3 (random perturbations), Table 4 (attacks and trainings), Table 7 (explainers); its figures' names.
+"""LENS: Table 3 (random perturbations), Table 4 (attacks and trainings), Table 7 (explainers).
 
-Setting as in `holdfast.reproduce.lens.parts`. Tables 1 and 9 are a survey of people, which no program can repeat:
-`lens_paper.survey_note` quotes it. Tables 2, 5, 6 and 8 need networks for ImageNet and Flower, and are not here.
+The setting is that of `holdfast.reproduce.lens.parts`. Tables 1 and 9 are a survey of people, which a program cannot
+repeat; notes quote it. Tables 2, 5, 6 and 8 need networks for ImageNet and Flower, and are not reproduced. All
+reproductions of LENS are registered here.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ import numpy as np
 import polars as pl
 
 from holdfast.distributions import t_quantile
-from holdfast.reproduce.base import Column, Part, Reproduction, Scale, reproductions
-from holdfast.reproduce.lens.chance import CHANCE_PART, above_noise, noise_levels
+from holdfast.reproduce.base import Column, Part, Reproduction, Scale, if_small, reproductions
+from holdfast.reproduce.lens.chance import CHANCE_PART, is_above_noise, measure_noise_levels
 from holdfast.reproduce.lens.figures import FIGURE2, FIGURE4, FIGURE5, FIGURE10
-from holdfast.reproduce.lens.paper import ATTACKS, HEADINGS, TABLE3, TABLE4, TABLE7, TRAININGS, survey_note
+from holdfast.reproduce.lens.paper import ATTACKS, HEADINGS, TABLE3, TABLE4, TABLE7, TRAININGS, quote_survey
 from holdfast.reproduce.lens.parts import (
     CIFAR10,
     DIVERSE,
@@ -31,25 +32,33 @@ from holdfast.reproduce.lens.parts import (
     NAMED,
     PRECISION,
     SIX,
-    Outcomes,
     Setting,
-    attack_notes,
-    attack_of,
-    budget_words,
-    by_group,
-    columns_above,
-    factor_verdict,
-    integrated,
-    networks_of,
-    never_below_verdict,
-    six_columns,
-    size_words,
-    study_of,
-    together,
-    words_of,
+    describe_budget,
+    describe_networks,
+    format_estimate,
+    format_size,
+    is_column_above,
+    judge_factor,
+    judge_groups,
+    judge_never_below,
+    make_attack,
+    make_columns,
+    make_integrated_gradients,
+    make_six_columns,
+    make_study,
+    note_attacks,
 )
-from holdfast.reproduce.reading import Array, Verdict, all_above, differences, interval
-from holdfast.reproduce.safari.parts import by_outcome, scaled
+from holdfast.reproduce.reading import (
+    Array,
+    Outcomes,
+    Verdict,
+    all_above,
+    all_hold,
+    group_by_outcome,
+    is_at_least,
+    mean_interval,
+    paired_differences,
+)
 from holdfast.study.results import Results
 
 _UNRELATED = "random maps"
@@ -59,23 +68,24 @@ _PLAIN = HEADINGS[:3]
 
 _SPEARMAN, _KENDALL = (tuple(f"lens_{name}:w={w}" for w in (0, 1)) for name in ("spearman", "kendall"))
 _TABLE3 = {"top-k intersection": INTERSECTION, "Spearman's ρ": _SPEARMAN[0], "Kendall's τ": _KENDALL[0]}
-_BESIDE3 = {"1-LENS-prec@k": PRECISION, "1-LENS-Spearman": _SPEARMAN[1], "1-LENS-Kendall": _KENDALL[1]}
+_MORE3 = {"1-LENS-prec@k": PRECISION, "1-LENS-Spearman": _SPEARMAN[1], "1-LENS-Kendall": _KENDALL[1]}
 _RANDOM = ("random", "universal random")
-_DRAWS: dict[Scale, int] = {"small": 8, "full": 10}  # of signs
-_PATH: dict[Scale, int] = {"small": 32, "full": 100}  # of integrated gradients, where no attack goes through them
-_NOTICEABLE = 0.02  # what we take "more effective" for
+_DRAWS: dict[Scale, int] = {"small": 8, "full": 10}  # draws of random signs
+_PATH: dict[Scale, int] = {"small": 32, "full": 100}  # steps of integrated gradients that no attack differentiates
+_NOTICEABLE = 0.02  # our reading of "more effective"
 
 
-def _each(column: str) -> str:
+def _list_of(column: str) -> str:
+    """The name of the column with the values of `column` for each draw."""
     return f"{column} of each draw"
 
 
 def _over_draws(results: Results) -> pl.DataFrame:
-    """One row for each image, with means over the draws, so that intervals are those over images; and each draw's."""
+    """One row for each image, with means over the draws (so intervals are over images), and lists of all draws."""
     frame = results.samples.sort("repeat", maintain_order=True)
     axes = [name for name in ("data", "model", "explainer", "label", "sample") if name in frame.columns]
-    present = [pl.col(name) for name in (*_TABLE3.values(), *_BESIDE3.values()) if name in frame.columns]
-    each = [column.alias(_each(column.meta.output_name())) for column in present]
+    present = [pl.col(name) for name in (*_TABLE3.values(), *_MORE3.values()) if name in frame.columns]
+    each = [column.alias(_list_of(column.meta.output_name())) for column in present]
     kept = [pl.col("label_kept").cast(pl.Float64).mean()] if "label_kept" in frame.columns else []
     means = [column.mean() for column in present]
     return frame.group_by(axes, maintain_order=True).agg(pl.col("status").first(), *means, *kept, *each)
@@ -83,14 +93,14 @@ def _over_draws(results: Results) -> pl.DataFrame:
 
 def _by_draw(frame: pl.DataFrame, label: str, column: str) -> Array:
     """Values of integrated gradients by image and draw."""
-    if _each(column) not in frame.columns:
+    if _list_of(column) not in frame.columns:
         return np.empty((0, 0))
     own = frame.filter(pl.col("label") == label, pl.col("explainer") == IG).sort("sample")
-    return np.array(own[_each(column)].to_list(), dtype=float)
+    return np.array(own[_list_of(column)].to_list(), dtype=float)
 
 
 def _more_effective(frame: pl.DataFrame, column: str) -> bool | None:
-    """Whether universal signs leave less, for other images and for other draws: both spreads make the interval."""
+    """Whether universal signs reduce a similarity more, by an interval that includes the spread of images and draws."""
     independent, universal = (_by_draw(frame, label, column) for label in _RANDOM)
     if independent.shape != universal.shape or independent.ndim != 2 or min(independent.shape) < 2:
         return None
@@ -98,15 +108,14 @@ def _more_effective(frame: pl.DataFrame, column: str) -> bool | None:
     images, draws = gap.shape
     variance = gap.mean(1).var(ddof=1) / images + gap.mean(0).var(ddof=1) / draws
     reach = t_quantile(0.975, draws - 1) * float(np.sqrt(variance))
-    low, high = gap.mean() - reach, gap.mean() + reach
-    return True if low >= _NOTICEABLE else False if high < _NOTICEABLE else None
+    return is_at_least((float(gap.mean()), gap.mean() - reach, gap.mean() + reach), _NOTICEABLE)
 
 
 def _verdicts3(frame: pl.DataFrame) -> list[Verdict]:
     universal = {heading: _more_effective(frame, column) for heading, column in _TABLE3.items()}
     own = frame.filter(pl.col("explainer") == IG)
     smoothed: Outcomes = {
-        f"{label}: {heading}": columns_above(own.filter(pl.col("label") == label), after, before)
+        f"{label}: {heading}": is_column_above(own.filter(pl.col("label") == label), after, before)
         for label in _RANDOM
         for heading, (before, after) in (("Spearman's ρ", _SPEARMAN), ("Kendall's τ", _KENDALL))
     }
@@ -114,9 +123,9 @@ def _verdicts3(frame: pl.DataFrame) -> list[Verdict]:
         f"universal signs are the more effective attack, by {_NOTICEABLE} or more (our reading; the paper: 'sometimes')"
     )
     return [
-        *by_outcome(text, universal),
-        *by_outcome("1-smoothing increases rank correlations (the paper: under the top-t attack)", smoothed),
-        *never_below_verdict(own, {"1-LENS-prec@k": PRECISION}, INTERSECTION, "top-k intersection"),
+        *group_by_outcome(text, universal),
+        *group_by_outcome("1-smoothing increases rank correlations (the paper: under the top-t attack)", smoothed),
+        *judge_never_below(own, {"1-LENS-prec@k": PRECISION}, INTERSECTION, "top-k intersection"),
     ]
 
 
@@ -124,45 +133,42 @@ def _notes3(frame: pl.DataFrame) -> list[str]:
     notes = []
     for label in _RANDOM:
         values = _by_draw(frame, label, INTERSECTION)
-        told = ", ".join(f"{mean:.3f}" for mean in values.mean(0)) if values.size else "–"
-        notes.append(f"top-k intersection of {IG} for each draw of signs, {label}: {told}")
-    return [*notes, *attack_notes(frame.filter(pl.col("explainer") == IG), "label")]
+        means = ", ".join(f"{mean:.3f}" for mean in values.mean(0)) if values.size else "–"
+        notes.append(f"top-k intersection of {IG} for each draw of signs, {label}: {means}")
+    return [*notes, *note_attacks(frame.filter(pl.col("explainer") == IG), "label")]
 
 
 def _table3(setting: Setting) -> Part:
     paper = {f"{IG}, {row}": numbers for row, numbers in TABLE3.get(setting.title, {}).items()}
-    similarities = (*_TABLE3.values(), *_BESIDE3.values())
+    similarities = (*_TABLE3.values(), *_MORE3.values())
 
-    def differs(scale: Scale) -> str:
-        beyond = "not in the paper; " if setting is CIFAR10 else ""
+    def departures(scale: Scale) -> str:
+        not_in_paper = "not in the paper; " if setting is CIFAR10 else ""
         return (
-            beyond
-            + scaled(scale, f"{setting.many // 2} images (all)")
-            + f"means over {_DRAWS[scale]} draws of signs (one, as far as it says); integrated gradients with"
-            f" {_PATH[scale]} steps; {networks_of(setting, 'natural')}; rank correlations of pixels, channels summed;"
-            f" '{_UNRELATED}' are noise, another for every input"
+            not_in_paper
+            + if_small(scale, f"{setting.many // 2} images (all)")
+            + f"means over {_DRAWS[scale]} draws of signs (apparently one); integrated gradients with {_PATH[scale]}"
+            f" steps; {describe_networks(setting, 'natural')}; rank correlations of pixels, channels summed;"
+            f" '{_UNRELATED}' are noise, different for every input"
         )
 
     return Part(
         name=f"lens-table3-{setting.name}",
-        title=f"{setting.title}, random signs of {size_words(setting.radius)}, naturally trained: mean [95% interval]",
-        study=lambda scale: study_of(
+        title=f"{setting.title}, random signs of {format_size(setting.radius)}, naturally trained: mean [95% interval]",
+        study=lambda scale: make_study(
             f"Random perturbations, independent and universal, {setting.title} (Table 3)",
             setting,
             setting.many // 2 if scale == "small" else 1000,
             ("natural",),
             repeats=_DRAWS[scale],
             explainers={IG: {"name": "integrated_gradients", "steps": _PATH[scale]}, _UNRELATED: "random"},
-            metrics={name: attack_of(name, setting, scale, similarities) for name in _RANDOM},
+            metrics={name: make_attack(name, setting, scale, similarities) for name in _RANDOM},
         ),
         columns=(
-            *(
-                Column(heading, column, paper={row: numbers[place] for row, numbers in paper.items()})
-                for place, (heading, column) in enumerate(_TABLE3.items())
-            ),
-            *(Column(heading, column) for heading, column in _BESIDE3.items()),
+            *make_columns(_TABLE3, paper),
+            *(Column(heading, column) for heading, column in _MORE3.items()),
         ),
-        differs=differs,
+        departures=departures,
         notes=_notes3,
         verdicts=_verdicts3,
         rows=("explainer", "label"),
@@ -180,39 +186,39 @@ def _verdicts4(frame: pl.DataFrame, attacks: Sequence[str]) -> list[Verdict]:
         for name in TRAININGS[1:]
     }
     natural = attacked.filter(pl.col("model") == "natural")
-    levels = noise_levels(28, 100, 1)
+    levels = measure_noise_levels(28, 100, 1)
     noise: Outcomes = {
-        f"{name}: {heading}": above_noise(attacked.filter(pl.col("model") == name), NAMED[heading], levels[heading])
+        f"{name}: {heading}": is_above_noise(attacked.filter(pl.col("model") == name), NAMED[heading], levels[heading])
         for name in TRAININGS
         for heading in HEADINGS
     }
     found = [
-        *never_below_verdict(frame, LOCAL, INTERSECTION, "top-k intersection"),
-        *factor_verdict(natural, "natural, top-k"),
-        *by_outcome("IG-SUM-NORM is more robust than natural training (top-k attack)", trained["IG-SUM-NORM"]),
-        *by_outcome("PGD is more robust than natural training (top-k attack)", trained["PGD"]),
+        *judge_never_below(frame, LOCAL, INTERSECTION, "top-k intersection"),
+        *judge_factor(natural, "natural, top-k"),
+        *group_by_outcome("IG-SUM-NORM is more robust than natural training (top-k attack)", trained["IG-SUM-NORM"]),
+        *group_by_outcome("PGD is more robust than natural training (top-k attack)", trained["PGD"]),
     ]
     for name, text, headings in (
         ("random", "random perturbations are weaker than the top-k attack", HEADINGS),
         ("mass center", "the mass center attack is weaker than the top-k attack", _PLAIN),
     ):
         if name in attacks:
-            weaker = by_group(frame, "model", TRAININGS, headings, [(name, "top-k")], "label")
-            found += by_outcome(text, weaker)
-    return [*found, *by_outcome("maps are more alike than noise to noise (ours; top-k attack)", noise)]
+            weaker = judge_groups(frame, "model", TRAININGS, headings, [(name, "top-k")], "label")
+            found += group_by_outcome(text, weaker)
+    return [*found, *group_by_outcome("maps are more similar than two maps of noise (ours; top-k attack)", noise)]
 
 
 def _notes4(setting: Setting, frame: pl.DataFrame) -> list[str]:
     notes = []
     attacked = frame.filter(pl.col("label") == "top-k")
     for name in TRAININGS[1:]:
-        told = []
+        texts = []
         for heading in _PLAIN:
-            gap = differences(attacked, name, "natural", NAMED[heading], "model")
-            told.append(f"{heading} {words_of(interval(gap))}")
-        notes.append(f"{name} less natural, top-k attack, paired: {'; '.join(told)}")
-    survey = [survey_note()] if setting is MNIST else []
-    return [*notes, *attack_notes(frame, "model", "label"), *survey]
+            gap = paired_differences(attacked, name, "natural", NAMED[heading], "model")
+            texts.append(f"{heading} {format_estimate(mean_interval(gap))}")
+        notes.append(f"{name} less natural, top-k attack, paired: {'; '.join(texts)}")
+    survey = [quote_survey()] if setting is MNIST else []
+    return [*notes, *note_attacks(frame, "model", "label"), *survey]
 
 
 def _table4(setting: Setting, suffix: str = "", attacks: Sequence[str] = ATTACKS) -> Part:
@@ -220,20 +226,20 @@ def _table4(setting: Setting, suffix: str = "", attacks: Sequence[str] = ATTACKS
     return Part(
         name=f"lens-table4-{setting.name}{suffix}",
         title=f"{setting.title}, integrated gradients, radius {setting.radius:g}, k = 100{t}: mean [95% interval]",
-        study=lambda scale: study_of(
+        study=lambda scale: make_study(
             f"Attacks on integrated gradients by training, {setting.title}{t} (Table 4)",
             setting,
             setting.small[0] if scale == "small" else 1000,
             TRAININGS,
-            explainers={IG: integrated(scale, setting)},
-            metrics={name: attack_of(name, setting, scale, SIX) for name in attacks},
+            explainers={IG: make_integrated_gradients(scale, setting)},
+            metrics={name: make_attack(name, setting, scale, SIX) for name in attacks},
         ),
-        columns=six_columns(TABLE4[setting.title] if attacks == ATTACKS else {}),
-        differs=lambda scale: (
+        columns=make_six_columns(TABLE4[setting.title] if attacks == ATTACKS else {}),
+        departures=lambda scale: (
             ("" if attacks == ATTACKS else f"not in the paper: t = {setting.t} ({MNIST.t}); ")
-            + budget_words(setting, scale, "all; 1000 in a full run")
-            + f"LeNet-5s of ours, {networks_of(setting, *TRAININGS)}; the best point that keeps the class wins (the"
-            " last, as far as the paper says)"
+            + describe_budget(setting, scale, "all; 1000 in a full run")
+            + f"our LeNet-5 networks, {describe_networks(setting, *TRAININGS)}; the result is the best point that keeps"
+            " the class (apparently the last)"
         ),
         notes=partial(_notes4, setting),
         verdicts=lambda frame: _verdicts4(frame, attacks),
@@ -241,7 +247,7 @@ def _table4(setting: Setting, suffix: str = "", attacks: Sequence[str] = ATTACKS
     )
 
 
-#: a digit has about 140 pixels that are not 0, so that the 200 of the paper's attack are all of them and some more
+#: a digit has about 140 pixels that are not 0, fewer than the 200 pixels of the paper's attack
 _FEWER = replace(MNIST, t=100, small=(40, 50, 1))
 
 # ---- Table 7: explainers under random signs ----
@@ -253,15 +259,15 @@ _EXPLAINERS7 = {
     "DeepLIFT": "deeplift",
     "GradSHAP": "gradient_shap",
 }
-_NEGLIGIBLE = 0.01  # of a mean: what we take "the same" for
+_NEGLIGIBLE = 0.01  # our reading of "the same numbers": means differ by at most this
 
 
-def _same(frame: pl.DataFrame, one: str, other: str, columns: Sequence[str]) -> bool | None:
-    told = []
+def _have_same_means(frame: pl.DataFrame, one: str, other: str, columns: Sequence[str]) -> bool | None:
+    outcomes = []
     for column in columns:
-        _, low, high = interval(differences(frame, one, other, column))
-        told.append(None if low != low else max(-low, high) <= _NEGLIGIBLE)
-    return together(told)
+        _, low, high = mean_interval(paired_differences(frame, one, other, column))
+        outcomes.append(None if low != low else max(-low, high) <= _NEGLIGIBLE)
+    return all_hold(outcomes)
 
 
 def _verdicts7(frame: pl.DataFrame) -> list[Verdict]:
@@ -271,21 +277,22 @@ def _verdicts7(frame: pl.DataFrame) -> list[Verdict]:
     for model in TRAININGS[:2]:
         rows = own.filter(pl.col("model") == model)
         for heading, column in LOCAL_DIVERSE.items():
-            told = [columns_above(rows.filter(pl.col("explainer") == name), column, INTERSECTION) for name in names]
-            diverse[f"{model}: {heading}"] = together(told)
+            each = [is_column_above(rows.filter(pl.col("explainer") == name), column, INTERSECTION) for name in names]
+            diverse[f"{model}: {heading}"] = all_hold(each)
     trained: Outcomes = {
         name: all_above(own.filter(pl.col("explainer") == name), [("PGD", "natural")], INTERSECTION, "model")
         for name in names
     }
     alike: Outcomes = {
-        model: _same(own.filter(pl.col("model") == model), "LRP", "Image x Gradient", SIX) for model in TRAININGS[:2]
+        model: _have_same_means(own.filter(pl.col("model") == model), "LRP", "Image x Gradient", SIX)
+        for model in TRAININGS[:2]
     }
     return [
-        *never_below_verdict(own, LOCAL, INTERSECTION, "top-k intersection"),
-        *never_below_verdict(own, LOCAL_DIVERSE, DIVERSE, "top-k-div"),
-        *by_outcome("locality and diversity together improve on top-k intersection, all explainers", diverse),
-        *by_outcome("PGD is more robust than natural training (top-k intersection)", trained),
-        *by_outcome(f"LRP and Image x Gradient have the same numbers (within {_NEGLIGIBLE}, our reading)", alike),
+        *judge_never_below(own, LOCAL, INTERSECTION, "top-k intersection"),
+        *judge_never_below(own, LOCAL_DIVERSE, DIVERSE, "top-k-div"),
+        *group_by_outcome("locality and diversity together improve on top-k intersection, all explainers", diverse),
+        *group_by_outcome("PGD is more robust than natural training (top-k intersection)", trained),
+        *group_by_outcome(f"LRP and Image x Gradient have the same numbers (within {_NEGLIGIBLE}, our reading)", alike),
     ]
 
 
@@ -293,7 +300,7 @@ def _table7(setting: Setting) -> Part:
     return Part(
         name=f"lens-table7-{setting.name}",
         title=f"{setting.title}, explainers under random signs of size {setting.radius:g}: mean [95% interval]",
-        study=lambda scale: study_of(
+        study=lambda scale: make_study(
             f"Explainers under random signs, {setting.title} (Table 7)",
             setting,
             setting.many if scale == "small" else 500,
@@ -303,16 +310,16 @@ def _table7(setting: Setting) -> Part:
                 IG: {"name": "integrated_gradients", "steps": _PATH[scale]},
                 _UNRELATED: "random",
             },
-            metrics={"random": attack_of("random", setting, scale, SIX)},
+            metrics={"random": make_attack("random", setting, scale, SIX)},
         ),
-        columns=six_columns(TABLE7[setting.title]),
-        differs=lambda scale: (
-            scaled(scale, f"{setting.many} images (500)")
-            + f"LeNet-5s of ours, {networks_of(setting, *TRAININGS[:2])}; our explainers (Captum's); integrated"
-            f" gradients with {_PATH[scale]} steps; -div with windows of 1, as the table's head has it (its caption:"
-            f" 3); '{_UNRELATED}' are noise, another for every input"
+        columns=make_six_columns(TABLE7[setting.title]),
+        departures=lambda scale: (
+            if_small(scale, f"{setting.many} images (500)")
+            + f"our LeNet-5 networks, {describe_networks(setting, *TRAININGS[:2])}; our explainers (Captum's);"
+            f" integrated gradients with {_PATH[scale]} steps; -div with windows of 1, as in the table's heading (its"
+            f" caption says 3); '{_UNRELATED}' are noise, different for every input"
         ),
-        notes=lambda frame: attack_notes(frame.filter(pl.col("explainer") == IG), "model"),
+        notes=lambda frame: note_attacks(frame.filter(pl.col("explainer") == IG), "model"),
         verdicts=_verdicts7,
         rows=("model", "explainer"),
     )
@@ -330,6 +337,6 @@ for _name, _title, _parts in (
     ("figure4", "Fig. 4: the top-t attack by data set", FIGURE4),
     ("figure5", "Fig. 5: growth with the window", FIGURE5),
     ("figure10", "Fig. 10: from few pixels to many", FIGURE10),
-    ("chance", "What unrelated maps score (ours)", (CHANCE_PART,)),
+    ("chance", "Similarities of unrelated maps (ours)", (CHANCE_PART,)),
 ):
     reproductions.add(f"lens-{_name}", Reproduction(f"LENS, {_title}", _parts))

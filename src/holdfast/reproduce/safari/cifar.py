@@ -1,7 +1,8 @@
 """SAFARI: Table 8, explainers on four architectures for CIFAR-10.
 
-Setting as in `holdfast.reproduce.safari.parts`, but for the radius, 0.03, and the networks. A small run takes narrow
-networks of the zoo; a full one takes the published widths from files that `holdfast train` makes (see `trained`).
+The setting is that of `holdfast.reproduce.safari.parts`, except the radius, 0.03, and the networks. A small run uses
+narrow networks of the zoo. A full run uses networks of the published widths, from files that `holdfast train` makes
+(`load_trained`).
 """
 
 from __future__ import annotations
@@ -15,10 +16,18 @@ import polars as pl
 from torch import nn
 
 from holdfast import zoo
-from holdfast.reproduce.base import Part, Reproduction, Scale, reproductions
-from holdfast.reproduce.reading import Verdict
-from holdfast.reproduce.safari.events import HAT, HEADINGS, TILDE, both_events, columns_of, more_robust, rows_of
-from holdfast.reproduce.safari.parts import PAPER_GENETIC, PAPER_SUBSET, by_outcome, scaled
+from holdfast.reproduce.base import Part, Reproduction, Scale, call_function, if_small, reproductions
+from holdfast.reproduce.reading import Outcomes, Verdict, all_hold, group_by_outcome
+from holdfast.reproduce.safari.events import (
+    HAT,
+    HEADINGS,
+    TILDE,
+    is_more_robust,
+    make_columns,
+    make_metrics,
+    select_rows,
+)
+from holdfast.reproduce.safari.parts import PAPER_GENETIC, PAPER_SUBSET
 from holdfast.zoo.networks.names import architectures
 from holdfast.zoo.programs import fill, read_weights
 
@@ -26,26 +35,26 @@ RADIUS = 0.03
 
 # ---- the networks ----
 
-#: the paper's names: the zoo's small network, the architecture of the published width
+#: by the paper's name: the zoo's small network, and the architecture of the published width
 NETWORKS = {
     "ResNet20": ("resnet20-cifar10", "resnet20"),
     "MobileNetV2": ("mobilenetv2w025-cifar10", "mobilenet_v2"),
     "VGG16": ("vgg16w8-cifar10", "vgg16"),
     "DLA": ("dla34w2-cifar10", "dla"),
 }
-_ROWS = 64  # forwarded at once where there is no GPU: they stay in the cache
-_FOLDER = "models"  # where `holdfast train` puts what it makes
+_ROWS = 64  # rows forwarded at once on a CPU: as many as fit into the cache
+_FOLDER = "models"  # the folder of the networks that `holdfast train` makes
 
 
-def trained(architecture: str, weights: str) -> nn.Module:
-    """A network of published width for CIFAR-10, with the weights in a file that `holdfast train` made.
+def load_trained(architecture: str, weights: str) -> nn.Module:
+    """A network of the published width for CIFAR-10, with weights from a file that `holdfast train` made.
 
-    Raises `MissingWeightsError` where it is not, with the command that makes it.
+    Raises `MissingWeightsError`, with the command that makes the file, if it does not exist.
     """
     file = Path(weights)
     if not file.is_file():
         command = f"holdfast train --model {architecture} --data cifar10 --augment shift_flip --epochs 100"
-        raise zoo.MissingWeightsError(f"{weights} is missing here; `{command}` makes it")
+        raise zoo.MissingWeightsError(f"{weights} is missing; `{command}` makes it")
     module = architectures[architecture](num_classes=10)
     fill(module, read_weights(file.read_bytes()))
     return module
@@ -55,12 +64,9 @@ def _models(scale: Scale) -> dict[str, Any]:
     if scale == "small":
         known = zoo.names()
         return {own: {"name": name, "batch_size": _ROWS} for own, (name, _) in NETWORKS.items() if name in known}
-    function = f"{__name__}:trained"
+    function = f"{__name__}:load_trained"
     return {
-        own: {
-            "function": function,
-            "options": {"architecture": a, "weights": f"{_FOLDER}/{a}-cifar10-natural.safetensors"},
-        }
+        own: call_function(function, architecture=a, weights=f"{_FOLDER}/{a}-cifar10-natural.safetensors")
         for own, (_, a) in NETWORKS.items()
     }
 
@@ -68,7 +74,7 @@ def _models(scale: Scale) -> dict[str, Any]:
 # ---- the study ----
 
 _EXPLAINERS = ("Gradient x Input", "Integrated Gradients", "GradCAM", "DeepLift")
-_STEPS: dict[Scale, int] = {"small": 5, "full": 50}  # of integrated gradients; Captum's default is 50
+_STEPS: dict[Scale, int] = {"small": 5, "full": 50}  # steps of integrated gradients; Captum's default is 50
 _SMALL: tuple[dict[str, Any], dict[str, Any]] = (
     {"evaluations": 200},
     {"particles": 30, "quantile": 0.25, "moves": 2, "floor": -20.0},
@@ -123,29 +129,24 @@ def _study(scale: Scale) -> dict[str, Any]:
         "models": _models(scale),
         "neighbourhood": {"linf": RADIUS},
         "explainers": explainers,
-        "metrics": both_events(*(_SMALL if scale == "small" else (PAPER_GENETIC, PAPER_SUBSET))),
+        "metrics": make_metrics(*(_SMALL if scale == "small" else (PAPER_GENETIC, PAPER_SUBSET))),
     }
 
 
-def _by_model(frame: pl.DataFrame, heading: str, pairs: Sequence[tuple[str, str]]) -> dict[str, bool | None]:
+def _by_model(frame: pl.DataFrame, heading: str, pairs: Sequence[tuple[str, str]]) -> Outcomes:
+    """For each model, whether in all pairs the first explainer is more robust."""
     models = frame["model"].unique(maintain_order=True).to_list()
-    return {model: more_robust(frame.filter(pl.col("model") == model), heading, pairs) for model in models}
-
-
-def _whatever(outcomes: Mapping[str, bool | None]) -> bool | None:
-    """Of all architectures."""
-    values = list(outcomes.values())
-    return False if False in values else True if values and all(values) else None
+    return {model: is_more_robust(frame.filter(pl.col("model") == model), heading, pairs) for model in models}
 
 
 def _mostly(outcomes: Sequence[bool | None]) -> bool | None:
-    """Of more than half of them, in the table's cells."""
+    """Whether more than half of the outcomes hold."""
     yes, no = outcomes.count(True), outcomes.count(False)
     return True if 2 * yes > len(outcomes) else False if outcomes and 2 * no >= len(outcomes) else None
 
 
 def _varies(frame: pl.DataFrame, heading: str) -> bool | None:
-    """Whether some two explainers clearly stand in one order for one architecture and in the other for another."""
+    """Whether the order of two explainers clearly differs between two architectures."""
     orders = [set(_by_model(frame, heading, [pair]).values()) for pair in permutations(_EXPLAINERS, 2)]
     if any({True, False} <= order for order in orders):
         return True
@@ -156,60 +157,64 @@ def _verdicts(frame: pl.DataFrame) -> list[Verdict]:
     if not len(frame):
         return []
 
-    def first(name: str, headings: Sequence[str]) -> dict[str, dict[str, bool | None]]:
+    def is_first(name: str, headings: Sequence[str]) -> dict[str, Outcomes]:
         pairs = [(name, other) for other in _EXPLAINERS if other != name]
         return {heading: _by_model(frame, heading, pairs) for heading in headings}
 
-    def flat(outcomes: Mapping[str, Mapping[str, bool | None]]) -> dict[str, bool | None]:
+    def flatten(outcomes: Mapping[str, Outcomes]) -> Outcomes:
         return {f"{heading} {model}": holds for heading, own in outcomes.items() for model, holds in own.items()}
 
-    ig, cam = first("Integrated Gradients", HAT), first("GradCAM", TILDE)
-    always = {heading: _whatever(own) for heading, own in ig.items()}
+    ig, cam = is_first("Integrated Gradients", HAT), is_first("GradCAM", TILDE)
+    always = {heading: all_hold(own.values()) for heading, own in ig.items()}
     return [
-        *by_outcome("Integrated Gradients is the most robust for F-hat", flat(ig)),
-        *by_outcome("and that whatever the architecture", always),
-        *by_outcome("GradCAM is the most robust for F-tilde (our reading)", flat(cam)),
-        ("and that in most cases (of architectures and columns)", "both", _mostly(list(flat(cam).values()))),
-        *by_outcome("robustness for F-tilde varies with the architecture", {h: _varies(frame, h) for h in TILDE}),
+        *group_by_outcome("Integrated Gradients is the most robust for F-hat", flatten(ig)),
+        *group_by_outcome("Integrated Gradients is the most robust for F-hat for all architectures", always),
+        *group_by_outcome("GradCAM is the most robust for F-tilde (our reading)", flatten(cam)),
+        (
+            "GradCAM is the most robust for F-tilde in most cases (architectures and columns)",
+            "both",
+            _mostly(list(flatten(cam).values())),
+        ),
+        *group_by_outcome("robustness for F-tilde varies with the architecture", {h: _varies(frame, h) for h in TILDE}),
     ]
 
 
-def _leaders(frame: pl.DataFrame) -> list[str]:
-    """Which explainer is the most robust by its mean, and how many class changes there are to speak of."""
+def _notes(frame: pl.DataFrame) -> list[str]:
+    """Notes on the most robust explainers by the mean, and on the share of class changes that were found."""
     notes = []
     for heading, (_, column, higher) in HEADINGS.items():
-        own = rows_of(frame, heading)
+        own = select_rows(frame, heading)
         if column not in own.columns or not len(own):
             continue
         means = own.group_by("model", "explainer", maintain_order=True).agg(pl.col(column).mean()).drop_nulls(column)
         best = means.sort(column, descending=higher, maintain_order=True).unique("model", maintain_order=True)
         tied = means.join(best, on=["model", column]).group_by("model", maintain_order=True).agg("explainer")
-        told = {model: " and ".join(names) for model, names in tied.iter_rows()}
-        models = [model for model in own["model"].unique(maintain_order=True) if model in told]
-        notes.append(f"most robust by the mean, {heading}: " + ", ".join(f"{m} {told[m]}" for m in models))
+        leaders = {model: " and ".join(names) for model, names in tied.iter_rows()}
+        models = [model for model in own["model"].unique(maintain_order=True) if model in leaders]
+        notes.append(f"most robust by the mean, {heading}: " + ", ".join(f"{m} {leaders[m]}" for m in models))
     if "found" in frame.columns:
         own = frame.filter(pl.col("label") == "worst F-tilde")
         shares = own.group_by("model", maintain_order=True).agg(pl.col("found").cast(pl.Float64).mean())
-        told = {model: f"{share:.0%}" for model, share in shares.iter_rows() if share is not None}
-        notes.append(f"class changes found by the search for F-tilde: {', '.join(f'{m} {s}' for m, s in told.items())}")
+        texts = [f"{model} {share:.0%}" for model, share in shares.iter_rows() if share is not None]
+        notes.append(f"class changes found by the search for F-tilde: {', '.join(texts)}")
     return notes
 
 
-def _differs(scale: Scale) -> str:
+def _departures(scale: Scale) -> str:
     cards = {own: zoo.card(name) for own, (name, _) in NETWORKS.items() if name in zoo.names()}
     accuracies = ", ".join(f"{own} {card['test_accuracy']:.1%}" for own, card in cards.items())
     settings, subset = _SMALL
     narrow = (
         f"networks of about a quarter of a million parameters, trained on 20000 images: {accuracies} (ResNet20 87.8%);"
-        f" {_IMAGES[scale]} images (not said), worst cases by block search of {settings['evaluations']} evaluations"
+        f" {_IMAGES[scale]} images (not stated), worst cases by block search of {settings['evaluations']} evaluations"
         f" (GA, 500000), {subset['particles']} particles with {subset['moves']} moves (250), ln P down to"
         f" {subset['floor']:g} (-100)"
     )
-    published = f"{_IMAGES[scale]} images (not said); networks by `holdfast train`, from {_FOLDER}/"
+    published = f"{_IMAGES[scale]} images (not stated); networks by `holdfast train`, from {_FOLDER}/"
     return (
-        (scaled(scale, narrow) or f"{published}, ")
+        (if_small(scale, narrow) or f"{published}, ")
         + "the first images of the test set (random); subset simulation in Gaussian space; integrated gradients with"
-        f" {_STEPS[scale]} steps (not said); GradCAM at the last convolution, of 8x8 positions for ResNet20, 4x4 for"
+        f" {_STEPS[scale]} steps (not stated); GradCAM at the last convolution, of 8x8 positions for ResNet20, 4x4 for"
         " MobileNetV2 and DLA, 2x2 for VGG16; sol_F-tilde only where a class change was found"
     )
 
@@ -218,9 +223,9 @@ ARCHITECTURE_PART = Part(
     name="safari-architectures",
     title="Robustness of explainers by architecture, CIFAR-10: mean [95% interval]",
     study=_study,
-    columns=columns_of(PAPER_ROWS),
-    differs=_differs,
-    notes=_leaders,
+    columns=make_columns(PAPER_ROWS),
+    departures=_departures,
+    notes=_notes,
     verdicts=_verdicts,
     rows=("model", "explainer"),
 )

@@ -8,24 +8,17 @@ from typing import Any
 
 import polars as pl
 
-from holdfast.reproduce.base import Part, Scale
-from holdfast.reproduce.reading import Verdict, interval, valid
-from holdfast.reproduce.safari.events import HAT, HEADINGS, TILDE, both_events, column_of, more_robust
-from holdfast.reproduce.safari.parts import (
-    OURS,
-    PAPER_GENETIC,
-    PAPER_SUBSET,
-    boundary_data,
-    by_outcome,
-    scaled,
-    study_of,
-)
+from holdfast.reproduce.base import Part, Scale, if_small
+from holdfast.reproduce.reading import Outcomes, Verdict, group_by_outcome, is_above, keep_exact, mean_interval
+from holdfast.reproduce.safari.events import HAT, HEADINGS, TILDE, is_more_robust, make_column, make_metrics
+from holdfast.reproduce.safari.parts import OURS, PAPER_GENETIC, PAPER_SUBSET, make_boundary_data, make_study
 
 _Pairs = list[tuple[str, str]]
 
 
 def _sentence(frame: pl.DataFrame, text: str, pairs: _Pairs, *headings: str) -> list[Verdict]:
-    return by_outcome(text, {heading: more_robust(frame, heading, pairs) for heading in headings})
+    """Judge for each heading whether in all pairs the first explainer is more robust."""
+    return group_by_outcome(text, {heading: is_more_robust(frame, heading, pairs) for heading in headings})
 
 
 # ---- Fig. 4: explainers ----
@@ -48,13 +41,13 @@ def _explainer_verdicts(frame: pl.DataFrame) -> list[Verdict]:
     paths, raw = ("DeepLift", "Integrated Gradients"), ("Guided Backprop", "Gradient x Input")
     others = tuple(name for name in _FAST if name != "LRP")
     return [
-        *_sentence(frame, "DeepLift and IG outperform others for F-hat", over(paths, (*raw, "LRP")), *HAT),
+        *_sentence(frame, "DeepLift and IG outperform the others for F-hat", over(paths, (*raw, "LRP")), *HAT),
         *_sentence(frame, "Guided Backprop and Gradient x Input below the others", over((*paths, "LRP"), raw), *HAT),
         *_sentence(
             frame, "Guided Backprop below all others (our reading)", over((*paths, "LRP", raw[1]), raw[:1]), *HAT
         ),
         *_sentence(frame, "IG above Gradient x Input (our reading)", over(paths[1:], raw[1:]), *HAT),
-        *_sentence(frame, "LRP shows better robustness than others for F-tilde", over(("LRP",), others), *TILDE),
+        *_sentence(frame, "LRP shows better robustness than the others for F-tilde", over(("LRP",), others), *TILDE),
         *_sentence(frame, "DeepLift and IG are vulnerable to F-tilde", over((*raw, "LRP"), paths), *TILDE),
     ]
 
@@ -62,23 +55,22 @@ def _explainer_verdicts(frame: pl.DataFrame) -> list[Verdict]:
 EXPLAINER_PART = Part(
     name="safari-explainers",
     title="Robustness of explainers: mean [95% interval]",
-    study=lambda scale: study_of(
+    study=lambda scale: make_study(
         "Robustness of explainers (Fig. 4)",
         scale,
         6 if scale == "small" else 100,
         explainers=_FAST if scale == "small" else {**_FAST, _LIME: _surrogate("lime", 200), "random": "random"},
-        metrics=both_events(*(_SMALL4 if scale == "small" else (PAPER_GENETIC, PAPER_SUBSET))),
+        metrics=make_metrics(*(_SMALL4 if scale == "small" else (PAPER_GENETIC, PAPER_SUBSET))),
     ),
-    columns=tuple(map(column_of, HEADINGS)),
-    differs=lambda scale: (
-        scaled(
+    columns=tuple(map(make_column, HEADINGS)),
+    departures=lambda scale: (
+        if_small(
             scale,
             "6 digits (100), worst cases by block search of 500 evaluations (GA, 500000), 50 particles with 2 moves",
         )
         + f"{OURS}; subset simulation in Gaussian space; integrated gradients with 8 steps; sol_F-tilde only where a"
-        " class change was found; the figure shows no numbers that could be read off; LRP's epsilon rule is Gradient x"
-        " Input where a network is piecewise linear, up to epsilon"
-        + ("; LIME is in Table 6" if scale == "small" else "")
+        " class change was found; the numbers cannot be read from the figure; for piecewise linear networks, LRP with"
+        " the epsilon rule equals Gradient x Input up to epsilon" + ("; LIME is in Table 6" if scale == "small" else "")
     ),
     verdicts=_explainer_verdicts,
 )
@@ -104,46 +96,45 @@ _LIKELY = math.log(0.01)
 
 def _surrogate_study(title: str, scale: Scale, explainers: Mapping[str, Any], digits: int) -> dict[str, Any]:
     small = scale == "small"
-    sections = {"data": boundary_data(digits)} if small else {}
-    return study_of(
+    sections = {"data": make_boundary_data(digits)} if small else {}
+    return make_study(
         title,
         scale,
         digits if small else 100,
         samples_per_job=1 if small else 10,
         explainers=explainers,
-        metrics=both_events(*(_SMALL6 if small else (PAPER_GENETIC, PAPER_SUBSET))),
+        metrics=make_metrics(*(_SMALL6 if small else (PAPER_GENETIC, PAPER_SUBSET))),
         **sections,
     )
 
 
-def _surrogates_differ(scale: Scale, digits: int) -> str:
+def _surrogate_departures(scale: Scale, digits: int) -> str:
     return (
-        scaled(
+        if_small(
             scale,
             f"{digits} digits (100) near the boundary between classes, where class changes are not rare; worst cases by"
             " block search of 60 evaluations (GA, 500000); 20 particles with 2 moves (250), ln P down to -30 (-100)",
         )
-        + "28x28 pixels in [0, 1] (32x32); segments of one kind of quickshift, 40 on average, as in the paper, but not"
-        " its implementation's settings, which are not said; the same coalitions for all copies with as many segments;"
-        " sol_F-tilde only where a class change was found"
+        + "28x28 pixels in [0, 1] (32x32); segments by quickshift, as in the paper, but with our settings (40 segments"
+        " on average), because the paper does not state its settings; copies with the same number of segments have the"
+        " same coalitions; sol_F-tilde only where a class change was found"
     )
 
 
 def _sample_verdicts(frame: pl.DataFrame) -> list[Verdict]:
-    outcomes: dict[str, bool | None] = {}
+    outcomes: Outcomes = {}
     for heading in HEADINGS:
         for kind in ("LIME", "SHAP"):
-            improved = more_robust(frame, heading, [(f"{kind}+500", f"{kind}+50")])
+            improved = is_more_robust(frame, heading, [(f"{kind}+500", f"{kind}+50")])
             outcomes[f"{kind} {heading}"] = None if improved is None else not improved
-    likely: dict[str, bool | None] = {}
-    own = valid(frame.filter(pl.col("label") == "ln P F-hat"), "log_probability")
+    likely: Outcomes = {}
+    own = keep_exact(frame.filter(pl.col("label") == "ln P F-hat"), "log_probability")
     for name in _NAMES6:
         values = own.filter(pl.col("explainer") == name)["log_probability"].to_numpy().astype(float)
-        _, low, high = interval(values)
-        likely[name] = True if low > _LIKELY else False if high < _LIKELY else None
+        likely[name] = is_above(mean_interval(values), _LIKELY)
     return [
-        *by_outcome("LIME and SHAP lack robustness for F-hat (P above 1%, our reading)", likely),
-        *by_outcome("500 samples are not significantly more robust than 50", outcomes),
+        *group_by_outcome("LIME and SHAP lack robustness for F-hat (P above 1%, our reading)", likely),
+        *group_by_outcome("500 samples are not significantly more robust than 50", outcomes),
     ]
 
 
@@ -160,8 +151,8 @@ SAMPLES_PART = Part(
         },
         3,
     ),
-    columns=tuple(column_of(h, dict(zip(_NAMES6, _PAPER6[h], strict=True))) for h in HEADINGS),
-    differs=lambda scale: _surrogates_differ(scale, 3),
+    columns=tuple(make_column(h, dict(zip(_NAMES6, _PAPER6[h], strict=True))) for h in HEADINGS),
+    departures=lambda scale: _surrogate_departures(scale, 3),
     verdicts=_sample_verdicts,
 )
 
@@ -176,10 +167,10 @@ _NAMES7 = ("not fixed", "fixed")
 
 def _segmentation_verdicts(frame: pl.DataFrame) -> list[Verdict]:
     pair = [("fixed", "not fixed")]
-    tilde = {heading: more_robust(frame, heading, pair) for heading in TILDE}
+    tilde = {heading: is_more_robust(frame, heading, pair) for heading in TILDE}
     return [
         *_sentence(frame, "segmentation is sensitive to noise: fixing it makes explanations more robust", pair, *HAT),
-        *by_outcome(
+        *group_by_outcome(
             "fixing segmentation is not effective against F-tilde",
             {heading: None if improved is None else not improved for heading, improved in tilde.items()},
         ),
@@ -188,14 +179,14 @@ def _segmentation_verdicts(frame: pl.DataFrame) -> list[Verdict]:
 
 SEGMENTATION_PART = Part(
     name="safari-segmentation",
-    title="Robustness of LIME of 200 samples, segments of each copy or of the seed: mean [95% interval]",
+    title="Robustness of LIME with 200 samples, segments of each copy or of the clean input: mean [95% interval]",
     study=lambda scale: _surrogate_study(
         "Segmentation and robustness (Table 7)",
         scale,
         {name: _surrogate("lime", 200, how) for name, how in zip(_NAMES7, ("each", "fixed"), strict=True)},
         4,
     ),
-    columns=tuple(column_of(h, dict(zip(_NAMES7, _PAPER7[h], strict=True))) for h in HEADINGS),
-    differs=lambda scale: _surrogates_differ(scale, 4),
+    columns=tuple(make_column(h, dict(zip(_NAMES7, _PAPER7[h], strict=True))) for h in HEADINGS),
+    departures=lambda scale: _surrogate_departures(scale, 4),
     verdicts=_segmentation_verdicts,
 )

@@ -1,9 +1,9 @@
 """SAFARI: Table 9, explainers on a Wide ResNet-50-2 for ImageNet.
 
-Photos are those in `imagenet_sample/images` under the data root (`HOLDFAST_DATA`).
+The photos are in `imagenet_sample/images` under the data root (`HOLDFAST_DATA`).
 
-A full run takes the network of timm (extra `hub`). A small one shows the path and nothing else: its network is an
-untrained stand-in (`stand_in`), whose numbers say nothing about the paper's.
+A full run uses the network of timm (extra `hub`). A small run only shows that the computation works: its network is an
+untrained stand-in (`make_stand_in`), and its numbers cannot be compared with the paper's.
 """
 
 from __future__ import annotations
@@ -21,34 +21,35 @@ from torch import Tensor, nn
 from holdfast.data.root import VARIABLE, MissingDataError, data_root
 from holdfast.data.user_files import IMAGES
 from holdfast.errors import check
-from holdfast.reproduce.base import Part, Reproduction, Scale, reproductions
-from holdfast.reproduce.reading import Verdict
-from holdfast.reproduce.safari.events import HAT, HEADINGS, both_events, columns_of, more_robust
-from holdfast.reproduce.safari.parts import by_outcome, scaled
+from holdfast.reproduce.base import Part, Reproduction, Scale, call_function, if_small, reproductions
+from holdfast.reproduce.reading import Outcomes, Verdict, group_by_outcome
+from holdfast.reproduce.safari.events import HAT, HEADINGS, is_more_robust, make_columns, make_metrics
 from holdfast.zoo.hub import Normalised
 from holdfast.zoo.networks.layers import make_conv_block, make_mean_head
 
-RADIUS = 0.03  # the paper does not say; CIFAR-10's
+RADIUS = 0.03  # the paper does not state it; this is the radius for CIFAR-10
 FOLDER = "imagenet_sample/images"
-_SHORT, _CROP = 256, 224  # pixels: the short side that photos are brought to, and what is cut from the middle
+_SHORT, _CROP = 256, 224  # pixels: photos are resized to this short side, then cropped to this size in the middle
 
 
-def photos(count: int, side: int) -> Tensor:
+def load_photos(count: int, side: int) -> Tensor:
     """The first `count` photos by name in `imagenet_sample/images` of the data root, (count, 3, side, side) in [0, 1].
 
-    The middle 224 x 224 of a short side of 256, as networks for ImageNet are measured, then resized where `side` is
-    another.
+    Photos are resized to a short side of 256 and cropped to the middle 224 x 224, as is usual for networks for
+    ImageNet. If `side` differs from 224, they are then resized.
 
-    Raises `MissingDataError` where there are fewer.
+    Raises `MissingDataError` if there are fewer photos.
     """
     folder = data_root() / FOLDER
     files = sorted(file for file in folder.glob("*") if file.suffix.lower() in IMAGES)
     if len(files) < count:
-        raise MissingDataError(f"needs {count} photos in {folder} ({len(files)} there); {VARIABLE} names another root")
-    return torch.stack([_photo(Image.open(file), side) for file in files[:count]])
+        raise MissingDataError(
+            f"{count} photos are needed in {folder}, found {len(files)}; {VARIABLE} can name another root"
+        )
+    return torch.stack([_to_tensor(Image.open(file), side) for file in files[:count]])
 
 
-def _photo(image: Image.Image, side: int) -> Tensor:
+def _to_tensor(image: Image.Image, side: int) -> Tensor:
     check(side >= 1, "side", "at least 1", side)
     image = image.convert("RGB")
     if min(image.size) != _SHORT:
@@ -66,9 +67,9 @@ def _photo(image: Image.Image, side: int) -> Tensor:
 
 
 class _Bottleneck(nn.Module):
-    """`relu(f(x) + shortcut(x))`, `f` of 1x1, 3x3 and 1x1 convolutions, the inner ones half as wide as the outer.
+    """`relu(f(x) + shortcut(x))`, where `f` has 1x1, 3x3 and 1x1 convolutions, with half the width inside.
 
-    Zagoruyko and Komodakis, Wide residual networks, BMVC 2016: twice a ResNet-50's inner width.
+    Zagoruyko and Komodakis, Wide residual networks, BMVC 2016: twice the inner width of a ResNet-50.
     """
 
     def __init__(self, in_channels: int, channels: int, stride: int) -> None:
@@ -91,12 +92,13 @@ def _conv_norm(in_channels: int, channels: int, stride: int = 1) -> nn.Sequentia
     return nn.Sequential(OrderedDict(conv=convolution, norm=nn.BatchNorm2d(channels)))
 
 
-def stand_in(width: int = 16, num_classes: int = 1000) -> nn.Module:
+def make_stand_in(width: int = 16, num_classes: int = 1000) -> nn.Module:
     """An UNTRAINED wide residual network: images (N, 3, H, W) in [0, 1] to logits (N, num_classes).
 
-    The stem and the four stages of a Wide ResNet-50-2, with one block in each for 3, 4, 6 and 3, of `width` times 1, 2,
-    4 and 8 channels for 256 times as many, behind the normalisation of images that a hub's network has. Weights are
-    drawn from torch's generator; the normalisations measure noise once, so that features neither vanish nor grow.
+    It has the stem and the four stages of a Wide ResNet-50-2, but one block per stage (not 3, 4, 6 and 3), with `width`
+    times 1, 2, 4 and 8 channels (not 256 times). It includes the normalisation of images of a hub's network. Weights
+    are drawn from torch's generator. The batch normalisations are calibrated on noise, so that features neither vanish
+    nor grow.
     """
     layers: OrderedDict[str, nn.Module] = OrderedDict(
         stem=make_conv_block(3, width, kernel_size=7, stride=2), pool=nn.MaxPool2d(3, stride=2, padding=1)
@@ -121,7 +123,8 @@ def stand_in(width: int = 16, num_classes: int = 1000) -> nn.Module:
 _STAND_IN, _WIDE = "UNTRAINED STAND-IN", "Wide ResNet-50-2"
 _SIDE: dict[Scale, int] = {"small": 64, "full": _CROP}
 _IMAGES: dict[Scale, int] = {"small": 3, "full": 20}
-_STEPS: dict[Scale, tuple[int, int]] = {"small": (4, 10), "full": (16, 50)}  # integrated gradients, perturbations
+#: steps of integrated gradients, and of extremal perturbations
+_STEPS: dict[Scale, tuple[int, int]] = {"small": (4, 10), "full": (16, 50)}
 _SIZES: dict[Scale, tuple[dict[str, Any], dict[str, Any]]] = {
     "small": ({"evaluations": 40}, {"particles": 20, "quantile": 0.25, "moves": 1, "floor": -10.0}),
     "full": ({"evaluations": 5000}, {"particles": 200, "quantile": 0.1, "moves": 10, "floor": -100.0}),
@@ -139,18 +142,13 @@ _PAPER = {
 
 def _study(scale: Scale) -> dict[str, Any]:
     steps, optimised = _STEPS[scale]
-    small = {"function": f"{__name__}:stand_in", "batch_size": 64}
+    small = {"function": f"{__name__}:make_stand_in", "batch_size": 64}
     return {
         "title": f"Explainers on a {_WIDE} for ImageNet (Table 9)"
-        + (f": the path, with an {_STAND_IN.lower()}" if scale == "small" else ""),
+        + (f": a test of the computation, with an {_STAND_IN.lower()}" if scale == "small" else ""),
         "samples": _IMAGES[scale],
         "samples_per_job": _IMAGES[scale] if scale == "small" else 1,
-        "data": {
-            "ImageNet": {
-                "function": f"{__name__}:photos",
-                "options": {"count": _IMAGES[scale], "side": _SIDE[scale]},
-            }
-        },
+        "data": {"ImageNet": call_function(f"{__name__}:load_photos", count=_IMAGES[scale], side=_SIDE[scale])},
         "models": {_STAND_IN: small} if scale == "small" else {_WIDE: "timm:wide_resnet50_2"},
         "neighbourhood": {"linf": RADIUS},
         "explainers": {
@@ -160,26 +158,26 @@ def _study(scale: Scale) -> dict[str, Any]:
             _FULLGRAD: "fullgrad",
             _EXTREMAL: {"name": "extremal_perturbations", "areas": [0.1], "steps": optimised},
         },
-        "metrics": both_events(*_SIZES[scale]),
+        "metrics": make_metrics(*_SIZES[scale]),
     }
 
 
 def _verdicts(frame: pl.DataFrame) -> list[Verdict]:
-    """The paper's sentences, of the paper's network alone."""
+    """Judge the paper's sentences, only for the paper's network."""
     own = frame.filter(pl.col("model") == _WIDE) if "model" in frame.columns else frame
     if not len(own):
         return []
 
-    def judged(pairs: Sequence[tuple[str, str]], headings: Sequence[str]) -> dict[str, bool | None]:
-        return {heading: more_robust(own, heading, pairs) for heading in headings}
+    def judge(pairs: Sequence[tuple[str, str]], headings: Sequence[str]) -> Outcomes:
+        return {heading: is_more_robust(own, heading, pairs) for heading in headings}
 
-    parts = [(_FULLGRAD, name) for name in ("Gradient x Input", "GradCAM")]
+    both = [(_FULLGRAD, name) for name in ("Gradient x Input", "GradCAM")]
     last = [(name, _EXTREMAL) for name in _PAPER if name != _EXTREMAL]
     text = "FullGrad combines the advantages of Gradient x Input and GradCAM (above both for F-hat, our reading)"
     return [
-        *by_outcome(text, judged(parts, HAT)),
-        *by_outcome(
-            "Extremal Perturbations are not robust (below all others, our reading)", judged(last, list(HEADINGS))
+        *group_by_outcome(text, judge(both, HAT)),
+        *group_by_outcome(
+            "Extremal Perturbations are not robust (below all others, our reading)", judge(last, list(HEADINGS))
         ),
     ]
 
@@ -187,13 +185,13 @@ def _verdicts(frame: pl.DataFrame) -> list[Verdict]:
 def _notes(frame: pl.DataFrame) -> list[str]:
     if "model" in frame.columns and _STAND_IN in frame["model"].to_list():
         return [
-            f"{_STAND_IN}: THESE NUMBERS MEAN NOTHING ABOUT THE PAPER'S, which stand beside them for what a full"
-            " run would show; no sentence of the paper is judged"
+            f"{_STAND_IN}: THESE NUMBERS CANNOT BE COMPARED WITH THE PAPER'S, which are printed only to show the form"
+            " of a full run's table; no sentence of the paper is judged"
         ]
     return []
 
 
-def _differs(scale: Scale) -> str:
+def _departures(scale: Scale) -> str:
     worst, subset = _SIZES[scale]
     steps, optimised = _STEPS[scale]
     network = (
@@ -202,12 +200,12 @@ def _differs(scale: Scale) -> str:
     )
     return (
         (f"{network}, " if scale == "small" else "timm's weights, whose accuracy may differ (81.60% top-1); ")
-        + f"radius {RADIUS} (not said for ImageNet; CIFAR-10's); the first photos by name in {FOLDER} (random);"
+        + f"radius {RADIUS} (not stated for ImageNet; CIFAR-10's); the first photos by name in {FOLDER} (random);"
         f" worst cases by block search of {worst['evaluations']} evaluations (GA, 500000); subset simulation in"
         f" Gaussian space, particles: {subset['particles']} (1000), moves: {subset['moves']} (250)"
-        + scaled(scale, f", ln P down to {subset['floor']:g} (-100)").removesuffix(", ")
+        + if_small(scale, f", ln P down to {subset['floor']:g} (-100)").removesuffix(", ")
         + f"; integrated gradients with {steps} steps, extremal perturbations of one area, 0.1, with {optimised} steps"
-        " (not said); FullGrad without the bias of the images' normalisation, which is inside the module; sol_F-tilde"
+        " (not stated); FullGrad without the bias of the images' normalisation, which is inside the module; sol_F-tilde"
         " only where a class change was found"
     )
 
@@ -216,8 +214,8 @@ IMAGENET_PART = Part(
     name="safari-imagenet",
     title=f"Robustness of explainers, {_WIDE}, ImageNet: mean [95% interval]",
     study=_study,
-    columns=columns_of({f"{model}, {name}": row for model in (_STAND_IN, _WIDE) for name, row in _PAPER.items()}),
-    differs=_differs,
+    columns=make_columns({f"{model}, {name}": row for model in (_STAND_IN, _WIDE) for name, row in _PAPER.items()}),
+    departures=_departures,
     notes=_notes,
     verdicts=_verdicts,
     rows=("model", "explainer"),

@@ -1,7 +1,7 @@
-"""SAFARI: Table 4, the time of 1000 explanations and of comparing them; a measurement, on whatever device there is.
+"""SAFARI: Table 4, the time of 1000 explanations and their comparison; a measurement on the available device.
 
-Seconds say as much of the machine as of the method, so beside them stands the ratio to the bare passes of the model:
-what the method costs beyond the network's own work, which no implementation can avoid.
+Seconds depend on the machine as much as on the method. So the table also has the ratio to the time of the model's
+passes, which no implementation can avoid.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from holdfast.explainers.gradients.input_gradients import IntegratedGradients
 from holdfast.explainers.perturbation.coalitions import CoalitionExplainer
 from holdfast.metrics.probe import Probe
 from holdfast.model import Classifier
-from holdfast.reproduce.base import Column, Part, Scale
+from holdfast.reproduce.base import Column, Part, Scale, if_small
 from holdfast.reproduce.reading import Verdict
-from holdfast.reproduce.safari.parts import NATURAL, RADIUS, scaled
+from holdfast.reproduce.safari.parts import NATURAL, RADIUS
 from holdfast.similarity import get as get_similarity
 
 _PAPER4 = {
@@ -35,12 +35,12 @@ _PAPER4 = {
     "SHAP": 25.80,
 }
 _COUNT = 1000
-_STEPS = 50  # of integrated gradients, Captum's default
+_STEPS = 50  # steps of integrated gradients, Captum's default
 _RUNS: dict[Scale, int] = {"small": 2, "full": 10}
 
 
-def timed_explainers(samples: int = 200) -> dict[str, Explainer]:
-    """Table 4's, and the two surrogates with segments that need not be found."""
+def make_explainers(samples: int = 200) -> dict[str, Explainer]:
+    """The explainers of Table 4, and the two surrogates with a grid, which needs no segmentation."""
     return {
         "Gradient x Input": get_explainer("input_x_gradient"),
         "Integrated Gradients": IntegratedGradients(steps=_STEPS),
@@ -54,44 +54,46 @@ def timed_explainers(samples: int = 200) -> dict[str, Explainer]:
 
 
 def measure_times(
-    classifier: Classifier, seed: Tensor, count: int, explainers: Mapping[str, Explainer], runs: int
+    classifier: Classifier, origin: Tensor, count: int, explainers: Mapping[str, Explainer], runs: int
 ) -> pl.DataFrame:
-    """Seconds for explaining `count` disturbed copies of `seed` `(1, ...)` and comparing the maps with its own.
+    """Measure the time to explain `count` perturbed copies of `origin` `(1, ...)` and compare their maps with its map.
 
-    One row for each explainer and run: `seconds`; `passes`, the seconds in units of a forward and a backward pass of
-    the copies, measured in the same run; `share`, of it that the passes take which the explainer cannot do without: a
-    forward pass of every masked copy (or of the input, for Grad-CAM), a forward and a backward pass of every step, or
-    of the input and its reference.
+    One row for each explainer and run, with the columns:
+
+    - `seconds`.
+    - `passes`: the seconds in units of one forward and one backward pass of the copies, measured in the same run.
+    - `share`: the share of the seconds that the necessary passes take. These are a forward pass of every masked copy,
+      or of the input for Grad-CAM; a forward and a backward pass of every step; or of the input and its reference.
     """
     rows = []
     with classifier.session():
-        seed = classifier.check_inputs(seed)
-        noise = torch.rand((count, *seed.shape[1:]), generator=torch.Generator().manual_seed(0))
-        region_low, region_high = ((seed + reach).clamp(*classifier.bounds) for reach in (-RADIUS, RADIUS))
-        copies = region_low + (region_high - region_low) * noise.to(seed)
-        seeds = torch.zeros(count, dtype=torch.int64, device=seed.device)
+        origin = classifier.check_inputs(origin)
+        noise = torch.rand((count, *origin.shape[1:]), generator=torch.Generator().manual_seed(0))
+        region_low, region_high = ((origin + reach).clamp(*classifier.bounds) for reach in (-RADIUS, RADIUS))
+        copies = region_low + (region_high - region_low) * noise.to(origin)
+        rows_of_origin = torch.zeros(count, dtype=torch.int64, device=origin.device)
         for name, explainer in explainers.items():
             probe = Probe(
-                classifier, explainer, seed, None, get_similarity("pearson"), absolute=True, explain="predicted"
+                classifier, explainer, origin, None, get_similarity("pearson"), absolute=True, explain="predicted"
             )
-            probe.query(copies[:64], seeds[:64])  # allocation, the choice of kernels, coalitions
+            probe.query(copies[:64], rows_of_origin[:64])  # allocates memory, selects kernels, draws coalitions
             for run in range(runs):
                 forward = _seconds(classifier, lambda: _forward(classifier, copies))
                 both = _seconds(classifier, lambda: _gradient(classifier, copies))
-                own = _seconds(classifier, partial(probe.query, copies, seeds))
-                needed = explainer_passes(explainer, forward, both)
+                own = _seconds(classifier, partial(probe.query, copies, rows_of_origin))
+                needed = necessary_seconds(explainer, forward, both)
                 row = {"seconds": own, "passes": own / both, "share": needed / own}
                 rows.append({"explainer": name, "sample": run, "status": "ok", **row})
     return pl.DataFrame(rows)
 
 
-def explainer_passes(explainer: Explainer, forward: float, both: float) -> float:
-    """Seconds of the passes that an explainer cannot do without."""
+def necessary_seconds(explainer: Explainer, forward: float, both: float) -> float:
+    """Seconds of the passes that an explainer needs; `both` are those of a forward and a backward pass."""
     if isinstance(explainer, CoalitionExplainer):
         return explainer.rows_per_input * forward
     if isinstance(explainer, IntegratedGradients):
         return explainer.steps * both
-    # Grad-CAM need not go back to the input
+    # Grad-CAM needs no backward pass to the input
     return forward if explainer.name == "gradcam" else both * (2 if explainer.name == "deeplift" else 1)
 
 
@@ -111,10 +113,10 @@ def _gradient(classifier: Classifier, x: Tensor) -> None:
 
 def _seconds(classifier: Classifier, work: Callable[[], object]) -> float:
     _wait(classifier.device)
-    began = time.perf_counter()
+    start = time.perf_counter()
     work()
     _wait(classifier.device)
-    return time.perf_counter() - began
+    return time.perf_counter() - start
 
 
 def _wait(device: torch.device) -> None:
@@ -124,7 +126,7 @@ def _wait(device: torch.device) -> None:
 
 def _measure(scale: Scale) -> pl.DataFrame:
     classifier = Classifier(zoo.load(NATURAL), bounds=(0.0, 1.0), device="cuda" if torch.cuda.is_available() else "cpu")
-    return measure_times(classifier, data.mnist("test").inputs[:1], _COUNT, timed_explainers(), _RUNS[scale])
+    return measure_times(classifier, data.mnist("test").inputs[:1], _COUNT, make_explainers(), _RUNS[scale])
 
 
 def _verdicts(frame: pl.DataFrame) -> list[Verdict]:
@@ -145,17 +147,17 @@ def _verdicts(frame: pl.DataFrame) -> list[Verdict]:
 
 TIME_PART = Part(
     name="safari-times",
-    title="1000 explanations of LeNet-5 and their PCC with the seed's",
+    title="1000 explanations of LeNet-5, and their PCC with the explanation of the clean input",
     study=None,
     columns=(
         Column("seconds", "seconds", paper=_PAPER4),
         Column("in passes forward and backward", "passes", decimals=1),
-        Column("share of passes it needs", "share", decimals=2),
+        Column("share of necessary passes", "share", decimals=2),
     ),
-    differs=lambda scale: (
-        scaled(scale, f"{_RUNS[scale]} runs (10)")
+    departures=lambda scale: (
+        if_small(scale, f"{_RUNS[scale]} runs (10)")
         + f"this machine (an A100); 28x28 pixels (32x32); integrated gradients with {_STEPS} steps, LIME and SHAP with"
-        " 200 samples and quickshift's segments (not said); LIME and SHAP on a fixed grid are ours"
+        " 200 samples and quickshift's segments (not stated); LIME and SHAP on a fixed grid are ours"
     ),
     verdicts=_verdicts,
     measure=_measure,

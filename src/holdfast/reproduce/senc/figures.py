@@ -1,7 +1,7 @@
 """SenC (sensitivity consistency): Fig. 4 (parameters), Fig. 5 (data), and each data set on its own.
 
-The paper's estimator is biased (docs/senc-bias.md), so every table has it beside the centred one, with the random
-explainer, and the paper's sentences are judged by both.
+The paper's estimator is biased (docs/senc-bias.md). So every table has the paper's and the centred estimator, and the
+random explainer. The paper's sentences are judged by both estimators.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COLUMNS = (Column("paper's estimator", "rho_paper"), Column("centred", "rho"))
 
 @dataclass(frozen=True)
 class _Setting:
-    """A data set with our network, and how much of it a small run takes: samples and masks, of data and parameters."""
+    """A data set with our network, and the sizes of a small run: samples and masks, for data and for parameters."""
 
     data: str
     model: str
@@ -38,7 +38,7 @@ class _Setting:
     small_data: tuple[int, int]
     small_parameters: tuple[int, int]
     layers: str | list[str]
-    without: tuple[str, ...] = ()  # explainers that the network has no rules for
+    without: tuple[str, ...] = ()  # explainers that have no rules for a layer of the network
 
 
 _MNIST = _Setting("mnist:test", "lenet5-mnist", "MNIST", "LeNet-5, 99.4% (98.5%)", (40, 1000), (12, 500), "all")
@@ -49,7 +49,7 @@ _CIFAR10 = _Setting(
     "a ResNet-18 of a quarter of the width, trained on a part of the training set (a full ResNet-18, 93.2%)",
     (12, 300),
     (4, 100),
-    [  # the paper's: the first convolution, the first stage, the last layer
+    [  # as in the paper: the first convolution, the first stage, the last layer
         "stem.conv",
         "stage1.block1.conv1",
         "stage1.block1.conv2",
@@ -90,7 +90,7 @@ def _study(setting: _Setting, kind: str, scale: Scale) -> dict[str, Any]:
 def _part(setting: _Setting, kind: str, paper: Mapping[str, float | str], claims: tuple[Claim, ...]) -> Part:
     samples = {"data": (setting.small_data, 1000, 5000), "parameters": (setting.small_parameters, 100, 10_000)}[kind]
 
-    def differs(scale: Scale) -> str:
+    def departures(scale: Scale) -> str:
         size = (
             f"{samples[0][0]} samples ({samples[1]}), {samples[0][1]} masks ({samples[2]}), "
             if scale == "small"
@@ -106,13 +106,13 @@ def _part(setting: _Setting, kind: str, paper: Mapping[str, float | str], claims
         columns=_COLUMNS,
         paper=paper,
         claims=claims,
-        differs=differs,
+        departures=departures,
         notes=_notes,
     )
 
 
 def _notes(frame: pl.DataFrame) -> list[str]:
-    """The null beside the numbers: its band, and how often each explainer leaves it."""
+    """The band of the null hypothesis, and how often each explainer is outside."""
     if not len(frame) or "p_value" not in frame.columns:
         return []
     low, high = (float(frame[name].drop_nulls().to_numpy().mean()) for name in ("null_low", "null_high"))
@@ -126,15 +126,15 @@ def _notes(frame: pl.DataFrame) -> list[str]:
     ]
 
 
-def _all_above(limit: float, but: str) -> Claim:
+def _claim_all_above(limit: float, last: str) -> Claim:
     def holds(means: Mapping[str, float]) -> bool | None:
-        here = [means[name] for name in _GRADIENT if means.get(name, float("nan")) == means.get(name)]
-        return min(here) > limit and means[but] < min(here) if here and but in means else None
+        known = [means[name] for name in _GRADIENT if means.get(name, float("nan")) == means.get(name)]
+        return min(known) > limit and means[last] < min(known) if known and last in means else None
 
-    return Claim(f"every method but {but} is above {limit}, {but} is last", holds)
+    return Claim(f"every method except {last} is above {limit}, {last} is last", holds)
 
 
-def _first(name: str) -> Claim:
+def _claim_first(name: str) -> Claim:
     def holds(means: Mapping[str, float]) -> bool | None:
         known = {n: mean for n, mean in means.items() if mean == mean}
         return max(known, key=lambda n: known[n]) == name if name in known else None
@@ -142,46 +142,46 @@ def _first(name: str) -> Claim:
     return Claim(f"{name} is first", holds)
 
 
-def _at_chance(*names: str) -> Claim:
+def _claim_at_chance(*names: str) -> Claim:
     def holds(means: Mapping[str, float]) -> bool | None:
-        here = [means.get(name, float("nan")) for name in names]
-        return None if any(value != value for value in here) else all(abs(value) < 0.1 for value in here)
+        values = [means.get(name, float("nan")) for name in names]
+        return None if any(value != value for value in values) else all(abs(value) < 0.1 for value in values)
 
     return Claim(f"{' and '.join(names)} at the level of random explanations (below 0.1)", holds)
 
 
-def _above_random(*names: str) -> Claim:
+def _claim_above_random(*names: str) -> Claim:
     def holds(means: Mapping[str, float]) -> bool | None:
-        here = [means.get(name, float("nan")) for name in names]
-        return None if any(v != v for v in here) else all(v > abs(means["random"]) + 0.05 for v in here)
+        values = [means.get(name, float("nan")) for name in names]
+        return None if any(v != v for v in values) else all(v > abs(means["random"]) + 0.05 for v in values)
 
     return Claim(f"{' and '.join(names)} clearly above random explanations", holds)
 
 
-_RANDOM = _at_chance("random")
+_RANDOM = _claim_at_chance("random")
 _ABOVE = dict.fromkeys(("saliency", "guided backprop", "integrated gradients", "DeepLift"), "> 0.6")
 _MIDDLE = dict.fromkeys(("saliency", "LRP", "DeepLift"), "0.2 to 0.3")
 _PARTS: dict[str, Part] = {
     "mnist data": _part(
-        _MNIST, "data", {**_ABOVE, "LRP": 0.609, "random": "about 0"}, (_all_above(0.6, "Grad-CAM"), _RANDOM)
+        _MNIST, "data", {**_ABOVE, "LRP": 0.609, "random": "about 0"}, (_claim_all_above(0.6, "Grad-CAM"), _RANDOM)
     ),
     "cifar10 data": _part(
         _CIFAR10,
         "data",
         {"LRP": -0.012, "Grad-CAM": 0.052, "DeepLift": 0.351, "random": "about 0"},
-        (_first("DeepLift"), _at_chance("LRP", "Grad-CAM"), _RANDOM),
+        (_claim_first("DeepLift"), _claim_at_chance("LRP", "Grad-CAM"), _RANDOM),
     ),
     "gtsrb data": _part(
         _GTSRB,
         "data",
         {"random": "about 0"},
-        (_above_random("guided backprop", "integrated gradients", "DeepLift"), _RANDOM),
+        (_claim_above_random("guided backprop", "integrated gradients", "DeepLift"), _RANDOM),
     ),
     "mnist parameters": _part(
         _MNIST,
         "parameters",
         {**_MIDDLE, "guided backprop": 0.29, "integrated gradients": 0.32, "Grad-CAM": 0.14, "random": "about 0"},
-        (_first("integrated gradients"), _RANDOM),
+        (_claim_first("integrated gradients"), _RANDOM),
     ),
     "cifar10 parameters": _part(
         _CIFAR10,
@@ -193,10 +193,10 @@ _PARTS: dict[str, Part] = {
             "DeepLift": "> 0.1",
             "LRP": "about 0",
         },
-        (_first("DeepLift"), _above_random("DeepLift"), _RANDOM),
+        (_claim_first("DeepLift"), _claim_above_random("DeepLift"), _RANDOM),
     ),
     "gtsrb parameters": _part(
-        _GTSRB, "parameters", {"random": "about 0"}, (_above_random("integrated gradients", "DeepLift"), _RANDOM)
+        _GTSRB, "parameters", {"random": "about 0"}, (_claim_above_random("integrated gradients", "DeepLift"), _RANDOM)
     ),
 }
 
