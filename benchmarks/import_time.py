@@ -27,7 +27,7 @@ HEAVY = (
     "pyarrow",
     "pydantic",
     "rich",
-    "scipy.stats",
+    "scipy",
     "skimage",
     "typer",
 )

@@ -1,8 +1,8 @@
 """Superpixels of one image: SLIC and quickshift, and CIELAB, in which they compare colours.
 
 Both give the labels that scikit-image gives, with its defaults: the tests compare them label by label. They stand here
-because scikit-image and the scipy that it needs take 180 MB. The price is time: SLIC takes about 4 times as long as the
-compiled one there, see `docs/benchmarks.md`.
+because scikit-image and the scipy that it needs take 180 MB. The price is time: SLIC takes five to six times as long as
+the compiled one there, quickshift about twice as long (`benchmarks/superpixels.py`).
 
 SLIC: Achanta, Shaji, Smith, Lucchi, Fua, Süsstrunk, "SLIC superpixels compared to state-of-the-art superpixel methods",
 IEEE TPAMI 34(11), 2012. Quickshift: Vedaldi, Soatto, "Quick shift and kernel methods for mode seeking", ECCV 2008.
