@@ -151,7 +151,7 @@ def test_the_probe_compares_positions(name: str, absolute: bool, shape: tuple[in
     seed = torch.tensor([0, 1, 2, 3, 4, 5, 5, 0])
     moved = (x[seed] + 0.1 * torch.randn(8, *shape, generator=torch.Generator().manual_seed(2))).clamp(0, 1)
     with model.session():
-        probe = Probe(model, explainer, x, None, similarity, absolute)
+        probe = Probe(model, explainer, x, None, similarity, absolute=absolute, explain="predicted")
         seen = probe.query(moved, seed, want_distance=True)
     before, after = explainer(model, x)[seed], explainer(model, moved)
     if absolute:

@@ -469,7 +469,7 @@ def test_a_dry_run_says_what_would_be_done(tmp_path: Path, monkeypatch: pytest.M
     study = write_study(tmp_path, samples=3)
     result = CliRunner().invoke(app, ["run", str(study), "--dry-run"])
     assert result.exit_code == 0, result.output
-    evaluations = 3 * 2 * (202 + 41)
+    evaluations = 3 * 2 * (200 + 41)
     assert f"12 jobs, 0 of them done; about {evaluations:,} model evaluations" in result.output
     assert "worst_case" in result.output
     assert not Path("results").exists()

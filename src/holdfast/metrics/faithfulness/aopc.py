@@ -233,7 +233,10 @@ class AOPC(Metric):
             aopc[rows] = torch.where(counted, curve[rows, 1:], 0.0).sum(1) / terms
             aopc_of_draws = torch.where(counted[:, None], drops, 0.0).sum(2) / terms[:, None]
             if self._draws > 1:
-                error[rows] = aopc_of_draws.std(1) / self._draws**0.5
+                # the mean of a row's squares by itself: `std(1)` rounds differently for another number of rows
+                deviation = aopc_of_draws - sum_columns(aopc_of_draws)[:, None] / self._draws
+                variance = sum_columns(deviation**2) / (self._draws - 1)
+                error[rows] = (variance / self._draws).sqrt()
         return AOPCResult(
             **probe.common_fields(self),
             value=aopc,
@@ -264,3 +267,11 @@ def _are_equal(region_scores: Tensor) -> Tensor:
     missing = region_scores.isnan()
     low, high = (region_scores.masked_fill(missing, end) for end in (torch.inf, -torch.inf))
     return low.amin(1) >= high.amax(1)
+
+
+def sum_columns(values: Tensor) -> Tensor:
+    """The sum over the second axis of `(n, draws)`, one column after the other: its bits do not depend on n."""
+    total = torch.zeros_like(values[:, 0])
+    for column in values.unbind(1):
+        total = total + column
+    return total
