@@ -20,7 +20,7 @@ from conftest import small_net
 from holdfast.explainers import Explainer
 from holdfast.metrics import LocalLipschitz, MaxSensitivity, Metric, WorstCase
 from holdfast.study.executors import Executor, InProcess, Processes, Ray, Slurm
-from holdfast.study.executors import processes as local
+from holdfast.study.executors.processes import local
 from holdfast.study.grid import Grid, Ready, Samples
 from holdfast.study.results import Results, load_results
 from holdfast.study.run import Progress, Summary, run_grid
