@@ -111,13 +111,13 @@ def test_each_network_meets_its_own_data() -> None:
     pairs = study._pairs()
     assert len(pairs) == len(study.models) == 12
     assert all(model.endswith(f", {data}") for data, model in pairs)
-    names = {model: entry.name for model, entry in study.models.items()}
+    names = {model: entry.plain["name"] for model, entry in study.models.items()}
     assert names["CNN, no noise"] == "cnn-waves"
     assert names["Transformer, 15 dB"] == "transformer-waves15db"
     archives = study_from(coarse_archives._study("small"))
     assert len(archives.data) >= 8
     assert {f"{network}, {data}" for network in ("CNN", "BiLSTM") for data in archives.data} == set(archives.models)
-    assert archives.models["CNN, PenDigits"].options["num_classes"] == 10
+    assert archives.models["CNN, PenDigits"].plain["options"]["num_classes"] == 10
 
 
 # ---- explainers ----

@@ -519,7 +519,9 @@ def test_measured_chance_has_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lens_chance, "SIZES", ((28, 100, 1), (28, 15, 3)))
     monkeypatch.setitem(lens_chance._PAIRS, "small", 8)  # type: ignore[arg-type]
     monkeypatch.setitem(lens_chance._IMAGES, "small", 6)  # type: ignore[arg-type]
-    monkeypatch.setattr(lens_chance, "_next_images", lambda setting, scale: torch.rand(2, 3, 1, 28, 28).unbind(0))
+    monkeypatch.setattr(
+        lens_chance, "_explain_next_images", lambda setting, scale: torch.rand(2, 3, 1, 28, 28).unbind(0)
+    )
     assert CHANCE_PART.measure is not None
     table = make_table(CHANCE_PART, CHANCE_PART.measure("small"))
     assert table.rows["maps, size"][0] == "noise, 28 x 28 k=100 w=1"
@@ -539,7 +541,7 @@ def test_maps_of_other_images_are_those_of_the_next_under_noise(monkeypatch: pyt
     from holdfast.reproduce.lens import chance as lens_chance
 
     monkeypatch.setitem(lens_chance._IMAGES, "small", 3)  # type: ignore[arg-type]
-    maps, others = lens_chance._next_images(MNIST, "small")
+    maps, others = lens_chance._explain_next_images(MNIST, "small")
     images = hf.data.mnist("test")[:3]
     classifier = hf.Classifier(hf.zoo.load("lenet5-mnist-plain"), bounds=(0.0, 1.0), device="cpu")
     explainer = hf.explainers.get("integrated_gradients", steps=32)
