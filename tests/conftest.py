@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 # without it the bits of matrix products depend on where in memory a row lies, on some CPUs; read when torch is imported
 os.environ.setdefault("MKL_CBWR", "AUTO")
@@ -34,3 +35,10 @@ def digits() -> hf.data.Dataset:
 @pytest.fixture(scope="session")
 def lenet() -> hf.Classifier:
     return hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), device="cpu", batch_size=128)
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for data sets, which does not exist yet."""
+    monkeypatch.setenv("HOLDFAST_DATA", str(tmp_path / "root"))
+    return tmp_path / "root"

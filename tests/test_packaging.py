@@ -148,7 +148,7 @@ def test_wheel_and_sdist_are_whole(tmp_path: Path) -> None:
     done = subprocess.run([*check, *files], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     assert done.stdout.count("complete") == 2
-    # and what it says of a wheel that is not
+    # and what it prints for a wheel that is incomplete
     broken = tmp_path / "broken" / Path(files[0]).name
     broken.parent.mkdir()
     with zipfile.ZipFile(files[0]) as whole, zipfile.ZipFile(broken, "w") as part:
@@ -158,13 +158,13 @@ def test_wheel_and_sdist_are_whole(tmp_path: Path) -> None:
         part.writestr("tests/test_x.py", "")
     done = subprocess.run([*check, str(broken)], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    said = done.stdout.splitlines()
+    printed = done.stdout.splitlines()
     for each in (
         "holdfast/py.typed is missing",
         "holdfast/report/templates/charts.js is missing",
         "tests/test_x.py should not be there",
     ):
-        assert f"{broken.name}: {each}" in said
+        assert f"{broken.name}: {each}" in printed
     with tarfile.open(files[1]) as archive:
         assert not [name for name in archive.getnames() if "__pycache__" in name or "/.venv" in name]
 

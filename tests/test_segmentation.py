@@ -1,4 +1,4 @@
-"""`segmentation`: whose segments the disturbed copies of an input are explained with."""
+"""`segmentation`: with the segments of which input the perturbed copies are explained."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.segments import segment
 SIZE = {"lime": {"samples": 40}, "kernel_shap": {"samples": 40}, "shapley_sampling": {"permutations": 2}}
 
 
-def disturbed(inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def perturb(inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Copies of the seeds in mixed order, and whose they are."""
     seed = torch.tensor([2, 0, 1, 1, 2, 0, 0])
     noise = torch.rand(len(seed), *inputs.shape[1:], generator=torch.Generator().manual_seed(0))
@@ -33,22 +33,22 @@ def test_fixed_segments_are_those_of_the_seed(
         explainer = hf.explainers.get(name, **SIZE[name], segments="quickshift", segmentation=segmentation)
         with classifier.session():
             probe = Probe(classifier, explainer, inputs, None, hf.similarity.get("pearson"), explain=explain)
-            x, seed = disturbed(inputs)
+            x, seed = perturb(inputs)
             maps[segmentation] = probe.query(x, seed, keep_maps=True).maps
             targets = probe.targets
     given = segment(inputs, "quickshift").labels
-    anew = 0
+    changed = 0
     for row, whose in enumerate(seed.tolist()):
         target = int(targets[whose]) if explain == "seed" else None
         for segmentation, segments in (("fixed", given[whose]), ("each", "quickshift")):
             own = hf.explainers.get(name, **SIZE[name], segments=segments)
             expected = own(classifier, x[row : row + 1], target)[0]
             assert torch.allclose(maps[segmentation][row], expected, atol=1e-6), (segmentation, row)
-        anew += not torch.equal(segment(x[row : row + 1], "quickshift").labels[0], given[whose])
-    assert anew == len(seed), "noise this strong should have cut every copy otherwise"
+        changed += not torch.equal(segment(x[row : row + 1], "quickshift").labels[0], given[whose])
+    assert changed == len(seed), "noise this strong should change the segments of every copy"
 
 
-def test_the_input_itself_is_explained_alike_by_both(digits: hf.data.Dataset, lenet: hf.Classifier) -> None:
+def test_both_explain_the_input_itself_in_the_same_way(digits: hf.data.Dataset, lenet: hf.Classifier) -> None:
     fixed, each = (hf.explainers.LIME(samples=40, segmentation=how) for how in ("fixed", "each"))
     assert torch.equal(fixed(lenet, digits.inputs[:2]), each(lenet, digits.inputs[:2]))
 

@@ -271,7 +271,7 @@ class Classifier:
             count = chunk[0].shape[0]
             padding = max(-count % aligned, least - count)
             if padding:
-                chunk = [padded(t, padding) for t in chunk]
+                chunk = [pad_rows(t, padding) for t in chunk]
             try:
                 out = function(*chunk)
             except RuntimeError as error:
@@ -384,10 +384,10 @@ def _explain(error: RuntimeError, inputs: Tensor) -> Exception:
     return ModelError(f"module: failed on inputs of shape {tuple(inputs.shape)}, dtype {inputs.dtype}: {error}")
 
 
-def padding_of(count: int, most: int) -> int:
+def count_padding(count: int, most: int) -> int:
     """How many rows to add to a batch of `count` rows before it is forwarded, if at most `most` rows fit.
 
-    >>> padding_of(3, 100), padding_of(17, 100), padding_of(24, 100), padding_of(3, 4)
+    >>> count_padding(3, 100), count_padding(17, 100), count_padding(24, 100), count_padding(3, 4)
     (13, 7, 0, 1)
     """
     if most < ROW_ALIGNMENT:
@@ -395,10 +395,10 @@ def padding_of(count: int, most: int) -> int:
     return max(-count % ROW_ALIGNMENT, 2 * ROW_ALIGNMENT - count)
 
 
-def padded(rows: Tensor, padding: int) -> Tensor:
+def pad_rows(rows: Tensor, padding: int) -> Tensor:
     """`rows` `(N, ...)` with `padding` copies of the last row appended.
 
-    >>> padded(torch.tensor([[1], [2]]), 2).tolist()
+    >>> pad_rows(torch.tensor([[1], [2]]), 2).tolist()
     [[1], [2], [2], [2]]
     """
     return torch.cat([rows, rows[-1:].expand(padding, *rows.shape[1:])]) if padding else rows

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from holdfast.errors import HoldfastError, check
 from holdfast.registry import Registry
-from holdfast.tensors import Streams, rows_to
+from holdfast.tensors import Streams, broadcast_rows
 
 Distribution = Literal["uniform", "truncated_normal"]
 Bounds = tuple[float | Tensor, float | Tensor]
@@ -96,7 +96,7 @@ class Region:
         lower, upper = self.lower[:, None], self.upper[:, None]
         if self.sigma is None:
             return torch.lerp(lower.expand_as(u), upper.expand_as(u), u)
-        sigma = rows_to(self.sigma, self.centre)
+        sigma = broadcast_rows(self.sigma, self.centre)
         below = torch.special.ndtr((self.lower - self.centre) / sigma)[:, None]
         above = torch.special.ndtr((self.upper - self.centre) / sigma)[:, None]
         x = self.centre[:, None] + sigma[:, None] * torch.special.ndtri(torch.lerp(below, above, u))
@@ -141,10 +141,10 @@ class Region:
         # a point that is inside up to rounding does not move, so a second projection changes nothing
         outside = distance > self.radius * (1 + 1e-6)
         shrink = torch.where(outside, self.radius / distance.clamp(min=1e-30), 1.0)
-        return torch.where(rows_to(~outside, x), x, self._move_towards_centre(x, shrink))
+        return torch.where(broadcast_rows(~outside, x), x, self._move_towards_centre(x, shrink))
 
     def _move_towards_centre(self, x: Tensor, shrink: Tensor) -> Tensor:
-        return self.centre[:, None] + rows_to(shrink, x) * (x - self.centre[:, None])
+        return self.centre[:, None] + broadcast_rows(shrink, x) * (x - self.centre[:, None])
 
     def sample(self, count: int, streams: Streams) -> Tensor:
         """Draw `count` perturbed inputs for each centre, `(P, count, *shape)`."""
@@ -285,7 +285,7 @@ def _matching_scale(centre: Tensor, lower: Tensor, upper: Tensor, radius: float)
     high = torch.full_like(low, radius * 30)
     for _ in range(50):
         sigma = (low * high).sqrt()
-        scale = rows_to(sigma, centre)
+        scale = broadcast_rows(sigma, centre)
         a, b = (lower - centre) / scale, (upper - centre) / scale
         mass = (torch.special.ndtr(b) - torch.special.ndtr(a)).clamp(min=1e-30)
         inner = 1 + (a * _phi(a) - b * _phi(b)) / mass

@@ -55,7 +55,7 @@ class Registry(Generic[T]):
         """Register `entry` under `name`.
 
         Raises:
-            ArgumentError: the name is taken; `entry` is not one of this kind, or has another name.
+            ArgumentError: the name is in use; `entry` is not one of this kind, or has another name.
         """
         check(name not in self._entries, f"{self.kind} name", "a name that is not in use", repr(name))
         self._check(name, entry, repr(entry))
@@ -80,17 +80,17 @@ class Registry(Generic[T]):
         """The entry points that other packages provide, by name."""
         return {} if self.group is None else {point.name: point for point in entry_points(group=self.group)}
 
-    def is_elsewhere(self, name: object) -> bool:
+    def is_from_package(self, name: object) -> bool:
         """Whether `name` has the form `"package:Title"` for one of `packages`; the title may be unknown.
 
-        Options may follow, as in `"package:Title:option=value"`. Text that has options at once, such as
-        `"lime:samples=50"`, names an entry of ours.
+        Options may follow, as in `"package:Title:option=value"`. Text whose options follow the first colon, such as
+        `"lime:samples=50"`, names an entry of this registry.
         """
         package, colon, rest = name.partition(":") if isinstance(name, str) else ("", "", "")
         return bool(colon) and package in self.packages and "=" not in rest.partition(":")[0]
 
     def __getitem__(self, name: str) -> T:
-        if self.is_elsewhere(name):
+        if self.is_from_package(name):
             module, _, function = self.packages[name.partition(":")[0]].partition(":")
             made: T = getattr(import_module(module), function)(name)
             return made
@@ -139,7 +139,7 @@ def build(kinds: Registry[type[T]], text: str, options: Mapping[str, Any] | None
         ArgumentError: an option is malformed, unknown or missing, or the dataclass refuses its value.
     """
     name, _, rest = text.partition(":")
-    if kinds.is_elsewhere(text):
+    if kinds.is_from_package(text):
         title, _, rest = rest.partition(":")
         name = f"{name}:{title}"
     kind = kinds[name.strip()]

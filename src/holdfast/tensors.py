@@ -120,7 +120,7 @@ class Streams:
         ]
 
 
-def rows_to(values: Tensor, like: Tensor) -> Tensor:
+def broadcast_rows(values: Tensor, like: Tensor) -> Tensor:
     """`values` `(N,)` reshaped to broadcast over the features of `like` `(N, ...)`."""
     return values.reshape(values.shape + (1,) * (like.ndim - values.ndim))
 

@@ -89,7 +89,7 @@ def networks() -> dict[str, tuple[nn.Module, tuple[int, ...]]]:
                 nn.init.uniform_(layer.running_mean, -0.5, 0.5)
                 nn.init.uniform_(layer.running_var, 0.5, 1.5)
             elif hasattr(layer, "weight"):
-                layer.weight.data *= 1.7  # steeper than at birth, so that flips are near
+                layer.weight.data *= 1.7  # larger than initialised, so that flips are near
     return cases
 
 

@@ -328,7 +328,7 @@ def test_quantiles_are_those_of_numpy() -> None:
     np.testing.assert_allclose(quantiles(values), np.quantile(values.numpy(), (0.025, 0.975), axis=1).T)
 
 
-def test_null_is_drawn_for_each_problem_anew() -> None:
+def test_each_problem_has_its_own_random_null() -> None:
     p, e, masks, _ = linear(1, 100, 8, 0.5)
     twice = consistency(p.repeat(2, 1), e.repeat(2, 1), masks[0], permutations=99, resamples=99, streams=streams(2))
     assert twice.rho[0] == twice.rho[1]
@@ -437,8 +437,8 @@ def test_features_that_never_vary_are_left_out_of_the_order() -> None:
     masks[:, :, 2], masks[:, :, 7] = True, False
     valid = masks[:, :, 4]
     found = consistency(p, e, masks, weights_valid=valid, permutations=99, resamples=60)
-    told = [0, 1, 3, 5, 6]
-    without = consistency(p, e, masks[:, :, told], weights_valid=valid, permutations=99, resamples=60)
+    tested = [0, 1, 3, 5, 6]
+    without = consistency(p, e, masks[:, :, tested], weights_valid=valid, permutations=99, resamples=60)
     for name in ("rho", "interval", "p_value", "null_band", "top1", "top3"):
         assert torch.equal(getattr(found, name), getattr(without, name)), name
     assert (found.rho.abs() > 0.1).any()
@@ -446,14 +446,14 @@ def test_features_that_never_vary_are_left_out_of_the_order() -> None:
         (found.prediction_sensitivity, without.prediction_sensitivity),
         (found.explanation_sensitivity, without.explanation_sensitivity),
     ):
-        assert torch.equal(ours[:, told], theirs)
+        assert torch.equal(ours[:, tested], theirs)
         assert (ours[:, [2, 4, 7]] == 0).all()
     nothing = consistency(p, e, torch.ones_like(masks), permutations=9, resamples=9)
     assert_degenerate(nothing)
 
 
 def test_published_sum_of_constant_weights_counts_the_masks() -> None:
-    # nothing reacts to anything, and the published rho is 1; its own null says so
+    # nothing reacts to the masks, and the published rho is 1; so are all values of its null
     _, _, masks = independent(4, 333, 7)
     found = consistency(torch.ones(4, 333), torch.full((4, 333), 0.3), masks, estimator="paper", permutations=99)
     assert (found.rho == 1).all()
@@ -546,8 +546,10 @@ def test_settled_measures_from_rho_to_the_further_end() -> None:
 def stop(p: Tensor, e: Tensor, masks: Tensor, true: Tensor, tolerance: float, resampled: int = 300) -> tuple[int, int]:
     """How many problems stopped before the last mask, and how many of them within the tolerance of the truth."""
     going, early, right = torch.arange(len(p)), 0, 0
-    for look in plan_checks(p.shape[1])[:-1]:
-        found = consistency(p[going, :look], e[going, :look], masks[going, :look], permutations=0, resamples=resampled)
+    for check in plan_checks(p.shape[1])[:-1]:
+        found = consistency(
+            p[going, :check], e[going, :check], masks[going, :check], permutations=0, resamples=resampled
+        )
         done = is_settled(found, tolerance)
         early += int(done.sum())
         right += int(((found.rho - true[going]).abs()[done] <= tolerance).sum())
@@ -557,17 +559,17 @@ def stop(p: Tensor, e: Tensor, masks: Tensor, true: Tensor, tolerance: float, re
     return early, right
 
 
-def test_early_stopping_keeps_its_word() -> None:
+def test_early_stopping_is_as_precise_as_stated() -> None:
     early, right = stop(*linear(100, 2000, 12, 0.95, noise=0.4), tolerance=0.15, resampled=200)
     assert early > 50
-    # were it 95%, it would fail once in a hundred; it is about 99%
+    # the rate is about 99%; at 95% this would fail once in a hundred runs
     assert right / early >= 0.9
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tolerance", [0.1, 0.2])
 @pytest.mark.parametrize("agreement", [0.6, 0.99])
-def test_early_stopping_keeps_its_word_everywhere(tolerance: float, agreement: float) -> None:
+def test_early_stopping_is_as_precise_as_stated_everywhere(tolerance: float, agreement: float) -> None:
     early = right = 0
     for features in (8, 20):
         for noise in (0.13, 0.4):

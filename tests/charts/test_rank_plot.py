@@ -58,9 +58,9 @@ def test_names_ranks_and_bars() -> None:
 def test_explainers_keep_their_colours_and_shapes() -> None:
     names = ["a", "b", "c"]
     rows = [mean_ranks(order, [1.0, 2.0, 3.0], [], names, "t").spec["datasets"]["ranks"] for order in (names, "cba")]  # type: ignore[union-attr]
-    looks = [{row["explainer"]: (row["colour"], row["shape"]) for row in each} for each in rows]
-    assert looks[0] == looks[1]
-    assert len(set(looks[0].values())) == 3
+    marks = [{row["explainer"]: (row["colour"], row["shape"]) for row in each} for each in rows]
+    assert marks[0] == marks[1]
+    assert len(set(marks[0].values())) == 3
 
 
 def test_without_cliques_all_differ() -> None:

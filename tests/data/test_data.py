@@ -1,4 +1,4 @@
-"""Data sets: the IDX format, where files are looked for, downloads, the bundled digits, the registry."""
+"""Data sets: the IDX format, where files are searched for, downloads, the bundled digits, the registry."""
 
 import gzip
 import hashlib
@@ -29,13 +29,6 @@ def images() -> torch.Tensor:
 @pytest.fixture
 def labels() -> torch.Tensor:
     return torch.tensor([3, 1, 4, 1, 5, 9, 2], dtype=torch.uint8)
-
-
-@pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty data root."""
-    monkeypatch.setenv("HOLDFAST_DATA", str(tmp_path / "root"))
-    return tmp_path / "root"
 
 
 def write(path: Path, content: bytes) -> Path:

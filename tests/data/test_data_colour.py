@@ -29,13 +29,6 @@ Bytes = npt.NDArray[np.uint8]
 TRAIN = [f"data_batch_{number}" for number in range(1, 6)]
 
 
-@pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty data root."""
-    monkeypatch.setenv("HOLDFAST_DATA", str(tmp_path / "root"))
-    return tmp_path / "root"
-
-
 def write(path: Path, content: bytes) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)

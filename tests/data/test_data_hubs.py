@@ -96,7 +96,7 @@ def test_npz_holds_what_was_saved(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arrays", "said"),
+    ("arrays", "expected"),
     [
         ({"x": np.zeros((2, 3))}, r"path: expected arrays inputs \(or x\) and labels \(or y\), got a.npz with x"),
         ({"x": np.zeros((2, 3)), "y": np.zeros(3, int)}, "labels: expected 2 whole numbers, got int64"),
@@ -107,9 +107,9 @@ def test_npz_holds_what_was_saved(tmp_path: Path) -> None:
         ({"x": np.array([[{}]]), "y": np.zeros(1, int)}, "refused because they could run code"),
     ],
 )
-def test_npz_that_does_not_fit(tmp_path: Path, arrays: dict[str, Any], said: str) -> None:
+def test_npz_that_does_not_fit(tmp_path: Path, arrays: dict[str, Any], expected: str) -> None:
     np.savez(tmp_path / "a.npz", **arrays)
-    with pytest.raises(hf.ArgumentError, match=said):
+    with pytest.raises(hf.ArgumentError, match=expected):
         data.from_npz(tmp_path / "a.npz")
 
 
@@ -218,7 +218,7 @@ def write(folder: Path, images: Bytes, labels: list[int]) -> None:
 
 @pytest.fixture
 def vision(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder that torchvision is told to look in; torchvision itself is stood in for."""
+    """The folder in which torchvision searches; a stand-in replaces torchvision itself."""
     sets = (CIFAR10, GTSRB, Caltech101, CelebA, Flowers102, ImageFolder, ImageNet)
     module = ModuleType("torchvision.datasets")
     for kind in sets:
@@ -297,12 +297,12 @@ def test_what_is_not_there_says_what_to_do(vision: Path) -> None:
     assert len(data.load("torchvision:GTSRB:test", download=True)) == 3
     with pytest.raises(hf.ArgumentError, match=r"did you mean 'GTSRB'"):
         data.load("torchvision:GTSBR:test")
-    for name, said in (
+    for name, wanted in (
         ("CIFAR10:val", "train or test"),
         ("GTSRB:val", "a split of GTSRB"),
         ("Caltech101:x", "all, since"),
     ):
-        with pytest.raises(hf.ArgumentError, match=f"split: expected {said}"):
+        with pytest.raises(hf.ArgumentError, match=f"split: expected {wanted}"):
             data.load(f"torchvision:{name}")
     for malformed in ("torchvision:CIFAR10", "torchvision::test"):
         with pytest.raises(hf.ArgumentError, match="torchvision:<class>:<split>"):

@@ -1,4 +1,4 @@
-"""Our metrics as Quantus's: the values of our own calls, with whatever of Quantus's options, and its `evaluate`."""
+"""Our metrics as Quantus metrics: the same values as in our own calls, Quantus's options, and its `evaluate`."""
 
 from __future__ import annotations
 

@@ -42,11 +42,11 @@ def test_a_tiny_run_reads_as_a_table(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert table.rows["rho_paper"][0] == pytest.approx(frame["rho_paper"].mean())
     assert table.rows["samples"][0] == len(frame)
     print_table(table, "small")
-    said = capsys.readouterr().out
-    assert said.count("random") > 1
-    assert "…" not in said
+    printed = capsys.readouterr().out
+    assert printed.count("random") > 1
+    assert "…" not in printed
     for words in ("paper's estimator", "> 0.6", "null band", "Not as in the paper", "random at the level of random"):
-        assert words in said
+        assert words in printed
     assert found.to_html(tmp_path / "r.html").exists()
 
 
@@ -62,12 +62,12 @@ def test_a_table_wider_than_the_terminal_is_cut_between_columns(
     )
     order = {"explainer": ["one", "other"]}
     print_table(make_table(part, frame, order, 0), "small")
-    said = capsys.readouterr().out
-    assert (said.count("other"), said.count("continued")) == (tables, tables - 1)
-    assert [said.count(value) for value in ("0.10", "0.25", "0.50")] == [2, 2, 2]
+    printed = capsys.readouterr().out
+    assert (printed.count("other"), printed.count("continued")) == (tables, tables - 1)
+    assert [printed.count(value) for value in ("0.10", "0.25", "0.50")] == [2, 2, 2]
     if width > 20:  # one column needs more than that
-        assert "…" not in said
-        assert max(map(len, said.splitlines())) <= width
+        assert "…" not in printed
+        assert max(map(len, printed.splitlines())) <= width
 
 
 def test_claims_are_judged_by_the_numbers() -> None:

@@ -26,7 +26,7 @@ NAMES = ["topk_intersection", "lens_precision", "lens_recall", "lens_distance", 
 
 
 def pair(*shape: int, seed: int = 0, levels: int = 0, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
-    """Two correlated maps; with `levels`, of few distinct values, hence with many ties."""
+    """Two correlated maps; with `levels`, they have few distinct values and many ties."""
     generator = torch.Generator().manual_seed(seed)
     a, b = torch.randn(2, *shape, generator=generator, dtype=torch.float64)
     b = 0.6 * a + 0.8 * b
@@ -161,8 +161,8 @@ def test_greedy_sets_of_large_maps(levels, w):
         assert torch.equal(diverse.pick_positions(order, a.shape[1:], k, w), whole[:, :k])
     for mask in sim.top_k_diverse(a, 500, w):
         i, j = mask.nonzero().T
-        apart = torch.maximum((i[:, None] - i).abs(), (j[:, None] - j).abs()) + 1000 * torch.eye(len(i))
-        assert apart.min() > w
+        distance = torch.maximum((i[:, None] - i).abs(), (j[:, None] - j).abs()) + 1000 * torch.eye(len(i))
+        assert distance.min() > w
         assert len(i) == 500 or sim.dilate(mask[None], w).all()  # no further position would fit
 
 
@@ -197,8 +197,11 @@ def test_overlaps_of_sets(shape, levels, dtype):
     for k, w in itertools.product({1, positions // 5 or 1, positions}, (0, 1, 2, 20)):
         expected = np.array([slow.profile(p, q, k, [w]) for p, q in zip(a.numpy(), b.numpy(), strict=True)])[:, :, 0]
         found = [
-            [f(a, b, k=k, w=w, diverse=apart) for f in (sim.topk_intersection, sim.lens_precision, sim.lens_recall)]
-            for apart in (False, True)
+            [
+                f(a, b, k=k, w=w, diverse=diverse_only)
+                for f in (sim.topk_intersection, sim.lens_precision, sim.lens_recall)
+            ]
+            for diverse_only in (False, True)
         ]
         got = torch.stack([torch.stack(kind, dim=1) for kind in found], dim=1)
         torch.testing.assert_close(got.double(), torch.from_numpy(expected), rtol=0, atol=1e-6)
@@ -216,9 +219,9 @@ def test_the_profile_gives_the_numbers_of_the_single_functions(shape):
     same = {"rtol": 0, "atol": 0, "equal_nan": True}
     for (i, k), (j, w) in itertools.product(enumerate(ks), enumerate(ws)):
         torch.testing.assert_close(found.intersection[:, i], sim.topk_intersection(a, b, k), **same)
-        for name, apart in itertools.product(("precision", "recall"), (False, True)):
-            single = getattr(sim, f"lens_{name}")(a, b, k, w, apart)
-            torch.testing.assert_close(getattr(found, name + "_diverse" * apart)[:, i, j], single, **same)
+        for name, diverse_only in itertools.product(("precision", "recall"), (False, True)):
+            single = getattr(sim, f"lens_{name}")(a, b, k, w, diverse_only)
+            torch.testing.assert_close(getattr(found, name + "_diverse" * diverse_only)[:, i, j], single, **same)
         single = sim.topk_intersection(a, b, k, diverse=True, w=w)
         torch.testing.assert_close(found.intersection_diverse[:, i, j], single, **same)
     plain = sim.lens_profile(a, b, ks, ws, diverse=False)
@@ -261,8 +264,8 @@ def test_propositions_1_and_2(maps, ks, w, data):
 
     def u(x: Tensor, y: Tensor) -> float:
         orders = [slow.order_of(m[0].numpy()) for m in (x, y)]
-        apart = [len(set(orders[0][:k].tolist()) ^ set(orders[1][:k].tolist())) / k for k in ks]
-        return sum(beta) * float(np.dot(alpha, apart))
+        differing = [len(set(orders[0][:k].tolist()) ^ set(orders[1][:k].tolist())) / k for k in ks]
+        return sum(beta) * float(np.dot(alpha, differing))
 
     d = sim.lens_distance(a, b, ks, list(range(w + 1)), alpha=alpha, beta=beta).item()
     assert -1e-12 <= d <= u(a, b) + 1e-12
@@ -273,18 +276,18 @@ def test_propositions_1_and_2(maps, ks, w, data):
     assert falling == sorted(falling, reverse=True)
 
 
-@pytest.mark.parametrize("apart", [False, True])
-def test_distance_is_the_weighted_sum(apart):
+@pytest.mark.parametrize("diverse_only", [False, True])
+def test_distance_is_the_weighted_sum(diverse_only):
     a, b = pair(5, 12, 12)
     alpha, beta = (0.5, 0.2, 0.1), (1, 0.3)
     expected = sum(
-        x * y * (2 - sim.lens_precision(a, b, k, w, apart) - sim.lens_recall(a, b, k, w, apart))
+        x * y * (2 - sim.lens_precision(a, b, k, w, diverse_only) - sim.lens_recall(a, b, k, w, diverse_only))
         for (k, x), (w, y) in itertools.product(zip((3, 10, 0.5), alpha, strict=True), zip((0, 2), beta, strict=True))
     )
-    found = sim.lens_distance(a, b, (3, 10, 0.5), (0, 2), apart, alpha, beta)
+    found = sim.lens_distance(a, b, (3, 10, 0.5), (0, 2), diverse_only, alpha, beta)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
-    equal = sim.lens_distance(a, b, (3, 10), (0, 2), apart)
-    mean = sum(sim.lens_distance(a, b, k, w, apart) for k in (3, 10) for w in (0, 2)) / 4
+    equal = sim.lens_distance(a, b, (3, 10), (0, 2), diverse_only)
+    mean = sum(sim.lens_distance(a, b, k, w, diverse_only) for k in (3, 10) for w in (0, 2)) / 4
     torch.testing.assert_close(equal, mean, rtol=0, atol=1e-12)
     assert torch.equal(sim.lens_distance(a, b), sim.lens_distance(b, a))
 
@@ -391,17 +394,17 @@ def test_neither_the_batch_nor_chunks_matter(name, shape, monkeypatch):
     assert similarity(a[:0], b[:0]).shape == (0,)
 
 
-def test_the_walk_where_it_cannot_be_kept_or_compiled(monkeypatch):
+def test_the_walk_without_a_cache_and_without_numba(monkeypatch):
     order = diverse.rank_positions(pair(3, 90)[0])
     expected = diverse.pick_positions(order, torch.Size((9, 10)), 20, 2)
     import numba
 
-    def nowhere(signature, *, cache=False, njit=numba.njit, **options):
+    def njit_without_cache(signature, *, cache=False, njit=numba.njit, **options):
         if cache:
             raise RuntimeError("cannot cache function '_walk': no locator available")
         return njit(signature, **options)
 
-    monkeypatch.setattr(numba, "njit", nowhere)
+    monkeypatch.setattr(numba, "njit", njit_without_cache)
     walk = diverse.compile_walk.__wrapped__()
     monkeypatch.setattr(diverse, "compile_walk", lambda: walk)
     assert torch.equal(diverse.pick_positions(order, torch.Size((9, 10)), 20, 2), expected)

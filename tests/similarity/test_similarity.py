@@ -235,7 +235,7 @@ def test_degenerate():
     )
     assert sim.degenerate(maps).tolist() == [True] * 4 + [False] * 7
     assert sim.degenerate(maps.view(11, 3, 1, 1)).tolist() == [True] * 4 + [False] * 7
-    # Half precision has its own rounding: neighbouring float16 values are alike, in float32 they are not.
+    # Neighbouring float16 values differ by rounding only; as float32 values they are distinct.
     half = torch.tensor([[1.0, 1 + 2**-10]], dtype=torch.float16)
     assert sim.degenerate(half).item()
     assert not sim.degenerate(half.float()).item()
@@ -256,7 +256,7 @@ def test_rounding_correlates_with_nothing(name):
     assert sim.get(name)(rounding, torch.arange(4.0).view(1, 4)).item() == 0
 
 
-def test_constant_maps_elsewhere():
+def test_constant_maps_with_other_similarities():
     a, _ = pair(1, 50, dtype=torch.float32)
     zero, one = torch.zeros_like(a), torch.ones_like(a)
     assert [sim.cosine(*maps).item() for maps in ((a, zero), (zero, a), (zero, zero))] == [0, 0, 0]
@@ -273,7 +273,7 @@ def test_size_does_not_matter(name, dtype):
     largest = torch.finfo(dtype).max
     expected = sim.get(name)(a, b)
     for size in (1e-30, 1e30, largest / 8, torch.finfo(dtype).tiny * 1e6):
-        # ssim compares values, so both maps are scaled alike; the others do not mind.
+        # ssim compares values, so both maps get the same scale; the others are invariant.
         other = size if name == "ssim" else 1.0
         got = sim.get(name)(a * size, b * other)
         torch.testing.assert_close(got, expected, rtol=0, atol=1e-5 if dtype == torch.float32 else 1e-13)

@@ -32,7 +32,12 @@ from holdfast.statistics.paired import (
     midranks,
     signed_rank,
 )
-from holdfast.statistics.ranking import agreement, agreement_interval, agreements, rankings
+from holdfast.statistics.ranking import (
+    measure_agreement,
+    measure_agreement_interval,
+    measure_agreements,
+    rank_explainers,
+)
 from holdfast.study.results import Results
 
 INF = math.inf
@@ -72,8 +77,8 @@ def test_mean_interval_by_its_formula() -> None:
     smaller = sum((d < mean - 1e-12) / 2 + (d < mean + 1e-12) / 2 for d in drawn)
     bias = stats.norm.ppf(smaller / resamples)
     jackknife = [np.delete(values, i).mean() for i in range(9)]
-    apart = np.mean(jackknife) - np.array(jackknife)
-    a = (apart**3).sum() / (6 * (apart**2).sum() ** 1.5)
+    deviation = np.mean(jackknife) - np.array(jackknife)
+    a = (deviation**3).sum() / (6 * (deviation**2).sum() ** 1.5)
     ends = [stats.norm.cdf(bias + (bias + z) / (1 - a * (bias + z))) for z in (-1.959963984540054, 1.959963984540054)]
     assert ours is not None
     assert (ours.low, ours.high) == pytest.approx(tuple(np.quantile(drawn, ends)))
@@ -184,7 +189,7 @@ MEAN_COVERAGE = {5: 0.80, 10: 0.867, 20: 0.892, 50: 0.903, 100: 0.919}
 
 
 def coverage(population: str, n: int, runs: int) -> tuple[float, float, float]:
-    """Of the mean's and the median's interval, and what the latter says it attains."""
+    """The coverage of the mean's and of the median's interval, and the level that the latter states."""
     draw, mean, median = POPULATIONS[population]
     means = medians = 0
     attained = 0.0
@@ -321,7 +326,7 @@ def test_friedman_p_against_all_permutations(ties: bool) -> None:
     exact = np.mean([s >= spread(ranks) - 1e-9 for s in every])
     _, ours = friedman(ranks, 20_000)
     assert ours == pytest.approx(exact, abs=4 * math.sqrt(exact / 20_000))
-    # rows that are tied throughout say nothing
+    # rows in which everything is tied have no influence
     assert friedman(np.vstack([ranks, np.full((3, 3), 2.0)]), 999) == friedman(ranks, 999)
 
 
@@ -553,12 +558,12 @@ def made(mean_ranks: Any, differ: set[tuple[int, int]], friedman_p: float = 0.00
 
 
 def test_cliques_by_hand() -> None:
-    # order: b, a, c, d. b and a alike, a and c alike, b and c not; d on its own
+    # order: b, a, c, d. Not significantly different: b and a, a and c. All other pairs differ
     found = made([2.0, 1.0, 3.0, 4.0], {(1, 2), (1, 3), (0, 3), (2, 3)})
     assert found.order == (1, 0, 2, 3)
     assert found.cliques == ((1, 0), (0, 2), (3,))
     assert found.winner_set == (1, 0)
-    # b is not told from c, but a, which lies between, is told from b: no bar over the gap
+    # b and c do not differ, but a, which lies between them, differs from b: no bar joins b and c
     found = made([2.0, 1.0, 3.0], {(1, 0)})
     assert found.cliques == ((1,), (0, 2))
     assert found.winner_set == (1, 2)
@@ -580,25 +585,25 @@ def test_cliques_are_the_maximal_contiguous_ones() -> None:
         found = made(random.permutation(6) + 1.0, set(pairs))
         order = found.order
 
-        def alike(group: Any, pairs: Any = pairs) -> bool:
+        def differ_in_no_pair(group: Any, pairs: Any = pairs) -> bool:
             return not any((i, j) in pairs or (j, i) in pairs for i, j in itertools.combinations(group, 2))
 
-        every = [order[a:b] for a in range(6) for b in range(a + 1, 7) if alike(order[a:b])]
+        every = [order[a:b] for a in range(6) for b in range(a + 1, 7) if differ_in_no_pair(order[a:b])]
         assert found.cliques == tuple(g for g in every if not any(set(g) < set(other) for other in every))
 
 
 def test_sentences() -> None:
     noise = rng(4).normal(size=(20, 3))
-    said = compare(noise + np.array([0, 2, 1.9]), ["X", "Y", "Z"], "higher").sentence()
-    assert said.startswith(("Y is ranked best (mean rank 1.", "Z is ranked best (mean rank 1."))
-    assert "; it differs from X (p < 0.001) but not demonstrably from " in said
-    assert said.endswith("; 20 samples.")
-    said = compare(noise, ["X", "Y", "Z"], "higher").sentence()
-    assert "but no difference is demonstrated (Friedman: p = " in said
-    said = compare(noise[1:, :2], ["X", "Y"], "higher").sentence()
-    assert "but no difference is demonstrated (Wilcoxon: p = " in said
-    said = compare(noise[:4, :2] + np.array([9, 0]), ["X", "Y"], "higher").sentence()
-    assert said == (
+    sentence = compare(noise + np.array([0, 2, 1.9]), ["X", "Y", "Z"], "higher").sentence()
+    assert sentence.startswith(("Y is ranked best (mean rank 1.", "Z is ranked best (mean rank 1."))
+    assert "; it differs from X (p < 0.001) but not demonstrably from " in sentence
+    assert sentence.endswith("; 20 samples.")
+    sentence = compare(noise, ["X", "Y", "Z"], "higher").sentence()
+    assert "but no difference is demonstrated (Friedman: p = " in sentence
+    sentence = compare(noise[1:, :2], ["X", "Y"], "higher").sentence()
+    assert "but no difference is demonstrated (Wilcoxon: p = " in sentence
+    sentence = compare(noise[:4, :2] + np.array([9, 0]), ["X", "Y"], "higher").sentence()
+    assert sentence == (
         "X is ranked best (mean rank 1.00 of 2), but 4 samples: too few for any difference to be "
         "significant (p ≥ 0.12)."
     )
@@ -690,7 +695,7 @@ def test_false_positives_at_length(kind: str, n: int, k: int) -> None:
 
 
 def test_power() -> None:
-    """A shift of one standard deviation against two alike: found nearly always, and no more than it."""
+    """One column of three is shifted by one standard deviation: it is found nearly always, and no other difference."""
     found = [
         compare(rng(run).normal(size=(30, 3)) + np.array([1.2, 0, 0]), "abc", "higher", permutations=199)
         for run in range(100)
@@ -721,7 +726,7 @@ def test_agreement() -> None:
         values = random.integers(0, 5, size=(m, k)).astype(float) if seed % 2 else random.normal(size=(m, k))
         if (values == values[:, :1]).all(axis=1).any():
             continue
-        found = agreement(values, [str(i) for i in range(m)], permutations=99)
+        found = measure_agreement(values, [str(i) for i in range(m)], permutations=99)
         ranks = stats.rankdata(values, axis=1)
         assert found.kendalls_w == pytest.approx(slow_w(ranks))
         assert found.kendalls_w == pytest.approx(friedman(ranks, 1)[0] / (m * (k - 1)))
@@ -734,36 +739,36 @@ def test_agreement() -> None:
 
 def test_agreement_extremes() -> None:
     up = np.arange(5.0)
-    found = agreement(np.array([up, 10 * up, up - 3]), "abc")
+    found = measure_agreement(np.array([up, 10 * up, up - 3]), "abc")
     assert (found.kendalls_w, found.correlations.tolist()) == (1, np.ones((3, 3)).tolist())
     assert found.p_value < 0.001
-    found = agreement(np.array([up, -up]), "ab")
+    found = measure_agreement(np.array([up, -up]), "ab")
     assert (found.kendalls_w, found.correlations[0, 1], found.p_value) == (0, -1, 1)
-    found = agreement(np.array([[1, 2, 3, np.nan], [2, 3, 4, 1.0]]), "ab")
+    found = measure_agreement(np.array([[1, 2, 3, np.nan], [2, 3, 4, 1.0]]), "ab")
     assert found.used.tolist() == [True, True, True, False]
     assert found.kendalls_w == 1
-    found = agreement(np.array([[1.0, 1, 1], [1, 2, 3]]), "ab")
+    found = measure_agreement(np.array([[1.0, 1, 1], [1, 2, 3]]), "ab")
     assert found.kendalls_w == 0.5
     assert np.isnan(found.correlations[0]).all()
     assert found.correlations[1, 1] == 1
     for nothing in (np.ones((1, 4)), np.array([[1.0, np.nan], [np.nan, 1]]), np.zeros((2, 3))):
-        found = agreement(nothing, [str(i) for i in range(len(nothing))])
+        found = measure_agreement(nothing, [str(i) for i in range(len(nothing))])
         assert math.isnan(found.kendalls_w)
     with pytest.raises(ArgumentError):
-        agreement(np.ones((2, 3)), "a")
+        measure_agreement(np.ones((2, 3)), "a")
 
 
 def test_agreement_p_under_unrelated_rankings() -> None:
     """At most 0.05 and three standard errors: 0.088 for 300 runs."""
-    small = [agreement(rng(run).normal(size=(3, 4)), "abc", 199, run).p_value for run in range(300)]
+    small = [measure_agreement(rng(run).normal(size=(3, 4)), "abc", 199, run).p_value for run in range(300)]
     assert np.mean(np.array(small) <= 0.05) <= 0.088
 
 
 def test_agreement_of_ties_alone_is_none_without_a_warning() -> None:
-    assert agreement_interval(np.full((2, 6, 3), 2.0)) is None
-    one_tells = np.full((2, 2, 2), 1.5)
-    one_tells[:, 0] = [1.0, 2.0]
-    found = agreement_interval(one_tells)
+    assert measure_agreement_interval(np.full((2, 6, 3), 2.0)) is None
+    one_untied = np.full((2, 2, 2), 1.5)
+    one_untied[:, 0] = [1.0, 2.0]
+    found = measure_agreement_interval(one_untied)
     assert found is not None
     assert found.low == found.high == found.value == 1.0
 
@@ -771,7 +776,7 @@ def test_agreement_of_ties_alone_is_none_without_a_warning() -> None:
 def test_agreement_interval_by_a_loop() -> None:
     ranks = stats.rankdata(rng(0).normal(size=(3, 15, 4)) + np.array([0, 0.3, 0.6, 0.9]), axis=2)
     ranks[1, 4] = ranks[2, 5] = np.nan
-    found = agreement_interval(ranks, resamples=300, seed=2)
+    found = measure_agreement_interval(ranks, resamples=300, seed=2)
     counts = np.random.Generator(np.random.PCG64(2)).multinomial(15, np.full(15, 1 / 15), size=300)
     slow = []
     for count in counts:
@@ -780,9 +785,9 @@ def test_agreement_interval_by_a_loop() -> None:
     assert found is not None
     assert (found.low, found.high) == pytest.approx(tuple(np.quantile(slow, [0.025, 0.975])))
     means = np.nanmean(ranks, axis=1)
-    assert found.value == pytest.approx(agreement(means, "abc", 1).kendalls_w)
-    assert agreement_interval(ranks[:1]) is None
-    assert agreement_interval(np.full((2, 3, 4), np.nan)) is None
+    assert found.value == pytest.approx(measure_agreement(means, "abc", 1).kendalls_w)
+    assert measure_agreement_interval(ranks[:1]) is None
+    assert measure_agreement_interval(np.full((2, 3, 4), np.nan)) is None
 
 
 # studies
@@ -835,7 +840,7 @@ def test_rankings() -> None:
         "other": Read("lnp", "lower"),
         "missing": Read("value", "lower"),
     }
-    found = rankings(study(rows).samples, readings)
+    found = rank_explainers(study(rows).samples, readings)
     assert [(r.model, r.label) for r in found] == [
         (model, label) for model in "mn" for label in ("up", "down", "other")
     ]
@@ -843,7 +848,7 @@ def test_rankings() -> None:
     assert found[0].comparison.order == (2, 1, 0)
     assert found[1].comparison.order == (0, 1, 2)
     assert found[0].samples == tuple(range(12))
-    both = agreements(found)
+    both = measure_agreements(found)
     assert [(a.data, a.model, a.names) for a in both] == [("d", m, ("up", "down", "other")) for m in "mn"]
     assert both[0].explainers == ("z", "a", "b")
     np.testing.assert_allclose(both[0].correlations, [[1, -1, 1], [-1, 1, -1], [1, -1, 1]])
@@ -851,7 +856,7 @@ def test_rankings() -> None:
     interval = both[0].interval
     assert interval is not None
     assert interval.value == pytest.approx(1 / 9)
-    assert agreements(found[:1]) == []
+    assert measure_agreements(found[:1]) == []
 
 
 def test_rankings_leave_out_what_does_not_count() -> None:
@@ -863,21 +868,21 @@ def test_rankings_leave_out_what_does_not_count() -> None:
     rows[4]["value"] = None
     rows[5]["value"] = math.inf
     rows[6]["found"] = None
-    (found,) = rankings(study(rows).samples, {"x": Read("value", "lower", only=("found",))})
+    (found,) = rank_explainers(study(rows).samples, {"x": Read("value", "lower", only=("found",))})
     assert np.flatnonzero(~found.comparison.used).tolist() == [1, 2, 3, 4, 5, 6]
-    (found,) = rankings(study(rows).samples, {"x": Read("value", "lower")})
+    (found,) = rank_explainers(study(rows).samples, {"x": Read("value", "lower")})
     assert np.flatnonzero(~found.comparison.used).tolist() == [3, 4, 5]
-    assert rankings(study(rows).samples, {"x": Read("value", "lower", only=("absent",))}) == []
-    assert rankings(study(rows).samples, {"x": Read("absent", "lower")}) == []
+    assert rank_explainers(study(rows).samples, {"x": Read("value", "lower", only=("absent",))}) == []
+    assert rank_explainers(study(rows).samples, {"x": Read("absent", "lower")}) == []
     for row in rows:
         row["value"] = row["value"] if row["explainer"] != "b" else None
-    (found,) = rankings(study(rows).samples, {"x": Read("value", "lower")})
+    (found,) = rank_explainers(study(rows).samples, {"x": Read("value", "lower")})
     assert found.comparison.names == ("z", "a")
     assert found.absent == ("b",)
     empty = study([{**rows[0], "status": "ok"}])
-    assert rankings(empty.samples.clear(), {}) == []  # type: ignore[arg-type]
+    assert rank_explainers(empty.samples.clear(), {}) == []  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="direction"):
-        rankings(study(rows).samples, {"x": Read("value", "up")})
+        rank_explainers(study(rows).samples, {"x": Read("value", "up")})
 
 
 def test_agreements_pair_samples_and_explainers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -886,20 +891,24 @@ def test_agreements_pair_samples_and_explainers(monkeypatch: pytest.MonkeyPatch)
     )
     missing = [r for r in rows if (r["label"], r["explainer"]) == ("x", "a") and r["sample"] in (0, 3)]
     rows = [row for row in rows if row not in missing]
-    found = rankings(study(rows).samples, {"x": Read("value", "lower"), "y": Read("value", "lower")})
+    found = rank_explainers(study(rows).samples, {"x": Read("value", "lower"), "y": Read("value", "lower")})
     ranks = np.full((2, 12, 3), np.nan)
     ranks[0, [1, 2, *range(4, 12)]], ranks[1] = found[0].comparison.ranks, found[1].comparison.ranks
     given: list[Any] = []
-    monkeypatch.setattr("holdfast.statistics.ranking.agreement_interval", lambda ranks, level: given.append(ranks))
-    agreements(found)
+    monkeypatch.setattr(
+        "holdfast.statistics.ranking.measure_agreement_interval", lambda ranks, level: given.append(ranks)
+    )
+    measure_agreements(found)
     np.testing.assert_array_equal(given[0], ranks)
     monkeypatch.undo()
-    (both,) = agreements(found)
-    assert both.interval == agreement_interval(ranks)
+    (both,) = measure_agreements(found)
+    assert both.interval == measure_agreement_interval(ranks)
     # one label does not have z, the other not b: they agree on what both have, which is not enough
     for label, explainer in (("x", "z"), ("y", "b")):
         rows = [row for row in rows if (row["label"], row["explainer"]) != (label, explainer)]
-    (both,) = agreements(rankings(study(rows).samples, {"x": Read("value", "lower"), "y": Read("value", "lower")}))
+    (both,) = measure_agreements(
+        rank_explainers(study(rows).samples, {"x": Read("value", "lower"), "y": Read("value", "lower")})
+    )
     assert both.used.tolist() == [name == "a" for name in both.explainers]
     assert math.isnan(both.kendalls_w)
     assert both.interval is None
@@ -910,14 +919,14 @@ def test_rankings_of_repeats_and_bounds() -> None:
         low = explainer == "b" and repeat < 2  # two of three repeats reach the floor
         return {"lnp": -20.0 if low else -10.0 - repeat - "zab".index(explainer), "low": low}
 
-    (found,) = rankings(study(grid({"x": columns}, repeats=3)).samples, {"x": Read("lnp", "lower", "low")})
+    (found,) = rank_explainers(study(grid({"x": columns}, repeats=3)).samples, {"x": Read("lnp", "lower", "low")})
     assert found.comparison.censored == 12
     np.testing.assert_array_equal(found.comparison.mean_ranks, [3, 2, 1])
     middle = found.comparison.differences[2][0]
     assert middle is not None
     assert (middle.value, middle.bound, middle.high) == (-9, "upper", -9)
     # without the flags the same values would be numbers
-    (found,) = rankings(study(grid({"x": columns}, repeats=3)).samples, {"x": Read("lnp", "lower")})
+    (found,) = rank_explainers(study(grid({"x": columns}, repeats=3)).samples, {"x": Read("lnp", "lower")})
     assert found.comparison.censored == 0
 
 

@@ -27,12 +27,13 @@ _KINDS = "a .npz, .npy or .safetensors file, or a folder of images"
 
 @dataclass(frozen=True, eq=False)
 class Content:
-    """What a file holds.
+    """The data in a file.
 
     Attributes:
         inputs: `(N, ...)`, floats.
-        labels: int64 `(N,)`, if there are any.
-        about: plain values: the file, its checksum or the number of images, names of classes.
+        labels: int64 `(N,)`, or None.
+        about: plain values that describe the source: the name of the file, its checksum or the number of images, the
+            names of the classes.
     """
 
     inputs: Tensor
@@ -46,27 +47,27 @@ def read_data(
     size: tuple[int, int] | None = None,
     grayscale: bool | None = None,
 ) -> Content:
-    """The data in a file or a folder of images.
+    """Read inputs and labels from a file or a folder of images.
 
     Args:
         path: a `.npz` (arrays `inputs` or `x`, and `labels` or `y`), `.npy` or `.safetensors` file, or a folder.
-        count: read no more images than that.
+        count: read at most this many images.
         size: resize images to `(height, width)`.
-        grayscale: one channel; by default where all images have one.
+        grayscale: whether images get one channel or three; by default one if all images have one.
 
-    uint8 values are divided by 255; floats are taken as they are, in single precision (NumPy's default, double, is
-    rarely what a model was trained with).
+    uint8 values are divided by 255. Other values stay as they are; NumPy's doubles become single precision, with which
+    most models were trained.
 
     Raises:
-        ArgumentError: the file is missing, of another kind, broken, or holds something else; its argument is `path`,
-            or the option that is at fault.
+        ArgumentError: the file is missing, of another kind or broken, or its content is not valid. Its argument is
+            `path`, or the option that is wrong.
     """
     check(path.exists(), "path", "a file or a folder that exists", repr(str(path)))
     if path.is_dir():
         return read_images(path, count, size, grayscale)
     for option, value in (("size", size), ("grayscale", grayscale)):
-        check(value is None, option, f"no {option}, which goes with a folder of images", f"one for {path.name}")
-    readers = {".npz": _npz, ".npy": _npy, ".safetensors": _safetensors}
+        check(value is None, option, f"no {option} for a file: only a folder of images has it", f"one for {path.name}")
+    readers = {".npz": _read_npz, ".npy": _read_npy, ".safetensors": _read_safetensors}
     check(path.suffix.lower() in readers, "path", _KINDS, repr(path.name))
     try:
         content = path.read_bytes()
@@ -76,16 +77,16 @@ def read_data(
             raise
         reason = " ".join(str(error).split())
         if "allow_pickle" in reason or "pickled" in reason:
-            reason = "Python objects, which are not read since that could run code"
+            reason = "Python objects, which are refused because they could run code"
         raise ArgumentError("path", f"a {path.suffix} file of numbers", f"{path.name}: {reason}") from error
-    inputs, labels = _pick(arrays, INPUTS), _pick(arrays, LABELS)
+    inputs, labels = _find_array(arrays, INPUTS), _find_array(arrays, LABELS)
     if inputs is None:
         raise ArgumentError("path", "an array called inputs or x", f"{path.name} with {', '.join(arrays) or 'none'}")
     about = {"path": path.name, "sha256": hashlib.sha256(content).hexdigest()}
     return Content(as_inputs(inputs), None if labels is None else as_labels(labels), about)
 
 
-def _npz(content: bytes) -> dict[str, Any]:
+def _read_npz(content: bytes) -> dict[str, Any]:
     with np.load(io.BytesIO(content), allow_pickle=False) as stored:
         check(hasattr(stored, "files"), "path", "a .npz file", "another kind of file")
         return {name: stored[name] for name in stored.files if name in (*INPUTS, *LABELS)} or dict.fromkeys(
@@ -93,25 +94,25 @@ def _npz(content: bytes) -> dict[str, Any]:
         )
 
 
-def _npy(content: bytes) -> dict[str, Any]:
+def _read_npy(content: bytes) -> dict[str, Any]:
     array = np.load(io.BytesIO(content), allow_pickle=False)
     check(isinstance(array, np.ndarray), "path", "a .npy file", "another kind of file")
     return {"inputs": array}
 
 
-def _safetensors(content: bytes) -> dict[str, Any]:
+def _read_safetensors(content: bytes) -> dict[str, Any]:
     return dict(load_safetensors(content))
 
 
-def _pick(arrays: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+def _find_array(arrays: Mapping[str, Any], names: tuple[str, ...]) -> Any:
     return next((arrays[name] for name in names if arrays.get(name) is not None), None)
 
 
 def as_inputs(values: Any, argument: str = "path") -> Tensor:
-    """Arrays as inputs: uint8 scaled to [0, 1], double precision of NumPy arrays made single, floats as they are.
+    """Convert an array or a tensor to inputs: uint8 is scaled to [0, 1], NumPy's doubles become single precision.
 
     Raises:
-        ArgumentError: other types of numbers, fewer than two dimensions, nothing in it, NaN or infinity.
+        ArgumentError: the values have another type, fewer than two dimensions or no entries, or are NaN or infinite.
 
     >>> as_inputs(np.array([[0, 255]], dtype=np.uint8))
     tensor([[0., 1.]])
@@ -134,10 +135,10 @@ def as_inputs(values: Any, argument: str = "path") -> Tensor:
 
 
 def as_labels(values: Any, argument: str = "path") -> Tensor:
-    """Arrays as labels, int64 `(N,)`.
+    """Convert an array or a tensor to labels, int64 `(N,)`.
 
     Raises:
-        ArgumentError: they are no whole numbers of at least 0 in one dimension.
+        ArgumentError: the values are not whole numbers of at least 0 in one dimension.
 
     >>> as_labels(np.array([1, 0], dtype=np.uint8))
     tensor([1, 0])
@@ -159,27 +160,28 @@ def as_labels(values: Any, argument: str = "path") -> Tensor:
 def read_images(
     folder: Path, count: int | None = None, size: tuple[int, int] | None = None, grayscale: bool | None = None
 ) -> Content:
-    """Images in a folder, `(N, channels, height, width)` in [0, 1], in the order of their names.
+    """Read the images in a folder, `(N, channels, height, width)` in [0, 1], in the order of their names.
 
-    Subfolders are classes, in the order of their names, and give labels; the samples then go round the classes, so
-    that a few from the start have something of each. One channel where all images are gray, else three (a transparency
-    is ignored).
+    Subfolders are classes, in the order of their names, and give the labels. Then the samples are the
+    first image of each class, the second of each, and so on, so the first few samples have all classes.
+    Images have one channel if all of them are gray, else three; transparency is ignored.
 
     Raises:
-        ArgumentError: no images, images beside subfolders with images, a file that is no image, several sizes.
+        ArgumentError: there are no images; there are images both in the folder and in its subfolders; a file is not an
+            image; the images have several sizes.
     """
-    classes = sorted(p.name for p in folder.iterdir() if p.is_dir() and _images_in(p))
-    flat = _images_in(folder)
+    classes = sorted(p.name for p in folder.iterdir() if p.is_dir() and _list_images(p))
+    flat = _list_images(folder)
     check(not (classes and flat), "path", "images in the folder or in its subfolders", f"both in {folder.name}")
-    rounds = itertools.zip_longest(*([(f, n) for f in _images_in(folder / c)] for n, c in enumerate(classes)))
+    rounds = itertools.zip_longest(*([(f, n) for f in _list_images(folder / c)] for n, c in enumerate(classes)))
     found: list[tuple[Path, int | None]] = [(file, None) for file in flat] or [
         pair for turn in rounds for pair in turn if pair is not None
     ]
     check(len(found) > 0, "path", f"images ({', '.join(IMAGES)})", f"none in {folder.name}")
     chosen = found if count is None else found[:count]
-    pictures = [_picture(file, folder) for file, _ in chosen]
+    pictures = [_read_picture(file, folder) for file, _ in chosen]
     gray = all(len(p) == 1 for p in pictures) if grayscale is None else grayscale
-    pictures = [_channels(p, gray) for p in pictures]
+    pictures = [_to_channels(p, gray) for p in pictures]
     if size is not None:
         pictures = [resize(p, size) for p in pictures]
     for (file, _), picture in zip(chosen, pictures, strict=True):
@@ -192,12 +194,12 @@ def read_images(
     return Content(torch.stack(pictures), labels, about | ({"classes": classes} if classes else {}))
 
 
-def _images_in(folder: Path) -> list[Path]:
+def _list_images(folder: Path) -> list[Path]:
     files = (p for p in folder.iterdir() if p.suffix.lower() in IMAGES and not p.name.startswith(".") and p.is_file())
     return sorted(files, key=lambda file: file.name)
 
 
-def _picture(file: Path, folder: Path) -> Tensor:
+def _read_picture(file: Path, folder: Path) -> Tensor:
     """One image `(1 or 3, height, width)` in [0, 1]."""
     from PIL import Image
 
@@ -209,7 +211,7 @@ def _picture(file: Path, folder: Path) -> Tensor:
         raise ArgumentError("path", "images that Pillow can read", got) from error
 
 
-def _channels(picture: Tensor, gray: bool) -> Tensor:
+def _to_channels(picture: Tensor, gray: bool) -> Tensor:
     if gray == (len(picture) == 1):
         return picture
     if not gray:

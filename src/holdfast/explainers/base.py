@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from holdfast.errors import ArgumentError, ModelError, check
 from holdfast.gating import rows_of
-from holdfast.model import ROW_ALIGNMENT, Classifier, padded, padding_of
+from holdfast.model import ROW_ALIGNMENT, Classifier, count_padding, pad_rows
 
 
 class Explainer(ABC):
@@ -186,10 +186,10 @@ def compute_path_gradients(
         for start in range(0, len(flat), size):
             rows = flat[start : start + size]
             used = len(rows)
-            padding = padding_of(used, size)
-            rows = make_leaf(padded(rows, padding), create_graph)
+            padding = count_padding(used, size)
+            rows = make_leaf(pad_rows(rows, padding), create_graph)
             whose = owners[start : start + used]
-            with rows_of(padded(whose, padding)):
+            with rows_of(pad_rows(whose, padding)):
                 logits = classifier.forward(rows.clone())
                 if start < count:
                     at_x.append(logits[: min(used, count - start)])

@@ -22,7 +22,7 @@ from holdfast.metrics.result import Status
 from holdfast.model import Classifier
 from holdfast.similarity import Similarity, SimilarityFunction, degenerate
 from holdfast.similarity import get as get_similarity
-from holdfast.tensors import rows_to
+from holdfast.tensors import broadcast_rows
 
 _MAP_ELEMENTS = 1 << 22  # numbers in the maps that are compared at once: 16 MB
 
@@ -247,7 +247,7 @@ class Probe:
         self.count(origin, degenerate(compared) & finite, ~finite)
         alike = None
         if compare and self.similarity is not None:
-            alike = self.similarity(reference, torch.where(rows_to(finite, compared), compared, 0.0))
+            alike = self.similarity(reference, torch.where(broadcast_rows(finite, compared), compared, 0.0))
             alike = torch.where(finite, alike, torch.nan)
         margin = class_margin(logits, targets, self.margin_kind)
         distance = None

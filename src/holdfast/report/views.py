@@ -12,7 +12,7 @@ import polars as pl
 from holdfast.metrics.base import Metric
 from holdfast.presentation import Presentation, Reading, View, metric_class, presentation_of
 from holdfast.statistics.comparison import Comparison
-from holdfast.statistics.ranking import Agreement, Ranking, agreements, rankings
+from holdfast.statistics.ranking import Agreement, Ranking, measure_agreements, rank_explainers
 from holdfast.study.results import Results
 
 
@@ -159,7 +159,7 @@ class Contents:
         """The rankings of the explainers, for each data set, model and label that has a direction."""
         if not self._frames:
             return []
-        return rankings(self.results.samples, {name: label.reading for name, label in self.labels.items()})
+        return rank_explainers(self.results.samples, {name: label.reading for name, label in self.labels.items()})
 
     @cached_property
     def comparisons(self) -> dict[tuple[str, str, str], Comparison]:
@@ -169,7 +169,7 @@ class Contents:
     @cached_property
     def agreements(self) -> dict[tuple[str, str], Agreement]:
         """How much the labels agree, by data and model, where at least three explainers are ranked."""
-        return {(a.data, a.model): a for a in agreements(self.rankings) if len(a.explainers) >= 3}
+        return {(a.data, a.model): a for a in measure_agreements(self.rankings) if len(a.explainers) >= 3}
 
     @cached_property
     def warnings(self) -> list[str]:

@@ -45,7 +45,7 @@ def intervals_of_means(
         values: finite values `(n, Q)`.
         statistic: a function of means `(..., Q)` that returns `(..., R)`, NaN where it is not defined; by default it
             returns the means.
-        level: of confidence, in (0, 1).
+        level: confidence level, in (0, 1).
         resamples: how many times the samples are resampled, at least 1.
         seed: of the random draws.
         accelerated: whether the interval is BCa, or has plain percentiles as its ends, for a statistic that is not
@@ -88,18 +88,18 @@ def _resample(values: Array, resamples: int, seed: int) -> Iterator[Array]:
 
 
 def _tolerance(drawn: Array) -> Array:
-    """How far apart two of the draws `(B, R)` may be and still be tied, `(R,)`: sums have rounding errors."""
+    """The largest difference of two tied draws, `(R,)`, for draws `(B, R)`: sums have rounding errors."""
     return np.asarray(_ROUNDING * np.abs(np.where(np.isfinite(drawn), drawn, 0.0)).max(0))
 
 
 def _accelerate(probabilities: Array, value: Array, drawn: Array, without: Array) -> Array:
-    """Which quantiles of the draws are the ends, `(2, R)`; NaN where the jackknife is not defined.
+    """The probabilities of the quantiles that are the ends, `(2, R)`; NaN where the jackknife is not defined.
 
     Args:
-        probabilities: of the ends, `(2, 1)`.
+        probabilities: of the two ends without the correction, `(2, 1)`.
         value: the statistic, `(R,)`.
-        drawn: of resamples, `(B, R)`, NaN where it is not defined.
-        without: of all samples but one, `(n, R)`.
+        drawn: the statistic of each resample, `(B, R)`, NaN where it is not defined.
+        without: the statistic of all samples except one, `(n, R)`.
     """
     defined = np.isfinite(drawn)
     count, near = defined.sum(0), _tolerance(drawn)

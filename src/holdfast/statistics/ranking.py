@@ -68,7 +68,7 @@ class Agreement:
     explainers: tuple[str, ...] = ()
 
 
-def agreement(ranks: Array, names: Sequence[str], permutations: int = 9999, seed: int = 0) -> Agreement:
+def measure_agreement(ranks: Array, names: Sequence[str], permutations: int = 9999, seed: int = 0) -> Agreement:
     """Measure the agreement of m rankings.
 
     Args:
@@ -77,7 +77,7 @@ def agreement(ranks: Array, names: Sequence[str], permutations: int = 9999, seed
         names: names of the metrics.
         permutations, seed: options of the test.
 
-    >>> found = agreement(np.array([[1.0, 2, 3, 4], [1, 2, 4, 3], [2, 1, 3, 4]]), ["a", "b", "c"])
+    >>> found = measure_agreement(np.array([[1.0, 2, 3, 4], [1, 2, 4, 3], [2, 1, 3, 4]]), ["a", "b", "c"])
     >>> found.kendalls_w, found.correlations[0]
     (0.82, array([1. , 0.8, 0.8]))
     """
@@ -98,7 +98,9 @@ def agreement(ranks: Array, names: Sequence[str], permutations: int = 9999, seed
     return Agreement(tuple(names), used, float(_kendalls_w(ordered)), p, correlations)
 
 
-def agreement_interval(ranks: Array, level: float = 0.95, resamples: int = 2000, seed: int = 0) -> Interval | None:
+def measure_agreement_interval(
+    ranks: Array, level: float = 0.95, resamples: int = 2000, seed: int = 0
+) -> Interval | None:
     """Kendall's W of the mean ranks over samples, with its percentile bootstrap interval; None if W is undefined.
 
     The interval shows how much W depends on the choice of samples. Samples are drawn with all their metrics. The
@@ -109,7 +111,7 @@ def agreement_interval(ranks: Array, level: float = 0.95, resamples: int = 2000,
         ranks: (m, n, k), the ranks by each metric for each sample and explainer; NaN rows for samples without ranks.
         level, resamples, seed: options of the interval.
 
-    >>> agreement_interval(np.tile([1.0, 2, 3], (2, 9, 1))).low
+    >>> measure_agreement_interval(np.tile([1.0, 2, 3], (2, 9, 1))).low
     1.0
     """
     ranks = np.asarray(ranks, dtype=float)
@@ -136,8 +138,8 @@ def agreement_interval(ranks: Array, level: float = 0.95, resamples: int = 2000,
     return Interval(value, low, high, n, level if n > 1 else 0.0, None, (value, value))
 
 
-def rankings(samples: pl.DataFrame, readings: Mapping[str, Readable], level: float = 0.05) -> list[Ranking]:
-    """One ranking for each data set, model and label that has a direction and values for at least two explainers.
+def rank_explainers(samples: pl.DataFrame, readings: Mapping[str, Readable], level: float = 0.05) -> list[Ranking]:
+    """Rank the explainers of each data set, model and label that has a direction and values for two explainers.
 
     A row counts if its status is `"ok"`, its value is finite and all columns of `Readable.only` are True. The value of
     a sample is the median over the repeats that count. Samples without a value for every explainer are left out.
@@ -174,10 +176,10 @@ def rankings(samples: pl.DataFrame, readings: Mapping[str, Readable], level: flo
     return found
 
 
-def agreements(rankings: Iterable[Ranking], level: float = 0.95) -> list[Agreement]:
-    """The agreement of the labels of each data set and model with at least two labels, over explainers that all rank.
+def measure_agreements(rankings: Iterable[Ranking], level: float = 0.95) -> list[Agreement]:
+    """Measure the agreement of the labels, for each data set and model with at least two labels.
 
-    Labels without a ranked sample are left out.
+    Only explainers that all labels rank are compared. Labels without a ranked sample are left out.
     """
     groups: dict[tuple[str, str], list[Ranking]] = {}
     for ranking in rankings:
@@ -196,8 +198,8 @@ def agreements(rankings: Iterable[Ranking], level: float = 0.95) -> list[Agreeme
             rows = np.searchsorted(samples, np.asarray(ranking.samples)[ranking.comparison.used])
             ranks[m][np.ix_(rows, columns)] = ranking.comparison.ranks
             means[m, columns] = ranking.comparison.mean_ranks
-        agreed = agreement(means, [ranking.label for ranking in group])
-        interval = agreement_interval(ranks[:, :, agreed.used], level)
+        agreed = measure_agreement(means, [ranking.label for ranking in group])
+        interval = measure_agreement_interval(ranks[:, :, agreed.used], level)
         found.append(replace(agreed, interval=interval, data=data, model=model, explainers=tuple(explainers)))
     return found
 

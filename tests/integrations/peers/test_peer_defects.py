@@ -1,9 +1,8 @@
-"""Defects that we met in other packages, each held against everything registered here, also what comes later.
+"""Defects that we found in other packages: nothing registered here has them, nor will anything that is added later.
 
-The peers' code is not what is tested: that a value depends on the company of a sample, that random numbers come from
-nowhere, that an option does nothing. `tests/metrics/test_contract.py` has the general habits; here are the particular
-ways in
-which others went wrong.
+This does not test the code of the peers. Such defects are: a value depends on the other samples of its batch, random
+numbers do not come from the generator, an option has no effect. `tests/metrics/test_contract.py` tests the general
+contract; here are the particular mistakes.
 """
 
 from __future__ import annotations
@@ -44,9 +43,9 @@ QUICK: dict[str, dict[str, Any]] = {
 
 
 class Watched:
-    """A small network, and what its first layer is asked: how many rows at once, and which.
+    """A small network that records the batches of its first layer: how many rows each has, and which.
 
-    Hooks, not a module of its own: explainers that take a network apart know its layers only.
+    It uses hooks and no layer of its own: some explainers go through the layers of a network and know only PyTorch's.
     """
 
     def __init__(self, keep: bool = False) -> None:

@@ -146,8 +146,8 @@ def test_ours_and_captum_s_max_sensitivity_are_the_same_number() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "quantus:IROF"])
-def test_every_metric_keeps_our_habits(name: str) -> None:
-    """Batch size, order, company, seed; the generators, the inputs and the module as they were."""
+def test_every_metric_meets_the_contract(name: str) -> None:
+    """Batch size, order and the other samples do not matter; generators, inputs and the module stay unchanged."""
     metric, x, model = small(name), rand(), classifier()
     before, states = x.clone(), (torch.random.get_rng_state(), np.random.get_state()[1].copy(), random.getstate())  # noqa: NPY002
     whole = metric(model, "input_x_gradient", x)
@@ -207,7 +207,7 @@ def test_seeds_matter_and_nothing_else() -> None:
 
 def test_a_sample_without_a_value_is_flagged_and_the_rest_goes_on() -> None:
     class Blank(nn.Module):
-        """Says the same of dark inputs, whatever they are: an all-zero map."""
+        """Its logits are the same for all dark inputs, so their maps are all zero."""
 
         def __init__(self) -> None:
             super().__init__()

@@ -103,8 +103,8 @@ def test_a_sentence_holds_fails_or_stays_undecided() -> None:
     assert all_above(frame, [("high", "low"), ("near", "low")]) is None
     assert all_above(frame, [("high", "nobody")]) is None
     assert all_above(frame, []) is None
-    assert judge_by_metric(order_claim("said", ["high"], ["low", "high"]))(frame) == [("said", "GSA", True)]
-    assert judge_by_metric(order_claim("said", ["high"], ["low"]))(frame.clear()) == []
+    assert judge_by_metric(order_claim("claim", ["high"], ["low", "high"]))(frame) == [("claim", "GSA", True)]
+    assert judge_by_metric(order_claim("claim", ["high"], ["low"]))(frame.clear()) == []
     assert [is_at_least((0.0, *ends), 0.7) for ends in ((0.7, 0.9), (0.5, 0.69), (0.6, 0.8))] == [True, False, None]
 
 
@@ -264,9 +264,9 @@ def test_a_tiny_run_reads_as_a_table(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert np.isnan(table.rows["FMN ratio"][1])
     assert {where for _, where, _ in table.verdicts} == {"GSA", "IGA"}
     print_table(table, "small")
-    said = capsys.readouterr().out
+    printed = capsys.readouterr().out
     for words in ("SHAP, digits", "Not as in the paper", "all explainers above random"):
-        assert words in said
+        assert words in printed
 
 
 # ---- examples ----

@@ -111,13 +111,13 @@ def test_each_network_meets_its_own_data() -> None:
     pairs = study._pairs()
     assert len(pairs) == len(study.models) == 12
     assert all(model.endswith(f", {data}") for data, model in pairs)
-    names = {model: entry.name for model, entry in study.models.items()}
+    names = {model: entry.plain["name"] for model, entry in study.models.items()}
     assert names["CNN, no noise"] == "cnn-waves"
     assert names["Transformer, 15 dB"] == "transformer-waves15db"
     archives = study_from(coarse_archives._study("small"))
     assert len(archives.data) >= 8
     assert {f"{network}, {data}" for network in ("CNN", "BiLSTM") for data in archives.data} == set(archives.models)
-    assert archives.models["CNN, PenDigits"].options["num_classes"] == 10
+    assert archives.models["CNN, PenDigits"].plain["options"]["num_classes"] == 10
 
 
 # ---- explainers ----
@@ -191,7 +191,7 @@ def test_options_are_checked(make: Any, argument: str) -> None:
 
 
 def some_series(seed: int, channels: int, steps: int, count: int = 40) -> Dataset:
-    """Two classes that a mean tells apart."""
+    """Two classes with different means."""
     generator = torch.Generator().manual_seed(seed)
     labels = torch.arange(count) % 2
     inputs = torch.randn(count, channels, steps, generator=generator) + 2.0 * labels[:, None, None]
@@ -354,9 +354,9 @@ def test_the_tables_print(
         table = read_table(part, run.results)
         print_table(table, "small")
         assert table.failures == 2 * 2 * 3
-    said = capsys.readouterr().out
+    printed = capsys.readouterr().out
     for words in ("± ", "(0.73 ±", "Kendall's tau", "not demonstrably above", "Not as in the paper"):
-        assert words in said
+        assert words in printed
 
 
 # ---- sentences ----
@@ -369,7 +369,7 @@ def frame_of(
     repeats: int = 2,
     **columns: Mapping[str, float],
 ) -> pl.DataFrame:
-    """Rows with an AUC_top by explainer that is told beyond doubt from others that are 0.05 away."""
+    """Rows with an AUC_top for each explainer. Differences of at least 0.05 are significant."""
     rows = []
     for repeat in range(repeats):
         for name, value in values.items():
@@ -385,7 +385,7 @@ def frame_of(
 ORDER = {"IG": 0.5, "DL": 0.4, "DS": 0.8, "GS": 0.6, "KS": 0.1, "SVS": 0.9}
 
 
-def told(verdicts: Any, words: str) -> dict[str, bool | None]:
+def outcomes_of(verdicts: Any, words: str) -> dict[str, bool | None]:
     return {heading: holds for text, where, holds in verdicts if words in text for heading in where.split("; ")}
 
 
@@ -443,12 +443,12 @@ def test_table_e1_verdicts_both_ways() -> None:
         "fails the gate",
         "not above random",
     ):
-        assert set(told(good, words).values()) == {True}, words
-        assert set(told(bad, words).values()) == {False}, words
-    assert set(told(good, "mostly agree").values()) == {True}
-    assert told(good, "most robust") == {"CNN, BiLSTM, Transformer": True}
+        assert set(outcomes_of(good, words).values()) == {True}, words
+        assert set(outcomes_of(bad, words).values()) == {False}, words
+    assert set(outcomes_of(good, "mostly agree").values()) == {True}
+    assert outcomes_of(good, "most robust") == {"CNN, BiLSTM, Transformer": True}
     weak = coarse._verdicts_e1(e1_frame(weak="20 dB"))  # type: ignore[arg-type]
-    assert told(weak, "most robust") == {"CNN, BiLSTM, Transformer": None}
+    assert outcomes_of(weak, "most robust") == {"CNN, BiLSTM, Transformer": None}
     table = make_table(TABLE_E1_PART, e1_frame())
     assert table.rows["network, explainer"].to_list()[:2] == ["CNN, IG", "CNN, DL"]
     assert table.rows["starred_auc_top (paper)"].to_list()[2] == "0.95 ± 0.05"
@@ -508,9 +508,9 @@ def figure5_frame(best: str, sets: int = 6) -> pl.DataFrame:
 
 def test_figure_5_pairs_data_sets() -> None:
     good, bad = (coarse_archives._verdicts(figure5_frame(best)) for best in ("DS", "GS"))
-    assert told(good, "DS is the best over data sets, CNN") == {", ".join(STARRED.values()): True}
-    assert told(bad, "DS is the best over data sets, CNN") == {", ".join(STARRED.values()): False}
-    assert set(told(good, "ranks last").values()) == {True}
+    assert outcomes_of(good, "DS is the best over data sets, CNN") == {", ".join(STARRED.values()): True}
+    assert outcomes_of(bad, "DS is the best over data sets, CNN") == {", ".join(STARRED.values()): False}
+    assert set(outcomes_of(good, "ranks last").values()) == {True}
     table = make_table(FIGURE5_PART, figure5_frame("DS"))
     row = table.rows.row(2, named=True)
     values = figure5_frame("DS").filter(pl.col("explainer") == "DS")["auc_top"].to_numpy()
@@ -536,9 +536,9 @@ def test_spreads_are_deviations_and_quartiles(capsys: pytest.CaptureFixture[str]
     assert row["v_high"] - row["v"] == pytest.approx(values.std(ddof=1))
     assert (row["v median_low"], row["v median_high"]) == pytest.approx(np.quantile(values, [0.25, 0.75]))
     print_table(table, "small")
-    said = capsys.readouterr().out
-    assert f"{values.mean():.2f} ± {values.std(ddof=1):.2f}" in said
-    assert "0.40 [0.20, 0.40]" in said
+    printed = capsys.readouterr().out
+    assert f"{values.mean():.2f} ± {values.std(ddof=1):.2f}" in printed
+    assert "0.40 [0.20, 0.40]" in printed
     (alone,) = make_table(part, frame.head(1)).rows.iter_rows(named=True)
     assert alone["v_high"] == alone["v"] == 0.1
 
@@ -615,7 +615,7 @@ def test_public_sets_end_to_end(
     monkeypatch.setattr(coarse_archives, "_STEPS", 20)
     monkeypatch.setattr(coarse_archives, "_COUNT", 5)
     monkeypatch.setattr(coarse_archives, "_SMALL", {"CNN": {"width": 4, "layers": 1, "hidden": 4}})
-    # the page of such a study takes longer than all else, and is looked at in test_corruption_figures.py
+    # the page of such a study takes longer than all else, and is tested in test_corruption_figures.py
     monkeypatch.setattr(hf.evaluation.Evaluation, "to_html", lambda self, *args, **options: Path("report.html"))
     (table,) = base.reproduce("coarse-figure5", "small", tmp_path, progress=False)
     assert table.failures == 0

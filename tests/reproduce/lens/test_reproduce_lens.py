@@ -125,8 +125,8 @@ def test_studies_are_valid_and_full_ones_have_the_papers_settings(part: Part) ->
 
 
 def test_settings_are_those_of_the_papers_appendix() -> None:
-    told = {s.title: (s.t, s.step, s.steps, s.restarts, s.radius) for s in (MNIST, FASHION, GTSRB)}
-    assert told == {
+    settings = {s.title: (s.t, s.step, s.steps, s.restarts, s.radius) for s in (MNIST, FASHION, GTSRB)}
+    assert settings == {
         "MNIST": (200, 0.01, 100, 3, 0.3),
         "Fashion-MNIST": (100, 0.01, 100, 3, 0.1),
         "GTSRB": (100, 1 / 255, 50, 3, 8 / 255),
@@ -241,11 +241,11 @@ def test_the_factor_is_judged_by_its_interval(factor: float, expected: bool | No
     jitter = np.random.default_rng(2).normal(1.0, 0.02, size=len(frame))
     jitter += 1 - jitter.mean()
     frame = frame.with_columns((pl.col(SIX[2]) * jitter).alias(SIX[2]))
-    (told,) = [(where, h) for text, where, h in TABLE4_PARTS[0].verdicts(frame) if "roughly 2x" in text]
-    assert told[1] is expected
-    said = re.fullmatch(r"natural, top-k: (\d\.\d\d) \[(\d\.\d\d), (\d\.\d\d)\]x", told[0])
-    assert said is not None
-    middle, low, high = map(float, said.groups())
+    (verdict,) = [(where, h) for text, where, h in TABLE4_PARTS[0].verdicts(frame) if "roughly 2x" in text]
+    assert verdict[1] is expected
+    numbers = re.fullmatch(r"natural, top-k: (\d\.\d\d) \[(\d\.\d\d), (\d\.\d\d)\]x", verdict[0])
+    assert numbers is not None
+    middle, low, high = map(float, numbers.groups())
     assert middle == pytest.approx(factor, abs=0.02)
     assert low < middle < high
 
@@ -406,7 +406,7 @@ def test_unrelated_maps_score_what_combinatorics_says(side: int, k: int, w: int)
         error = float(values.double().std()) / 20
         assert float(values.double().mean()) == pytest.approx(expected, abs=4 * error + 1e-3)
     assert found.recall_diverse is not None
-    assert float(found.recall_diverse.mean()) > float(found.recall.mean()), "pixels that keep apart cover more"
+    assert float(found.recall_diverse.mean()) > float(found.recall.mean()), "pixels with a minimum distance cover more"
 
 
 def test_the_papers_numbers_are_set_against_unrelated_maps() -> None:
@@ -422,9 +422,9 @@ def test_the_papers_numbers_are_set_against_unrelated_maps() -> None:
 
     for level, expected in ((0.0, True), (0.99, False)):
         table = make_table(CHANCE_PART, noise(level))
-        told = outcomes(table, "two maps of noise")
-        assert told["ImageNet LENS-recall@k-div"] is expected
-        assert told["MNIST top-k intersection"] is expected
+        found = outcomes(table, "two maps of noise")
+        assert found["ImageNet LENS-recall@k-div"] is expected
+        assert found["MNIST top-k intersection"] is expected
     assert table.rows["recall_diverse (paper)"].to_list() == ["–", "0.9482", "0.7303"]
 
 
@@ -483,13 +483,13 @@ def test_tiny_runs_give_whole_tables(
     assert table.verdicts
     assert all(holds for text, _, holds in table.verdicts if "by construction" in text)
     print_table(table, "small")
-    said = capsys.readouterr().out
+    printed = capsys.readouterr().out
     for words in (
         "Not as in the paper",
         "lenet5-mnist-plain (99.2%)",
         "by construction" if part not in FIGURE10 else "k",
     ):
-        assert words in said
+        assert words in printed
 
 
 def test_tiny_figure_4_goes_through_the_whole_machinery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

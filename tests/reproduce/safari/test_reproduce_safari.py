@@ -147,9 +147,9 @@ def test_bounds_are_taken_for_values_and_the_mean_for_a_bound(capsys: pytest.Cap
     wider = make_table(dataclasses.replace(part, level=0.95), frame.with_columns(pl.lit("r").alias("explainer"))).rows
     assert wider["log_probability bounded_low"][0] <= row["log_probability bounded_low"]
     print_table(table, "small")
-    said = capsys.readouterr().out
+    printed = capsys.readouterr().out
     for words in ("≤ −47.5 [", "(−3.87)", "(paper)"):
-        assert words in said
+        assert words in printed
 
 
 def test_verdicts_need_both_intervals_apart_and_paired_differences() -> None:
@@ -174,9 +174,9 @@ def test_verdicts_need_both_intervals_apart_and_paired_differences() -> None:
     # the intervals are Student's at that level
     low, high = scipy.stats.t.interval(0.9, 39, base.mean(), scipy.stats.sem(base))
     exact = rows("v", base, label="m", model="a")
-    for gap, apart in ((0.99, None), (1.01, True)):
+    for gap, expected in ((0.99, None), (1.01, True)):
         both = pl.concat([exact, rows("v", base + gap * (high - low), label="m", model="b")])
-        assert all_separated(both, [("b", "a")], "v", "model", 0.9) is apart
+        assert all_separated(both, [("b", "a")], "v", "model", 0.9) is expected
     assert group_by_outcome("t", {"a": True, "b": None, "c": True}) == [("t", "a, c", True), ("t", "b", None)]
 
 

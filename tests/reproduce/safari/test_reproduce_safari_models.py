@@ -121,11 +121,11 @@ def test_a_full_run_says_which_files_it_needs_and_what_makes_them(
     study = study_from({**ARCHITECTURE_PART.study("full"), "data": {"d": {"function": f"{__name__}:noise"}}})
     with pytest.raises(StudyError) as caught:
         study.grid()
-    told = " ".join(str(caught.value).split())
+    message = " ".join(str(caught.value).split())
     for name, (_, architecture) in NETWORKS.items():
-        assert f"models.{name}" in told
-        assert f"models/{architecture}-cifar10-natural.safetensors is missing" in told
-        assert f"`holdfast train --model {architecture} --data cifar10" in told
+        assert f"models.{name}" in message
+        assert f"models/{architecture}-cifar10-natural.safetensors is missing" in message
+        assert f"`holdfast train --model {architecture} --data cifar10" in message
     # that is where the command puts its weights
     (tmp_path / "models").mkdir()
     torch.manual_seed(1)
@@ -217,7 +217,7 @@ def test_table_8_verdicts() -> None:
         "ln P_F-hat DLA": False,
         "ln P_F-hat MobileNetV2": None,
     }
-    assert outcomes(table, "whatever the architecture") == {hat: True, "ln P_F-hat": False}
+    assert outcomes(table, "for all architectures") == {hat: True, "ln P_F-hat": False}
     cam = outcomes(table, "GradCAM is the most robust")
     assert [cam[f"{tilde} {model}"] for model in NETWORKS] == [True, True, False, True]
     assert [cam[f"ln P_F-tilde {model}"] for model in NETWORKS] == [None] * 4, "all at the floor"
@@ -305,7 +305,7 @@ def test_the_stand_in_has_the_interface_and_explains() -> None:
     assert module(x).shape == (6, 1000)
     assert torch.equal(module(x), again(x))
     classifier = hf.Classifier(module, bounds=(0.0, 1.0), device="cpu", batch_size=16)
-    assert len(set(classifier.predict(x).tolist())) > 1, "photos are told apart"
+    assert len(set(classifier.predict(x).tolist())) > 1, "photos get different classes"
     blocks = [part for part in module.modules() if hasattr(part, "spatial")]
     assert len(blocks) == 4
     for block in blocks:
@@ -320,10 +320,10 @@ def test_the_stand_in_is_loud_and_is_not_judged(capsys: pytest.CaptureFixture[st
     stood = make_table(IMAGENET_PART, cells(STAND_IN, "sol_F-hat (PCC)", values))
     assert stood.verdicts == []
     print_table(stood, "small")
-    said = capsys.readouterr().out
-    assert "MEAN NOTHING ABOUT THE PAPER'S" in said
+    printed = capsys.readouterr().out
+    assert "CANNOT BE COMPARED WITH THE PAPER'S" in printed
     assert stood.rows["model, explainer"].to_list()[3] == "UNTRAINED STAND-IN, FullGrad"
-    assert "radius 0.03 (not said for ImageNet" in said
+    assert "radius 0.03 (not stated for ImageNet" in printed
     real = make_table(IMAGENET_PART, cells(WIDE, "sol_F-hat (PCC)", values))
     assert not any("NOTHING" in note for note in real.notes)
     assert outcomes(real, "FullGrad combines") == {"sol_F-hat (PCC)": True, "ln P_F-hat": None}
@@ -362,7 +362,7 @@ def test_a_tiny_run_of_table_9(folder: Path, tmp_path: Path, capsys: pytest.Capt
     assert frame["explainer"].n_unique() == 4
     assert frame.filter(pl.col("label") == "ln P F-hat")["log_probability"].drop_nulls().max() <= 0.0  # type: ignore
     print_table(make_table(IMAGENET_PART, frame), "small")
-    assert "MEAN NOTHING" in capsys.readouterr().out
+    assert "CANNOT BE COMPARED" in capsys.readouterr().out
 
 
 @pytest.mark.skipif(not (data_root() / "cifar10").is_dir() or not SMALL, reason="needs CIFAR-10")

@@ -37,7 +37,7 @@ from holdfast.algorithms.rare_events.estimate import RareEventEstimate, Score, a
 from holdfast.algorithms.rare_events.genealogy import History
 from holdfast.algorithms.rare_events.priors import Prior
 from holdfast.errors import check, check_integer
-from holdfast.tensors import draw_seed, rows_to
+from holdfast.tensors import broadcast_rows, draw_seed
 
 Proposal = Literal["gaussian", "random_walk"]
 
@@ -258,7 +258,7 @@ class _Run:
                 chance = self.streams.uniform((self.count,), weight.dtype)
                 accept &= torch.log(chance) < weight - self.weight + correction
                 self.weight = torch.where(accept, weight, self.weight)
-            self.state = torch.where(rows_to(accept, self.state), proposed, self.state)
+            self.state = torch.where(broadcast_rows(accept, self.state), proposed, self.state)
             self.scores = torch.where(accept[..., None], scores, self.scores)
             rate = accept.float().mean(1)
             accepted += rate
@@ -271,7 +271,7 @@ class _Run:
 
     def _propose(self) -> tuple[Tensor, Tensor | float]:
         """Proposed states, and the log of the probability of the reverse step over that of the step, `(P, n)`."""
-        width = rows_to(self.width.to(self.state.dtype), self.state)
+        width = broadcast_rows(self.width.to(self.state.dtype), self.state)
         shape = (self.count, *self.prior.shape)
         if self.proposal == "gaussian":
             noise = self.streams.normal(shape, self.state.dtype)

@@ -16,7 +16,7 @@ from torch import Tensor
 from holdfast.errors import ArgumentError, check_integer
 from holdfast.neighbourhood import Region
 from holdfast.registry import Registry
-from holdfast.tensors import Streams, rows_to
+from holdfast.tensors import Streams, broadcast_rows
 
 #: the key of an outcome with a NaN, below all others
 NAN_KEY = -(1 << 63)
@@ -159,7 +159,9 @@ class SearchRun:
         better, row = key > self.best_key, row[:, None]
         found = seen.gather(row)
         self.best_key = torch.where(better, key, self.best_key)
-        self.best_inputs = torch.where(rows_to(better, self.best_inputs), take_points(x, row)[:, 0], self.best_inputs)
+        self.best_inputs = torch.where(
+            broadcast_rows(better, self.best_inputs), take_points(x, row)[:, 0], self.best_inputs
+        )
         self.best = Outcome(
             torch.where(better, found.value[:, 0], self.best.value),
             torch.where(better, found.violation[:, 0], self.best.violation),

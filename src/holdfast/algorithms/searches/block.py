@@ -41,7 +41,7 @@ from torch import Tensor
 from holdfast.algorithms.searches.base import NAN_KEY, Search, SearchRun, searches, take_points
 from holdfast.errors import check, check_integer
 from holdfast.neighbourhood import Region
-from holdfast.tensors import Streams, rows_to
+from holdfast.tensors import Streams, broadcast_rows
 
 _MOVES = 5  # vertex, centre, scale, nudge, relax
 _PATCHES = 7  # along each axis, in the vertices to start from
@@ -90,7 +90,7 @@ class BlockSearch(Search):
         better = torch.ones_like(key, dtype=torch.bool)
         x, value = take_points(x, row[:, None]), seen.value.gather(1, row[:, None])[:, 0]
         broken = key == NAN_KEY
-        x = torch.where(rows_to(broken, x), region.centre[:, None], x)  # where all vertices gave NaN
+        x = torch.where(broadcast_rows(broken, x), region.centre[:, None], x)  # where all vertices gave NaN
         value, key = torch.where(broken, home, value), torch.where(broken, centre_key, key)
         corner = torch.eye(_MOVES, dtype=torch.float64, device=region.device)[0]
         credit = torch.ones(len(region), _MOVES, dtype=torch.float64, device=region.device)
@@ -113,7 +113,7 @@ class BlockSearch(Search):
             new, row = seen.key().max(dim=1)
             better, row = new > key, row[:, None]
             key = torch.where(better, new, key)
-            x = torch.where(rows_to(better, x), take_points(y, row), x)
+            x = torch.where(broadcast_rows(better, x), take_points(y, row), x)
             value = torch.where(better, seen.value.gather(1, row)[:, 0], value)
             credit = (self.memory * credit + (1 - self.memory) * 1e-2).scatter_add(
                 1, move.gather(1, row), better[:, None].double()

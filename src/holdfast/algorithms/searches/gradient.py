@@ -30,7 +30,7 @@ from torch import Tensor
 from holdfast.algorithms.searches.base import Search, SearchRun, searches, take_points
 from holdfast.errors import check, check_integer
 from holdfast.neighbourhood import Region
-from holdfast.tensors import Streams, rows_to
+from holdfast.tensors import Streams, broadcast_rows
 
 
 @searches.register("gradient")
@@ -76,7 +76,7 @@ class GradientSearch(Search):
 
 def _normalise(direction: Tensor) -> Tensor:
     """Directions `(P, n, *shape)` with an L1 norm of 1; zeros stay zeros."""
-    return direction / rows_to(direction.flatten(2).abs().sum(2), direction).clamp(min=1e-30)
+    return direction / broadcast_rows(direction.flatten(2).abs().sum(2), direction).clamp(min=1e-30)
 
 
 def _find_steepest(region: Region, direction: Tensor) -> Tensor:
@@ -84,4 +84,4 @@ def _find_steepest(region: Region, direction: Tensor) -> Tensor:
     if region.radius is None:
         return direction.sign() * ((region.upper - region.lower) / 2)[:, None]
     norm = torch.linalg.vector_norm(direction.flatten(2), dim=2)
-    return direction * rows_to(region.radius / norm.clamp(min=1e-30), direction)
+    return direction * broadcast_rows(region.radius / norm.clamp(min=1e-30), direction)

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from holdfast.algorithms.searches.base import Search, SearchRun, searches
 from holdfast.errors import check, check_integer
-from holdfast.tensors import Streams, rows_to
+from holdfast.tensors import Streams, broadcast_rows
 
 
 @searches.register("sign")
@@ -66,7 +66,7 @@ class SignSearch(Search):
         seen = run.query(x)
         half_width = ((region.upper - region.lower) / 2).flatten(1).amax(1)
         own = 2.5 * half_width / max(steps, 1) if self.step is None else torch.full_like(half_width, self.step)
-        length = rows_to(own, x)
+        length = broadcast_rows(own, x)
         for _ in range(steps):
             x = region.project(x + length * run.find_ascent(x, seen.violation <= 0).sign())
             seen = run.query(x)

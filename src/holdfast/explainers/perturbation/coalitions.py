@@ -28,7 +28,7 @@ from holdfast.explainers.perturbation.copies import (
 )
 from holdfast.explainers.perturbation.segmented import Features, Segmentation, SegmentedExplainer
 from holdfast.gating import rows_of
-from holdfast.model import Classifier, padded, padding_of
+from holdfast.model import Classifier, count_padding, pad_rows
 
 # eigenvalues below this share of the largest are rounding errors: no coalition says anything about their directions
 _RANK_TOLERANCE = 1e-10
@@ -118,8 +118,8 @@ def _forward_copies(
     for start in range(0, numbers.total, size):
         whose, which = numbers.owners[start : start + size], coalition[start : start + size]
         used = len(whose)
-        padding = padding_of(used, size)
-        whose, which = (padded(t, padding) for t in (whose, which))
+        padding = count_padding(used, size)
+        whose, which = (pad_rows(t, padding) for t in (whose, which))
         # index_select copies whole rows and is several times as fast as indexing; lerp is faster than where, and exact
         # at weights 0 and 1
         kept = table.index_select(0, which).gather(1, labels.index_select(0, whose)).reshape(len(whose), *spatial)

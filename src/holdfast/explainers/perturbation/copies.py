@@ -13,7 +13,7 @@ from torch import Tensor
 from holdfast.errors import check
 from holdfast.explainers.base import choose_chunk_rows
 from holdfast.gating import rows_of
-from holdfast.model import Classifier, padded, padding_of
+from holdfast.model import Classifier, count_padding, pad_rows
 from holdfast.segments import spatial_shape
 
 Output = Literal["probability", "logit"]
@@ -128,9 +128,9 @@ def score_copies(
         rows = make_copies(max(start - count, 0), other) if len(other) else x[:0]
         if len(plain):
             rows = torch.cat([x.index_select(0, plain), rows])
-        padding = padding_of(len(rows), size)
-        with rows_of(padded(whose, padding)):
-            logits = classifier.forward(padded(rows, padding))[: len(whose)]
+        padding = count_padding(len(rows), size)
+        with rows_of(pad_rows(whose, padding)):
+            logits = classifier.forward(pad_rows(rows, padding))[: len(whose)]
         if len(plain):
             at_x.append(logits[: len(plain)])
         classes = targets if targets is not None else (at_x[0] if len(at_x) == 1 else torch.cat(at_x)).argmax(1)

@@ -21,7 +21,7 @@ from holdfast.explainers.base import (
 from holdfast.explainers.perturbation.copies import Output, check_output, compute_target_scores
 from holdfast.explainers.perturbation.smooth_masks import SmoothMask, blur_images, find_area_target
 from holdfast.gating import rows_of
-from holdfast.model import Classifier, padding_of
+from holdfast.model import Classifier, count_padding
 from holdfast.records import set_fields
 
 Perturbation = Literal["auto", "blur", "fade"]
@@ -154,7 +154,9 @@ class ExtremalPerturbations(Explainer):
             found = []
             for start in range(0, count * many, size):
                 stop = min(start + size, count * many)
-                rows = torch.arange(start, stop + padding_of(stop - start, size), device=x.device).clamp(max=stop - 1)
+                rows = torch.arange(start, stop + count_padding(stop - start, size), device=x.device).clamp(
+                    max=stop - 1
+                )
                 first, last = start // many, (stop - 1) // many
                 masks = self._optimise(classifier, x[first : last + 1], first, classes, rows, kind)
                 found.append(masks[: stop - start])
@@ -195,7 +197,7 @@ class ExtremalPerturbations(Explainer):
 def _compute_logits(classifier: Classifier, x: Tensor, start: int, size: int) -> Tensor:
     """Logits at `x[start : start + size]`, padded to a batch that is large enough."""
     stop = min(start + size, len(x))
-    rows = torch.arange(start, stop + padding_of(stop - start, size), device=x.device).clamp(max=stop - 1)
+    rows = torch.arange(start, stop + count_padding(stop - start, size), device=x.device).clamp(max=stop - 1)
     with rows_of(rows):
         return classifier.forward(x[rows])[: stop - start]
 

@@ -14,7 +14,7 @@ from holdfast.explainers.background import References, check_background, count_r
 from holdfast.explainers.base import Explainer, make_leaf, select_logits
 from holdfast.explainers.completeness import warn_of_gap
 from holdfast.explainers.propagation.difference_rules import PairedRule
-from holdfast.model import ROW_ALIGNMENT, Classifier, padded, padding_of
+from holdfast.model import ROW_ALIGNMENT, Classifier, count_padding, pad_rows
 from holdfast.records import set_fields
 
 # the largest number of rows that one input is counted as, though its backward passes may have more
@@ -84,7 +84,7 @@ class DeepSHAP(Explainer):
         for part in torch.split(references, size):  # as many as fit into memory at once
             rule = PairedRule(self.epsilon, rows=len(part))
             with torch.no_grad(), rule.record():
-                at_part = classifier.forward(padded(part, padding_of(len(part), size)).clone())
+                at_part = classifier.forward(pad_rows(part, count_padding(len(part), size)).clone())
             at_references.append(at_part[: len(part)].double())
             logits = []
             for i, start in enumerate(starts):
@@ -117,17 +117,17 @@ class _Pairs:
         self.rule, self.x, self.references = rule, x, references
         total, aligned = len(references), size >= ROW_ALIGNMENT
         self.copies = min(total, max(1, 2 * ROW_ALIGNMENT // len(x))) if aligned else 1
-        padding = padding_of(self.copies * len(x), size) if aligned else 0
-        first = padded(torch.arange(self.copies, device=x.device).repeat_interleave(len(x)), padding)
+        padding = count_padding(self.copies * len(x), size) if aligned else 0
+        first = pad_rows(torch.arange(self.copies, device=x.device).repeat_interleave(len(x)), padding)
         rounds = torch.arange(0, total, self.copies, device=x.device)
         self.which = (rounds[:, None] + first).clamp(max=total - 1)  # the last round may have too few references
         self.together = max(1, size // len(first))
-        self.leaf = make_leaf(padded(x.repeat(self.copies, *[1] * (x.ndim - 1)), padding), create_graph=False)
+        self.leaf = make_leaf(pad_rows(x.repeat(self.copies, *[1] * (x.ndim - 1)), padding), create_graph=False)
         rule.which = first
         with torch.enable_grad():
             with rule.replay():
                 logits = classifier.forward(self.leaf.clone())
-            classes = None if targets is None else padded(targets.repeat(self.copies), padding)
+            classes = None if targets is None else pad_rows(targets.repeat(self.copies), padding)
             self.score = select_logits(logits, classes).sum()
         self.logits = logits.detach()[: len(x)]
 

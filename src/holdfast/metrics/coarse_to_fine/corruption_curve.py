@@ -62,7 +62,7 @@ from holdfast.metrics.result import Result
 from holdfast.model import Classifier
 from holdfast.records import set_fields
 from holdfast.statistics.paired import Array
-from holdfast.tensors import draw_seed, rows_to
+from holdfast.tensors import broadcast_rows, draw_seed
 
 Replacement = Literal["gaussian", "constant", "sample"]
 
@@ -409,7 +409,7 @@ def shade_inputs(inputs: Tensor) -> tuple[Tensor, Tensor]:
     ([[0, 255, 128], [0, 0, 0]], [[0.0, 1.0], [2.0, 2.0]])
     """
     low, high = inputs.flatten(1).aminmax(dim=1)
-    columns = inputs, rows_to(low, inputs), rows_to(torch.where(high > low, high - low, 1.0), inputs)
+    columns = inputs, broadcast_rows(low, inputs), broadcast_rows(torch.where(high > low, high - low, 1.0), inputs)
     size = max(1, _ELEMENTS // inputs[0].numel())
     parts = zip(*(torch.split(column, size) for column in columns), strict=True)
     shades = [((part - start) / span * _SHADES).round().to(torch.uint8) for part, start, span in parts]

@@ -168,10 +168,10 @@ def _verdicts(frame: pl.DataFrame) -> list[Verdict]:
     always = {heading: all_hold(own.values()) for heading, own in ig.items()}
     return [
         *group_by_outcome("Integrated Gradients is the most robust for F-hat", flatten(ig)),
-        *group_by_outcome("Integrated Gradients is the most robust for F-hat for all architectures", always),
+        *group_by_outcome("for all architectures, Integrated Gradients ranks first for F-hat", always),
         *group_by_outcome("GradCAM is the most robust for F-tilde (our reading)", flatten(cam)),
         (
-            "GradCAM is the most robust for F-tilde in most cases (architectures and columns)",
+            "in most cases (architectures and columns), GradCAM ranks first for F-tilde",
             "both",
             _mostly(list(flatten(cam).values())),
         ),

@@ -86,7 +86,7 @@ def _explainer(named: Named) -> tuple[Explainer | ExplainerFunction, dict[str, A
     if named.source == "function":
         function = ExplainerFunction.model_validate({"function": named.name, **named.options})
         return function, function.model_dump(exclude_unset=True)
-    if explainers.is_elsewhere(named.name):
+    if explainers.is_from_package(named.name):
         return _explainer_elsewhere(named)
     value = configure(explainers[named.name], named.name, named.options)
     return value, {"name": named.name, **plain_options(value)}

@@ -82,7 +82,7 @@ class Names:
         if not isinstance(name, str):
             return False
         prefix, colon, _ = name.partition(":")
-        return name in self.registry or self.registry.is_elsewhere(name) or bool(colon and prefix in self.prefixes)
+        return name in self.registry or self.registry.is_from_package(name) or bool(colon and prefix in self.prefixes)
 
     def unknown(self, name: object, *path: str | int) -> Misfit:
         """The error for a name that is not."""

@@ -23,7 +23,7 @@ from torch.nn import functional as F
 
 from holdfast.errors import check, check_integer
 from holdfast.neighbourhood import Bounds, L2Ball, LinfBall
-from holdfast.tensors import rows_to
+from holdfast.tensors import broadcast_rows
 from holdfast.zoo.training.loop import check_bounds, check_data, get_device, set_mode
 
 Ball = L2Ball | LinfBall
@@ -108,7 +108,7 @@ class Pgd:
         normal = torch.randn(centre.shape, generator=generator, device=device, dtype=dtype)
         distance = torch.rand(len(centre), generator=generator, device=device, dtype=dtype)
         distance = self.ball.radius * distance ** (1 / centre[0].numel())
-        return (rows_to(distance, normal) * _normalise(normal)).to(centre.device)
+        return (broadcast_rows(distance, normal) * _normalise(normal)).to(centre.device)
 
     def _choose_direction(self, gradient: Tensor) -> Tensor:
         """The step of length 1, in the norm of the ball, that increases the loss most to first order."""
@@ -198,9 +198,9 @@ def project_offset(delta: Tensor, ball: Ball, below: Tensor, above: Tensor) -> T
         if bool((outside[:, None] <= (t <= before * (1 + 1e-6))).all()):
             break
     scale = torch.where(outside, t[:, 0].clamp(max=1).sqrt(), 1.0)
-    nearest = torch.minimum(torch.maximum(rows_to(scale, delta) * delta, below), above)
+    nearest = torch.minimum(torch.maximum(broadcast_rows(scale, delta) * delta, below), above)
     excess = nearest.flatten(1).norm(dim=1) / ball.radius if ball.radius > 0 else torch.ones_like(scale)
-    return nearest / rows_to(excess.clamp(min=1), delta)  # rounding may exceed the radius in the last bit
+    return nearest / broadcast_rows(excess.clamp(min=1), delta)  # rounding may exceed the radius in the last bit
 
 
 def _to_tensor(bound: float | Tensor, inputs: Tensor) -> Tensor:
@@ -225,5 +225,5 @@ def _normalise(rows: Tensor) -> Tensor:
     Rows are scaled by their largest entry first, since squares of small numbers would become 0.
     """
     tiny = torch.finfo(rows.dtype).tiny
-    scaled = rows / rows_to(rows.flatten(1).abs().amax(dim=1).clamp(min=tiny), rows)
-    return scaled / rows_to(scaled.flatten(1).norm(dim=1).clamp(min=tiny), rows)
+    scaled = rows / broadcast_rows(rows.flatten(1).abs().amax(dim=1).clamp(min=tiny), rows)
+    return scaled / broadcast_rows(scaled.flatten(1).norm(dim=1).clamp(min=tiny), rows)
