@@ -1,4 +1,4 @@
-"""Explainers on the zoo's architectures: sums of relevance, layers that are found, what ReLU6 changes."""
+"""Explainers on the zoo's architectures: sums of relevance, default layers, ReLU6."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def test_explainers_explain_them(name: str, explainer: str) -> None:
     assert maps.shape == inputs.shape
     assert torch.isfinite(maps).all()
     assert (maps.flatten(1).abs().amax(1) > 1e-9).all()
-    if explainer != "deconvolution":  # without a max-pooling it only looks at the network
+    if explainer != "deconvolution":  # without max-pooling, deconvolution depends on the network only
         assert not torch.equal(maps[0], maps[1])
 
 
 @each
 def test_deeplift_adds_up(name: str) -> None:
-    """To the change of the logit, through sums, concatenations, maxima and ReLU6."""
+    """Attributions add up to the change of the logit, with sums, concatenations, maxima and ReLU6."""
     classifier = hf.Classifier(fixed(name), bounds=(0.0, 1.0), device="cpu", batch_size=64)
     inputs = noise(2)
     change = (classifier.logits(inputs) - classifier.logits(0 * inputs))[:, 3]
@@ -46,7 +46,7 @@ def test_deeplift_adds_up(name: str) -> None:
 
 @each
 def test_relevance_without_biases_adds_up(name: str) -> None:
-    """To the logit, through sums, concatenations and ReLU6."""
+    """Relevance adds up to the logit, with sums, concatenations and ReLU6."""
     model = drawn(name)
     with torch.no_grad():
         for part in model.modules():
@@ -62,7 +62,7 @@ def test_relevance_without_biases_adds_up(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LAST_CONVOLUTION)
-def test_gradcam_looks_at_the_last_convolution(name: str) -> None:
+def test_gradcam_uses_the_last_convolution(name: str) -> None:
     classifier = hf.Classifier(fixed(name), bounds=(0.0, 1.0), device="cpu", batch_size=64)
     inputs = noise(2)
     by_default = hf.explainers.get("gradcam", relu=False)(classifier, inputs, 3)
@@ -70,7 +70,7 @@ def test_gradcam_looks_at_the_last_convolution(name: str) -> None:
     assert torch.equal(by_default, named)
 
 
-def test_guided_backpropagation_sees_every_rectifier() -> None:
+def test_guided_backpropagation_reaches_every_rectifier() -> None:
     """ReLU6 too, in MobileNetV2."""
     inputs = noise(2)
     for name in SMALL:

@@ -1,4 +1,4 @@
-"""Reference inputs: as options that are compared and stored, in the call, in study files; and what is made of them."""
+"""Reference inputs: as options that are compared and stored, in calls, in study files, and their effect."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def classifier(size: int = 64, bounds: tuple[float, float] = (0.0, 1.0)) -> hf.C
 # ---------------------------------------------------------------- the object
 
 
-def test_is_told_by_its_content() -> None:
+def test_is_compared_by_its_content() -> None:
     values = batch(5)
     a, b, other = Background(values), Background(values.clone()), Background(batch(5, seed=1))
     assert a == b != other
@@ -56,7 +56,7 @@ def test_is_told_by_its_content() -> None:
         a.shape = ()  # type: ignore[misc]
 
 
-def test_travels() -> None:
+def test_can_be_pickled_and_copied() -> None:
     background = Background(batch(4))
     for twin in (pickle.loads(pickle.dumps(background)), copy.deepcopy(background), copy.copy(background)):
         assert twin == background
@@ -79,7 +79,7 @@ def test_travels() -> None:
     ],
     ids=["array", "one axis", "empty", "integers", "nan"],
 )
-def test_refuses_what_is_no_batch(wrong: Any) -> None:
+def test_refuses_what_is_not_a_batch(wrong: Any) -> None:
     with pytest.raises(hf.ArgumentError, match="^background: expected .*reference inputs"):
         Background(wrong)
 
@@ -104,8 +104,8 @@ def test_shape_and_bounds_are_checked_in_the_call(name: str) -> None:
 
 @pytest.mark.parametrize("count", [1, 3, 16, 21])
 @pytest.mark.parametrize("name", SETS)
-def test_chunks_order_and_company_do_not_matter(name: str, count: int) -> None:
-    """As `test_explainers.py` asks of all explainers, for sets of any size."""
+def test_results_do_not_depend_on_chunks_order_or_batch(name: str, count: int) -> None:
+    """The same as in `test_explainers.py`, for sets of any size."""
     x, explainer = batch(19, seed=7), SETS[name](batch(count, seed=8))
     x[:, :, :3] = 0.0
     targets = torch.arange(19) % 4
@@ -222,14 +222,14 @@ def test_files_that_cannot_be_read(folder: Path, background: Any, message: str) 
         (["a"], "background: expected a number, one for each channel, a file of reference inputs"),
     ],
 )
-def test_what_names_no_background(folder: Path, background: Any, message: str) -> None:
+def test_entries_that_name_no_background(folder: Path, background: Any, message: str) -> None:
     with pytest.raises(StudyError) as error:
         study(folder, {"deep_shap": {"background": background}})
     assert message in " ".join(str(error.value).split())
 
 
 def test_references_of_another_shape_are_found_before_the_study_runs(folder: Path) -> None:
-    """By the first call; the study's own data and models have been met by then."""
+    """In the first call; the study's data and models are read before."""
     explainer = study(folder, {"deep_shap": {"background": "small.npy"}}).grid(check=False).explainers["deep_shap"]
     with pytest.raises(hf.ArgumentError, match="background: expected reference inputs of shape"):
         explainer(

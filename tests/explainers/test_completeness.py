@@ -1,4 +1,4 @@
-"""What DeepLIFT and DeepSHAP say by themselves where attributions do not add up, and that they do nothing else."""
+"""The warnings of DeepLIFT and DeepSHAP if attributions do not add up; nothing else changes."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def series(rows: int = 8, seed: int = 0) -> Tensor:
     return torch.randn(rows, 2, 24, generator=torch.Generator().manual_seed(seed))
 
 
-def drawn(kind: str) -> nn.Module:
-    """Weights twice as large as usual, so that the functions bend."""
+def randomise(kind: str) -> nn.Module:
+    """Set weights twice as large as usual, so that the functions are clearly nonlinear."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         module: nn.Module = (
@@ -52,7 +52,7 @@ def drawn(kind: str) -> nn.Module:
 
 
 @pytest.fixture
-def quiet() -> Iterator[None]:
+def hide_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CompletenessWarning)
         yield
@@ -60,35 +60,35 @@ def quiet() -> Iterator[None]:
 
 @pytest.mark.parametrize("kind", ["bilstm", "transformer"])
 @pytest.mark.parametrize("explainer", [DeepLift(), DeepSHAP(series(3, seed=9))], ids=["deeplift", "deep_shap"])
-def test_gates_and_attention_are_said_once_for_a_module(kind: str, explainer: Explainer) -> None:
-    module, part = drawn(kind), "LSTM" if kind == "bilstm" else "LayerNorm"
+def test_gates_and_attention_warn_once_for_a_module(kind: str, explainer: Explainer) -> None:
+    module, part = randomise(kind), "LSTM" if kind == "bilstm" else "LayerNorm"
     words = f"{explainer.label}: on {type(module).__name__} attributions do not add up .*this one has {part}"
     with pytest.warns(CompletenessWarning, match=words) as caught:
         first = explainer(model(module), series())
     assert len(caught) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert torch.equal(explainer(model(module), series()), first)  # said; and the same bits
+        assert torch.equal(explainer(model(module), series()), first)  # it has warned already; the bits are the same
         explainer(model(module, 3), series())
     with pytest.warns(CompletenessWarning):  # another module
-        explainer(model(drawn(kind)), series())
+        explainer(model(randomise(kind)), series())
 
 
-def test_another_explainer_speaks_for_itself() -> None:
+def test_another_explainer_warns_too() -> None:
     module = Squared()
     for explainer in (DeepLift(), DeepSHAP(0.0), DeepSHAP(series(2) + 1)):
         with pytest.warns(CompletenessWarning):
             explainer(model(module), series() + 1, 1)
 
 
-def test_the_share_that_is_missed_in_closed_form() -> None:
-    """Twice the change: 100% of it is too much."""
+def test_the_missing_share_in_closed_form() -> None:
+    """The sum is twice the change, so the gap is 100% of it."""
     with pytest.warns(CompletenessWarning, match=r"deeplift: on Squared .* more than 5% of it, they miss about 100%\."):
         DeepLift()(model(Squared()), series() + 1, 1)
 
 
-def test_where_the_logit_does_not_change_the_share_is_a_number() -> None:
-    """s (s - 1) at s = 1, as at 0; the gradient times the input is 1."""
+def test_the_share_is_finite_if_the_logit_does_not_change() -> None:
+    """s (s - 1) is 0 at s = 1 and at s = 0; the gradient times the input is 1."""
 
     class Returning(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
@@ -102,8 +102,8 @@ def test_where_the_logit_does_not_change_the_share_is_a_number() -> None:
         assert completeness_gap(classifier, DeepLift(), maps, x, targets=1).tolist() == [1.0, 1.0]
 
 
-def test_the_mean_over_references_is_what_counts() -> None:
-    """Gradient times difference, averaged over b: s (s - mean b), where it should be (s^2 - mean b^2) / 2."""
+def test_the_gap_is_that_of_the_mean_over_references() -> None:
+    """The mean over b of gradient times difference is s (s - mean b); it should be (s^2 - mean b^2) / 2."""
     x, references = torch.full((2, 1, 4), 1.0), torch.stack([torch.full((1, 4), 0.5), torch.full((1, 4), -0.25)])
     s, b = 4.0, torch.tensor([2.0, -1.0])
     made, due = s * (s - float(b.mean())), 0.5 * (s**2 - float(b.square().mean()))
@@ -113,7 +113,7 @@ def test_the_mean_over_references_is_what_counts() -> None:
 
 
 @pytest.mark.parametrize("shape", [(1, 8, 8), (2, 16), (12,)], ids=["image", "series", "flat"])
-def test_networks_that_add_up_say_nothing(shape: tuple[int, ...]) -> None:
+def test_networks_that_add_up_do_not_warn(shape: tuple[int, ...]) -> None:
     x = torch.rand(40, *shape, generator=torch.Generator().manual_seed(0))
     classifier = hf.Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=16)
     with warnings.catch_warnings():
@@ -122,10 +122,10 @@ def test_networks_that_add_up_say_nothing(shape: tuple[int, ...]) -> None:
         DeepSHAP(x[:5])(classifier, x)
 
 
-def test_only_the_first_inputs_are_looked_at() -> None:
-    """64 of them; of a module that adds up, and one day does not, nobody hears."""
+def test_only_the_first_inputs_are_checked() -> None:
+    """Only 64 rows: a module whose attributions stop adding up later gives no warning."""
 
-    class Turning(nn.Module):
+    class Changing(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.bent = False
@@ -135,7 +135,7 @@ def test_only_the_first_inputs_are_looked_at() -> None:
             return torch.stack([torch.zeros_like(total), total.square() if self.bent else total], dim=1)
 
     for before, expected in ((63, 1), (64, 0)):
-        module = Turning()
+        module = Changing()
         with model(module).session():
             DeepLift().attribute(model(module), series(before), torch.ones(before, dtype=torch.int64))
         module.bent = True
@@ -145,8 +145,8 @@ def test_only_the_first_inputs_are_looked_at() -> None:
         assert len(caught) == expected
 
 
-def test_multipliers_and_graphs_are_not_looked_at() -> None:
-    """Multipliers add up to nothing; where attributions are differentiated, values are not the point."""
+def test_multipliers_and_graphs_are_not_checked() -> None:
+    """Multipliers need not add up; attributions with a graph are not checked either."""
     classifier = model(Squared())
     with warnings.catch_warnings(), classifier.session():
         warnings.simplefilter("error")
@@ -156,8 +156,8 @@ def test_multipliers_and_graphs_are_not_looked_at() -> None:
         assert maps.requires_grad
 
 
-def test_no_forward_pass_more() -> None:
-    """An input and the baseline for DeepLIFT, an input and the references for DeepSHAP: as before."""
+def test_no_additional_forward_pass() -> None:
+    """Input and baseline for DeepLIFT, input and references for DeepSHAP, and no more."""
 
     class Counting(Squared):
         calls = 0
@@ -170,28 +170,28 @@ def test_no_forward_pass_more() -> None:
         module = Counting()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CompletenessWarning)
-            for _ in range(2):  # looked at, and not looked at any more
+            for _ in range(2):  # with the check, and after the checks have ended
                 module.calls, classifier = 0, model(module)
                 with classifier.session():
                     explainer.attribute(classifier, series() + 1, None)
                 assert module.calls == 2
 
 
-def test_nothing_is_kept_of_a_module_that_is_gone(quiet: None) -> None:
+def test_a_deleted_module_leaves_nothing_behind(hide_warnings: None) -> None:
     before = len(module_of._CHECKED)
     DeepLift()(model(Squared()), series() + 1, 1)
     gc.collect()
     assert len(module_of._CHECKED) <= before
 
 
-def test_the_warning_agrees_with_the_gap(quiet: None) -> None:
-    """The same sums from the outside."""
-    classifier, x = model(drawn("transformer")), series()
+def test_the_warning_agrees_with_the_gap(hide_warnings: None) -> None:
+    """`completeness_gap` gives the same sums."""
+    classifier, x = model(randomise("transformer")), series()
     gap = completeness_gap(classifier, DeepLift(), DeepLift()(classifier, x, 1), x, targets=1, tolerance=math.inf)
     logits = classifier.logits(torch.cat([x, torch.zeros_like(x[:1])])).double()[:, 1]
     share = gap.abs() / (logits[:-1] - logits[-1]).abs()
     missing = share > 0.05
-    other = model(drawn("transformer"))
+    other = model(randomise("transformer"))
     words = f"they miss about {float(share[missing].median()):.0%}"
     with other.session(), pytest.warns(CompletenessWarning, match=words):
         DeepLift().attribute(other, x, torch.ones(8, dtype=torch.int64))

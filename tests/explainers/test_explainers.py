@@ -1,4 +1,4 @@
-"""Explainers against Captum, against closed forms, and against the promises that all of them make."""
+"""Explainers equal Captum's and closed forms, and have the properties that all explainers promise."""
 
 from __future__ import annotations
 
@@ -24,7 +24,13 @@ CONSTANT = ["saliency", "smoothgrad", "integrated_gradients", "guided_backprop",
 CONSTANT += ["smoothgrad_variance", "gradient_shap", "deep_shap", "deep_taylor", "fullgrad"]
 GRADIENT_FAMILY = ["saliency", "input_x_gradient", "guided_backprop", "deconvolution", "lrp", "gradcam"]
 GRADIENT_FAMILY += ["guided_gradcam", "deep_taylor", "fullgrad"]
-NO_BACKWARD = ["random", "gradcam", "callable", "lime", "kernel_shap"]  # through all of the module
+NO_BACKWARD = [
+    "random",
+    "gradcam",
+    "callable",
+    "lime",
+    "kernel_shap",
+]  # explainers without a backward pass through the whole module
 NO_BACKWARD += ["shapley_sampling", "occlusion", "rise"]
 ALL = {
     "saliency": hx.Saliency(),
@@ -145,7 +151,7 @@ class Copy(nn.Module):
 
 
 def apart(module: nn.Module) -> nn.Module:
-    """Captum's DeepLift is wrong where one activation feeds another: its hooks on that tensor clash."""
+    """Captum's DeepLift is wrong if one activation feeds another: its hooks on that tensor interfere."""
     return nn.Sequential(*(m for layer in module for m in (layer, Copy()))).eval()
 
 
@@ -163,7 +169,7 @@ def test_equal_captum(kind: str) -> None:
     ]
     for baseline in (0.0, 0.4):
         deeplift = ca.DeepLift(apart(module))
-        # one at a time: Captum's max-pooling rule mixes the samples of a batch
+        # one by one, since Captum's max-pooling rule mixes the samples of a batch
         maps = [captum_maps(deeplift, x[i : i + 1], baselines=baseline, target=int(t[i])) for i in range(10)]
         pairs.append((hx.DeepLift(baseline=baseline), torch.cat(maps)))
     raw = captum_maps(ca.DeepLift(apart(module), multiply_by_inputs=False), x[:1], target=0)
@@ -196,7 +202,7 @@ def test_gradcam_equals_captum(kind: str, relu: bool) -> None:
 
 
 class NoFlatten(nn.Module):
-    """Captum's LRP knows no `nn.Flatten`."""
+    """A network without `nn.Flatten`, which Captum's LRP does not support."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -289,7 +295,7 @@ def test_lrp_conserves_relevance_through_residual_sums() -> None:
     classifier, x = Classifier(module, bounds=(0.0, 1.0), device="cpu"), batch((1, 8, 8)).double()
     relevance = hx.LRP(epsilon=1e-12)(classifier, x, 2)
     torch.testing.assert_close(relevance.flatten(1).sum(1), classifier.logits(x)[:, 2])
-    torch.testing.assert_close(relevance, hx.InputXGradient()(classifier, x, 2))  # no bias, only rectifiers
+    torch.testing.assert_close(relevance, hx.InputXGradient()(classifier, x, 2))  # no bias, rectifiers only
 
 
 def test_smoothgrad_is_the_mean_over_its_noise() -> None:
@@ -317,7 +323,7 @@ def test_random_maps_are_standard_normal() -> None:
     assert abs(float(torch.corrcoef(torch.stack([maps, other]))[0, 1])) < 5 / len(maps) ** 0.5
 
 
-# ---------------------------------------------------------------- promises of all explainers
+# ---------------------------------------------------------------- properties of all explainers
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -332,9 +338,9 @@ def test_default_target_is_the_predicted_class(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_chunks_order_and_company_do_not_matter(name: str) -> None:
+def test_results_do_not_depend_on_chunks_order_or_batch(name: str) -> None:
     x = batch((1, 12, 12), 37)
-    x[:, :, :5] = 0.0  # flat regions, where rules fall back
+    x[:, :, :5] = 0.0  # flat regions, where rules use the gradient
     t = torch.arange(37) % 5
     whole = ALL[name](make(batch_size=512), x, t)
     assert whole.shape == x.shape
@@ -349,19 +355,19 @@ def test_chunks_order_and_company_do_not_matter(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["integrated_gradients", "smoothgrad_times"])
-def test_steps_are_cut_inside_with_predicted_targets(name: str) -> None:
+def test_steps_of_one_input_are_split_with_predicted_targets(name: str) -> None:
     x = batch((1, 12, 12), 5)
     whole = ALL[name](make(batch_size=512), x)
     for size in (8, 24):
         assert torch.equal(ALL[name](make(batch_size=size), x), whole)
     largest: list[int] = []
     classifier = make(batch_size=8)
-    with counted(classifier.module, largest):
+    with CountRows(classifier.module, largest):
         ALL[name](classifier, x)
     assert max(largest) == 16
     points = batch((3, 1, 12, 12), 20)
     few, many = make(batch_size=16), make(batch_size=512)
-    x = batch((1, 12, 12), 20, seed=1)  # more inputs than fit into one piece
+    x = batch((1, 12, 12), 20, seed=1)  # more inputs than fit into one chunk
     with few.session(), many.session():
         ours, logits = compute_path_gradients(few, x, points, None, False)
         theirs, expected = compute_path_gradients(many, x, points, None, False)
@@ -369,8 +375,8 @@ def test_steps_are_cut_inside_with_predicted_targets(name: str) -> None:
     assert torch.equal(logits, expected)
 
 
-class counted:
-    """Rows of each forward pass, collected in a list."""
+class CountRows:
+    """Collect the number of rows of each forward pass in a list."""
 
     def __init__(self, module: nn.Module, rows: list[int]) -> None:
         self.handle = module.register_forward_hook(lambda m, args, out: rows.append(len(args[0])))
@@ -387,7 +393,7 @@ def test_attribute_forwards_each_row_once(name: str) -> None:
     classifier, x, rows = make(batch_size=512), batch((1, 12, 12), 16), []
     backward: list[int] = []
     explainer = ALL[name]
-    with classifier.session(), counted(classifier.module, rows):
+    with classifier.session(), CountRows(classifier.module, rows):
         handle = classifier.module[0].register_full_backward_hook(lambda *a: backward.append(1))
         with torch.no_grad():
             maps, logits = explainer.attribute(classifier, x, None)
@@ -397,7 +403,7 @@ def test_attribute_forwards_each_row_once(name: str) -> None:
     torch.testing.assert_close(logits, classifier.logits(x))
     if name in GRADIENT_FAMILY:
         assert rows == [16]
-        assert len(backward) == (name != "gradcam")  # which stops at its layer
+        assert len(backward) == (name != "gradcam")  # the backward pass of Grad-CAM stops at its layer
     elif "ig" in name or name.startswith(("integrated", "smooth", "gradient_shap")):
         assert rows == [16 * explainer.rows_per_input]
         assert len(backward) == 1
@@ -424,7 +430,7 @@ def test_nothing_is_left_behind(name: str) -> None:
     classifier.module.train()
     classifier.module[3].eval()
     classifier.module[6].weight.requires_grad_(False)
-    classifier.module[3].rule = marker = object()  # a user's own, named as Captum's
+    classifier.module[3].rule = marker = object()  # an attribute of the user's, with the name of Captum's
     before, copy, random_state = state(classifier.module), x.clone(), torch.get_rng_state()
     numpy_state = np.random.get_state()[1].tolist()  # noqa: NPY002
     with torch.no_grad():
@@ -606,7 +612,7 @@ def test_smooth_relu_replaces_and_restores(rectify: Callable[[Tensor], Tensor]) 
     close(out, torch.log1p(torch.exp(3 * z)) / 3)
     plain = z.clone()
     assert torch.equal(rectify(plain), z.clamp(min=0))
-    assert torch.equal(own, z) == torch.equal(plain, z)  # what works in place still does
+    assert torch.equal(own, z) == torch.equal(plain, z)  # in-place functions still work in place
     assert torch.equal(own, out) == torch.equal(plain, z.clamp(min=0))
     with pytest.raises(ZeroDivisionError), hx.smooth_relu(3.0):
         raise ZeroDivisionError
@@ -628,7 +634,7 @@ def test_gradients_through_smooth_relu(inplace: bool) -> None:
 
 
 @pytest.mark.parametrize("rectify", [nn.ReLU6(), nn.ReLU6(inplace=True), F.relu6, lambda z: F.hardtanh(z, 0.0, 6.0)])
-def test_a_relu6_is_a_rectifier_with_a_cap(rectify: Callable[[Tensor], Tensor]) -> None:
+def test_relu6_is_replaced_by_the_difference_of_two(rectify: Callable[[Tensor], Tensor]) -> None:
     z = torch.linspace(-2, 8, 11, dtype=torch.float64)
     with hx.smooth_relu(beta=3.0):
         close(rectify(z.clone()), (torch.log1p(torch.exp(3 * z)) - torch.log1p(torch.exp(3 * (z - 6)))) / 3)
@@ -647,7 +653,7 @@ def test_a_relu6_is_a_rectifier_with_a_cap(rectify: Callable[[Tensor], Tensor]) 
     close(hx.Deconvolution()(classifier, x, 0), 10 * coming.clamp(min=0) * (10 * x < 8))
 
 
-def test_a_hard_tanh_is_none() -> None:
+def test_a_hard_tanh_is_not_replaced() -> None:
     z = torch.linspace(-2, 2, 9)
     with hx.smooth_relu(beta=3.0):
         assert torch.equal(F.hardtanh(z), z.clamp(-1, 1))
@@ -657,7 +663,7 @@ def test_a_hard_tanh_is_none() -> None:
 # ---------------------------------------------------------------- adapters
 
 
-def test_from_callable_checks_what_comes_back() -> None:
+def test_from_callable_checks_results() -> None:
     classifier, x = make(), batch((1, 12, 12), 6)
     for bad, message in (
         (lambda m, x, t: x.sum(1), r"expected attributions of shape \(16, 1, 12, 12\), got \(16, 12, 12\)"),

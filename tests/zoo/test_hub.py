@@ -1,4 +1,4 @@
-"""Models of hubs, by stand-ins of the packages: no network here, and torchvision does not import beside this torch."""
+"""Models of hubs, with stand-ins for the packages: there is no network, and torchvision cannot be imported here."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def timm(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return stand_in
 
 
-def test_a_timm_model_has_its_normalisation_in_front(timm: SimpleNamespace) -> None:
+def test_a_timm_model_has_its_normalisation_before_it(timm: SimpleNamespace) -> None:
     x = torch.rand(2, 3, 2, 2)
     state = torch.random.get_rng_state()
     module = zoo.load("timm:tiny")
@@ -47,7 +47,7 @@ def test_a_timm_model_has_its_normalisation_in_front(timm: SimpleNamespace) -> N
         assert torch.allclose(module(x), net().eval()((x - mean) / std))
 
 
-def test_a_torchvision_model_has_its_normalisation_in_front(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_torchvision_model_has_its_normalisation_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     scaling = SimpleNamespace(mean=[0.5, 0.5, 0.5], std=[0.25, 0.25, 0.25], crop_size=[2])
     weights = SimpleNamespace(DEFAULT=SimpleNamespace(transforms=lambda: scaling))
     models = SimpleNamespace(
@@ -65,7 +65,7 @@ IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225), "input_
 
 
 class WideStandIn(nn.Module):
-    """Takes what a Wide ResNet-50-2 does, images of the size in its configuration or another; notes what it sees."""
+    """A stand-in for a Wide ResNet-50-2: takes images of the size in its configuration or another, and records them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class WideStandIn(nn.Module):
 
 @pytest.fixture
 def wide_resnet(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
-    """What timm is asked to create."""
+    """Record what timm is asked to create."""
     asked: list[tuple[str, bool]] = []
 
     def create_model(name: str, pretrained: bool = False) -> nn.Module:
@@ -99,7 +99,7 @@ def wide_resnet(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
 
 
 def test_a_wide_resnet_of_timm_takes_images_in_0_1(wide_resnet: list[tuple[str, bool]]) -> None:
-    """From its name to attributions: trained weights, bounds of images, the normalisation inside the gradient."""
+    """From its name to attributions: trained weights, bounds of images, gradients through the normalisation."""
     module = zoo.load("timm:wide_resnet50_2")
     assert wide_resnet == [("wide_resnet50_2", True)]
     assert isinstance(module, Normalised)
@@ -120,12 +120,14 @@ def test_a_wide_resnet_of_timm_takes_images_in_0_1(wide_resnet: list[tuple[str, 
     torch.testing.assert_close(found, outside / std, rtol=1e-3, atol=1e-6)
     with pytest.raises(ArgumentError, match="within the bounds .0, 1., got values in .2, 2"):
         classifier.logits(torch.full_like(images, 2.0))
-    assert {key for key in module.state_dict() if "mean" in key or "std" in key} == set()  # no part of the weights
+    assert {
+        key for key in module.state_dict() if "mean" in key or "std" in key
+    } == set()  # it is not part of the weights
 
 
 def test_images_of_another_kind_are_refused(wide_resnet: list[tuple[str, bool]]) -> None:
     module = zoo.load("timm:wide_resnet50_2")
-    assert module(torch.rand(1, 3, 64, 64)).shape == (1, 1000)  # a convolutional network takes other sizes
+    assert module(torch.rand(1, 3, 64, 64)).shape == (1, 1000)  # a convolutional network accepts other sizes
     for shape in ((2, 1, 224, 224), (3, 224, 224), (2, 4, 224, 224)):
         with pytest.raises(ModelError, match=r"expected images of shape \(N, 3, 224, 224\), got \("):
             module(torch.rand(shape))
@@ -140,7 +142,7 @@ def test_images_of_another_kind_are_refused(wide_resnet: list[tuple[str, bool]])
         fixed(torch.rand(1, 3, 32, 32))
 
 
-def test_what_is_missing_is_said(timm: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_name_what_is_missing(timm: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
         UnknownNameError, match="timm model: expected one of large, tiny, got 'tinny' .did you mean 'tiny'"
     ):

@@ -1,4 +1,4 @@
-"""Image classifiers of Hugging Face's transformers: what the processor does to values is in front of the model."""
+"""Image classifiers of Hugging Face's transformers: the processor's arithmetic is put before the model."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PROCESSOR: dict[str, Any] = {
 
 
 class StandIn(nn.Module):
-    """What a model of transformers looks like from outside."""
+    """A stand-in with the interface of a model of transformers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ def rand(*shape: int) -> Tensor:
     return torch.rand(*shape, generator=torch.Generator().manual_seed(0))
 
 
-def test_the_processors_arithmetic_is_in_front() -> None:
+def test_the_processors_arithmetic_is_put_before_the_model() -> None:
     torch.manual_seed(0)
     model, x = StandIn(), rand(4, 3, 16, 16)
     mean, std = torch.tensor(MEAN).reshape(3, 1, 1), torch.tensor(STD).reshape(3, 1, 1)
@@ -76,7 +76,7 @@ def test_the_processors_arithmetic_is_in_front() -> None:
         hf.zoo.from_transformers(model, {"image_mean": MEAN, "image_std": [1.0]})
 
 
-def test_timm_models_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timm_models_that_are_already_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     config = {"mean": MEAN, "std": STD, "input_size": (3, 16, 16)}
     asked: list[nn.Module] = []
     stand_in = SimpleNamespace(
@@ -117,7 +117,7 @@ def vit(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_vision_transformer_from_its_folder(vit: Path) -> None:
-    """What it says of 8-bit images is what the package says of them."""
+    """Its logits for 8-bit images equal those of the package."""
     package = transformers()
     images = np.random.default_rng(0).integers(0, 256, (3, 16, 16, 3), dtype=np.uint8)
     state = torch.random.get_rng_state()
@@ -140,7 +140,7 @@ def test_a_vision_transformer_from_its_folder(vit: Path) -> None:
     torch.testing.assert_close(gradients, outside / torch.tensor(STD).reshape(3, 1, 1), rtol=1e-3, atol=1e-6)
 
 
-def test_a_study_takes_a_folder_beside_it(vit: Path, tmp_path: Path) -> None:
+def test_a_study_takes_a_model_in_its_folder(vit: Path, tmp_path: Path) -> None:
     (tmp_path / "hub_photos.py").write_text("import torch\ndef load():\n    return torch.rand(2, 3, 16, 16)\n")
     (tmp_path / "mine").symlink_to(vit)
     study = {
@@ -154,7 +154,7 @@ def test_a_study_takes_a_folder_beside_it(vit: Path, tmp_path: Path) -> None:
     assert found.results.manifest["models"]["vit"]["name"] == "transformers:mine"
 
 
-def test_what_cannot_be_had(vit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_that_cannot_be_loaded(vit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = transformers()
     with pytest.raises(HoldfastError, match="its weights cannot be loaded"):
         zoo.load(f"transformers:{tmp_path / 'nowhere' / 'at' / 'all'}")

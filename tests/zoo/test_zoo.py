@@ -60,7 +60,7 @@ def test_lenet_calls_each_relu_once():
 # weights and card
 
 
-def test_the_bundled_model_knows_the_bundled_digits():
+def test_the_bundled_model_classifies_the_bundled_digits():
     model, digits = zoo.load("lenet5-mnist"), data.bundled("digits")
     assert not any(part.training for part in model.modules())
     assert accuracy(model, digits.inputs, digits.labels) >= 0.97
@@ -73,7 +73,7 @@ def test_the_accuracy_on_the_card_is_that_on_the_test_set():
     except data.MissingDataError as missing:
         pytest.skip(str(missing))
     measured = accuracy(zoo.load("lenet5-mnist"), test.inputs, test.labels)
-    assert measured == pytest.approx(claimed, abs=2e-4)  # two digits, for other processors
+    assert measured == pytest.approx(claimed, abs=2e-4)  # rounded to two digits, for other processors
 
 
 def test_the_card():
@@ -87,7 +87,7 @@ def test_the_card():
     assert hashlib.sha256(weights).hexdigest() == card["weights_sha256"]
 
 
-def test_loading_gives_independent_models_and_leaves_the_random_state():
+def test_loading_gives_independent_models_and_keeps_the_random_state():
     state = torch.get_rng_state()
     first, second = zoo.load("lenet5-mnist"), zoo.load("lenet5-mnist")
     assert torch.equal(torch.get_rng_state(), state)
@@ -103,7 +103,7 @@ def test_every_model_has_weights_and_a_card():
         assert sum(p.numel() for p in zoo.load(name).parameters()) == zoo.card(name)["parameters"]
 
 
-def test_missing_or_broken_weights_say_so(tmp_path: Path, monkeypatch):
+def test_missing_or_broken_weights_are_errors(tmp_path: Path, monkeypatch):
     monkeypatch.setattr(zoo, "_find_weights", lambda: tmp_path)
     with pytest.raises(zoo.MissingWeightsError, match=r"lenet5-mnist.safetensors is missing"):
         zoo.load("lenet5-mnist")
@@ -150,7 +150,7 @@ def test_the_cards_of_the_schemes():
     assert endings == {", linear warm-up and cosine, no augmentation"}
 
 
-def test_schemes_make_networks_robust():
+def test_the_schemes_increase_robustness():
     """Within Linf 0.1, in the order of the paper: natural, gradient norm, Hessian norm, adversarial training."""
     digits = data.bundled("digits")
     attack = Pgd(LinfBall(0.1), steps=20, step=0.015, bounds=(0.0, 1.0))
@@ -188,7 +188,7 @@ ATTRIBUTIONS = {
 
 @pytest.mark.parametrize("name", ATTRIBUTIONS)
 def test_the_cards_of_robust_attributions(name):
-    """What they say of the scheme, the weights, and the accuracy with and without an attack."""
+    """The scheme, the weights, and the accuracy with and without an attack."""
     card = zoo.card(name)
     assert card["scheme"].startswith(ATTRIBUTIONS[name])
     assert card["scheme"].endswith("; AdamW, linear warm-up and cosine, no augmentation")
@@ -214,23 +214,23 @@ def test_the_cards_of_robust_attributions(name):
 SERIES = sorted(name for name in BUNDLED if name in zoo.names())
 
 
-def waves_of(name: str) -> str:
-    """The set that a network was trained for."""
+def get_waves(name: str) -> str:
+    """The data set that a network was trained for."""
     return name.split("-")[1]
 
 
 def test_the_networks_for_series_by_name():
     assert {"cnn-waves", "bilstm-waves", "transformer-waves"} <= set(SERIES)
     assert len(BUNDLED) == 18
-    assert {waves_of(name) for name in BUNDLED} == set(NOISES)
+    assert {get_waves(name) for name in BUNDLED} == set(NOISES)
 
 
 @pytest.mark.parametrize("name", SERIES)
 def test_the_cards_of_series(name):
-    """They say how `scripts/train_series.py` made them, and both files are small."""
+    """They describe how `scripts/train_series.py` made the weights; both files are small."""
     card = zoo.card(name)
     assert card["name"] == name
-    assert f"({waves_of(name)})" in card["data"]
+    assert f"({get_waves(name)})" in card["data"]
     end = name.split("-")[2:]
     weight = {"calibrated": 1.0, "calibrated10": 10.0}[end[0]] if end else None
     scheme = Natural() if weight is None else Calibrated(weight)
@@ -242,9 +242,9 @@ def test_the_cards_of_series(name):
 
 
 @pytest.mark.parametrize("name", SERIES)
-def test_series_are_classified_as_the_card_says(name):
-    """On a part of the test set, within four standard errors; all of it is below."""
-    test = data.load(f"{waves_of(name)}:test")[:200]
+def test_the_accuracy_on_series_is_that_of_the_card(name):
+    """On a part of the test set, within four standard errors; the test below uses all of it."""
+    test = data.load(f"{get_waves(name)}:test")[:200]
     claimed = zoo.card(name)["test_accuracy"]
     found = accuracy(zoo.load(name), test.inputs, test.labels)
     assert abs(found - claimed) < 4 * math.sqrt(claimed * (1 - claimed) / 200)
@@ -253,13 +253,13 @@ def test_series_are_classified_as_the_card_says(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SERIES)
 def test_the_accuracies_of_series(name):
-    test = data.load(f"{waves_of(name)}:test")
+    test = data.load(f"{get_waves(name)}:test")
     claimed = zoo.card(name)["test_accuracy"]
     assert accuracy(zoo.load(name), test.inputs, test.labels) == pytest.approx(claimed, abs=2e-3)
 
 
 def test_a_network_for_series_in_a_study_file(tmp_path: Path):
-    """By name alone: the bounds, which it has none of, come with the data."""
+    """By its name; the data has no bounds."""
     study = {
         "data": {"waves": "waves:test"},
         "samples": 8,
@@ -284,7 +284,7 @@ Blobs = tuple[torch.Tensor, torch.Tensor]
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    """The networks here are so small that threads only wait for each other, for long on a busy machine."""
+    """The networks are so small that several threads would be slower, above all on a busy machine."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -359,7 +359,7 @@ def test_dropout_is_on_in_training_and_off_in_accuracy(blobs):
     assert module.training
 
 
-def test_frozen_parameters_stay(blobs):
+def test_frozen_parameters_do_not_change(blobs):
     module = network()
     module[0].requires_grad_(False)
     before, head = module[0].weight.clone(), module[3].weight.detach().clone()
@@ -368,7 +368,7 @@ def test_frozen_parameters_stay(blobs):
     assert not torch.equal(module[3].weight, head)
 
 
-def test_progress_is_told_of_each_epoch(blobs):
+def test_progress_is_called_after_each_epoch(blobs):
     reported: list[Epoch] = []
     trained(blobs, epochs=5, progress=reported.append)
     assert [(epoch.number, epoch.epochs) for epoch in reported] == [(n, 5) for n in range(1, 6)]
@@ -377,7 +377,7 @@ def test_progress_is_told_of_each_epoch(blobs):
 
 
 def test_the_reported_loss_is_the_mean_over_samples(blobs):
-    """At a learning rate of almost nothing, whatever the batches: the cross-entropy of the start."""
+    """With a tiny learning rate, it is the initial cross-entropy for any batches."""
     module = nn.Linear(2, 3)
     expected = nn.functional.cross_entropy(module(blobs[0]), blobs[1]).item()
     reported: list[Epoch] = []
@@ -411,9 +411,9 @@ def test_every_epoch_sees_every_sample_once(blobs):
 
 
 def test_the_learning_rate_warms_up_and_falls_to_zero():
-    """With a gradient that stays the same, a step of Adam is as long as the learning rate."""
+    """With a constant gradient, the length of a step of Adam is the learning rate."""
 
-    class Drift(nn.Module):  # logits (w, -w), labels 0: the gradient keeps its sign, and hardly changes
+    class Drift(nn.Module):  # logits (w, -w), labels 0: the gradient keeps its sign and hardly changes
         def __init__(self) -> None:
             super().__init__()
             self.w = nn.Parameter(torch.zeros(()))
@@ -452,7 +452,7 @@ def test_diverging_training_is_an_error(blobs):
         ({"labels": torch.zeros(299, dtype=torch.int64)}, "labels: expected one label per input"),
     ],
 )
-def test_training_refuses_what_it_cannot_use(blobs, change, complaint):
+def test_training_refuses_wrong_arguments(blobs, change, complaint):
     arguments = {"module": network(), "inputs": blobs[0], "labels": blobs[1], "epochs": 1} | change
     with pytest.raises(ArgumentError, match=complaint):
         train_classifier(**arguments, generator=torch.Generator())
@@ -466,7 +466,7 @@ def test_accuracy_does_not_depend_on_the_batch_size(blobs):
 
 
 def test_random_shift_moves_whole_images():
-    """Against a slow loop: each image is one of the (2 * pixels + 1) ** 2 moved copies of itself."""
+    """Each image equals one of its (2 * pixels + 1) ** 2 moved copies, by a slow loop."""
     images = torch.rand(40, 3, 6, 5, generator=torch.Generator().manual_seed(0))
     moved = random_shift(images, torch.Generator().manual_seed(1), pixels=1)
     found = set()

@@ -46,7 +46,7 @@ def test_resnet_has_the_published_size() -> None:
     model = ResNet18(num_classes=7, in_channels=1, width=8)
     assert parameters(model.stem) == 9 * 8 + 16
     assert parameters(model.stage1) == 4 * (9 * 8 * 8 + 16)
-    assert parameters(model.stage2.block1) == 9 * 8 * 16 + 9 * 16 * 16 + 8 * 16 + 3 * 32  # and the shortcut
+    assert parameters(model.stage2.block1) == 9 * 8 * 16 + 9 * 16 * 16 + 8 * 16 + 3 * 32  # plus the shortcut
     assert parameters(model.classifier) == 64 * 7 + 7
     with pytest.raises(ArgumentError, match="width: expected at least 1, got 0"):
         ResNet18(width=0)
@@ -61,8 +61,8 @@ def test_resnet_shapes() -> None:
     assert ResNet18(num_classes=4, in_channels=1, width=2)(torch.zeros(1, 1, 32, 32)).shape == (1, 4)
 
 
-def test_a_block_is_its_formula() -> None:
-    """Against functional calls, with and without a change of shape."""
+def test_a_block_equals_its_formula() -> None:
+    """It equals functional calls, with and without a change of shape."""
     generator = torch.Generator().manual_seed(0)
     for block, channels in ((BasicBlock(4, 4), 4), (BasicBlock(4, 6, stride=2), 4)):
         for part in block.modules():
@@ -126,7 +126,7 @@ def test_weights_and_card(name: str) -> None:
     assert len(weights) <= 3_000_000
     stored = load_safetensors(weights)
     assert stored.keys() == model.state_dict().keys()
-    for key, tensor in model.state_dict().items():  # nothing is lost on the way
+    for key, tensor in model.state_dict().items():  # the model has the stored weights
         assert torch.equal(tensor, stored[key].to(tensor.dtype))
 
 
@@ -149,11 +149,13 @@ def test_the_accuracy_on_the_card_is_that_on_the_test_set(name: str) -> None:
     if f"{len(test):,} test images" not in zoo.card(name)["data"]:  # GTSRB comes in two sizes
         pytest.skip(f"the card's accuracy is on other data, here are {len(test)} test images")
     measured = accuracy(zoo.load(name), test.inputs, test.labels)
-    assert measured == pytest.approx(zoo.card(name)["test_accuracy"], abs=3.5 / len(test))  # for other processors
+    assert measured == pytest.approx(
+        zoo.card(name)["test_accuracy"], abs=3.5 / len(test)
+    )  # tolerance for other processors
     assert measured >= (0.65 if name == "resnet18w16-cifar10" else 0.82)
 
 
-# explainers: all of them know residual sums, batch normalisation and averages
+# explainers: all of them support residual sums, batch normalisation and averages
 
 
 @pytest.fixture(scope="module")
@@ -170,13 +172,13 @@ def test_every_explainer_explains_it(name: str, explainer: str, images: torch.Te
     maps = hf.explainers.get(explainer)(classifier, images)
     assert maps.shape == images.shape
     assert torch.isfinite(maps).all()
-    if explainer != "gradcam":  # rectified, it may be zero everywhere
+    if explainer != "gradcam":  # after its rectifier it may be zero everywhere
         assert (maps.flatten(1).abs().amax(1) > 0).all()
 
 
 @each_model
 def test_deeplift_adds_up(name: str, images: torch.Tensor) -> None:
-    """To the change of the logit from the baseline, through residual sums as well; in double precision."""
+    """Attributions add up to the change of the logit, also with residual sums; in double precision."""
     module = zoo.load(name).double()
     classifier, inputs = hf.Classifier(module, bounds=(0.0, 1.0), device="cpu", batch_size=64), images.double()
     change = (classifier.logits(inputs) - classifier.logits(0 * inputs))[:, 3]
@@ -185,7 +187,7 @@ def test_deeplift_adds_up(name: str, images: torch.Tensor) -> None:
 
 @each_model
 def test_relevance_without_biases_adds_up(name: str, images: torch.Tensor) -> None:
-    """Biases keep their share of it; where there are none, all of the logit arrives, through residual sums as well."""
+    """Biases keep their share of relevance; without biases, all of the logit reaches the input."""
     module = zoo.load(name).double()
     with torch.no_grad():
         for part in module.modules():
@@ -198,8 +200,8 @@ def test_relevance_without_biases_adds_up(name: str, images: torch.Tensor) -> No
     torch.testing.assert_close(relevance.sum((1, 2, 3)), classifier.logits(inputs)[:, 3], rtol=1e-4, atol=1e-6)
 
 
-def test_gradcam_looks_at_the_last_convolution(images: torch.Tensor) -> None:
-    """Not at a shortcut's."""
+def test_gradcam_uses_the_last_convolution(images: torch.Tensor) -> None:
+    """Not that of a shortcut."""
     classifier = hf.Classifier(zoo.load("resnet18w16-cifar10"), bounds=(0.0, 1.0), device="cpu", batch_size=64)
     by_default = hf.explainers.get("gradcam", relu=False)(classifier, images)
     named = hf.explainers.get("gradcam", relu=False, layer="stage4.block2.conv2")(classifier, images)
@@ -209,7 +211,7 @@ def test_gradcam_looks_at_the_last_convolution(images: torch.Tensor) -> None:
 # training
 
 
-def test_random_flip_mirrors_whole_images_or_leaves_them() -> None:
+def test_random_flip_mirrors_whole_images_or_keeps_them() -> None:
     images = torch.rand(400, 3, 4, 5, generator=torch.Generator().manual_seed(0))
     before = images.clone()
     result = random_flip(images, torch.Generator().manual_seed(1))
@@ -226,7 +228,7 @@ def test_random_flip_mirrors_whole_images_or_leaves_them() -> None:
 
 @pytest.mark.parametrize("model", [ResNet18(num_classes=2, width=4), SmallCNN(num_classes=2)], ids=["resnet", "cnn"])
 def test_they_learn(model: nn.Module) -> None:
-    """Bright from dark."""
+    """They learn to distinguish bright from dark images."""
     generator = torch.Generator().manual_seed(0)
     labels = torch.arange(64) % 2
     inputs = torch.rand(64, 3, 32, 32, generator=generator) * 0.5 + labels[:, None, None, None] * 0.5
@@ -234,16 +236,16 @@ def test_they_learn(model: nn.Module) -> None:
     assert accuracy(model, inputs, labels) > 0.9
 
 
-# what the recipe for traffic signs does to its images
+# the augmentation for traffic signs
 
 
-def test_views_and_light_stay_images_and_follow_their_generator() -> None:
-    """Each image for itself, within [0, 1], and near to the original: signs must stay signs."""
+def test_distorted_images_are_valid_and_depend_on_the_generator() -> None:
+    """Each image by itself, within [0, 1], and near the original, so that the class stays the same."""
     spec = importlib.util.spec_from_file_location("train_bundled", SCRIPTS / "train_bundled.py")
     assert spec is not None
     assert spec.loader is not None
     script = importlib.util.module_from_spec(spec)
-    sys.modules["train_bundled"] = script  # dataclasses look their module up
+    sys.modules["train_bundled"] = script  # dataclasses need their module in sys.modules
     spec.loader.exec_module(script)
     blob = torch.zeros(64, 3, 32, 32)
     blob[:, :, 12:20, 12:20] = 0.5
@@ -257,7 +259,7 @@ def test_views_and_light_stay_images_and_follow_their_generator() -> None:
     grid = torch.stack(torch.meshgrid(torch.arange(32.0), torch.arange(32.0), indexing="ij")).flatten(1)
     centre = (mass[:, None] * grid).sum(2) / mass.sum(1, keepdim=True)
     away = (centre - 15.5).abs()
-    assert float(away.max()) < 3.5  # 2.4 pixels, and what a turn around the middle adds
+    assert float(away.max()) < 3.5  # 2.4 pixels, plus the effect of a rotation around the middle
     assert float(away.max()) > 1.5
     light = seen.amax((1, 2, 3))
     assert float(light.min()) > 0.5 * 0.25 * 0.9

@@ -1,4 +1,4 @@
-"""Explainers of other packages: what comes out is what they say, whatever the batch, and nothing is left behind."""
+"""Explainers of other packages: the adapters return their results, for any batch, and leave no traces."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from holdfast.explainers import Background, Explainer
 
 
 def package(name: str) -> Any:
-    """shap, lime or quantus, whose imports warn."""
+    """Import shap, lime or quantus, whose imports give warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return pytest.importorskip(name)
@@ -58,7 +58,7 @@ def cases() -> dict[str, tuple[str, Callable[[], Explainer]]]:
         "shap gradient": ("image", lambda: hx.from_shap("GradientExplainer", nsamples=10)),
         "shap deep": ("image", lambda: hx.from_shap("DeepExplainer", background=batch("image", 3, seed=9))),
         "shap kernel": ("flat", lambda: hx.from_shap("KernelExplainer", background=references, nsamples=40)),
-        "like shap": ("flat", lambda: hx.from_shap(Restless)),
+        "like shap": ("flat", lambda: hx.from_shap(ReseedingExplainer)),
         "lime image": ("image", lambda: hx.from_lime("image", num_samples=30, segmentation_fn=quarters)),
         "lime tabular": ("flat", lambda: hx.from_lime("tabular", num_samples=40, training_data=batch("flat", 50))),
         "zennit": ("image", lambda: hx.from_zennit("EpsilonPlusFlat")),
@@ -69,8 +69,8 @@ def cases() -> dict[str, tuple[str, Callable[[], Explainer]]]:
     }
 
 
-class Restless:
-    """What shap's newer classes look like; like theirs, it seeds NumPy's generator from the clock."""
+class ReseedingExplainer:
+    """A stand-in for shap's newer classes; as theirs do, it seeds NumPy's generator from the clock."""
 
     def __init__(self, model: Callable[[np.ndarray], np.ndarray], masker: np.ndarray) -> None:
         np.random.seed(None)  # noqa: NPY002
@@ -87,8 +87,8 @@ def quarters(image: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", cases())
-def test_what_every_explainer_keeps(name: str, stand_ins: None) -> None:
-    """Rows apart whatever the chunk, the same for the same seed, and model and generators as they were."""
+def test_results_do_not_depend_on_the_batch_and_nothing_is_left_behind(name: str, stand_ins: None) -> None:
+    """A row's map does not depend on its chunk; model and generators are restored."""
     for other in ("shap", "lime"):
         if name.startswith(other):
             package(other)
@@ -99,7 +99,7 @@ def test_what_every_explainer_keeps(name: str, stand_ins: None) -> None:
         parameter.grad = torch.ones_like(parameter)
     weights = {key: value.clone() for key, value in classifier.module.state_dict().items()}
     targets = torch.tensor([0, 1, 1, 3, 0])
-    explainer = made()  # packages draw as they are imported
+    explainer = made()  # packages draw random numbers when they are imported
     np.random.seed(5)  # noqa: NPY002
     random.seed(5)
     before = torch.random.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()  # noqa: NPY002
@@ -122,7 +122,7 @@ def test_what_every_explainer_keeps(name: str, stand_ins: None) -> None:
     assert torch.equal(predicted, made()(classifier, x, classifier.predict(x)))
 
 
-def test_another_seed_is_another_explanation() -> None:
+def test_another_seed_gives_another_explanation() -> None:
     classifier, x = net("series"), batch("series")
     one, same, other = (hx.from_quantus(draws, seed=seed)(classifier, x) for seed in (0, 0, 1))
     assert torch.equal(one, same)
@@ -130,7 +130,7 @@ def test_another_seed_is_another_explanation() -> None:
 
 
 def test_rows_that_draw_are_explained_once_and_alone() -> None:
-    """With noise of their own each; a function that draws nothing is called once for a chunk."""
+    """Each row with its own noise; a function that draws nothing is called once for a chunk."""
     sizes: list[int] = []
 
     def noise(model: nn.Module, inputs: np.ndarray, targets: np.ndarray) -> np.ndarray:
@@ -143,7 +143,8 @@ def test_rows_that_draw_are_explained_once_and_alone() -> None:
 
     classifier, x = net("flat", batch_size=16), batch("flat", 3)
     maps = hx.from_quantus(noise)(classifier, x)
-    assert sizes == [16, 1, 1, 1]  # a chunk, padded to 16 rows, in which it drew; then the three different rows
+    # a chunk, padded to 16 rows, in which random numbers were drawn; then the three different rows
+    assert sizes == [16, 1, 1, 1]
     assert len({tuple(row) for row in maps.tolist()}) == 3
     sizes.clear()
     hx.from_quantus(noise, one_at_a_time=True)(classifier, x)
@@ -166,14 +167,14 @@ def plain(module: nn.Module, preprocess: Callable[[Tensor], Tensor]) -> Callable
     return lambda rows: module(preprocess(torch.as_tensor(rows, dtype=torch.float32))).detach().numpy()
 
 
-def test_kernel_shap_is_the_packages() -> None:
+def test_kernel_shap_equals_that_of_the_package() -> None:
     shap = package("shap")
     classifier, x = net("flat"), batch("flat", 2)
     references = batch("flat", 3, seed=9)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         theirs = shap.KernelExplainer(plain(classifier.module, shift), references.numpy())
-        # 4094 coalitions of 12 features are all of them, so nothing is random
+        # 12 features have 4094 coalitions, all of which are used, so nothing is random
         expected = theirs.shap_values(x.numpy(), nsamples=5000, l1_reg=0, silent=True)
     ours = hx.from_shap(shap.KernelExplainer, background=references, nsamples=5000, l1_reg=0)
     maps = ours(classifier, x, torch.tensor([2, 0]))
@@ -186,7 +187,7 @@ def test_kernel_shap_is_the_packages() -> None:
     torch.testing.assert_close(likely(classifier, x, 1).sum(1), share)
 
 
-def test_deep_and_gradient_shap_are_the_packages() -> None:
+def test_deep_and_gradient_shap_equal_those_of_the_package() -> None:
     shap = package("shap")
     classifier, x = net("image"), batch("image", 2)
     references = batch("image", 4, seed=9)
@@ -208,7 +209,7 @@ def test_deep_and_gradient_shap_are_the_packages() -> None:
     gradient = hx.from_shap(shap.GradientExplainer, background=references, nsamples=30, rseed=3)
     torch.testing.assert_close(gradient(bare, x[:1], 2), torch.as_tensor(expected).float(), rtol=1e-4, atol=1e-6)
     assert gradient.rows_per_input == 30
-    # a ready object, whose classes are told apart afterwards
+    # a ready object, which explains all classes
     ready = hx.from_shap(theirs, nsamples=30, rseed=3)
     torch.testing.assert_close(ready(bare, x[:1], 2), torch.as_tensor(expected).float(), rtol=1e-4, atol=1e-6)
     with pytest.raises(ArgumentError, match="classifier's own module"):
@@ -217,8 +218,8 @@ def test_deep_and_gradient_shap_are_the_packages() -> None:
 
 @pytest.mark.slow
 def test_additive_shap_of_a_linear_model() -> None:
-    """`w_i (x_i - mean of the references)`, whichever of them explains."""
-    package("shap")  # which compiles for many seconds
+    """`w_i (x_i - mean of the references)`, by each of shap's explainers."""
+    package("shap")  # its import compiles for many seconds
     module = nn.Linear(12, 3)
     classifier = hf.Classifier(module, (0.0, 1.0), device="cpu")
     x, references = batch("flat", 3), batch("flat", 4, seed=9)
@@ -234,7 +235,7 @@ def test_additive_shap_of_a_linear_model() -> None:
         assert torch.equal(hx.from_shap(name, background=references, **options)(classifier, few[:1], 1), maps[:1])
 
 
-def test_what_shap_is_not() -> None:
+def test_shap_errors() -> None:
     shap = package("shap")
     with pytest.raises(ArgumentError, match="method"):
         hx.from_shap(nn.ReLU)
@@ -251,7 +252,7 @@ def test_what_shap_is_not() -> None:
 # ---------------------------------------------------------------- lime
 
 
-def test_lime_for_images_is_the_packages() -> None:
+def test_lime_for_images_equals_that_of_the_package() -> None:
     package("lime")
     from lime.lime_image import LimeImageExplainer
 
@@ -261,7 +262,7 @@ def test_lime_for_images_is_the_packages() -> None:
     assert maps[0].unique().numel() == 4
     tied = torch.as_tensor(quarters(np.zeros((8, 8, 3))))
     assert all(maps[0, 0][tied == segment].unique().numel() == 1 for segment in range(4))
-    # four segments in 2^4 ways: with all of them often enough, the weighted ridge has one solution
+    # four segments have 2^4 masks; if all occur often enough, the weighted ridge has one solution
     many = hx.from_lime("image", **given | {"num_samples": 3000})(classifier, x, 2)
     ours = hx.LIME(samples=3000, segments=tied)(classifier, x, 2)
     torch.testing.assert_close(many, ours, rtol=0.1, atol=0.02 * float(ours.abs().max()))
@@ -284,7 +285,7 @@ def test_lime_for_tables() -> None:
     state = object_.random_state.get_state()[1].copy()
     explainer = hx.from_lime(object_, num_samples=500, output="logit")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # lime's own: logits do not add up to 1
+        warnings.simplefilter("ignore")  # lime warns that logits do not add up to 1
         maps = explainer(classifier, x, 1)
     # coefficients of standardised features: the slope times the standard deviation
     expected = weights[1] * train.std(0, unbiased=False)
@@ -308,7 +309,7 @@ def test_lime_for_tables() -> None:
 
 
 def test_zennit_composites(stand_ins: None) -> None:
-    """The composite's rules, from one or from the logit; without one, the gradient."""
+    """The composite's rules, starting from one or from the logit; without a composite, the gradient."""
     classifier, x = net("image"), batch("image")
     targets = torch.tensor([0, 3, 3, 1, 2])
     guided = hx.GuidedBackprop()(classifier, x, targets)
@@ -339,7 +340,7 @@ def test_a_composite_is_removed_after_an_error(stand_ins: None) -> None:
     assert composite.handles == []
 
 
-def test_what_zennit_is_not(stand_ins: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_zennit_errors(stand_ins: None, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ArgumentError, match="composite: expected a composite of zennit"):
         hx.from_zennit(3)
     with pytest.raises(UnknownNameError, match="zennit class: .*'EpsilonPlusFlat'"):
@@ -371,7 +372,7 @@ def test_grad_cam_of_the_package(stand_ins: None) -> None:
     bare = net("image", preprocess=None)
     ready = hx.from_grad_cam(stand_in.GradCAM(bare.module, [bare.module[0]]))
     torch.testing.assert_close(ready(bare, x), hx.from_grad_cam("GradCAM", "0")(bare, x))
-    assert bare.module[0]._forward_hooks  # where its maker has put it
+    assert bare.module[0]._forward_hooks  # the hook of the user's object stays
     with pytest.raises(ArgumentError, match="classifier's own module"):
         ready(classifier, x)
     with pytest.raises(ArgumentError, match=r"layer: expected one of '0', .* got 'conv'"):
@@ -380,7 +381,7 @@ def test_grad_cam_of_the_package(stand_ins: None) -> None:
         hx.from_grad_cam("GradCAM")(net("series"), batch("series"))
 
 
-def test_what_grad_cam_is_not(stand_ins: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_grad_cam_errors(stand_ins: None, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ArgumentError, match="method"):
         hx.from_grad_cam(nn.ReLU)
     with pytest.raises(ArgumentError, match="eigen: expected an option of GradCAM: aug_smooth, reshape_transform"):
@@ -417,13 +418,13 @@ def test_functions_in_the_style_of_quantus() -> None:
         hx.from_quantus(first, rows_per_input=0)
 
 
-def test_quantus_own_function() -> None:
+def test_the_function_explain_of_quantus() -> None:
     quantus = package("quantus")
     classifier, x = net("image"), batch("image")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         maps = hx.from_quantus(quantus.explain, method="IntegratedGradients", device="cpu")(classifier, x, 1)
-    # what it is there: ten steps of Captum's, by the trapezoid rule, from black
+    # Quantus's default: ten steps of Captum's, by the trapezoid rule, with a black baseline
     theirs = hx.from_captum("IntegratedGradients", n_steps=10, method="riemann_trapezoid")(classifier, x, 1)
     torch.testing.assert_close(maps, theirs, rtol=1e-4, atol=1e-6)
 
@@ -483,7 +484,7 @@ def test_a_study_takes_explainers_of_other_packages(tmp_path: Any, stand_ins: No
     assert list(listed.explainers) == ["captum:Saliency", "captum:Saliency: abs=False", "lrp"]
 
 
-def test_a_study_says_what_is_wrong_with_them(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_in_a_study(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from holdfast.study.file.problems import StudyError
     from holdfast.study.file.spec import study_from
 

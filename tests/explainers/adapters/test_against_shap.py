@@ -1,4 +1,4 @@
-"""The SHAP family against the package `shap` itself, where it is installed (extra `peers`)."""
+"""The SHAP family equals the package `shap`, if it is installed (extra `peers`)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def net() -> nn.Module:
 
 
 def theirs(explainer: Any, x: Tensor, **options: Any) -> Tensor:
-    """Their attributions for class 1."""
+    """The package's attributions for class 1."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return torch.as_tensor(explainer.shap_values(x, **options)[..., 1]).float()
@@ -49,7 +49,9 @@ def test_gradient_shap_within_sampling_error(net: nn.Module) -> None:
     one, other = (theirs(shap.GradientExplainer(net, references), x, nsamples=2000, rseed=seed) for seed in (0, 1))
     spread = float((one - other).norm())
     assert spread < 0.05 * float(one.norm())
-    assert float((ours - one).norm()) < 1.5 * spread  # ours has hardly any: about 0.7 if there were none
+    assert (
+        float((ours - one).norm()) < 1.5 * spread
+    )  # ours has hardly any sampling error; without any, the value would be about 0.7
 
 
 def test_kernel_shap_and_shapley_sampling() -> None:

@@ -1,4 +1,4 @@
-"""FullGrad: the decomposition adds up to the logit, the map is the paper's formula written out slowly."""
+"""FullGrad: the decomposition adds up to the logit; the map equals a slow implementation of the paper's formula."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import holdfast as hf
 from holdfast.explainers import FullGrad
 
 
-def unsettle(module: nn.Module, seed: int = 0) -> nn.Module:
-    """Biases and statistics away from zero, so that they matter."""
+def randomise(module: nn.Module, seed: int = 0) -> nn.Module:
+    """Set biases and statistics to values that are not zero, so that they have an effect."""
     generator = torch.Generator().manual_seed(seed)
     for name, tensor in (*module.named_parameters(), *module.named_buffers()):
         if name.endswith(("bias", "running_mean")):
@@ -74,17 +74,17 @@ def batch(shape: tuple[int, ...], count: int = 6) -> Tensor:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("scaled", [False, True], ids=["as it is", "normalised"])
 def test_the_decomposition_is_complete(kind: str, scaled: bool) -> None:
-    """The paper's Proposition 1, with the shift of a normalisation among the biases."""
+    """The paper's Proposition 1; the shift of a normalisation counts as a bias."""
     build, shape = KINDS[kind]
     x, t = batch(shape), torch.arange(6) % 3
     mean = torch.linspace(0.2, 0.6, shape[0], dtype=torch.float64).reshape(-1, *[1] * (len(shape) - 1))
     prepare = (lambda z: (z - mean) / 0.25) if scaled else None
-    classifier = hf.Classifier(unsettle(build()), (0.0, 1.0), prepare, device="cpu", batch_size=16)
+    classifier = hf.Classifier(randomise(build()), (0.0, 1.0), prepare, device="cpu", batch_size=16)
     found = FullGrad().full_gradient(classifier, x, t)
     torch.testing.assert_close(found.logits, classifier.logits(x).gather(1, t[:, None])[:, 0])
     torch.testing.assert_close(found.total, found.logits)
     assert ("preprocess" in found.biases) == scaled
-    for name, bias in found.biases.items():  # each of them is needed
+    for name, bias in found.biases.items():  # all biases are needed
         assert float((found.total - bias - found.logits).abs().max()) > 1e-6, name
     gradient = hf.explainers.InputXGradient()(classifier, x, t)
     torch.testing.assert_close(found.input, gradient)
@@ -95,7 +95,7 @@ def test_the_decomposition_is_complete(kind: str, scaled: bool) -> None:
 
 def test_the_decomposition_is_that_of_biases_scaled_by_a_factor() -> None:
     """A ReLU network is homogeneous in its input and its biases together: `f(cx; cb) = c f(x; b)`."""
-    module, x = unsettle(series()), batch((3, 16))
+    module, x = randomise(series()), batch((3, 16))
     norm = module[1]
     norm.running_mean.zero_()
     classifier = hf.Classifier(module, (0.0, 1.0), device="cpu")
@@ -112,7 +112,7 @@ def test_the_decomposition_is_that_of_biases_scaled_by_a_factor() -> None:
         torch.testing.assert_close(found.biases[name], (ends[0] - ends[1]) / (2 * h), rtol=1e-6, atol=1e-8)
 
 
-def test_where_it_is_not_complete_the_sum_says_so() -> None:
+def test_the_sum_shows_that_a_bias_was_missed() -> None:
     class Unseen(nn.Module):
         def __init__(self, kind: str) -> None:
             super().__init__()
@@ -127,7 +127,7 @@ def test_where_it_is_not_complete_the_sum_says_so() -> None:
 
     for kind, complete in (("functional", False), ("gelu", False), ("norm", False), ("linear", True)):
         torch.manual_seed(0)
-        classifier = hf.Classifier(unsettle(Unseen(kind)), (0.0, 1.0), device="cpu")
+        classifier = hf.Classifier(randomise(Unseen(kind)), (0.0, 1.0), device="cpu")
         found = FullGrad().full_gradient(classifier, batch((7,)), 1)
         assert torch.allclose(found.total, found.logits) == complete, kind
 
@@ -144,7 +144,7 @@ def test_branches_that_do_not_depend_on_the_input_count() -> None:
             return self.last(torch.relu(self.first(x) + own))  # type: ignore[no-any-return]
 
     torch.manual_seed(0)
-    classifier = hf.Classifier(unsettle(Branch()), (0.0, 1.0), device="cpu")
+    classifier = hf.Classifier(randomise(Branch()), (0.0, 1.0), device="cpu")
     found = FullGrad().full_gradient(classifier, batch((7,)), 1)
     torch.testing.assert_close(found.total, found.logits)
     assert float(found.biases["constant"].abs().max()) > 0
@@ -167,12 +167,12 @@ def slow_map(maps: list[Tensor], size: tuple[int, ...], joint: bool) -> Tensor:
 
 @pytest.mark.parametrize("rescale", ["channel", "layer"])
 @pytest.mark.parametrize("scaled", [False, True], ids=["as it is", "normalised"])
-def test_the_map_is_the_papers_formula(rescale: Literal["channel", "layer"], scaled: bool) -> None:
-    """With every bias an own tensor, one number for each sample, channel and position, to differentiate by."""
+def test_the_map_equals_the_papers_formula(rescale: Literal["channel", "layer"], scaled: bool) -> None:
+    """Each bias is a tensor with a number for each sample, channel and position, to differentiate by."""
     torch.manual_seed(3)
     first, norm, second, last = nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.Conv2d(4, 3, 3, stride=2), nn.Linear(12, 3)
-    module = unsettle(nn.Sequential(first, norm, nn.ReLU(), second, nn.ReLU(), nn.Flatten(), last))
-    second.bias.data += 1.0  # or no unit is active
+    module = randomise(nn.Sequential(first, norm, nn.ReLU(), second, nn.ReLU(), nn.Flatten(), last))
+    second.bias.data += 1.0  # otherwise no unit is active
     x = batch((2, 8, 8), 3)
     mean = torch.tensor([0.3, 0.6], dtype=torch.float64).reshape(2, 1, 1)
     prepare = (lambda z: (z - mean) / 0.5) if scaled else None
@@ -205,7 +205,7 @@ def test_the_map_is_the_papers_formula(rescale: Literal["channel", "layer"], sca
 
 
 def test_flat_inputs_have_the_first_term_and_the_shift() -> None:
-    module, x = unsettle(flat()), batch((7,))
+    module, x = randomise(flat()), batch((7,))
     mean = torch.linspace(0.1, 0.7, 7, dtype=torch.float64)
     plain = hf.Classifier(module, (0.0, 1.0), device="cpu")
     shifted = hf.Classifier(module, (0.0, 1.0), lambda z: z - mean, device="cpu")
@@ -222,7 +222,7 @@ def test_flat_inputs_have_the_first_term_and_the_shift() -> None:
 
 
 def test_a_series_is_upsampled_along_time() -> None:
-    module, x = unsettle(nn.Sequential(nn.Conv1d(1, 1, 4, stride=4), nn.ReLU(), nn.Flatten(), nn.Linear(4, 2))), None
+    module, x = randomise(nn.Sequential(nn.Conv1d(1, 1, 4, stride=4), nn.ReLU(), nn.Flatten(), nn.Linear(4, 2))), None
     x = batch((1, 16), 1)
     module[0].bias.data.fill_(3.0)  # every unit is active
     classifier = hf.Classifier(module, (0.0, 1.0), device="cpu")
@@ -232,8 +232,8 @@ def test_a_series_is_upsampled_along_time() -> None:
 
 
 @pytest.mark.parametrize("rescale", ["channel", "layer"])
-def test_maps_that_are_constant_to_rounding_add_nothing(rescale: Literal["channel", "layer"]) -> None:
-    """Averages over positions send the same back to all of them: rounding must not be blown up to [0, 1]."""
+def test_maps_that_are_constant_up_to_rounding_add_nothing(rescale: Literal["channel", "layer"]) -> None:
+    """Averages pass the same gradient to all positions: rounding errors must not be rescaled to [0, 1]."""
     x = torch.zeros(2, 1, 6, 6)
     noise = torch.rand(2, 3, 6, 6, generator=torch.Generator().manual_seed(0))
     for size in (1e-12, 1.0, 1e12):
@@ -258,16 +258,16 @@ def test_errors() -> None:
 
     classifier = hf.Classifier(Folded(), (0.0, 1.0), device="cpu")
     x = torch.rand(2, 5, 4)
-    assert FullGrad()(classifier, x).shape == x.shape  # linear layers are not in the map
+    assert FullGrad()(classifier, x).shape == x.shape  # biases of linear layers are not in the map
     with pytest.raises(hf.ModelError, match="fullgrad: expected the output of layer 'linear' to have a row for each"):
         FullGrad().full_gradient(classifier, x)
     with pytest.raises(hf.ArgumentError, match="inputs: expected values within the bounds"):
         FullGrad().full_gradient(classifier, x + 1)
 
 
-def test_synchronised_batch_normalisation_is_one() -> None:
+def test_synchronised_batch_normalisation_counts_as_batch_normalisation() -> None:
     torch.manual_seed(0)
-    net = unsettle(nn.Sequential(nn.Conv2d(1, 2, 3), nn.SyncBatchNorm(2), nn.ReLU(), nn.Flatten(), nn.Linear(72, 3)))
+    net = randomise(nn.Sequential(nn.Conv2d(1, 2, 3), nn.SyncBatchNorm(2), nn.ReLU(), nn.Flatten(), nn.Linear(72, 3)))
     x = torch.rand(2, 1, 8, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     found = FullGrad().full_gradient(hf.Classifier(net, (0.0, 1.0), device="cpu"), x, 1)
     torch.testing.assert_close(found.total, found.logits)

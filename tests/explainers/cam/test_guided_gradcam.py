@@ -1,4 +1,4 @@
-"""Guided Grad-CAM against Captum, and against the product of its two factors."""
+"""Guided Grad-CAM equals Captum's, and the product of its two factors."""
 
 from __future__ import annotations
 
@@ -80,15 +80,15 @@ def test_is_the_product_of_its_factors(kind: str, interpolation: Literal["linear
         assert torch.equal(GuidedGradCAM(layer, interpolation)(classifier, x), product)
 
 
-def test_functional_rectifiers_and_those_in_place() -> None:
+def test_functional_and_in_place_rectifiers() -> None:
     classifier, x = setting("images")
     functional = hf.Classifier(Functional(), (0.0, 1.0), device="cpu")
     ours = GuidedGradCAM("layers.3")(functional, x, 1)
     torch.testing.assert_close(ours, GuidedGradCAM("3")(classifier, x, 1))
 
 
-def test_the_gradients_before_the_layer_are_plain_and_one_forward_pass_does_for_both() -> None:
-    """A ReLU that guides both passes would weigh the channels otherwise."""
+def test_the_gradients_to_the_layer_are_plain_and_there_is_one_forward_pass() -> None:
+    """If ReLUs guided both backward passes, the channels would have other weights."""
     classifier, x = setting("images")
     rows: list[int] = []
     handle = classifier.module[0].register_forward_hook(lambda m, args, out: rows.append(len(out)))

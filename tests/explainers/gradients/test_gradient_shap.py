@@ -35,7 +35,7 @@ def gradients_at(classifier: hf.Classifier, points: Tensor, target: int) -> Tens
 
 
 def products(classifier: hf.Classifier, x: Tensor, references: Tensor, explainer: GradientSHAP) -> Tensor:
-    """What the formula averages, `(samples, N, ...)`, one sample after the other."""
+    """The terms of the mean in the formula, `(samples, N, ...)`."""
     which, places = _draw_points(explainer.seed, explainer.samples, len(references), explainer.draws, CPU)
     noise = draw_shared_noise(explainer.seed + 1, (explainer.samples, *x.shape[1:]), x.dtype, CPU)
     lower, upper = classifier.bounds
@@ -50,7 +50,7 @@ def products(classifier: hf.Classifier, x: Tensor, references: Tensor, explainer
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize("draws", ["stratified", "uniform"])
 @pytest.mark.parametrize("noise", [0.0, 0.1])
-def test_is_the_mean_of_its_formula(shape: tuple[int, ...], draws: Any, noise: float) -> None:
+def test_equals_its_formula(shape: tuple[int, ...], draws: Any, noise: float) -> None:
     classifier = hf.Classifier(small_net(shape).double(), (-1.0, 1.0), device="cpu", batch_size=24)
     x, references = batch(shape, 4).double(), batch(shape, 5, seed=1).double() - 0.5
     explainer = GradientSHAP(references, samples=13, draws=draws, noise=noise, seed=3)
@@ -69,13 +69,13 @@ def test_linear_model_is_exact(options: dict[str, Any]) -> None:
     explainer = GradientSHAP(references, **options)
     which, _ = _draw_points(0, explainer.samples, 6, explainer.draws, CPU)
     met = references[which].mean(0)
-    if explainer.draws == "stratified":  # two rounds: each as often
+    if explainer.draws == "stratified":  # two rounds, so that each reference occurs equally often
         torch.testing.assert_close(met, references.mean(0))
     weight = module[1].weight.detach()[t].reshape(5, 3, 4)
     torch.testing.assert_close(explainer(classifier, x, t), weight * (x - met))
 
 
-def test_one_number_a_channel_is_a_background_of_one() -> None:
+def test_one_number_for_each_channel_is_a_background_of_one() -> None:
     shape = (3, 10)
     classifier, x = double_net(shape), batch(shape, 3).double()
     numbers = GradientSHAP((0.1, 0.5, 0.9), samples=6)(classifier, x, 0)
@@ -84,7 +84,7 @@ def test_one_number_a_channel_is_a_background_of_one() -> None:
 
 
 @pytest.mark.parametrize("samples", [1, 7, 20, 41])
-def test_draws_are_stratified_and_each_by_itself_uniform(samples: int) -> None:
+def test_draws_are_stratified_and_each_is_uniform(samples: int) -> None:
     counts = torch.zeros(samples, 5)
     for seed in range(200):
         which, places = _draw_points(seed, samples, 5, "stratified", CPU)
@@ -92,7 +92,7 @@ def test_draws_are_stratified_and_each_by_itself_uniform(samples: int) -> None:
         often = torch.bincount(which, minlength=5)
         assert int(often.max() - often.min()) <= 1
         counts[torch.arange(samples), which] += 1
-    # every reference point is as likely at every place: 200 draws of a fifth each
+    # each reference point is equally likely at each position: 200 draws with probability one fifth
     assert float((counts - 40).abs().max()) < 5 * (200 * 0.2 * 0.8) ** 0.5
     which, places = _draw_points(0, 4000, 5, "uniform", CPU)
     assert float((torch.bincount(which) / 4000 - 0.2).abs().max()) < 5 * (0.16 / 4000) ** 0.5
@@ -101,13 +101,13 @@ def test_draws_are_stratified_and_each_by_itself_uniform(samples: int) -> None:
 
 
 def test_converges_to_integrated_gradients_of_one_baseline() -> None:
-    """Within the sampling error that the samples' own spread tells; and that error is what it says."""
+    """The difference is within the sampling error, which is estimated from the spread of the samples."""
     classifier, x = double_net((1, 8, 8)), batch((1, 8, 8), 4).double()
     exact = IntegratedGradients(steps=4000, baseline=0.2, method="riemann_middle")(classifier, x, 1)
     explainer = GradientSHAP(0.2, samples=400, draws="uniform", seed=5)
     spread = products(classifier, x, torch.full((1, 1, 8, 8), 0.2, dtype=torch.float64), explainer)
     error = spread.std(0) / 400**0.5
-    assert float(error.max()) > 1e-4  # there is something to be wrong about
+    assert float(error.max()) > 1e-4  # there is a sampling error
     z = (explainer(classifier, x, 1) - exact) / (error + 1e-5)
     assert float(z.abs().max()) < 5
     errors = {}
@@ -125,7 +125,7 @@ def test_attributions_add_up_to_the_change_from_the_background() -> None:
     change = classifier.logits(x)[:, 1] - classifier.logits(references)[:, 1].mean()
     sums = torch.stack(
         [GradientSHAP(references, samples=200, seed=s)(classifier, x, 1).sum(1) for s in range(8)]
-    )  # unbiased: so is their mean
+    )  # each is unbiased, so their mean is too
     error = sums.std(0) / 8**0.5
     assert float(((sums.mean(0) - change) / error).abs().max()) < 5
     assert float(error.max()) < 0.05 * float(change.abs().max())
@@ -190,7 +190,7 @@ def test_options_out_of_range(options: dict[str, Any], argument: str) -> None:
 
 @pytest.mark.parametrize("times_input", [False, True])
 @pytest.mark.parametrize("absolute", [False, True])
-def test_smoothgrad_statistics_are_their_formulas(times_input: bool, absolute: bool) -> None:
+def test_smoothgrad_statistics_equal_their_formulas(times_input: bool, absolute: bool) -> None:
     classifier, x = double_net((1, 8, 8)), batch((1, 8, 8), 3).double()
     options: dict[str, Any] = {"samples": 7, "noise": 0.2, "absolute": absolute, "times_input": times_input}
     values = []
@@ -206,7 +206,7 @@ def test_smoothgrad_statistics_are_their_formulas(times_input: bool, absolute: b
     ):
         ours = SmoothGrad(statistic=statistic, **options)(classifier, x, 2)  # type: ignore[arg-type]
         torch.testing.assert_close(ours, expected)
-    # the default is to the bit what it was: the mean of the noisy copies' gradients
+    # the default is bit for bit the mean of the noisy copies' gradients
     plain = hf.Classifier(small_net((1, 8, 8)), (0.0, 1.0), device="cpu", batch_size=256)
     x = x.float()
     noise = draw_shared_noise(0, (16, 1, 8, 8), torch.float32, CPU)
@@ -232,7 +232,7 @@ def test_vargrad_of_a_quadratic_is_known() -> None:
     assert torch.equal(linear, torch.zeros_like(x))
 
 
-def test_smoothgrad_refuses_what_is_no_statistic() -> None:
+def test_smoothgrad_refuses_an_unknown_statistic() -> None:
     with pytest.raises(hf.ArgumentError, match="statistic: expected one of mean, mean_square, variance"):
         SmoothGrad(statistic="median")  # type: ignore[arg-type]
     with pytest.raises(hf.ArgumentError, match="samples: expected at least 2 for a variance"):

@@ -1,4 +1,4 @@
-"""Extremal perturbations: the parts against their formulae written out, the whole on models whose answer is known."""
+"""Extremal perturbations: the parts equal their formulas, and the result is right on models with a known answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def rand(*shape: int, seed: int = 0) -> Tensor:
 
 
 def slow_mask(operator: SmoothMask, cells: Tensor, sigma: float) -> Tensor:
-    """`smax over v of k(u - v) m(v)` for one mask, differentiable: pixel by pixel, cell by cell; zeros around."""
+    """`smax over v of k(u - v) m(v)` for one mask, differentiable, by loops over pixels and cells; zeros around it."""
     side, margin = operator.side, operator.margin
     size = [(n + 2 * g) * s for n, g, s in zip(operator.cells, margin, side, strict=True)]
     rows = []
@@ -33,8 +33,8 @@ def slow_mask(operator: SmoothMask, cells: Tensor, sigma: float) -> Tensor:
             far = [0 if n == 1 else g + 12 for n, g in zip(operator.cells, margin, strict=True)]
             for i in range(-far[0], operator.cells[0] + far[0]):
                 for j in range(-far[1], operator.cells[1] + far[1]):
-                    # from pixel to the centre of the cell; the kernel is cut off by cells: what no pixel of the
-                    # own cell sees within reach is out
+                    # from the pixel to the centre of the cell; the kernel is truncated by cells: a cell counts only if
+                    # it is within reach of some pixel of the own cell
                     own = (y // side[0] - margin[0], x // side[1] - margin[1])
                     near = min(
                         math.hypot(
@@ -63,7 +63,7 @@ def slow_mask(operator: SmoothMask, cells: Tensor, sigma: float) -> Tensor:
 @pytest.mark.parametrize(
     ("spatial", "sigma"), [((5, 6), 1.3), ((1, 12), 2.0), ((1, 70), 3.0), ((70, 2), 3.0), ((4, 4), 0.4)]
 )
-def test_the_operator_and_its_gradient_are_the_formula(spatial: tuple[int, int], sigma: float) -> None:
+def test_the_operator_and_its_gradient_equal_the_formula(spatial: tuple[int, int], sigma: float) -> None:
     operator = SmoothMask(spatial, sigma)
     assert operator.side == tuple(3 if size == 70 else 1 for size in spatial)
     cells = rand(2, *operator.cells).requires_grad_(True)
@@ -93,7 +93,7 @@ def test_the_gradient_of_the_area_loss_is_that_of_the_sorted_mask() -> None:
     )
 
 
-def test_blur_is_the_normalised_gaussian_and_the_mask_chooses_its_width() -> None:
+def test_blur_is_the_normalised_gaussian_and_the_mask_sets_its_width() -> None:
     x = rand(2, 3, 7, 9)
 
     def slow(sigma: float) -> Tensor:
@@ -109,7 +109,7 @@ def test_blur_is_the_normalised_gaussian_and_the_mask_chooses_its_width() -> Non
         torch.testing.assert_close(blur_images(x, sigma), slow(sigma), rtol=1e-4, atol=1e-5)
     owners = torch.tensor([1, 0, 0])
     show = _make_blur(x, owners, 2.0)
-    for level in range(8):  # at whole levels the blur itself, halfway the mean of two
+    for level in range(8):  # at a level the blur of that level, halfway between two levels their mean
         seen = show(torch.full((3, 7, 9), level / 7, dtype=torch.float64))
         expected = blur_images(x, 2.0 * (1 - level / 7))[owners]
         torch.testing.assert_close(seen, expected)
@@ -122,8 +122,8 @@ def test_blur_is_the_normalised_gaussian_and_the_mask_chooses_its_width() -> Non
     assert torch.autograd.gradcheck(show, leaf, eps=1e-7, atol=1e-5)
 
 
-class Patch(nn.Module):
-    """Looks at a square of an image, or at a window of a series, and wants stripes there."""
+class PatchModel(nn.Module):
+    """A model whose logit depends on a square of an image or a window of a series, and is high if it has stripes."""
 
     def __init__(self, shape: tuple[int, ...], place: tuple[slice, ...]) -> None:
         super().__init__()
@@ -145,16 +145,16 @@ def stripes(*shape: int) -> Tensor:
 
 @pytest.mark.parametrize("perturbation", ["blur", "fade"])
 @pytest.mark.parametrize("kind", ["image", "series"])
-def test_a_mask_finds_the_patch_that_the_model_looks_at(kind: str, perturbation: Any) -> None:
+def test_a_mask_finds_the_patch_that_the_model_depends_on(kind: str, perturbation: Any) -> None:
     shape, place = ((1, 24, 24), (slice(4, 12), slice(12, 20))) if kind == "image" else ((2, 60), (slice(30, 42),))
-    classifier = hf.Classifier(Patch(shape, place), (0.0, 1.0), device="cpu")
+    classifier = hf.Classifier(PatchModel(shape, place), (0.0, 1.0), device="cpu")
     area = 64 / 576 if kind == "image" else 12 / 60
     explainer = ExtremalPerturbations(areas=(area, 2 * area), perturbation=perturbation, baseline=0.5, smoothness=0.05)
     x = stripes(1, *shape)
     with classifier.session():
         masks, _ = explainer.find_masks(classifier, x, torch.tensor([0]))
     inside = masks[0, 0][place]
-    assert float(inside.sum() / masks[0, 0].sum()) > 0.65  # of a square, a blob with soft edges
+    assert float(inside.sum() / masks[0, 0].sum()) > 0.65  # the mask of a square is a blob with soft edges
     assert float(inside.mean()) > 0.75
     maps = explainer(classifier, x, 0)
     torch.testing.assert_close(maps, masks.mean(1, keepdim=True).expand_as(x))
@@ -162,7 +162,7 @@ def test_a_mask_finds_the_patch_that_the_model_looks_at(kind: str, perturbation:
     assert float(torch.isin(ranked, torch.arange(maps[0, 0].numel()).reshape(shape[1:])[place]).float().mean()) > 0.75
 
 
-def test_areas_are_met_and_scores_kept(digits: hf.data.Dataset, lenet: hf.Classifier) -> None:
+def test_masks_have_their_areas_and_keep_the_score(digits: hf.data.Dataset, lenet: hf.Classifier) -> None:
     x = digits.inputs[:4]
     with lenet.session():
         masks, logits = ExtremalPerturbations().find_masks(lenet, x, None)
@@ -181,7 +181,7 @@ def test_areas_are_met_and_scores_kept(digits: hf.data.Dataset, lenet: hf.Classi
 
 
 @pytest.mark.parametrize("shape", [(3, 12, 12), (2, 40), (9,)], ids=["image", "series", "flat"])
-def test_the_same_whatever_the_batch(shape: tuple[int, ...]) -> None:
+def test_maps_do_not_depend_on_the_batch(shape: tuple[int, ...]) -> None:
     module, x = small_net(shape), rand(7, *shape).float()
 
     def at(batch_size: int) -> hf.Classifier:
@@ -202,7 +202,7 @@ def test_the_same_whatever_the_batch(shape: tuple[int, ...]) -> None:
         assert torch.equal(whole[:, :1].expand_as(whole), whole)
 
 
-def test_a_step_is_one_pass_of_as_many_rows_as_there_are_areas(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+def test_a_step_is_one_pass_with_a_row_for_each_area(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
     rows: list[int] = []
     handle = lenet.module.register_forward_hook(lambda m, a, out: rows.append(len(out)))
     explainer = ExtremalPerturbations(steps=3)
@@ -257,7 +257,7 @@ def test_by_name_and_in_study_files() -> None:
 
 @pytest.mark.parametrize("perturbation", ["fade", "blur"])
 def test_the_optimisation_is_that_of_torchs_sgd(perturbation: str) -> None:
-    """The formula's loss through autograd, six steps of stochastic gradient descent with momentum and dampening."""
+    """Autograd on the formula's loss, with six steps of stochastic gradient descent with momentum and dampening."""
     torch.manual_seed(0)
     module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Tanh(), nn.Flatten(), nn.Linear(4 * 7 * 9, 3)).double().eval()
     x, (pixels, ones), sigma = rand(1, 3, 9, 11), (99, round(0.2 * 99)), 0.09 * 9

@@ -1,4 +1,4 @@
-"""KernelSHAP against Shapley values by enumeration and against Captum, and what surrogate explainers promise."""
+"""KernelSHAP equals Shapley values by enumeration and agrees with Captum; and tests of all surrogate explainers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def shapley(module: nn.Module, x: Tensor, labels: Tensor, baseline: float, targe
 
 
 def by_segment(maps: Tensor, labels: Tensor) -> Tensor:
-    """The one value of each segment `(m,)` of a map `(*spatial)`."""
+    """The value of each segment `(m,)` in a map `(*spatial)`."""
     values = [maps[labels == k] for k in range(int(labels.max()) + 1)]
     assert all(bool((v == v[0]).all()) for v in values)
     return torch.stack([v[0] for v in values])
@@ -78,7 +78,7 @@ def test_a_sampled_budget_is_right_on_average() -> None:
     module, x = mlp(10), rand(1, 10)
     classifier = hf.Classifier(module, (0.0, 1.0), device="cpu")
     exact = shapley(module, x[0], torch.arange(10), 0.0, 0, "logit")
-    # a fit to few samples has a bias of the order of 1 / samples: a tenth of the spread here
+    # a fit to few samples has a bias of order 1 / samples; here it is a tenth of the spread
     seen = torch.stack([KernelSHAP(samples=200, seed=s)(classifier, x, 0)[0] for s in range(200)])
     error = seen.std(0) / len(seen) ** 0.5
     assert float(error.max()) > 0
@@ -89,7 +89,7 @@ def test_a_sampled_budget_is_right_on_average() -> None:
 
 @pytest.mark.parametrize("samples", [2, 7, 31, 200])
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-def test_efficiency_whatever_the_samples(samples: int, shape: tuple[int, ...]) -> None:
+def test_efficiency_for_any_samples(samples: int, shape: tuple[int, ...]) -> None:
     module, x = small_net(shape).double().eval(), rand(4, *shape)
     classifier = hf.Classifier(module, (0.0, 1.0), device="cpu")
     for how in ("auto", "pixels"):
@@ -114,10 +114,10 @@ def test_the_kernel_and_its_samples() -> None:
         assert len(masks) <= samples
         rows = {tuple(row): w for row, w in zip(masks.tolist(), weights.tolist(), strict=True)}
         assert len(rows) == len(masks)
-        assert all(rows[tuple(not k for k in row)] == w for row, w in rows.items())  # complements, as heavy
+        assert all(rows[tuple(not k for k in row)] == w for row, w in rows.items())  # complements have the same weight
         assert int(masks.sum(1).min()) > 0
         assert int(masks.sum(1).max()) < m
-    # enumerated sizes carry the kernel, drawn ones what is left of its mass, as their shares of it
+    # enumerated sizes have the kernel's weight; sampled sizes share the remaining mass in proportion
     m = 12
     masks, weights = draw_shapley_coalitions(600, m, torch.Generator().manual_seed(0))
     size = masks.sum(1)
@@ -136,7 +136,7 @@ def test_duplicates_are_forwarded_once() -> None:
     module.register_forward_hook(lambda m, args, out: rows.append(len(args[0])))
     classifier = hf.Classifier(module, (0.0, 1.0), device="cpu", batch_size=256)
     KernelSHAP()(classifier, x, 0)
-    assert sum(rows[1:]) == 3 * 16  # all coalitions of four; before that one pass that counts the classes
+    assert sum(rows[1:]) == 3 * 16  # all coalitions of four; before that, one pass to find the number of classes
 
 
 def captum_map(module: nn.Module, x: Tensor, target: int, samples: int, labels: Tensor) -> Tensor:
@@ -174,13 +174,13 @@ def test_agrees_with_shap() -> None:
     torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-6)
 
 
-def test_more_features_than_coalitions_gives_the_smallest_solution() -> None:
+def test_with_fewer_coalitions_than_features_the_solution_has_the_smallest_norm() -> None:
     found = _draw_coalitions(20, 50, 0, CPU)
     scores = rand(len(found.masks))
     phi = found.fit @ scores
     inner = phi - (scores[0] - scores[1]) / 50
     torch.testing.assert_close(inner.sum(), torch.zeros((), dtype=torch.float64), atol=1e-12, rtol=0)
-    # it lies in the span of the centred masks, and fits each pair's difference
+    # it lies in the span of the centred masks, and fits the difference of each pair
     centred = found.masks[2:].double() - found.masks[2:].double().mean(1, keepdim=True)
     torch.testing.assert_close(torch.linalg.lstsq(centred.T, inner[:, None]).residuals.sum().abs().item(), 0.0)
     both = {tuple(m): s for m, s in zip(found.masks.tolist(), scores.tolist(), strict=True)}
@@ -202,10 +202,10 @@ def lenet_at(batch_size: int) -> hf.Classifier:
 
 @pytest.mark.parametrize("how", ["auto", "quickshift", "pixels"])
 @pytest.mark.parametrize("name", BOTH)
-def test_batches_and_company_do_not_matter_where_segments_differ(name: str, how: Any, digits: hf.data.Dataset) -> None:
+def test_maps_do_not_depend_on_the_batch_if_segments_differ(name: str, how: Any, digits: hf.data.Dataset) -> None:
     x = digits.inputs[:17]
     assert how == "pixels" or len(segment(x, how).count.unique()) > 3
-    explainer = BOTH[name](samples=40, segments=how)  # LIME: 40 rows, and a rest of 8 in batches of 16
+    explainer = BOTH[name](samples=40, segments=how)  # LIME: 40 rows in batches of 16, the last one with 8 rows
     whole = explainer(lenet_at(1024), x)
     assert len(whole.flatten(1).unique(dim=0)) == len(x)
     for size in (16, 64, 136):
@@ -245,13 +245,13 @@ def test_a_baseline_for_each_channel(name: str) -> None:
     classifier = hf.Classifier(module, (0.0, 1.0), device="cpu")
     black, fitting = (BOTH[name](samples=40, segments="grid", baseline=b) for b in (0.0, (0.2, 0.7, 0.4)))
     assert float(black(classifier, x, 0).abs().min()) > 0.001
-    assert float(fitting(classifier, x, 0).abs().max()) < 1e-6  # what the model looks at is not masked
+    assert float(fitting(classifier, x, 0).abs().max()) < 1e-6  # the channel that the model depends on is not masked
     with pytest.raises(ArgumentError, match="baseline: expected one number, or 3"):
         BOTH[name](samples=40, baseline=(0.0, 1.0))(classifier, x, 0)
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_coalitions_are_kept_and_belong_to_seed_samples_and_count(name: str) -> None:
+def test_coalitions_are_cached_by_seed_samples_and_number_of_features(name: str) -> None:
     state = torch.get_rng_state()
 
     def of(**options: Any) -> Coalitions:

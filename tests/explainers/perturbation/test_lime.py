@@ -1,4 +1,4 @@
-"""LIME against scikit-learn's ridge and Captum's Lime on the same masks, and on models that it must recover."""
+"""LIME equals scikit-learn's ridge and Captum's Lime on the same masks, and recovers linear models."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def rand(*shape: int, seed: int = 0) -> Tensor:
 
 
 def drawn(explainer: LIME, features: int) -> Tensor:
-    """The samples with their duplicates, drawn again."""
+    """The samples with duplicates, drawn as LIME draws them."""
     generator = torch.Generator().manual_seed(explainer.seed)
     masks = torch.randint(2, (explainer.samples, features), generator=generator, dtype=torch.uint8).bool()
     masks[0] = True
@@ -33,7 +33,7 @@ def drawn(explainer: LIME, features: int) -> Tensor:
 
 
 def sklearn_ridge(explainer: LIME, module: nn.Module, x: Tensor, labels: Tensor, target: int) -> Tensor:
-    """One input's map, as the authors' package would fit it."""
+    """The map of one input, as the authors' package fits it."""
     from sklearn.linear_model import Ridge
     from sklearn.metrics import pairwise_distances
 
@@ -65,7 +65,7 @@ def sklearn_ridge(explainer: LIME, module: nn.Module, x: Tensor, labels: Tensor,
     ],
 )
 @pytest.mark.parametrize("shape", [*SHAPES.values(), (3, 10, 10)], ids=[*SHAPES, "colour"])
-def test_equals_the_weighted_ridge_of_sklearn(shape: tuple[int, ...], options: dict[str, Any]) -> None:
+def test_equals_the_weighted_ridge_of_scikit_learn(shape: tuple[int, ...], options: dict[str, Any]) -> None:
     module, x = small_net(shape).double().eval(), rand(4, *shape)
     explainer = LIME(**options)
     ours = explainer(hf.Classifier(module, (0.0, 1.0), device="cpu"), x, 2)
@@ -98,7 +98,7 @@ def test_recovers_a_linear_model() -> None:
 
 
 def test_more_pixels_than_samples() -> None:
-    """The smaller side of the normal equations is solved; ours is the ridge's, and at 0 the smallest solution."""
+    """The smaller form of the normal equations gives the ridge solution, for ridge 0 the smallest one."""
     module, x = small_net((1, 8, 8)).double().eval(), rand(2, 1, 8, 8)
     classifier = hf.Classifier(module, (0.0, 1.0), device="cpu")
     labels = torch.arange(64).reshape(8, 8)
@@ -111,7 +111,7 @@ def test_more_pixels_than_samples() -> None:
     torch.testing.assert_close(none, tiny, rtol=1e-5, atol=1e-9)
 
 
-def test_samples_are_coin_flips_and_the_input_itself() -> None:
+def test_samples_keep_each_segment_with_probability_one_half() -> None:
     found = LIME(samples=2000).draw_coalitions(20, CPU)
     assert bool(found.masks[0].all())
     assert len(found.masks) == len(found.masks.unique(dim=0)) <= 2000

@@ -1,4 +1,4 @@
-"""Occlusion against Captum's, against a loop over windows, and on models whose answer is known."""
+"""Occlusion equals Captum's and a loop over windows, and is right on models with a known answer."""
 
 from __future__ import annotations
 
@@ -66,29 +66,29 @@ def test_equals_a_loop_over_the_default_windows(kind: str) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
 
 
-def test_a_model_that_looks_at_one_pixel() -> None:
-    class Looks(nn.Module):
+def test_a_model_that_depends_on_one_pixel() -> None:
+    class OnePixel(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             return torch.stack([x[:, 0, 4, 6], torch.zeros(len(x))], 1)
 
     x = torch.ones(2, 1, 10, 12)
     x[1] *= 0.5
-    classifier = hf.Classifier(Looks(), (0.0, 1.0), device="cpu")
+    classifier = hf.Classifier(OnePixel(), (0.0, 1.0), device="cpu")
     found = Occlusion(window=3, stride=1, output="logit")(classifier, x, 0)
-    # the share of a pixel's windows that cover the pixel, times its value
+    # the share of a position's windows that cover the pixel, times its value
     away = (torch.arange(10)[:, None] - 4).abs(), (torch.arange(12) - 6).abs()
     expected = (3 - away[0]).clamp(min=0) * (3 - away[1]).clamp(min=0) / 9
     torch.testing.assert_close(found, x * expected)
 
 
-def test_rows_are_few_batches_and_each_once(digits: hf.data.Dataset, lenet: hf.Classifier) -> None:
+def test_each_row_is_forwarded_once_in_large_batches(digits: hf.data.Dataset, lenet: hf.Classifier) -> None:
     rows: list[int] = []
     handle = lenet.module.register_forward_hook(lambda m, a, out: rows.append(len(out)))
     x, t = digits.inputs[:2], torch.tensor([1, 2])
     with lenet.session():
         Occlusion().attribute(lenet, x, t)
     handle.remove()
-    assert sum(rows) == 344  # 2 * (169 + 1), to a multiple of 8
+    assert sum(rows) == 344  # 2 * (169 + 1), padded to a multiple of 8
     assert rows == [128, 128, 88]
     assert Occlusion().rows_per_input == 170
 

@@ -1,4 +1,4 @@
-"""RISE against the paper's formulas written out, and on models whose expected map is known."""
+"""RISE equals the paper's formulas, and is right on models with a known expected map."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def rand(*shape: int, seed: int = 0) -> Tensor:
 
 
 def drawn(explainer: RISE, shape: tuple[int, ...]) -> tuple[Tensor, Tensor, list[int]]:
-    """Grids, offsets and cells' sides, drawn again."""
+    """Grids, offsets and sides of cells, drawn as RISE draws them."""
     spatial = shape[-1:] if len(shape) < 3 else shape[1:]
     usual = {1: spatial[0], 2: 20, 3: 7}[len(shape)]
     grid = [min(explainer.cells or usual, n) for n in spatial]
@@ -35,7 +35,7 @@ def drawn(explainer: RISE, shape: tuple[int, ...]) -> tuple[Tensor, Tensor, list
 
 
 def slow_masks(explainer: RISE, shape: tuple[int, ...]) -> Tensor:
-    """Section 3.2: enlarge each grid by one cell more than it needs, and cut the input's size out of it."""
+    """Section 3.2: enlarge each grid to one cell more than needed, and crop it to the input's size."""
     grids, offsets, sides = drawn(explainer, shape)
     if len(shape) == 1:
         return grids
@@ -71,17 +71,17 @@ def test_equals_the_papers_formula(kind: str, kept: bool, monkeypatch: pytest.Mo
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
 
 
-def test_masks_have_the_mean_that_was_asked_for() -> None:
+def test_masks_have_the_wanted_mean() -> None:
     x = torch.zeros(1, 1, 28, 28)
     for keep in (0.3, 0.5):
         masks = RISE(samples=4000, keep=keep).draw_masks(x)(0, 4000)
         assert masks.dtype == torch.float32
-        spread = (keep * (1 - keep) / 4000) ** 0.5  # at most, as pixels between cells vary less
+        spread = (keep * (1 - keep) / 4000) ** 0.5  # an upper bound: pixels between cells vary less
         assert float((masks.mean(0) - keep).abs().max()) < 5 * spread
 
 
-def test_cells_that_are_kept_or_not_give_the_conditional_expectation() -> None:
-    """Equation 3: for a linear score, S_i = w_i x_i + keep * (the others'), which the mean over masks estimates."""
+def test_masks_of_zeros_and_ones_give_the_conditional_expectation() -> None:
+    """Equation 3: for a linear score, S_i = w_i x_i + keep * (sum of the others), estimated by the mean."""
     weight = torch.tensor([[1.0, -2.0, 0.5, 0.0, 3.0, -1.0], [0.0] * 6]).double()
     module = nn.Linear(6, 2, bias=False).double()
     module.weight.data.copy_(weight)
@@ -91,17 +91,17 @@ def test_cells_that_are_kept_or_not_give_the_conditional_expectation() -> None:
     parts = weight[0] * x
     expected = parts + 0.4 * (parts.sum(1, keepdim=True) - parts)
     torch.testing.assert_close(found, expected, rtol=0, atol=0.08)
-    # the masks are few enough to see what they are
+    # all masks consist of zeros and ones
     masks = RISE(samples=20000, keep=0.4).draw_masks(x)(0, 20000)
     assert torch.equal(masks, masks.round())
 
 
-def test_a_model_that_looks_at_one_corner() -> None:
-    class Looks(nn.Module):
+def test_a_model_that_depends_on_one_corner() -> None:
+    class OneCorner(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             return torch.stack([8 * x[:, 0, 4:8, 20:24].mean((1, 2)), torch.full((len(x),), 4.0)], 1)
 
-    classifier = hf.Classifier(Looks(), (0.0, 1.0), device="cpu", batch_size=256)
+    classifier = hf.Classifier(OneCorner(), (0.0, 1.0), device="cpu", batch_size=256)
     found = RISE()(classifier, torch.ones(1, 1, 28, 28), 0)[0, 0]
     best = divmod(int(found.argmax()), 28)
     assert 2 <= best[0] <= 9
@@ -109,7 +109,7 @@ def test_a_model_that_looks_at_one_corner() -> None:
     assert float(found[4:8, 20:24].mean()) > float(found.mean()) + 3 * float(found[14:, :14].std())
 
 
-def test_the_same_whatever_the_batch_and_other_with_another_seed(digits: hf.data.Dataset) -> None:
+def test_maps_do_not_depend_on_the_batch_but_on_the_seed(digits: hf.data.Dataset) -> None:
     x = digits.inputs[:5]
 
     def lenet_at(batch_size: int) -> hf.Classifier:
@@ -150,7 +150,7 @@ def test_cells_that_do_not_fit_the_inputs() -> None:
     images = hf.Classifier(small_net((1, 8, 8)), (0.0, 1.0), device="cpu")
     with pytest.raises(ArgumentError, match="cells: expected one number, or 2"):
         RISE(cells=(3, 3, 3))(images, torch.rand(2, 1, 8, 8))
-    assert RISE(cells=(3, 20)).draw_masks(torch.zeros(1, 1, 8, 8))(0, 9).shape == (9, 8, 8)  # at most 8 fit
+    assert RISE(cells=(3, 20)).draw_masks(torch.zeros(1, 1, 8, 8))(0, 9).shape == (9, 8, 8)  # at most 8 cells fit
 
 
 def test_by_name_and_in_study_files() -> None:

@@ -1,4 +1,4 @@
-"""Shapley sampling against Shapley values by enumeration, against Captum, and against its own definition."""
+"""Shapley sampling equals its definition, and agrees with Shapley values by enumeration and with Captum."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from holdfast.segments import segment
 CPU = torch.device("cpu")
 
 
-def worths(module: nn.Module, x: Tensor, baseline: float, target: int, output: str) -> Tensor:
-    """The score of each of the 2^m coalitions of one input's features, by its bits."""
+def compute_scores(module: nn.Module, x: Tensor, baseline: float, target: int, output: str) -> Tensor:
+    """The score of each of the 2^m coalitions of one input's features, indexed by the bits of the coalition."""
     m = len(x)
     kept = (torch.arange(2**m)[:, None] >> torch.arange(m)) & 1
     with torch.no_grad():
@@ -33,7 +33,7 @@ def worths(module: nn.Module, x: Tensor, baseline: float, target: int, output: s
 
 
 def shapley(worth: Tensor) -> Tensor:
-    """By the definition: a weighted sum over coalitions."""
+    """Shapley values by the definition: a weighted sum over coalitions."""
     m = int(math.log2(len(worth)))
     codes = torch.arange(len(worth))
     sizes = ((codes[:, None] >> torch.arange(m)) & 1).sum(1)
@@ -45,8 +45,8 @@ def shapley(worth: Tensor) -> Tensor:
     return torch.stack(phi)
 
 
-def walked(worth: Tensor, orders: Tensor) -> Tensor:
-    """Mean marginal contributions over the orders, one step after the other."""
+def average_over_orders(worth: Tensor, orders: Tensor) -> Tensor:
+    """Mean marginal contributions over the orders, step by step."""
     phi = torch.zeros(orders.shape[1], dtype=torch.float64)
     for order in orders.tolist():
         code = 0
@@ -62,46 +62,47 @@ def test_all_orders_give_exact_shapley_values(features: int, output: str) -> Non
     module, x = mlp(features), rand(5, features)
     explainer = ShapleySampling(math.factorial(features), baseline=0.3, output=output)  # type: ignore[arg-type]
     ours = explainer(hf.Classifier(module, (0.0, 1.0), device="cpu"), x, 1)
-    expected = torch.stack([shapley(worths(module, row, 0.3, 1, output)) for row in x])
+    expected = torch.stack([shapley(compute_scores(module, row, 0.3, 1, output)) for row in x])
     torch.testing.assert_close(ours, expected, rtol=1e-9, atol=1e-12)
     assert float(expected.abs().max()) > 0.01
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 24])
 @pytest.mark.parametrize("antithetic", [True, False])
-def test_it_is_the_mean_over_its_orders(count: int, antithetic: bool) -> None:
+def test_equals_the_mean_over_its_orders(count: int, antithetic: bool) -> None:
     module, x = mlp(9), rand(4, 9)
     explainer = ShapleySampling(count, antithetic, baseline=0.1, seed=5)
     orders = draw_orders(count, antithetic, 9, torch.Generator().manual_seed(5))
     ours = explainer(hf.Classifier(module, (0.0, 1.0), device="cpu"), x, 2)
-    expected = torch.stack([walked(worths(module, row, 0.1, 2, "logit"), orders) for row in x])
+    expected = torch.stack([average_over_orders(compute_scores(module, row, 0.1, 2, "logit"), orders) for row in x])
     torch.testing.assert_close(ours, expected, rtol=1e-9, atol=1e-12)
 
 
-def test_many_orders_come_near_the_exact_values() -> None:
+def test_many_orders_approach_the_exact_values() -> None:
     module, x = mlp(10), rand(2, 10)
     classifier = hf.Classifier(module, (0.0, 1.0), device="cpu", batch_size=1024)
-    exact = torch.stack([shapley(worths(module, row, 0.0, 0, "logit")) for row in x])
+    exact = torch.stack([shapley(compute_scores(module, row, 0.0, 0, "logit")) for row in x])
     torch.testing.assert_close(KernelSHAP(samples=1022)(classifier, x, 0), exact, rtol=1e-6, atol=1e-8)
     errors = []
     for count in (32, 512):
         found = torch.stack([ShapleySampling(count, seed=s)(classifier, x, 0) for s in range(4)])
         errors.append(float((found - exact).norm() / exact.norm() / 2))
     assert errors[0] < 0.2
-    assert errors[1] < 0.4 * errors[0]  # a quarter, as the root of 16 says
+    assert errors[1] < 0.4 * errors[0]  # a quarter of the error, since 4 is the square root of 16
 
 
 def test_pairs_of_reverse_orders_vary_less() -> None:
-    """In a game with interactions of two, the two of a pair add up to the exact value; others' noise shrinks."""
+    """With interactions of two features, the mean of two reverse orders is exact; other noise decreases."""
     weights = rand(8, 8, seed=3) - 0.5
     codes = ((torch.arange(256)[:, None] >> torch.arange(8)) & 1).double()
     pairs = torch.einsum("ci,ij,cj->c", codes, weights, codes)
     spread = {}
-    for worth, name in ((pairs, "pairs"), (worths(mlp(8), rand(8), 0.0, 0, "logit"), "net")):
+    for worth, name in ((pairs, "pairs"), (compute_scores(mlp(8), rand(8), 0.0, 0, "logit"), "net")):
         exact = shapley(worth)
         for antithetic in (True, False):
             found = [
-                walked(worth, draw_orders(4, antithetic, 8, torch.Generator().manual_seed(seed))) for seed in range(60)
+                average_over_orders(worth, draw_orders(4, antithetic, 8, torch.Generator().manual_seed(seed)))
+                for seed in range(60)
             ]
             spread[name, antithetic] = float((torch.stack(found) - exact).pow(2).mean())
     assert spread["pairs", True] < 1e-20
@@ -120,7 +121,7 @@ def test_additive_models_are_exact_from_one_order() -> None:
 
 
 @pytest.mark.parametrize("how", ["auto", "pixels"])
-def test_values_add_up_whatever_the_orders(how: Any, digits: hf.data.Dataset) -> None:
+def test_values_add_up_for_any_orders(how: Any, digits: hf.data.Dataset) -> None:
     x = digits.inputs[:3].double()
     module = hf.zoo.load("lenet5-mnist").double()
     classifier = hf.Classifier(module, (0.0, 1.0), device="cpu", batch_size=256)
@@ -148,7 +149,7 @@ def test_agrees_with_captum_within_sampling_error() -> None:
 
 
 @pytest.mark.parametrize("features", [3, 6, 70])
-def test_coalitions_that_coincide_are_forwarded_once(features: int) -> None:
+def test_equal_coalitions_are_forwarded_once(features: int) -> None:
     walks = _draw_walks(40, True, features, 0, CPU)
     masks = walks.ranks[walks.order] < walks.size[:, None]
     assert len(masks.unique(dim=0)) == len(masks)
@@ -159,7 +160,7 @@ def test_coalitions_that_coincide_are_forwarded_once(features: int) -> None:
         assert len(masks) == 7
         assert {tuple(row.argsort().tolist()) for row in walks.ranks} == set(permutations(range(3)))
     every = torch.cat([masks, torch.ones(1, features, dtype=torch.bool)])
-    for p, ranks in enumerate(walks.ranks):  # what the numbers stand for
+    for p, ranks in enumerate(walks.ranks):  # the coalition of each number
         assert torch.equal(every[walks.before[p]], ranks < ranks[:, None])
         assert torch.equal(every[walks.after[p]], ranks <= ranks[:, None])
     rows: list[int] = []
@@ -168,18 +169,18 @@ def test_coalitions_that_coincide_are_forwarded_once(features: int) -> None:
     classifier = hf.Classifier(module, (0.0, 1.0), device="cpu", batch_size=512)
     with classifier.session():
         ShapleySampling(40, segments="pixels").attribute(classifier, torch.rand(2, features), None)
-    assert sum(rows) - 2 * (1 + len(masks)) in range(16)  # but for padding
+    assert sum(rows) - 2 * (1 + len(masks)) in range(16)  # except for padding
     assert len(masks) + 1 <= 40 * (features - 1) + 2
 
 
 def test_every_pixel_of_a_digit_within_bounded_memory() -> None:
     walks = _draw_walks(25, True, 784, 0, CPU)
     assert sum(t.numel() * t.element_size() for t in vars(walks).values()) < 1e6
-    # of pairs of reverse orders nothing coincides but the empty one; a last pixel may
+    # in pairs of reverse orders only the empty coalition coincides, and perhaps one without the last pixel
     assert 25 * 782 < len(walks.size) <= 25 * 783 + 1
 
 
-def test_batches_and_company_do_not_matter_where_segments_differ(digits: hf.data.Dataset) -> None:
+def test_maps_do_not_depend_on_the_batch_if_segments_differ(digits: hf.data.Dataset) -> None:
     x = digits.inputs[:9]
     assert len(segment(x).count.unique()) > 2
 
@@ -210,7 +211,7 @@ def test_options_out_of_range(options: dict[str, Any], match: str) -> None:
         ShapleySampling(**options)
 
 
-def test_by_name_in_study_files_and_what_it_costs() -> None:
+def test_by_name_in_study_files_and_its_cost() -> None:
     from holdfast.study.file.options import configure
 
     name = "shapley_sampling"
@@ -226,4 +227,4 @@ def test_fewer_orders_than_asked_for_are_divided_by_their_number() -> None:
     """Three features have six orders, not the default's 24."""
     module, x = mlp(3), rand(1, 3)
     found = ShapleySampling()(hf.Classifier(module, (0.0, 1.0), device="cpu"), x, 1)[0]
-    torch.testing.assert_close(found, shapley(worths(module, x[0], 0.0, 1, "logit")))
+    torch.testing.assert_close(found, shapley(compute_scores(module, x[0], 0.0, 1, "logit")))

@@ -1,4 +1,4 @@
-"""DeepSHAP against its completeness, DeepLift over single baselines, and Captum."""
+"""DeepSHAP is complete, and equals the mean of DeepLift over single baselines and Captum's."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_equals_captum_without_pooling(shape: tuple[int, ...]) -> None:
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
 
 
-def test_references_and_inputs_are_forwarded_once_for_a_chunk_and_the_pairs_go_back_in_large_batches() -> None:
+def test_inputs_and_references_are_forwarded_once_and_pairs_are_batched_in_the_backward_pass() -> None:
     classifier = hf.Classifier(small_net((1, 8, 8)), (0.0, 1.0), device="cpu", batch_size=128)
     x, references = batch((1, 8, 8), 32), batch((1, 8, 8), 24, seed=1)
     explainer = DeepSHAP(references)
@@ -124,7 +124,7 @@ def test_references_and_inputs_are_forwarded_once_for_a_chunk_and_the_pairs_go_b
 
 
 class _NoBatch(torch.autograd.Function):
-    """Whose backward pass looks at numbers, which cannot be done for several passes at once."""
+    """A function whose backward pass depends on values, so that passes cannot be batched."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -135,8 +135,8 @@ class _NoBatch(torch.autograd.Function):
         return gradients[0] * (2.0 if gradients[0].sum().item() < 1e9 else 0.0)
 
 
-def test_backward_passes_that_cannot_be_batched_go_one_by_one() -> None:
-    class Odd(nn.Module):
+def test_backward_passes_that_cannot_be_batched_run_one_by_one() -> None:
+    class UsesNoBatch(nn.Module):
         def __init__(self, odd: bool) -> None:
             super().__init__()
             self.odd, self.layers = odd, small_net((12,))
@@ -145,11 +145,13 @@ def test_backward_passes_that_cannot_be_batched_go_one_by_one() -> None:
             return self.layers(_NoBatch.apply(x) if self.odd else 2 * x)  # type: ignore[no-any-return]
 
     x, references = batch((12,), 5), batch((12,), 7, seed=1)
-    maps = [DeepSHAP(references)(hf.Classifier(Odd(odd), (0.0, 1.0), device="cpu"), x, 1) for odd in (True, False)]
+    maps = [
+        DeepSHAP(references)(hf.Classifier(UsesNoBatch(odd), (0.0, 1.0), device="cpu"), x, 1) for odd in (True, False)
+    ]
     torch.testing.assert_close(*maps)
 
 
-def test_what_the_module_does_in_place_does_not_spoil_later_rounds() -> None:
+def test_in_place_layers_do_not_change_later_rounds() -> None:
     class InPlace(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -170,7 +172,7 @@ def test_what_the_module_does_in_place_does_not_spoil_later_rounds() -> None:
     torch.testing.assert_close(DeepSHAP(references)(classifier, x, 1).sum(1), change)
 
 
-def test_more_references_than_fit_at_once() -> None:
+def test_more_references_than_fit_into_one_batch() -> None:
     x, references = batch((1, 8, 8), 3), batch((1, 8, 8), 53, seed=1)
     maps = [
         DeepSHAP(references)(hf.Classifier(small_net((1, 8, 8)), (0.0, 1.0), device="cpu", batch_size=size), x)
@@ -181,7 +183,7 @@ def test_more_references_than_fit_at_once() -> None:
 
 
 class Folded(nn.Module):
-    """Time steps are rows of the first axis."""
+    """A module that turns time steps into rows of the first axis."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -215,7 +217,7 @@ def test_bits_do_not_depend_on_the_batch_size_with_batch_norm(size: Any) -> None
 
 
 @pytest.mark.filterwarnings("ignore::holdfast.explainers.completeness.CompletenessWarning")
-def test_attention_is_taken_one_by_one_without_a_warning() -> None:
+def test_attention_runs_one_by_one_without_a_warning() -> None:
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(4, 2, 16, batch_first=True, dropout=0.0)
     net = nn.Sequential(layer, nn.Flatten(), nn.Linear(24, 3)).eval()

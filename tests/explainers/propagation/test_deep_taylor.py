@@ -1,4 +1,4 @@
-"""Deep Taylor decomposition against the paper's formulas, unit by unit, and what it promises."""
+"""Deep Taylor decomposition equals the paper's formulas, unit by unit, and has the properties that it promises."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_equals_the_formulas_unit_by_unit(name: str, bounds: tuple[float, float]
             torch.testing.assert_close(by_hand(list(module), one, target, *bounds), expected, rtol=1e-9, atol=1e-12)
 
 
-def test_one_layer_is_the_box_rule() -> None:
+def test_one_layer_follows_the_box_rule() -> None:
     """In closed form, with bounds for each channel and weights of both signs."""
     module = nn.Sequential(nn.Flatten(), nn.Linear(12, 3)).double()
     low = torch.tensor([-1.0, 0.0, -3.0], dtype=torch.float64)[:, None]
@@ -60,7 +60,7 @@ def without_biases(module: nn.Module) -> nn.Module:
 
 @pytest.mark.parametrize("name", [name for name in SMALL if name not in ("mobilenet_v2", "mobilenet_v2-relu")])
 def test_relevance_without_biases_adds_up(name: str) -> None:
-    """To the logit, through residual sums, concatenations, batch normalisation with scales of both signs, ReLU6."""
+    """It adds up to the logit, also with residual sums, concatenations, scales of both signs and ReLU6."""
     module = without_biases(drawn(name))
     with torch.no_grad():
         for part in module.modules():
@@ -76,7 +76,7 @@ def test_relevance_without_biases_adds_up(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["mobilenet_v2", "resnet20"])
 def test_positive_with_biases_and_linear_bottlenecks(name: str) -> None:
-    """Some units find nothing that speaks for them; there is never more than the logit."""
+    """Some units have no positive contribution; the sum never exceeds the logit."""
     module, x = drawn(name), noise(3)
     t = positive_logits(module, x)
     maps, logits = DeepTaylor()(of(module), x, t), module(x).detach().amax(1)
@@ -101,8 +101,8 @@ def test_a_negative_logit_reverses_the_sign() -> None:
         torch.testing.assert_close(DeepTaylor()(of(raised), x, target) / (mine + 10.0), maps / mine)
 
 
-def test_relevance_without_anything_that_speaks_for_it_is_lost() -> None:
-    """A unit that its positive bias alone makes active."""
+def test_relevance_of_a_unit_without_positive_contributions_is_lost() -> None:
+    """A unit that is active only because of its positive bias."""
     module = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2, bias=False)).double()
     with torch.no_grad():
         module[0].weight.copy_(torch.tensor([[1.0, 1.0], [1.0, 0.0]]))
@@ -121,7 +121,7 @@ def test_bundled_network(digits: hf.data.Dataset) -> None:
     maps, logits = hf.explainers.get("deep_taylor")(classifier, x), classifier.logits(x).amax(1)
     torch.testing.assert_close(
         maps.sum((1, 2, 3)), logits, rtol=1e-4, atol=0
-    )  # no relevance is lost, for all its biases
+    )  # no relevance is lost in spite of the biases
     assert (maps >= 0).all()
-    inside = F.max_pool2d(x, 9, stride=1, padding=4) > 0  # where ink is near; the rest of the page says little
+    inside = F.max_pool2d(x, 9, stride=1, padding=4) > 0  # most relevance is near the strokes
     assert (maps * ~inside).sum() < 0.1 * maps.sum()

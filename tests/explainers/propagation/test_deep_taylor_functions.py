@@ -1,4 +1,4 @@
-"""Deep Taylor decomposition of the functions that networks are written with, their twins and their errors."""
+"""Deep Taylor decomposition of single functions: equivalent forms give equal maps; errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MEANS: dict[str, Function] = {
 
 @pytest.mark.parametrize("place", ["rectified", "signed", "first"])
 @pytest.mark.parametrize("name", MEANS)
-def test_means_share_out_in_proportion(name: str, place: str) -> None:
+def test_means_distribute_in_proportion(name: str, place: str) -> None:
     conv = seeded(lambda: nn.Conv2d(2, 3, 2))[0]
     front = [] if place == "first" else [conv, nn.ReLU() if place == "rectified" else nn.Tanh()]
     mean, x = Mean(MEANS[name]), 2 * batch((2, 5, 5), 3) - 1
@@ -40,10 +40,10 @@ def test_means_share_out_in_proportion(name: str, place: str) -> None:
         torch.testing.assert_close(by_hand(list(module), one, target, -1.0, 1.0), expected, rtol=1e-9, atol=1e-12)
 
 
-class Written(nn.Module):
+class TwoLayers(nn.Module):
     """`last(relu(function(x, first(x))))`."""
 
-    def __init__(self, function: Callable[[Written, Tensor], Tensor]) -> None:
+    def __init__(self, function: Callable[[TwoLayers, Tensor], Tensor]) -> None:
         super().__init__()
         self.function = function
         self.first, self.same, self.second, self.last = seeded(
@@ -58,9 +58,9 @@ class Written(nn.Module):
 
 
 def maps_of(
-    function: Callable[[Written, Tensor], Tensor], prepare: Callable[[Written], object] | None = None
+    function: Callable[[TwoLayers, Tensor], Tensor], prepare: Callable[[TwoLayers], object] | None = None
 ) -> Tensor:
-    module = Written(function)
+    module = TwoLayers(function)
     if prepare is not None:
         prepare(module)
     maps = DeepTaylor()(of(module, (-1.0, 1.0)), 2 * batch((2, 5, 5)) - 1, 1)
@@ -68,8 +68,8 @@ def maps_of(
     return maps
 
 
-def scaled(by: Callable[[Written], Tensor | float]) -> Callable[[Written], object]:
-    def prepare(module: Written) -> None:
+def scaled(by: Callable[[TwoLayers], Tensor | float]) -> Callable[[TwoLayers], object]:
+    def prepare(module: TwoLayers) -> None:
         with torch.no_grad():
             module.first.weight *= torch.as_tensor(by(module)).reshape(-1, 1, 1, 1)
             module.first.bias *= torch.as_tensor(by(module)).flatten()
@@ -77,7 +77,7 @@ def scaled(by: Callable[[Written], Tensor | float]) -> Callable[[Written], objec
     return prepare
 
 
-SCALINGS: dict[str, tuple[Callable[[Written, Tensor], Tensor], Callable[[Written], Tensor | float]]] = {
+SCALINGS: dict[str, tuple[Callable[[TwoLayers, Tensor], Tensor], Callable[[TwoLayers], Tensor | float]]] = {
     "number": (lambda m, x: -2 * m.first(x), lambda m: -2.0),
     "quotient": (lambda m, x: m.first(x) / -3, lambda m: -1 / 3),
     "in place": (lambda m, x: m.first(x).mul_(-2).div_(3.0), lambda m: -2 / 3),
@@ -93,23 +93,23 @@ SCALINGS: dict[str, tuple[Callable[[Written, Tensor], Tensor], Callable[[Written
 
 
 @pytest.mark.parametrize("name", SCALINGS)
-def test_scaling_is_one_with_the_layer_before(name: str) -> None:
+def test_scaling_is_merged_into_the_layer_before(name: str) -> None:
     function, by = SCALINGS[name]
     torch.testing.assert_close(maps_of(function), maps_of(lambda m, x: m.first(x), scaled(by)))
 
 
-def framed(a: Tensor, *pads: int) -> Tensor:
-    """Padded with -1, by a sum."""
+def pad_by_sum(a: Tensor, *pads: int) -> Tensor:
+    """Pad with -1, by a sum."""
     return F.pad(a, pads) + F.pad(torch.zeros_like(a), pads, value=-1.0).detach()
 
 
-def below_zero(a: Tensor) -> Tensor:
-    """What was at least 0, less 0.3; written through another view."""
+def shift_below_zero(a: Tensor) -> Tensor:
+    """Subtract 0.3 in place, through another view of the same memory."""
     a.view(-1)[:].sub_(0.3)
     return a
 
 
-TWINS: dict[str, tuple[Callable[[Written, Tensor], Tensor], Callable[[Written, Tensor], Tensor]]] = {
+TWINS: dict[str, tuple[Callable[[TwoLayers, Tensor], Tensor], Callable[[TwoLayers, Tensor], Tensor]]] = {
     "rectifiers": (
         lambda m, x: m.same(F.relu(m.first(x))),
         lambda m, x: m.same(m.first(x).relu_()),
@@ -123,16 +123,16 @@ TWINS: dict[str, tuple[Callable[[Written, Tensor], Tensor], Callable[[Written, T
         lambda m, x: F.conv2d(F.pad(F.relu(m.first(x)), (1, 1, 1, 1), value=0.0), m.same.weight, m.same.bias),
     ),
     "negative padding": (
-        lambda m, x: m.same(framed(F.relu(m.first(x)), 1, 1, 1, 1))[..., 1:-1, 1:-1],
+        lambda m, x: m.same(pad_by_sum(F.relu(m.first(x)), 1, 1, 1, 1))[..., 1:-1, 1:-1],
         lambda m, x: m.same(F.pad(F.relu(m.first(x)), (1, 1, 1, 1), value=-1.0))[..., 1:-1, 1:-1],
     ),
     "negative channels": (
-        lambda m, x: m.same(framed(F.relu(m.first(x))[:, :2], 0, 0, 0, 0, 0, 1)),
+        lambda m, x: m.same(pad_by_sum(F.relu(m.first(x))[:, :2], 0, 0, 0, 0, 0, 1)),
         lambda m, x: m.same(torch.cat([F.relu(m.first(x))[:, :2], -torch.ones_like(x[:, :1])], 1)),
     ),
     "written through a view": (
         lambda m, x: m.same(F.relu(m.first(x)) - 0.3),
-        lambda m, x: m.same(below_zero(F.relu(m.first(x)))),
+        lambda m, x: m.same(shift_below_zero(F.relu(m.first(x)))),
     ),
     "channels apart": (
         lambda m, x: m.first(x),
@@ -191,7 +191,7 @@ def test_by_functions_and_not_by_layers(name: str) -> None:
     torch.testing.assert_close(maps_of(theirs), maps_of(ours))
 
 
-def norm_of(layer: nn.Module, kind: type[nn.Module]) -> nn.Module:
+def make_norm(layer: nn.Module, kind: type[nn.Module]) -> nn.Module:
     """A batch normalisation with scales of both signs."""
     norm, generator = kind(8).double(), torch.Generator().manual_seed(1)
     ranges = (norm.weight.data, -1, 1), (norm.bias.data, -0.5, 0.5), (norm.running_mean, -0.3, 0.3)
@@ -201,8 +201,8 @@ def norm_of(layer: nn.Module, kind: type[nn.Module]) -> nn.Module:
     return norm
 
 
-def fused(layer: nn.Module, norm: nn.Module) -> nn.Module:
-    """The same as one layer."""
+def fuse(layer: nn.Module, norm: nn.Module) -> nn.Module:
+    """Layer and batch normalisation as one layer."""
     one, scale = copy.deepcopy(layer), (norm.weight / torch.sqrt(norm.running_var + norm.eps)).detach()
     ones = [1] * (layer.weight.ndim - 2)
     if isinstance(layer, nn.ConvTranspose2d):
@@ -226,24 +226,24 @@ NORMED: dict[str, tuple[tuple[int, ...], Callable[[], nn.Module], type[nn.Module
 
 @pytest.mark.parametrize("front", [[], [nn.Tanh()], [nn.Hardtanh(), nn.ReLU()]], ids=["first", "signed", "rectified"])
 @pytest.mark.parametrize("name", NORMED)
-def test_batch_normalisation_is_one_with_the_layer_before(name: str, front: list[nn.Module]) -> None:
-    """Also with scales below zero, which turn round what speaks for a unit."""
+def test_batch_normalisation_is_merged_into_the_layer_before(name: str, front: list[nn.Module]) -> None:
+    """Also with negative scales, which reverse the sign of contributions."""
     shape, build, kind = NORMED[name]
     layer, x = seeded(build)[0], 2 * batch(shape) - 1
-    norm = norm_of(layer, kind).eval()
+    norm = make_norm(layer, kind).eval()
     rest = [nn.ReLU(), nn.Flatten()]
     wide = nn.Sequential(layer, norm, *rest)(x).shape[1]
     last = seeded(lambda: nn.Linear(wide, 3), seed=2)[0]
-    apart, one = (nn.Sequential(*front, *middle, *rest, last) for middle in ([layer, norm], [fused(layer, norm)]))
+    apart, one = (nn.Sequential(*front, *middle, *rest, last) for middle in ([layer, norm], [fuse(layer, norm)]))
     torch.testing.assert_close(apart(x), one(x))
     maps = DeepTaylor()(of(apart, (-1.0, 1.0)), x, 0)
     assert float(maps.abs().max()) > 0
     torch.testing.assert_close(maps, DeepTaylor()(of(one, (-1.0, 1.0)), x, 0))
 
 
-def test_batch_normalisation_elsewhere_hands_on_what_it_has() -> None:
+def test_batch_normalisation_elsewhere_passes_relevance_on() -> None:
     conv, last = seeded(lambda: nn.Conv2d(2, 8, 2), lambda: nn.Linear(32, 3))
-    norm = norm_of(conv, nn.BatchNorm2d).eval()
+    norm = make_norm(conv, nn.BatchNorm2d).eval()
     x = batch((2, 3, 3))
     module = nn.Sequential(conv, nn.ReLU(), norm, nn.Flatten(), last)
     maps = DeepTaylor()(of(module), x, 0)
@@ -269,8 +269,8 @@ SUMMED: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], tuple[float, float]]
 
 @pytest.mark.parametrize("signed", [False, True])
 @pytest.mark.parametrize("name", SUMMED)
-def test_sums_share_out_in_proportion(name: str, signed: bool) -> None:
-    """Of hidden values; of the input, which is then the first linear layer's, by its distance from its bounds."""
+def test_sums_distribute_in_proportion(name: str, signed: bool) -> None:
+    """In proportion to hidden values; for the input, in proportion to its distance from the bounds."""
     function, (of_a, of_b) = SUMMED[name]
     weight = torch.tensor([[1.0, -2.0, 0.5, -0.3], [0.0, 1.0, 1.0, 1.0]], dtype=torch.float64)
     activation = torch.tanh if signed else F.relu
@@ -304,7 +304,7 @@ def test_sums_share_out_in_proportion(name: str, signed: bool) -> None:
     torch.testing.assert_close(DeepTaylor()(of(direct, (low, high)), x, 0), torch.cat(of_each, 1))
 
 
-def test_input_and_hidden_values_side_by_side() -> None:
+def test_concatenated_input_and_hidden_values() -> None:
     """Each by its own rule."""
     first, last = seeded(lambda: nn.Linear(4, 3), lambda: nn.Linear(7, 2))
 
@@ -318,10 +318,10 @@ def test_input_and_hidden_values_side_by_side() -> None:
 
 
 def test_hooks_of_the_user_change_nothing() -> None:
-    """Layers with backward hooks hand on other tensor objects for the same values."""
+    """Layers with backward hooks pass on other tensor objects for the same values."""
     shape, build, kind = NORMED["images"]
     layer = seeded(build)[0]
-    module = nn.Sequential(layer, norm_of(layer, kind), nn.ReLU(), nn.Flatten(), seeded(linear(72, 3))[0])
+    module = nn.Sequential(layer, make_norm(layer, kind), nn.ReLU(), nn.Flatten(), seeded(linear(72, 3))[0])
     x = 2 * batch(shape) - 1
     plain = DeepTaylor()(of(module, (-1.0, 1.0)), x, 0)
     handles = [part.register_full_backward_hook(lambda *_: None) for part in module]
@@ -336,7 +336,7 @@ def test_hooks_of_the_user_change_nothing() -> None:
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_preprocessing_moves_the_bounds(sign: float) -> None:
-    """Also where it turns them round; the map is that of the module's own inputs."""
+    """Also if it swaps the bounds; the map is that of the module's own inputs."""
     module, x = NETWORKS["images"][1](), batch((2, 6, 6))
     mean = torch.tensor([0.2, 0.7], dtype=torch.float64).reshape(2, 1, 1)
     std = sign * torch.tensor([0.5, 2.0], dtype=torch.float64).reshape(2, 1, 1)
@@ -347,7 +347,7 @@ def test_preprocessing_moves_the_bounds(sign: float) -> None:
     torch.testing.assert_close(DeepTaylor()(of(Net(lambda x: module((x - mean) / std))), x, 1), maps)
 
 
-def test_no_batch_changes_a_map() -> None:
+def test_maps_do_not_depend_on_the_batch() -> None:
     module, x = NETWORKS["images"][1]().float(), batch((2, 6, 6), 37).float()
     maps = DeepTaylor()(hf.Classifier(module, (0.0, 1.0), device="cpu", batch_size=64), x, 1)
     few = hf.Classifier(module, (0.0, 1.0), device="cpu", batch_size=8)

@@ -1,4 +1,4 @@
-"""The derivative of DeepLift's attributions by the input, against finite differences and closed forms."""
+"""The derivative of DeepLift's attributions by the input equals finite differences and closed forms."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def attributions(explainer: DeepLift, classifier: hf.Classifier, x: Tensor, targ
 def check_derivative(
     explainer: DeepLift, classifier: hf.Classifier, x: Tensor, *, step: float = 1e-5, directions: int = 3
 ) -> Tensor:
-    """Of random sums of attributions, along random directions; the attributions are to the bit those without graph."""
+    """Check the derivative of random sums of attributions along random directions, and the bits of the attributions."""
     generator = torch.Generator().manual_seed(7)
     targets, leaf = torch.arange(len(x)) % 2, x.clone().requires_grad_(True)
     with classifier.session():
@@ -79,15 +79,15 @@ def lenet() -> nn.Module:
 @pytest.mark.parametrize("preprocess", [None, lambda x: (x - 0.3) / 0.4], ids=["plain", "normalised"])
 @pytest.mark.parametrize("baseline", [0.0, (0.2, 0.7)], ids=["one", "channels"])
 def test_lenet_with_softplus(preprocess: Any, baseline: Any) -> None:
-    """Max-pooling included; a search differentiates within `smooth_relu`."""
+    """With max-pooling; a search differentiates within `smooth_relu`."""
     with smooth_relu(beta=8.0):
         check_derivative(
             DeepLift(baseline=baseline), of(lenet(), preprocess=preprocess), batch((2, 28, 28)), step=1e-7, directions=2
         )
 
 
-def test_digits_on_a_black_page(digits: hf.data.Dataset) -> None:
-    """Most units of the first layers do not move from the baseline: their slope is the softplus' derivative."""
+def test_digits_on_a_black_background(digits: hf.data.Dataset) -> None:
+    """Most units of the first layers equal those of the baseline: their slope is the derivative of the softplus."""
     classifier = of(hf.zoo.load("lenet5-mnist").double())
     x = digits[:3].inputs.double()
     direction = torch.rand(x.shape, generator=torch.Generator().manual_seed(0), dtype=x.dtype)
@@ -97,7 +97,7 @@ def test_digits_on_a_black_page(digits: hf.data.Dataset) -> None:
         leaf = x.clone().requires_grad_(True)
         maps, _ = DeepLift().attribute(classifier, leaf, targets, create_graph=True)
         (gradient,) = torch.autograd.grad((maps**2).sum(), leaf)
-        step = 1e-7  # so short that no maximum changes its place
+        step = 1e-7  # short enough that no maximum changes its position
         ends = [DeepLift().attribute(classifier, x + s * step * direction * inked, targets)[0] for s in (1, -1)]
     numeric = (ends[0] ** 2 - ends[1] ** 2).sum((1, 2, 3)) / (2 * step)
     torch.testing.assert_close((gradient * direction * inked).sum((1, 2, 3)), numeric, rtol=1e-5, atol=1e-7)
@@ -115,7 +115,7 @@ def test_series_with_pooling(pool: nn.Module) -> None:
     check_derivative(DeepLift(baseline=0.4), of(module), batch((2, 10)))
 
 
-class Written(nn.Module):
+class ManyFunctions(nn.Module):
     """Products of hidden values, a softmax, a residual sum, in-place activations."""
 
     def __init__(self) -> None:
@@ -132,13 +132,13 @@ class Written(nn.Module):
 
 
 @pytest.mark.filterwarnings("ignore::holdfast.explainers.completeness.CompletenessWarning")
-def test_what_else_depends_on_the_input() -> None:
-    """Rescale changes activations alone; all other gradients depend on the input through true values."""
+def test_other_functions_that_depend_on_the_input() -> None:
+    """The Rescale rule changes activations only; all other gradients depend on the input as usual."""
     with smooth_relu(beta=3.0):
-        check_derivative(DeepLift(baseline=0.3), of(Written()), batch((6,)))
+        check_derivative(DeepLift(baseline=0.3), of(ManyFunctions()), batch((6,)))
 
 
-def test_all_of_the_jacobian() -> None:
+def test_the_whole_jacobian() -> None:
     module = seeded(lambda: nn.Linear(4, 5), nn.Tanh, lambda: nn.Linear(5, 3), nn.GELU, lambda: nn.Linear(3, 2))
     classifier, explainer = of(module), DeepLift(baseline=0.1)
     with classifier.session():
@@ -153,7 +153,7 @@ def test_all_of_the_jacobian() -> None:
 
 @pytest.mark.parametrize("smooth", [False, True])
 def test_one_unit(smooth: bool) -> None:
-    """`m = w (f(wx + c) - f(c)) / (wx)`, for each input of its own; for a rectifier where its kink lies between."""
+    """`m = w (f(wx + c) - f(c)) / (wx)` for a single input; for a rectifier also across its kink."""
     weight, bias = torch.tensor([1.5, -2.0, 0.7, 1.0]).double(), torch.tensor([-0.5, 1.0, 0.3, -2.0]).double()
 
     class Units(nn.Module):
@@ -180,8 +180,8 @@ def test_one_unit(smooth: bool) -> None:
 
 
 @pytest.mark.parametrize("way", [0.0, 1e-8, 1e-6, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.5])
-def test_short_ways_from_the_baseline_in_single_precision(way: float) -> None:
-    """Where the quotient of small differences loses the derivative."""
+def test_small_changes_from_the_baseline_in_single_precision(way: float) -> None:
+    """For small changes, the quotient of differences is too inaccurate for a derivative."""
 
     class Unit(nn.Module):
         def __init__(self, dtype: torch.dtype) -> None:
@@ -201,7 +201,7 @@ def test_short_ways_from_the_baseline_in_single_precision(way: float) -> None:
         return maps.detach(), gradient
 
     ways = torch.tensor([[way, -way]], dtype=torch.float64)
-    # the mean over t of t f''(z_b + t way), f the softplus, by Gauss' rule
+    # the mean over t of t f''(z_b + t change), where f is the softplus, by Gauss quadrature
     nodes, weights = (torch.from_numpy(part) for part in np.polynomial.legendre.leggauss(30))
     t = (nodes + 1) / 2
     curve = torch.sigmoid(10 * (0.35 + t * ways[..., None]))
@@ -213,7 +213,7 @@ def test_short_ways_from_the_baseline_in_single_precision(way: float) -> None:
 
 
 def test_at_the_baseline_the_slope_is_the_derivative() -> None:
-    """That of what stands in for a rectifier, with a graph and without."""
+    """The derivative of the softplus in place of a rectifier, with a graph and without."""
     classifier, x = of(lenet()), torch.full((2, 2, 28, 28), 0.3, dtype=torch.float64)
     with smooth_relu(beta=5.0):
         gradient = Saliency(absolute=False)(classifier, x, 1)
@@ -258,7 +258,7 @@ def test_one_forward_pass_each_for_inputs_and_baseline() -> None:
 
 
 def test_from_within_the_graph_of_a_caller() -> None:
-    """The input may be a function of something else; backward passes of others see true derivatives meanwhile."""
+    """The input may depend on other tensors; other backward passes use the true derivatives."""
     module = seeded(lambda: nn.Linear(4, 6), nn.Tanh, lambda: nn.Linear(6, 2))
     classifier, start = of(module), batch((4,)).requires_grad_(True)
     with classifier.session():
@@ -272,7 +272,7 @@ def test_from_within_the_graph_of_a_caller() -> None:
     torch.testing.assert_close(gradient, inner * torch.cos(start.detach()))
 
 
-def test_constant_activations_have_no_part_in_it() -> None:
+def test_constant_activations_have_no_influence() -> None:
     class Net(nn.Module):
         def __init__(self) -> None:
             super().__init__()

@@ -1,4 +1,4 @@
-"""The zoo's architectures: published sizes, layer by layer; each block's formula; training."""
+"""The zoo's architectures: published sizes layer by layer, the formulas of blocks, training."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PUBLISHED: dict[str, Callable[..., nn.Module]] = {
 
 
 def of(table: dict[str, Any], name: str) -> Any:
-    """The entry for this name, or for it without its variant."""
+    """The entry for this name, or for the name without its variant."""
     return table.get(name, table.get(name.partition("-")[0]))
 
 
@@ -44,7 +44,7 @@ def parameters(module: nn.Module) -> int:
 
 
 def on_meta(make: Callable[..., nn.Module], side: int, **options: Any) -> tuple[dict[str, tuple[int, ...]], int]:
-    """For one image of that size: the shape (C, H, W) after each layer, and how many multiplications it takes."""
+    """For one image of that size: the shape (C, H, W) after each layer, and the number of multiplications."""
     shapes: dict[str, tuple[int, ...]] = {}
     products = []
     with torch.device("meta"):
@@ -117,7 +117,7 @@ def test_options_are_checked(make: Callable[[], nn.Module], complaint: str) -> N
         (PUBLISHED["mobilenet_v2"], 3_504_872),
         (PUBLISHED["vgg16"], 138_357_544),
         (VGG16, 14_728_266),
-        (PUBLISHED["dla"], 15_742_104),  # the authors', without the layers that they do not use
+        (PUBLISHED["dla"], 15_742_104),  # the authors' number, without the layers that they do not use
     ],
 )
 def test_published_numbers_of_parameters(make: Callable[..., nn.Module], count: int) -> None:
@@ -145,7 +145,7 @@ def test_published_numbers_of_multiplications(name: str, options: dict[str, Any]
 
 
 def test_resnet20_layer_by_layer() -> None:
-    """He et al., Section 4.2: 7, 6 and 6 layers of 16, 32 and 64 channels at 32, 16 and 8 pixels; 20 with the last."""
+    """He et al., Section 4.2: 7, 6 and 6 layers with 16, 32 and 64 channels at 32, 16 and 8 pixels, and one more."""
     shapes, _ = on_meta(ResNet20, 32)
     assert shapes["stem"] == (16, 32, 32)
     for stage, shape in enumerate([(16, 32, 32), (32, 16, 16), (64, 8, 8)], 1):
@@ -159,7 +159,7 @@ def test_resnet20_layer_by_layer() -> None:
 
 
 def test_mobilenet_v1_layer_by_layer() -> None:
-    """Howard et al., Table 1: the input sizes of its rows, one row on."""
+    """Howard et al., Table 1: an output has the input size of the next row."""
     shapes, _ = on_meta(PUBLISHED["mobilenet_v1"], 224)
     assert shapes["features.stem"] == (32, 112, 112)
     rows = [
@@ -198,8 +198,8 @@ def test_mobilenet_v2_layer_by_layer() -> None:
     assert shapes["classifier.fc"] == (1000,)
     assert on_meta(MobileNetV2, 32)[0]["features"] == (1280, 4, 4)
     blocks = [part for part in MobileNetV2().modules() if isinstance(part, InvertedResidual)]
-    assert sum(part.residual for part in blocks) == 17 - 7  # all but the first of each row
-    assert v2._round_to_8(8.9) == 16  # 8 would be less than nine tenths of it
+    assert sum(part.residual for part in blocks) == 17 - 7  # all blocks except the first of each row
+    assert v2._round_to_8(8.9) == 16  # 8 would be less than nine tenths
 
 
 def test_vgg16_layer_by_layer() -> None:
@@ -269,7 +269,7 @@ def activations(model: nn.Module, inputs: Tensor) -> dict[str, Tensor]:
 
 
 def test_the_shortcut_without_parameters() -> None:
-    """Every second pixel; zeros where channels are new."""
+    """Every second pixel; new channels are zeros."""
     seen = activations(fixed("resnet20"), noise(2))
     before = seen["stage1"]
     expected = torch.cat([before[:, :, ::2, ::2], torch.zeros(2, 4, 16, 16)], 1)
@@ -289,7 +289,7 @@ def test_a_separable_convolution() -> None:
 
 
 def test_an_inverted_residual() -> None:
-    """Sandler et al., Table 1; linear at its end; with the input where the shape stays."""
+    """Sandler et al., Table 1; the last layer is linear; the input is added if the shape stays the same."""
     model: Any = fixed("mobilenet_v2")
     seen = activations(model, 20 * noise(2))
     for number, residual in ((2, True), (4, False), (5, True)):  # 4 halves the size
@@ -307,7 +307,7 @@ def test_an_inverted_residual() -> None:
 
 
 def test_trees_aggregate() -> None:
-    """Yu et al., Section 3.2, written out for depth 2: the inner root sees two blocks, the outer one all before it."""
+    """Yu et al., Section 3.2, for depth 2: the inner root aggregates two blocks, the outer root all of them."""
     model: Any = fixed("dla")
     seen, stage = activations(model, noise(2)), model.stage4
     before = seen["stage3"]
@@ -341,12 +341,12 @@ def test_results_do_not_depend_on_the_batch(name: str) -> None:
         together = fixed(name)(inputs)
         apart = torch.cat([fixed(name)(row[None]) for row in inputs])
     torch.testing.assert_close(together, apart)
-    assert (together.std(0) > 1e-6).all()  # and do depend on the input
+    assert (together.std(0) > 1e-6).all()  # and they depend on the input
 
 
 @each
 def test_gradients_reach_every_layer_and_a_step_lowers_the_loss(name: str) -> None:
-    """By as much as the gradient says. No gradient where batch normalisation takes a constant away at once."""
+    """The loss decreases as the gradient predicts. Biases before batch normalisation have no gradient."""
     model = drawn(name).train()
     inputs, labels = noise(16), torch.arange(16) % 10
     loss = loss_of(model, inputs, labels)
@@ -367,7 +367,7 @@ def loss_of(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
     return F.cross_entropy(model(inputs), labels)
 
 
-def test_the_zoos_training_takes_them() -> None:
+def test_train_classifier_accepts_them() -> None:
     generator = torch.Generator().manual_seed(0)
     labels = torch.arange(16) % 2
     inputs = (noise(16) * 0.5 + labels[:, None, None, None] * 0.5).float()
@@ -385,6 +385,6 @@ def test_the_zoos_training_takes_them() -> None:
     assert read_option[-1] < read_option[0]
 
 
-def test_options_of_resnet18_stay() -> None:
-    """What the bundled weights were trained with."""
+def test_resnet18_has_the_options_of_the_bundled_weights() -> None:
+    """The bundled weights were trained with these options."""
     assert parameters(ResNet18(width=16)) == 701_466

@@ -1,4 +1,4 @@
-"""Networks for series: sizes by hand, formulas written again, and what explainers make of them."""
+"""Networks for series: sizes, formulas, and explainers on them."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ each = pytest.mark.parametrize("name", SMALL)
 
 
 @cache
-def drawn(name: str, double: bool = False) -> nn.Module:
-    """Weights twice as large as usual, so that the functions bend."""
+def randomise(name: str, double: bool = False) -> nn.Module:
+    """Set weights twice as large as usual, so that the functions are clearly nonlinear."""
     with torch.random.fork_rng():
         module = initialize(SMALL[name](), torch.Generator().manual_seed(0))
     with torch.no_grad():
@@ -62,14 +62,14 @@ def series(rows: int = 8, seed: int = 0, double: bool = False) -> Tensor:
 
 def classifier(name: str, batch_size: int = 64, double: bool = False) -> hf.Classifier:
     bounds = (-math.inf, math.inf)
-    return hf.Classifier(drawn(name, double), bounds=bounds, device="cpu", batch_size=batch_size)
+    return hf.Classifier(randomise(name, double), bounds=bounds, device="cpu", batch_size=batch_size)
 
 
 def parameters(module: nn.Module) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
 
 
-# what they are
+# sizes and formulas
 
 
 def test_published_sizes() -> None:
@@ -93,7 +93,7 @@ def test_any_length_channels_and_classes(make: Callable[..., nn.Module]) -> None
 
 @pytest.mark.parametrize("name", sorted(SERIES_MODELS))
 def test_small_networks_have_their_tokens(name: str) -> None:
-    """At most 250 steps of 500 are left after the first layer: seconds for an epoch on a CPU."""
+    """At most 250 of 500 steps are left after the first layer, so that an epoch takes seconds on a CPU."""
     module = SERIES_MODELS[name]()
     assert 10_000 < parameters(module) < 60_000
     if isinstance(module, SeriesTransformer):
@@ -102,7 +102,7 @@ def test_small_networks_have_their_tokens(name: str) -> None:
         assert module.patch == 4
 
 
-def test_the_attention_is_its_formula() -> None:
+def test_the_attention_equals_its_formula() -> None:
     torch.manual_seed(0)
     module, tokens = SelfAttention(6, heads=2).double(), torch.randn(3, 5, 6, dtype=torch.float64)
     weight, bias = module.queries_keys_values.weight, module.queries_keys_values.bias
@@ -123,7 +123,7 @@ def test_the_attention_is_its_formula() -> None:
         assert torch.allclose(module.out(torch.cat(heads, dim=1)), out, atol=1e-12)
 
 
-def test_the_attention_is_torchs() -> None:
+def test_the_attention_equals_that_of_torch() -> None:
     torch.manual_seed(0)
     ours, theirs = SelfAttention(8, heads=4), nn.MultiheadAttention(8, 4, batch_first=True)
     with torch.no_grad():
@@ -143,8 +143,8 @@ def test_positions_are_sines_and_cosines() -> None:
             assert made[place, 2 * pair + 1] == pytest.approx(math.cos(angle), abs=1e-5)
 
 
-def test_positions_tell_the_order() -> None:
-    """All else, with kernels of one step, is blind to it."""
+def test_positions_distinguish_the_order() -> None:
+    """Without them, with kernels of one step, the order has no influence."""
     make = partial(SeriesTransformer, stem=(8,), strides=(1,), kernel_size=1, layers=1, feedforward=16, hidden=8)
     module = initialize(make(), torch.Generator().manual_seed(0)).eval()
     shuffled = series()[:, :, torch.randperm(60, generator=torch.Generator().manual_seed(1))]
@@ -154,8 +154,8 @@ def test_positions_tell_the_order() -> None:
         assert torch.allclose(module.layers(tokens).mean(1), module.layers(other).mean(1), atol=1e-5)
 
 
-def test_the_lstm_is_its_formula_in_both_directions() -> None:
-    module = drawn("bilstm-last", double=True)
+def test_the_lstm_equals_its_formula_in_both_directions() -> None:
+    module = randomise("bilstm-last", double=True)
     x = series(3, double=True)
     lstm = module.lstms[0]  # type: ignore[index, union-attr]
     tokens = torch.stack([x[:, :, 5 * i : 5 * i + 5].flatten(1) for i in range(12)], dim=1)  # channels, then steps
@@ -175,9 +175,9 @@ def test_the_lstm_is_its_formula_in_both_directions() -> None:
     assert torch.allclose(module.classifier(features), module(x), atol=1e-10)  # type: ignore[operator]
 
 
-def test_patches_are_filled_up_with_zeros() -> None:
+def test_patches_are_padded_with_zeros() -> None:
     x = series()[:, :, :57]
-    module = drawn("bilstm-last")
+    module = randomise("bilstm-last")
     assert torch.equal(module(x), module(torch.cat([x, torch.zeros(8, 4, 3)], dim=2)))
 
 
@@ -205,7 +205,7 @@ def test_options_are_checked(make: Callable[[], nn.Module], complaint: str) -> N
         make()
 
 
-# how they run
+# batches, gradients and bits
 
 
 @each
@@ -218,7 +218,7 @@ def test_a_row_does_not_depend_on_its_batch(name: str) -> None:
 
 @each
 def test_gradients_and_second_derivatives(name: str) -> None:
-    module, x = drawn(name, double=True), series(2, double=True).clone().requires_grad_()
+    module, x = randomise(name, double=True), series(2, double=True).clone().requires_grad_()
     score = module(x)[:, 0].sum()
     (gradient,) = torch.autograd.grad(score, x, create_graph=True)
     direction = torch.randn(x.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -227,13 +227,13 @@ def test_gradients_and_second_derivatives(name: str) -> None:
     assert float((gradient.detach() * direction).sum()) == pytest.approx(float(change), rel=1e-4, abs=1e-7)
     (second,) = torch.autograd.grad(gradient.square().sum(), x)
     assert bool(second.isfinite().all())
-    assert name in COMPLETE or float(second.abs().max()) > 0  # rectifiers alone are flat
+    assert name in COMPLETE or float(second.abs().max()) > 0  # a network of rectifiers has no second derivative
 
 
 @each
 @pytest.mark.parametrize("grad", [False, True])
 def test_predictions_have_the_same_bits_with_and_without_a_graph(name: str, grad: bool) -> None:
-    module = drawn(name)
+    module = randomise(name)
     with torch.no_grad():
         plain = module(series(16))
     with torch.set_grad_enabled(grad):
@@ -255,7 +255,7 @@ SIX: dict[str, Callable[[], Explainer]] = {
 @pytest.mark.filterwarnings("ignore::holdfast.explainers.completeness.CompletenessWarning")
 @each
 @pytest.mark.parametrize("explainer", SIX)
-def test_the_papers_explainers_run_and_see_no_batch(name: str, explainer: str) -> None:
+def test_the_papers_explainers_run_and_do_not_depend_on_the_batch(name: str, explainer: str) -> None:
     explain, x = SIX[explainer](), series()
     whole = explain(classifier(name), x)
     assert whole.shape == x.shape
@@ -270,8 +270,8 @@ def test_the_papers_explainers_run_and_see_no_batch(name: str, explainer: str) -
 
 @each
 @pytest.mark.parametrize("explainer", ["deeplift", "deep_shap", "kernel_shap", "shapley_sampling"])
-def test_who_adds_up(name: str, explainer: str) -> None:
-    """DeepLIFT's rules reach the CNN alone; sampled Shapley values and KernelSHAP add up whatever the network is."""
+def test_which_attributions_add_up(name: str, explainer: str) -> None:
+    """DeepLIFT adds up for the CNN only; sampled Shapley values and KernelSHAP add up for any network."""
     explain, x = SIX[explainer](), series()
     baseline = series(5, seed=9) if explainer == "deep_shap" else 0.0
     complete = name in COMPLETE or explainer in ("kernel_shap", "shapley_sampling")
@@ -289,10 +289,10 @@ def test_who_adds_up(name: str, explainer: str) -> None:
 
 @pytest.mark.filterwarnings("ignore::holdfast.explainers.completeness.CompletenessWarning")
 @pytest.mark.parametrize("name", ["bilstm", "bilstm-last", "transformer"])
-def test_deeplift_takes_the_gradient_of_gates_and_attention(name: str) -> None:
-    """With every ReLU far from its kink, all that is left to exchange, DeepLIFT is gradient x input."""
+def test_deeplift_uses_the_gradient_of_gates_and_attention(name: str) -> None:
+    """If all ReLUs are far from their kinks, no rule applies, and DeepLIFT equals gradient x input."""
     module = SMALL[name]()
-    module.load_state_dict(drawn(name).state_dict())
+    module.load_state_dict(randomise(name).state_dict())
     with torch.no_grad():
         for layer in module.modules():
             if isinstance(layer, nn.Linear | nn.Conv1d) and layer.bias is not None:
@@ -310,7 +310,7 @@ def test_lrp_refuses_gates_and_attention(name: str) -> None:
         LRP()(classifier(name), series())
 
 
-# the check
+# completeness_gap
 
 
 class Square(nn.Module):
@@ -322,7 +322,7 @@ class Square(nn.Module):
 
 
 def test_the_gap_in_closed_form(recwarn: pytest.WarningsRecorder) -> None:
-    """Gradient x input of a sum of squares is twice what it should add up to; integrated gradients are right."""
+    """For a sum of squares, gradient x input adds up to twice the change; integrated gradients add up to the change."""
     model = hf.Classifier(Square(), bounds=(-9.0, 9.0), device="cpu", batch_size=32)
     x = torch.tensor([[1.0, 2.0], [0.5, -1.0], [0.01, 0.0]])
     doubled, fine = hf.explainers.InputXGradient(), IntegratedGradients(steps=4)
@@ -330,7 +330,7 @@ def test_the_gap_in_closed_form(recwarn: pytest.WarningsRecorder) -> None:
         gap = completeness_gap(model, doubled, doubled(model, x, 1), x, targets=1)
     assert torch.allclose(gap, x.double().square().sum(1), atol=1e-6)
     text = "attributions of 2 of 3 inputs do not add up to the change of the logit from the baseline: they miss 100%"
-    assert text in str(caught[0].message)  # the third misses 0.0001, which rounding might
+    assert text in str(caught[0].message)  # the third has a gap of 0.0001, which may be rounding
     assert caught[0].filename == __file__
     recwarn.clear()
     assert float(completeness_gap(model, fine, fine(model, x, 1), x, targets=1).abs().max()) < 1e-6
@@ -362,7 +362,7 @@ def test_the_gap_from_a_baseline_or_a_set_of_them(baseline: Any) -> None:
 
 @pytest.mark.parametrize("shape", [(3, 12), (3, 2, 12), (3, 2, 6, 8)])
 def test_a_segment_counts_once(shape: tuple[int, ...]) -> None:
-    """However many places and channels show its value."""
+    """For any number of positions and channels with its value."""
     model = hf.Classifier(Square(), bounds=(-9.0, 9.0), device="cpu", batch_size=32)
     x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
     explain = ShapleySampling(segments=5)

@@ -1,4 +1,4 @@
-"""Projected gradient ascent, adversarial training, and the two networks that were trained so."""
+"""Projected gradient ascent, adversarial training, and the two networks that were trained with it."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def losses(module: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
 # the nearest point
 
 
-def test_the_nearest_point_of_a_ball_within_bounds_is_the_nearest() -> None:
-    """It satisfies the Karush-Kuhn-Tucker conditions, found here by bisection on the multiplier in double precision."""
+def test_the_projection_is_the_nearest_point() -> None:
+    """It equals the Karush-Kuhn-Tucker point, found by bisection on the multiplier in double precision."""
     generator = seeded()
     delta = torch.randn(200, 3, 5, generator=generator, dtype=torch.float64) * torch.logspace(-1, 2, 200)[:, None, None]
     below = -torch.rand(200, 3, 5, generator=generator, dtype=torch.float64)
@@ -66,12 +66,12 @@ def test_no_other_point_is_nearer() -> None:
     others = others[(others.norm(dim=1) <= 1.2) & (others >= below).all(1) & (others <= above).all(1)]
     assert len(others) > 5_000
     assert (nearest - delta).norm() <= (others - delta).norm(dim=1).min()
-    torch.testing.assert_close(nearest[0, 0], above[0])  # held by its bound, and on the sphere all the same
+    torch.testing.assert_close(nearest[0, 0], above[0])  # clipped by its bound, and on the sphere
     assert float(nearest.norm()) == pytest.approx(1.2, abs=1e-9)
 
 
 @each_ball
-def test_the_nearest_point_to_a_point_of_the_ball_is_itself(ball: Ball) -> None:
+def test_the_projection_of_a_point_in_the_ball_is_the_point(ball: Ball) -> None:
     delta = torch.rand(50, 7, generator=seeded()) * 0.2 - 0.1
     far = torch.tensor(9.0)
     assert torch.equal(project_offset(delta, ball, -far, far), delta)
@@ -89,9 +89,7 @@ def test_a_ball_of_radius_0_is_its_centre() -> None:
 
 
 @each_ball
-def test_perturbed_digits_lie_in_the_ball_and_the_bounds_and_have_a_greater_loss(
-    ball: Ball, digits: data.Dataset
-) -> None:
+def test_perturbed_digits_are_in_the_ball_and_bounds_and_have_a_larger_loss(ball: Ball, digits: data.Dataset) -> None:
     module, inputs, labels = zoo.load("lenet5-mnist"), digits.inputs[:60], digits.labels[:60]
     attack = Pgd(ball, steps=7, step=ball.radius / 4, bounds=(0.0, 1.0))
     perturbed = attack(module, inputs, labels, seeded())
@@ -100,7 +98,7 @@ def test_perturbed_digits_lie_in_the_ball_and_the_bounds_and_have_a_greater_loss
     assert perturbed.max() <= 1
     distance = length(perturbed - inputs, ball)
     assert (distance <= ball.radius * (1 + 1e-5)).all()
-    assert (distance > 0.98 * ball.radius).all()  # it uses the ball, although most pixels are at a bound
+    assert (distance > 0.98 * ball.radius).all()  # it reaches the sphere, although most pixels are at a bound
     assert (losses(module, perturbed, labels) > losses(module, inputs, labels)).all()
     assert accuracy(module, perturbed, labels) < 0.6 < accuracy(module, inputs, labels)
     random = inputs + project_offset(torch.randn(inputs.shape, generator=seeded()), ball, -inputs, 1 - inputs)
@@ -118,8 +116,8 @@ def test_on_a_linear_model_the_ascent_ends_at_the_exact_maximum() -> None:
     torch.testing.assert_close(pgd(module, inputs, labels, LinfBall(0.7), **options), inputs + 0.7 * w.sign())
 
 
-def test_within_bounds_the_ascent_of_a_linear_model_fills_the_ball_by_the_free_features() -> None:
-    """(3, 4, 12) with the last feature at its bound: the rest of the ball goes to (3, 4) / 5."""
+def test_with_a_feature_at_its_bound_the_other_features_use_the_whole_ball() -> None:
+    """Weights (3, 4, 12) with the last feature at its bound: the direction is (3, 4) / 5."""
     module = nn.Linear(3, 2, bias=False)
     with torch.no_grad():
         module.weight.copy_(torch.tensor([[-3.0, -4.0, -12.0], [3.0, 4.0, 12.0]]))
@@ -129,7 +127,7 @@ def test_within_bounds_the_ascent_of_a_linear_model_fills_the_ball_by_the_free_f
 
 
 def test_the_start_is_uniform_in_the_ball() -> None:
-    """By its distance from the centre; with a step of next to nothing the ascent ends where it starts."""
+    """Measured by the distance from the centre; with a tiny step the ascent ends where it starts."""
     module, inputs, labels = nn.Linear(3, 2), torch.zeros(4000, 3), torch.zeros(4000, dtype=torch.int64)
     options = {"steps": 1, "step": 1e-9, "generator": seeded()}
     for ball in (L2Ball(2.0), LinfBall(2.0)):
@@ -141,7 +139,7 @@ def test_the_start_is_uniform_in_the_ball() -> None:
 
 
 @each_ball
-def test_the_generator_alone_decides(ball: Ball) -> None:
+def test_results_depend_on_the_generator_only(ball: Ball) -> None:
     module, inputs, labels = nn.Linear(5, 3), torch.rand(8, 5, generator=seeded()), torch.arange(8) % 3
     state = torch.get_rng_state()
     attack = Pgd(ball, steps=1, step=0.01)
@@ -162,8 +160,8 @@ def test_an_input_does_not_depend_on_the_others() -> None:
     torch.testing.assert_close(together, alone)
 
 
-def test_a_step_has_its_length_however_sure_the_network_is() -> None:
-    """A gradient of 1e-25, whose square is 0, has a direction, too."""
+def test_a_step_has_its_length_even_if_the_gradient_is_tiny() -> None:
+    """A gradient of 1e-25, whose square is 0, still has a direction."""
     module = nn.Linear(4, 2, bias=False)
     with torch.no_grad():
         module.weight.copy_(torch.tensor([[15.0, 0, 0, 0], [-15.0, 0, 0, 0]]))
@@ -174,7 +172,7 @@ def test_a_step_has_its_length_however_sure_the_network_is() -> None:
 
 
 class Spy(nn.Module):
-    """Batch statistics and dropout, and what mode they were called in."""
+    """A module with batch statistics and dropout, which records the mode of its calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -187,7 +185,7 @@ class Spy(nn.Module):
 
 
 @each_ball
-def test_the_ascent_leaves_the_module_and_the_inputs_alone(ball: Ball) -> None:
+def test_the_ascent_does_not_change_the_module_or_the_inputs(ball: Ball) -> None:
     module, inputs, labels = Spy(), torch.rand(6, 4, generator=seeded()), torch.arange(6) % 3
     module.layers[1].eval()
     torch.autograd.backward(module(inputs).sum())
@@ -234,10 +232,11 @@ def attacked(inputs: Tensor) -> Tensor:
 # training
 
 
-def test_training_against_perturbations_makes_robust() -> None:
-    """One feature is right 9 times of 10 with a wide margin, 20 are always right with a narrow one: see Tsipras et al.,
+def test_adversarial_training_increases_robustness() -> None:
+    """One feature is right in 9 of 10 cases with a wide margin, 20 are always right with a narrow one.
 
-    "Robustness may be at odds with accuracy" (ICLR 2019). The natural network relies on the many that a ball erases.
+    See Tsipras et al., "Robustness may be at odds with accuracy" (ICLR 2019). The natural network relies on the 20
+    features, which a perturbation in the ball can reverse.
     """
     generator = seeded()
     labels = torch.arange(2000) % 2
@@ -272,7 +271,7 @@ def mixed(clean_share: float, perturb, read_option: list[Epoch] | None = None) -
 
 
 def test_the_share_mixes_the_losses() -> None:
-    """A perturbation that does nothing changes nothing; one that does counts for its share, and sees what it should."""
+    """The identity as perturbation changes nothing; another one counts with its share and gets the right arguments."""
     seen: list[tuple[torch.Size, torch.Size]] = []
 
     def same(module: nn.Module, batch: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
@@ -293,7 +292,7 @@ def test_the_share_mixes_the_losses() -> None:
 
 
 def test_progress_reports_the_mix() -> None:
-    """A perturbation towards the label's side of a fixed network: half the images right, whatever the clean ones."""
+    """With a perturbation after which half of the images are right, for a fixed network."""
     read_option: list[Epoch] = []
     inputs, labels = torch.tensor([[2.0, 0.0]]).repeat(10, 1), torch.zeros(10, dtype=torch.int64)
     module = nn.Linear(2, 2, bias=False)
@@ -315,7 +314,7 @@ def test_progress_reports_the_mix() -> None:
     assert read_option[0].accuracy == pytest.approx(0.75)
 
 
-def test_a_share_is_a_share() -> None:
+def test_the_share_must_be_in_its_range() -> None:
     for share in (-0.1, 1.1, math.nan):
         with pytest.raises(ArgumentError, match="clean_share: expected"):
             mixed(share, None)
@@ -348,7 +347,7 @@ def some_digits() -> tuple[Tensor, Tensor]:
 
 @each_network
 def test_they_are_far_more_robust_than_the_natural_network(name: str, some_digits: tuple[Tensor, Tensor]) -> None:
-    """A little at their own radius, where the natural network is at 97% and 91%; widely at 1.5, where it is at 33%."""
+    """A little at their own radius, where the natural network has 97% and 91%; much at 1.5, where it has 33%."""
     model, natural = zoo.load(name), zoo.load("lenet5-mnist")
     assert accuracy(model, *some_digits) > 0.95
     for radius, margin in ((NETWORKS[name], 0.01), (1.5, 0.2)):

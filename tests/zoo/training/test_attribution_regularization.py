@@ -1,4 +1,4 @@
-"""Integrated gradients of the loss and their greatest size nearby: closed forms, Captum, enumeration, slow loops."""
+"""Integrated gradients of the loss and their maximum nearby: closed forms, Captum, enumeration, slow loops."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def losses_of(module: nn.Module, x: Tensor, labels: Tensor) -> Tensor:
 
 
 class Quadratic(nn.Module):
-    """Two logits whose cross-entropy for class 0 is q(x) = c + b x + x A x / 2, which must be above 0."""
+    """Two logits whose cross-entropy for class 0 is q(x) = c + b x + x A x / 2, above 0."""
 
     def __init__(self, a: Tensor, b: Tensor, c: float) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ def test_two_classes_in_closed_form() -> None:
 
 @pytest.mark.parametrize("points", [2, 3, 7])
 def test_a_quadratic_loss_is_exact_with_any_number_of_points(points: int) -> None:
-    """The gradient is linear on the segment, and the trapezoid rule is right for lines."""
+    """The gradient is linear on the segment, for which the trapezoid rule is exact."""
     a, b = torch.tensor([[2.0, 0.7], [0.7, -1.0]]).double(), torch.tensor([0.3, 0.9]).double()
     module = Quadratic(a, b, 9.0)
     x, end = torch.rand(4, 2, generator=seeded()).double(), torch.rand(4, 2, generator=seeded(1)).double()
@@ -113,7 +113,7 @@ def test_a_quadratic_loss_is_exact_with_any_number_of_points(points: int) -> Non
 
 
 def test_they_add_up_to_the_change_of_the_loss() -> None:
-    """Completeness; the error of the trapezoid rule is a fourth with twice as many intervals."""
+    """Completeness; with twice as many intervals, the error of the trapezoid rule is a quarter."""
     module, (inputs, perturbed) = network(), pair()
     change = (losses_of(module, perturbed, LABELS) - losses_of(module, inputs, LABELS)).detach()
     errors = []
@@ -126,8 +126,8 @@ def test_they_add_up_to_the_change_of_the_loss() -> None:
 
 
 @pytest.mark.parametrize("activation", [nn.Tanh, nn.ReLU])
-def test_equal_to_captums_of_the_loss(activation: type[nn.Module]) -> None:
-    """Of l as a function, from x to x'. Captum's trapezoid weights add up to 1 - 1 / steps: ours to 1."""
+def test_equal_to_captums_integrated_gradients_of_the_loss(activation: type[nn.Module]) -> None:
+    """For the loss as a function, from x to x'. Captum's trapezoid weights add up to 1 - 1 / steps, ours to 1."""
     module, (inputs, perturbed) = network(activation), pair()
     theirs = IntegratedGradients(lambda x, labels: losses_of(module, x, labels))
 
@@ -143,7 +143,7 @@ def test_equal_to_captums_of_the_loss(activation: type[nn.Module]) -> None:
         torch.testing.assert_close(found, captum(80, "gausslegendre"), rtol=1e-5, atol=1e-6)
 
 
-def test_a_known_gradient_at_the_inputs_spares_their_rows() -> None:
+def test_with_known_gradients_the_inputs_are_not_forwarded() -> None:
     module, (inputs, perturbed) = network(), pair()
     x = inputs.clone().requires_grad_()
     (at_inputs,) = torch.autograd.grad(losses_of(module, x, LABELS).sum(), x)
@@ -160,7 +160,7 @@ def test_a_known_gradient_at_the_inputs_spares_their_rows() -> None:
 
 
 def test_ends_are_exact() -> None:
-    """The last point is x' to the bit, so that its logits are those of the perturbed input."""
+    """The last point has the same bits as x', so that its logits are those of the perturbed input."""
     seen: list[Tensor] = []
 
     def look(x: Tensor) -> Tensor:
@@ -183,7 +183,7 @@ def test_rows_do_not_mix() -> None:
         torch.testing.assert_close(alone, whole[one])
 
 
-def test_a_network_that_looks_at_nothing_has_no_attributions() -> None:
+def test_a_constant_network_has_no_attributions() -> None:
     module = nn.Linear(1, 3)
 
     def biased(x: Tensor) -> Tensor:
@@ -205,12 +205,12 @@ class Wrapped(nn.Module):
         return self.function(x)
 
 
-# derivatives of their norm
+# derivatives of the norm
 
 
 @pytest.mark.parametrize("activation", [nn.Tanh, nn.Softplus, nn.ReLU])
 def test_the_derivative_by_the_perturbed_input(activation: type[nn.Module]) -> None:
-    """Of ||IG||_1 against finite differences, each feature of each row; with rectifiers too, off the kinks."""
+    """The derivative of ||IG||_1 equals finite differences for each feature; also with rectifiers away from kinks."""
     module, (inputs, perturbed) = network(activation), pair()
     end = perturbed.clone().requires_grad_()
     (found,) = torch.autograd.grad(compute_loss_path(module, inputs, end, LABELS, points=4).norms().sum(), end)
@@ -225,7 +225,7 @@ def test_the_derivative_by_the_perturbed_input(activation: type[nn.Module]) -> N
 
 @pytest.mark.parametrize("scheme", [IgNorm(weight=0.7, points=5, steps=1), IgSumNorm(weight=0.7, points=5, steps=1)])
 def test_the_derivative_by_the_parameters(scheme: Scheme, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the schemes' loss at a fixed x', against finite differences."""
+    """The derivative of the schemes' loss at a fixed x' equals finite differences."""
     module, (inputs, perturbed) = network(), pair()
     monkeypatch.setattr(AttributionAscent, "ascend", lambda *_: perturbed)
 
@@ -249,7 +249,7 @@ def test_the_derivative_by_the_parameters(scheme: Scheme, monkeypatch: pytest.Mo
 
 
 def slow_ascent(ascent: AttributionAscent, module: nn.Module, inputs: Tensor, labels: Tensor, start: Tensor) -> Tensor:
-    """Row by row, point by point, the objective of the formula differentiated as a whole."""
+    """The ascent by loops over rows and points, with the derivative of the whole objective."""
     worst = []
     for x, label, end in zip(inputs, labels, start, strict=True):
 
@@ -276,7 +276,7 @@ def slow_ascent(ascent: AttributionAscent, module: nn.Module, inputs: Tensor, la
 
 
 def starts(ascent: AttributionAscent, inputs: Tensor) -> Tensor:
-    """As it draws them: uniform between the greater of the lower and the less of the upper limits."""
+    """The starts as the ascent draws them: uniform between the larger lower limit and the smaller upper limit."""
     lower = (inputs - ascent.radius).clamp(min=ascent.bounds[0])
     upper = (inputs + ascent.radius).clamp(max=ascent.bounds[1])
     return lower + torch.rand(inputs.shape, generator=seeded(3), dtype=inputs.dtype) * (upper - lower)
@@ -284,7 +284,7 @@ def starts(ascent: AttributionAscent, inputs: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("weights", [(1.0, 0.1), (0.0, 1.0), (1.0, 4.0), (1.0, 0.0)])
 @pytest.mark.parametrize("activation", [nn.Tanh, nn.ReLU])
-def test_the_ascent_is_that_of_the_formula(activation: type[nn.Module], weights: tuple[float, float]) -> None:
+def test_the_ascent_equals_the_formula(activation: type[nn.Module], weights: tuple[float, float]) -> None:
     module = network(activation)
     inputs = torch.rand(5, 2, 3, generator=seeded(), dtype=torch.float64)
     ascent = AttributionAscent(0.3, 4, 0.15, 3, *weights, bounds=(0.0, 1.0))
@@ -292,8 +292,8 @@ def test_the_ascent_is_that_of_the_formula(activation: type[nn.Module], weights:
     torch.testing.assert_close(found, slow_ascent(ascent, module, inputs, LABELS, starts(ascent, inputs)))
 
 
-def test_the_greatest_of_a_quadratic_in_a_box_by_enumeration() -> None:
-    """Among 64 ascents the best is the best of 40,000 points of the box, for several weights of loss and norm."""
+def test_the_maximum_of_a_quadratic_in_a_box_by_enumeration() -> None:
+    """The best of 64 ascents equals the best of 40,000 points of the box, for several weights of loss and norm."""
     a, b = torch.tensor([[3.0, 0.8], [0.8, -1.5]]).double(), torch.tensor([-1.0, 0.6]).double()
     module, x = Quadratic(a, b, 9.0), torch.tensor([[0.45, 0.9]]).double()
     sides = [torch.linspace(max(0.0, c - 0.25), min(1.0, c + 0.25), 201, dtype=torch.float64) for c in (0.45, 0.9)]
@@ -312,15 +312,15 @@ def test_the_greatest_of_a_quadratic_in_a_box_by_enumeration() -> None:
     assert not torch.equal(where[0], where[1])  # so that the weights matter
 
 
-def test_a_separable_quadratic_has_its_greatest_at_the_limits() -> None:
-    """q = 9 + b x: IG_i = b_i d_i, so the loss wants sign(b) r, and the norm alone whatever side is longer."""
+def test_a_separable_quadratic_has_its_maximum_at_the_limits() -> None:
+    """q = 9 + b x: IG_i = b_i d_i, so the loss is largest at sign(b) r, and the norm alone on the longer side."""
     b = torch.tensor([1.0, -0.5, 0.25, 0.0]).double()
     module = Quadratic(torch.zeros(4, 4).double(), b, 9.0)
     x, labels = torch.tensor([[0.5, 0.9, 0.1, 0.5]]).double(), torch.tensor([0])
     ascent = AttributionAscent(0.2, 20, 0.05, 3, 1.0, 0.1, (0.0, 1.0))
     end = ascent(module, x, labels, seeded())
     torch.testing.assert_close(end[:, :3], torch.tensor([[0.7, 0.7, 0.3]]).double())
-    free = AttributionAscent(0.2, 20, 0.05, 3, 0.0, 1.0)  # of bounds, and of the loss
+    free = AttributionAscent(0.2, 20, 0.05, 3, 0.0, 1.0)  # the limits of the bounds, and the maximum of the loss
     for seed in range(4):
         end = free(module, x, labels, seeded(seed))
         norm = compute_loss_attributions(module, x, end, labels, points=2).detach().abs().sum()
@@ -328,7 +328,7 @@ def test_a_separable_quadratic_has_its_greatest_at_the_limits() -> None:
 
 
 def test_no_feature_starts_where_the_norm_has_its_kink() -> None:
-    """Half of the features at a bound would stay there if the start were cut off: |d_i| has no slope at 0."""
+    """With a clipped start, half of the features at a bound would stay there: |d_i| has no slope at 0."""
     x = torch.zeros(4, 500, dtype=torch.float64)
     b = torch.linspace(0.1, 1, 500, dtype=torch.float64)
     ascent = AttributionAscent(0.3, 10, 0.1, 2, 0.0, 1.0, (0.0, 1.0))
@@ -336,7 +336,7 @@ def test_no_feature_starts_where_the_norm_has_its_kink() -> None:
     torch.testing.assert_close(end, torch.full_like(x, 0.3))
 
 
-def test_the_ascent_stays_in_the_ball_and_the_bounds_and_leaves_no_trace() -> None:
+def test_the_ascent_stays_in_ball_and_bounds_and_changes_nothing_else() -> None:
     module = nn.Sequential(nn.Flatten(), nn.Dropout(0.5), *network(nn.ReLU)[1:]).train()
     module[1].eval()
     inputs, bounds = torch.rand(5, 2, 3, generator=seeded(), dtype=torch.float64), (0.0, 1.0)
@@ -359,7 +359,7 @@ def test_the_ascent_stays_in_the_ball_and_the_bounds_and_leaves_no_trace() -> No
     assert all(parameter.grad is None for parameter in module.parameters())
 
 
-def test_the_ascent_climbs() -> None:
+def test_the_ascent_increases_the_objective() -> None:
     module = network()
     inputs = torch.rand(5, 2, 3, generator=seeded(), dtype=torch.float64)
     for weights in ((1.0, 0.1), (0.0, 1.0)):
@@ -386,8 +386,8 @@ def test_rows_of_an_ascent_do_not_mix() -> None:
 
 
 @pytest.mark.parametrize("scheme", [IgNorm(radius=0.1, weight=1.0, steps=5), IgSumNorm(radius=0.1, steps=5)])
-def test_training_lowers_the_greatest_norm(scheme: Scheme) -> None:
-    """Three clouds, the same weights at the start: less change to be put down to features, as accurate."""
+def test_training_reduces_the_largest_norm(scheme: Scheme) -> None:
+    """Three clouds, with the same initial weights: smaller integrated gradients at the same accuracy."""
     labels = torch.arange(150) % 3
     centres = torch.tensor([[0.2, 0.2, 0.8, 0.5], [0.8, 0.3, 0.2, 0.5], [0.5, 0.8, 0.5, 0.5]])
     inputs = (centres[labels] + 0.1 * torch.randn(150, 4, generator=seeded(1))).clamp(0, 1)
@@ -404,7 +404,7 @@ def test_training_lowers_the_greatest_norm(scheme: Scheme) -> None:
     assert norms[1] < 0.8 * norms[0]
 
 
-# what is refused
+# errors
 
 
 @pytest.mark.parametrize(

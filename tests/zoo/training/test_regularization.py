@@ -1,4 +1,4 @@
-"""Norms of input gradients and input Hessians: against the matrices themselves, built column by column."""
+"""Norms of input gradients and input Hessians equal those of the matrices, built column by column."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def inputs(seed: int = 1) -> Tensor:
 
 
 def exact(module: nn.Module, x: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """`||grad||_2` and `||H||_F` of each row by itself, the Hessian whole: (N,) and (N,)."""
+    """`||grad||_2` and `||H||_F` of each row by itself, with the whole Hessian: (N,) and (N,)."""
     gradients, hessians = [], []
     for row, label in zip(x, labels, strict=True):
 
@@ -60,20 +60,20 @@ def test_gradient_norms_are_those_of_each_row(activation: type[nn.Module]) -> No
 
 
 @pytest.mark.parametrize("activation", [nn.Softplus, nn.ReLU, nn.Tanh])
-def test_hessian_norms_are_unbiased_in_the_square(activation: type[nn.Module]) -> None:
-    """The mean of 2,000 probes, each alone, is within 4.5 of its own standard errors of the Frobenius norm's square."""
+def test_squared_hessian_norms_are_unbiased(activation: type[nn.Module]) -> None:
+    """The mean of 2,000 estimates with one probe is within 4.5 standard errors of the squared Frobenius norm."""
     module, probes = network(activation), 2000
     _, expected = exact(module, inputs(), LABELS)
     many = differentiate_loss(module, inputs().repeat(probes, 1, 1), LABELS.repeat(probes))
     each = many.compute_hessian_norms(1, seeded(), squared=True).detach().reshape(probes, 6)
     error = each.std(dim=0) / math.sqrt(probes)
     assert bool(((each.mean(dim=0) - expected**2).abs() < 4.5 * error).all())
-    assert bool((error < 0.06 * expected**2).all())  # so that the line above says something
+    assert bool((error < 0.06 * expected**2).all())  # otherwise the assertion above would be trivial
     together = compute_hessian_norms(module, inputs(), LABELS, probes=500, generator=seeded(1))
     torch.testing.assert_close(together, expected, rtol=0.15, atol=0)
 
 
-def test_one_probe_is_low_by_no_more_than_the_theorem_says() -> None:
+def test_the_bias_of_one_probe_is_within_the_theorems_bounds() -> None:
     """E ||H v|| is between ||H||_F / sqrt(2) and ||H||_F."""
     module, probes = network(nn.ReLU), 2000
     _, expected = exact(module, inputs(), LABELS)
@@ -84,7 +84,7 @@ def test_one_probe_is_low_by_no_more_than_the_theorem_says() -> None:
 
 
 def test_every_combination_of_signs_gives_the_norm_exactly() -> None:
-    """Enumeration: over all signs in 6 dimensions the mean of ||H v||^2 is the square of the norm, to rounding."""
+    """Over all signs in 6 dimensions, the mean of ||H v||^2 is the square of the norm, up to rounding."""
     module = network(nn.Tanh)
     _, expected = exact(module, inputs(), LABELS)
     signs = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0], dtype=torch.float64)] * 6)  # (64, 6)
@@ -97,7 +97,7 @@ def test_every_combination_of_signs_gives_the_norm_exactly() -> None:
 
 
 def test_the_closed_form_of_a_rectifier_network() -> None:
-    """Curvature through softmax alone: H = A' (diag(p) - p p') A, A the Jacobian of the logits."""
+    """The curvature comes from softmax alone: H = A' (diag(p) - p p') A, where A is the Jacobian of the logits."""
     module, x = network(nn.ReLU), inputs()
     _, found = exact(module, x, LABELS)
     for row, norm in zip(x, found, strict=True):
@@ -107,7 +107,7 @@ def test_the_closed_form_of_a_rectifier_network() -> None:
 
 
 def test_certainty_lowers_both_norms_without_being_flat() -> None:
-    """What the docstring warns of: the logits' slopes fifty times as steep, and less of either norm."""
+    """As the docstring warns: with fifty times larger logits both norms are smaller."""
     module = nn.Linear(4, 2, bias=False).double()
     x, labels = torch.ones(1, 4, dtype=torch.float64), torch.tensor([0])
     with torch.no_grad():
@@ -121,7 +121,7 @@ def test_certainty_lowers_both_norms_without_being_flat() -> None:
 
 
 def test_rows_do_not_mix() -> None:
-    """In eval mode a row's norms are the same whatever else is in the batch; in train mode batch statistics mix."""
+    """In eval mode a row's norms do not depend on the batch; in train mode batch statistics mix rows."""
     body = network(nn.Softplus)
     module = nn.Sequential(nn.BatchNorm1d(1).double(), *body)
     with torch.no_grad():
@@ -136,7 +136,7 @@ def test_rows_do_not_mix() -> None:
 
 
 def test_the_gradient_for_training_is_right() -> None:
-    """Of the penalties, by the parameters: against finite differences."""
+    """The gradient of the penalties by the parameters equals finite differences."""
     module = network(nn.Softplus)
 
     def penalty() -> Tensor:
@@ -158,9 +158,9 @@ def test_the_gradient_for_training_is_right() -> None:
         assert (values[0] - values[1]) / (2 * step) == pytest.approx(float(gradient.flatten()[index]), rel=1e-5)
 
 
-def test_descending_the_penalty_lowers_it(digits: Dataset) -> None:
+def test_gradient_descent_reduces_the_penalty(digits: Dataset) -> None:
     module = copy.deepcopy(zoo.load("lenet5-mnist"))
-    x, labels = digits.inputs[:16], (digits.labels[:16] + 1) % 10  # wrong ones, where the norms are large
+    x, labels = digits.inputs[:16], (digits.labels[:16] + 1) % 10  # wrong labels, for which the norms are large
     optimizer = torch.optim.SGD(module.parameters(), lr=2e-4)
 
     def penalty() -> Tensor:
@@ -194,7 +194,7 @@ def test_a_linear_loss_has_no_curvature() -> None:
         assert derivatives.compute_hessian_norms(2, seeded()).tolist() == [0.0] * 4
 
 
-def test_draws_come_from_the_generator_alone() -> None:
+def test_random_numbers_come_from_the_generator_only() -> None:
     module = network(nn.Softplus)
     torch.manual_seed(1)
     first = compute_hessian_norms(module, inputs(), LABELS, generator=seeded(3))
@@ -203,7 +203,7 @@ def test_draws_come_from_the_generator_alone() -> None:
     assert not torch.equal(first, compute_hessian_norms(module, inputs(), LABELS, generator=seeded(4)))
 
 
-def test_what_is_refused() -> None:
+def test_errors() -> None:
     x = torch.ones(2, 3)
     with pytest.raises(ArgumentError, match="inputs: expected a tensor that requires a gradient"):
         InputDerivatives(x.sum(dim=1), x)

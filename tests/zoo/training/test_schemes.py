@@ -1,4 +1,4 @@
-"""Training schemes: each step is descent on the formula that the scheme states, written out here by hand."""
+"""Training schemes: each step descends on the scheme's formula, which is implemented again here."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def gradient_of(module: nn.Module, scheme: Scheme, batch: Batch) -> tuple[float,
 # the formulae
 
 
-def stated(scheme: Scheme, module: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
-    """The scheme's loss, derivatives taken row by row; the signs as the scheme draws them."""
+def compute_by_formula(scheme: Scheme, module: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
+    """The scheme's loss with derivatives row by row, and signs as the scheme draws them."""
     generator, losses = seeded(7), []
     if isinstance(scheme, Adversarial | IgNorm | IgSumNorm):
         share = min(1.0, 1.0 / scheme.warm_up) if scheme.warm_up else 1.0
@@ -94,10 +94,10 @@ def stated(scheme: Scheme, module: nn.Module, inputs: Tensor, labels: Tensor) ->
         for x, label, end, lower, upper in zip(inputs, labels, ends, *limits, strict=True):
             for _ in range(scheme.steps):
                 end = end.detach().requires_grad_()
-                loss, norm = attributed(module, x, end, label, scheme.points_in_attack)
+                loss, norm = compute_attributed(module, x, end, label, scheme.points_in_attack)
                 (derivative,) = torch.autograd.grad(of_loss * loss + of_norm * norm, end)
                 end = torch.clamp(end + share * length * derivative.sign(), lower, upper)
-            loss, norm = attributed(module, x, end.detach(), label, scheme.points)
+            loss, norm = compute_attributed(module, x, end.detach(), label, scheme.points)
             clean = F.cross_entropy(module(x[None]), label[None])
             losses.append((loss if isinstance(scheme, IgSumNorm) else clean) + scheme.weight * norm)
         return torch.stack(losses).mean()
@@ -129,8 +129,8 @@ def stated(scheme: Scheme, module: nn.Module, inputs: Tensor, labels: Tensor) ->
     return torch.stack(losses).mean()
 
 
-def attributed(module: nn.Module, x: Tensor, end: Tensor, label: Tensor, points: int) -> tuple[Tensor, Tensor]:
-    """The loss at `end`, and the 1-norm of its integrated gradients from `x`, by the trapezoid rule, point by point."""
+def compute_attributed(module: nn.Module, x: Tensor, end: Tensor, label: Tensor, points: int) -> tuple[Tensor, Tensor]:
+    """The loss at `end` and the 1-norm of its integrated gradients from `x`, by the trapezoid rule in a loop."""
 
     def loss(z: Tensor) -> Tensor:
         return F.cross_entropy(module(z[None]), label[None])
@@ -148,7 +148,7 @@ def test_loss_and_gradient_are_those_of_the_formula(scheme: Scheme, blobs: Blobs
     inputs, labels = blobs[0][:12], blobs[1][:12]
     loss, gradient = gradient_of(module, scheme, batch_of(module, (inputs, labels)))
     module.zero_grad()
-    expected = stated(scheme, module, inputs, labels)
+    expected = compute_by_formula(scheme, module, inputs, labels)
     torch.autograd.backward(expected)
     assert loss == pytest.approx(float(expected.detach()), rel=1e-5)
     wanted = torch.cat([parameter.grad.flatten() for parameter in module.parameters()])
@@ -176,7 +176,7 @@ def test_natural_is_training_without_a_scheme(blobs: Blobs) -> None:
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
 
 
-def test_a_weight_of_zero_is_natural(blobs: Blobs) -> None:
+def test_a_weight_of_zero_is_natural_training(blobs: Blobs) -> None:
     module = network()
     _, expected = gradient_of(module, Natural(), batch_of(module, blobs))
     for scheme in (GradientNorm(weight=0.0), HessianNorm(weight=0), GradientHessian(0.0, 0.0), IgNorm(weight=0)):
@@ -184,7 +184,7 @@ def test_a_weight_of_zero_is_natural(blobs: Blobs) -> None:
 
 
 def test_the_radius_warms_up(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Linearly over the first two epochs, in steps of a batch, and the step with it."""
+    """Radius and step increase linearly over the first two epochs, batch by batch."""
     seen: list[tuple[float, float]] = []
 
     def watched(self: Pgd, module: nn.Module, inputs: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
@@ -219,7 +219,7 @@ def test_perturbed_inputs_stay_in_the_ball_and_the_bounds(blobs: Blobs) -> None:
     module = network()
     module.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0].detach()))
     list(Adversarial(radius=0.4, steps=3).parts(batch_of(module, blobs)))
-    assert len(seen) == 4  # three steps, and the loss
+    assert len(seen) == 4  # three steps, plus the loss
     for inputs in seen:
         assert float((inputs - blobs[0]).abs().max()) <= 0.4 + 1e-6
         assert float(inputs.min()) >= 0
@@ -227,8 +227,8 @@ def test_perturbed_inputs_stay_in_the_ball_and_the_bounds(blobs: Blobs) -> None:
     assert float((seen[-1] - blobs[0]).abs().max()) > 0.2
 
 
-def test_penalties_look_once_and_adversarial_training_as_often_as_it_must(blobs: Blobs) -> None:
-    """Forward passes of a step: no scheme evaluates the model more than its formula asks for."""
+def test_no_scheme_runs_more_forward_passes_than_it_needs(blobs: Blobs) -> None:
+    """The number of forward passes of a training step is that of the formula."""
     for scheme, passes in (
         (Natural(), 1),
         (GradientNorm(), 1),
@@ -253,11 +253,12 @@ def test_penalties_look_once_and_adversarial_training_as_often_as_it_must(blobs:
 @pytest.mark.parametrize("precision", [torch.bfloat16, torch.float16])
 @each_scheme
 def test_mixed_precision_computes_nearly_the_same(scheme: Scheme, precision: torch.dtype, blobs: Blobs) -> None:
-    """The forward pass really runs in it, the parameters stay float32, and the gradient is that of float32 nearly."""
+    """The forward pass runs in mixed precision, parameters stay float32, the gradient is close to that of float32."""
     module, kinds = network(), []
     module[0].register_forward_hook(lambda *arguments: kinds.append(arguments[-1].dtype))
     if isinstance(scheme, Adversarial):
-        scheme = Adversarial(radius=1e-4, norm=scheme.norm, clean_share=scheme.clean_share)  # no cascade of signs
+        # a tiny radius, so that different signs of gradients hardly matter
+        scheme = Adversarial(radius=1e-4, norm=scheme.norm, clean_share=scheme.clean_share)
     if isinstance(scheme, IgNorm | IgSumNorm):
         scheme = replace(scheme, radius=1e-4, step=None)
     _, exact = gradient_of(module, scheme, batch_of(module, blobs))
@@ -281,7 +282,7 @@ def test_training_in_mixed_precision(precision: torch.dtype, blobs: Blobs) -> No
 
 
 def test_gradients_that_overflow_are_skipped(blobs: Blobs) -> None:
-    """float16: the scale of the loss starts too high, steps are left out, it halves, and then training goes on."""
+    """With float16 the scale of the loss starts too high: steps are skipped, it is halved, training continues."""
     training = Training(
         network(), *blobs, epochs=1, batch_size=1, generator=seeded(), scheme=Natural(), precision=torch.float16
     )
@@ -298,7 +299,7 @@ def test_gradients_that_overflow_are_skipped(blobs: Blobs) -> None:
 @pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16, torch.float16])
 @each_scheme
 def test_training_on_a_gpu(scheme: Scheme, precision: torch.dtype, blobs: Blobs) -> None:
-    """Taken up again after an epoch, on the device, in every precision."""
+    """On the device, continued after an epoch, in every precision."""
     inputs, labels = (tensor.cuda() for tensor in blobs)
     options = {"epochs": 12, "batch_size": 15, "learning_rate": 0.03, "scheme": scheme, "bounds": (0.0, 1.0)}
     first = Training(network().cuda(), inputs, labels, generator=seeded(), precision=precision, **options)
@@ -370,7 +371,7 @@ def test_options_are_checked(text: str, complaint: str) -> None:
         build(schemes, text)
 
 
-def test_training_refuses_what_does_not_fit(blobs: Blobs) -> None:
+def test_training_refuses_wrong_arguments(blobs: Blobs) -> None:
     options = {"epochs": 1, "generator": seeded()}
     with pytest.raises(ArgumentError, match="scheme: expected None together with perturb"):
         train_classifier(network(), *blobs, scheme=Natural(), perturb=Pgd(LinfBall(0.1), 1, 0.1), **options)
@@ -380,12 +381,12 @@ def test_training_refuses_what_does_not_fit(blobs: Blobs) -> None:
         train_classifier(network(), *blobs, precision=torch.float64, **options)
 
 
-# stopping and going on
+# stopping and continuing
 
 
 @each_scheme
-def test_a_training_taken_up_again_ends_with_the_same_bits(scheme: Scheme, blobs: Blobs) -> None:
-    """Dropout, batch statistics, the optimiser's moments and every draw go on as if nothing had been between."""
+def test_a_continued_training_ends_with_the_same_bits(scheme: Scheme, blobs: Blobs) -> None:
+    """Dropout, batch statistics, the optimiser's state and all random numbers continue as without a stop."""
 
     def start() -> Training:
         body = nn.Sequential(nn.Linear(4, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Dropout(0.2), nn.Linear(12, 3))
@@ -406,7 +407,7 @@ def test_a_training_taken_up_again_ends_with_the_same_bits(scheme: Scheme, blobs
             assert torch.equal(tensor, again.module.state_dict()[name]), name
 
 
-def test_steps_are_told(blobs: Blobs) -> None:
+def test_steps_are_reported(blobs: Blobs) -> None:
     read_option: list[tuple[int, int]] = []
     training = Training(network(), *blobs, epochs=2, batch_size=40, generator=seeded(), scheme=Natural())
     training.run(step=lambda done, total: read_option.append((done, total)))

@@ -1,4 +1,4 @@
-"""Training on series: RAdam, noise blocks, the calibrated loss, what a scheme is told of each sample; by plan, too."""
+"""Training on series: RAdam, noise blocks, the calibrated loss, further values of samples; also by a plan."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def problem(rows: int = 60) -> tuple[nn.Module, Tensor, Tensor]:
     return initialize(nn.Linear(3, 2), generator(2)), inputs, (inputs.sum(1) > 0).long()
 
 
-def test_radam_is_its_formula() -> None:
-    """Liu et al. (2020), Algorithm 2, one parameter after the other, with decay beside the gradient."""
+def test_radam_equals_its_formula() -> None:
+    """Liu et al. (2020), Algorithm 2, parameter by parameter, with decoupled weight decay."""
     module, inputs, labels = problem()
     ours = initialize(nn.Linear(3, 2), generator(2))
     rate, decay, epochs = 0.05, 0.1, 8
@@ -73,7 +73,7 @@ def test_radam_is_its_formula() -> None:
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "radam"])
-def test_a_training_goes_on_with_the_same_bits(optimizer: str) -> None:
+def test_a_continued_training_has_the_same_bits(optimizer: str) -> None:
     def training() -> Training:
         module, inputs, labels = problem()
         return Training(
@@ -114,8 +114,8 @@ def test_an_unknown_optimizer_is_refused() -> None:
 
 
 @pytest.mark.parametrize("block", [1, 7, 21])
-def test_the_share_that_is_covered(block: int) -> None:
-    """Uniform in [0, most] over samples: its mean, and its spread, away from the ends; and none elsewhere."""
+def test_the_share_that_is_replaced(block: int) -> None:
+    """The mean and spread of the share, away from the ends, are those of a uniform share in [0, most]."""
     made = random_noise_blocks(torch.zeros(4000, 1, 160), generator(), block=block, most=0.6, chance=1.0)
     inner = (made != 0).float()[:, 0, block:-block]
     assert float(inner.mean()) == pytest.approx(0.3, abs=0.015)
@@ -129,10 +129,10 @@ def test_the_share_that_is_covered(block: int) -> None:
     runs = F.avg_pool1d(lone[:, None], block, 1)[:, 0] == 1
     covered = F.max_pool1d(F.pad(runs.float()[:, None], (block - 1, block - 1)), block, 1)[:, 0]
     whole = (lone == covered) | (torch.arange(160) < block) | (torch.arange(160) >= 160 - block)
-    assert bool(whole.all())  # every noisy step is within a whole block of them
+    assert bool(whole.all())  # every noisy step is part of a whole block
 
 
-def test_noise_is_standard_normal_and_the_rest_is_left_alone() -> None:
+def test_noise_is_standard_normal_and_other_steps_do_not_change() -> None:
     x = 100 + torch.arange(300.0).expand(500, 2, 300)
     made = random_noise_blocks(x, generator(), chance=0.25)
     changed = made != x
@@ -163,8 +163,8 @@ def test_options_of_noise_blocks(options: dict[str, Any], complaint: str) -> Non
 # the calibrated loss
 
 
-class Told(Natural):
-    """Remembers what it is told of the samples."""
+class Recording(Natural):
+    """A scheme that records the further values of its samples."""
 
     needs = ("f_norm", "number")
 
@@ -176,12 +176,12 @@ class Told(Natural):
 read_option: list[tuple[Tensor, Tensor, Tensor]] = []
 
 
-def test_a_scheme_is_told_what_it_needs_in_the_order_of_the_batch() -> None:
+def test_a_scheme_gets_its_values_in_the_order_of_the_batch() -> None:
     read_option.clear()
     module, inputs, labels = problem(50)
     extras = {"f_norm": inputs.sum(1), "number": torch.arange(50), "more": torch.zeros(3)}
     train_classifier(
-        module, inputs, labels, epochs=2, generator=generator(), batch_size=16, scheme=Told(), extras=extras
+        module, inputs, labels, epochs=2, generator=generator(), batch_size=16, scheme=Recording(), extras=extras
     )
     assert [len(seen) for _, _, seen in read_option] == [16, 16, 16, 2] * 2
     for sums, numbers, seen in read_option:
@@ -189,7 +189,7 @@ def test_a_scheme_is_told_what_it_needs_in_the_order_of_the_batch() -> None:
         assert torch.equal(inputs[numbers], seen)
 
 
-def test_what_a_scheme_needs_must_be_there() -> None:
+def test_values_that_a_scheme_needs_must_be_there() -> None:
     module, inputs, labels = problem()
     start: dict[str, Any] = {"epochs": 1, "generator": generator(), "scheme": Calibrated()}
     with pytest.raises(ArgumentError, match="which the scheme calibrated needs, got no extras"):
@@ -206,7 +206,7 @@ def test_what_a_scheme_needs_must_be_there() -> None:
 
 
 @pytest.mark.parametrize("weight", [0.0, 1.0, 2.5])
-def test_the_calibrated_loss_is_both_of_the_papers(weight: float) -> None:
+def test_the_calibrated_loss_equals_both_forms_of_the_paper(weight: float) -> None:
     """Eqs. D.1 and D.2 are one number, since the two probabilities add up to 1."""
     from holdfast.zoo.training.loop import BatchWithExtras
 
@@ -221,8 +221,8 @@ def test_the_calibrated_loss_is_both_of_the_papers(weight: float) -> None:
     assert torch.equal(part.logits, module(inputs))
 
 
-def test_calibration_brings_probabilities_to_their_place() -> None:
-    """Where the only feature is the place itself, cross-entropy alone is sure and the calibrated loss is not."""
+def test_calibration_brings_probabilities_near_their_targets() -> None:
+    """With the target as the only feature, cross-entropy alone gives certainty, and the calibrated loss does not."""
     place = torch.rand(600, generator=generator(7))
     inputs, labels = place[:, None] - 0.5, (place >= 0.5).long()
     misses = []
@@ -267,8 +267,8 @@ def test_the_papers_example() -> None:
 
 @pytest.mark.parametrize("weight", [0.0, 1.0, 1.5, 10.0, 300.0])
 @pytest.mark.parametrize("place", [0.05, 0.45, 0.5, 0.6, 0.9])
-def test_where_the_loss_is_least(place: float, weight: float) -> None:
-    """Of the scheme itself, by its slope on a grid of logits: at certainty for every place, with the paper's weight."""
+def test_the_minimum_of_the_loss(place: float, weight: float) -> None:
+    """The scheme's loss by its slope on a grid of logits: with the paper's weight the minimum is at certainty."""
     from holdfast.zoo.training.loop import BatchWithExtras
 
     class Same(nn.Module):
@@ -300,7 +300,7 @@ def test_options_of_the_scheme() -> None:
             Calibrated(weight)
 
 
-# by plan
+# by a plan
 
 
 def small_waves(split: str, download: bool) -> Dataset:
@@ -330,7 +330,7 @@ def test_a_plan_for_series(tmp_path: Path) -> None:
     assert card["options"]["augment"] == "noise_blocks"
 
 
-def test_cards_from_before_there_was_a_choice_are_adamws(tmp_path: Path) -> None:
+def test_cards_without_an_optimizer_mean_adamw(tmp_path: Path) -> None:
     import json
 
     found = train.fit(plan(), tmp_path)
@@ -365,7 +365,7 @@ def test_plans_take_sets_of_the_archives(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_the_command_with_the_papers_settings(tmp_path: Path) -> None:
-    """From the shell to a line in a study file, and that study's classifier."""
+    """From the command line to a line in a study file, and the classifier of that study."""
     options = "--model little_cnn --data small_waves:train --scheme calibrated --optimizer radam --learning-rate 0.001"
     options += f" --batch-size 64 --weight-decay 0.001 --augment noise_blocks --epochs 2 --device cpu --out {tmp_path}"
     found = CliRunner().invoke(app, ["train", *options.split()])
@@ -400,7 +400,7 @@ def yaml_of(text: str) -> Any:
 
 @pytest.mark.slow
 def test_a_small_network_learns_the_waves() -> None:
-    """Far beyond chance in a minute; the bundled ones have had ten."""
+    """Far better than chance after a minute of training."""
     train, test = synthetic_waves(2000), synthetic_waves(500, seed=1)
     module = initialize(SeriesCNN(width=24, stride=2, hidden=24, dropout=0.0), generator())
     train_classifier(

@@ -1,4 +1,4 @@
-"""The search for options: the table's spaces, what is drawn and kept; Optuna by a stand-in, and itself if installed."""
+"""The search for options: the values of the table, what is drawn and returned; with a stand-in, and with Optuna."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FIXED = {"series_cnn": {"width": 4, "hidden": 4}, "bilstm": {"units": (4,), "pat
 
 
 class StandIn:
-    """Draws from the spaces by a seed, and remembers what it was asked."""
+    """Draws options by a seed, and records its calls."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, Any]] = []
@@ -54,7 +54,7 @@ def optuna(monkeypatch: pytest.MonkeyPatch) -> StandIn:
 
 
 @pytest.mark.parametrize("model", ["series_cnn", "bilstm"])
-def test_the_best_of_what_was_drawn_is_kept(optuna: StandIn, model: str) -> None:
+def test_the_best_options_are_returned(optuna: StandIn, model: str) -> None:
     waves = synthetic_waves(60, steps=50, block=15)
     seen: list[tuple[int, float]] = []
     found = tune(
@@ -98,7 +98,7 @@ def test_a_fifth_is_held_out(optuna: StandIn, monkeypatch: pytest.MonkeyPatch) -
     assert len(used["extras"]["f_norm"]) == 40
 
 
-def test_a_training_that_diverges_is_a_trial_and_a_scheme_that_does_not_fit_an_error(
+def test_divergence_counts_as_a_trial_and_a_wrong_scheme_is_an_error(
     optuna: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waves = synthetic_waves(40, steps=50, block=15)
@@ -120,7 +120,7 @@ def test_a_training_that_diverges_is_a_trial_and_a_scheme_that_does_not_fit_an_e
 
 
 @pytest.mark.parametrize("model", SPACES)
-def test_every_corner_of_a_space_is_a_network(model: str) -> None:
+def test_extreme_options_give_a_network(model: str) -> None:
     for corner in (0, -1):
         drawn = {name: choices[corner] for name, choices in {**COMMON, **SPACES[model]}.items()}
         with torch.device("meta"):
@@ -128,7 +128,7 @@ def test_every_corner_of_a_space_is_a_network(model: str) -> None:
             assert module(torch.zeros(2, 2, 40)).shape == (2, 3)
 
 
-def test_the_spaces_are_the_tables() -> None:
+def test_the_spaces_equal_the_papers_table() -> None:
     assert {name: len(choices) for name, choices in COMMON.items()} == {
         "weight_decay": 3,
         "dropout": 6,
@@ -156,7 +156,7 @@ def test_arguments_are_checked(optuna: StandIn, options: dict[str, Any], complai
         tune("series_cnn", synthetic_waves(10, steps=30, block=10), **options)
 
 
-def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     waves = synthetic_waves(10, steps=30, block=10)
     with pytest.raises(UnknownNameError, match="did you mean 'series_cnn'"):
         tune("serie_cnn", waves)
