@@ -248,16 +248,16 @@ class _Kind:
         They differ from it in one of the options, or in one that such an option belongs to, and else in nothing.
         """
         across = options[-1]
-        lines = {each.key(across): line_of[each.name] for each in self.all if each.name in line_of}
+        lines = {self._value(each, across): line_of[each.name] for each in self.all if each.name in line_of}
         left = [each for each in self.all if each.unit == member.unit and not self._on_axis(each, *options)]
-        left = [each for each in left if not lines or across not in each.options or each.key(across) in lines]
+        left = [each for each in left if not lines or across not in each.options or self._value(each, across) in lines]
         for reason in dict.fromkeys(path for option in options for path in (option, self._owner(option)) if path):
             found = [e for e in left if self._rest(e, *options, reason) == self._rest(member, *options, reason)]
             left = [each for each in left if each not in found]
             for each, text in zip(found, self._words(found, reason).values(), strict=True):
                 default = reason not in options and each.words(reason) == member.words(reason)
                 text = f"{reason}: {text}{' with its own defaults' if default else ''}"
-                yield Member(each.name, each.number(options[0]), text, lines.get(each.key(across)))
+                yield Member(each.name, each.number(options[0]), text, lines.get(self._value(each, across)))
 
     def _rows(self, among: Sequence[Configuration], option: str) -> Iterator[Group]:
         """Rows of categories. Where their units differ, only figures of the metric's own can compare them."""
