@@ -77,7 +77,7 @@ def evaluate(samples: int = 20, budget: int = 500) -> hf.Evaluation:
     metrics = [
         hf.metrics.WorstCase(ball, event="changed_explanation", similarity="spearman", budget=budget),
         hf.metrics.MaxSensitivity(ball, samples=20, normalise=True),
-        hf.metrics.CorruptionCurve(replacement="sample", background=references(), draws=3),
+        hf.metrics.CorruptionCurve(replacement="sample", background=references(), samples=3),
         hf.metrics.DataSensitivityConsistency(masks=200),
     ]
     return hf.evaluate(classifier, explainers, split()[1][:samples], metrics)

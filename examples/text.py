@@ -120,7 +120,7 @@ def evaluate(samples: int = 12, budget: int = 500) -> hf.Evaluation:
     metrics = [
         hf.metrics.WorstCase(ball, event="changed_explanation", similarity="pearson", budget=budget),
         hf.metrics.MaxSensitivity(ball, samples=20, normalise=True),
-        hf.metrics.CorruptionCurve(replacement="constant", baseline=nothing, positions="pixel"),
+        hf.metrics.CorruptionCurve(replacement="constant", baseline=nothing, unit="pixel"),
     ]
     return hf.evaluate(classifier, explainers, inputs, metrics)
 

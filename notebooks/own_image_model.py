@@ -127,7 +127,7 @@ figure
 metrics = {
     "worst case": hf.metrics.WorstCase(hf.LinfBall(0.1), event="changed_explanation", budget=BUDGET),
     "max-sensitivity": hf.metrics.MaxSensitivity(hf.LinfBall(0.05), samples=10, normalise=True),
-    "AOPC, noise": hf.metrics.AOPC(region=4, steps=20, draws=2),
+    "AOPC, noise": hf.metrics.AOPC(region=4, steps=20, samples=2),
     "AOPC, erased": hf.metrics.AOPC(region=4, steps=20, replacement="constant", baseline=0.0),
 }
 found = hf.evaluate(classifier, explainers, inputs, metrics, targets=labels, progress=False)

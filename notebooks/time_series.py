@@ -85,7 +85,7 @@ explainers = {
 # is what chance gives.
 
 # %%
-inside = hf.metrics.RelevanceLocalisation(masks=blocks)
+inside = hf.metrics.RelevanceLocalisation(regions=blocks)
 found = {name: inside(classifier, explainer, inputs, labels) for name, explainer in explainers.items()}
 pl.DataFrame(
     {
@@ -103,7 +103,7 @@ pl.DataFrame(
 # noise and looks at how much of the prediction is lost, then the least relevant.
 
 # %%
-curve = hf.metrics.CorruptionCurve(draws=2)
+curve = hf.metrics.CorruptionCurve(samples=2)
 results = {name: curve(classifier, explainer, inputs, labels) for name, explainer in explainers.items()}
 pl.DataFrame(
     {

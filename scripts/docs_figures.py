@@ -47,7 +47,7 @@ def figures() -> dict[str, Figure]:
     attack = of.AttributionAttack(hf.LinfBall(0.1), "top_k", steps=20, restarts=1, similarities=similarities)
     rare = of.MisinterpretationProbability(near, threshold=0.8, particles=100, floor=-20.0)
     waves = hf.data.synthetic_waves(60, seed=1)  # the class lies in two blocks, which are known
-    inside = of.RelevanceLocalisation(masks=waves.extras["blocks"])
+    inside = of.RelevanceLocalisation(regions=waves.extras["blocks"])
     of_series = ("saliency", "input_x_gradient", "integrated_gradients", "random")
     return {
         "worst_case": Figure(of.WorstCase(hf.LinfBall(0.2), budget=200), 8, "convergence"),

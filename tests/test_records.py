@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from holdfast.explainers import Background
-from holdfast.metrics.faithfulness.localisation import Masks
+from holdfast.metrics.faithfulness.localisation import Regions
 from holdfast.records import TensorOption
 from holdfast.segments import LabelMap
 
-OPTIONS = [LabelMap(torch.tensor([0, 1, 2])), Masks(torch.tensor([[True, False]])), Background(torch.rand(2, 3))]
+OPTIONS = [LabelMap(torch.tensor([0, 1, 2])), Regions(torch.tensor([[True, False]])), Background(torch.rand(2, 3))]
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: type(option).__name__)

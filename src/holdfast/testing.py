@@ -55,7 +55,7 @@ def check_metric(metric: Metric, shapes: Iterable[str] = tuple(SHAPES)) -> None:
         AssertionError: it does not keep the contract.
 
     >>> import holdfast as hf
-    >>> check_metric(hf.metrics.AOPC(steps=3, draws=1), shapes=["flat"])
+    >>> check_metric(hf.metrics.AOPC(steps=3, samples=1), shapes=["flat"])
     """
     for shape in shapes:
         for check in METRIC_CHECKS:

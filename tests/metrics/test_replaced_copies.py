@@ -8,15 +8,15 @@ from torch import nn
 
 import holdfast as hf
 from conftest import small_net
-from holdfast.metrics.positions import Unit, count_positions, rank_with_random_ties, relevance_of
+from holdfast.metrics.positions import Unit, compute_relevance, count_positions, rank_with_random_ties
 from holdfast.metrics.probe import Probe
 from holdfast.metrics.replaced_copies import (
     PerturbationCurves,
     ReplacedCopies,
-    draw_keys,
+    make_draw_keys,
+    make_sample_keys,
     replace_positions,
-    sample_keys,
-    scores_of,
+    score_classes,
 )
 
 SHAPES = {"grey": (1, 8, 9), "colour": (3, 8, 8), "series": (2, 17), "flat": (12,)}
@@ -96,7 +96,7 @@ def test_copies_that_are_not_finite_are_counted() -> None:
     with model.session():
         probe = Probe(model, hf.explainers.get("saliency"), x)
         found = ReplacedCopies(probe, x).scores(
-            lambda logits, owner, which: scores_of(logits, probe.targets[owner], "logit"),
+            lambda logits, owner, which: score_classes(logits, probe.targets[owner], "logit"),
             lambda owner, which: (which, torch.tensor(0.0)),
             torch.tensor([0, 1, 1]),
             torch.eye(3)[[0, 1, 0]],
@@ -135,25 +135,25 @@ def test_rows_are_numbers_of_copies_and_memory_is_counted_in_inputs() -> None:
 def test_keys_depend_on_content_seed_and_draw() -> None:
     x = inputs((3, 8), 3)
     x[2] = x[0]
-    keys = sample_keys(x, 5)
+    keys = make_sample_keys(x, 5)
     assert keys[0] == keys[2] != keys[1]
-    assert (keys != sample_keys(x, 6)).all()
-    draws = draw_keys(keys, 4)
+    assert (keys != make_sample_keys(x, 6)).all()
+    draws = make_draw_keys(keys, 4)
     assert len(draws[:2].unique()) == 8
-    assert torch.equal(draw_keys(keys, 2), draws[:, :2])
+    assert torch.equal(make_draw_keys(keys, 2), draws[:, :2])
 
 
 def test_relevance_of_pixels_is_summed_over_channels() -> None:
     maps = inputs((3, 4, 5)) - 0.5
-    assert torch.equal(relevance_of(maps, "entry"), maps.flatten(1))
-    assert torch.allclose(relevance_of(maps, "pixel"), maps.sum(1).flatten(1))
+    assert torch.equal(compute_relevance(maps, "entry"), maps.flatten(1))
+    assert torch.allclose(compute_relevance(maps, "pixel"), maps.sum(1).flatten(1))
     flat = inputs((7,))
-    assert torch.equal(relevance_of(flat, "entry"), relevance_of(flat, "pixel"))
+    assert torch.equal(compute_relevance(flat, "entry"), compute_relevance(flat, "pixel"))
 
 
 def test_ranks_put_nan_last_whatever_the_key() -> None:
     scores = torch.tensor([[torch.nan, -torch.inf, 2.0, 1.0]]).expand(50, -1)
-    ranks = rank_with_random_ties(scores, sample_keys(torch.arange(50.0)[:, None], 0))
+    ranks = rank_with_random_ties(scores, make_sample_keys(torch.arange(50.0)[:, None], 0))
     assert (ranks[:, 2] == 0).all()
     assert (ranks[:, 3] == 1).all()
     assert set(ranks[:, :2].flatten().tolist()) == {2, 3}

@@ -121,7 +121,7 @@ def test_only_of_robustness_it_is_said_that_better_is_more_robust() -> None:
 def test_axes_and_headings_say_what_the_better_way_is(builder: Builder) -> None:
     builder.worst("a", [0.5, 0.6, 0.7])
     rows = {**base(["ok"] * 3), "aopc": [0.1, 0.2, 0.3]}
-    builder.job("a", "aopc", "aopc", {"order": "most", "score": "logit"}, rows)
+    builder.job("a", "aopc", "aopc", {"order": "top", "score": "logit"}, rows)
     page = builder.page()
     for words in ("Higher is more robust.", "Higher is more faithful.", "more robust →", "more faithful →"):
         assert words in page, words

@@ -265,7 +265,7 @@ def test_a_network_for_series_in_a_study_file(tmp_path: Path):
         "samples": 8,
         "models": {"cnn": "cnn-waves"},
         "explainers": [{"integrated_gradients": {"steps": 16}}, "random"],
-        "metrics": [{"corruption_curve": {"draws": 1, "fractions": [0.2, 1.0]}}],
+        "metrics": [{"corruption_curve": {"samples": 1, "fractions": [0.2, 1.0]}}],
         "executor": {"workers": 1},
     }
     found = hf.run_study(study, tmp_path, progress=False).results

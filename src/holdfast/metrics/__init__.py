@@ -5,7 +5,7 @@ A metric is configured first and called then, and returns a `Result`:
 >>> import holdfast as hf
 >>> digits = hf.data.bundled("digits")[:2]
 >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
->>> hf.metrics.AOPC(steps=20, draws=2)(classifier, "saliency", digits.inputs).status
+>>> hf.metrics.AOPC(steps=20, samples=2)(classifier, "saliency", digits.inputs).status
 ('ok', 'ok')
 """
 

@@ -33,13 +33,13 @@ def sum_channels(maps: Tensor) -> Tensor:
     return flat if maps.ndim == 2 else flat.reshape(len(maps), maps.shape[1], -1).sum(1)
 
 
-def relevance_of(maps: Tensor, unit: Unit) -> Tensor:
+def compute_relevance(maps: Tensor, unit: Unit) -> Tensor:
     """The relevance `(N, P)` of each position in `maps` `(N, ...)`; that of a pixel is the sum over its channels.
 
     Sums are float64 and then rounded to float32, so that values stay tied when only the order of summation differs.
 
     >>> maps = torch.tensor([[[1.0, 2.0], [3.0, -4.0]]])
-    >>> relevance_of(maps, "entry").tolist(), relevance_of(maps, "pixel").tolist()
+    >>> compute_relevance(maps, "entry").tolist(), compute_relevance(maps, "pixel").tolist()
     ([[1.0, 2.0, 3.0, -4.0]], [[4.0, -2.0]])
     """
     return maps.flatten(1) if unit == "entry" else sum_channels(maps).float()

@@ -32,7 +32,7 @@ _COPIES = 1 << 20  # copies that are numbered at once; far fewer are made at onc
 _SALT = 0xA09C
 
 
-def sample_keys(inputs: Tensor, seed: int) -> Tensor:
+def make_sample_keys(inputs: Tensor, seed: int) -> Tensor:
     """A key for each of `inputs` `(N, ...)`, int64 `(N,)`: it decides a sample's random values and order of ties.
 
     Results with equal keys saw the same random values.
@@ -40,7 +40,7 @@ def sample_keys(inputs: Tensor, seed: int) -> Tensor:
     return content_keys(inputs, seed ^ _SALT)
 
 
-def draw_keys(keys: Tensor, draws: int) -> Tensor:
+def make_draw_keys(keys: Tensor, draws: int) -> Tensor:
     """A key for each draw, from the samples' `keys` `(N,)`; int64 `(N, draws)`."""
     numbers = torch.arange(1, draws + 1, device=keys.device)
     return mix64(keys[:, None] ^ mix64(numbers))
@@ -63,7 +63,7 @@ def replace_positions(x: Tensor, replaced: Tensor, values: Tensor) -> Tensor:
     return x.lerp_(values, replaced.reshape(-1, *shape))
 
 
-def scores_of(logits: Tensor, classes: Tensor, score: Score) -> Tensor:
+def score_classes(logits: Tensor, classes: Tensor, score: Score) -> Tensor:
     """The probabilities or logits of the classes `(M,)`, float64 `(M,)`; NaN where a logit is not finite."""
     logits = logits.double()
     values = (logits if score == "logit" else logits.softmax(1)).gather(1, classes[:, None])[:, 0]
@@ -87,7 +87,7 @@ class ReplacedCopies:
     >>> with classifier.session():
     ...     probe = Probe(classifier, hf.explainers.get("saliency"), digits.inputs)
     ...     scores = ReplacedCopies(probe, digits.inputs).scores(
-    ...         lambda logits, owner: scores_of(logits, probe.targets[owner], "probability"),
+    ...         lambda logits, owner: score_classes(logits, probe.targets[owner], "probability"),
     ...         lambda owner: (half.expand(len(owner), -1), torch.tensor(0.0)),
     ...         torch.tensor([0, 1, 1]),
     ...     )
@@ -184,7 +184,7 @@ class PerturbationCurves:
         numbers = torch.arange(self.draws, device=part.device).repeat(len(part))
 
         def score(logits: Tensor, owner: Tensor, *_: Tensor) -> Tensor:
-            return scores_of(logits, targets[owner], self.score)
+            return score_classes(logits, targets[owner], self.score)
 
         # one draw of a sample at a time, as many of them as may be held at once
         size = max(1, _ELEMENTS // self.copies.inputs[0].numel())

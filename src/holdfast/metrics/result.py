@@ -42,7 +42,7 @@ class Result:
     >>> import holdfast as hf
     >>> digits = hf.data.bundled("digits")[:2]
     >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
-    >>> result = hf.metrics.AOPC(steps=20, draws=2)(classifier, "saliency", digits.inputs)
+    >>> result = hf.metrics.AOPC(steps=20, samples=2)(classifier, "saliency", digits.inputs)
     >>> result.frame().columns[:8]
     ['sample', 'status', 'value', 'low', 'high', 'targets', 'model_evaluations', 'degenerate']
     """

@@ -20,7 +20,7 @@ _CELLS = 2_000_000  # numbers in memory at a time
 _ROUNDING = 1e-12  # draws that differ by this share of the largest are tied
 
 
-def mean_over_samples(values: Array) -> Array:
+def average_samples(values: Array) -> Array:
     """The means of `values` `(n, Q)` over samples, `(Q,)`; NaN for no samples."""
     return np.asarray(values.mean(0)) if len(values) else np.full(values.shape[1], np.nan)
 
@@ -59,7 +59,7 @@ def intervals_of_means(
     >>> [round(float(end[0]), 1) for end in intervals_of_means(values)]
     [1.5, 0.8, 2.2]
     """
-    count, mean = len(values), mean_over_samples(values)
+    count, mean = len(values), average_samples(values)
     value = statistic(mean)
     if count < fewest:
         return value, np.full_like(value, np.nan), np.full_like(value, np.nan)

@@ -22,10 +22,10 @@ from conftest import small_net
 from holdfast.metrics import replaced_copies
 from holdfast.metrics.coarse_to_fine import replacement
 from holdfast.metrics.coarse_to_fine.corruption_curve import FRACTIONS, CorruptionCurve, CorruptionCurveResult
-from holdfast.metrics.coarse_to_fine.gate import apply_gate, compared
-from holdfast.metrics.coarse_to_fine.replacement import corrupted_counts, gaussian_fields, normal_field
+from holdfast.metrics.coarse_to_fine.gate import apply_gate, compare_curves
+from holdfast.metrics.coarse_to_fine.replacement import count_corrupted, draw_normal, make_gaussian_fields
 from holdfast.metrics.coarse_to_fine.summary import Curves, summarise
-from holdfast.metrics.replaced_copies import draw_keys, sample_keys
+from holdfast.metrics.replaced_copies import make_draw_keys, make_sample_keys
 from holdfast.presentation import presentation_of
 from holdfast.report.views import Contents
 from holdfast.tensors import content_keys, hashed_uniform
@@ -64,8 +64,8 @@ def given(x: Tensor, maps: Tensor) -> hf.explainers.Explainer:
 
 def replacements(metric: CorruptionCurve, x: Tensor, model: hf.Classifier, seed: int) -> Tensor:
     """The values that stand in for those of `x` in each draw, `(N, draws, ...)`."""
-    keys = draw_keys(sample_keys(x, seed), metric._draws)
-    fields = metric._fields(model, x)
+    keys = make_draw_keys(make_sample_keys(x, seed), metric._draws)
+    fields = metric._make_fields(model, x)
     each = [fields(x, keys[:, draw]).expand(x.shape) for draw in range(metric._draws)]
     lower, upper = model.bounds
     return torch.stack(each, 1).clamp(lower, upper)
@@ -85,7 +85,7 @@ def slowly(
     places: list[tuple[Any, ...]] = [tuple(place) for place in np.ndindex(*x.shape)]
     value = {place: float(relevance[place]) for place in places}
     channels: tuple[Any, ...] = ()
-    if metric.positions == "pixel" and x.ndim > 1:
+    if metric.unit == "pixel" and x.ndim > 1:
         channels = (slice(None),)
         value = {p: float(relevance[(*channels, *p)].double().sum()) for p in np.ndindex(*x.shape[1:])}
     positive = [place for place, r in value.items() if r > 0]
@@ -111,10 +111,10 @@ def slowly(
 @pytest.mark.parametrize(
     "metric",
     [
-        CorruptionCurve(fractions=FEW, draws=2),
-        CorruptionCurve(fractions=(0.05, 0.5), draws=2, mean=0.4, sd=0.3, positions="pixel"),
+        CorruptionCurve(fractions=FEW, samples=2),
+        CorruptionCurve(fractions=(0.05, 0.5), samples=2, mean=0.4, sd=0.3, unit="pixel"),
         CorruptionCurve(fractions=FEW, replacement="constant", baseline=0.25, order=("bottom",)),
-        CorruptionCurve(fractions=(0.3, 1.0), draws=3, order=("top",), replacement=lambda x, u: x + u - 0.5),
+        CorruptionCurve(fractions=(0.3, 1.0), samples=3, order=("top",), replacement=lambda x, u: x + u - 0.5),
     ],
     ids=["default", "pixels", "constant, bottom", "function, top"],
 )
@@ -140,7 +140,7 @@ def test_the_formula_written_out(metric: CorruptionCurve, shape: tuple[int, ...]
 
 def test_every_copy_is_looked_at_once() -> None:
     model, x = classifier((12,)), inputs((12,), 20)
-    metric = CorruptionCurve(fractions=FRACTIONS, draws=3)
+    metric = CorruptionCurve(fractions=FRACTIONS, samples=3)
     found = metric(model, "input_x_gradient", x)
     shares = (found.corrupted_share * 12).round().long()
     for row in range(20):
@@ -148,7 +148,7 @@ def test_every_copy_is_looked_at_once() -> None:
         assert max(counts) == found.positive[row]
         assert found.model_evaluations[row] == 1 + 3 * (2 * len(counts) - 1)
     assert torch.equal(found.drop_top[:, -1], found.drop_bottom[:, -1])  # all positive positions, in either order
-    few = CorruptionCurve(fractions=(0.05, 0.9), draws=3, order=("bottom",))(model, "input_x_gradient", x)
+    few = CorruptionCurve(fractions=(0.05, 0.9), samples=3, order=("bottom",))(model, "input_x_gradient", x)
     assert (few.drop_bottom[:, 0] == 0).all()  # 5% of at most 12 are none
     assert few.model_evaluations.tolist() == [4] * 20
     full = classifier((1, 20, 20))
@@ -172,7 +172,7 @@ def test_copies_are_nested_and_both_orders_share_their_noise() -> None:
     x = inputs((20,), 1)
     maps = torch.linspace(-0.3, 1.0, 20)[torch.randperm(20, generator=torch.Generator().manual_seed(0))][None]
     model = hf.Classifier(Watched(), ENDLESS, device="cpu", batch_size=64)
-    metric = CorruptionCurve(fractions=(0.2, 0.5, 1.0), draws=1)
+    metric = CorruptionCurve(fractions=(0.2, 0.5, 1.0), samples=1)
     found = metric(model, given(x, maps), x)
     copies = seen[-1][:5]  # three of the top, two of the bottom
     changed = copies != x
@@ -218,7 +218,7 @@ def test_the_expected_drop_under_normal_noise_by_quadrature() -> None:
     weights = torch.randn(16, generator=generator).sign() * 0.7
     x = torch.randn(1, 16, generator=generator)
     x = x * (weights * x).sum().sign()
-    model, metric = linear(weights), CorruptionCurve(fractions=(0.3, 0.6, 1.0), draws=6000, mean=0.2, sd=1.5)
+    model, metric = linear(weights), CorruptionCurve(fractions=(0.3, 0.6, 1.0), samples=6000, mean=0.2, sd=1.5)
     found = metric(model, "input_x_gradient", x)
     owed = (weights * x[0]).double()
     positive = owed[owed > 0]
@@ -243,7 +243,7 @@ def test_the_expected_drop_under_normal_noise_by_quadrature() -> None:
 
 def test_the_standard_error_is_that_of_the_areas_of_single_draws() -> None:
     model, x = classifier((12,)), inputs((12,), 2)
-    metric = CorruptionCurve(fractions=FEW, draws=4)
+    metric = CorruptionCurve(fractions=FEW, samples=4)
     found, maps = metric(model, "input_x_gradient", x), hf.explainers.get("input_x_gradient")(model, x)
     noise = replacements(metric, x, model, 0)
     for row in range(2):
@@ -253,15 +253,15 @@ def test_the_standard_error_is_that_of_the_areas_of_single_draws() -> None:
             areas.append(scipy.integrate.trapezoid([0, *drops, drops[-1]], [0, *shares, 1]))
         assert found.area_top[row].item() == pytest.approx(np.mean(areas), abs=3e-6)
         assert found.std_error[row].item() == pytest.approx(scipy.stats.sem(areas), rel=1e-4)
-    bottom = CorruptionCurve(fractions=FEW, draws=4, order=("bottom",))(model, "input_x_gradient", x)
+    bottom = CorruptionCurve(fractions=FEW, samples=4, order=("bottom",))(model, "input_x_gradient", x)
     assert torch.isfinite(bottom.std_error).all()
-    assert CorruptionCurve(draws=1)(model, "saliency", x).std_error.isnan().all()
+    assert CorruptionCurve(samples=1)(model, "saliency", x).std_error.isnan().all()
 
 
 def test_counts_are_those_of_exact_fractions() -> None:
     positive = torch.arange(0, 3001)
     shares = [n / 100 for n in range(1, 101)]
-    found = corrupted_counts(positive, shares)
+    found = count_corrupted(positive, shares)
     exact = (positive[:, None] * torch.arange(1, 101)).div(100, rounding_mode="floor")
     assert torch.equal(found, exact)
 
@@ -269,9 +269,9 @@ def test_counts_are_those_of_exact_fractions() -> None:
 # replacements
 
 
-def test_normal_fields_are_normal_and_independent() -> None:
-    keys = draw_keys(sample_keys(torch.arange(20.0)[:, None], 0), 4)
-    values = normal_field(keys.flatten(), 1000).numpy()
+def test_draw_normals_are_normal_and_independent() -> None:
+    keys = make_draw_keys(make_sample_keys(torch.arange(20.0)[:, None], 0), 4)
+    values = draw_normal(keys.flatten(), 1000).numpy()
     assert scipy.stats.kstest(values.ravel(), "norm").pvalue > 0.01
     assert values.mean() == pytest.approx(0, abs=4 / values.size**0.5)
     assert values.std() == pytest.approx(1, abs=4 / (2 * values.size) ** 0.5)
@@ -280,15 +280,15 @@ def test_normal_fields_are_normal_and_independent() -> None:
     exact = scipy.stats.norm.ppf(hashed_uniform(keys.flatten()[:3], 1000).double().numpy())
     np.testing.assert_allclose(values[:3], exact, rtol=1e-9, atol=1e-12)
     x = torch.zeros(2, 3, 4, 4)
-    three = gaussian_fields(x, (0.0, 10.0, -5.0), (1.0, 0.1, 2.0))(x, keys[:2, 0])
-    one = gaussian_fields(x, 0.0, 1.0)(x, keys[:2, 0])
+    three = make_gaussian_fields(x, (0.0, 10.0, -5.0), (1.0, 0.1, 2.0))(x, keys[:2, 0])
+    one = make_gaussian_fields(x, 0.0, 1.0)(x, keys[:2, 0])
     torch.testing.assert_close(three[:, 1], 10 + 0.1 * one[:, 1])
     torch.testing.assert_close(three[:, 2], -5 + 2 * one[:, 2])
 
 
 def test_noise_belongs_to_the_sample_and_the_seed_and_not_to_the_explainer() -> None:
     model, x = classifier((2, 17)), inputs((2, 17), 5)
-    metric = CorruptionCurve(draws=3)
+    metric = CorruptionCurve(samples=3)
 
     def doubled(module: nn.Module, x: Tensor, targets: Tensor) -> Tensor:
         return 2 * hf.explainers.get("saliency")(model, x, targets)
@@ -324,12 +324,12 @@ def test_noise_is_clipped_to_the_bounds_and_that_is_told() -> None:
 
     model = hf.Classifier(Watched(), (0.0, 1.0), device="cpu", batch_size=64)
     x = inputs((1, 6, 7))
-    found = CorruptionCurve(draws=4)(model, "saliency", x)
+    found = CorruptionCurve(samples=4)(model, "saliency", x)
     copies = torch.cat(seen)
     assert copies.amin() == 0
     assert copies.amax() == 1
     assert found.clipped.mean().item() == pytest.approx(0.5 + scipy.stats.norm.sf(1), abs=0.05)
-    wide = CorruptionCurve(draws=4)(classifier((1, 6, 7)), "saliency", x)
+    wide = CorruptionCurve(samples=4)(classifier((1, 6, 7)), "saliency", x)
     assert wide.clipped.tolist() == [0, 0, 0]
     assert CorruptionCurve(replacement="constant")(model, "saliency", x).clipped.tolist() == [0, 0, 0]
     notes = presentation_of(CorruptionCurve.name).remarks(found.frame(), CorruptionCurve().options())
@@ -351,7 +351,7 @@ def test_replacements_are_those_of_reference_inputs() -> None:
     model = hf.Classifier(Watched(), (0.0, 9.0), device="cpu", batch_size=256)
     x = inputs((9,), 2)
     references = torch.arange(2.0, 7.0)[:, None].expand(5, 9).contiguous()
-    metric = CorruptionCurve(fractions=(0.5, 1.0), draws=60, replacement="sample", background=references)
+    metric = CorruptionCurve(fractions=(0.5, 1.0), samples=60, replacement="sample", background=references)
     metric(model, given(x, torch.ones(2, 9)), x)
     copies = torch.cat(seen[1:])
     drawn = [row[row >= 2].unique().tolist() for row in copies]
@@ -372,7 +372,7 @@ def test_a_function_gets_each_row_by_itself() -> None:
         return x.roll(1, dims=-1) * uniform
 
     x = inputs((2, 17), 6)
-    metric = CorruptionCurve(fractions=FEW, draws=2, replacement=shifted)
+    metric = CorruptionCurve(fractions=FEW, samples=2, replacement=shifted)
     whole = metric(classifier((2, 17)), "saliency", x)
     alone = metric(classifier((2, 17)), "saliency", x[4:5])
     assert torch.equal(alone.drop_top[0], whole.drop_top[4])
@@ -395,7 +395,7 @@ def test_a_function_gets_each_row_by_itself() -> None:
 def test_batches_order_company_and_chunks_change_no_bit(
     shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    x, metric = inputs(shape, 6), CorruptionCurve(fractions=FEW, draws=3)
+    x, metric = inputs(shape, 6), CorruptionCurve(fractions=FEW, samples=3)
     whole = metric(classifier(shape), "input_x_gradient", x)
 
     def same(other: CorruptionCurveResult, rows: Any = slice(None)) -> None:
@@ -431,7 +431,7 @@ def test_no_positive_relevance_is_flagged_and_counts_as_no_drop() -> None:
     assert nothing.skewness.tolist() == [0] * 11
     assert nothing.summary(resamples=9).flat.all()
     notes = presentation_of(CorruptionCurve.name).remarks(found.frame(), CorruptionCurve().options())
-    assert "no positive relevance, so a drop of 0: 2 of 4" in notes
+    assert "maps without positive relevance, which count with a drop of 0: 2 of 4" in notes
 
 
 def test_what_is_skipped_or_not_finite() -> None:
@@ -453,7 +453,7 @@ def test_what_is_skipped_or_not_finite() -> None:
     maps[3] = torch.nan
     targets = model.predict(x.abs())
     targets[1] = (targets[1] + 1) % 4
-    metric = CorruptionCurve(fractions=FEW, draws=10)
+    metric = CorruptionCurve(fractions=FEW, samples=10)
     found = metric(model, given(x, maps), x, targets)
     assert found.status == ("ok", "misclassified", "nonfinite", "nonfinite")
     assert found.nonfinite[0] == 0
@@ -489,14 +489,14 @@ def test_pixels_go_with_all_their_channels() -> None:
     x = inputs((3, 5, 5), 1)
     maps = torch.zeros(1, 3, 5, 5)
     maps[0, :, 2, 3], maps[0, 0, 0, 0], maps[0, :, 4, 4] = torch.tensor([5.0, -1.0, 2.0]), 1.0, -1.0
-    found = CorruptionCurve(fractions=(0.5, 1.0), draws=1, order=("top",), positions="pixel")(model, given(x, maps), x)
+    found = CorruptionCurve(fractions=(0.5, 1.0), samples=1, order=("top",), unit="pixel")(model, given(x, maps), x)
     changed = (seen[-1][:2] != x).sum(1)
     assert found.positive.tolist() == [2]
     assert found.corrupted_share.tolist() == [[1 / 25, 2 / 25]]
     assert changed[0].nonzero().tolist() == [[2, 3]]
     assert changed[1].nonzero().tolist() == [[0, 0], [2, 3]]
     assert changed.amax() == 3
-    entries = CorruptionCurve(fractions=(0.5, 1.0), draws=1)(model, given(x, maps), x)
+    entries = CorruptionCurve(fractions=(0.5, 1.0), samples=1)(model, given(x, maps), x)
     assert entries.positive.tolist() == [3]
 
 
@@ -505,7 +505,7 @@ def test_pixels_go_with_all_their_channels() -> None:
 
 def test_a_result_has_the_numbers_of_its_summary() -> None:
     model, x = classifier((2, 17)), inputs((2, 17), 30)
-    found = CorruptionCurve(fractions=FEW, draws=2)(model, "input_x_gradient", x)
+    found = CorruptionCurve(fractions=FEW, samples=2)(model, "input_x_gradient", x)
     whole = found.summary(tau=0.05, q=0.25, resamples=50)
     top = found.drop_top.numpy()
     for name in ("auc_top", "auc_bottom", "f1", "f1_paper", "auc_skewness", "auc_kurtosis"):
@@ -519,7 +519,7 @@ def test_a_result_has_the_numbers_of_its_summary() -> None:
     np.testing.assert_array_equal(found.share_above(0.05), (top >= 0.05).mean(0))
     np.testing.assert_array_equal(found.quantile(0.25), whole.quantile)
     np.testing.assert_array_equal(found.quantile(0.25), np.sort(top, axis=0)[7])
-    bottom = CorruptionCurve(fractions=FEW, draws=2, order=("bottom",))(model, "saliency", x)
+    bottom = CorruptionCurve(fractions=FEW, samples=2, order=("bottom",))(model, "saliency", x)
     with pytest.raises(hf.ArgumentError, match="order: expected one with 'top', got"):
         bottom.share_above(0.5)
     with pytest.raises(hf.ArgumentError, match="q: expected a number between 0 and 1"):
@@ -527,7 +527,7 @@ def test_a_result_has_the_numbers_of_its_summary() -> None:
 
 
 def test_maps_of_the_model_pass_the_gate_and_random_ones_do_not(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
-    x, metric = digits[:24].inputs, CorruptionCurve(fractions=(0.05, 0.2, 0.5, 1.0), draws=2, mean=0.13, sd=0.31)
+    x, metric = digits[:24].inputs, CorruptionCurve(fractions=(0.05, 0.2, 0.5, 1.0), samples=2, mean=0.13, sd=0.31)
     found = {name: metric(lenet, name, x) for name in ("integrated_gradients", "random")}
     other = metric(lenet, given(x, torch.rand(x.shape, generator=torch.Generator().manual_seed(7)) - 0.5), x)
     good, random = (found[name].curves() for name in found)
@@ -537,7 +537,7 @@ def test_maps_of_the_model_pass_the_gate_and_random_ones_do_not(lenet: hf.Classi
     assert numbers.auc_top > numbers.auc_bottom  # by little: held from where both orders meet, at a tenth of the pixels
     assert (numbers.mean_top > numbers.mean_bottom + 0.1)[1:3].all()
     assert numbers.share_above[-1] > 0.8
-    table = compared({name: each.curves() for name, each in found.items()}, resamples=50)
+    table = compare_curves({name: each.curves() for name, each in found.items()}, resamples=50)
     assert table["integrated_gradients"].starred["auc_top"] == 1
     assert table["random"].starred["f1"] == 0
 
@@ -551,7 +551,7 @@ def test_a_study_stores_what_the_numbers_of_the_whole_data_set_need(
     assert {"area_top", "area_bottom", "no_positive", "std_error"} <= set(done.frame().columns)
     (view,) = Contents(done.results).views("corruption_curve")
     names = ("drop_top", "drop_bottom", "corrupted_share", "fractions")
-    stored = Curves.stored(arrays for _, arrays in view.lines("saliency", names, 100))
+    stored = Curves.from_stored(arrays for _, arrays in view.lines("saliency", names, 100))
     direct = metric(lenet, "saliency", x)
     np.testing.assert_array_equal(stored.fractions, FEW)
     np.testing.assert_array_equal(stored.top, direct.drop_top)  # type: ignore[arg-type]
@@ -569,7 +569,7 @@ def test_options_that_leave_the_headline_as_it_is() -> None:
         kind: {name for name in options if not CorruptionCurve.has_effect(name, {**options, "replacement": kind})}
         for kind in ("constant", "gaussian", "sample", "own:noise")
     }
-    assert idle["constant"] == {"mean", "sd", "background", "draws"}
+    assert idle["constant"] == {"mean", "sd", "background", "samples"}
     assert idle["gaussian"] == {"baseline", "background"}
     assert idle["sample"] == idle["own:noise"] - {"background"} == {"mean", "sd", "baseline"}
     assert "a constant" in presentation_of(CorruptionCurve.name).guide({"replacement": "constant"})["Drop and its area"]
@@ -594,12 +594,12 @@ def test_options_that_leave_the_headline_as_it_is() -> None:
         (lambda: CorruptionCurve(order=("top", "top")), "order: expected 'top', 'bottom'"),
         (lambda: CorruptionCurve(order="top"), "order: expected 'top', 'bottom', or both, as a list"),  # type: ignore[arg-type]
         (lambda: CorruptionCurve(replacement="blur"), "replacement: expected 'gaussian', 'constant', 'sample' or a"),  # type: ignore[arg-type]
-        (lambda: CorruptionCurve(draws=0), "draws: expected a whole number of at least 1, got 0"),
+        (lambda: CorruptionCurve(samples=0), "samples: expected a whole number of at least 1, got 0"),
         (lambda: CorruptionCurve(mean="0"), "mean: expected a finite number, or one for each channel"),  # type: ignore[arg-type]
         (lambda: CorruptionCurve(sd=float("nan")), "sd: expected a finite number"),
         (lambda: CorruptionCurve(sd=(1.0, 0.0)), "sd: expected numbers above 0"),
         (lambda: CorruptionCurve(baseline=float("inf")), "baseline: expected a finite number"),
-        (lambda: CorruptionCurve(positions="row"), "positions: expected 'entry' or 'pixel', got 'row'"),  # type: ignore[arg-type]
+        (lambda: CorruptionCurve(unit="row"), "unit: expected 'entry' or 'pixel', got 'row'"),  # type: ignore[arg-type]
         (lambda: CorruptionCurve(replacement="sample"), "background: expected reference inputs .*, got None"),
         (lambda: CorruptionCurve(background=torch.ones(2, 3)), "background: expected None, as the replacement is not"),
     ],

@@ -13,19 +13,19 @@ import scipy.stats
 import torch
 
 import holdfast as hf
-from holdfast.metrics.coarse_to_fine.gate import apply_gate, compared
+from holdfast.metrics.coarse_to_fine.gate import apply_gate, compare_curves
 from holdfast.metrics.coarse_to_fine.statistics import (
-    absolute_kurtosis,
-    absolute_skewness,
-    area,
-    area_over_fractions,
-    area_up_to,
-    f1_paper,
-    moments,
-    quantile,
-    quantile_interval,
-    rescaled,
-    share_above,
+    compute_area,
+    compute_area_up_to,
+    compute_moments,
+    compute_printed_f1,
+    compute_quantile,
+    compute_quantile_interval,
+    compute_share_above,
+    integrate_over_fractions,
+    rescale_kurtosis,
+    rescale_over,
+    rescale_skewness,
 )
 from holdfast.metrics.coarse_to_fine.summary import Curves, summarise
 from holdfast.statistics import bootstrap
@@ -63,10 +63,10 @@ def some(seed: int, count: int = 200, towards: float = 1.0) -> Curves:
 )
 def test_area_of_piecewise_linear_curves(drop_at: Callable[[Array], Array], exact: float) -> None:
     share = np.array([0.1, 0.4, 0.55, 0.8])
-    assert area(share, drop_at(share)) == pytest.approx(exact)
-    both = area(torch.tensor(share), torch.tensor(drop_at(share)))
+    assert compute_area(share, drop_at(share)) == pytest.approx(exact)
+    both = compute_area(torch.tensor(share), torch.tensor(drop_at(share)))
     assert both.item() == pytest.approx(exact)
-    rows = area(np.tile(share, (3, 2, 1)), np.tile(drop_at(share), (3, 2, 1)))
+    rows = compute_area(np.tile(share, (3, 2, 1)), np.tile(drop_at(share), (3, 2, 1)))
     assert rows.shape == (3, 2)
     np.testing.assert_allclose(rows, exact)
 
@@ -74,15 +74,15 @@ def test_area_of_piecewise_linear_curves(drop_at: Callable[[Array], Array], exac
 def test_area_of_a_smooth_curve_is_its_integral() -> None:
     share = np.linspace(0, 0.7, 2001)[1:]
     exact = scipy.integrate.quad(lambda s: 1 - np.exp(-5 * s), 0, 0.7)[0] + 0.3 * (1 - np.exp(-3.5))
-    assert area(share, 1 - np.exp(-5 * share)) == pytest.approx(exact, abs=1e-6)
+    assert compute_area(share, 1 - np.exp(-5 * share)) == pytest.approx(exact, abs=1e-6)
 
 
 def test_area_does_not_depend_on_how_an_array_lies_in_memory() -> None:
     share, drop = torch.rand(2, 50, 7, 11, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    whole = area(share, drop)
+    whole = compute_area(share, drop)
     for row in (0, 17, 49):
-        assert torch.equal(area(share[row : row + 1, 2], drop[row : row + 1, 2])[0], whole[row, 2])
-    assert torch.equal(area(share.transpose(0, 1), drop.transpose(0, 1).clone()).T, whole)
+        assert torch.equal(compute_area(share[row : row + 1, 2], drop[row : row + 1, 2])[0], whole[row, 2])
+    assert torch.equal(compute_area(share.transpose(0, 1), drop.transpose(0, 1).clone()).T, whole)
 
 
 def test_area_up_to_is_that_of_the_curve_cut_there() -> None:
@@ -97,28 +97,32 @@ def test_area_up_to_is_that_of_the_curve_cut_there() -> None:
         inside = x <= end[row]
         cut = np.append(x[inside], end[row]), np.append(y[inside], np.interp(end[row], x, y))
         expected = scipy.integrate.trapezoid(cut[1], cut[0])
-        assert area_up_to(share[row], drop[row], end[row]) == pytest.approx(expected, abs=1e-12)
-        assert area_up_to(share, drop, end)[row] == pytest.approx(expected, abs=1e-12)
+        assert compute_area_up_to(share[row], drop[row], end[row]) == pytest.approx(expected, abs=1e-12)
+        assert compute_area_up_to(share, drop, end)[row] == pytest.approx(expected, abs=1e-12)
     held = (1 - share[:, -1]) * drop[:, -1]
-    np.testing.assert_allclose(area_up_to(share, drop, share[:, -1]) + held, area(share, drop), atol=1e-12)
+    np.testing.assert_allclose(
+        compute_area_up_to(share, drop, share[:, -1]) + held, compute_area(share, drop), atol=1e-12
+    )
 
 
 def test_area_over_the_fractions() -> None:
     fractions = np.array([0.05, 0.15, 0.55, 1.0])
-    assert area_over_fractions(np.ones(4), fractions) == pytest.approx(0.95)
-    assert area_over_fractions(fractions, fractions) == pytest.approx((1 - 0.05**2) / 2)
+    assert integrate_over_fractions(np.ones(4), fractions) == pytest.approx(0.95)
+    assert integrate_over_fractions(fractions, fractions) == pytest.approx((1 - 0.05**2) / 2)
     values = np.random.default_rng(0).normal(size=(3, 4))
-    np.testing.assert_allclose(area_over_fractions(values, fractions), scipy.integrate.trapezoid(values, fractions))
-    assert np.isnan(area_over_fractions(np.ones((2, 1)), np.array([0.5]))).all()
+    np.testing.assert_allclose(
+        integrate_over_fractions(values, fractions), scipy.integrate.trapezoid(values, fractions)
+    )
+    assert np.isnan(integrate_over_fractions(np.ones((2, 1)), np.array([0.5]))).all()
 
 
 def test_f1_is_half_of_a_harmonic_mean_as_printed() -> None:
     for top, bottom in itertools.product((0.01, 0.3, 1.0), (0.0, 0.5, 0.99)):
         harmonic = scipy.stats.hmean([top, 1 - bottom])
-        assert 2 * f1_paper(np.array(top), np.array(bottom)) == pytest.approx(harmonic)
-    assert f1_paper(np.array(1.0), np.array(0.0)) == 0.5
-    assert np.isnan(f1_paper(np.array(-1.0), np.array(0.5)))
-    assert f1_paper(np.array(-0.1), np.array(0.5)) < 0
+        assert 2 * compute_printed_f1(np.array(top), np.array(bottom)) == pytest.approx(harmonic)
+    assert compute_printed_f1(np.array(1.0), np.array(0.0)) == 0.5
+    assert np.isnan(compute_printed_f1(np.array(-1.0), np.array(0.5)))
+    assert compute_printed_f1(np.array(-0.1), np.array(0.5)) < 0
 
 
 # moments and scales
@@ -127,7 +131,7 @@ def test_f1_is_half_of_a_harmonic_mean_as_printed() -> None:
 @pytest.mark.parametrize("count", [2, 3, 17, 1000])
 def test_moments_are_those_of_scipy(count: int) -> None:
     drops = np.random.default_rng(count).exponential(size=(count, 5)) * [1, 1e-3, -2, 1e3, 1] + [0, 1, 0, -5, 100]
-    skewness, kurtosis, flat = moments(drops)
+    skewness, kurtosis, flat = compute_moments(drops)
     np.testing.assert_allclose(skewness, scipy.stats.skew(drops), rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(kurtosis, scipy.stats.kurtosis(drops), rtol=1e-8, atol=1e-10)
     assert not flat.any()
@@ -145,7 +149,7 @@ def test_moments_are_those_of_scipy(count: int) -> None:
 )
 def test_drops_of_known_distributions(distribution: Any, skewness: float, kurtosis: float) -> None:
     drops = distribution.rvs(size=(400_000, 1), random_state=0).astype(float)
-    found, peaked, _ = moments(drops)
+    found, peaked, _ = compute_moments(drops)
     assert found[0] == pytest.approx(skewness, abs=0.03)
     assert peaked[0] == pytest.approx(kurtosis, abs=0.3)
     assert distribution.stats(moments="sk")[0] == pytest.approx(skewness, abs=1e-3)
@@ -154,7 +158,7 @@ def test_drops_of_known_distributions(distribution: Any, skewness: float, kurtos
 @pytest.mark.parametrize("value", [0.0, 0.3, 1 / 3, -7.1])
 def test_no_variance_is_flagged_and_zero(value: float) -> None:
     drops = np.column_stack([np.full(7, value), np.r_[np.full(6, value), value + 0.5]])
-    skewness, kurtosis, flat = moments(drops)
+    skewness, kurtosis, flat = compute_moments(drops)
     assert flat.tolist() == [True, False]
     assert (skewness[0], kurtosis[0]) == (0.0, 0.0)
     assert skewness[1] == pytest.approx(scipy.stats.skew(drops[:, 1]))
@@ -165,22 +169,22 @@ def test_no_variance_is_flagged_and_zero(value: float) -> None:
 
 def test_absolute_scales_grow_from_their_least_to_their_largest() -> None:
     values = np.linspace(-50, 50, 1001)
-    scaled = absolute_skewness(values)
+    scaled = rescale_skewness(values)
     assert (np.diff(scaled) > 0).all()
     np.testing.assert_allclose(scaled + scaled[::-1], 1.0)
-    assert absolute_skewness(np.array(0.0)) == absolute_kurtosis(np.array(0.0)) == 0.5
-    assert absolute_kurtosis(np.array(-2.0)) == 0.0
-    peaks = absolute_kurtosis(np.linspace(-2, 1e4, 1001))
+    assert rescale_skewness(np.array(0.0)) == rescale_kurtosis(np.array(0.0)) == 0.5
+    assert rescale_kurtosis(np.array(-2.0)) == 0.0
+    peaks = rescale_kurtosis(np.linspace(-2, 1e4, 1001))
     assert (np.diff(peaks) > 0).all()
     assert peaks[-1] < 1
 
 
 def test_rescaling_by_hand() -> None:
     values = np.random.default_rng(0).normal(size=(2, 3, 4))
-    found = rescaled(values, (-2, -1))
+    found = rescale_over(values, (-2, -1))
     for each, own in zip(found, values, strict=True):
         np.testing.assert_allclose(each, (own - own.min()) / (own.max() - own.min()))
-    assert np.isnan(rescaled(np.full((2, 2), np.nan), (0,))).all()
+    assert np.isnan(rescale_over(np.full((2, 2), np.nan), (0,))).all()
 
 
 # shares, quantiles
@@ -188,30 +192,30 @@ def test_rescaling_by_hand() -> None:
 
 def test_shares_and_quantiles() -> None:
     drops = np.array([[0.0, 0.4], [0.2, 0.5], [0.5, 0.5], [1.0, 0.9]])
-    assert share_above(drops, 0.5).tolist() == [0.5, 0.75]
+    assert compute_share_above(drops, 0.5).tolist() == [0.5, 0.75]
     for q, expected in ((0.25, [0.0, 0.4]), (0.26, [0.2, 0.5]), (0.5, [0.2, 0.5]), (1.0, [1.0, 0.9])):
-        assert quantile(drops, q).tolist() == expected
-    assert np.isnan(quantile(drops[:0], 0.5)).all()
-    assert np.isnan(share_above(drops[:0], 0.5)).all()
+        assert compute_quantile(drops, q).tolist() == expected
+    assert np.isnan(compute_quantile(drops[:0], 0.5)).all()
+    assert np.isnan(compute_share_above(drops[:0], 0.5)).all()
 
 
 @pytest.mark.parametrize(("count", "q"), [(20, 0.25), (37, 0.5), (200, 0.1), (1500, 0.25)])
 def test_order_statistics_cover_the_quantile(count: int, q: float) -> None:
-    low, high = (int(end[0]) for end in quantile_interval(np.arange(1.0, count + 1)[:, None], q))
+    low, high = (int(end[0]) for end in compute_quantile_interval(np.arange(1.0, count + 1)[:, None], q))
     below = scipy.stats.binom(count, q)  # so many samples lie below the quantile
     assert below.cdf(low - 1) <= 0.025 < below.cdf(low)  # the low-th lies above it, and the next one is too likely to
     assert below.sf(high - 1) <= 0.025 < below.sf(high - 2)
     samples = np.random.default_rng(1).uniform(size=(count, 2000))
-    found = quantile_interval(samples, q)
+    found = compute_quantile_interval(samples, q)
     covered = ((found[0] <= q) & (q <= found[1])).mean()
     assert covered == pytest.approx(below.cdf(high - 1) - below.cdf(low - 1), abs=0.016)
 
 
 def test_few_samples_have_no_ends() -> None:
-    low, high = quantile_interval(np.arange(8.0)[:, None], 0.25)
+    low, high = compute_quantile_interval(np.arange(8.0)[:, None], 0.25)
     assert np.isnan(low[0])
     assert np.isfinite(high[0])
-    assert np.isnan(quantile_interval(np.empty((0, 1)), 0.25)).all()
+    assert np.isnan(compute_quantile_interval(np.empty((0, 1)), 0.25)).all()
     found = summarise(some(0, count=4))
     assert np.isnan(found.interval("auc_top")).all()
     assert np.isnan(found.interval("skewness")).all()
@@ -260,7 +264,7 @@ def test_incomplete_samples_are_left_out_and_an_order_may_be_missing() -> None:
     data = some(0, count=30)
     assert data.top is not None
     data.top[3, 2], data.share[7] = np.nan, np.nan
-    found, whole = summarise(data, resamples=20), summarise(data.of(~np.isin(np.arange(30), [3, 7])), resamples=20)
+    found, whole = summarise(data, resamples=20), summarise(data.select(~np.isin(np.arange(30), [3, 7])), resamples=20)
     assert (found.samples, found.left_out) == (28, 2)
     assert found.auc_top == whole.auc_top
     assert found.interval("f1") == whole.interval("f1")
@@ -270,7 +274,7 @@ def test_incomplete_samples_are_left_out_and_an_order_may_be_missing() -> None:
     bottom = summarise(Curves(None, data.bottom, data.share, K), resamples=20)
     assert np.isfinite(bottom.auc_bottom)
     assert np.isnan([bottom.auc_top, bottom.auc_kurtosis, *bottom.share_above, *bottom.quantile]).all()
-    nothing = summarise(data.of(np.zeros(30, dtype=bool)))
+    nothing = summarise(data.select(np.zeros(30, dtype=bool)))
     assert nothing.samples == 0
     assert np.isnan([nothing.auc_top, nothing.auc_skewness, *nothing.kurtosis]).all()
 
@@ -279,12 +283,12 @@ def test_curves_of_what_is_stored() -> None:
     data = some(5, count=6)
     assert data.top is not None
     rows = [{"drop_top": t, "corrupted_share": s, "fractions": K} for t, s in zip(data.top, data.share, strict=True)]
-    found = Curves.stored(rows)
+    found = Curves.from_stored(rows)
     assert found.bottom is None
     np.testing.assert_array_equal(found.top, data.top)
     assert summarise(found, resamples=0).auc_top == summarise(data, resamples=0).auc_top
     with pytest.raises(hf.ArgumentError, match="samples: expected at least one, got 0"):
-        Curves.stored([])
+        Curves.from_stored([])
 
 
 # intervals
@@ -362,7 +366,7 @@ def test_intervals_cover_nearly_as_often_as_they_say() -> None:
 
 def test_rescaled_over_explainers_by_hand() -> None:
     data = {"one": some(0), "two": some(1, towards=3.0), "three": some(2, towards=0.4)}
-    found = compared(data, resamples=0)
+    found = compare_curves(data, resamples=0)
     own = {name: summarise(each, resamples=0) for name, each in data.items()}
     every = np.array([each.skewness for each in own.values()])
     peaks = np.array([each.kurtosis for each in own.values()])
@@ -384,14 +388,14 @@ def test_rescaled_over_explainers_by_hand() -> None:
         values = [getattr(each, name) for each in own.values()]
         assert max(found, key=lambda e: found[e].starred[name]) == list(own)[int(np.argmax(values))]
         assert sorted(each.starred[name] for each in found.values())[::2] == [0.0, 1.0]
-    fewer = compared({"one": data["one"], "two": data["two"]}, resamples=0)
+    fewer = compare_curves({"one": data["one"], "two": data["two"]}, resamples=0)
     assert fewer["one"].auc_skewness != found["one"].auc_skewness  # it depends on who else is there
     assert fewer["one"].skewness_scaled.min() >= 0
 
 
 def test_intervals_of_rescaled_numbers() -> None:
     data = {"one": some(0, 80), "two": some(0, 80), "three": some(2, 80, towards=0.3)}
-    found = compared(data, resamples=300)
+    found = compare_curves(data, resamples=300)
     one, two = found["one"], found["two"]
     for name in ("auc_skewness", "skewness_scaled", "starred_auc_top", "auc_top"):
         np.testing.assert_array_equal(one.interval(name), two.interval(name))  # equal samples, equal resamples
@@ -402,7 +406,7 @@ def test_intervals_of_rescaled_numbers() -> None:
     assert (low <= high).all()
     assert (low >= 0).all()
     assert (high <= 1).all()
-    alone = compared({"one": data["one"]}, resamples=50)["one"]
+    alone = compare_curves({"one": data["one"]}, resamples=50)["one"]
     assert alone.starred["auc_top"] == 0.5  # there is nothing to rescale by
 
 
@@ -410,10 +414,10 @@ def test_a_sample_that_one_explainer_lacks_is_left_out_of_all() -> None:
     one, two = some(0, 30), some(1, 30)
     assert two.top is not None
     two.top[4] = np.nan
-    found = compared({"one": one, "two": two}, resamples=0)
+    found = compare_curves({"one": one, "two": two}, resamples=0)
     assert [each.samples for each in found.values()] == [29, 29]
     assert [each.left_out for each in found.values()] == [1, 1]
-    assert found["one"].auc_top == summarise(one.of(np.arange(30) != 4), resamples=0).auc_top
+    assert found["one"].auc_top == summarise(one.select(np.arange(30) != 4), resamples=0).auc_top
 
 
 def test_a_peak_at_zero_fools_the_fine_numbers_and_not_the_gate() -> None:
@@ -445,7 +449,7 @@ def test_the_gate_is_paired() -> None:
     assert found.low < found.difference < found.high
     shuffled = Curves(base.top[::-1], None, base.share[::-1], K)
     assert not apply_gate(better, shuffled).passed
-    few = apply_gate(better.of(np.arange(3)), base.of(np.arange(3)))
+    few = apply_gate(better.select(np.arange(3)), base.select(np.arange(3)))
     assert np.isnan([few.low, few.high]).all()
     assert not few.passed
 
@@ -461,7 +465,7 @@ def test_positive_positions_alone_pass_the_gate_and_not_at_the_same_share() -> N
     x = torch.randn(120, 40, generator=torch.Generator().manual_seed(1))
     noise = hf.explainers.RandomExplainer()
     sizes = hf.explainers.from_callable(lambda module, x, targets: noise(classifier, x).abs(), name="sizes")
-    metric = hf.metrics.CorruptionCurve(fractions=(0.25, 0.5, 0.75, 1.0), order=("top",), draws=2)
+    metric = hf.metrics.CorruptionCurve(fractions=(0.25, 0.5, 0.75, 1.0), order=("top",), samples=2)
     random, everywhere, better = (
         metric(classifier, explainer, x).curves() for explainer in (noise, sizes, "input_x_gradient")
     )
@@ -492,8 +496,8 @@ def test_the_gate_errs_seldom() -> None:
         (lambda: summarise(some(0), q=1.0), "q: expected a number between 0 and 1, exclusive, got 1.0"),
         (lambda: summarise(some(0), resamples=-1), "resamples: expected a whole number of at least 0, got -1"),
         (lambda: summarise(some(0), resamples=9).interval("auc"), "name: expected one of share, .*, got 'auc'"),
-        (lambda: compared({}), "curves: expected those of at least one explainer, got none"),
-        (lambda: compared({"a": some(0), "b": some(0, 3)}), "curves: expected the same 200 samples and 4 shares"),
+        (lambda: compare_curves({}), "curves: expected the curves of at least one explainer, got none"),
+        (lambda: compare_curves({"a": some(0), "b": some(0, 3)}), "curves: expected the same 200 samples and 4 shares"),
         (lambda: apply_gate(some(0), some(0, 3)), "curves: expected the same 200 samples and 4 shares"),
         (lambda: apply_gate(some(0), some(0), resamples=0), "resamples: expected a whole number of at least 1, got 0"),
         (

@@ -19,7 +19,7 @@ from holdfast.metrics import AOPC, AOPCResult, replaced_copies
 from holdfast.metrics.faithfulness.aopc import draw_uniform
 from holdfast.metrics.faithfulness.regions import cut_cells
 from holdfast.metrics.positions import rank_with_random_ties
-from holdfast.metrics.replaced_copies import draw_keys, sample_keys
+from holdfast.metrics.replaced_copies import make_draw_keys, make_sample_keys
 from holdfast.presentation import presentation_of
 
 SHAPES = {"grey": (1, 8, 9), "colour": (3, 8, 8), "series": (2, 17), "flat": (12,)}
@@ -53,8 +53,8 @@ def fixed(maps: torch.Tensor) -> hf.explainers.Explainer:
 
 def uniform_noise(x: torch.Tensor, seed: int, draws: int, bounds: Any) -> torch.Tensor:
     """What replaces regions, `(N, draws, ...)`."""
-    keys = draw_keys(sample_keys(x, seed), draws)
-    return draw_uniform(keys.flatten(), x, bounds).reshape(len(x), draws, *x.shape[1:])
+    keys = make_draw_keys(make_sample_keys(x, seed), draws)
+    return draw_uniform(keys.flatten(), x, *bounds).reshape(len(x), draws, *x.shape[1:])
 
 
 def slowly(
@@ -70,7 +70,7 @@ def slowly(
         regions.setdefault(tuple(p // side for p in place), []).append(place)
     everything = (slice(None),) if x.ndim > 2 else ()
     relevance = {cell: sum(float(value[(*everything, *p)].sum()) for p in places) for cell, places in regions.items()}
-    order = sorted(regions, key=lambda cell: -relevance[cell] if metric.order == "most" else relevance[cell])
+    order = sorted(regions, key=lambda cell: -relevance[cell] if metric.order == "top" else relevance[cell])
 
     def f(copy: np.ndarray[Any, Any]) -> float:
         logits = model.logits(torch.from_numpy(copy)[None])[0].double().numpy()
@@ -96,10 +96,10 @@ def slowly(
 @pytest.mark.parametrize(
     "metric",
     [
-        AOPC(steps=7, draws=3),
-        AOPC(steps=500, draws=2, order="least", score="logit"),
+        AOPC(steps=7, samples=3),
+        AOPC(steps=500, samples=2, order="bottom", score="logit"),
         AOPC(region=3, steps=4, replacement="constant", baseline=0.25),
-        AOPC(region=1, steps=5, draws=2, absolute=True),
+        AOPC(region=1, steps=5, samples=2, absolute=True),
     ],
     ids=["default", "all steps, least first", "constant", "single places, absolute"],
 )
@@ -109,15 +109,15 @@ def test_the_formula_written_out(metric: AOPC, shape: tuple[int, ...]) -> None:
     found = metric(model, "input_x_gradient", x, generator=generator)
     maps = hf.explainers.get("input_x_gradient")(model, x)
     seed = hf.tensors.draw_seed(torch.Generator().manual_seed(5))
-    noise = uniform_noise(x, seed, metric.draws, model.bounds).numpy()
-    assert noise.shape == (3, metric.draws, *shape)
+    noise = uniform_noise(x, seed, metric.samples, model.bounds).numpy()
+    assert noise.shape == (3, metric.samples, *shape)
     for row in range(3):
         own = None if metric.replacement == "constant" else noise[row]
         curve, aopc = slowly(model, metric, x[row : row + 1], maps[row : row + 1], own)
         assert found.steps[row] == len(curve) - 1 == min(metric.steps, int(found.regions[row]))
         np.testing.assert_allclose(found.curve[row].numpy(), curve, atol=2e-6)
         assert found.aopc[row].item() == pytest.approx(aopc, abs=2e-6)
-    draws = 1 if metric.replacement == "constant" else metric.draws
+    draws = 1 if metric.replacement == "constant" else metric.samples
     assert found.model_evaluations.tolist() == (1 + draws * found.steps).tolist()
     assert found.std_error.isnan().all() == (draws == 1)
 
@@ -131,7 +131,7 @@ def test_the_order_by_input_x_gradient_is_the_best_of_all_for_a_linear_model() -
         model = linear(weights)
         most, least = (
             AOPC(region=1, steps=6, order=order, replacement="constant", score="logit")(model, "input_x_gradient", x)  # type: ignore[arg-type]
-            for order in ("most", "least")
+            for order in ("top", "bottom")
         )
         assert len(every) == 720
         assert most.aopc.item() == pytest.approx(max(every), abs=1e-5)
@@ -142,7 +142,7 @@ def test_the_order_by_input_x_gradient_is_the_best_of_all_for_a_linear_model() -
 def test_uniform_replacement_of_a_linear_model_has_a_known_mean_and_error() -> None:
     generator = torch.Generator().manual_seed(4)
     weights, x = torch.randn(10, generator=generator), 2 * torch.rand(400, 10, generator=generator) - 1
-    metric = AOPC(steps=10, draws=8, score="logit")
+    metric = AOPC(steps=10, samples=8, score="logit")
     found = metric(linear(weights, (-1.0, 1.0)), "input_x_gradient", x)
     order = (weights * x).argsort(dim=1, descending=True)
     lost = (weights * x).double().gather(1, order).cumsum(1)  # the noise's mean is 0
@@ -154,7 +154,7 @@ def test_uniform_replacement_of_a_linear_model_has_a_known_mean_and_error() -> N
 
 def test_noise_belongs_to_the_sample_and_the_seed_and_not_to_the_explainer() -> None:
     model, x = classifier((1, 8, 8)), inputs((1, 8, 8), 5)
-    metric = AOPC(steps=16, draws=3)
+    metric = AOPC(steps=16, samples=3)
 
     def doubled(module: nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         return 2 * hf.explainers.get("saliency")(model, x, targets)
@@ -176,7 +176,7 @@ def test_noise_belongs_to_the_sample_and_the_seed_and_not_to_the_explainer() -> 
 def test_batches_order_company_and_chunks_change_no_bit(
     shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    x, metric = inputs(shape, 6), AOPC(steps=5, draws=3)
+    x, metric = inputs(shape, 6), AOPC(steps=5, samples=3)
     whole = metric(classifier(shape), "input_x_gradient", x)
     for batch_size in (8, 24, 512):
         other = metric(classifier(shape, batch_size), "input_x_gradient", x)
@@ -196,19 +196,19 @@ def test_segments_of_each_sample_may_differ_in_number() -> None:
     x = inputs((1, 4, 4), 2)
     maps = torch.stack((torch.arange(4).repeat_interleave(4), torch.arange(16))).reshape(2, 4, 4)
     model = classifier((1, 4, 4))
-    found = AOPC(steps=100, draws=2, segments=maps)(model, "saliency", x)
+    found = AOPC(steps=100, samples=2, segments=maps)(model, "saliency", x)
     assert found.regions.tolist() == found.steps.tolist() == [4, 16]
     assert found.curve.shape == (2, 17)
     assert torch.isfinite(found.curve[0, :5]).all()
     assert found.curve[0, 5:].isnan().all()
     assert found.aopc[0].item() == pytest.approx(found.curve[0, :5].mean().item(), abs=1e-12)
     assert found.model_evaluations.tolist() == [9, 33]
-    alone = AOPC(steps=100, draws=2, segments=maps[0])(model, "saliency", x[:1])
+    alone = AOPC(steps=100, samples=2, segments=maps[0])(model, "saliency", x[:1])
     assert torch.equal(alone.aopc[0], found.aopc[0])
-    metric = AOPC(steps=100, draws=2, segments=maps)
+    metric = AOPC(steps=100, samples=2, segments=maps)
     assert metric.for_samples(x, slice(0, 1)) == dataclasses.replace(metric, segments=maps[:1])
     for segments in ("grid", "slic", 5, "auto"):
-        assert torch.isfinite(AOPC(steps=3, draws=1, segments=segments)(model, "saliency", x).aopc).all()  # type: ignore[arg-type]
+        assert torch.isfinite(AOPC(steps=3, samples=1, segments=segments)(model, "saliency", x).aopc).all()  # type: ignore[arg-type]
 
 
 def test_cells_cover_everything_once() -> None:
@@ -219,7 +219,7 @@ def test_cells_cover_everything_once() -> None:
 
 
 def test_equal_scores_are_ordered_at_random_and_alike_for_all() -> None:
-    scores, keys = torch.zeros(300, 8), sample_keys(torch.arange(300.0)[:, None], 0)
+    scores, keys = torch.zeros(300, 8), make_sample_keys(torch.arange(300.0)[:, None], 0)
     order = rank_with_random_ties(scores, keys)
     assert torch.equal(order.sort(dim=1).values, torch.arange(8).expand(300, 8))
     assert (order.double().mean(0) - 3.5).abs().max() < 0.6  # a standard error is 0.13
@@ -247,7 +247,7 @@ def test_what_cannot_be_ordered_or_is_not_finite() -> None:
     table[300] = torch.arange(16.0).reshape(1, 4, 4)
     table[301] = 1.0  # constant; and sums that are equal, of a map that is not
     table[302, 0] = torch.tensor([[1.0, -1.0], [-1.0, 1.0]]).repeat(2, 2)
-    found = AOPC(steps=4, draws=40)(model, fixed(table), x)
+    found = AOPC(steps=4, samples=40)(model, fixed(table), x)
     assert found.status == ("ok", "degenerate", "degenerate")
     assert torch.isnan(found.aopc[1:]).all()
     assert torch.isnan(found.curve[1:]).all()
@@ -264,8 +264,8 @@ def test_what_cannot_be_ordered_or_is_not_finite() -> None:
     [
         (lambda: AOPC(region=0), "region: expected a whole number of at least 1, or None, got 0"),
         (lambda: AOPC(steps=0), "steps: expected a whole number of at least 1, got 0"),
-        (lambda: AOPC(draws=1.5), "draws: expected a whole number of at least 1, got 1.5"),  # type: ignore[arg-type]
-        (lambda: AOPC(order="morf"), "order: expected 'most' or 'least'"),  # type: ignore[arg-type]
+        (lambda: AOPC(samples=1.5), "samples: expected a whole number of at least 1, got 1.5"),  # type: ignore[arg-type]
+        (lambda: AOPC(order="morf"), "order: expected 'top' or 'bottom'"),  # type: ignore[arg-type]
         (lambda: AOPC(replacement="blur"), "replacement: expected 'uniform' or 'constant', got 'blur'"),  # type: ignore[arg-type]
         (lambda: AOPC(baseline=float("nan")), "baseline: expected a finite number"),
         (lambda: AOPC(absolute=1), "absolute: expected True or False, got 1"),  # type: ignore[arg-type]
@@ -310,16 +310,16 @@ def test_bounds_and_baselines_of_each_channel() -> None:
 
 def test_a_map_of_the_model_beats_a_random_one(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
     medians = {}
-    for name, order in itertools.product(("integrated_gradients", "random"), ("most", "least")):
+    for name, order in itertools.product(("integrated_gradients", "random"), ("top", "bottom")):
         result = AOPC(steps=60, order=order, replacement="constant")(lenet, name, digits[:12].inputs)  # type: ignore[arg-type]
         assert isinstance(result, AOPCResult)
         medians[name, order] = float(result.aopc.median())
-    assert medians["integrated_gradients", "most"] > medians["random", "most"] + 0.3
-    assert medians["integrated_gradients", "least"] < 0.01
+    assert medians["integrated_gradients", "top"] > medians["random", "top"] + 0.3
+    assert medians["integrated_gradients", "bottom"] < 0.01
 
 
 def test_the_report_shows_the_curves(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
-    metrics = [AOPC(steps=8, draws=2), AOPC(steps=8, order="least", replacement="constant", score="logit")]
+    metrics = [AOPC(steps=8, samples=2), AOPC(steps=8, order="bottom", replacement="constant", score="logit")]
     done = hf.evaluate(lenet, ["saliency", "random"], digits[:5].inputs, metrics, samples_per_job=2, progress=False)
     assert done.failures == []
     assert done.frame()["aopc"].is_finite().all()
@@ -329,7 +329,7 @@ def test_the_report_shows_the_curves(lenet: hf.Classifier, digits: hf.data.Datas
     assert_whole(page)
     for text in ("Perturbation curves", "most relevant regions first", "least relevant regions first", "Paired noise"):
         assert text in page
-    assert "standard error from the draws" in page
+    assert "standard error due to the random draws" in page
     assert "samek2017evaluating" in page
-    assert presentation_of(AOPC.name).reading({"order": "least"}).direction == "lower"
+    assert presentation_of(AOPC.name).reading({"order": "bottom"}).direction == "lower"
     assert presentation_of(AOPC.name).reading({}).direction == "higher"

@@ -13,7 +13,7 @@ from torch import nn
 
 import holdfast as hf
 from holdfast.metrics import LocalisationResult, RelevanceLocalisation
-from holdfast.metrics.faithfulness.localisation import Masks, fitted, inside_of
+from holdfast.metrics.faithfulness.localisation import Regions, expand_regions, localise_relevance
 from holdfast.presentation import presentation_of
 from holdfast.study.file.spec import StudyError, study_from
 from holdfast.study.grid import Grid, Ready, Samples
@@ -51,11 +51,11 @@ def numbered(count: int, *shape: int) -> torch.Tensor:
     return x
 
 
-def evaluated(maps: torch.Tensor, masks: torch.Tensor, **options: Any) -> LocalisationResult:
+def evaluated(maps: torch.Tensor, regions: torch.Tensor, **options: Any) -> LocalisationResult:
     x = numbered(*maps.shape)
     module = nn.Sequential(nn.Flatten(), nn.Linear(x[0].numel(), 3))
     classifier = hf.Classifier(module, (0.0, float(max(1, len(x)))), device="cpu", batch_size=32)
-    result = RelevanceLocalisation(masks, **options)(classifier, given(maps), x)
+    result = RelevanceLocalisation(regions, **options)(classifier, given(maps), x)
     assert isinstance(result, LocalisationResult)
     return result
 
@@ -76,28 +76,28 @@ def by_hand(relevance: np.ndarray, inside: np.ndarray) -> tuple[float, float, bo
 
 def test_three_numbers_of_a_map_that_can_be_counted() -> None:
     maps = torch.tensor([[[4.0, 2.0, 2.0, -9.0, 0.0, 0.0]], [[1.0, 5.0, -1.0, 2.0, 2.0, 0.0]]])
-    masks = torch.tensor([[True, False, True, True, False, False], [False, False, False, True, True, False]])
-    result = evaluated(maps, masks)
+    regions = torch.tensor([[True, False, True, True, False, False], [False, False, False, True, True, False]])
+    result = evaluated(maps, regions)
     assert result.mass_accuracy.tolist() == [6 / 8, 4 / 10]
     assert result.rank_accuracy.tolist() == [2 / 3, 1 / 2]  # of equals, the first comes first
     assert result.pointing_hit.tolist() == [True, False]
     assert result.chance.tolist() == [0.5, 2 / 6]
-    assert result.mask_size.tolist() == [3, 2]
+    assert result.region_size.tolist() == [3, 2]
     assert result.positive_share.tolist() == [0.5, 4 / 6]
     assert result.status == ("ok", "ok")
     assert result.model_evaluations.tolist() == [1, 1]
 
 
-@pytest.mark.parametrize("positions", ["entry", "pixel"])
+@pytest.mark.parametrize("unit", ["entry", "pixel"])
 @pytest.mark.parametrize("absolute", [False, True])
-def test_agrees_with_the_formulas_taken_literally(positions: str, absolute: bool) -> None:
+def test_agrees_with_the_formulas_taken_literally(unit: str, absolute: bool) -> None:
     generator = torch.Generator().manual_seed(0)
     maps = torch.randn(7, 3, 4, 5, generator=generator).round(decimals=1)  # with ties
-    masks = torch.rand(7, 3, 4, 5, generator=generator) < 0.3
-    result = evaluated(maps, masks, positions=positions, absolute=absolute)
+    regions = torch.rand(7, 3, 4, 5, generator=generator) < 0.3
+    result = evaluated(maps, regions, unit=unit, absolute=absolute)
     for row in range(7):
-        relevance, inside = (maps[row].abs() if absolute else maps[row]).double(), masks[row]
-        if positions == "pixel":
+        relevance, inside = (maps[row].abs() if absolute else maps[row]).double(), regions[row]
+        if unit == "pixel":
             relevance, inside = relevance.sum(0).float(), inside.any(0)
         mass, rank, hit = by_hand(relevance.flatten().numpy(), inside.flatten().numpy())
         assert float(result.mass_accuracy[row]) == pytest.approx(mass, rel=1e-12)
@@ -112,7 +112,7 @@ def test_random_maps_are_at_chance() -> None:
     inside = torch.zeros(4000, 40, dtype=torch.bool)
     inside[:, 3:11] = True
     for maps in (torch.randn(4000, 40, generator=generator), torch.rand(4000, 40, generator=generator).log().square()):
-        found = inside_of(maps, inside)
+        found = localise_relevance(maps, inside)
         for values in (found.mass_accuracy, found.rank_accuracy, found.pointing_hit.double()):
             assert abs(float(values.mean()) - 0.2) < 4 * float(values.std()) / 4000**0.5
 
@@ -120,8 +120,8 @@ def test_random_maps_are_at_chance() -> None:
 def test_scale_changes_nothing_even_where_sums_would_overflow() -> None:
     maps, inside = torch.tensor([[1.0, 3.0, 2.0]]), torch.tensor([[False, True, False]])
     for scale in (1.0, 1e-40, 1e38):
-        assert float(inside_of(maps * scale, inside).mass_accuracy) == pytest.approx(0.5, rel=1e-4)
-    assert float(inside_of(maps.double() * (1e308 / 3), inside).mass_accuracy) == pytest.approx(0.5)
+        assert float(localise_relevance(maps * scale, inside).mass_accuracy) == pytest.approx(0.5, rel=1e-4)
+    assert float(localise_relevance(maps.double() * (1e308 / 3), inside).mass_accuracy) == pytest.approx(0.5)
 
 
 def test_maps_that_name_nothing_are_flagged_and_count_with_zero() -> None:
@@ -133,75 +133,75 @@ def test_maps_that_name_nothing_are_flagged_and_count_with_zero() -> None:
     assert result.rank_accuracy.tolist() == [0, 0, 1]
     assert result.pointing_hit.tolist() == [False, False, True]
     notes = presentation_of(RelevanceLocalisation.name).remarks(result.frame(), {})
-    assert "no positive relevance, so 0: 2 of 3" in notes
+    assert "maps without positive relevance, which count with 0: 2 of 3" in notes
     assert "most relevant position inside: 1 of 3" in notes
 
 
 def test_masks_that_tell_nothing_are_degenerate() -> None:
-    masks = torch.tensor([[False] * 4, [True] * 4, [True, False, False, False]])
-    result = evaluated(torch.rand(3, 1, 4) + 0.1, masks)
+    regions = torch.tensor([[False] * 4, [True] * 4, [True, False, False, False]])
+    result = evaluated(torch.rand(3, 1, 4) + 0.1, regions)
     assert result.status == ("degenerate", "degenerate", "ok")
-    assert result.trivial_mask.tolist() == [True, True, False]
+    assert result.trivial_region.tolist() == [True, True, False]
     assert result.mass_accuracy.isnan().tolist() == [True, True, False]
     assert result.chance.tolist() == [0.0, 1.0, 0.25]
 
 
-# masks
+# regions
 
 
 def test_masks_without_channels_hold_for_all_of_them() -> None:
     x = torch.zeros(4, 3, 5)
     spatial = torch.rand(4, 5) < 0.5
     whole = spatial[:, None].expand(4, 3, 5)
-    for masks in (spatial, spatial[:, None], whole):
-        assert torch.equal(fitted(masks, x), whole)
-    assert torch.equal(fitted(spatial[:1], x), spatial[:1, None].expand(4, 3, 5))
+    for regions in (spatial, spatial[:, None], whole):
+        assert torch.equal(expand_regions(regions, x), whole)
+    assert torch.equal(expand_regions(spatial[:1], x), spatial[:1, None].expand(4, 3, 5))
     image = torch.rand(2, 4, 5) < 0.5
-    assert torch.equal(fitted(image, torch.zeros(2, 3, 4, 5))[:, 2], image)
-    assert torch.equal(fitted(spatial, torch.zeros(4, 5)), spatial)
+    assert torch.equal(expand_regions(image, torch.zeros(2, 3, 4, 5))[:, 2], image)
+    assert torch.equal(expand_regions(spatial, torch.zeros(4, 5)), spatial)
 
 
 @pytest.mark.parametrize("shape", [(3, 3, 5), (4, 2, 5), (4, 3, 4), (4, 5, 3), (4, 3), (4, 1, 1, 5)])
 def test_masks_that_do_not_fit_are_refused(shape: tuple[int, ...]) -> None:
-    words = r"masks: expected shape \(4, 3, 5\) or \(4, 1, 5\) or \(4, 5\), or 1 for the 4 samples, got"
+    words = r"regions: expected shape \(4, 3, 5\) or \(4, 1, 5\) or \(4, 5\), or 1 for the 4 samples, got"
     with pytest.raises(hf.ArgumentError, match=words):
-        fitted(torch.ones(*shape, dtype=torch.bool), torch.zeros(4, 3, 5))
+        expand_regions(torch.ones(*shape, dtype=torch.bool), torch.zeros(4, 3, 5))
 
 
 @pytest.mark.parametrize(
-    ("masks", "words"),
+    ("regions", "words"),
     [
-        (torch.tensor([[0.0, 0.5]]), "masks of each sample, bool .or 0 and 1., got torch.float32 of shape"),
-        (torch.tensor([True]), "masks of each sample, bool .or 0 and 1., got torch.bool of shape"),
-        (7, "the name of an extra of the data set, a tensor of masks, or a function, got 7"),
-        ("", "the name of an extra of the data set, a tensor of masks, or a function, got ''"),
+        (torch.tensor([[0.0, 0.5]]), "the region of each sample, bool .or 0 and 1., got torch.float32 of shape"),
+        (torch.tensor([True]), "the region of each sample, bool .or 0 and 1., got torch.bool of shape"),
+        (7, "the name of an extra of the data set, a tensor of regions, or a function, got 7"),
+        ("", "the name of an extra of the data set, a tensor of regions, or a function, got ''"),
     ],
 )
-def test_what_is_no_mask_is_refused(masks: Any, words: str) -> None:
-    with pytest.raises(hf.ArgumentError, match=f"masks: expected {words}"):
-        RelevanceLocalisation(masks)
+def test_what_is_no_region_is_refused(regions: Any, words: str) -> None:
+    with pytest.raises(hf.ArgumentError, match=f"regions: expected {words}"):
+        RelevanceLocalisation(regions)
 
 
 def test_options_are_checked() -> None:
-    with pytest.raises(hf.ArgumentError, match="positions: expected 'entry' or 'pixel', got 'pixels'"):
-        RelevanceLocalisation("blocks", positions="pixels")  # type: ignore[arg-type]
+    with pytest.raises(hf.ArgumentError, match="unit: expected 'entry' or 'pixel', got 'pixels'"):
+        RelevanceLocalisation("blocks", unit="pixels")  # type: ignore[arg-type]
     with pytest.raises(hf.ArgumentError, match="absolute: expected True or False"):
         RelevanceLocalisation("blocks", absolute=1)  # type: ignore[arg-type]
 
 
 def test_a_configuration_with_masks_is_a_value() -> None:
-    masks = torch.rand(3, 4, generator=torch.Generator().manual_seed(0)) < 0.5
-    a, b = RelevanceLocalisation(masks), RelevanceLocalisation(masks.int())
+    regions = torch.rand(3, 4, generator=torch.Generator().manual_seed(0)) < 0.5
+    a, b = RelevanceLocalisation(regions), RelevanceLocalisation(regions.int())
     assert a == b
     assert hash(a) == hash(b)
-    assert a != RelevanceLocalisation(~masks)
-    masks[0] = ~masks[0]  # the caller's, not ours any more
+    assert a != RelevanceLocalisation(~regions)
+    regions[0] = ~regions[0]  # the caller's, not ours any more
     assert a == b
-    assert a.options()["masks"]["shape"] == [3, 4]
-    assert dataclasses.replace(a, absolute=True).masks == a.masks
+    assert a.options()["regions"]["shape"] == [3, 4]
+    assert dataclasses.replace(a, absolute=True).regions == a.regions
 
 
-def test_a_function_of_the_inputs_gives_masks(digits: hf.data.Dataset, lenet: hf.Classifier) -> None:
+def test_a_function_of_the_inputs_gives_regions(digits: hf.data.Dataset, lenet: hf.Classifier) -> None:
     def ink(inputs: torch.Tensor) -> torch.Tensor:
         return inputs > 0.5
 
@@ -209,21 +209,23 @@ def test_a_function_of_the_inputs_gives_masks(digits: hf.data.Dataset, lenet: hf
     by_function = RelevanceLocalisation(ink)(lenet, "input_x_gradient", x)
     by_tensor = RelevanceLocalisation(x > 0.5)(lenet, "input_x_gradient", x)
     assert torch.equal(by_function.mass_accuracy, by_tensor.mass_accuracy)
-    assert by_function.options["masks"].endswith("ink")
-    with pytest.raises(hf.ArgumentError, match="masks: expected a function that returns masks, got int"):
+    assert by_function.options["regions"].endswith("ink")
+    with pytest.raises(hf.ArgumentError, match="regions: expected a function that returns regions, got int"):
         RelevanceLocalisation(lambda inputs: 1)(lenet, "input_x_gradient", x)  # type: ignore[arg-type,return-value]
 
 
 def test_a_name_alone_is_refused_where_nobody_can_look_it_up() -> None:
     data = waves()
-    with pytest.raises(hf.ArgumentError, match="masks: expected masks; their name is looked up in a study.*'blocks'"):
+    with pytest.raises(
+        hf.ArgumentError, match="regions: expected regions; a name has a meaning only in a study.*'blocks'"
+    ):
         RelevanceLocalisation("blocks")(linear(data), "saliency", data.inputs)
 
 
 # through evaluate and studies
 
 
-def test_evaluate_of_a_data_set_finds_masks_by_their_name(tmp_path: Path) -> None:
+def test_evaluate_of_a_data_set_finds_regions_by_their_name(tmp_path: Path) -> None:
     data = waves()
     classifier = linear(data)
     explainers = ["input_x_gradient", "random"]
@@ -239,8 +241,8 @@ def test_evaluate_of_a_data_set_finds_masks_by_their_name(tmp_path: Path) -> Non
         assert rows["pointing_hit"].to_list() == alone.pointing_hit.tolist()
         assert rows["chance"].to_list() == [12 / 72] * 6
     manifest = Store(tmp_path).manifest()
-    assert manifest["metrics"]["relevance_localisation"]["options"]["masks"] == "blocks"
-    # the masks given outright are the same jobs
+    assert manifest["metrics"]["relevance_localisation"]["options"]["regions"] == "blocks"
+    # the regions given outright are the same jobs
     again = hf.evaluate(classifier, explainers, data.inputs, [metric], out=tmp_path, progress=False, samples_per_job=4)
     assert (again.summary.earlier, again.summary.done) == (4, 0)
     page = named.to_html(tmp_path / "report.html").read_text()
@@ -248,7 +250,7 @@ def test_evaluate_of_a_data_set_finds_masks_by_their_name(tmp_path: Path) -> Non
     assert "relevance mass accuracy" in page.lower()
 
 
-def test_other_masks_are_other_jobs() -> None:
+def test_other_regions_are_other_jobs() -> None:
     data = waves()
     grid = Grid(
         {"waves": Samples(data.inputs, bounds=data.bounds, extras=data.extras)},
@@ -265,13 +267,16 @@ def test_other_masks_are_other_jobs() -> None:
     assert [a == b for a, b in zip(first, other, strict=True)] == [True, False, True]
 
 
-def test_masks_that_are_not_there_or_do_not_fit_are_refused_before_anything_runs(tmp_path: Path) -> None:
+def test_regions_that_are_not_there_or_do_not_fit_are_refused_before_anything_runs(tmp_path: Path) -> None:
     data = waves()
     classifier = linear(data)
     cases = [
-        ({"masks": "blobs"}, r"masks: expected the name of an extra of the data set \(blocks, f_norm, frequencies\)"),
-        ({"masks": "frequencies"}, "masks: expected masks of each sample, bool"),
-        ({"masks": data.extras["blocks"][:4]}, r"masks: expected shape \(6, 3, 24\) or \(6, 1, 24\) or \(6, 24\)"),
+        (
+            {"regions": "blobs"},
+            r"regions: expected the name of an extra of the data set \(blocks, f_norm, frequencies\)",
+        ),
+        ({"regions": "frequencies"}, "regions: expected the region of each sample, bool"),
+        ({"regions": data.extras["blocks"][:4]}, r"regions: expected shape \(6, 3, 24\) or \(6, 1, 24\) or \(6, 24\)"),
     ]
     for options, words in cases:
         with pytest.raises(hf.ArgumentError, match=words):
@@ -310,7 +315,7 @@ def content(**changed: Any) -> dict[str, Any]:
         "data": {"waves": {"function": "localised:load", "samples": 4, "bounds": [-9, 9]}},
         "models": {"m": {"function": "localised:build"}},
         "explainers": ["input_x_gradient"],
-        "metrics": [{"relevance_localisation": {"masks": "blocks"}}],
+        "metrics": [{"relevance_localisation": {"regions": "blocks"}}],
         "samples_per_job": 3,
         **changed,
     }
@@ -324,7 +329,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("function", ["load", "samples"])
 def test_a_study_keeps_masks_with_their_samples(folder: Path, function: str) -> None:
-    """The samples are a permutation of a set, cut to the first ones, in jobs of several; masks go with each."""
+    """The samples are a permutation of a set, cut to the first ones, in jobs of several; regions go with each."""
     entry = {"function": f"localised:{function}", "samples": 4, "bounds": [-9, 9], "targets": "predicted"}
     study = study_from(content(data={"waves": entry}), folder)
     grid = study.grid()
@@ -335,22 +340,22 @@ def test_a_study_keeps_masks_with_their_samples(folder: Path, function: str) -> 
     alone = RelevanceLocalisation(chosen.extras["blocks"])(classifier, "input_x_gradient", chosen.inputs)
     assert rows["mass_accuracy"].to_list() == alone.mass_accuracy.tolist()
     assert len(set(rows["mass_accuracy"].to_list())) == 4
-    assert study.plain()["metrics"]["relevance_localisation"]["masks"] == "blocks"
-    assert store.manifest()["metrics"]["relevance_localisation"]["options"]["masks"] == "blocks"
+    assert study.plain()["metrics"]["relevance_localisation"]["regions"] == "blocks"
+    assert store.manifest()["metrics"]["relevance_localisation"]["options"]["regions"] == "blocks"
 
 
-def test_a_study_says_at_its_line_that_there_are_no_such_masks(folder: Path) -> None:
-    study = study_from(content(metrics=[{"relevance_localisation": {"masks": "block"}}]), folder)
+def test_a_study_says_at_its_line_that_there_are_no_such_regions(folder: Path) -> None:
+    study = study_from(content(metrics=[{"relevance_localisation": {"regions": "block"}}]), folder)
     words = (
-        r"metrics\[0\]\.relevance_localisation\.masks: expected the name of an extra of the data set \(blocks, f_norm,"
-        r"\s+frequencies\), got 'block' \(on data 'waves'\) \(did you mean 'blocks'\?\)"
+        r"metrics\[0\]\.relevance_localisation\.regions: expected the name of an extra of the data set \(blocks,"
+        r"\s+f_norm,\s+frequencies\), got 'block' \(on data 'waves'\) \(did you mean 'blocks'\?\)"
     )
     with pytest.raises(StudyError, match=words):
         study.grid()
     digits = {"waves": {"name": "digits", "samples": 4}}
     with pytest.raises(StudyError, match=r"\(which has none\), got 'blocks' \(on data 'waves'\)"):
         study_from(content(data=digits, models={"m": "lenet5-mnist"}), folder).grid()
-    with pytest.raises(StudyError, match=r"metrics\[0\]: expected the name of an extra .* got 'masks'"):
+    with pytest.raises(StudyError, match=r"metrics\[0\]: expected the name of an extra .* got 'regions'"):
         study_from(content(metrics=["relevance_localisation"]), folder).grid()
 
 
@@ -361,4 +366,4 @@ def test_extras_of_samples_are_checked() -> None:
 
 def test_digests_tell_masks_apart() -> None:
     a = torch.zeros(2, 6, dtype=torch.bool)
-    assert Masks(a) != Masks(a.reshape(3, 4))
+    assert Regions(a) != Regions(a.reshape(3, 4))

@@ -20,16 +20,27 @@ from holdfast.charts import GREY, Chart, Gallery, Point, Ridge, Table, TableCell
 from holdfast.charts.ridge_plot import density, form
 from holdfast.errors import ArgumentError
 from holdfast.metrics import CorruptionCurve
-from holdfast.metrics.coarse_to_fine.shown import MOST, drawing_data, shades, turns, unshaded
-from holdfast.metrics.coarse_to_fine.statistics import area
+from holdfast.metrics.coarse_to_fine.corruption_curve import (
+    MOST_ENTRIES,
+    make_picture_fields,
+    restore_input,
+    shade_inputs,
+)
+from holdfast.metrics.coarse_to_fine.replacement import find_levels
+from holdfast.metrics.coarse_to_fine.statistics import compute_area
 from holdfast.metrics.coarse_to_fine.summary import Curves
 from holdfast.presentation import View, presentation_of
-from holdfast.presentation.coarse_to_fine.across_data import boxes_over_data
-from holdfast.presentation.coarse_to_fine.corruption_curve import drop_curves, fine_curves, ridge_lines, robust_curves
-from holdfast.presentation.coarse_to_fine.drops import Drops, drops_of
-from holdfast.presentation.coarse_to_fine.pictures import MARKED, galleries
+from holdfast.presentation.coarse_to_fine.across_data import draw_boxes_over_data
+from holdfast.presentation.coarse_to_fine.corruption_curve import (
+    draw_drop_curves,
+    draw_fine_curves,
+    draw_ridge_lines,
+    draw_robust_curves,
+)
+from holdfast.presentation.coarse_to_fine.drops import Drops, load_drops
+from holdfast.presentation.coarse_to_fine.pictures import MARKED, draw_galleries
 from holdfast.presentation.coarse_to_fine.tables import draw_tables
-from holdfast.presentation.coarse_to_fine.words import gate_sentence, guide
+from holdfast.presentation.coarse_to_fine.words import describe_gate, explain_terms
 from holdfast.report import Report
 from holdfast.report.pictures import LANE_WIDTH, draw_picture
 from holdfast.report.render import render_files
@@ -83,9 +94,9 @@ def stored(
         "corrupted_share": torch.tensor(share),
         "fractions": torch.tensor(FRACTIONS, dtype=torch.float64).expand(count, -1).contiguous(),
         "noise_key": torch.arange(count),
-        "shaded": torch.randint(0, 256, (count, *shape), dtype=torch.uint8, generator=generator),
+        "shades": torch.randint(0, 256, (count, *shape), dtype=torch.uint8, generator=generator),
         "shade_range": torch.tensor([[-1.0, 2.0]]).expand(count, 2).contiguous(),
-        "turn": torch.randint(0, 6, (count, *shape), dtype=torch.uint8, generator=generator),
+        "replaced_at": torch.randint(0, 6, (count, *shape), dtype=torch.uint8, generator=generator),
     }
     builder.job(name, "corruption_curve", "curve", options, frame, arrays, start=start, **where)
     return arrays
@@ -110,7 +121,7 @@ def view(folder: Path) -> View:
 
 @pytest.fixture(scope="module")
 def drops(view: View) -> Drops:
-    found = drops_of(view)
+    found = load_drops(view)
     assert found is not None
     return found
 
@@ -228,9 +239,9 @@ def test_a_table_has_an_entry_for_each_column() -> None:
 def test_shades_are_within_a_half_step_of_the_input() -> None:
     inputs = torch.randn(5, 3, 7, generator=torch.Generator().manual_seed(0))
     inputs[2] = 4.0
-    shaded, ends = shades(inputs)
+    shaded, ends = shade_inputs(inputs)
     for row in range(5):
-        again = unshaded(shaded[row].numpy(), ends[row].numpy())
+        again = restore_input(shaded[row].numpy(), ends[row].numpy())
         step = float(ends[row, 1] - ends[row, 0]) / 255
         assert np.abs(again - inputs[row].numpy()).max() <= step / 2 + 1e-6
 
@@ -242,7 +253,7 @@ def test_turns_are_the_first_share_that_a_position_is_among(positions: Any) -> N
     relevance = maps.reshape(6, 18) if positions == "entry" else maps.double().sum(1).float()
     positive = (relevance > 0).sum(1)
     counts = torch.tensor([[int(n * k) for k in (0.2, 0.6)] for n in positive.tolist()])
-    found = turns(maps, counts, positions).flatten(1)
+    found = find_levels(maps, counts, positions).flatten(1)
     for row, values in enumerate(relevance.tolist()):
         order = sorted((place for place in range(len(values)) if values[place] > 0), key=lambda place: -values[place])
         expected = [0] * len(values)
@@ -252,8 +263,8 @@ def test_turns_are_the_first_share_that_a_position_is_among(positions: Any) -> N
 
 
 def test_nothing_is_kept_of_large_inputs() -> None:
-    large = torch.zeros(2, 1, MOST + 1)
-    kept = drawing_data(large, large, torch.zeros(2, 3, dtype=torch.int64), "entry")
+    large = torch.zeros(2, 1, MOST_ENTRIES + 1)
+    kept = make_picture_fields(large, large, torch.zeros(2, 3, dtype=torch.int64), "entry")
     assert {name: tuple(value.shape) for name, value in kept.items()} == dict.fromkeys(kept, (2, 0))
 
 
@@ -267,29 +278,29 @@ def test_drops_are_aligned_by_sample(folder: Path) -> None:
     stored(builder, "good", good[20:], start=20)
     stored(builder, "random", random[:10], no_positive=(2,))
     stored(builder, "random", 9 + random, repeat=1)
-    found = drops_of(views(builder)[0])
+    found = load_drops(views(builder)[0])
     assert found is not None
     assert found.samples.tolist() == [*range(19), *range(20, 24)]
     expected = np.delete(good, 19, axis=0)
     np.testing.assert_array_equal(found.curves["good"].top, expected)
-    assert found.curves["random"].complete().tolist() == [True] * 10 + [False] * 13
-    np.testing.assert_array_equal(found.top("random"), random[:10])
+    assert found.curves["random"].find_complete().tolist() == [True] * 10 + [False] * 13
+    np.testing.assert_array_equal(found.top_drops("random"), random[:10])
     assert (found.no_positive, found.others) == ({"good": 0, "random": 1}, 1)
     assert found.absolute["good"].samples == 23
-    assert {each.samples for each in found.compared.values()} == {10}
+    assert {each.samples for each in found.comparison.values()} == {10}
 
 
 def test_the_gate_is_applied_where_there_are_random_maps(view: View, drops: Drops, folder: Path) -> None:
     assert {name: gate.passed for name, gate in drops.gates.items()} == {"good": True, "zero": False}
-    assert [drops.counts(name) for name in EXPLAINERS] == [True, False, False]
-    assert "zero, random" in gate_sentence(drops)
+    assert [drops.may_be_read(name) for name in EXPLAINERS] == [True, False, False]
+    assert "zero, random" in describe_gate(drops)
     builder = Builder(folder / "ungated")
     for name in ("good", "zero"):
         stored(builder, name, made(name))
-    alone = drops_of(views(builder)[0])
+    alone = load_drops(views(builder)[0])
     assert alone is not None
-    assert (alone.gates, alone.counts("zero")) == ({}, True)
-    assert "could not be applied" in gate_sentence(alone)
+    assert (alone.gates, alone.may_be_read("zero")) == ({}, True)
+    assert "could not be applied" in describe_gate(alone)
     shown_tables = draw_tables(alone)
     assert all("could not be applied" in table.caption for table in shown_tables)
     assert not any(cell.faint for table in shown_tables for _, cells in table.rows for cell in cells)
@@ -310,8 +321,8 @@ def test_who_passes_by_more_positive_positions_is_named() -> None:
         dict.fromkeys(("more", "good", "random"), 0),
     )
     assert [gate.passed for gate in drops.gates.values()] == [True, True]
-    assert drops.longer == ["more"]
-    assert "Caution: more may pass by the number" in gate_sentence(drops)
+    assert drops.passed_by_length == ["more"]
+    assert "Caution: more may pass only because of the number" in describe_gate(drops)
     found = [[cell.text for cell in row] for _, row in draw_tables(drops)[1].rows]
     assert found == [["100%", "passed", "not passed"], ["50%", "passed", "passed"], ["50%", "reference", "reference"]]
 
@@ -320,7 +331,7 @@ def test_who_passes_by_more_positive_positions_is_named() -> None:
 
 
 def test_ridge_lines_have_a_row_for_each_share_and_one_axis(view: View, drops: Drops) -> None:
-    charts = ridge_lines(view, drops)
+    charts = draw_ridge_lines(view, drops)
     assert [chart.heading for chart in charts if chart] == [
         "Ridge lines: good",
         "Ridge lines: zero (gate not passed)",
@@ -337,7 +348,7 @@ def test_ridge_lines_have_a_row_for_each_share_and_one_axis(view: View, drops: D
 
 
 def test_drop_curves_run_from_the_origin_over_the_mean_share(view: View, drops: Drops) -> None:
-    for chart, factor, order in zip(drop_curves(view, drops), (1.0, 0.5), ("top", "bottom"), strict=True):
+    for chart, factor, order in zip(draw_drop_curves(view, drops), (1.0, 0.5), ("top", "bottom"), strict=True):
         assert chart is not None
         for name in EXPLAINERS:
             expected = factor * made(name).mean(0)
@@ -350,7 +361,7 @@ def test_drop_curves_run_from_the_origin_over_the_mean_share(view: View, drops: 
 
 def test_fine_curves_are_grey_where_they_do_not_count(view: View, drops: Drops) -> None:
     oracle: tuple[Callable[..., Any], ...] = (scipy.stats.skew, scipy.stats.kurtosis)
-    for chart, moment in zip(fine_curves(view, drops), oracle, strict=True):
+    for chart, moment in zip(draw_fine_curves(view, drops), oracle, strict=True):
         assert chart is not None
         for name in EXPLAINERS:
             np.testing.assert_allclose(lines(chart, name), moment(made(name), axis=0), rtol=1e-4)
@@ -365,7 +376,7 @@ def test_fine_curves_are_grey_where_they_do_not_count(view: View, drops: Drops) 
 
 
 def test_what_a_peak_at_zero_cannot_fool_needs_no_gate(view: View, drops: Drops) -> None:
-    share, quartile = robust_curves(view, drops)
+    share, quartile = draw_robust_curves(view, drops)
     assert share is not None
     assert quartile is not None
     for name in EXPLAINERS:
@@ -396,9 +407,9 @@ def test_who_has_no_drops_takes_nothing_from_the_others(folder: Path) -> None:
     builder = Builder(folder / "gone")
     for name in EXPLAINERS:
         stored(builder, name, np.full((COUNT, 4), np.nan) if name == "zero" else made(name))
-    found = drops_of(views(builder)[0])
+    found = load_drops(views(builder)[0])
     assert found is not None
-    assert list(found.compared) == ["good", "random"]
+    assert list(found.comparison) == ["good", "random"]
     coarse, _, fine, _ = draw_tables(found)
     cells = {name: [cell.text for cell in row] for name, row in coarse.rows}
     assert cells["zero"] == ["0", "–", "–", "–", "–", "–"]
@@ -457,7 +468,7 @@ def test_tables_hold_the_numbers_of_the_summaries(drops: Drops) -> None:
     assert [small for _, small in fine.columns][:4] == ["absolute scale"] * 2 + ["compared scale"] * 2
     row = dict(fine.rows)["good"]
     for place, (scale, key) in enumerate((s, k) for s in ("absolute", "compared") for k in ("skewness", "kurtosis")):
-        found = getattr(drops, scale)["good"]
+        found = {"absolute": drops.absolute, "compared": drops.comparison}[scale]["good"]
         assert found.scale == scale
         assert row[place].text == f"{getattr(found, f'auc_{key}'):.3f}"
     columns = np.array([[float(cell.text.replace("−", "-")) for cell in row] for _, row in starred.rows])
@@ -469,7 +480,7 @@ def test_tables_hold_the_numbers_of_the_summaries(drops: Drops) -> None:
 
 
 def gallery_of(view: View) -> Gallery:
-    (found,) = galleries(view)
+    (found,) = draw_galleries(view)
     return found
 
 
@@ -480,11 +491,11 @@ def test_the_gallery_shows_the_extremes_and_their_most_relevant_points(view: Vie
     assert list(dict.fromkeys(row.sample for row in shown_rows)) == [order[0], order[COUNT // 2], order[-1]]
     assert [row.explainer for row in shown_rows[:3]] == list(EXPLAINERS)
     for row in shown_rows:
-        arrays = view.arrays(row.explainer, row.sample, ("turn", "shaded"))
+        arrays = view.arrays(row.explainer, row.sample, ("replaced_at", "shades"))
         assert arrays is not None
         (picture,) = row.pictures
-        np.testing.assert_array_equal(picture.marks, (arrays["turn"] == 1) | (arrays["turn"] == 2))
-        np.testing.assert_allclose(picture.array, -1 + 3 * arrays["shaded"].astype(float) / 255, atol=1e-6)
+        np.testing.assert_array_equal(picture.marks, (arrays["replaced_at"] == 1) | (arrays["replaced_at"] == 2))
+        np.testing.assert_allclose(picture.array, -1 + 3 * arrays["shades"].astype(float) / 255, atol=1e-6)
         drop = made(row.explainer)[row.sample, 1]
         assert picture.title == f"drop {drop:.2f}".replace("-0.00", "0.00").replace("-", "−")
 
@@ -516,7 +527,7 @@ def test_images_show_pixels_and_features_bars(folder: Path) -> None:
         builder = Builder(folder / f"shape-{len(shape)}")
         arrays = stored(builder, "good", made("good"), shape=shape)
         row = gallery_of(views(builder)[0]).rows[0]
-        turn = arrays["turn"][row.sample].numpy()
+        turn = arrays["replaced_at"][row.sample].numpy()
         first = (turn == 1) | (turn == 2)
         picture = row.pictures[-1]
         assert len(row.pictures) == (2 if len(shape) == 3 else 1)
@@ -532,7 +543,7 @@ def test_images_show_pixels_and_features_bars(folder: Path) -> None:
 def test_no_gallery_without_pictures(folder: Path) -> None:
     builder = Builder(folder / "no-pictures")
     stored(builder, "good", made("good"), shape=(0,))
-    assert galleries(views(builder)[0]) == []
+    assert draw_galleries(views(builder)[0]) == []
 
 
 # over data sets
@@ -559,7 +570,7 @@ def page(folder: Path) -> str:
 
 
 def test_boxes_over_data_sets_have_a_point_for_each(many: Builder) -> None:
-    found = [chart for chart in boxes_over_data(views(many)) if isinstance(chart, Chart)]
+    found = [chart for chart in draw_boxes_over_data(views(many)) if isinstance(chart, Chart)]
     assert [chart.name for chart in found] == [
         "across-auc-top-net",
         "across-f1-net",
@@ -570,7 +581,7 @@ def test_boxes_over_data_sets_have_a_point_for_each(many: Builder) -> None:
         points = chart.spec["datasets"]["points"]
         assert len(points) == 9
         for view in views(many):
-            drops = drops_of(view) if view.model == "net" else None
+            drops = load_drops(view) if view.model == "net" else None
             for name in EXPLAINERS if drops is not None else ():
                 assert drops is not None
                 (row,) = (p for p in points if (p["explainer"], p["where"]) == (name, view.data))
@@ -591,7 +602,7 @@ def test_the_page_has_all_of_it(page: str) -> None:
         "The gate, and how many positions are positive",
         "Starred numbers, rescaled over the explainers",
         "What is replaced first: the most relevant 15%",
-        "What a peak at zero cannot fool",
+        "Numbers without a gate",
     ):
         assert text in page, text
     assert page.count('<td class="aside">') == 2 * 6  # four fine numbers and two starred ones of random maps
@@ -601,7 +612,7 @@ def test_the_page_has_all_of_it(page: str) -> None:
 def test_a_single_data_set_has_files_and_no_boxes(folder: Path) -> None:
     single = Builder(folder / "single")
     stored(single, "good", made("good"))
-    assert boxes_over_data(views(single)) == []
+    assert draw_boxes_over_data(views(single)) == []
     written = {path.name for path in Report(single.results()).figures(folder / "figures")}
     assert {"metric-curve-digits-lenet-ridges_good.svg", "metric-curve-digits-lenet-skewness.pdf"} <= written
 
@@ -612,32 +623,32 @@ def test_titles_stand_above_every_picture_where_they_differ(page: str) -> None:
 
 
 def test_the_guide_says_what_misleads() -> None:
-    words = " ".join(guide(OPTIONS).values())
+    words = " ".join(explain_terms(OPTIONS).values())
     for text in ("Table E.I", "KernelSHAP", "left", "`random`", "compared", "0.5", "`same share`"):
         assert text in words
-    assert "Paired replacements" not in guide({**OPTIONS, "replacement": "constant"})
+    assert "Paired replacements" not in explain_terms({**OPTIONS, "replacement": "constant"})
 
 
 def test_a_real_study_stores_what_the_section_needs(
     lenet: hf.Classifier, digits: hf.data.Dataset, tmp_path: Path
 ) -> None:
-    metric = CorruptionCurve(fractions=(0.15, 1.0), draws=1, mean=0.13, sd=0.31)
+    metric = CorruptionCurve(fractions=(0.15, 1.0), samples=1, mean=0.13, sd=0.31)
     names = ["input_x_gradient", "random"]
     found = hf.evaluate(lenet, names, digits[:6].inputs, [metric], out=tmp_path, samples_per_job=4, progress=False)
     (view,) = Contents(found.results).views("corruption_curve")
     result = metric(lenet, "input_x_gradient", digits[:6].inputs)
-    drops = drops_of(view)
+    drops = load_drops(view)
     assert drops is not None
     curves = drops.curves["input_x_gradient"]
     assert curves.top is not None
     rows = view.of("input_x_gradient")
-    np.testing.assert_allclose(area(curves.share, curves.top), rows["area_top"].to_numpy(), rtol=1e-12)
+    np.testing.assert_allclose(compute_area(curves.share, curves.top), rows["area_top"].to_numpy(), rtol=1e-12)
     np.testing.assert_array_equal(curves.share, result.corrupted_share.numpy())
-    arrays = view.arrays("input_x_gradient", 5, ("turn", "shaded", "shade_range"))
+    arrays = view.arrays("input_x_gradient", 5, ("replaced_at", "shades", "shade_range"))
     assert arrays is not None
-    again = unshaded(arrays["shaded"], arrays["shade_range"])
+    again = restore_input(arrays["shades"], arrays["shade_range"])
     np.testing.assert_allclose(again, digits[:6].inputs[5].numpy(), atol=0.5 / 255 + 1e-6)
-    places = arrays["turn"].size
-    assert (arrays["turn"] == 1).sum() == round(float(result.corrupted_share[5, 0]) * places)
-    assert (arrays["turn"] > 0).sum() == int(result.positive[5])
-    assert len(galleries(view)) == 1
+    places = arrays["replaced_at"].size
+    assert (arrays["replaced_at"] == 1).sum() == round(float(result.corrupted_share[5, 0]) * places)
+    assert (arrays["replaced_at"] > 0).sum() == int(result.positive[5])
+    assert len(draw_galleries(view)) == 1

@@ -22,6 +22,8 @@ import holdfast as hf
 from holdfast.data.dataset import Dataset
 from holdfast.data.root import data_root
 from holdfast.errors import ArgumentError
+from holdfast.metrics.coarse_to_fine.gate import apply_gate
+from holdfast.metrics.coarse_to_fine.summary import Curves
 from holdfast.reproduce import base, print_table
 from holdfast.reproduce.base import Column, Part, Reproduction, Scale, read_table, reproductions, table_of
 from holdfast.reproduce.coarse_to_fine import archives as coarse_archives
@@ -84,7 +86,7 @@ def test_studies_are_valid_and_full_ones_have_the_papers_settings(part: Part) ->
         found = study_from(study)
         assert (*SIX, *OTHERS) == tuple(found.explainers)[:8]
         (metric,) = found.metrics.values()
-        assert (metric.value.draws, len(metric.value.fractions)) == (1, 11)
+        assert (metric.value.samples, len(metric.value.fractions)) == (1, 11)
         assert part.differs(scale)
     full = part.study("full")
     assert full["repeats"] == 5
@@ -319,7 +321,7 @@ def test_what_intervals_tell_is_of_means_over_repeats(run: hf.evaluation.Evaluat
     each = [drops_of(run, "IG", repeat) for repeat in range(2)]
     other = [drops_of(run, "random", repeat) for repeat in range(2)]
     curves = [
-        hf.metrics.corruption_summary.Curves(
+        Curves(
             np.mean([part["drop_top"] for part in parts], axis=0),
             None,
             parts[0]["corrupted_share"],
@@ -327,7 +329,7 @@ def test_what_intervals_tell_is_of_means_over_repeats(run: hf.evaluation.Evaluat
         )
         for parts in (each, other)
     ]
-    expected = hf.metrics.corruption_compared.gate(curves[0], curves[1], resamples=coarse_parts.RESAMPLES)
+    expected = apply_gate(curves[0], curves[1], resamples=coarse_parts.RESAMPLES)
     rows = frame.filter(pl.col("model") == "CNN", pl.col("explainer") == "IG")
     assert set(rows["gate"]) == {float(expected.passed)}
     assert set(rows["above random"]) == {float(expected.low > 0) - float(expected.high < 0)}

@@ -1,6 +1,6 @@
-"""Explainers beside each other: numbers rescaled over all of them, and the gate that fine numbers must pass.
+"""Explainers compared: numbers rescaled over all of them, and the gate, a test against random maps.
 
-See `corruption_summary` for the numbers, and for why there is a gate.
+`summary` defines the numbers, and says why the fine ones need a gate.
 """
 
 from __future__ import annotations
@@ -13,11 +13,19 @@ from typing import Any
 import numpy as np
 
 from holdfast.errors import check, check_integer
-from holdfast.metrics.coarse_to_fine.statistics import area, area_up_to, rescaled
-from holdfast.metrics.coarse_to_fine.summary import Columns, CorruptionSummary, Curves, apart, joined, summarise, taken
-from holdfast.statistics.bootstrap import Array, intervals_of_means, mean_over_samples
+from holdfast.metrics.coarse_to_fine.statistics import compute_area, compute_area_up_to, rescale_over
+from holdfast.metrics.coarse_to_fine.summary import (
+    Columns,
+    CorruptionSummary,
+    Curves,
+    drop_single_axes,
+    join_numbers,
+    split_numbers,
+    summarise,
+)
+from holdfast.statistics.bootstrap import Array, average_samples, intervals_of_means
 
-#: numbers that the paper rescales once more over the explainers, and marks with a star
+#: numbers that the paper also rescales over the explainers, and marks with a star
 STARRED = ("auc_top", "f1", "auc_skewness", "auc_kurtosis")
 
 
@@ -26,8 +34,8 @@ class Gate:
     """Whether an explainer is demonstrably better than random maps on average.
 
     Attributes:
-        difference: of `auc_top`, or of the areas up to a common share; the explainer's less the random maps'.
-        low, high: its 95% interval; NaN where there are too few samples.
+        difference: `auc_top` of the explainer minus that of the random maps; or of the areas up to a common share.
+        low, high: its 95% interval; NaN if there are too few samples.
     """
 
     difference: float
@@ -36,47 +44,48 @@ class Gate:
 
     @property
     def passed(self) -> bool:
-        """The interval lies above 0."""
+        """Whether the interval lies above 0."""
         return self.low > 0
 
 
-def compared(
+def compare_curves(
     curves: Mapping[str, Curves], *, tau: float = 0.5, q: float = 0.25, resamples: int = 2000, seed: int = 0
 ) -> dict[str, CorruptionSummary]:
     """All numbers of several explainers, the fine ones rescaled over all of them, and the starred ones.
 
     Args:
-        curves: by explainer, of the same samples in the same order; a sample that lacks drops of one is left out.
-        tau, q, resamples, seed: as for `summarise`. Samples are resampled for all explainers at once; intervals of
-            rescaled numbers are plain percentiles, as the extremes of a set are not smooth.
+        curves: by explainer, of the same samples in the same order. Samples without all drops of all explainers are
+            left out.
+        tau, q, resamples, seed: as for `summarise`. Samples are resampled for all explainers together. Intervals of
+            rescaled numbers are plain percentiles, because the extremes of a set are not smooth.
 
     Raises:
         ArgumentError: no explainers; other samples or other shares for some of them; options out of range.
 
     >>> drops = np.random.default_rng(0).uniform(size=(50, 2)) ** 3
     >>> share, k = np.full((50, 2), [0.1, 0.2]), np.array([0.5, 1.0])
-    >>> found = compared({"one": Curves(1 - drops, None, share, k), "other": Curves(drops, None, share, k)})
+    >>> found = compare_curves({"one": Curves(1 - drops, None, share, k), "other": Curves(drops, None, share, k)})
     >>> found["one"].scale, found["one"].starred["auc_skewness"], found["other"].starred["auc_skewness"]
     ('compared', 1.0, 0.0)
     """
-    check(len(curves) > 0, "curves", "those of at least one explainer", "none")
+    check(len(curves) > 0, "curves", "the curves of at least one explainer", "none")
     first = next(iter(curves.values()))
     _check_paired(first, curves.values())
-    complete = np.all([each.complete() for each in curves.values()], axis=0)
-    kept = {name: each.of(complete) for name, each in curves.items()}
+    complete = np.all([each.find_complete() for each in curves.values()], axis=0)
+    kept = {name: each.select(complete) for name, each in curves.items()}
     found = {name: summarise(each, tau=tau, q=q, resamples=resamples, seed=seed) for name, each in kept.items()}
     columns = [Columns(each, tau) for each in kept.values()]
     values = np.concatenate([each.values for each in columns], axis=1)
-    numbers = _rescaled_numbers(columns, mean_over_samples(values))
+    numbers = _rescale_numbers(columns, average_samples(values))
     ends: list[dict[str, Array]] = []
     if resamples:
 
         def statistic(means: Array) -> Array:
-            return joined(_rescaled_numbers(columns, means), means.shape[:-1])
+            return join_numbers(_rescale_numbers(columns, means), means.shape[:-1])
 
         _, *pair = intervals_of_means(values, statistic, resamples=resamples, seed=seed, accelerated=False)
-        ends = [taken(apart(end, numbers)) for end in pair]
-    numbers = taken(numbers)
+        ends = [drop_single_axes(split_numbers(end, numbers)) for end in pair]
+    numbers = drop_single_axes(numbers)
     result = {}
     for row, (name, each) in enumerate(found.items()):
         own: dict[str, Any] = {key: array[row] for key, array in numbers.items()}
@@ -90,29 +99,29 @@ def compared(
     return result
 
 
-def _rescaled_numbers(columns: list[Columns], means: Array) -> dict[str, Array]:
-    """What depends on who is compared, from means of the columns of E explainers: `(..., E, K)` or `(..., E, 1)`."""
-    each = [c.numbers(own) for c, own in zip(columns, np.split(means, len(columns), axis=-1), strict=True)]
+def _rescale_numbers(columns: list[Columns], means: Array) -> dict[str, Array]:
+    """The numbers that depend on the other explainers, from means of all columns: `(..., E, K)` or `(..., E, 1)`."""
+    each = [c.compute_numbers(own) for c, own in zip(columns, np.split(means, len(columns), axis=-1), strict=True)]
     own = {name: np.stack([numbers[name] for numbers in each], axis=-2) for name in each[0]}
-    skewness, kurtosis = (rescaled(own[name], (-2, -1)) for name in ("skewness", "kurtosis"))
-    fine = {name: values[..., None] for name, values in columns[0].fine(skewness, kurtosis).items()}
-    stars = {f"starred_{name}": rescaled({**own, **fine}[name], (-2,)) for name in STARRED}
+    skewness, kurtosis = (rescale_over(own[name], (-2, -1)) for name in ("skewness", "kurtosis"))
+    fine = {name: values[..., None] for name, values in columns[0].compute_fine_areas(skewness, kurtosis).items()}
+    stars = {f"starred_{name}": rescale_over({**own, **fine}[name], (-2,)) for name in STARRED}
     return {"skewness_scaled": skewness, "kurtosis_scaled": kurtosis, **fine, **stars}
 
 
 def apply_gate(
     curves: Curves, random: Curves, *, to_common: bool = False, resamples: int = 2000, seed: int = 0
 ) -> Gate:
-    """Whether `auc_top` is demonstrably larger than that of random maps: by a BCa interval of the paired difference.
+    """Whether `auc_top` is demonstrably larger than that of random maps, by a BCa interval of the paired difference.
 
-    Only positive positions are corrupted, so that a map with more of them has a larger area by that alone: its curve
-    goes on where the others' are held. Random maps are positive in half of their positions. `to_common` compares the
-    two areas where both curves are measured, up to the smaller of their last mean shares.
+    Only positive positions are corrupted. So a map with more of them has a larger area for that reason alone: its curve
+    goes on where the curves of others stay constant. Random maps are positive in half of their positions. `to_common`
+    compares the areas only where both curves are measured, up to the smaller of their last mean shares.
 
     Args:
         curves: of the explainer.
         random: of the explainer `random`, for the same samples in the same order.
-        to_common: areas from 0 to the share of positions that both reach, instead of from 0 to 1.
+        to_common: compare the areas from 0 to the share of positions that both reach, not from 0 to 1.
         resamples, seed: of the bootstrap.
 
     Raises:
@@ -130,18 +139,20 @@ def apply_gate(
     """
     _check_paired(curves, [random])
     for name, each in (("curves", curves), ("random", random)):
-        check(each.top is not None, name, "drops with the most relevant first", "none")
+        check(each.top is not None, name, "drops with the most relevant positions first", "none")
     check_integer(resamples, "resamples")
-    both = curves.complete() & random.complete()
-    own, other = curves.of(both), random.of(both)
+    both = curves.find_complete() & random.find_complete()
+    own, other = curves.select(both), random.select(both)
     values = np.concatenate([own.share, own.top, other.share, other.top], axis=1)
 
     def difference(means: Array) -> Array:
         share, top, other_share, other_top = np.split(means, 4, axis=-1)
         if to_common:
             end = np.minimum(share[..., -1], other_share[..., -1])
-            return np.asarray((area_up_to(share, top, end) - area_up_to(other_share, other_top, end))[..., None])
-        return np.asarray((area(share, top) - area(other_share, other_top))[..., None])
+            return np.asarray(
+                (compute_area_up_to(share, top, end) - compute_area_up_to(other_share, other_top, end))[..., None]
+            )
+        return np.asarray((compute_area(share, top) - compute_area(other_share, other_top))[..., None])
 
     found = intervals_of_means(values, difference, resamples=resamples, seed=seed)
     return Gate(*(float(number[0]) for number in found))

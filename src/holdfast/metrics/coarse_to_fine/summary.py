@@ -1,28 +1,29 @@
-"""What the drops of many samples say together: areas, skewness, kurtosis, and quantities that a peak at 0 cannot fool.
+"""The numbers of a data set from the drops of its samples: areas, skewness, kurtosis, and numbers that need no gate.
 
-Made of the curves of a call, or of those that a study has stored. Each is a number of a whole data set, with a 95%
-interval over samples.
+They are made from the drops of one call, or from those that a study has stored. Each is a number of a whole data set,
+with a 95% interval over samples.
 
-*Coarse* (Wei, Turbe and Mengaldo, App. A.2; Turbe et al. 2023): the mean drop over the mean share of positions that are
-corrupted, and the area under it: from `(0, 0)` by straight lines through the measured points, then held constant to 1.
-`F1 = A_top (1 - A_bottom) / (A_top + 1 - A_bottom)` is printed without the factor 2 of a harmonic mean, so it is 0.5 at
-best; here it is `f1_paper`, and `f1` is twice that. Both orders end in the same copy, with all positive positions gone:
-where these are few, the areas are mostly that end, held, and close to each other.
+*Coarse* (Wei, Turbe and Mengaldo, App. A.2; Turbe et al. 2023): the mean drop over the mean share of corrupted
+positions, and the area under it. The curve starts at `(0, 0)`, runs by straight lines through the measured points, and
+stays constant from the last point to 1. `F1 = A_top (1 - A_bottom) / (A_top + 1 - A_bottom)` is printed without the
+factor 2 of a harmonic mean, so that its best value is 0.5. Here it is called `f1_paper`, and `f1` is twice that. Both
+orders end in the same copy, with all positive positions replaced. If these are few, the areas come mostly from the
+constant part, and are close to each other.
 
 *Fine* (Sec. 3.2): skewness `k3 / k2^(3/2)` and excess kurtosis `k4 / k2^2 - 3` of the drops at each share k of the
-positive positions, with biased moments; 0 where all drops are the same, and flagged. Both are rescaled to [0, 1] and
-integrated over k, from the first share to the last (0.05 to 1): 1 less the area of skewness, and the area of kurtosis.
+positive positions, with biased moments; 0 where all drops are equal, and flagged. Both are rescaled to [0, 1] and
+integrated over k, from the first share to the last (0.05 to 1): 1 minus the area of skewness, and the area of kurtosis.
 
-How to rescale, the paper does not say. We read it as by the least and the largest value among the compared explainers
-(over explainers and k alike), and then a number depends on who else is in the table: `corruption_compared.compared`.
-`summarise` has a fixed map instead, `scale = "absolute"`: `(1 + s / (1 + |s|)) / 2` of a skewness s, 1/2 for a
-symmetric
-distribution, and `(e + 2) / (e + 4)` of an excess kurtosis e, 0 for the least there is and 1/2 for a normal's.
+The paper does not say how to rescale. We read it as a linear map of the least and the largest value among the compared
+explainers (over explainers and k together) to 0 and 1. Such a number depends on which explainers are compared; see
+`gate.compare_curves`. `summarise` uses fixed functions instead, `scale = "absolute"`: `(1 + s / (1 + |s|)) / 2` of a
+skewness s, 1/2 for a symmetric distribution; and `(e + 2) / (e + 4)` of an excess kurtosis e, 0 for the minimum and 1/2
+for a normal distribution.
 
-The weakness of the fine numbers is in the paper's own Table E.I: a method whose maps say nothing has drops that are
-nearly all 0, so sharply peaked, and gets the best kurtosis. They count only where the `corruption_compared.gate` is
-passed: where the coarse area is demonstrably larger than that of random maps. The share of samples with a drop of at
-least tau and the lower quartile of the drops need no gate.
+The paper's own Table E.I shows the weakness of the fine numbers: a method whose maps say nothing has drops that are
+nearly all 0. Their distribution has a sharp peak, and so the best kurtosis. The fine numbers count only if the gate is
+passed (`gate.apply_gate`): if the coarse area is demonstrably larger than that of random maps. The share of samples
+with a drop of at least tau, and the lower quartile of the drops, need no gate.
 """
 
 from __future__ import annotations
@@ -35,19 +36,19 @@ import numpy as np
 
 from holdfast.errors import check, check_integer
 from holdfast.metrics.coarse_to_fine.statistics import (
-    absolute_kurtosis,
-    absolute_skewness,
-    area,
-    area_over_fractions,
-    centred_powers,
-    f1_paper,
-    moments,
-    quantile,
-    quantile_interval,
-    shape_of,
+    compute_area,
+    compute_centred_powers,
+    compute_moments,
+    compute_printed_f1,
+    compute_quantile,
+    compute_quantile_interval,
+    compute_shape,
+    integrate_over_fractions,
+    rescale_kurtosis,
+    rescale_skewness,
 )
 from holdfast.records import set_fields
-from holdfast.statistics.bootstrap import Array, intervals_of_means, mean_over_samples
+from holdfast.statistics.bootstrap import Array, average_samples, intervals_of_means
 
 Scale = Literal["absolute", "compared"]
 
@@ -68,12 +69,13 @@ class Curves:
     """The drops of one explainer's samples.
 
     Args:
-        top, bottom: mean drop over draws with the most, or the least, relevant first, `(n, K)`; None if not measured.
-        share: of all positions that are corrupted, `(n, K)`, in [0, 1].
+        top, bottom: the mean drop over draws with the most, or the least, relevant positions first, `(n, K)`; None if
+            it was not measured.
+        share: the share of all positions that is corrupted, `(n, K)`, in [0, 1].
         fractions: the shares k of the positive positions, `(K,)`, increasing.
 
     Raises:
-        ArgumentError: shapes that do not belong together; neither top nor bottom.
+        ArgumentError: shapes that do not fit together; neither top nor bottom.
     """
 
     top: Array | None
@@ -93,15 +95,15 @@ class Curves:
             value = getattr(self, name)
             if value is not None:
                 check(value.shape == shape, name, f"drops of shape {shape}, as the shares", f"shape {value.shape}")
-        fine = self.fractions.shape == shape[1:] and bool((np.diff(self.fractions) > 0).all())
-        check(fine, "fractions", f"{shape[1]} increasing numbers", self.fractions.tolist())
+        increasing = self.fractions.shape == shape[1:] and bool((np.diff(self.fractions) > 0).all())
+        check(increasing, "fractions", f"{shape[1]} increasing numbers", self.fractions.tolist())
 
     def __len__(self) -> int:
         return len(self.share)
 
     @classmethod
-    def stored(cls, samples: Iterable[Mapping[str, Array]]) -> Curves:
-        """Of what a study has stored for each sample: the arrays that `CorruptionCurveResult.tensors` names.
+    def from_stored(cls, samples: Iterable[Mapping[str, Array]]) -> Curves:
+        """The curves from what a study has stored for each sample: the arrays of `CorruptionCurveResult.tensors`.
 
         Raises:
             ArgumentError: no samples.
@@ -113,42 +115,43 @@ class Curves:
         )
         return cls(top, bottom, np.array([row["corrupted_share"] for row in rows]), np.asarray(rows[0]["fractions"]))
 
-    def complete(self) -> Array:
-        """Which samples have all their drops, bool `(n,)`: all but the skipped, and where the model was not finite."""
-        fine = np.isfinite(self.share).all(1)
+    def find_complete(self) -> Array:
+        """Which samples have all their drops, bool `(n,)`; not those that were skipped or not finite in the model."""
+        complete = np.isfinite(self.share).all(1)
         for drops in (self.top, self.bottom):
-            fine = fine if drops is None else fine & np.isfinite(drops).all(1)
-        return np.asarray(fine)
+            complete = complete if drops is None else complete & np.isfinite(drops).all(1)
+        return np.asarray(complete)
 
-    def of(self, rows: Array) -> Curves:
-        """Those of some samples: their numbers, or booleans."""
+    def select(self, rows: Array) -> Curves:
+        """The curves of some samples, by their numbers or by a bool array."""
         top, bottom = (None if drops is None else drops[rows] for drops in (self.top, self.bottom))
         return Curves(top, bottom, self.share[rows], self.fractions)
 
 
 @dataclass(frozen=True)
 class CorruptionSummary:
-    """The numbers of one explainer for a data set; those of an order that was not measured are NaN.
+    """The numbers of one explainer for a data set; NaN for those of an order that was not measured.
 
     Attributes:
-        samples: how many they are of.
-        left_out: how many others there were: skipped, or the model was not finite on a corrupted copy.
+        samples: how many samples the numbers are of.
+        left_out: how many other samples there were: skipped, or with a corrupted copy on which the model was not
+            finite.
         fractions: the shares k, `(K,)`.
-        share: mean share of all positions corrupted, `(K,)`.
-        mean_top, mean_bottom: mean drops, `(K,)`.
-        auc_top, auc_bottom: areas under them over `share`.
-        f1, f1_paper: their F1 score, 1 at best, and as printed, 0.5 at best; below 0 where the class's score rises.
-        skewness, kurtosis: of the drops, most relevant first, `(K,)`; kurtosis is the excess over a normal's.
-        flat: all drops are the same, so both are 0 by definition, bool `(K,)`.
-        scale: how they are rescaled: `"absolute"`, or `"compared"` with the other explainers.
+        share: the mean share of all positions that is corrupted, `(K,)`.
+        mean_top, mean_bottom: the mean drops, `(K,)`.
+        auc_top, auc_bottom: the areas under them over `share`.
+        f1, f1_paper: their F1 score, at most 1, and as printed, at most 0.5; below 0 where the class's score rises.
+        skewness, kurtosis: of the drops, most relevant first, `(K,)`; kurtosis is the excess over that of a normal.
+        flat: whether all drops are equal, so that both are 0 by definition, bool `(K,)`.
+        scale: how they are rescaled: by `"absolute"` functions, or `"compared"` with the other explainers.
         skewness_scaled, kurtosis_scaled: rescaled to [0, 1], `(K,)`.
-        auc_skewness, auc_kurtosis: 1 less the area under the one, and the area under the other, over k; NaN for a
-            single share. More is better, where the gate is passed.
+        auc_skewness, auc_kurtosis: 1 minus the area under the rescaled skewness over k, and the area under the rescaled
+            kurtosis; NaN for a single share. Larger is better, if the gate is passed.
         tau, share_above: the share of samples with a drop of at least tau, `(K,)`.
         auc_share_above: the area under it over k.
         q, quantile: the least drop that a share q of the samples does not exceed, `(K,)`.
-        starred: the paper's starred numbers, rescaled to [0, 1] over the explainers; none for `"absolute"`.
-        intervals: ends by the names of the numbers; none where they were not asked for.
+        starred: the paper's starred numbers, rescaled to [0, 1] over the explainers; empty for `"absolute"`.
+        intervals: the ends, by the names of the numbers; empty if there was no bootstrap.
     """
 
     samples: int
@@ -178,13 +181,13 @@ class CorruptionSummary:
     intervals: Mapping[str, tuple[Array, Array]] = field(default_factory=dict)
 
     def interval(self, name: str) -> tuple[Array, Array]:
-        """The ends of the 95% interval of a number, shaped like it; NaN where there are too few samples for one.
+        """The ends of the 95% interval of a number, of its shape; NaN if there are too few samples.
 
         Args:
-            name: of an attribute, or `"starred_auc_top"` and the like.
+            name: the name of an attribute, or such as `"starred_auc_top"`.
 
         Raises:
-            ArgumentError: that number has no interval here.
+            ArgumentError: this number has no interval here.
         """
         known = ", ".join(self.intervals) or "none, as no intervals were asked for"
         check(name in self.intervals, "name", f"one of {known}", repr(name))
@@ -192,7 +195,7 @@ class CorruptionSummary:
 
 
 class Columns:
-    """What the numbers of one explainer are means of.
+    """Columns whose means over samples give all numbers of one explainer.
 
     Attributes:
         values: `(n, Q)`.
@@ -203,25 +206,25 @@ class Columns:
         self.top = missing if curves.top is None else curves.top
         bottom = missing if curves.bottom is None else curves.bottom
         above = np.where(np.isnan(self.top), np.nan, self.top >= tau)
-        self._centre, self._fractions = mean_over_samples(self.top), curves.fractions
-        # powers about the mean of all: a resample's moments come from them without loss of digits
-        self.values = np.concatenate([*centred_powers(self.top), above, bottom, curves.share], axis=1)
+        self._centre, self._fractions = average_samples(self.top), curves.fractions
+        # powers about the mean of all samples: the moments of a resample come from them without loss of digits
+        self.values = np.concatenate([*compute_centred_powers(self.top), above, bottom, curves.share], axis=1)
 
-    def numbers(self, means: Array) -> dict[str, Array]:
-        """By name, from means of the columns `(..., Q)`: `(..., K)`, or `(..., 1)` for a single one."""
+    def compute_numbers(self, means: Array) -> dict[str, Array]:
+        """The numbers by name, from means of the columns `(..., Q)`: `(..., K)`, or `(..., 1)` for a single number."""
         *powers, above, bottom, share = np.split(means, 7, axis=-1)
         top = powers[0] + self._centre
-        skewness, kurtosis, _ = shape_of(*powers)
-        scaled = absolute_skewness(skewness), absolute_kurtosis(kurtosis)
-        auc_top, auc_bottom = area(share, top), area(share, bottom)
-        printed = f1_paper(auc_top, auc_bottom)
+        skewness, kurtosis, _ = compute_shape(*powers)
+        scaled = rescale_skewness(skewness), rescale_kurtosis(kurtosis)
+        auc_top, auc_bottom = compute_area(share, top), compute_area(share, bottom)
+        printed = compute_printed_f1(auc_top, auc_bottom)
         single = {
             "auc_top": auc_top,
             "auc_bottom": auc_bottom,
             "f1": 2 * printed,
             "f1_paper": printed,
-            **self.fine(*scaled),
-            "auc_share_above": area_over_fractions(above, self._fractions),
+            **self.compute_fine_areas(*scaled),
+            "auc_share_above": integrate_over_fractions(above, self._fractions),
         }
         return {
             "share": share,
@@ -235,11 +238,11 @@ class Columns:
             **{name: values[..., None] for name, values in single.items()},
         }
 
-    def fine(self, skewness: Array, kurtosis: Array) -> dict[str, Array]:
-        """The areas of rescaled curves `(..., K)`, each `(...,)`."""
+    def compute_fine_areas(self, skewness: Array, kurtosis: Array) -> dict[str, Array]:
+        """The areas of rescaled curves `(..., K)`, each `(...)`."""
         return {
-            "auc_skewness": 1 - area_over_fractions(skewness, self._fractions),
-            "auc_kurtosis": area_over_fractions(kurtosis, self._fractions),
+            "auc_skewness": 1 - integrate_over_fractions(skewness, self._fractions),
+            "auc_kurtosis": integrate_over_fractions(kurtosis, self._fractions),
         }
 
 
@@ -248,12 +251,13 @@ def summarise(
 ) -> CorruptionSummary:
     """All numbers of one explainer, on the absolute scale.
 
-    Intervals are Efron's (1987, JASA 82) BCa, over samples; that of the quantile is of order statistics.
+    Intervals are Efron's (1987, JASA 82) BCa intervals over samples. The interval of the quantile is made of order
+    statistics.
 
     Args:
-        curves: of its samples; those without all their drops are left out.
-        tau: what counts as a drop, at most 1.
-        q: in (0, 1).
+        curves: of the explainer's samples; samples without all their drops are left out.
+        tau: the drop of `share_above`, at most 1.
+        q: the share of `quantile`, in (0, 1).
         resamples: of the bootstrap; 0 for no intervals.
         seed: of the bootstrap.
 
@@ -271,47 +275,47 @@ def summarise(
     check(isinstance(tau, int | float) and -np.inf < tau <= 1, "tau", "a drop, at most 1", repr(tau))
     check(isinstance(q, int | float) and 0 < q < 1, "q", "a number between 0 and 1, exclusive", repr(q))
     check_integer(resamples, "resamples", 0)
-    kept = curves.of(curves.complete())
-    columns = Columns(kept, tau)
-    found = columns.numbers(mean_over_samples(columns.values))
+    complete = curves.select(curves.find_complete())
+    columns = Columns(complete, tau)
+    found = columns.compute_numbers(average_samples(columns.values))
     ends: dict[str, tuple[Array, Array]] = {}
     if resamples:
         _, *pair = intervals_of_means(
             columns.values,
-            lambda means: joined(columns.numbers(means), means.shape[:-1]),
+            lambda means: join_numbers(columns.compute_numbers(means), means.shape[:-1]),
             resamples=resamples,
             seed=seed,
         )
-        low, high = (taken(apart(end, found)) for end in pair)
+        low, high = (drop_single_axes(split_numbers(end, found)) for end in pair)
         ends = {name: (low[name], high[name]) for name in found}
-        ends["quantile"] = quantile_interval(columns.top, q)
-    numbers: dict[str, Any] = {name: v if v.ndim else float(v) for name, v in taken(found).items()}
+        ends["quantile"] = compute_quantile_interval(columns.top, q)
+    numbers: dict[str, Any] = {name: v if v.ndim else float(v) for name, v in drop_single_axes(found).items()}
     return CorruptionSummary(
-        samples=len(kept),
-        left_out=len(curves) - len(kept),
+        samples=len(complete),
+        left_out=len(curves) - len(complete),
         fractions=curves.fractions,
-        flat=moments(columns.top)[2],
+        flat=compute_moments(columns.top)[2],
         scale="absolute",
         tau=float(tau),
         q=float(q),
-        quantile=quantile(columns.top, q),
+        quantile=compute_quantile(columns.top, q),
         intervals=ends,
         **numbers,
     )
 
 
-def joined(numbers: Mapping[str, Array], leading: tuple[int, ...]) -> Array:
-    """Arrays `(*leading, ...)` beside each other, `(*leading, R)`."""
+def join_numbers(numbers: Mapping[str, Array], leading: tuple[int, ...]) -> Array:
+    """Concatenate arrays `(*leading, ...)` along the last axis, `(*leading, R)`."""
     return np.concatenate([values.reshape(*leading, -1) for values in numbers.values()], axis=-1)
 
 
-def apart(values: Array, like: Mapping[str, Array]) -> dict[str, Array]:
-    """What was joined, `(R,)`, in arrays of these names and shapes again."""
+def split_numbers(values: Array, like: Mapping[str, Array]) -> dict[str, Array]:
+    """Split joined numbers `(R,)` into arrays with these names and shapes."""
     ends = np.cumsum([array.size for array in like.values()])[:-1]
     pieces = zip(like.items(), np.split(values, ends), strict=True)
     return {name: piece.reshape(array.shape) for (name, array), piece in pieces}
 
 
-def taken(numbers: Mapping[str, Array]) -> dict[str, Array]:
-    """Arrays `(..., K)` as they are, and `(...)` of single numbers, which are `(..., 1)`."""
+def drop_single_axes(numbers: Mapping[str, Array]) -> dict[str, Array]:
+    """Arrays `(..., K)` as they are, and `(...)` for single numbers, which come as `(..., 1)`."""
     return {name: values if name in _PER_FRACTION else np.asarray(values[..., 0]) for name, values in numbers.items()}

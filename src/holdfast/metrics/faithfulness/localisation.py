@@ -1,9 +1,9 @@
-"""Localisation: how much of an explanation's positive relevance lies where it is known to belong.
+"""Localisation: how much of an explanation's positive relevance lies where the class is known to be.
 
-Problem: of each sample it is known which positions M carry the class: the blocks of a synthetic series, the object of a
-rendered scene. With R the relevance of the P positions, and R+ its positive part,
+Problem: for each sample it is known which positions M carry the class: the blocks of a synthetic series, the object of
+a rendered scene. With R the relevance of the P positions, and R+ its positive part,
 
-    mass accuracy = sum over M of R+ / sum over all of R+
+    mass accuracy = sum over M of R+ / sum over all positions of R+
     rank accuracy = the share of the |M| most relevant positions that lie in M
     pointing hit  = whether the most relevant position lies in M
 
@@ -12,14 +12,15 @@ explanations", Information Fusion 81, 2022, Sec. 3.3 (relevance mass and rank ac
 Shen and Sclaroff, "Top-down neural attention by excitation backprop", IJCV 126, 2018 (pointing game; ours has no
 tolerance around M).
 
-Chance is |M| / P for all three: exactly what a map gets in expectation whose values at all positions are exchangeable,
-as those of `random` are. A map that is smooth, or drawn to edges, is no such map: compare with `random` and `centre`.
+The chance level is |M| / P for all three. It is the expected value for a map whose values at all positions are
+exchangeable, such as a map of `random`. The values of smooth maps, and of maps that follow edges, are not exchangeable:
+compare with `random` and `centre`.
 
-A map is judged against the task's ground truth, not against the model: low values are the explainer's fault only where
-the model has learned to look at M, so the model must be right, and better than chance by a lot.
+A map is compared with the ground truth of the task, not with the model. Low values are the explainer's fault only if
+the model uses M, so the model must be right, and far better than chance.
 
-A sample without positive relevance is flagged, and counts with 0: its map has named nothing. Of equal positions the
-first comes first. A mask that is empty, or everything, tells nothing: its sample is `"degenerate"`.
+A sample without positive relevance is flagged and counts with 0. Of positions with equal relevance the first one comes
+first. A region that is empty or covers all positions says nothing: its sample is `"degenerate"`.
 
 Cost for each sample: one prediction with explanation.
 """
@@ -37,129 +38,130 @@ from torch import Tensor
 from holdfast.errors import ArgumentError, check
 from holdfast.explainers import Explainer
 from holdfast.metrics.base import Metric, metrics
-from holdfast.metrics.positions import Unit, relevance_of
+from holdfast.metrics.positions import Unit, compute_relevance
 from holdfast.metrics.probe import Probe
 from holdfast.metrics.result import Result
 from holdfast.model import Classifier
 from holdfast.records import TensorOption, set_fields
 from holdfast.similarity.rows import row_sum
 
-_ELEMENTS = 1 << 22  # numbers in the relevance that is sorted at once: 16 MB, and some four times that
-_EXPECTED = "masks of each sample, bool (or 0 and 1)"
+_ELEMENTS = 1 << 22  # numbers in the relevance that is sorted at a time: 16 MB, and about four times that on the way
+_EXPECTED = "the region of each sample, bool (or 0 and 1)"
 
-#: from inputs `(N, ...)` to their masks, each row by itself
-MaskOf = Callable[[Tensor], Tensor]
+#: a function from inputs `(N, ...)` to their regions; each row depends on that row alone
+FindRegions = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, init=False)
-class Masks(TensorOption):
-    """Masks as an option of a frozen configuration: compared, hashed and written down by their digest.
+class Regions(TensorOption):
+    """The true regions as an option of a frozen configuration: compared, hashed and written down by their digest.
 
     Args:
-        masks: `(N, ...)`, or `(1, ...)` of one mask for all samples; bool, or nothing but 0 and 1. Copied.
+        regions: `(N, ...)`, or `(1, ...)` for one region for all samples; bool, or only 0 and 1. Copied.
 
     Raises:
-        ArgumentError: something else than such masks.
+        ArgumentError: the tensor does not have this form.
 
-    >>> a, b = (Masks(torch.tensor([[True, False, True]])) for _ in range(2))
+    >>> a, b = (Regions(torch.tensor([[True, False, True]])) for _ in range(2))
     >>> a == b, a.shape, a.values.tolist()
     (True, (1, 3), [[True, False, True]])
     """
 
-    def __init__(self, masks: Tensor) -> None:
-        got = f"{masks.dtype} of shape {tuple(masks.shape)}"
-        check(masks.ndim >= 2 and masks.numel() > 0 and not masks.is_complex(), "masks", _EXPECTED, got)
-        if masks.dtype != torch.bool:
-            check(bool(((masks == 0) | (masks == 1)).all()), "masks", _EXPECTED, got)
-        super().__init__(masks.to(torch.bool))
+    def __init__(self, regions: Tensor) -> None:
+        got = f"{regions.dtype} of shape {tuple(regions.shape)}"
+        check(regions.ndim >= 2 and regions.numel() > 0 and not regions.is_complex(), "regions", _EXPECTED, got)
+        if regions.dtype != torch.bool:
+            check(bool(((regions == 0) | (regions == 1)).all()), "regions", _EXPECTED, got)
+        super().__init__(regions.to(torch.bool))
 
     @property
     def values(self) -> Tensor:
-        """The masks themselves, bool on the CPU."""
+        """The regions themselves, bool on the CPU."""
         return self.tensor
 
-    def of_samples(self, inputs: Tensor, rows: slice) -> Masks:
-        """The masks of the samples `rows` of `inputs`, all of which they are for; itself if it is one for all.
+    def of_samples(self, inputs: Tensor, rows: slice) -> Regions:
+        """The regions of the samples `rows` of all `inputs`; the same object if there is one region for all.
 
-        >>> masks = Masks(torch.tensor([[0, 0, 1], [1, 0, 0]]))
-        >>> masks.of_samples(torch.zeros(2, 3), slice(1, 2)).values.tolist()
+        >>> regions = Regions(torch.tensor([[0, 0, 1], [1, 0, 0]]))
+        >>> regions.of_samples(torch.zeros(2, 3), slice(1, 2)).values.tolist()
         [[True, False, False]]
         """
-        fitted(self.values, inputs)
-        return self if len(self.values) == 1 else Masks(self.values[rows])
+        expand_regions(self.values, inputs)
+        return self if len(self.values) == 1 else Regions(self.values[rows])
 
 
-def fitted(masks: Tensor, inputs: Tensor) -> Tensor:
-    """Masks as a view of the shape of `inputs` `(N, C, *spatial)`, bool, on their device.
+def expand_regions(regions: Tensor, inputs: Tensor) -> Tensor:
+    """Expand regions to the shape of `inputs` `(N, C, *spatial)`, as a view on their device.
 
     Args:
-        masks: `(N, C, *spatial)`, or for all channels alike `(N, 1, *spatial)` or `(N, *spatial)`; with 1 for N, one
-            for all samples.
-        inputs: any.
+        regions: `(N, C, *spatial)`, or `(N, 1, *spatial)` or `(N, *spatial)` for the same region in all channels; with
+            1 for N, one region for all samples.
+        inputs: the samples.
 
     Raises:
-        ArgumentError: masks of another shape.
+        ArgumentError: regions of another shape.
 
-    >>> fitted(torch.tensor([[True, False]]), torch.zeros(3, 4, 2)).shape
+    >>> expand_regions(torch.tensor([[True, False]]), torch.zeros(3, 4, 2)).shape
     torch.Size([3, 4, 2])
     """
     count, *each = inputs.shape
     spatial = each[1:] or each
     shapes = list(dict.fromkeys((tuple(each), (1, *spatial)[-len(each) :], tuple(spatial))))
     words = " or ".join(str((count, *shape)) for shape in shapes)
-    fits = tuple(masks.shape[1:]) in shapes and len(masks) in (1, count)
-    check(fits, "masks", f"shape {words}, or 1 for the {count} samples", tuple(masks.shape))
-    masks = masks.to(inputs.device)
-    return (masks if masks.ndim == inputs.ndim else masks[:, None]).expand(inputs.shape)
+    fits = tuple(regions.shape[1:]) in shapes and len(regions) in (1, count)
+    check(fits, "regions", f"shape {words}, or 1 for the {count} samples", tuple(regions.shape))
+    regions = regions.to(inputs.device)
+    return (regions if regions.ndim == inputs.ndim else regions[:, None]).expand(inputs.shape)
 
 
 @dataclass(frozen=True)
 class LocalisationResult(Result):
-    """How much relevance lies inside the masks; `"degenerate"` where a mask is empty or everything.
+    """How much relevance lies inside the regions; `"degenerate"` where a region is empty or covers all positions.
 
     Attributes:
         mass_accuracy: the share of the positive relevance that lies inside, in [0, 1]; NaN for skipped samples. `(N,)`
-        rank_accuracy: of the |M| most relevant positions, the share that lies inside; NaN for skipped samples. `(N,)`
-        pointing_hit: the most relevant position lies inside; False for skipped samples. `(N,)` bool
-        chance: |M| / P, which a map of exchangeable values gets in expectation, of all three. `(N,)`
-        mask_size: |M|, positions inside. `(N,)` int
-        positive_share: positions with positive relevance, of all; NaN for skipped samples. `(N,)`
-        no_positive: there are none: all three are 0. `(N,)` bool
-        trivial_mask: the mask is empty, or everything. `(N,)` bool
+        rank_accuracy: the share of the |M| most relevant positions that lies inside; NaN for skipped samples. `(N,)`
+        pointing_hit: whether the most relevant position lies inside; False for skipped samples. `(N,)` bool
+        chance: |M| / P, the expected value of all three for a map of exchangeable values. `(N,)`
+        region_size: |M|, how many positions lie inside. `(N,)` int
+        positive_share: the share of all positions that have positive relevance; NaN for skipped samples. `(N,)`
+        no_positive: whether no position has; then all three are 0. `(N,)` bool
+        trivial_region: whether the region is empty or covers all positions. `(N,)` bool
     """
 
     mass_accuracy: Tensor
     rank_accuracy: Tensor
     pointing_hit: Tensor
     chance: Tensor
-    mask_size: Tensor
+    region_size: Tensor
     positive_share: Tensor
     no_positive: Tensor
-    trivial_mask: Tensor
+    trivial_region: Tensor
 
 
 @metrics.register("relevance_localisation")
 @dataclass(frozen=True)
 class RelevanceLocalisation(Metric):
-    """How much of the positive relevance lies inside the true region (relevance mass accuracy, Arras et al. 2022)?
+    """How much of the positive relevance lies inside the true region (relevance mass accuracy, Arras et al. 2022).
 
     Args:
-        masks: where the relevance belongs: the name of one of the data set's `extras` (in a study, and in
-            `holdfast.evaluate` of a data set); or a tensor, in the order of the samples, bool (or 0 and 1), shaped like
-            the inputs `(N, C, ...)`, or without channels or with one, `(N, ...)` or `(N, 1, ...)`, for all channels
-            alike, with 1 for N one for all samples; or a function from inputs to masks, each row by itself.
-        positions: what is inside or outside: an `"entry"`, of any channel; or a `"pixel"` (a time step) with all its
-            channels, whose relevances are summed, and which is inside where any of its channels is.
-        absolute: count relevance without its sign; for explainers whose sign says nothing.
+        regions: where the class is known to be. One of: the name of one of the data set's `extras` (in a study, and in
+            `holdfast.evaluate` of a data set); a tensor in the order of the samples, bool (or 0 and 1); a function from
+            inputs to such a tensor, in which each row depends on that row alone. The tensor has the shape of the inputs
+            `(N, C, ...)`, or `(N, ...)` or `(N, 1, ...)` for the same region in all channels; with 1 for N, one region
+            for all samples.
+        unit: what counts as one position: an `"entry"`, of any channel; or a `"pixel"` (a time step) with all its
+            channels. The relevance of a pixel is the sum over its channels, and it lies inside if any channel does.
+        absolute: use the relevance without its sign, for explainers whose sign has no meaning.
 
     Raises:
-        ArgumentError: options out of range; in the call, masks that do not fit the inputs, or a name that nobody has
-            looked up.
+        ArgumentError: options out of range; in the call, regions that do not fit the inputs, or a name outside of a
+            study or a data set.
 
     >>> import holdfast as hf
     >>> digits = hf.data.bundled("digits")[:4]
     >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
-    >>> metric = RelevanceLocalisation(masks=digits.inputs > 0.5)  # the digit's ink
+    >>> metric = RelevanceLocalisation(regions=digits.inputs > 0.5)  # the digit's ink
     >>> result = metric(classifier, "integrated_gradients", digits.inputs)
     >>> bool((result.mass_accuracy > result.chance).all()), result.pointing_hit.tolist()
     (True, [True, True, True, True])
@@ -179,41 +181,39 @@ class RelevanceLocalisation(Metric):
   year    = {2022}
 }"""
 
-    masks: str | Tensor | MaskOf = "masks"
-    positions: Unit = "entry"
+    regions: str | Tensor | FindRegions = "regions"
+    unit: Unit = "entry"
     absolute: bool = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.masks, Tensor):  # becomes a value that can be compared, hashed and written down
-            set_fields(self, masks=Masks(self.masks))
-        named = isinstance(self.masks, str) and bool(self.masks)
-        fine = named or isinstance(self.masks, Masks) or callable(self.masks)
-        words = "the name of an extra of the data set, a tensor of masks, or a function"
-        check(fine, "masks", words, repr(self.masks))
-        check(self.positions in get_args(Unit), "positions", "'entry' or 'pixel'", repr(self.positions))
+        if isinstance(self.regions, Tensor):  # becomes a value that can be compared, hashed and written down
+            set_fields(self, regions=Regions(self.regions))
+        named = isinstance(self.regions, str) and bool(self.regions)
+        valid = named or isinstance(self.regions, Regions) or callable(self.regions)
+        words = "the name of an extra of the data set, a tensor of regions, or a function"
+        check(valid, "regions", words, repr(self.regions))
+        check(self.unit in get_args(Unit), "unit", "'entry' or 'pixel'", repr(self.unit))
         check(isinstance(self.absolute, bool), "absolute", "True or False", self.absolute)
 
     @classmethod
     def example(cls) -> RelevanceLocalisation:
-        """See `Metric`."""
-        return cls(_first_half)
+        """The first half of every input as its region."""
+        return cls(_mark_first_half)
 
     def for_data(self, extras: Mapping[str, Tensor]) -> RelevanceLocalisation:
-        """See `Metric`: the masks of that name."""
-        if not isinstance(self.masks, str):
+        """The metric with the regions that its option names."""
+        if not isinstance(self.regions, str):
             return self
         words = f"the name of an extra of the data set ({', '.join(sorted(extras)) or 'which has none'})"
-        check(self.masks in extras, "masks", words, repr(self.masks))
-        return dataclasses.replace(self, masks=extras[self.masks])
+        check(self.regions in extras, "regions", words, repr(self.regions))
+        return dataclasses.replace(self, regions=extras[self.regions])
 
     def for_samples(self, inputs: Tensor, rows: slice) -> RelevanceLocalisation:
-        """See `Metric`: the masks of these samples, if every sample has its own."""
-        if not isinstance(self.masks, Masks):
+        """The metric with the regions of these samples, if each sample has its own."""
+        if not isinstance(self.regions, Regions):
             return self
-        own = self.masks.of_samples(inputs, rows)
-        if own is self.masks:
-            return self
-        return dataclasses.replace(self, masks=own)
+        own = self.regions.of_samples(inputs, rows)
+        return self if own is self.regions else dataclasses.replace(self, regions=own)
 
     def evaluate(
         self,
@@ -223,58 +223,59 @@ class RelevanceLocalisation(Metric):
         targets: Tensor | None,
         generator: torch.Generator | None,
     ) -> LocalisationResult:
-        """See `Metric`."""
-        inside = self._inside(inputs)
+        """Compare the relevance of each sample with its region."""
+        inside = self._find_inside(inputs)
         probe = Probe(classifier, explainer, inputs, targets)
-        size, places = inside.sum(1), inside.shape[1]
-        trivial = (size == 0) | (size == places)
+        size, positions = inside.sum(1), inside.shape[1]
+        trivial = (size == 0) | (size == positions)
         probe.skip(trivial)
-        numbers_of = {
+        columns = {
             name: torch.full((len(inputs),), torch.nan, dtype=torch.float64, device=inputs.device)
             for name in ("mass_accuracy", "rank_accuracy", "positive_share")
         }
         hit, no_positive = torch.zeros_like(trivial), torch.zeros_like(trivial)
-        for rows in torch.split(probe.usable(), max(1, _ELEMENTS // places)):
+        for rows in torch.split(probe.usable(), max(1, _ELEMENTS // positions)):
             maps = probe.maps[rows]
-            relevance = relevance_of(maps.abs() if self.absolute else maps, self.positions)
-            found = inside_of(relevance, inside[rows])
-            for name, values in numbers_of.items():
+            found = localise_relevance(
+                compute_relevance(maps.abs() if self.absolute else maps, self.unit), inside[rows]
+            )
+            for name, values in columns.items():
                 values[rows] = getattr(found, name)
             hit[rows], no_positive[rows] = found.pointing_hit, found.no_positive
         return LocalisationResult(
             **probe.common_fields(self),
-            value=numbers_of["mass_accuracy"],
-            mass_accuracy=numbers_of["mass_accuracy"],
-            rank_accuracy=numbers_of["rank_accuracy"],
+            value=columns["mass_accuracy"],
+            mass_accuracy=columns["mass_accuracy"],
+            rank_accuracy=columns["rank_accuracy"],
             pointing_hit=hit,
-            chance=size.double() / places,
-            mask_size=size,
-            positive_share=numbers_of["positive_share"],
+            chance=size.double() / positions,
+            region_size=size,
+            positive_share=columns["positive_share"],
             no_positive=no_positive,
-            trivial_mask=trivial,
+            trivial_region=trivial,
         )
 
-    def _inside(self, inputs: Tensor) -> Tensor:
+    def _find_inside(self, inputs: Tensor) -> Tensor:
         """Which positions are inside, bool `(N, P)`."""
-        if isinstance(self.masks, str):
-            words = "masks; their name is looked up in a study, or in `holdfast.evaluate` of a data set with extras"
-            raise ArgumentError("masks", words, repr(self.masks))
-        if isinstance(self.masks, Masks):
-            masks = self.masks.values
+        if isinstance(self.regions, str):
+            words = "regions; a name has a meaning only in a study, or in `holdfast.evaluate` of a data set with extras"
+            raise ArgumentError("regions", words, repr(self.regions))
+        if isinstance(self.regions, Regions):
+            regions = self.regions.values
         else:
-            assert callable(self.masks)  # since `__post_init__`
-            found = self.masks(inputs.clone())
-            check(isinstance(found, Tensor), "masks", "a function that returns masks", type(found).__name__)
-            masks = Masks(found).values
-        masks = fitted(masks, inputs)
-        if self.positions == "pixel" and inputs.ndim > 2:
-            masks = masks.any(1)
-        return masks.flatten(1)
+            assert callable(self.regions)  # since `__post_init__`
+            found = self.regions(inputs.clone())
+            check(isinstance(found, Tensor), "regions", "a function that returns regions", type(found).__name__)
+            regions = Regions(found).values
+        regions = expand_regions(regions, inputs)
+        if self.unit == "pixel" and inputs.ndim > 2:
+            regions = regions.any(1)
+        return regions.flatten(1)
 
 
 @dataclass(frozen=True)
-class Inside:
-    """What `inside_of` finds, a number for each row; see `LocalisationResult`."""
+class Localisation:
+    """What `localise_relevance` returns, one number for each row; see `LocalisationResult`."""
 
     mass_accuracy: Tensor
     rank_accuracy: Tensor
@@ -283,24 +284,28 @@ class Inside:
     no_positive: Tensor
 
 
-def inside_of(relevance: Tensor, inside: Tensor) -> Inside:
-    """Mass accuracy, rank accuracy and pointing game of `relevance` `(N, P)`, by where it is `inside`, bool `(N, P)`.
+def localise_relevance(relevance: Tensor, inside: Tensor) -> Localisation:
+    """Mass accuracy, rank accuracy and pointing game.
 
-    >>> found = inside_of(torch.tensor([[3.0, 1.0, -5.0, 0.0]]), torch.tensor([[True, False, True, False]]))
+    Args:
+        relevance: of each position, `(N, P)`.
+        inside: which positions are inside, bool `(N, P)`.
+
+    >>> found = localise_relevance(torch.tensor([[3.0, 1.0, -5.0, 0.0]]), torch.tensor([[True, False, True, False]]))
     >>> found.mass_accuracy.tolist(), found.rank_accuracy.tolist(), found.pointing_hit.tolist()
     ([0.75], [0.5], [True])
     """
     positive = relevance.double().clamp(min=0)
     largest = positive.amax(1)
     none = largest == 0
-    # scaled by a number of their own, that the sum of tiny ones is not zero nor that of huge ones infinite
+    # divided by the row's largest value, so that the sum of tiny values is not 0, and that of huge ones not infinite
     positive = positive / torch.where(none, 1.0, largest)[:, None]
     mass = row_sum(torch.where(inside, positive, 0.0)) / torch.where(none, 1.0, row_sum(positive))
-    turns = relevance.argsort(dim=1, descending=True, stable=True)
-    hits, size = inside.gather(1, turns), inside.sum(1)
+    order = relevance.argsort(dim=1, descending=True, stable=True)
+    hits, size = inside.gather(1, order), inside.sum(1)
     among = torch.arange(relevance.shape[1], device=relevance.device) < size[:, None]
     rank = (hits & among).sum(1).double() / size.clamp(min=1)
-    return Inside(
+    return Localisation(
         mass_accuracy=mass,
         rank_accuracy=torch.where(none, 0.0, rank),
         pointing_hit=hits[:, 0] & ~none,
@@ -309,7 +314,7 @@ def inside_of(relevance: Tensor, inside: Tensor) -> Inside:
     )
 
 
-def _first_half(inputs: Tensor) -> Tensor:
+def _mark_first_half(inputs: Tensor) -> Tensor:
     """The first half of the last axis."""
     length = inputs.shape[-1]
     return (torch.arange(length, device=inputs.device) < length // 2).expand(inputs.shape)

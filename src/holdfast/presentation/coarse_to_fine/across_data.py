@@ -1,4 +1,4 @@
-"""Coarse and fine numbers over data sets: box plots, a panel for each model (Fig. 5)."""
+"""Coarse and fine numbers over data sets: box plots for each model (Fig. 5)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from holdfast.charts import Chart, Figure, Point, boxes
 from holdfast.metrics.coarse_to_fine.summary import summarise
 from holdfast.presentation.base import View
-from holdfast.presentation.coarse_to_fine.drops import Drops, drops_of
+from holdfast.presentation.coarse_to_fine.drops import Drops, load_drops
 
-#: numbers, what they are called, and whether they pass through the gate
+#: numbers, their titles, and whether they count only if the gate is passed
 _NUMBERS = (
     ("auc_top", "AUC top", False),
     ("f1", "F1", False),
@@ -18,22 +18,22 @@ _NUMBERS = (
 )
 
 
-def boxes_over_data(views: Sequence[View]) -> list[Figure]:
-    """Box plots for each model that has been evaluated on several data sets."""
+def draw_boxes_over_data(views: Sequence[View]) -> list[Figure]:
+    """Draw box plots for each model that was evaluated on several data sets."""
     found: list[Figure] = []
     models = list(dict.fromkeys(view.model for view in views))
     for model in models:
         own = [view for view in views if view.model == model]
         if len(own) < 2 or "top" not in (own[0].options.get("order") or ()):
             continue
-        stored = {view.data: drops for view in own if (drops := drops_of(view)) is not None}
+        stored = {view.data: drops for view in own if (drops := load_drops(view)) is not None}
         name = model if len(models) > 1 else ""
-        charts = [_chart(stored, own[0].explainers, name, *which) for which in _NUMBERS]
+        charts = [_draw_boxes(stored, own[0].explainers, name, *which) for which in _NUMBERS]
         found += [chart for chart in charts if chart is not None]
     return found
 
 
-def _chart(
+def _draw_boxes(
     stored: dict[str, Drops], explainers: Sequence[str], model: str, key: str, title: str, fine: bool
 ) -> Chart | None:
     points, ungated = [], []
@@ -41,11 +41,13 @@ def _chart(
         ungated += [data] if fine and not drops.gates else []
         for name, curves in drops.curves.items():
             value = getattr(summarise(curves, resamples=0), key)
-            points.append(Point(name, data, value, not fine or drops.counts(name)))
+            points.append(Point(name, data, value, not fine or drops.may_be_read(name)))
     caption = ""
     if fine:
-        caption = "Grey and not in the box: the gate is not passed there. The scale is the same for all data sets."
-        caption += f" No gate, for want of `random`: {', '.join(ungated)}." if ungated else ""
+        caption = (
+            "Grey points are not in the box: the gate is not passed there. The scale is the same for all data sets."
+        )
+        caption += f" Without a gate, as `random` is missing: {', '.join(ungated)}." if ungated else ""
     of = f", {model}" if model else ""
     return boxes(
         points,

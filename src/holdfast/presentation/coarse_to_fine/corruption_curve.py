@@ -1,7 +1,6 @@
-"""What a report shows of corruption curves: ridge lines, drops, skewness and kurtosis along k, and tables of all.
+"""Corruption curves in a report: ridge lines, drops, skewness and kurtosis along k, and tables of all numbers.
 
-The ridge lines are Fig. 4 of Wei, Turbe and Mengaldo (2024); Figs. 1 and 5 are `corruption_pictures` and
-`corruption_across`.
+The ridge lines are Fig. 4 of Wei, Turbe and Mengaldo (2024). Figs. 1 and 5 are in `pictures` and `across_data`.
 """
 
 from __future__ import annotations
@@ -27,20 +26,20 @@ from holdfast.presentation.base import (
     read_flags,
     read_numbers,
 )
-from holdfast.presentation.coarse_to_fine.across_data import boxes_over_data
-from holdfast.presentation.coarse_to_fine.drops import TAU, Drops, Q, drops_of
-from holdfast.presentation.coarse_to_fine.pictures import galleries
+from holdfast.presentation.coarse_to_fine.across_data import draw_boxes_over_data
+from holdfast.presentation.coarse_to_fine.drops import TAU, Drops, Q, load_drops
+from holdfast.presentation.coarse_to_fine.pictures import draw_galleries
 from holdfast.presentation.coarse_to_fine.tables import draw_tables
-from holdfast.presentation.coarse_to_fine.words import gate_sentence, guide, percent
+from holdfast.presentation.coarse_to_fine.words import describe_gate, explain_terms, format_share
 from holdfast.statistics.paired import Array
 
 
 @presentations.register("corruption_curve")
 class CorruptionCurvePresentation(Presentation):
-    """Corruption curves: areas, drops, fine numbers behind the gate."""
+    """Areas, drops, and fine numbers that count only if the gate is passed."""
 
     def reading(self, options: Mapping[str, Any]) -> Reading:
-        """Most relevant first, more is better; where only the least relevant are corrupted, less."""
+        """With the most relevant positions first higher is better; if only the least relevant come first, lower."""
         top = "top" in (options.get("order") or ("top",))
         first = "most" if top else "least"
         return Reading(
@@ -49,51 +48,57 @@ class CorruptionCurvePresentation(Presentation):
             "area_top" if top else "area_bottom",
             "higher" if top else "lower",
             3,
-            caution="What of it is owed to the map is the difference to random maps.",
+            caution="Only the difference to random maps is due to the map.",
         )
 
     def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
-        """The error of the draws, how much was corrupted, and what was out of the ordinary."""
+        """The standard error, the share of positive positions, maps without any, and clipped replacements."""
         notes = []
         errors = read_numbers(frame, "std_error")
         errors = errors[np.isfinite(errors)]
         if len(errors):
-            notes.append(f"standard error from the draws, median: {format_number(float(np.median(errors)), 4)}")
+            notes.append(
+                f"standard error due to the random draws, median: {format_number(float(np.median(errors)), 4)}"
+            )
         share = read_numbers(frame, "positive_share")
         if np.isfinite(share).any():
             notes.append(f"positions with positive relevance: {format_number(100 * float(np.nanmean(share)), 0)}%")
         without = int(read_flags(frame, "no_positive").sum())
         if without:
-            notes.append(f"no positive relevance, so a drop of 0: {without} of {len(frame)}")
+            notes.append(f"maps without positive relevance, which count with a drop of 0: {without} of {len(frame)}")
         clipped = read_numbers(frame, "clipped")
         if (clipped > 0).any():
             notes.append(f"replacements clipped to the bounds: {format_number(100 * float(np.nanmean(clipped)), 0)}%")
         return notes
 
     def figures_over_data(self, views: Sequence[View]) -> Sequence[Figure]:
-        """Boxes of the coarse and the fine numbers over data sets (Fig. 5)."""
-        return boxes_over_data(views)
+        """Box plots of the coarse and the fine numbers over data sets (Fig. 5)."""
+        return draw_boxes_over_data(views)
 
     def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
-        """The terms, in words."""
-        return guide(options)
+        """The terms of a corruption curve."""
+        return explain_terms(options)
 
     def figures(self, view: View) -> list[Figure]:
-        """All of one data set and model; the distribution of areas alone where no drops are stored."""
+        """All figures of one data set and model; only the distribution of areas if no drops are stored."""
         found: list[Figure] = [*draw_distribution(view)]
-        drops = drops_of(view)
+        drops = load_drops(view)
         if drops is None:
             return found
-        charts = [*drop_curves(view, drops)]
+        charts = [*draw_drop_curves(view, drops)]
         if "top" in (view.options.get("order") or ()):
-            charts += [*ridge_lines(view, drops), *fine_curves(view, drops), *robust_curves(view, drops)]
+            charts += [
+                *draw_ridge_lines(view, drops),
+                *draw_fine_curves(view, drops),
+                *draw_robust_curves(view, drops),
+            ]
         found += [chart for chart in charts if chart is not None]
-        return [*found, *draw_tables(drops), *galleries(view)]
+        return [*found, *draw_tables(drops), *draw_galleries(view)]
 
 
-def ridge_lines(view: View, drops: Drops) -> list[Chart | None]:
-    """The distributions of the drops, a chart for each explainer and a row for each k (Fig. 4)."""
-    tops = {name: drops.top(name) for name in drops.curves}
+def draw_ridge_lines(view: View, drops: Drops) -> list[Chart | None]:
+    """Draw the distributions of the drops: a chart for each explainer with a row for each k (Fig. 4)."""
+    tops = {name: drops.top_drops(name) for name in drops.curves}
     every = np.concatenate([values.ravel() for values in tops.values()])
     if not len(every):
         return []
@@ -102,8 +107,8 @@ def ridge_lines(view: View, drops: Drops) -> list[Chart | None]:
     charts = []
     for name, values in tops.items():
         share = drops.curves[name].fractions
-        rows = [Ridge(percent(float(k)), values[:, place]) for place, k in enumerate(share)]
-        gate = "" if drops.counts(name) or name == drops.random else " (gate not passed)"
+        rows = [Ridge(format_share(float(k)), values[:, place]) for place, k in enumerate(share)]
+        gate = "" if drops.may_be_read(name) or name == drops.random else " (gate not passed)"
         charts.append(
             ridges(
                 rows,
@@ -114,7 +119,7 @@ def ridge_lines(view: View, drops: Drops) -> list[Chart | None]:
                 "positive positions replaced, most relevant first",
                 domain,
                 upper=1.0,
-                caption=f"Dotted: no drop, and all of the probability. {_of(drops)}".strip(),
+                caption=f"Dotted lines: a drop of 0, and of 1 (nothing is left). {_note_repeats(drops)}".strip(),
                 heading=f"Ridge lines: {name}{gate}",
                 marks=(0.0, 1.0),
             )
@@ -122,8 +127,8 @@ def ridge_lines(view: View, drops: Drops) -> list[Chart | None]:
     return charts
 
 
-def drop_curves(view: View, drops: Drops) -> list[Chart | None]:
-    """The mean drop over the mean share of all positions, from (0, 0), a chart for each order."""
+def draw_drop_curves(view: View, drops: Drops) -> list[Chart | None]:
+    """Draw the mean drop over the mean share of all positions, from (0, 0): a chart for each order."""
     charts = []
     for order, which in (("top", "most"), ("bottom", "least")):
         lines = []
@@ -133,7 +138,7 @@ def drop_curves(view: View, drops: Drops) -> list[Chart | None]:
             mean = getattr(found, f"mean_{order}")
             ends = (np.concatenate([[0.0], end]) for end in found.interval(f"mean_{order}"))
             x = np.concatenate([[0.0], found.share])
-            lines.append(_line(name, x, np.concatenate([[0.0], mean]), *ends))
+            lines.append(_make_line(name, x, np.concatenate([[0.0], mean]), *ends))
         charts.append(
             lines_with_bands(
                 lines,
@@ -141,8 +146,8 @@ def drop_curves(view: View, drops: Drops) -> list[Chart | None]:
                 f"Mean drop over the mean share of corrupted positions, {which} relevant first",
                 "share of all positions corrupted",
                 "mean drop",
-                caption=f"{_banded(lines)} A line ends where all positive positions are gone; the area holds its last "
-                f"value. {_of(drops)}".strip(),
+                caption=f"{_note_bands(lines)} A line ends where all positive positions are replaced; for the area, it "
+                f"continues at its last value. {_note_repeats(drops)}".strip(),
                 name=f"drop-{order}",
                 heading=f"Mean drop, {which} relevant first",
                 markers=True,
@@ -151,33 +156,33 @@ def drop_curves(view: View, drops: Drops) -> list[Chart | None]:
     return charts
 
 
-def fine_curves(view: View, drops: Drops) -> list[Chart | None]:
-    """Skewness and excess kurtosis along k, grey where they do not count."""
-    said = gate_sentence(drops)
-    what = {
-        "skewness": "below 0: a tail to the left. Best is low, if the peak is at 1.",
-        "kurtosis": "above 0: a sharper peak than a normal's. Best is high, if the peak is at 1.",
+def draw_fine_curves(view: View, drops: Drops) -> list[Chart | None]:
+    """Draw skewness and excess kurtosis along k, in grey where they do not count."""
+    gate = describe_gate(drops)
+    meanings = {
+        "skewness": "below 0: a tail to the left. Lower is better if the peak is at 1.",
+        "kurtosis": "above 0: a sharper peak than that of a normal distribution. Higher is better if the peak is at 1.",
     }
     charts = []
-    for name, meaning in what.items():
+    for name, meaning in meanings.items():
         title = "skewness" if name == "skewness" else "excess kurtosis"
-        caption = f"{meaning[:1].upper()}{meaning[1:]} {said} {{bands}} {_of(drops)}"
-        charts.append(_along_k(view, drops, name, title, caption, attrgetter(name), True))
-    return [_greyed(chart, drops) for chart in charts]
+        caption = f"{meaning[:1].upper()}{meaning[1:]} {gate} {{bands}} {_note_repeats(drops)}"
+        charts.append(_draw_along_k(view, drops, name, title, caption, attrgetter(name), True))
+    return [_make_grey(chart, drops) for chart in charts]
 
 
-def robust_curves(view: View, drops: Drops) -> list[Chart | None]:
-    """What a peak at zero cannot fool: the share of samples with a drop of tau or more, and the lower quartile."""
-    above = f"Of samples that lose at least {TAU:g} of the probability. More is better, with no gate. {{bands}}"
-    lower = f"The drop that {percent(1 - Q)} of the samples reach. More is better, with no gate. {{bands}}"
+def draw_robust_curves(view: View, drops: Drops) -> list[Chart | None]:
+    """Draw the numbers that need no gate: the share of samples with a drop of tau or more, and the lower quartile."""
+    above = f"Samples that lose at least {TAU:g} of the probability. Higher is better; there is no gate. {{bands}}"
+    lower = f"The drop that {format_share(1 - Q)} of the samples reach. Higher is better; there is no gate. {{bands}}"
     share, quartile = f"share of samples with drop ≥ {TAU:g}", "lower quartile of the drop"
     return [
-        _along_k(view, drops, "share_above", share, f"{above} {_of(drops)}", attrgetter("share_above")),
-        _along_k(view, drops, "quantile", quartile, f"{lower} {_of(drops)}", attrgetter("quantile")),
+        _draw_along_k(view, drops, "share_above", share, f"{above} {_note_repeats(drops)}", attrgetter("share_above")),
+        _draw_along_k(view, drops, "quantile", quartile, f"{lower} {_note_repeats(drops)}", attrgetter("quantile")),
     ]
 
 
-def _along_k(
+def _draw_along_k(
     view: View,
     drops: Drops,
     name: str,
@@ -186,11 +191,11 @@ def _along_k(
     values: Callable[[CorruptionSummary], Array],
     fine: bool = False,
 ) -> Chart | None:
-    """A number of each explainer over the shares k; a fine one without a band where it does not count."""
+    """Draw a number of each explainer over the shares k; a fine number without a band where it does not count."""
     lines = [
         Line(explainer, found.fractions, values(found))
-        if fine and not drops.counts(explainer)
-        else _line(explainer, found.fractions, values(found), *found.interval(name))
+        if fine and not drops.may_be_read(explainer)
+        else _make_line(explainer, found.fractions, values(found), *found.interval(name))
         for explainer, found in drops.absolute.items()
         if found.samples
     ]
@@ -201,28 +206,28 @@ def _along_k(
         f"{heading}, most relevant first",
         "share k of the positive positions replaced",
         title,
-        caption=caption.format(bands=_banded(lines)).strip(),
+        caption=caption.format(bands=_note_bands(lines)).strip(),
         name=name.replace("_", "-"),
         heading=heading,
         markers=True,
     )
 
 
-def _line(name: str, x: Array, y: Array, low: Array, high: Array) -> Line:
-    """With a band where all of it has an interval; the origin of a curve is no estimate and has none to miss."""
+def _make_line(name: str, x: Array, y: Array, low: Array, high: Array) -> Line:
+    """A line, with a band if all of its points have an interval."""
     return Line(name, x, y, low, high) if np.isfinite([*low, *high]).all() else Line(name, x, y)
 
 
-def _banded(lines: Sequence[Line]) -> str:
+def _note_bands(lines: Sequence[Line]) -> str:
     return "Bands: 95% intervals over samples." if any(line.low is not None for line in lines) else ""
 
 
-def _of(drops: Drops) -> str:
-    return f"Of the first of {drops.others + 1} repeats." if drops.others else ""
+def _note_repeats(drops: Drops) -> str:
+    return f"From the first of {drops.others + 1} repeats." if drops.others else ""
 
 
-def _greyed(chart: Chart | None, drops: Drops) -> Chart | None:
-    """A chart of lines in which those that do not count are grey, in the legend, too."""
+def _make_grey(chart: Chart | None, drops: Drops) -> Chart | None:
+    """Make the lines that do not count grey, also in the legend."""
     if chart is None or not drops.gates:
         return chart
     layers = []
@@ -230,11 +235,11 @@ def _greyed(chart: Chart | None, drops: Drops) -> Chart | None:
         encoding = dict(layer.get("encoding", {}))
         if "color" in encoding:
             scale = encoding["color"]["scale"]
-            shown = [
-                colour if drops.counts(name) else GREY
+            colours = [
+                colour if drops.may_be_read(name) else GREY
                 for name, colour in zip(scale["domain"], scale["range"], strict=True)
             ]
-            encoding["color"] = {**encoding["color"], "scale": {**scale, "range": shown}}
+            encoding["color"] = {**encoding["color"], "scale": {**scale, "range": colours}}
         if "y" in encoding:
             encoding["y"] = {**encoding["y"], "scale": SCALE}
         layers.append({**layer, "encoding": encoding})

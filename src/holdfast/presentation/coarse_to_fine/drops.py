@@ -1,4 +1,4 @@
-"""The drops that a study has stored, all explainers aligned by sample; and who passes the gate."""
+"""The drops that a study has stored, with all explainers aligned by sample; and which explainers pass the gate."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.metrics.coarse_to_fine.gate import Gate, apply_gate, compared
+from holdfast.metrics.coarse_to_fine.gate import Gate, apply_gate, compare_curves
 from holdfast.metrics.coarse_to_fine.summary import CorruptionSummary, Curves, summarise
 from holdfast.presentation.base import View, read_flags
 from holdfast.statistics.paired import Array
 
-#: samples behind the figures of one explainer
-TRACED = 10_000
-#: of the quantities that a peak at zero cannot fool
+#: how many samples of one explainer are read at most
+MOST_SAMPLES = 10_000
+#: the drop and the quantile of the numbers that need no gate
 TAU, Q = 0.5, 0.25
 
 
 @dataclass(frozen=True)
 class Drops:
-    """What there is of one data set and model, of the first repeat.
+    """The drops of the first repeat for one data set and model.
 
     Attributes:
-        curves: by explainer, in the study's order; row i is the same sample in all, NaN where it was not evaluated.
+        curves: by explainer, in the study's order; row i is the same sample for all, NaN if it was not evaluated.
         samples: the numbers of the samples, `(n,)`.
         no_positive: by explainer, how many of its samples have no positive relevance.
-        others: repeats that are stored, too, and not looked at.
+        others: how many further repeats are stored; they are not read.
     """
 
     curves: Mapping[str, Curves]
@@ -38,53 +38,53 @@ class Drops:
 
     @cached_property
     def random(self) -> str | None:
-        """The explainer whose maps are random; None where the study has none."""
+        """The explainer with random maps; None if the study has none."""
         return next((name for name in self.curves if is_random(name)), None)
 
     @cached_property
     def gates(self) -> dict[str, Gate]:
-        """By explainer, all but the random one; empty where there is none, or no drops of the most relevant."""
+        """By explainer, without the random one. Empty if there is none, or no drops with the most relevant first."""
         if self.random is None or self.curves[self.random].top is None:
             return {}
         reference = self.curves[self.random]
         return {name: apply_gate(each, reference) for name, each in self.curves.items() if name != self.random}
 
     @cached_property
-    def to_common(self) -> dict[str, Gate]:
-        """The same of the areas up to the share of positions that both reach, whoever has more positive ones."""
+    def gates_to_common(self) -> dict[str, Gate]:
+        """The gates by the areas up to the share of positions that both explainers reach."""
         if not self.gates:
             return {}
         reference = self.curves[str(self.random)]
         return {name: apply_gate(self.curves[name], reference, to_common=True) for name in self.gates}
 
     @cached_property
-    def longer(self) -> list[str]:
-        """Who passes the gate, but not where as many positions are replaced as under random maps."""
-        return [name for name, found in self.gates.items() if found.passed and not self.to_common[name].passed]
+    def passed_by_length(self) -> list[str]:
+        """The explainers that pass the gate, but not if as many positions are replaced as for random maps."""
+        return [name for name, gate in self.gates.items() if gate.passed and not self.gates_to_common[name].passed]
 
-    def counts(self, name: str) -> bool:
-        """Whether fine numbers of an explainer may be read: its gate is passed, or could not be applied."""
+    def may_be_read(self, name: str) -> bool:
+        """Whether the fine numbers of an explainer may be read: its gate is passed, or there are no gates."""
         return not self.gates or (name in self.gates and self.gates[name].passed)
 
     @cached_property
     def absolute(self) -> dict[str, CorruptionSummary]:
-        """All numbers by explainer, of all of its own samples, with intervals."""
+        """All numbers by explainer, from all of its own samples, with intervals."""
         return {name: summarise(each, tau=TAU, q=Q) for name, each in self.curves.items()}
 
     @cached_property
-    def compared(self) -> dict[str, CorruptionSummary]:
-        """The same with the fine ones rescaled over the explainers that have any, of the samples all these have."""
-        some = {name: each for name, each in self.curves.items() if each.complete().any()}
-        return compared(some, tau=TAU, q=Q) if len(some) > 1 else {}
+    def comparison(self) -> dict[str, CorruptionSummary]:
+        """The same numbers with the fine ones rescaled over the explainers, from the samples that all of them have."""
+        some = {name: each for name, each in self.curves.items() if each.find_complete().any()}
+        return compare_curves(some, tau=TAU, q=Q) if len(some) > 1 else {}
 
-    def top(self, name: str) -> Array:
+    def top_drops(self, name: str) -> Array:
         """The drops of an explainer's complete samples, most relevant first, `(n, K)`."""
         curves = self.curves[name]
-        return np.asarray(curves.of(curves.complete()).top)
+        return np.asarray(curves.select(curves.find_complete()).top)
 
 
 def is_random(name: str) -> bool:
-    """Whether an explainer of that name is the one of random maps.
+    """Whether the explainer with this name is the one with random maps.
 
     >>> is_random("random"), is_random("random:seed=1"), is_random("randomised saliency")
     (True, True, False)
@@ -92,32 +92,32 @@ def is_random(name: str) -> bool:
     return name.partition(":")[0].strip().lower() == "random"
 
 
-def drops_of(view: View) -> Drops | None:
-    """What is stored of a view; None where no explainer has any drops."""
+def load_drops(view: View) -> Drops | None:
+    """The stored drops of a view; None if no explainer has any."""
     names = ("corrupted_share", "fractions", *(f"drop_{order}" for order in view.options.get("order") or ()))
     rows: dict[str, dict[int, Mapping[str, Array]]] = {}
-    flagged: dict[str, int] = {}
+    no_positive: dict[str, int] = {}
     for explainer in view.present:
         found: dict[int, Mapping[str, Array]] = {
-            int(row["sample"]): arrays for row, arrays in view.lines(explainer, names, TRACED)
+            int(row["sample"]): arrays for row, arrays in view.lines(explainer, names, MOST_SAMPLES)
         }
         if found:
             rows[explainer] = found
-            flagged[explainer] = _flagged(view, explainer, found)
+            no_positive[explainer] = _count_no_positive(view, explainer, found)
     if not rows:
         return None
     samples = np.array(sorted(set().union(*rows.values())), dtype=int)
     like = next(iter(next(iter(rows.values())).values()))
     missing = {name: array if name == "fractions" else np.full(array.shape, np.nan) for name, array in like.items()}
     curves = {
-        explainer: Curves.stored(found.get(int(sample), missing) for sample in samples)
+        explainer: Curves.from_stored(found.get(int(sample), missing) for sample in samples)
         for explainer, found in rows.items()
     }
     repeats = view.frame["repeat"].n_unique()
-    return Drops(curves, samples, flagged, repeats - 1)
+    return Drops(curves, samples, no_positive, repeats - 1)
 
 
-def _flagged(view: View, explainer: str, found: Mapping[int, Any]) -> int:
+def _count_no_positive(view: View, explainer: str, found: Mapping[int, Any]) -> int:
     rows = view.of(explainer)
     first = rows.filter(rows["repeat"] == view.frame["repeat"].min())
     return int((read_flags(first, "no_positive") & np.isin(first["sample"].to_numpy(), list(found))).sum())

@@ -1,4 +1,4 @@
-"""Pictures of samples with their most relevant positions marked, and what replacing these costs (Fig. 1)."""
+"""Pictures of samples with their most relevant positions marked, and the drop when these are replaced (Fig. 1)."""
 
 from __future__ import annotations
 
@@ -7,66 +7,64 @@ from collections.abc import Mapping
 import numpy as np
 
 from holdfast.charts import Gallery, GalleryRow, Picture
-from holdfast.metrics.coarse_to_fine.shown import unshaded
+from holdfast.metrics.coarse_to_fine.corruption_curve import restore_input
 from holdfast.presentation.base import View, format_number
-from holdfast.presentation.coarse_to_fine.drops import is_random
-from holdfast.presentation.coarse_to_fine.words import percent
+from holdfast.presentation.coarse_to_fine.drops import MOST_SAMPLES, is_random
+from holdfast.presentation.coarse_to_fine.words import format_share
 from holdfast.statistics.paired import Array
 
-#: of the positive positions, as in the paper's figure
+#: the share of the positive positions that is marked, as in the paper's figure
 SHARE = 0.15
-#: the marked positions
+#: the colour of the marked positions
 MARKED = "#c4161c"
-#: explainers beneath each other for each sample
-_TRACED = 10_000
-_NAMES = ("drop_top", "fractions", "shaded", "shade_range", "turn")
+_NAMES = ("drop_top", "fractions", "shades", "shade_range", "replaced_at")
 
 
-def galleries(view: View) -> list[Gallery]:
-    """Of the samples with the largest, the middle and the smallest drop, by the mean over the explainers."""
+def draw_galleries(view: View) -> list[Gallery]:
+    """Draw the samples with the largest, the middle and the smallest drop, by the mean over the explainers."""
     if "top" not in (view.options.get("order") or ()):
         return []
-    chosen, place, k = _chosen(view)
+    chosen, place, k = _choose_samples(view)
     rows = []
     for sample in chosen:
         for explainer in view.present:
-            shown = view.load_sample(explainer, sample, _NAMES)
-            if shown is not None and shown[1]["shaded"].size:
-                rows.append(_row(explainer, sample, *shown, place, k))
+            found = view.load_sample(explainer, sample, _NAMES)
+            if found is not None and found[1]["shades"].size:
+                rows.append(_draw_row(explainer, sample, *found, place, k))
     if not rows:
         return []
-    unit = _unit(rows[0].pictures[-1].array)
+    unit = _name_unit(rows[0].pictures[-1].array)
     note = (
-        f"Samples with the largest, the middle and the smallest drop (mean over the explainers but random) when "
-        f"{percent(k)} of the positions with positive relevance are replaced, the most relevant first. Red: these "
-        f"{unit}."
+        "Samples with the largest, the middle and the smallest drop (mean over all explainers except random) when "
+        f"{format_share(k)} of the positions with positive relevance are replaced, the most relevant first. These "
+        f"{unit} are red."
     )
-    return [Gallery(f"What is replaced first: the most relevant {percent(k)}", tuple(rows), note)]
+    return [Gallery(f"What is replaced first: the most relevant {format_share(k)}", tuple(rows), note)]
 
 
-def _chosen(view: View) -> tuple[list[int], int, float]:
-    """Samples, the place of the share nearest to `SHARE` among all, and that share."""
+def _choose_samples(view: View) -> tuple[list[int], int, float]:
+    """Samples, the index of the share nearest to `SHARE`, and that share."""
     sums: dict[int, list[float]] = {}
     names = [name for name in view.present if not is_random(name)] or view.present
     place, k = 0, SHARE
     for explainer in names:
-        for row, arrays in view.lines(explainer, _NAMES, _TRACED):
+        for row, arrays in view.lines(explainer, _NAMES, MOST_SAMPLES):
             place = int(np.abs(arrays["fractions"] - SHARE).argmin())
             k = float(arrays["fractions"][place])
             drop = float(arrays["drop_top"][place])
-            if np.isfinite(drop) and arrays["shaded"].size:
+            if np.isfinite(drop) and arrays["shades"].size:
                 sums.setdefault(int(row["sample"]), []).append(drop)
     return (
-        extremes({sample: float(np.mean(drops)) for sample, drops in sums.items() if len(drops) == len(names)}),
+        find_extremes({sample: float(np.mean(drops)) for sample, drops in sums.items() if len(drops) == len(names)}),
         place,
         k,
     )
 
 
-def extremes(values: Mapping[int, float]) -> list[int]:
-    """The samples with the largest, the middle and the smallest value; of equals the first.
+def find_extremes(values: Mapping[int, float]) -> list[int]:
+    """The samples with the largest, the middle and the smallest value; the first one of equals.
 
-    >>> extremes({0: 0.5, 1: 0.1, 2: 0.9, 3: 0.2}), extremes({4: 1.0}), extremes({})
+    >>> find_extremes({0: 0.5, 1: 0.1, 2: 0.9, 3: 0.2}), find_extremes({4: 1.0}), find_extremes({})
     ([2, 3, 1], [4], [])
     """
     order = sorted(values, key=lambda sample: (-values[sample], sample))
@@ -75,34 +73,34 @@ def extremes(values: Mapping[int, float]) -> list[int]:
     return list(dict.fromkeys([order[0], order[len(order) // 2], order[-1]]))
 
 
-def _row(
+def _draw_row(
     explainer: str, sample: int, row: Mapping[str, object], arrays: Mapping[str, Array], place: int, k: float
 ) -> GalleryRow:
-    input_ = unshaded(arrays["shaded"], arrays["shade_range"])
-    turn = arrays["turn"]
-    marked = (turn > 0) & (turn <= place + 1)
+    input_ = restore_input(arrays["shades"], arrays["shade_range"])
+    replaced_at = arrays["replaced_at"]
+    marked = (replaced_at > 0) & (replaced_at <= place + 1)
     drop = float(arrays["drop_top"][place])
-    said = f"drop {format_number(drop)}"
+    drop_text = f"drop {format_number(drop)}"
     who = f"{explainer}, sample {sample}"
     count = int(marked.sum())
-    alt = f"The {count} most relevant of {int((turn > 0).sum())} positive positions: {who}, {said}"
+    alt = f"The {count} most relevant of {int((replaced_at > 0).sum())} positive positions: {who}, {drop_text}"
     last = format_number(float(arrays["drop_top"][-1]))
-    until = percent(float(arrays["fractions"][-1]))
-    text = f"{said} with {count} of {turn.size} positions replaced, {last} at k = {until}"
+    until = format_share(float(arrays["fractions"][-1]))
+    text = f"{drop_text} with {count} of {replaced_at.size} positions replaced, {last} at k = {until}"
     if row.get("no_positive"):
-        text = "no positive relevance, so nothing is replaced and the drop is 0"
-    picture = Picture(said, input_, alt, marks=_marks(marked, input_), colours=(MARKED,))
+        text = "no positive relevance: nothing is replaced, and the drop is 0"
+    picture = Picture(drop_text, input_, alt, marks=_make_marks(marked, input_), colours=(MARKED,))
     if input_.ndim == 3:
         return GalleryRow(explainer, sample, (Picture("input", input_, f"Input, sample {sample}"), picture), text)
     return GalleryRow(explainer, sample, (picture,), text)
 
 
-def _marks(marked: Array, input_: Array) -> Array:
-    """Of pixels where any channel is marked; of series and features of the entries themselves."""
+def _make_marks(marked: Array, input_: Array) -> Array:
+    """Mark a pixel if any of its channels is marked; of series and features mark the entries."""
     if input_.ndim == 3:
         return np.asarray(marked.any(axis=0) if marked.ndim == 3 else marked, dtype=int)
     return np.asarray(np.broadcast_to(marked, input_.shape), dtype=int)
 
 
-def _unit(array: Array) -> str:
+def _name_unit(array: Array) -> str:
     return {1: "features", 2: "points, on the lines of the channels", 3: "pixels"}.get(array.ndim, "positions")

@@ -10,135 +10,141 @@ from holdfast.metrics.coarse_to_fine.gate import STARRED, Gate
 from holdfast.metrics.coarse_to_fine.summary import CorruptionSummary
 from holdfast.presentation.base import format_number
 from holdfast.presentation.coarse_to_fine.drops import TAU, Drops
-from holdfast.presentation.coarse_to_fine.words import gate_sentence, percent
+from holdfast.presentation.coarse_to_fine.words import describe_gate, format_share
 
 _COARSE = (("auc_top", "AUC top"), ("auc_bottom", "AUC bottom"), ("f1", "F1"), ("f1_paper", "F1 as printed"))
 _FINE = (("auc_skewness", "AUC skew"), ("auc_kurtosis", "AUC kurt"))
-_CALLED = {"auc_top": "AUC top*", "f1": "F1*", "auc_skewness": "AUC skew*", "auc_kurtosis": "AUC kurt*"}
+_STAR_TITLES = {"auc_top": "AUC top*", "f1": "F1*", "auc_skewness": "AUC skew*", "auc_kurtosis": "AUC kurt*"}
 
 
 def draw_tables(drops: Drops) -> list[Table]:
-    """The coarse numbers with the gate, which is also applied at the same share; the fine ones; the paper's starred."""
-    found = [_coarse(drops), *_same_share(drops)]
+    """Draw the tables: coarse numbers with the gate, the gate at the same share, fine numbers, starred numbers."""
+    found = [_draw_coarse(drops), *_draw_same_share(drops)]
     if any(curves.top is not None for curves in drops.curves.values()):
-        found += [_fine(drops), *_starred(drops)]
+        found += [_draw_fine(drops), *_draw_starred(drops)]
     return found
 
 
-def _coarse(drops: Drops) -> Table:
+def _draw_coarse(drops: Drops) -> Table:
     columns = [
-        ("samples", "and left out"),
-        *((title, _SMALL.get(key, "")) for key, title in _COARSE),
-        ("gate", f"AUC top less that of {drops.random}" if drops.random else "could not be applied"),
+        ("samples", "and samples left out"),
+        *((title, _BEST.get(key, "")) for key, title in _COARSE),
+        ("gate", f"AUC top minus that of {drops.random}" if drops.random else "could not be applied"),
     ]
     rows = []
     for name, found in drops.absolute.items():
-        left = [f"{found.left_out} left out"] if found.left_out else []
-        flagged = drops.no_positive[name]
-        left += [f"{flagged} with no positive relevance"] if flagged else []
+        notes = [f"{found.left_out} left out"] if found.left_out else []
+        no_positive = drops.no_positive[name]
+        notes += [f"{no_positive} with no positive relevance"] if no_positive else []
         cells = [
-            TableCell(str(found.samples), "; ".join(left)),
-            *(_cell(found, key) for key, _ in _COARSE),
-            _verdict(drops, name),
+            TableCell(str(found.samples), "; ".join(notes)),
+            *(_make_cell(found, key) for key, _ in _COARSE),
+            _show_verdict(drops, name),
         ]
         rows.append((name, cells))
     caption = (
-        "In brackets: 95% intervals over samples (bootstrap, BCa). Samples without positive relevance count, with a "
-        "drop of 0. Left out: skipped under this explainer alone, or the model was not finite on a corrupted copy; "
-        "what was skipped under all is in “Warnings and failures”. " + gate_sentence(drops)
+        "In brackets: 95% intervals over samples (bootstrap, BCa). Samples without positive relevance count with a "
+        "drop of 0. Left out: samples that were skipped for this explainer only, or with a corrupted copy on which the "
+        "model was not finite. Samples that were skipped for all explainers are in “Warnings and failures”. "
+        + describe_gate(drops)
     )
-    return Table("Coarse numbers, and the gate", columns, rows, caption + _repeats(drops))
+    return Table("Coarse numbers, and the gate", columns, rows, caption + _note_repeats(drops))
 
 
-def _same_share(drops: Drops) -> list[Table]:
-    """Who has more positive positions, and whether an area is larger where as many are replaced as at random."""
+def _draw_same_share(drops: Drops) -> list[Table]:
+    """How many positions are positive, and whether the area is larger if as many are replaced as for random maps."""
     if not drops.gates:
         return []
     columns = [
-        ("replaced", "share of positions, in the end"),
-        ("gate", f"AUC top less that of {drops.random}"),
-        ("same share", "areas where both are measured"),
+        ("replaced", "share of positions at the last k"),
+        ("gate", f"AUC top minus that of {drops.random}"),
+        ("same share", "areas up to the common share"),
     ]
     rows = []
     for name, found in drops.absolute.items():
-        share = percent(round(float(found.share[-1]), 2)) if found.samples else "–"
-        rows.append((name, [TableCell(share), _verdict(drops, name), _verdict(drops, name, drops.to_common)]))
+        share = format_share(round(float(found.share[-1]), 2)) if found.samples else "–"
+        rows.append(
+            (name, [TableCell(share), _show_verdict(drops, name), _show_verdict(drops, name, drops.gates_to_common)])
+        )
     caption = (
-        "An area is held after the last positive position, so a map with more of them has a larger one by that alone. "
-        f"Same share: the areas up to the share of positions that both replace, the explainer and {drops.random}. "
+        "A curve stays constant after its last positive position, so a map with more of them has a larger area for "
+        "that reason alone. Same share: the areas up to the share of positions that both the explainer and "
+        f"{drops.random} replace. "
     )
-    return [Table("The gate, and how many positions are positive", columns, rows, caption + gate_sentence(drops))]
+    return [Table("The gate, and how many positions are positive", columns, rows, caption + describe_gate(drops))]
 
 
-_SMALL = {
-    "auc_top": "more is better",
-    "auc_bottom": "less is better",
-    "f1": "1 at best",
-    "f1_paper": "0.5 at best",
+_BEST = {
+    "auc_top": "higher is better",
+    "auc_bottom": "lower is better",
+    "f1": "at most 1",
+    "f1_paper": "at most 0.5",
 }
 
 
-def _verdict(drops: Drops, name: str, gates: Mapping[str, Gate] | None = None) -> TableCell:
+def _show_verdict(drops: Drops, name: str, gates: Mapping[str, Gate] | None = None) -> TableCell:
     if name == drops.random:
         return TableCell("reference")
     if name not in drops.gates or not drops.absolute[name].samples:
         return TableCell("–")
     found = (drops.gates if gates is None else gates)[name]
-    between = _between(found.low, found.high)
+    between = _format_interval(found.low, found.high)
     return TableCell(
         "passed" if found.passed else "not passed", f"{format_number(found.difference, 3)} {between}".strip()
     )
 
 
-def _fine(drops: Drops) -> Table:
-    beside = bool(drops.compared)
+def _draw_fine(drops: Drops) -> Table:
+    has_comparison = bool(drops.comparison)
     columns = [(title, "absolute scale") for _, title in _FINE]
-    columns += [(title, "compared scale") for _, title in _FINE] if beside else []
+    columns += [(title, "compared scale") for _, title in _FINE] if has_comparison else []
     columns += [(f"drop ≥ {TAU:g}", "share of samples, over k"), ("gate", "")]
     rows = []
     for name, found in drops.absolute.items():
-        faint = not drops.counts(name)
-        cells = [_cell(found, key, faint) for key, _ in _FINE]
-        cells += [_cell(drops.compared.get(name), key, faint) for key, _ in _FINE] if beside else []
-        verdict = _verdict(drops, name).text
-        rows.append((name, [*cells, _cell(found, "auc_share_above"), TableCell(verdict)]))
+        faint = not drops.may_be_read(name)
+        cells = [_make_cell(found, key, faint) for key, _ in _FINE]
+        cells += [_make_cell(drops.comparison.get(name), key, faint) for key, _ in _FINE] if has_comparison else []
+        verdict = _show_verdict(drops, name).text
+        rows.append((name, [*cells, _make_cell(found, "auc_share_above"), TableCell(verdict)]))
     common = ""
-    if beside:
-        count = next(iter(drops.compared.values())).samples
-        common = f" Compared: rescaled over these explainers, of the {count} samples that all of them have."
-    caption = f"More is better in all columns. Absolute: rescaled by a fixed function.{common} {gate_sentence(drops)}"
-    return Table("Fine numbers", columns, rows, caption + _repeats(drops))
-
-
-def _starred(drops: Drops) -> list[Table]:
-    if not drops.compared:
-        return []
-    columns = [(_CALLED[key], "0 to 1 over the explainers") for key in STARRED]
-    rows = []
-    for name, found in drops.compared.items():
-        grey = not drops.counts(name)
-        faint = {key: grey and key in ("auc_skewness", "auc_kurtosis") for key in STARRED}
-        rows.append((name, [_cell(found, f"starred_{key}", faint[key]) for key in STARRED]))
+    if has_comparison:
+        count = next(iter(drops.comparison.values())).samples
+        common = f" Compared scale: rescaled over these explainers, from the {count} samples that all of them have."
     caption = (
-        "As the paper prints them: the least of the explainers is 0 and the best 1, whatever lies between them, so "
-        f"these numbers belong to this table only. {gate_sentence(drops)}"
+        f"Higher is better in all columns. Absolute scale: rescaled by a fixed function.{common} {describe_gate(drops)}"
     )
-    return [Table("Starred numbers, rescaled over the explainers", columns, rows, caption + _repeats(drops))]
+    return Table("Fine numbers", columns, rows, caption + _note_repeats(drops))
 
 
-def _cell(found: CorruptionSummary | None, key: str, faint: bool = False) -> TableCell:
+def _draw_starred(drops: Drops) -> list[Table]:
+    if not drops.comparison:
+        return []
+    columns = [(_STAR_TITLES[key], "0 to 1 over the explainers") for key in STARRED]
+    rows = []
+    for name, found in drops.comparison.items():
+        grey = not drops.may_be_read(name)
+        faint = {key: grey and key in ("auc_skewness", "auc_kurtosis") for key in STARRED}
+        rows.append((name, [_make_cell(found, f"starred_{key}", faint[key]) for key in STARRED]))
+    caption = (
+        "As in the paper: the lowest of the explainers is 0 and the highest is 1, however close they are. So these "
+        f"numbers have a meaning in this table only. {describe_gate(drops)}"
+    )
+    return [Table("Starred numbers, rescaled over the explainers", columns, rows, caption + _note_repeats(drops))]
+
+
+def _make_cell(found: CorruptionSummary | None, key: str, faint: bool = False) -> TableCell:
     if found is None or not found.samples:
         return TableCell("–", "", faint)
     value = found.starred[key.removeprefix("starred_")] if key.startswith("starred_") else getattr(found, key)
     low, high = (float(end) for end in found.interval(key)) if key in found.intervals else (math.nan, math.nan)
-    return TableCell(format_number(float(value), 3), _between(low, high), faint)
+    return TableCell(format_number(float(value), 3), _format_interval(low, high), faint)
 
 
-def _between(low: float, high: float) -> str:
+def _format_interval(low: float, high: float) -> str:
     if not (math.isfinite(low) and math.isfinite(high)):
         return "no interval"
     return f"[{format_number(low, 3)}, {format_number(high, 3)}]"
 
 
-def _repeats(drops: Drops) -> str:
-    return f" Of the first of {drops.others + 1} repeats." if drops.others else ""
+def _note_repeats(drops: Drops) -> str:
+    return f" From the first of {drops.others + 1} repeats." if drops.others else ""

@@ -1,4 +1,4 @@
-"""AOPC: the area over the perturbation curve, and the curves."""
+"""AOPC in a report: the area over the perturbation curve, and the curves."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 import polars as pl
 
 from holdfast.charts import Chart, Gallery, Line, lines_with_bands
-from holdfast.metrics.faithfulness.aopc import DRAWN
 from holdfast.presentation.base import (
     Presentation,
     Reading,
@@ -21,73 +20,83 @@ from holdfast.presentation.base import (
     read_numbers,
 )
 
+#: how many samples a line of the figure is averaged over at most
+MOST_SAMPLES = 500
+
 
 @presentations.register("aopc")
 class AOPCPresentation(Presentation):
-    """AOPC: the area over the perturbation curve, and the curves."""
+    """The area over the perturbation curve, and the curves."""
 
     def reading(self, options: Mapping[str, Any]) -> Reading:
-        """Most relevant first, more is better; least relevant first, less."""
-        first = "least" if options.get("order") == "least" else "most"
+        """With the most relevant regions first higher is better, with the least relevant first lower."""
+        first = _name_first(options)
         title = f"Area over the perturbation curve, {first} relevant regions first"
         axis = f"AOPC ({options.get('score', 'probability')})"
-        return Reading(title, axis, "aopc", "lower" if first == "least" else "higher", 3, good="more faithful")
+        return Reading(title, axis, "aopc", "higher" if first == "most" else "lower", 3, good="more faithful")
 
     def figures(self, view: View) -> list[Chart | Gallery]:
         """The distribution over samples, and the curves."""
-        curve = _curves(view)
+        curve = _draw_curves(view)
         return draw_distribution(view) + ([] if curve is None else [curve])
 
     def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
-        """The error of the draws, and what was replaced."""
+        """The standard error due to the random draws, and how many regions were replaced."""
         notes = []
         errors = read_numbers(frame, "std_error")
         errors = errors[np.isfinite(errors)]
         if len(errors):
-            notes.append(f"standard error from the draws, median: {format_number(float(np.median(errors)), 4)}")
+            notes.append(
+                f"standard error due to the random draws, median: {format_number(float(np.median(errors)), 4)}"
+            )
         regions, steps = read_numbers(frame, "regions"), read_numbers(frame, "steps")
         known = regions > 0
         if known.any():
             share = 100 * float((steps[known] / regions[known]).mean())
-            notes.append(f"regions replaced in the end: {format_number(share, 0)}%")
+            notes.append(f"regions replaced at the last step: {format_number(share, 0)}%")
         fallback = int(read_flags(frame, "grid_fallback").sum())
-        return [*notes, f"no superpixels found, a grid instead: {fallback}"] if fallback else notes
+        return [*notes, f"samples with a grid, because no superpixels were found: {fallback}"] if fallback else notes
 
     def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
-        """See `Presentation`."""
+        """What AOPC is, what a fall of the score means, and the pairing of random values."""
         constant = options.get("replacement") == "constant"
-        what = "a constant" if constant else "uniform noise"
         aopc = (
-            "Regions of the input are scored by the sum of the map over them and replaced, one after the other, by "
-            f"{what}. AOPC is how far the class's score has fallen, averaged over all steps. With the most relevant "
-            "regions first (`order = most`) a map that knows what the model looks at makes it fall at once, so *more* "
-            "is better; with `order = least`, *less*. It measures faithfulness to the model, not robustness."
+            "The input is cut into regions, and each region is scored by the sum of the map over it. The regions are "
+            f"replaced by {'a constant' if constant else 'uniform noise'}, one after the other. AOPC is the fall of "
+            "the class's score, averaged over all steps. With the most relevant regions first (`order = top`), a map "
+            "that finds what the model uses makes the score fall early, so *higher* is better. With the least relevant "
+            "regions first (`order = bottom`), *lower* is better. It measures faithfulness to the model, not "
+            "robustness."
         )
-        drop = (
-            "An input with replaced regions is like none the model has seen, so the score falls under any order. Only "
-            "the difference to a random order (`random` among the explainers) is owed to the map. Values depend on the "
-            "regions' size and on the number of steps: compare like with like."
+        fall = (
+            "The model was not trained on inputs with replaced regions, so the score falls in any order. Only the "
+            "difference to a random order (`random` among the explainers) is due to the map. Values depend on the size "
+            "of the regions and on the number of steps: compare values with the same settings."
         )
-        terms = {"AOPC": aopc, "What a drop is worth": drop}
+        terms = {"AOPC": aopc, "What a fall means": fall}
         if not constant:
             terms["Paired noise"] = (
-                "A sample gets the same noise under every explainer (it comes from the sample and the seed), so "
-                "differences between explainers are not differences of luck. `std_error` is what is left for a single "
-                "value: the spread of AOPC over `draws`."
+                "A sample gets the same noise under every explainer (it depends on the sample and the seed only), so "
+                "differences between explainers are not due to different noise. `std_error` is the standard error of a "
+                "single value: from the spread of AOPC over the random draws (`samples`)."
             )
         return terms
 
 
-def _curves(view: View) -> Chart | None:
-    """How far the score has fallen after k replacements: the mean over samples, as published, with its interval."""
-    lines, cut = [], False
+def _name_first(options: Mapping[str, Any]) -> str:
+    return "least" if options.get("order") == "bottom" else "most"
+
+
+def _draw_curves(view: View) -> Chart | None:
+    """The fall of the score after k replacements: the mean over samples, as published, with its interval."""
+    lines, limited = [], False
     for name in view.present:
-        found = [arrays["curve"] for _, arrays in view.lines(name, ("curve",), DRAWN)]
-        cut |= len(found) == DRAWN
-        width = max((len(line) for line in found), default=0)
-        rows = np.full((len(found), width), np.nan)
-        for row, line in zip(rows, found, strict=True):
-            row[: len(line)] = line
+        curves = [arrays["curve"] for _, arrays in view.lines(name, ("curve",), MOST_SAMPLES)]
+        limited |= len(curves) == MOST_SAMPLES
+        width = max((len(curve) for curve in curves), default=0)
+        rows = np.full((len(curves), width), np.nan)
+        for row, curve in zip(rows, curves, strict=True):
+            row[: len(curve)] = curve
         seen = np.isfinite(rows).sum(0)
         if not (seen > 0).any():
             continue
@@ -96,14 +105,13 @@ def _curves(view: View) -> Chart | None:
         spread = np.sqrt(np.nanmean((rows - middle) ** 2, axis=0) / np.maximum(seen - 1, 1))
         steps = np.arange(len(middle), dtype=float)
         lines.append(Line(name, steps, middle, middle - 1.96 * spread, middle + 1.96 * spread))
-    first = "least" if view.options.get("order") == "least" else "most"
     score = view.options.get("score", "probability")
     caption = (
-        f"Fall of the class's {score} after so many regions, {first} relevant first. Line: mean over samples; band: "
-        "95% interval of the mean. AOPC is the line's average height."
+        f"The fall of the class's {score} after a number of regions, {_name_first(view.options)} relevant first. Line: "
+        "mean over samples. Band: 95% interval of the mean. AOPC is the average height of the line."
     )
-    if cut:
-        caption += f" Of the first {DRAWN} samples."
+    if limited:
+        caption += f" Only the first {MOST_SAMPLES} samples."
     return lines_with_bands(
         lines,
         view.explainers,

@@ -1,4 +1,4 @@
-"""Localisation: relevance inside known regions, beside chance."""
+"""Localisation in a report: relevance inside known regions, compared with chance."""
 
 from __future__ import annotations
 
@@ -24,17 +24,18 @@ from holdfast.presentation.base import (
 
 @presentations.register("relevance_localisation")
 class RelevanceLocalisationPresentation(Presentation):
-    """Localisation: relevance inside known regions, beside chance."""
+    """Relevance inside known regions, compared with chance."""
 
     def reading(self, options: Mapping[str, Any]) -> Reading:
-        """By the mass inside."""
+        """The share of positive relevance inside; higher is better."""
         return Reading(
             "Relevance mass accuracy: the share of positive relevance inside the true region",
             "share of positive relevance inside",
             "mass_accuracy",
             "higher",
             3,
-            caution="It says that a map agrees with what is known of the data; of the model only where that uses it.",
+            caution="It compares a map with what is known about the data. It says something about the model only if "
+            "the model uses the region.",
         )
 
     def figures(self, view: View) -> list[Chart | Gallery]:
@@ -44,21 +45,21 @@ class RelevanceLocalisationPresentation(Presentation):
         if not len(chance):
             return []
         low, mean, high = (float(f(chance)) for f in (np.min, np.mean, np.max))
-        shown = f"Dashed line: chance, {format_number(mean, 3)}"
-        shown += (
+        note = f"Dashed line: chance, {format_number(mean, 3)}"
+        note += (
             "."
             if high - low < 5e-4
             else f" on average, {format_number(low, 3)} to {format_number(high, 3)} over samples."
         )
         return [
-            dataclasses.replace(figure, alt=f"{figure.alt} {shown}", caption=f"{figure.caption} {shown}")
+            dataclasses.replace(figure, alt=f"{figure.alt} {note}", caption=f"{figure.caption} {note}")
             if isinstance(figure, Chart)
             else figure
             for figure in draw_distribution(view, rule=mean)
         ]
 
     def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
-        """Rank accuracy, hits of the most relevant position, chance, and maps that name nothing."""
+        """Rank accuracy, hits of the most relevant position, chance, and maps without positive relevance."""
         if not len(frame):
             return []
         rank, chance = (float(np.nanmean(read_numbers(frame, name))) for name in ("rank_accuracy", "chance"))
@@ -66,26 +67,28 @@ class RelevanceLocalisationPresentation(Presentation):
         notes = [
             f"rank accuracy, mean: {format_number(rank, 3)}",
             f"most relevant position inside: {hits} of {len(frame)}",
-            f"chance, of all three: {format_number(chance, 3)}",
+            f"chance level of all three: {format_number(chance, 3)}",
         ]
         without = int(read_flags(frame, "no_positive").sum())
-        return notes + ([f"no positive relevance, so 0: {without} of {len(frame)}"] if without else [])
+        if without:
+            notes.append(f"maps without positive relevance, which count with 0: {without} of {len(frame)}")
+        return notes
 
     def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
-        """See `Presentation`."""
+        """The three numbers, the chance level, and what they do not say."""
         counted = "relevance, without its sign," if options.get("absolute") else "positive relevance"
         return {
             "Inside the true region": (
-                f"Of these samples it is known where the class lies. *Mass accuracy*: the share of all {counted} that "
-                "lies there. *Rank accuracy*: of as many of the most relevant positions as the region has, the share "
-                "inside. The *pointing game* asks whether the single most relevant position is."
+                f"For these samples it is known where the class is. *Mass accuracy*: the share of all {counted} that "
+                "lies there. *Rank accuracy*: of the most relevant positions, as many as the region has, the share "
+                "that lies inside. The *pointing game* asks whether the single most relevant position lies inside."
             ),
             "Chance": (
-                "The share of positions that are inside: what a map of random values gets in expectation, of all three "
-                "numbers. A smooth map, or one that follows edges, may do better than that by knowing nothing."
+                "The share of positions that are inside. It is the expected value of all three numbers for a map of "
+                "random values. A smooth map, or one that follows edges, can exceed it without any knowledge."
             ),
             "What it does not say": (
-                "The region is known of the data, not of the model: where a model is wrong, or right for another "
-                "reason, a faithful map points elsewhere."
+                "The region is known from the data, not from the model. If a model is wrong, or right for another "
+                "reason, a faithful map points to other positions."
             ),
         }

@@ -1,4 +1,4 @@
-"""Log-odds: how far they change when what tells two classes apart is erased."""
+"""Log-odds in a report: how far they change when the pixels that distinguish two classes are erased."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from holdfast.charts import Chart, Gallery
-from holdfast.metrics.faithfulness.log_odds import columns_of_pairs
+from holdfast.metrics.faithfulness.log_odds import name_pair_columns
 from holdfast.presentation.base import (
     Presentation,
     Reading,
@@ -24,19 +24,21 @@ from holdfast.presentation.base import (
 
 @presentations.register("log_odds")
 class LogOddsPresentation(Presentation):
-    """Log-odds: how far they change when what tells two classes apart is erased."""
+    """How far the log-odds change when the pixels that distinguish two classes are erased."""
 
     def reading(self, options: Mapping[str, Any]) -> Reading:
-        """More is better."""
-        title = "Change of the log-odds when what tells two classes apart is erased"
+        """The change of the log-odds; higher is better."""
+        title = "Change of the log-odds when the pixels that distinguish two classes are erased"
         pairs = options.get("pairs")
-        shown = ", ".join(f"{o} to {t}" for o, t in pairs or ())
-        caution = f"Only samples of the pairs' first classes have a value: {shown}." if pairs else ""
+        named = ", ".join(f"{o} to {t}" for o, t in pairs or ())
+        caution = f"Only samples of the first class of a pair have a value: {named}." if pairs else ""
         return Reading(title, "change of the log-odds", "log_odds", "higher", 2, caution=caution, good="more faithful")
 
     def figures(self, view: View) -> list[Chart | Gallery]:
-        """The distribution over samples; then for every pair, if there are several."""
-        columns = [name for name in columns_of_pairs(view.options) if np.isfinite(read_numbers(view.frame, name)).any()]
+        """The distribution over samples, and if there are several pairs, for each of them."""
+        columns = [
+            name for name in name_pair_columns(view.options) if np.isfinite(read_numbers(view.frame, name)).any()
+        ]
         found = draw_distribution(view)
         for name in columns if len(columns) > 1 else ():
             o, t = name.split("_")[-2:]
@@ -49,7 +51,7 @@ class LogOddsPresentation(Presentation):
         return found
 
     def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
-        """How many became the other class, and how much was erased."""
+        """How many samples turned into the other class, and how much was erased."""
         converted, erased = read_numbers(frame, "converted"), read_numbers(frame, "erased")
         if not np.isfinite(converted).any():
             return []
@@ -59,17 +61,17 @@ class LogOddsPresentation(Presentation):
         ]
 
     def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
-        """See `Presentation`."""
+        """What the score is, and which samples have one."""
         share = format_number(100 * float(options.get("fraction", 0.2)), 1)
         pairs = (
-            "A sample of a class that begins no pair has no value. One that belongs to several counts with their mean."
+            "A sample has a value if its class is the first of a pair; with several pairs it has their mean."
             if options.get("pairs")
             else "Each sample is turned towards the class with the second largest logit."
         )
         return {
-            "Log-odds score": "Two maps are made, of the sample's class and of another one. Pixels are erased where "
-            f"the first exceeds the second most, up to {share}% of all and only where it does. The score is how far "
-            "the log-odds of the two classes (the difference of their logits) have fallen: *more* is better. It "
-            "depends on the scale of the model's logits: compare explainers on one model only. It measures "
-            f"faithfulness to the model, not robustness. {pairs}",
+            "Log-odds score": "Two maps are computed, of the sample's class and of another class. The pixels where the "
+            f"first map exceeds the second most are erased: at most {share}% of all, and only where it does exceed it. "
+            "The score is how far the log-odds of the two classes (the difference of their logits) have fallen: "
+            "*higher* is better. It depends on the scale of the model's logits: compare explainers on one model only. "
+            f"It measures faithfulness to the model, not robustness. {pairs}",
         }

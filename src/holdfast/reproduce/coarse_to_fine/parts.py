@@ -20,7 +20,7 @@ import polars as pl
 import scipy
 
 from holdfast.metrics.coarse_to_fine.corruption_curve import FRACTIONS
-from holdfast.metrics.coarse_to_fine.gate import apply_gate, compared
+from holdfast.metrics.coarse_to_fine.gate import apply_gate, compare_curves
 from holdfast.metrics.coarse_to_fine.summary import CorruptionSummary, Curves, summarise
 from holdfast.presentation.base import format_number
 from holdfast.reproduce.base import Scale
@@ -88,7 +88,7 @@ def study_of(title: str, count: int | None, repeats: int, **sections: Any) -> di
         **({} if count is None else {"samples": count}),
         "samples_per_job": 50,
         "repeats": repeats,
-        "metrics": {METRIC: {"name": "corruption_curve", "draws": 1}},
+        "metrics": {METRIC: {"name": "corruption_curve", "samples": 1}},
         **sections,
     }
 
@@ -134,7 +134,7 @@ def _stored(results: Results) -> dict[tuple[str, str, int], dict[str, Curves]]:
     for key, explainers in found.items():
         samples = sorted(set.union(*(set(own) for own in explainers.values())))
         whole = {name: own for name, own in explainers.items() if len(own) == len(samples)}
-        curves[key] = {name: Curves.stored([own[sample] for sample in samples]) for name, own in whole.items()}
+        curves[key] = {name: Curves.from_stored([own[sample] for sample in samples]) for name, own in whole.items()}
     return curves
 
 
@@ -147,7 +147,7 @@ def mean_curves(curves: Sequence[Curves]) -> Curves:
 def _numbers(curves: Mapping[str, Curves]) -> dict[str, dict[str, float]]:
     """What a single repeat gives, by explainer."""
     six = {name: each for name, each in curves.items() if name in SIX}
-    starred = {name: each.starred for name, each in compared(six, resamples=0).items()} if six else {}
+    starred = {name: each.starred for name, each in compare_curves(six, resamples=0).items()} if six else {}
     alone = {name: summarise(each, resamples=0) for name, each in curves.items()}
     ranks = dict(zip(six, scipy.stats.rankdata([-alone[name].auc_top for name in six]), strict=True))
     return {
