@@ -222,7 +222,7 @@ def test_table_4_verdicts_both_ways(turned: bool, expected: bool) -> None:
     # the natural network's LENS is 0.36 under the attack (0.84 where turned), noise has 0.68; intersections are 0.13
     assert noise["natural: top-k intersection"] is True
     assert noise["natural: 1-LENS-prec@k"] is (0.6 * 1.2 > 0.68 if turned else False)
-    assert any("IG-SUM-NORM less natural, top-k attack, paired: top-k intersection" in note for note in table.notes)
+    assert any("IG-SUM-NORM minus natural, top-k attack, paired: top-k intersection" in note for note in table.notes)
     assert any("not repeated here" in note for note in table.notes)
 
 

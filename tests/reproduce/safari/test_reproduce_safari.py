@@ -315,7 +315,7 @@ def test_table_3(tmp_path: Path) -> None:
     assert [hessian[heading] for heading in wanted] == [True, True, None, None]
     assert [best[heading] for heading in wanted] == [True, False, None, None]
     assert outcomes(table, "than input gradient")["sol_c (J)"] is None
-    assert any("hessian less lenet5" not in note and "ln P_c, paired: gradient less plain −" in note.replace("-", "−")
+    assert any("hessian minus lenet5" not in note and "ln P_c, paired: gradient minus plain −" in note.replace("-", "−")
                for note in table.notes)  # fmt: skip
     assert any("class changes found" in note and "plain 70%" in note for note in table.notes)
 
@@ -561,5 +561,5 @@ def test_sentences_at_the_small_radius_are_judged_by_the_network_trained_there(t
         "adversarial training is the best (bold in the table)": True,
     }
     assert any(
-        f"{SMALL_PGD.removeprefix('lenet5-mnist-')} less plain 0.3" in note for note in SMALL_RADIUS_PART.notes(frame)
+        f"{SMALL_PGD.removeprefix('lenet5-mnist-')} minus plain 0.3" in note for note in SMALL_RADIUS_PART.notes(frame)
     )

@@ -147,8 +147,8 @@ def explain_terms(options: Mapping[str, Any]) -> dict[str, str]:
         "positions. This part was a shift, which the intersection cannot distinguish from a different map.",
         f"Attack (`{name}{settings}`)": _ATTACKS.get(name, "")
         + (
-            " It is a search with a limited budget. Its result is the point that reached most, among all starts and "
-            "steps that keep the class. It *proves fragility and never robustness*: a good value may only mean that "
+            " It is a search with a limited budget. Its result is the best point of all starts and steps "
+            "at which the class is kept. It *proves fragility and never robustness*: a good value may only mean that "
             "the search was weak, and an attack that aims at another similarity might reduce that one further."
             if guided
             else " The class may be lost, see below."
@@ -156,8 +156,8 @@ def explain_terms(options: Mapping[str, Any]) -> dict[str, str]:
         "Class kept (`label_kept`)": "Whether the perturbed input is still in the class. Where it is not, the model is "
         "the reason for the change of the map, and the sample does not count. Where no other input of the class was "
         "found, the clean input is compared with itself and counts as unchanged.",
-        "Which to believe": "The authors found that people side with LENS (Kamath et al., AAAI 2024, Table 1). In "
-        "their survey on pictures of flowers 70% of the answers agreed with 3-LENS-precision rather than with the "
-        "top-k intersection. The survey was about images. If a shift by one position matters to you, as in a short "
-        "series or a table, use the intersection.",
+        "Which to believe": "In the authors' survey on pictures of flowers, 70% of the answers agreed with "
+        "3-LENS-precision and not with the top-k intersection (Kamath et al., AAAI 2024, Table 1). The survey was "
+        "about images only. If a shift by one position matters to you, as in a short series or a table, use the "
+        "intersection.",
     }

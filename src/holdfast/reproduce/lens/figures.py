@@ -236,12 +236,12 @@ def _verdicts5(frame: pl.DataFrame) -> list[Verdict]:
     return [
         *group_by_outcome("w-LENS-prec@k increases with w (true by construction)", grown["precision"]),
         *group_by_outcome("w-LENS-prec@k-div increases with w, at every step", grown["precision_diverse"]),
-        *group_by_outcome("the top-t attack gains more from w (3 less 0)", most),
+        *group_by_outcome("the top-t attack gains more from w (w = 3 minus w = 0)", most),
     ]
 
 
 def _gains(frame: pl.DataFrame) -> pl.DataFrame:
-    """The gain of each image and attack: the precision at w = 3 less the precision at w = 0."""
+    """The gain of each image and attack: the precision at w = 3 minus that at w = 0."""
     index = [name for name in ("data", "model", "explainer", "label", "repeat", "sample") if name in frame.columns]
     wide = frame.pivot(on="w", index=index, values="precision")
     if not {"0", "3"} <= set(wide.columns):

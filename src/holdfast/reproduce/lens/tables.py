@@ -216,7 +216,7 @@ def _notes4(setting: Setting, frame: pl.DataFrame) -> list[str]:
         for heading in _PLAIN:
             gap = paired_differences(attacked, name, "natural", NAMED[heading], "model")
             texts.append(f"{heading} {format_estimate(mean_interval(gap))}")
-        notes.append(f"{name} less natural, top-k attack, paired: {'; '.join(texts)}")
+        notes.append(f"{name} minus natural, top-k attack, paired: {'; '.join(texts)}")
     survey = [quote_survey()] if setting is MNIST else []
     return [*notes, *note_attacks(frame, "model", "label"), *survey]
 

@@ -141,7 +141,7 @@ def keep_solved(frame: pl.DataFrame) -> pl.DataFrame:
 def describe_difference(frame: pl.DataFrame, above: str, below: str, column: str, by: str, level: float) -> str:
     """The mean paired difference with its interval, as text."""
     mean, low, high = mean_interval(paired_differences(frame, above, below, column, by), level)
-    return f"{above} less {below} {format_number(mean)} [{format_number(low)}, {format_number(high)}]"
+    return f"{above} minus {below} {format_number(mean)} [{format_number(low)}, {format_number(high)}]"
 
 
 OURS = "LeNet-5 of 99.4%, 28x28 pixels in [0, 1] (LeNet-5 of 99.1%, 32x32), the first digits of the test set (random)"

@@ -261,7 +261,7 @@ def _curve_verdicts(frame: pl.DataFrame) -> list[Verdict]:
                 outcomes.append(False)
                 continue
             _, low, high = mean_interval(errors)
-            reach = _ACCURATE - 1.96 * float(group["truth_error"][0])  # less the error of Monte Carlo
+            reach = _ACCURATE - 1.96 * float(group["truth_error"][0])  # minus the error of Monte Carlo
             beyond = 2 * _ACCURATE - reach
             within = low >= -reach and high <= reach
             outcomes.append(True if within else False if low > beyond or high < -beyond else None)
