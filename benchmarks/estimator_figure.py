@@ -1,4 +1,4 @@
-"""The figure of docs/estimators.md: error against evaluations, and how often the claimed intervals hold the truth."""
+"""The figure of docs/estimators.md: error against evaluations, and how often intervals contain the truth."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def draw(summaries: dict[tuple[str, str], Summary]) -> str:
         "type": "quantitative",
         "scale": {"domain": [0, 1]},
         "axis": {"format": "%"},
-        "title": "runs whose 95% interval holds the truth",
+        "title": "runs whose 95% interval contains the truth",
     }
     cover = {
         "width": 250,

@@ -14,7 +14,7 @@ from estimator_cases import CASES, COMPARED, LONG, MONTE_CARLO, WIDTHS
 from scipy import stats
 
 KINDS = {case.name: case.kind for case in CASES}
-OURS, SEVERAL = COMPARED[0], 3  # fewer runs have no mean square error worth a name
+OURS, SEVERAL = COMPARED[0], 3  # with fewer runs the mean square error is not shown
 HEADER = (
     "| problem | estimator | runs | bias of ln P | sd | rmse | claimed error | covered | evaluations"
     " | rmse² x evaluations |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
@@ -49,14 +49,14 @@ class Summary:
 
     @property
     def rmse(self) -> float:
-        """Root mean square error; the variance of the truth itself is taken off, down to that of the runs."""
+        """Root mean square error without the variance of the truth itself, but at least the spread of the runs."""
         square = float((self.errors**2).mean()) - self.truth_error**2
         spread = self.values.var() if len(self.values) > 1 else 0.0
         return math.sqrt(max(square, float(spread)))
 
     @property
     def covered(self) -> int:
-        """Runs whose interval, widened by the truth's own error, holds the truth; a failed run's does not."""
+        """Runs whose interval, widened by the truth's own error, contains the truth; a failed run has no interval."""
         if not len(self.values):
             return 0
         slack = 1.96 * self.truth_error
@@ -228,7 +228,7 @@ def headline(summaries: dict[tuple[str, str], Summary]) -> str:
         runs, covered = sum(row.runs for row in rows), sum(row.covered for row in rows)
         biases = [float(row.errors.mean()) for row in rows if len(row.values)]
         text = (
-            f"- **{estimator}**: on {len(rows)} exact problems the 95% interval holds the truth in"
+            f"- **{estimator}**: on {len(rows)} exact problems the 95% interval contains the true value in"
             f" {share(covered, runs)} of {runs} runs; bias of ln P from {min(biases):+.2f} to {max(biases):+.2f}"
         )
         ratios = [row.work / base[row.case].work for row in rows if min(row.runs, base[row.case].runs) >= SEVERAL]
@@ -240,7 +240,7 @@ def headline(summaries: dict[tuple[str, str], Summary]) -> str:
         digits = select_kind(summaries, estimator, "model")
         if digits:
             covered, runs = sum(row.covered for row in digits), sum(row.runs for row in digits)
-            text += f". Digits: {covered} of {runs} intervals hold plain Monte Carlo's value"
+            text += f". Digits: {covered} of {runs} intervals contain plain Monte Carlo's value"
         lines.append(text + ".")
     return "\n".join(lines)
 
