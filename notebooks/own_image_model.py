@@ -65,7 +65,7 @@ for _ in range(EPOCHS):
 # %% [markdown]
 # ## Wrap
 #
-# `bounds` is the range of valid inputs; disturbed ones never leave it. The normalisation goes into `preprocess`, so
+# `bounds` is the range of valid inputs; perturbed inputs never leave it. The normalisation goes into `preprocess`, so
 # that radii are in the units of the images.
 
 # %%

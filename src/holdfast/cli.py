@@ -16,7 +16,7 @@ import typer
 from holdfast.errors import ArgumentError, HoldfastError, UnknownNameError
 
 app = typer.Typer(
-    help="How far can the explanations of a trained classifier be trusted to hold fast?",
+    help="How far can the explanations of a trained classifier be trusted?",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
