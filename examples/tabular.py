@@ -33,7 +33,7 @@ def split() -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def bounds() -> tuple[Tensor, Tensor]:
-    """The least and the largest value of each feature that occurs, `(30,)` each: no perturbed input leaves this range."""
+    """The least and the largest value of each feature that occurs, `(30,)` each: perturbed inputs stay within."""
     everything = torch.cat(split()[:2])
     return everything.amin(0), everything.amax(0)
 

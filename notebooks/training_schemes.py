@@ -111,11 +111,11 @@ for explainer in study["explainers"]:
 # %% [markdown]
 # ## Read
 #
-# - *Class flipped* and *map bent* need not agree. The network that was trained against an adversary of 0.3 is hard to
-#   flip within 0.1, and its maps are the ones that change most; trained against 0.1, that is not so. The reason is in its
+# - *Class flipped* and *map bent* need not agree. The class of the network that was trained against an adversary of 0.3 is
+#   hard to change within 0.1, and its maps change most. Trained against 0.1, that is not so. The reason is in its
 #   first layer: [At radius 0.1, and why 0.3 is another matter](../safari.md#at-radius-01-and-why-03-is-another-matter).
 # - The Hessian's penalty keeps saliency, which is the gradient itself, a little better than natural training does, and
-#   an adversary of 0.1 does more. For gradient times input nothing of the kind is shown: repeat the question for every explainer.
+#   an adversary of 0.1 does more. Gradient times input shows no such effect, so repeat the question for each explainer.
 # - The radius of the questions is 0.1 throughout. Other radii are one more metric each.
 # - These are five networks, one of each kind. That a *scheme* is better takes several networks of each, trained from
 #   different seeds; `holdfast train` trains them.
