@@ -64,7 +64,7 @@ study = {
     "explainers": ["saliency", "input_x_gradient"],
     "neighbourhood": {"linf": 0.1},
     "metrics": {
-        "map bent": {"name": "worst_case", "event": "changed_explanation", "budget": BUDGET},
+        "map changed": {"name": "worst_case", "event": "changed_explanation", "budget": BUDGET},
         "class flipped": {"name": "worst_case", "event": "misclassification", "budget": BUDGET, "search": "gradient"},
         "max-sensitivity": {"name": "max_sensitivity", "samples": 20, "normalise": True},
     },
@@ -76,12 +76,12 @@ found.summary
 # %% [markdown]
 # ## What came out
 #
-# Medians over digits. *Map bent*: the similarity that is left at the worst input found; higher is better. *Class
+# Medians over digits. *Map changed*: the similarity that is left at the worst input found; higher is better. *Class
 # flipped*: the largest margin towards another class; below zero no flip was found. *Max-sensitivity*: lower is
 # better.
 
 # %%
-COLUMNS = {"map bent": "similarity", "class flipped": "margin", "max-sensitivity": "sensitivity"}
+COLUMNS = {"map changed": "similarity", "class flipped": "margin", "max-sensitivity": "sensitivity"}
 frame = found.frame().filter(pl.col("status") == "ok")
 medians = [
     frame.filter(pl.col("label") == label)
@@ -99,7 +99,7 @@ pl.concat(medians).pivot("metric", index=["explainer", "model"], values="median"
 
 # %%
 for explainer in study["explainers"]:
-    rows = frame.filter(pl.col("label") == "map bent", pl.col("explainer") == explainer)
+    rows = frame.filter(pl.col("label") == "map changed", pl.col("explainer") == explainer)
     wide = rows.pivot("model", index="sample", values="similarity").select(*MODELS).drop_nulls()
     compared = compare(np.asarray(wide.to_numpy(), dtype=float), list(MODELS), "higher")
     print(f"{explainer}: {compared.count} digits, Friedman p = {compared.friedman_p:.2g}")
@@ -111,7 +111,7 @@ for explainer in study["explainers"]:
 # %% [markdown]
 # ## Read
 #
-# - *Class flipped* and *map bent* need not agree. The class of the network that was trained against an adversary of 0.3 is
+# - *Class flipped* and *map changed* need not agree. The class of the network trained against an adversary of 0.3 is
 #   hard to change within 0.1, and its maps change most. Trained against 0.1, that is not so. The reason is in its
 #   first layer: [At radius 0.1, and why 0.3 is another matter](../safari.md#at-radius-01-and-why-03-is-another-matter).
 # - The Hessian's penalty keeps saliency, which is the gradient itself, a little better than natural training does, and
