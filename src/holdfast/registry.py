@@ -119,6 +119,10 @@ class Registry(Generic[T]):
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())
 
+    def loaded(self) -> list[T]:
+        """The entries that are registered, without the plug-ins that nobody has asked for."""
+        return list(self._entries.values())
+
     def names(self) -> list[str]:
         """All names, sorted."""
         return sorted(self._entries.keys() | self.plugins.keys())

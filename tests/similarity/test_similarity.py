@@ -503,6 +503,12 @@ def test_get_functions_and_similarities():
     def mine(a, b):
         return -(a - b).abs().flatten(1).amax(1)
 
+    entry = sim.Similarity("distance", lambda a, b: -mine(a, b), larger_is_closer=False)
+    sim.similarities.add("distance", entry)  # the function has another name than its entry
+    try:
+        assert sim.get(entry.function) is entry
+    finally:
+        sim.similarities._entries.pop("distance")
     wrapped = sim.get(mine)
     assert (wrapped.name, wrapped.larger_is_closer, wrapped.low) == ("mine", True, None)
     assert wrapped(torch.zeros(2, 3), torch.ones(2, 3)).tolist() == [-1, -1]

@@ -129,3 +129,8 @@ def test_plain_percentiles() -> None:
     _, low, high = intervals_of_means(values, resamples=3000, accelerated=False)
     drawn = np.random.default_rng(1).choice(values[:, 0], size=(20_000, 50)).mean(1)
     assert [low[0], high[0]] == pytest.approx(np.quantile(drawn, [0.025, 0.975]).tolist(), abs=0.02)
+
+
+def test_ends_that_overflow_are_missing() -> None:
+    found = bootstrap_interval(np.array([1e200, 2e200, -1e200, 3e200]), "mean", resamples=200)
+    assert (found.low, found.high) == (None, None)

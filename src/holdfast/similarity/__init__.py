@@ -171,8 +171,9 @@ def get(similarity: str | Similarity | SimilarityFunction) -> Similarity:
             - a name with options, such as `"ssim:window=11,gaussian=true"` or
               `"lens_precision:k=100,w=2,diverse=true,channels=max"`. Several numbers are joined by `+`:
               `"lens_distance:k=10+100,w=0+1"`.
-            - a function `(a, b) -> (N,)`. It is assumed to be larger for more similar maps, not differentiable, and
-              without default thresholds. For other properties make a `Similarity`.
+            - a function `(a, b) -> (N,)`. If it is registered, its entry is returned. Otherwise it is assumed to be
+              larger for more similar maps, not differentiable, and without default thresholds. For other properties
+              make a `Similarity`.
 
     Raises:
         UnknownNameError: no similarity has that name.
@@ -191,10 +192,10 @@ def get(similarity: str | Similarity | SimilarityFunction) -> Similarity:
         return _from_text(similarity)
     if not callable(similarity):
         raise ArgumentError("similarity", "a name, a Similarity or a function", repr(similarity))
-    name = getattr(similarity, "__name__", type(similarity).__name__)
-    if name in similarities and similarities[name].function is similarity:
-        return similarities[name]
-    return Similarity(name, similarity)
+    for entry in similarities.loaded():  # with its direction and thresholds; its name may differ from the function's
+        if entry.function is similarity:
+            return entry
+    return Similarity(getattr(similarity, "__name__", type(similarity).__name__), similarity)
 
 
 def _from_text(text: str) -> Similarity:

@@ -104,7 +104,7 @@ def _accelerate(probabilities: Array, value: Array, drawn: Array, without: Array
     defined = np.isfinite(drawn)
     count, near = defined.sum(0), _tolerance(drawn)
     below = ((drawn < value - near) & defined).sum(0) + ((drawn <= value + near) & defined).sum(0)
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         bias = normal_quantile(np.clip(below / (2 * count), 0.5 / count, 1 - 0.5 / count))
         deviation = without.mean(0) - without
         spread = (deviation**2).sum(0)

@@ -363,4 +363,5 @@ def _mean_interval(values: Array, level: float, resamples: int, seed: int) -> In
         ends: tuple[float | None, float | None] = (None, None) if count == 1 else (mean, mean)
         return Interval(mean, *ends, count, level if count > 1 else 0.0, None, (mean, mean))
     _, low, high = intervals_of_means(values[:, None], level=level, resamples=resamples, seed=seed, fewest=2)
-    return Interval(mean, float(low[0]), float(high[0]), count, level, None, (mean, mean))
+    start, end = (float(e) if math.isfinite(e) else None for e in (low[0], high[0]))  # squares may overflow
+    return Interval(mean, start, end, count, level, None, (mean, mean))

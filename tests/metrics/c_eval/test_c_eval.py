@@ -93,6 +93,11 @@ def test_the_best_features_give_the_largest_c(affine: hf.Classifier, inputs: Ten
         assert float(result.c[row]) == pytest.approx(best, rel=1e-3)
 
 
+def test_segments_of_no_sample() -> None:
+    none = torch.zeros(0, 4, 4)
+    assert fixed_features.fix_segments(none, none.long(), 0.5).shape == (0, 4, 4)
+
+
 def test_fixed_pixels_and_segments_against_loops() -> None:
     generator = torch.Generator().manual_seed(0)
     scores = (torch.randn(6, 5, 7, generator=generator) * 3).round() / 3

@@ -47,7 +47,8 @@ def fix_segments(scores: Tensor, labels: Tensor, fraction: float) -> Tensor:
     """
     flat, label = scores.flatten(1), labels.flatten(1)
     count = max(1, round(fraction * flat.shape[1]))
-    sums = torch.zeros((len(flat), int(label.max()) + 1), dtype=torch.float64, device=flat.device)
+    segments = int(label.max()) + 1 if len(flat) else 1
+    sums = torch.zeros((len(flat), segments), dtype=torch.float64, device=flat.device)
     sums.scatter_add_(1, label, flat.double())
     by_score = flat.sort(dim=1, descending=True, stable=True).indices
     best = sums.sort(dim=1, descending=True, stable=True).indices
