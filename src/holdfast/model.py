@@ -15,6 +15,8 @@ from holdfast.tensors import limited_threads
 
 Bound = float | Tensor
 Kind = Literal["forward", "backward"]
+#: what is read from the logits
+Output = Literal["logit", "probability"]
 
 # Kernels for few rows, or for an odd number of rows, round differently in the last bits. So every forwarded batch is
 # padded to a multiple of this number, and to at least twice this number. Only this makes results bit-identical for all
@@ -382,6 +384,22 @@ def _explain(error: RuntimeError, inputs: Tensor) -> Exception:
     if isinstance(error, ModelError):
         return error
     return ModelError(f"module: failed on inputs of shape {tuple(inputs.shape)}, dtype {inputs.dtype}: {error}")
+
+
+def score_classes(logits: Tensor, classes: Tensor, output: Output) -> Tensor:
+    """The logits or probabilities of the classes `(M,)`, float64 `(M,)`; NaN where a logit of the row is not finite.
+
+    Args:
+        logits: `(M, K)`.
+        classes: int64 `(M,)`, from 0 to K - 1.
+        output: which of the two.
+
+    >>> score_classes(torch.tensor([[0.0, 0.0]]), torch.tensor([1]), "probability")
+    tensor([0.5000], dtype=torch.float64)
+    """
+    logits = logits.double()
+    values = (logits if output == "logit" else logits.softmax(1)).gather(1, classes[:, None])[:, 0]
+    return torch.where(torch.isfinite(logits).all(1), values, torch.nan)
 
 
 def count_padding(count: int, most: int) -> int:

@@ -19,7 +19,7 @@ from holdfast.errors import check
 from holdfast.explainers import Explainer
 from holdfast.explainers.gradients.surrogates import smooth_relu
 from holdfast.metrics.result import Status
-from holdfast.model import Classifier
+from holdfast.model import Classifier, Output
 from holdfast.similarity import Similarity, SimilarityFunction, degenerate
 from holdfast.similarity import get as get_similarity
 from holdfast.tensors import broadcast_rows
@@ -27,7 +27,6 @@ from holdfast.tensors import broadcast_rows
 _MAP_ELEMENTS = 1 << 22  # numbers in the maps that are compared at once: 16 MB
 
 Explain = Literal["predicted", "origin"]
-Margin = Literal["logit", "probability"]
 
 
 class _Configured(Protocol):
@@ -108,7 +107,7 @@ class Probe:
         *,
         absolute: bool = False,
         explain: Explain = "origin",
-        margin: Margin = "logit",
+        margin: Output = "logit",
     ) -> None:
         self.classifier, self.explainer = classifier, explainer
         self.similarity = None if similarity is None else get_similarity(similarity)
@@ -327,7 +326,7 @@ class Probe:
         self._nonfinite.index_add_(0, origin, nonfinite.to(torch.int64))
 
 
-def class_margin(logits: Tensor, targets: Tensor, kind: Margin = "logit") -> Tensor:
+def class_margin(logits: Tensor, targets: Tensor, kind: Output = "logit") -> Tensor:
     """`max_{i != y} f_i - f_y` `(N,)`, `>= 0` where class y is not predicted (SAFARI, Eq. 1).
 
     >>> class_margin(torch.tensor([[3.0, 1.0, 2.0]]), torch.tensor([0]))

@@ -57,9 +57,9 @@ from holdfast.metrics.coarse_to_fine.statistics import compute_area, compute_qua
 from holdfast.metrics.coarse_to_fine.summary import CorruptionSummary, Curves, summarise
 from holdfast.metrics.positions import Order, Unit
 from holdfast.metrics.probe import Probe
-from holdfast.metrics.replaced_copies import make_sample_keys, score_classes
+from holdfast.metrics.replaced_copies import make_sample_keys
 from holdfast.metrics.result import Result
-from holdfast.model import Classifier
+from holdfast.model import Classifier, score_classes
 from holdfast.records import set_fields
 from holdfast.statistics.paired import Array
 from holdfast.tensors import broadcast_rows, draw_seed

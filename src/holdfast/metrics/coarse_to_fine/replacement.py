@@ -21,8 +21,8 @@ from holdfast.explainers.background import resolve_background
 from holdfast.explainers.base import Baseline, make_baseline, resolve_baseline
 from holdfast.metrics.positions import Order, Unit, compute_relevance, count_positions
 from holdfast.metrics.probe import Probe
-from holdfast.metrics.replaced_copies import PerturbationCurves, ReplacedCopies, make_draw_keys, score_classes
-from holdfast.model import Classifier
+from holdfast.metrics.replaced_copies import PerturbationCurves, ReplacedCopies, make_draw_keys
+from holdfast.model import Classifier, score_classes
 from holdfast.segments import spatial_shape
 from holdfast.tensors import hashed_uniform
 

@@ -30,10 +30,10 @@ from holdfast.algorithms.rare_events.subset_sampling import Proposal, subset_sim
 from holdfast.errors import check, check_integer
 from holdfast.explainers import Explainer
 from holdfast.metrics.base import Metric, PartOf, Role, metrics
-from holdfast.metrics.probe import Explain, Margin, Probe, check_probe_options
+from holdfast.metrics.probe import Explain, Probe, check_probe_options
 from holdfast.metrics.result import Result
 from holdfast.metrics.safari.events import SAFARI, Event, EventName, make_event
-from holdfast.model import Classifier
+from holdfast.model import Classifier, Output
 from holdfast.neighbourhood import LinfBall, Neighbourhood
 from holdfast.similarity import Similarity
 from holdfast.similarity import get as get_similarity
@@ -143,7 +143,7 @@ class MisinterpretationProbability(Metric):
     samples: int = 10_000
     absolute: bool = True
     explain: Explain = "predicted"
-    margin: Margin = "logit"
+    margin: Output = "logit"
 
     def __post_init__(self) -> None:
         kind = type(self.neighbourhood).__name__

@@ -27,11 +27,11 @@ from holdfast.algorithms.searches.base import Outcome, Search, Trace, searches
 from holdfast.errors import ArgumentError, check
 from holdfast.explainers import Explainer
 from holdfast.metrics.base import NO_EFFECT, Metric, Role, metrics
-from holdfast.metrics.probe import Explain, Margin, Probe, check_probe_options
+from holdfast.metrics.probe import Explain, Probe, check_probe_options
 from holdfast.metrics.probe_objective import ProbeObjective, check_found
 from holdfast.metrics.result import Result
 from holdfast.metrics.safari.events import SAFARI, Event, EventName, make_event
-from holdfast.model import Classifier
+from holdfast.model import Classifier, Output
 from holdfast.neighbourhood import LinfBall, Neighbourhood, check_neighbourhood
 from holdfast.similarity import Similarity
 from holdfast.similarity import get as get_similarity
@@ -160,7 +160,7 @@ class WorstCase(Metric):
     threshold: float | None = None
     absolute: bool = True
     explain: Explain = "predicted"
-    margin: Margin = "logit"
+    margin: Output = "logit"
     track_sensitivity: bool = False
     keep_population: bool = False
 

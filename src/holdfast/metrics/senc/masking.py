@@ -15,6 +15,7 @@ from holdfast.algorithms.masks.random_masks import Consistency, consistency
 from holdfast.explainers.baselines import RandomExplainer
 from holdfast.gating import gate, masked_weights
 from holdfast.metrics.probe import Probe
+from holdfast.model import score_classes
 from holdfast.similarity.ranked_reference import RankedReference
 
 _MAP_ELEMENTS = 1 << 22  # numbers in the inputs and in their maps that are held at once: 16 MB
@@ -32,7 +33,7 @@ class MaskedComparison:
         #: the random explainer gives a fresh map for each mask, even where inputs are the same
         self.noise = probe.explainer if isinstance(probe.explainer, RandomExplainer) else None
         self._ranked = RankedReference(probe.reference)
-        self._probability = _select_probability(probe.logits, probe.targets)
+        self._probability = score_classes(probe.logits, probe.targets, "probability")
 
     def explain(self, x: Tensor, classes: Tensor, call: Tensor) -> tuple[Tensor, Tensor]:
         """Maps and logits of one chunk that fits into memory; `call` `(M,)` numbers the masks, from 1."""
@@ -49,7 +50,8 @@ class MaskedComparison:
         similarity, constant = self._ranked.compare(maps.abs() if probe.absolute else maps, rows)
         finite = torch.isfinite(logits).all(1) & torch.isfinite(similarity)
         probe.count(rows, constant & finite, ~finite)
-        change = (self._probability[rows] - _select_probability(logits, probe.targets[rows])).abs()
+        probability = score_classes(logits, probe.targets[rows], "probability")
+        change = (self._probability[rows] - probability).abs()
         return torch.where(finite, torch.stack((1 - change, similarity.double())), torch.nan)
 
 
@@ -153,8 +155,3 @@ def compute_published_rho(weights: Tensor, masks: Tensor, features: Tensor | Non
 def _number_calls(layer: int, masks: Tensor) -> Tensor:
     """A number above 0 for every mask of every layer."""
     return ((layer + 1) << 32) + masks + 1
-
-
-def _select_probability(logits: Tensor, targets: Tensor) -> Tensor:
-    """The probabilities `(M,)` of the classes `targets` `(M,)`."""
-    return logits.double().softmax(1).gather(1, targets[:, None])[:, 0]
