@@ -117,13 +117,7 @@ def explain_function(explainer: Explainer | str, bounds: tuple[Bound, Bound]) ->
         x = torch.as_tensor(np.asarray(inputs), dtype=classifier.dtype, device=classifier.device)
         classes = torch.as_tensor(np.asarray(targets), device=classifier.device).to(torch.int64).expand(len(x))
         with classifier.session():
-            maps, _ = classifier.map_rows(
-                lambda rows, chosen_class: chosen.attribute(classifier, rows, chosen_class),
-                x,
-                classes,
-                rows_per_input=chosen.rows_per_input,
-                kind="backward",
-            )
+            maps, _ = chosen.attribute_all(classifier, x, classes)
         return np.asarray(maps.detach().cpu().numpy())
 
     return explain

@@ -112,14 +112,7 @@ class Probe:
         self.classifier, self.explainer = classifier, explainer
         self.similarity = None if similarity is None else get_similarity(similarity)
         self.absolute, self.explain, self.margin_kind = absolute, explain, margin
-        columns = [inputs] if targets is None else [inputs, targets]
-
-        def explain_origins(x: Tensor, classes: Tensor | None = None) -> tuple[Tensor, Tensor]:
-            return explainer.attribute(classifier, x, classes)
-
-        maps, logits = classifier.map_rows(
-            explain_origins, *columns, rows_per_input=explainer.rows_per_input, kind="backward"
-        )
+        maps, logits = explainer.attribute_all(classifier, inputs, targets)
         self.targets = logits.argmax(1) if targets is None else targets
         self.maps, self.logits = maps, logits
         self.fixed = explainer.fixed_part(inputs)
@@ -162,6 +155,24 @@ class Probe:
     def skip_constant(self, values: Tensor) -> None:
         """Skip, as `"degenerate"`, the origins whose `values` `(P, ...)`, of a map or its parts, are all the same."""
         self.skip(degenerate(values.nan_to_num()))
+
+    def spread(self, values: Tensor, fill: float | bool) -> Tensor:
+        """Values of the n usable origins `(n, ...)` among those of all `(P, ...)`; `fill` for the others.
+
+        Floating-point numbers become float64; bool and whole numbers keep their type.
+        """
+        dtype = torch.float64 if values.is_floating_point() else values.dtype
+        whole = torch.full((len(self._status), *values.shape[1:]), fill, dtype=dtype, device=values.device)
+        whole[self.usable()] = values.to(dtype)
+        return whole
+
+    def choose_block_size(self, inputs: Tensor, count: int) -> int:
+        """How many of `count` copies, of the shape of `inputs` `(1 or more, ...)`, to explain before comparing them.
+
+        So many whole chunks that their maps take about 16 MB; at least one chunk.
+        """
+        chunk = self.classifier.inputs_per_chunk(inputs, self.explainer.rows_per_input, "backward", count)
+        return max(_MAP_ELEMENTS // inputs[0].numel() // chunk, 1) * chunk
 
     def charge(self, origin: Tensor, evaluations: Tensor | int = 1) -> None:
         """Count model evaluations, `(M,)` or one number, that were made for the origins numbered `origin` `(M,)`."""
@@ -213,8 +224,7 @@ class Probe:
             Margins and, if the probe has a similarity, similarities; NaN where the model was not finite.
         """
         origin = self._origin(x, origin)
-        chunk = self.classifier.inputs_per_chunk(x, self.explainer.rows_per_input, "backward")
-        size = max(_MAP_ELEMENTS // x[0].numel() // chunk, 1) * chunk
+        size = self.choose_block_size(x, len(x))
         parts = [
             self._query(x[start : start + size], origin[start : start + size], want_distance, keep_maps, compare)
             for start in range(0, len(x), size)
@@ -227,19 +237,11 @@ class Probe:
     def _query(self, x: Tensor, origin: Tensor, want_distance: bool, keep_maps: bool, compare: bool) -> Measurement:
         """`query` for as many rows as their maps may be held at once."""
         targets, reference = self.targets[origin], self._compared[origin]
-        explained = self.explain == "origin"
-
-        def chunk(x: Tensor, *more: Tensor) -> tuple[Tensor, Tensor]:
-            wanted = more[0] if explained else None
-            if self.fixed is None:
-                return self.explainer.attribute(self.classifier, x, wanted)
-            return self.explainer.attribute_copies(self.classifier, x, wanted, more[-1])
-
-        columns = [x, targets] if explained else [x]
-        columns += [] if self.fixed is None else [self.fixed[origin]]
-        signed, logits = self.classifier.map_rows(
-            chunk, *columns, rows_per_input=self.explainer.rows_per_input, kind="backward"
+        wanted, fixed = (
+            targets if self.explain == "origin" else None,
+            None if self.fixed is None else self.fixed[origin],
         )
+        signed, logits = self.explainer.attribute_all(self.classifier, x, wanted, fixed)
         maps = self._prepare(signed)
         finite = _finite(logits) & _finite(maps)
         compared = self._of_maps(maps)

@@ -93,7 +93,7 @@ class DistortionSearch:
         self.classifier, self.inputs = classifier, inputs
         self.norm = check_norm(getattr(metric, "norm", 2))
         self.attack, self.seed = get_attack(metric.attack), draw_seed(generator)
-        self.probe = Probe(classifier, explainer, inputs, targets, absolute=True, explain="predicted")
+        self.probe = Probe(classifier, explainer, inputs, targets)
         self.scores = score_pixels(self.probe.maps, metric.absolute)
         self.probe.skip_constant(self.scores)
         self.rows = self.probe.usable()
@@ -153,22 +153,6 @@ class DistortionSearch:
         points = torch.cat([empty.points, fixed.points[:, :1]], 1)
         _improve(c, found, points, 0, 1)
         return Distortions(c[:, :1], found[:, :1], points[:, :1], empty.evaluations)
-
-    def spread(self, values: Tensor, fill: float) -> Tensor:
-        """Values of the usable samples `(n, ...)` among all `(N, ...)`, in float64 or bool."""
-        if values.dtype == torch.bool:
-            whole = torch.zeros((len(self.inputs), *values.shape[1:]), dtype=torch.bool, device=values.device)
-        else:
-            shape = (len(self.inputs), *values.shape[1:])
-            whole = torch.full(shape, fill, dtype=torch.float64, device=values.device)
-        whole[self.rows] = values.to(whole.dtype)
-        return whole
-
-    def spread_counts(self, values: Tensor) -> Tensor:
-        """Whole numbers of the usable samples `(n,)` among all, `(N,)`; 0 for the others."""
-        whole = torch.zeros_like(self.probe.evaluations)
-        whole[self.rows] = values
-        return whole
 
     def _find_none(self, count: int) -> Distortions:
         c = self.inputs.new_zeros((0, count))

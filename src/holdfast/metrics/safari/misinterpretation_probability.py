@@ -221,16 +221,12 @@ class MisinterpretationProbability(Metric):
     def _result(
         self, probe: Probe, inputs: Tensor, usable: Tensor, estimate: RareEventEstimate | None
     ) -> ProbabilityResult:
-        count, device = len(inputs), inputs.device
-
-        def spread(values: Tensor | None, default: float, dtype: torch.dtype = torch.float64) -> Tensor:
-            out = torch.full((count,), default, dtype=dtype, device=device)
-            if values is not None:
-                out[usable] = values.to(dtype)
-            return out
+        def spread(values: Tensor | None, fill: float | bool) -> Tensor:
+            none = torch.tensor([fill], device=inputs.device)[:0]  # without an estimate no sample is usable
+            return probe.spread(none if values is None else values, fill)
 
         interval = None if estimate is None else estimate.interval()
-        levels: list[Levels | None] = [None] * count
+        levels: list[Levels | None] = [None] * len(inputs)
         extreme = inputs.clone()
         if estimate is not None:
             extreme[usable] = estimate.extreme
@@ -244,8 +240,8 @@ class MisinterpretationProbability(Metric):
             std_error=spread(None if estimate is None else estimate.std_error, torch.nan),
             low=spread(None if interval is None else interval[:, 0], -torch.inf),
             high=spread(None if interval is None else interval[:, 1], 0.0),
-            censored=spread(None if estimate is None else estimate.censored, 1, torch.bool),
-            stalled=spread(None if estimate is None else estimate.stalled, 0, torch.bool),
+            censored=spread(None if estimate is None else estimate.censored, True),
+            stalled=spread(None if estimate is None else estimate.stalled, False),
             acceptance=spread(None if estimate is None else estimate.acceptance, torch.nan),
             levels=tuple(levels),
             extreme=extreme,

@@ -223,8 +223,7 @@ class WorstCase(Metric):
         seen, maps, predicted = check_found(probe, worst)
         similarity, margin = seen.similarity, seen.margin
         assert similarity is not None
-        evaluated = torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
-        evaluated[usable] = True
+        evaluated = probe.spread(torch.ones_like(usable, dtype=torch.bool), False)
         feasible = margin < 0 if self.event == "changed_explanation" else margin >= 0
         return WorstCaseResult(
             **probe.common_fields(self),

@@ -1,4 +1,4 @@
-"""The weights of masks: how well prediction and explanation survive them. Both sensitivity consistencies start here.
+"""The weights of masks: how similar prediction and explanation stay. Both sensitivity consistencies start here.
 
 A mask switches parts of the input or of a layer off. Its two weights say how similar prediction and explanation are to
 those without a mask: `1 - |P(x) - P_i(x)|`, P the probability of the probe's target, and `Spearman(e(x), e_i(x))`.
@@ -18,7 +18,6 @@ from holdfast.metrics.probe import Probe
 from holdfast.model import score_classes
 from holdfast.similarity.ranked_reference import RankedReference
 
-_MAP_ELEMENTS = 1 << 22  # numbers in the inputs and in their maps that are held at once: 16 MB
 _REPEATING = 24  # with at most this many groups, masks are searched for those that occur more than once
 
 
@@ -69,8 +68,7 @@ class MaskedLayers:
         """
         sample, place, back = self._find_distinct(masks)
         classifier, explainer = self.probe.classifier, self.probe.explainer
-        chunk = classifier.inputs_per_chunk(self.inputs, explainer.rows_per_input, "backward", len(sample))
-        size = max(_MAP_ELEMENTS // self.inputs[0].numel() // chunk, 1) * chunk
+        size = self.probe.choose_block_size(self.inputs, len(sample))
 
         def explain(x: Tensor, classes: Tensor, mask: Tensor, call: Tensor) -> tuple[Tensor, Tensor]:
             with gate(layer, mask):
