@@ -25,12 +25,12 @@ ROW_ALIGNMENT = 8
 _SMALLEST_ROWS, _LARGEST_ROWS = 16, 8192
 
 
-class Forwarded(nn.Module):
+class ForwardWrapper(nn.Module):
     """A module that runs `function(module, x)`; `Classifier(module, forward=function)` makes one.
 
     Its layers keep the names that they have in `module`. The module itself is listed as `"(wrapped)"`.
 
-    >>> double = Forwarded(nn.Sequential(nn.Identity()), lambda module, x: {"logits": 2 * module(x)}["logits"])
+    >>> double = ForwardWrapper(nn.Sequential(nn.Identity()), lambda module, x: {"logits": 2 * module(x)}["logits"])
     >>> double(torch.ones(1, 2)), [name for name, _ in double.named_modules()]
     (tensor([[2., 2.]]), ['', '(wrapped)', '0'])
     """
@@ -74,7 +74,7 @@ class Classifier:
             calibration for each input shape finds the number, and it is halved when memory runs out.
         forward: a function `(module, x) -> logits`, for a module where `module(x)` does not return logits: for example
             a module with keyword arguments, with further inputs that are the same for every row, or with an output
-            that is no tensor. The module is then wrapped (`Forwarded`); its layers keep their names.
+            that is no tensor. The module is then wrapped (`ForwardWrapper`); its layers keep their names.
 
     Raises:
         ArgumentError: `bounds` is no range, `batch_size` is below 1, or `module` is no `torch.nn.Module`.
@@ -107,7 +107,7 @@ class Classifier:
             repr(batch_size),
         )
         check(forward is None or callable(forward), "forward", "a callable (module, x) -> logits or None", forward)
-        module = module if forward is None else Forwarded(module, forward)
+        module = module if forward is None else ForwardWrapper(module, forward)
         self.module = module
         self.preprocess = preprocess
         parameter = next(module.parameters(), None)

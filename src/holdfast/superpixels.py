@@ -16,9 +16,10 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from holdfast.tensors import Array
+
 Labels = npt.NDArray[np.int64]
 Image = npt.NDArray[np.float64]
-Array = npt.NDArray[np.float64]
 
 ITERATIONS = 10
 #: pieces of less than half the usual size join a neighbour; none is larger than three times it

@@ -52,9 +52,7 @@ from holdfast.metrics import Metric, Result
 from holdfast.metrics import names as metric_names
 from holdfast.metrics.base import metrics
 from holdfast.model import Bound, Classifier
-from holdfast.tensors import content_keys
-
-Array = np.ndarray[Any, Any]
+from holdfast.tensors import Array, content_keys
 
 
 def metric(name: str | Metric, bounds: tuple[Bound, Bound], **options: Any) -> Any:

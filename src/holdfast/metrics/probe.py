@@ -20,7 +20,7 @@ from holdfast.explainers import Explainer
 from holdfast.explainers.gradients.surrogates import smooth_relu
 from holdfast.metrics.result import Status
 from holdfast.model import Classifier, Output
-from holdfast.similarity import Similarity, SimilarityFunction, degenerate
+from holdfast.similarity import Similarity, SimilarityFunction, is_degenerate
 from holdfast.similarity import get as get_similarity
 from holdfast.tensors import broadcast_rows
 
@@ -29,7 +29,7 @@ _MAP_ELEMENTS = 1 << 22  # numbers in the maps that are compared at once: 16 MB
 Explain = Literal["predicted", "origin"]
 
 
-class _Configured(Protocol):
+class _ConfiguredMetric(Protocol):
     @property
     def name(self) -> str: ...
 
@@ -154,7 +154,7 @@ class Probe:
 
     def skip_constant(self, values: Tensor) -> None:
         """Skip, as `"degenerate"`, the origins whose `values` `(P, ...)`, of a map or its parts, are all the same."""
-        self.skip(degenerate(values.nan_to_num()))
+        self.skip(is_degenerate(values.nan_to_num()))
 
     def spread(self, values: Tensor, fill: float | bool) -> Tensor:
         """Values of the n usable origins `(n, ...)` among those of all `(P, ...)`; `fill` for the others.
@@ -179,7 +179,7 @@ class Probe:
         counts = torch.as_tensor(evaluations, dtype=torch.int64, device=origin.device)
         self._evaluations.index_add_(0, origin, counts.expand(len(origin)))
 
-    def common_fields(self, metric: _Configured) -> dict[str, Any]:
+    def common_fields(self, metric: _ConfiguredMetric) -> dict[str, Any]:
         """The fields of every `Result` but `value`, `low` and `high`: the metric, and what the probe knows."""
         return {
             "metric": metric.name,
@@ -245,7 +245,7 @@ class Probe:
         maps = self._prepare(signed)
         finite = _finite(logits) & _finite(maps)
         compared = self._of_maps(maps)
-        self.count(origin, degenerate(compared) & finite, ~finite)
+        self.count(origin, is_degenerate(compared) & finite, ~finite)
         alike = None
         if compare and self.similarity is not None:
             alike = self.similarity(reference, torch.where(broadcast_rows(finite, compared), compared, 0.0))

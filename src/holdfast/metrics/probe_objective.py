@@ -52,7 +52,7 @@ class ProbeObjective(ABC):
         return search.run(self, region, budget, seed, self.find_ascent if search.white_box else None)
 
 
-def check_found(probe: Probe, x: Tensor, compare: bool = True) -> tuple[Measurement, Tensor, Tensor]:
+def reevaluate_found(probe: Probe, x: Tensor, compare: bool = True) -> tuple[Measurement, Tensor, Tensor]:
     """Re-evaluate what was found, an input `(P, ...)` for each origin: the measurement, the maps and the classes."""
     seen = probe.query(x, torch.arange(len(x), device=x.device), keep_maps=True, compare=compare)
     assert seen.maps is not None

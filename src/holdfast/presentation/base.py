@@ -10,11 +10,11 @@ import numpy as np
 import polars as pl
 
 from holdfast import similarity
-from holdfast.charts import Chart, Figure, Gallery, Strip, distribution
+from holdfast.charts import Chart, Figure, Gallery, Strip, draw_strips
 from holdfast.errors import HoldfastError
 from holdfast.metrics.base import Metric, metrics
 from holdfast.registry import Registry
-from holdfast.statistics.paired import Array
+from holdfast.tensors import Array
 
 
 @dataclass(frozen=True)
@@ -303,7 +303,7 @@ def draw_distribution(view: View, rule: float | None = None) -> list[Chart | Gal
             strips.append(Strip(name, samples, view.reading.values(rows), view.reading.bounds(rows)))
     reading = view.reading
     side = reading.censored_side
-    chart = distribution(
+    chart = draw_strips(
         strips, view.explainers, reading.title, reading.axis, reading.direction, side, rule, reading.good
     )
     return [] if chart is None else [chart]

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 import polars as pl
 
 from holdfast.distributions import t_quantile
 from holdfast.statistics.paired import midranks
+from holdfast.tensors import Array
 
-Array = np.ndarray[Any, Any]
 Estimate = tuple[float, float, float]  # a number and the ends of its interval
 Correlations = dict[str, Estimate]
 Outcomes = dict[str, bool | None]

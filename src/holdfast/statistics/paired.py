@@ -27,8 +27,8 @@ import numpy as np
 
 from holdfast.distributions import binomial_cdf, f_tail, normal_cdf
 from holdfast.errors import check
-from holdfast.statistics.bootstrap import Array as Array
 from holdfast.statistics.bootstrap import intervals_of_means
+from holdfast.tensors import Array
 
 Side = Literal["upper", "lower"]
 

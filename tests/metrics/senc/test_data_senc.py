@@ -19,7 +19,7 @@ from holdfast.explainers.baselines import RandomExplainer
 from holdfast.metrics import DataSencResult, DataSensitivityConsistency
 from holdfast.presentation.senc.data_sensitivity_consistency import lay_out
 from holdfast.segments import LabelMap, segment
-from holdfast.study.grid import Grid, Ready, Samples
+from holdfast.study.grid import Grid, LoadedModel, Samples
 from holdfast.study.plan import make_plan
 from holdfast.tensors import Streams, content_keys
 
@@ -292,7 +292,7 @@ def test_label_maps_are_part_of_the_identity_of_the_jobs_they_are_used_in() -> N
     def jobs(labels: Tensor) -> list[str]:
         grid = Grid(
             {"data": Samples(x)},
-            {"model": Ready(classifier((1, 8, 8)))},
+            {"model": LoadedModel(classifier((1, 8, 8)))},
             {"saliency": hf.explainers.get("saliency")},
             {"senc": DataSensitivityConsistency(labels, **QUICK)},
         )

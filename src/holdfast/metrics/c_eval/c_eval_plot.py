@@ -10,7 +10,7 @@ from torch import Tensor
 
 from holdfast.algorithms.distortion import Attack
 from holdfast.algorithms.distortion.base import get as get_attack
-from holdfast.algorithms.knees import knee
+from holdfast.algorithms.knees import find_knee
 from holdfast.explainers import Explainer
 from holdfast.metrics.base import Metric, metrics, of_samples
 from holdfast.metrics.c_eval.c_eval import BIBTEX
@@ -122,7 +122,7 @@ class CEvalPlot(Metric):
         probe, rows = search.probe, search.rows
         probe.charge(rows, found.evaluations)
         sizes = torch.tensor(self.fractions, dtype=torch.float64, device=inputs.device)
-        places = [knee(self.fractions, curve) for curve in found.c.double().tolist()]
+        places = [find_knee(self.fractions, curve) for curve in found.c.double().tolist()]
         knees = torch.tensor([torch.nan if p is None else self.fractions[p] for p in places], dtype=torch.float64)
         nan = torch.nan
         mean_ratio = probe.spread(compute_ratio(found.c, empty).mean(1), nan)

@@ -17,13 +17,15 @@ from holdfast.metrics.c_eval.empty_distortion import find_empty_distortion
 from holdfast.metrics.c_eval.fixed_features import Unit, fix_pixels, fix_segments, mark_free, score_pixels
 from holdfast.metrics.probe import Probe
 from holdfast.model import Classifier
-from holdfast.segments import How, check_segments, segment
+from holdfast.segments import SegmentChoice, check_segments, segment
 from holdfast.tensors import draw_seed
 
 _EXPECTED = "numbers between 0 and 1 (with all features fixed the class never changes), rising"
 
 
-def check_options(attack: str | Attack, unit: Unit, segments: How | Tensor, norm: float | str, absolute: bool) -> How:
+def check_options(
+    attack: str | Attack, unit: Unit, segments: SegmentChoice | Tensor, norm: float | str, absolute: bool
+) -> SegmentChoice:
     """Check the common options, and return the segments in the form that a configuration stores."""
     get_attack(attack)
     check(unit in ("pixel", "segment"), "unit", "'pixel' or 'segment'", repr(unit))
@@ -65,7 +67,7 @@ class _Options(Protocol):
     @property
     def unit(self) -> Unit: ...
     @property
-    def segments(self) -> How | Tensor: ...
+    def segments(self) -> SegmentChoice | Tensor: ...
     @property
     def absolute(self) -> bool: ...
 

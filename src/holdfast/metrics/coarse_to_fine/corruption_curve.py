@@ -61,8 +61,7 @@ from holdfast.metrics.replaced_copies import make_sample_keys
 from holdfast.metrics.result import Result
 from holdfast.model import Classifier, score_classes
 from holdfast.records import set_fields
-from holdfast.statistics.paired import Array
-from holdfast.tensors import broadcast_rows, draw_seed
+from holdfast.tensors import Array, broadcast_rows, draw_seed
 
 Replacement = Literal["gaussian", "constant", "sample"]
 

@@ -40,7 +40,7 @@ from holdfast.metrics.lens.attribution_objectives import (
 )
 from holdfast.metrics.lens.attribution_objectives import get as get_attack
 from holdfast.metrics.probe import Probe, check_probe_options
-from holdfast.metrics.probe_objective import ProbeObjective, check_found
+from holdfast.metrics.probe_objective import ProbeObjective, reevaluate_found
 from holdfast.metrics.result import Result
 from holdfast.metrics.safari.events import score_kept_class
 from holdfast.model import ROW_ALIGNMENT, Classifier
@@ -294,7 +294,7 @@ class AttributionAttack(Metric):
         self, probe: Probe, inputs: Tensor, perturbed: Tensor, similarities: list[Similarity]
     ) -> AttributionAttackResult:
         """From a new evaluation of the perturbed inputs."""
-        seen, maps, predicted = check_found(probe, perturbed, compare=False)
+        seen, maps, predicted = reevaluate_found(probe, perturbed, compare=False)
         before, after = (each.abs() if self.absolute else each for each in (probe.maps, maps))
         values = [similarity(similarity.of_maps(before), similarity.of_maps(after)) for similarity in similarities]
         before, after = per_position(before, "sum"), per_position(after, "sum")
@@ -330,7 +330,7 @@ class _AttackObjective(ProbeObjective):
     def __init__(self, attack: GuidedObjective, probe: Probe, beta: float) -> None:
         super().__init__(probe, beta)
         self.attack = attack
-        self.state = attack.state(_sum_channels(probe.maps))
+        self.state = attack.state(_sum_magnitudes(probe.maps))
 
     def measure(self, x: Tensor, origin: Tensor) -> Outcome:
         """What the points reach, in parts whose maps and sets of positions fit into memory."""
@@ -342,14 +342,14 @@ class _AttackObjective(ProbeObjective):
     def _measure_part(self, x: Tensor, origin: Tensor) -> tuple[Tensor, Tensor]:
         seen = self.probe.query(x, origin, keep_maps=True, compare=False)
         assert seen.maps is not None
-        return self.attack.score(self.state[origin], _sum_channels(seen.maps)), seen.margin
+        return self.attack.score(self.state[origin], _sum_magnitudes(seen.maps)), seen.margin
 
     def ascend(self, maps: Tensor, margin: Tensor, origin: Tensor, feasible: Tensor) -> Tensor:
         """The attack's goal where the class is kept, and the way back elsewhere."""
-        return torch.where(feasible, self.attack.goal(self.state[origin], _sum_channels(maps)), -margin)
+        return torch.where(feasible, self.attack.goal(self.state[origin], _sum_magnitudes(maps)), -margin)
 
 
-def _sum_channels(maps: Tensor) -> Tensor:
+def _sum_magnitudes(maps: Tensor) -> Tensor:
     """The mass at each position: absolute attributions, added over channels."""
     return per_position(maps, "abs_sum").abs()
 

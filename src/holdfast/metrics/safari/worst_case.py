@@ -28,7 +28,7 @@ from holdfast.errors import ArgumentError, check
 from holdfast.explainers import Explainer
 from holdfast.metrics.base import NO_EFFECT, Metric, Role, metrics
 from holdfast.metrics.probe import Explain, Probe, check_probe_options
-from holdfast.metrics.probe_objective import ProbeObjective, check_found
+from holdfast.metrics.probe_objective import ProbeObjective, reevaluate_found
 from holdfast.metrics.result import Result
 from holdfast.metrics.safari.events import SAFARI, Event, EventName, make_event
 from holdfast.model import Classifier, Output
@@ -220,7 +220,7 @@ class WorstCase(Metric):
             found = objective.run(search, region, self.budget - self.own_evaluations, draw_seed(generator))
             worst[usable] = region.project(found.inputs[:, None])[:, 0]
             trace, population = _read_trace(event, found.trace), found.population
-        seen, maps, predicted = check_found(probe, worst)
+        seen, maps, predicted = reevaluate_found(probe, worst)
         similarity, margin = seen.similarity, seen.margin
         assert similarity is not None
         evaluated = probe.spread(torch.ones_like(usable, dtype=torch.bool), False)

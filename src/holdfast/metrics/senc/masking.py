@@ -11,7 +11,7 @@ import dataclasses
 import torch
 from torch import Tensor, nn
 
-from holdfast.algorithms.masks.random_masks import Consistency, consistency
+from holdfast.algorithms.masks.random_masks import Consistency, measure_consistency
 from holdfast.explainers.baselines import RandomExplainer
 from holdfast.gating import gate, masked_weights
 from holdfast.metrics.probe import Probe
@@ -142,9 +142,9 @@ def mark_constant(found: Consistency, weights: Tensor) -> Consistency:
 
 
 def compute_published_rho(weights: Tensor, masks: Tensor, features: Tensor | None = None) -> Tensor:
-    """Rho `(R,)` of the published sums of the weights `(2, R, K)`; masks and features as in `consistency`."""
+    """Rho `(R,)` of the published sums of the weights `(2, R, K)`; masks and features as in `measure_consistency`."""
     prediction, explanation = weights
-    found = consistency(
+    found = measure_consistency(
         prediction, explanation, masks, features=features, estimator="paper", permutations=0, resamples=0
     )
     return found.rho

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from holdfast.charts import Chart, Gallery, Line, lines_with_bands
+from holdfast.charts import Chart, Gallery, Line, draw_lines
 from holdfast.presentation.base import (
     Presentation,
     Reading,
@@ -23,7 +23,7 @@ from holdfast.presentation.base import (
 )
 from holdfast.presentation.safari.contradictions import find_contradictions
 from holdfast.presentation.safari.terms import COMPARED, MARGIN, MEANINGS
-from holdfast.statistics.paired import Array
+from holdfast.tensors import Array
 
 #: samples with a curve
 SHOWN = 3
@@ -111,7 +111,7 @@ def _curves(view: View, sample: int) -> list[Chart]:
             caption += f" No levels to draw: {', '.join(without)}."
         if stage == 0:
             caption += " The margin does not depend on the explainer, so these curves may coincide."
-        chart = lines_with_bands(
+        chart = draw_lines(
             lines[stage],
             view.explainers,
             f"ln P against the threshold, sample {sample}",

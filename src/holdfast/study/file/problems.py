@@ -169,7 +169,7 @@ def problems_in(error: Exception, section: type[Entry] | None = None, raw: Any =
     path = (error.argument,) if here else ()
     if isinstance(error, UnknownNameError):
         what = "one of" if here else with_article(error.argument)
-        return list(unknown(what, error.name, error.names, *path).problems)
+        return list(make_unknown_error(what, error.name, error.names, *path).problems)
     words = error.expected if here else f"{_shorten(error.argument, 60)} to be {error.expected}"
     return [Problem(path, words, _shorten(str(error.got)))]
 
@@ -190,8 +190,8 @@ def _from_pydantic(details: Any, section: type[Entry] | None, raw: Any) -> list[
         return [Problem(path, f"no {key}, which goes with {either(owners)}", f"one for {section.form}")]
     if kind == "extra_forbidden":
         words = f"{section.key} ({join_names(known)})" if known else f"no options, as {section.__name__} has none"
-        return [Problem(path, words, show(key), nearest(key, known))]
-    near = nearest(raw[key], known[key].choices) if isinstance(raw[key], str) else None
+        return [Problem(path, words, show(key), find_nearest(key, known))]
+    near = find_nearest(raw[key], known[key].choices) if isinstance(raw[key], str) else None
     return [Problem((key,), known[key].words, show(raw[key]), near)]
 
 
@@ -244,17 +244,17 @@ class Collector:
 # Words
 
 
-def unknown(what: str, name: object, known: Iterable[str], *path: str | int, note: str = "") -> Misfit:
+def make_unknown_error(what: str, name: object, known: Iterable[str], *path: str | int, note: str = "") -> Misfit:
     """The error for a name that is not known, with the nearest that is.
 
-    >>> print(unknown("an explainer", "salience", ["lrp", "saliency"], "explainers", 0))
+    >>> print(make_unknown_error("an explainer", "salience", ["lrp", "saliency"], "explainers", 0))
     explainers[0]: expected an explainer (lrp, saliency), got 'salience' (did you mean 'saliency'?)
     """
     known = list(known)
-    return misfit(f"{what} ({join_names(known)})", show(name), *path, near=nearest(name, known), note=note)
+    return misfit(f"{what} ({join_names(known)})", show(name), *path, near=find_nearest(name, known), note=note)
 
 
-def nearest(name: object, known: Iterable[str]) -> str | None:
+def find_nearest(name: object, known: Iterable[str]) -> str | None:
     """The known name that is most like this one, if any is."""
     found = difflib.get_close_matches(str(name), [str(k) for k in known], n=1)
     return found[0] if found and found[0] != name else None
