@@ -100,6 +100,19 @@ def test_metrics_know_nothing_of_their_presentation() -> None:
     assert wrong == []
 
 
+@pytest.mark.parametrize("house", ["metrics", "presentation", "reproduce"])
+def test_rooms_of_papers_do_not_import_each_other(house: str) -> None:
+    rooms = {folder.name for folder in (ROOT / house).iterdir() if (folder / "__init__.py").is_file()}
+    assert "safari" in rooms
+    wrong = []
+    for file in sorted((ROOT / house).glob("*/*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            parts = (node.module or "").split(".") if isinstance(node, ast.ImportFrom) else []
+            if parts[:2] == ["holdfast", house] and set(parts[2:3]) & (rooms - {file.parent.name}):
+                wrong.append(f"{file.relative_to(ROOT)} imports {node.module}")
+    assert wrong == []
+
+
 @pytest.mark.parametrize(
     ("folder", "package"), [(ROOT, "holdfast"), (CHECKOUT / "benchmarks", ""), (CHECKOUT / "scripts", "")]
 )

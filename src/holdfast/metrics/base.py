@@ -186,9 +186,8 @@ class Metric(ABC):
 
     @property
     def own_label(self) -> str:
-        """What the metric is called where the user gives it no label: its name, with its event if it has one."""
-        event = getattr(self, "event", None)
-        return self.name if event is None else f"{self.name}: {event}"
+        """What the metric is called where the user gives it no label: its name."""
+        return self.name
 
     def expected_evaluations(self) -> int:
         """About how many model evaluations a sample takes, for progress bars and estimates of the time."""

@@ -341,8 +341,21 @@ def class_margin(logits: Tensor, targets: Tensor, kind: Output = "logit") -> Ten
     return others.amax(1) - own[:, 0]
 
 
+def score_kept_class(margin: Tensor) -> Tensor:
+    """`-J`, `>= 0` where the class is kept; below 0 also at `J = 0`, where the class has changed."""
+    return exclude_zero(-margin)
+
+
+def exclude_zero(score: Tensor) -> Tensor:
+    """A threshold must be crossed, and a score of exactly 0 only touches it: this makes it just below 0."""
+    return torch.where(score == 0, -torch.finfo(score.dtype).tiny, score)
+
+
 def _finite(values: Tensor) -> Tensor:
-    """Whether all values of a row are finite, bool `(N,)`. The extremes say so, and are cheaper than every value."""
+    """Whether all values of a row are finite, bool `(N,)`.
+
+    Checks the smallest and the largest value only, which is faster.
+    """
     flat = values.flatten(1)
     return torch.isfinite(flat.amin(1)) & torch.isfinite(flat.amax(1))
 

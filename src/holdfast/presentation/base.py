@@ -315,26 +315,12 @@ def larger_is_closer(options: Mapping[str, Any]) -> bool:
     >>> larger_is_closer({"similarity": "pearson"}), larger_is_closer({"similarity": "mse"})
     (True, False)
     """
-    known = _known(options)
+    known = find_similarity(options)
     return True if known is None else known.larger_is_closer
 
 
-def find_threshold(options: Mapping[str, Any]) -> float | None:
-    """The threshold in force: the one in the options, or the default of the similarity for the event.
-
-    >>> find_threshold({"similarity": "pearson", "event": "changed_class", "threshold": None})
-    0.6
-    """
-    given = options.get("threshold")
-    if given is not None:
-        return float(given)
-    known = _known(options)
-    if known is None or options.get("event") == "misclassification":
-        return None
-    return known.low if options.get("event") == "changed_explanation" else known.high
-
-
-def _known(options: Mapping[str, Any]) -> similarity.Similarity | None:
+def find_similarity(options: Mapping[str, Any]) -> similarity.Similarity | None:
+    """The similarity that the option of that name names; None where it is not known here."""
     try:
         return similarity.get(str(options.get("similarity")))
     except HoldfastError:

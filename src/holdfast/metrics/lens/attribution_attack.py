@@ -39,10 +39,9 @@ from holdfast.metrics.lens.attribution_objectives import (
     GuidedObjective,
 )
 from holdfast.metrics.lens.attribution_objectives import get as get_attack
-from holdfast.metrics.probe import Probe, check_probe_options
+from holdfast.metrics.probe import Probe, check_probe_options, score_kept_class
 from holdfast.metrics.probe_objective import ProbeObjective, reevaluate_found
 from holdfast.metrics.result import Result
-from holdfast.metrics.safari.events import score_kept_class
 from holdfast.model import ROW_ALIGNMENT, Classifier
 from holdfast.neighbourhood import LinfBall, Neighbourhood, check_neighbourhood
 from holdfast.records import set_fields

@@ -164,6 +164,11 @@ class MisinterpretationProbability(Metric):
         """A configuration that takes seconds."""
         return cls(LinfBall(0.1), threshold=0.95, particles=40, moves=2, floor=-8.0)
 
+    @property
+    def own_label(self) -> str:
+        """The metric's name and the event's."""
+        return f"{self.name}: {self.event}"
+
     def expected_evaluations(self) -> int:
         """Those for an event whose ln P is half the floor."""
         if self.method == "monte_carlo":

@@ -177,6 +177,11 @@ class WorstCase(Metric):
         """A configuration that takes seconds."""
         return cls(LinfBall(0.1), budget=40)
 
+    @property
+    def own_label(self) -> str:
+        """The metric's name and the event's."""
+        return f"{self.name}: {self.event}"
+
     def expected_evaluations(self) -> int:
         """The budget."""
         return self.budget

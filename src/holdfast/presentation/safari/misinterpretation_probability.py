@@ -14,7 +14,6 @@ from holdfast.presentation.base import (
     Reading,
     View,
     draw_distribution,
-    find_threshold,
     format_number,
     larger_is_closer,
     presentations,
@@ -22,7 +21,7 @@ from holdfast.presentation.base import (
     read_numbers,
 )
 from holdfast.presentation.safari.contradictions import find_contradictions
-from holdfast.presentation.safari.terms import COMPARED, MARGIN, MEANINGS
+from holdfast.presentation.safari.terms import COMPARED, MARGIN, MEANINGS, find_threshold
 from holdfast.tensors import Array
 
 #: samples with a curve

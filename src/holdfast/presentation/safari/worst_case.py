@@ -15,14 +15,13 @@ from holdfast.presentation.base import (
     Reading,
     View,
     draw_distribution,
-    find_threshold,
     format_number,
     larger_is_closer,
     presentations,
     read_flags,
     read_numbers,
 )
-from holdfast.presentation.safari.terms import COMPARED, MARGIN, MEANINGS
+from holdfast.presentation.safari.terms import COMPARED, MARGIN, MEANINGS, find_threshold
 from holdfast.tensors import Array
 
 #: samples in a gallery, and samples behind a line
