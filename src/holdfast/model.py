@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from holdfast.errors import ArgumentError, ModelError, check
+from holdfast.errors import ArgumentError, ModelError, check, check_integer
 from holdfast.tensors import limited_threads
 
 Bound = float | Tensor
@@ -100,12 +100,7 @@ class Classifier:
     ) -> None:
         check(isinstance(module, nn.Module), "module", "a torch.nn.Module", type(module).__name__)
         check(preprocess is None or callable(preprocess), "preprocess", "a callable or None", preprocess)
-        check(
-            batch_size == "auto" or (type(batch_size) is int and batch_size >= 1),
-            "batch_size",
-            "'auto' or a whole number of at least 1",
-            repr(batch_size),
-        )
+        check_integer(batch_size, "batch_size", also=("auto",))
         check(forward is None or callable(forward), "forward", "a callable (module, x) -> logits or None", forward)
         module = module if forward is None else ForwardWrapper(module, forward)
         self.module = module

@@ -290,8 +290,10 @@ def _make_base() -> type[Any]:
             device = "auto" if getattr(model, "device", None) is None else str(model.device)
             self.classifier = Classifier(model.get_model(), self.bounds, device=device)
             self._inputs = self.classifier.check_inputs(self._tensor(x_batch), "x_batch")
-            masks = None if self._masks is None else {"regions": torch.as_tensor(np.asarray(self._masks)) > 0}
-            self._prepared = self.metric if masks is None else self.metric.for_data(masks)
+            self._prepared = self.metric
+            if self.metric.mask_option and self._masks is not None:
+                masks = torch.as_tensor(np.asarray(self._masks)) > 0
+                self._prepared = self.metric.for_data({getattr(self.metric, self.metric.mask_option): masks})
             self._next, self.results = 0, []
 
         def _tensor(self, values: Array) -> Tensor:

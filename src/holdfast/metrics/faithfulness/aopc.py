@@ -144,8 +144,7 @@ class AOPC(Metric):
     segments: Method | int | Tensor | None = None
 
     def __post_init__(self) -> None:
-        valid = self.region is None or (type(self.region) is int and self.region >= 1)
-        check(valid, "region", "a whole number of at least 1, or None", repr(self.region))
+        check_integer(self.region, "region", also=(None,))
         check_integer(self.steps, "steps")
         check_integer(self.samples, "samples")
         check(self.order in get_args(Order), "order", "'top' or 'bottom' (of the relevance, first)", repr(self.order))

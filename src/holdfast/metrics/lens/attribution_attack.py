@@ -37,6 +37,7 @@ from holdfast.metrics.lens.attribution_objectives import (
     AttributionObjective,
     BlindObjective,
     GuidedObjective,
+    check_count,
 )
 from holdfast.metrics.lens.attribution_objectives import get as get_attack
 from holdfast.metrics.probe import Probe, check_probe_options, score_kept_class
@@ -194,11 +195,13 @@ class AttributionAttack(Metric):
             check(listed, option, "a list with at least one entry", repr(value))
             set_fields(self, **{option: tuple(value)})
         self._check_similarities()
-        check_counts("k", (0.1 if self.k is None else self.k,))
+        if self.k is not None:
+            check_count("k", self.k)
         if self.k is None:
             given = (getattr(similarity.function, "keywords", {}).get("k") for similarity in self._similarities())
             set_fields(self, k=next((k for k in given if isinstance(k, int | float)), None))
-        check_counts("curve_k", self.curve_k)
+        for count in self.curve_k:
+            check_count("curve_k", count)
         check(all(type(w) is int and w >= 0 for w in self.curve_w), "curve_w", "whole numbers, 0 or more", self.curve_w)
         check_probe_options(self.absolute, "origin", "logit")
 
@@ -351,11 +354,3 @@ class _AttackObjective(ProbeObjective):
 def _sum_magnitudes(maps: Tensor) -> Tensor:
     """The mass at each position: absolute attributions, added over channels."""
     return per_position(maps, "abs_sum").abs()
-
-
-def check_counts(option: str, values: tuple[int | float, ...]) -> None:
-    """Raise `ArgumentError` unless the values are numbers of positions, or shares of them."""
-    for value in values:
-        whole = type(value) is int and value >= 1
-        share = isinstance(value, float) and 0 < value < 1
-        check(whole or share, option, "whole numbers of at least 1, or shares in (0, 1)", repr(value))

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from holdfast.errors import check
+from holdfast.errors import check_integer
 from holdfast.study.grid import Grid
 from holdfast.study.plan import Job
 from holdfast.study.store import JobFiles, Store, pack_failure
@@ -49,8 +49,7 @@ def store_failure(store: Store, grid: Grid, job: Job, error: str, traceback: str
 
 def check_workers(workers: int | str, argument: str = "workers") -> None:
     """Raise `ArgumentError` unless `workers` is a whole number of at least 1, or `"auto"`."""
-    fits = workers == "auto" or (type(workers) is int and workers >= 1)
-    check(fits, argument, "a whole number of at least 1, or 'auto'", repr(workers))
+    check_integer(workers, argument, also=("auto",))
 
 
 @contextmanager

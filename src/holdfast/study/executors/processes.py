@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from holdfast.errors import HoldfastError, check, check_integer
+from holdfast.errors import HoldfastError, check_integer
 from holdfast.study.executors.base import Executor, JobOutcome, check_workers, store_failure, store_result
 from holdfast.study.grid import Grid
 from holdfast.study.plan import Job
@@ -63,7 +63,7 @@ class Processes(Executor):
 
     def __init__(self, workers: int, threads: int | None = None) -> None:
         check_integer(workers, "workers")
-        check(threads is None or (type(threads) is int and threads >= 1), "threads", "at least 1", threads)
+        check_integer(threads, "threads", also=(None,))
         self.workers = workers
         self.threads = threads or max(1, thread_budget() // workers)
 
