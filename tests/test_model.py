@@ -1,4 +1,4 @@
-"""Classifier: flags restored, rows bounded, the same bits whatever the batch size, and errors that say what came."""
+"""Classifier: flags restored, rows bounded, equal bits whatever the batch size, and errors that show what was given."""
 
 from __future__ import annotations
 

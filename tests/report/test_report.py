@@ -113,8 +113,8 @@ def test_the_event_decides_which_direction_is_robust(builder: Builder) -> None:
 def test_only_of_robustness_it_is_said_that_better_is_more_robust() -> None:
     readings = {name: presentation_of(name).reading(metrics[name].example().options()) for name in metrics.names()}
     robust = {name for name, reading in readings.items() if reading.good == "more robust"}
-    disturbed = {"worst_case", "misinterpretation_probability", "max_sensitivity", "local_lipschitz"}
-    assert robust == {*disturbed, "attribution_attack"}
+    perturbed = {"worst_case", "misinterpretation_probability", "max_sensitivity", "local_lipschitz"}
+    assert robust == {*perturbed, "attribution_attack"}
     assert {readings[name].good for name in ("aopc", "log_odds")} == {"more faithful"}
 
 

@@ -40,11 +40,11 @@ class ProbeObjective(ABC):
         """
 
     def __call__(self, x: Tensor, problem: Tensor) -> Outcome:
-        """See `Objective`: the outcome of `x` for the problems `problem` `(M,)`."""
+        """The outcome of `x` for the problems `problem` `(M,)`."""
         return self.measure(x, self.usable[problem])
 
     def find_ascent(self, x: Tensor, problem: Tensor, feasible: Tensor) -> Tensor:
-        """See `GradientObjective`: directions from the model with softplus for ReLU."""
+        """Directions from the model with softplus for ReLU."""
         return self.probe.gradient(self.ascend, x, self.usable[problem], feasible, beta=self.beta)
 
     def run(self, search: Search, region: Region, budget: int, seed: int) -> SearchResult:

@@ -29,7 +29,7 @@ RESAMPLES = 1000
 def paired_differences(
     frame: pl.DataFrame, above: str, below: str, column: str = "ratio", by: str = "explainer"
 ) -> Array:
-    """`column` at `above` less `column` at `below` (names of explainers or models), on the same samples.
+    """`column` at `above` minus `column` at `below` (names of explainers or models), on the same samples.
 
     Samples where one value is missing or only a bound (`bound`) are left out. A logarithm of a probability at its floor
     is not such a bound: it counts as the floor, so differences are those of `max(ln P, floor)`.

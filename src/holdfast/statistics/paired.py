@@ -203,7 +203,7 @@ def friedman(ranks: Array, permutations: int = 9999, seed: int = 0) -> tuple[flo
     (0.0, 1.0)
     """
     k = ranks.shape[1]
-    # twice the ranks less their mean are integers, so equal statistics compare as equal
+    # twice the ranks minus their mean are integers, so equal statistics compare as equal
     centred = np.rint(2 * ranks).astype(np.int64) - (k + 1)
     centred = centred[(centred != 0).any(axis=1)]
     rows = len(centred)

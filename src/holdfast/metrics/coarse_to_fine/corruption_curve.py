@@ -150,7 +150,7 @@ class CorruptionCurveResult(Result):
 
     @property
     def auc_top(self) -> float:
-        """The area under the mean drop, most relevant first, over the mean share of corrupted positions."""
+        """The area under the mean drop, most relevant first, over the mean share of replaced positions."""
         return self._numbers.auc_top
 
     @property

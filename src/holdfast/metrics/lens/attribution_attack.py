@@ -2,10 +2,10 @@
 
 The attack looks for a perturbed input, in the maximum norm ball and within the bounds, that keeps the class and changes
 the map. It takes steps along the sign of the gradient of an objective (see `attribution_objectives`), through the
-explanation itself, from several random starts. The point of all steps that reached most is the result. Then the maps of
-the clean and the perturbed input are compared by all similarities that were asked for. By the top-k intersection alone
-a map that moved by a pixel is a different map. The locality-sensitive similarities say how much of the apparent
-fragility was such a shift.
+explanation itself, from several random starts. The result is the point with the largest objective among all steps. Then
+the maps of the clean and the perturbed input are compared by all similarities that were asked for. By the top-k
+intersection alone a map that moved by a pixel is a different map. The locality-sensitive similarities say how much of
+the apparent fragility was such a shift.
 
 Source: Kamath, Mittal, Deshpande and Balasubramanian, "Rethinking robustness of model attributions" (AAAI 2024), Sec. 3
 and App. C; the attacks are those of Ghorbani, Abid and Zou, "Interpretation of neural networks is fragile" (AAAI 2019).

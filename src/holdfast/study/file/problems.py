@@ -1,4 +1,4 @@
-"""What is wrong with a study file, in words: the place, what was expected, what came, and the nearest known name.
+"""What is wrong with a study file, in words: the place, what was expected, what was given, and the nearest known name.
 
 A check raises pydantic's `ValidationError`, an `ArgumentError` of the library, or `Misfit`, which is an `ArgumentError`
 with places in the file. `problems_in` translates them into `Problem`s, and nothing else does. `StudyError` shows the
@@ -32,7 +32,7 @@ class Problem:
     Attributes:
         path: where, relative to what was checked.
         expected, got: in words.
-        near: the known name that comes closest to the one that came, if any.
+        near: the known name that is nearest to the given one, if any.
         note: what else helps, such as the data set with which a model fails.
         line: in the file; None where the study does not come from one.
     """
@@ -108,7 +108,7 @@ class Entry(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
-    #: what a key is called where an unknown one came
+    #: what a key is called in errors, where an unknown one is given
     key: ClassVar[str] = "a known key"
     #: of several forms of a section, which one this is: the key or the name that only this form has
     form: ClassVar[str] = ""
@@ -288,7 +288,7 @@ def either(words: Sequence[str]) -> str:
 
 
 def show(value: object) -> str:
-    """What came, in a few words.
+    """What was given, in a few words.
 
     >>> show("a"), show(True), show(None), show({"a": 1})
     ("'a'", 'true', 'nothing', 'a mapping with a')

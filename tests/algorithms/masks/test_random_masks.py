@@ -101,7 +101,7 @@ def test_two_calls_continue_each_other() -> None:
     assert not torch.equal(halves[:, :50], halves[:, 50:])
 
 
-def test_masks_of_a_problem_do_not_depend_on_its_company() -> None:
+def test_masks_of_a_problem_do_not_depend_on_other_problems() -> None:
     together = draw_masks(60, torch.tensor([5, 17, 5]), 0.7, streams(3))
     assert not together[0, :, 5:].any()
     assert not together[2, :, 5:].any()
@@ -357,7 +357,7 @@ def test_bits_do_not_depend_on_chunks_or_repetition(estimator: str, monkeypatch:
         assert_same_bits(usual, run())
 
 
-def test_problems_do_not_depend_on_order_or_company() -> None:
+def test_problems_do_not_depend_on_order_or_each_other() -> None:
     p, e, masks, _ = linear(6, 150, 9, 0.5)
     together = measure_consistency(p, e, masks, permutations=99, resamples=60)
     order = [4, 1, 5, 0, 3, 2]
