@@ -18,7 +18,7 @@ from torch import nn
 
 import holdfast as hf
 from holdfast.study.executors import Executor, InProcess, Processes
-from holdfast.study.grid import Grid, Ready, Samples
+from holdfast.study.grid import Grid, LoadedModel, Samples
 from holdfast.study.run import run_grid
 from holdfast.study.store import Store
 
@@ -34,7 +34,9 @@ def measure_overhead(jobs: int) -> None:
     for row in range(jobs):
         metric(classifier, explainer, inputs[row : row + 1], generator=torch.Generator().manual_seed(0))
     bare = time.perf_counter() - start
-    grid = Grid({"x": Samples(inputs)}, {"m": Ready(classifier)}, {"s": explainer}, {"m": metric}, samples_per_job=1)
+    grid = Grid(
+        {"x": Samples(inputs)}, {"m": LoadedModel(classifier)}, {"s": explainer}, {"m": metric}, samples_per_job=1
+    )
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder))
         start = time.perf_counter()
@@ -61,7 +63,7 @@ def measure_workers(samples: int, repeats: int) -> None:
     explainers = {name: hf.explainers.get(name) for name in ("saliency", "deeplift")}
     grid = Grid(
         {"digits": Samples(digits.inputs)},
-        {"lenet": Ready(classifier)},
+        {"lenet": LoadedModel(classifier)},
         explainers,
         {"worst": metric},
         samples_per_job=2,

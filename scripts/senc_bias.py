@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from holdfast.algorithms.masks.random_masks import Consistency, consistency, draw_masks, is_settled, plan_checks
+from holdfast.algorithms.masks.random_masks import Consistency, draw_masks, is_settled, measure_consistency, plan_checks
 from holdfast.charts import COLOURS
 from holdfast.report.render import CONFIG
 from holdfast.tensors import Streams
@@ -44,7 +44,7 @@ def independent(setting: tuple[tuple[float, float], tuple[float, float]], seed: 
     masks = draw_masks(MASKS, FEATURES, KEEP, streams)
     weights = [mean + spread * streams.normal((MASKS,), torch.float64) for mean, spread in setting]
     return {
-        name: consistency(*weights, masks, estimator=name, permutations=199, resamples=0, streams=streams)
+        name: measure_consistency(*weights, masks, estimator=name, permutations=199, resamples=0, streams=streams)
         for name in ESTIMATORS
     }
 
@@ -181,7 +181,7 @@ def coverage(runs: int = 100) -> None:
                     masks = draw_masks(5000, features, KEEP, streams)
                     p, e, true = linear_weights(kind, agreement, signal, masks, streams)
                     for used in (200, 1000, 5000):
-                        found = consistency(p[:, :used], e[:, :used], masks[:, :used], permutations=0)
+                        found = measure_consistency(p[:, :used], e[:, :used], masks[:, :used], permutations=0)
                         inside = (found.interval[:, 0] <= true + 1e-9) & (true - 1e-9 <= found.interval[:, 1])
                         share = inside.double().mean().item()
                         shares.append(share)
@@ -224,7 +224,7 @@ def run_checks(
         going = torch.stack([at == checks[-1] for at in stopped_at.values()]).any(0).nonzero()[:, 0]
         if not len(going):
             break
-        found = consistency(p[going, :check], e[going, :check], masks[going, :check], permutations=0)
+        found = measure_consistency(p[going, :check], e[going, :check], masks[going, :check], permutations=0)
         for tolerance, at in stopped_at.items():
             done = is_settled(found, tolerance) & (at[going] == checks[-1])
             at[going[done]] = check

@@ -100,6 +100,19 @@ def test_metrics_know_nothing_of_their_presentation() -> None:
     assert wrong == []
 
 
+@pytest.mark.parametrize("house", ["metrics", "presentation", "reproduce"])
+def test_rooms_of_papers_do_not_import_each_other(house: str) -> None:
+    rooms = {folder.name for folder in (ROOT / house).iterdir() if (folder / "__init__.py").is_file()}
+    assert "safari" in rooms
+    wrong = []
+    for file in sorted((ROOT / house).glob("*/*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            parts = (node.module or "").split(".") if isinstance(node, ast.ImportFrom) else []
+            if parts[:2] == ["holdfast", house] and set(parts[2:3]) & (rooms - {file.parent.name}):
+                wrong.append(f"{file.relative_to(ROOT)} imports {node.module}")
+    assert wrong == []
+
+
 @pytest.mark.parametrize(
     ("folder", "package"), [(ROOT, "holdfast"), (CHECKOUT / "benchmarks", ""), (CHECKOUT / "scripts", "")]
 )
@@ -167,6 +180,29 @@ def test_tests_are_in_the_folders_of_the_source() -> None:
     own = {"references", "stand_ins", "docs"}  # slow re-implementations, stand-ins, and tests of the documentation
     folders = {f.parent.relative_to(tests) for f in tests.rglob("test_*.py")}
     assert [str(f) for f in sorted(folders) if f.parts and f.parts[0] not in own and not (ROOT / f).is_dir()] == []
+
+
+def test_tests_have_the_names_of_the_source() -> None:
+    """At the top `test_NAME.py` or `test_NAME_*.py` tests `NAME.py`."""
+    own = {"layers", "packaging", "plugins"}  # rules for all of the source, and entry points
+    names = [f.stem.removeprefix("test_") for f in Path(__file__).parent.glob("test_*.py")]
+    sources = {f.stem for f in ROOT.glob("*.py")}
+    assert [n for n in names if n not in own and not any(f"{n}_".startswith(f"{source}_") for source in sources)] == []
+
+
+def test_tests_of_one_room_are_in_it() -> None:
+    """A test file that imports from a single room of its folder of the source is in that room."""
+    tests, wrong = Path(__file__).parent, []
+    for file in sorted(tests.rglob("test_*.py")):
+        folder = file.parent.relative_to(tests)
+        start = ".".join(("holdfast", *folder.parts, ""))
+        nodes = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ImportFrom)]
+        names = {
+            f"{node.module}.".removeprefix(start).split(".")[0] for node in nodes if f"{node.module}.".startswith(start)
+        }
+        if folder.parts and len(names) == 1 and "" not in names and (ROOT / folder / names.pop()).is_dir():
+            wrong.append(str(file.relative_to(tests)))
+    assert wrong == []
 
 
 def test_import_is_quiet_and_light() -> None:

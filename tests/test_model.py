@@ -1,4 +1,4 @@
-"""Classifier: flags restored, rows bounded, the same bits whatever the batch size, and errors that say what came."""
+"""Classifier: flags restored, rows bounded, equal bits whatever the batch size, and errors that show what was given."""
 
 from __future__ import annotations
 
@@ -162,8 +162,8 @@ def test_a_shape_the_module_cannot_take() -> None:
     [
         ({"bounds": (1.0, 0.0)}, "bounds: expected lower < upper"),
         ({"bounds": 3}, "bounds: expected a pair"),
-        ({"batch_size": 0}, "batch_size: expected 'auto' or a whole number of at least 1, got 0"),
-        ({"batch_size": True}, "batch_size: expected 'auto' or a whole number"),
+        ({"batch_size": 0}, "batch_size: expected a whole number of at least 1, or 'auto', got 0"),
+        ({"batch_size": True}, "batch_size: expected a whole number of at least 1, or 'auto', got True"),
         ({"module": len}, "module: expected a torch.nn.Module, got builtin_function_or_method"),
         ({"preprocess": 1}, "preprocess: expected a callable or None"),
     ],

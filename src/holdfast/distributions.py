@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-Array = npt.NDArray[np.float64]
+from holdfast.tensors import Array
 
 _TINY = 1e-300
 #: above so many degrees of freedom a series about the normal quantile is exact to 1e-12

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class HoldfastError(Exception):
@@ -46,15 +46,20 @@ class UnknownNameError(ArgumentError):
         super().__init__(kind, f"one of {', '.join(known)}", f"{name!r}{hint}")
 
 
-def check_integer(value: object, argument: str, least: int = 1) -> None:
-    """Raise `ArgumentError` unless `value` is an `int` of at least `least`; booleans and floats are refused.
+def check_integer(value: object, argument: str, least: int = 1, also: Sequence[str | None] = ()) -> None:
+    """Raise `ArgumentError` unless `value` is an `int` of at least `least`, or one of `also`.
+
+    Booleans and floats are refused.
 
     >>> check_integer(0, "steps")
     Traceback (most recent call last):
         ...
     holdfast.errors.ArgumentError: steps: expected a whole number of at least 1, got 0
     """
-    check(type(value) is int and value >= least, argument, f"a whole number of at least {least}", repr(value))
+    fits = (type(value) is int and value >= least) or any(
+        type(value) is type(other) and value == other for other in also
+    )
+    check(fits, argument, ", or ".join([f"a whole number of at least {least}", *map(repr, also)]), repr(value))
 
 
 def check(condition: bool, argument: str, expected: str, got: object) -> None:

@@ -23,7 +23,7 @@ from holdfast.neighbourhood import LinfBall, Neighbourhood
 from holdfast.progress import watch
 from holdfast.report import Report
 from holdfast.study.executors import Executor, local
-from holdfast.study.grid import Grid, Ready, Samples
+from holdfast.study.grid import Grid, LoadedModel, Samples
 from holdfast.study.results import Results, load_results
 from holdfast.study.run import Summary, has_neighbourhood, named_metrics, run_grid
 from holdfast.study.store import Store
@@ -153,7 +153,7 @@ def evaluate(
         about = {"default neighbourhood": words, **(about or {})}
     grid = Grid(
         data={DATA: Samples(inputs.cpu(), checked, (lower.cpu(), upper.cpu()), extras=extras)},
-        models={MODEL: Ready(classifier)},
+        models={MODEL: LoadedModel(classifier)},
         explainers=ready,
         metrics=named_metrics(metrics, neighbourhood),
         seed=seed,

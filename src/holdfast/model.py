@@ -10,11 +10,13 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from holdfast.errors import ArgumentError, ModelError, check
+from holdfast.errors import ArgumentError, ModelError, check, check_integer
 from holdfast.tensors import limited_threads
 
 Bound = float | Tensor
 Kind = Literal["forward", "backward"]
+#: what is read from the logits
+Output = Literal["logit", "probability"]
 
 # Kernels for few rows, or for an odd number of rows, round differently in the last bits. So every forwarded batch is
 # padded to a multiple of this number, and to at least twice this number. Only this makes results bit-identical for all
@@ -23,12 +25,12 @@ ROW_ALIGNMENT = 8
 _SMALLEST_ROWS, _LARGEST_ROWS = 16, 8192
 
 
-class Forwarded(nn.Module):
+class ForwardWrapper(nn.Module):
     """A module that runs `function(module, x)`; `Classifier(module, forward=function)` makes one.
 
     Its layers keep the names that they have in `module`. The module itself is listed as `"(wrapped)"`.
 
-    >>> double = Forwarded(nn.Sequential(nn.Identity()), lambda module, x: {"logits": 2 * module(x)}["logits"])
+    >>> double = ForwardWrapper(nn.Sequential(nn.Identity()), lambda module, x: {"logits": 2 * module(x)}["logits"])
     >>> double(torch.ones(1, 2)), [name for name, _ in double.named_modules()]
     (tensor([[2., 2.]]), ['', '(wrapped)', '0'])
     """
@@ -72,7 +74,7 @@ class Classifier:
             calibration for each input shape finds the number, and it is halved when memory runs out.
         forward: a function `(module, x) -> logits`, for a module where `module(x)` does not return logits: for example
             a module with keyword arguments, with further inputs that are the same for every row, or with an output
-            that is no tensor. The module is then wrapped (`Forwarded`); its layers keep their names.
+            that is no tensor. The module is then wrapped (`ForwardWrapper`); its layers keep their names.
 
     Raises:
         ArgumentError: `bounds` is no range, `batch_size` is below 1, or `module` is no `torch.nn.Module`.
@@ -98,14 +100,9 @@ class Classifier:
     ) -> None:
         check(isinstance(module, nn.Module), "module", "a torch.nn.Module", type(module).__name__)
         check(preprocess is None or callable(preprocess), "preprocess", "a callable or None", preprocess)
-        check(
-            batch_size == "auto" or (type(batch_size) is int and batch_size >= 1),
-            "batch_size",
-            "'auto' or a whole number of at least 1",
-            repr(batch_size),
-        )
+        check_integer(batch_size, "batch_size", also=("auto",))
         check(forward is None or callable(forward), "forward", "a callable (module, x) -> logits or None", forward)
-        module = module if forward is None else Forwarded(module, forward)
+        module = module if forward is None else ForwardWrapper(module, forward)
         self.module = module
         self.preprocess = preprocess
         parameter = next(module.parameters(), None)
@@ -382,6 +379,22 @@ def _explain(error: RuntimeError, inputs: Tensor) -> Exception:
     if isinstance(error, ModelError):
         return error
     return ModelError(f"module: failed on inputs of shape {tuple(inputs.shape)}, dtype {inputs.dtype}: {error}")
+
+
+def score_classes(logits: Tensor, classes: Tensor, output: Output) -> Tensor:
+    """The logits or probabilities of the classes `(M,)`, float64 `(M,)`; NaN where a logit of the row is not finite.
+
+    Args:
+        logits: `(M, K)`.
+        classes: int64 `(M,)`, from 0 to K - 1.
+        output: which of the two.
+
+    >>> score_classes(torch.tensor([[0.0, 0.0]]), torch.tensor([1]), "probability")
+    tensor([0.5000], dtype=torch.float64)
+    """
+    logits = logits.double()
+    values = (logits if output == "logit" else logits.softmax(1)).gather(1, classes[:, None])[:, 0]
+    return torch.where(torch.isfinite(logits).all(1), values, torch.nan)
 
 
 def count_padding(count: int, most: int) -> int:

@@ -31,7 +31,7 @@ class TensorOption:
 
     Args:
         tensor: `(...)`; copied to the CPU.
-        header: bytes that enter the digest before the values, where values alone do not tell two tensors apart.
+        header: bytes that enter the digest before the values, where equal bytes may be different tensors.
 
     Attributes:
         shape: of the tensor.

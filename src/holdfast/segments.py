@@ -98,7 +98,7 @@ class LabelMap(TensorOption):
 
 
 Method = Literal["auto", "slic", "quickshift", "grid", "windows", "columns"]
-How = Method | int | LabelMap
+SegmentChoice = Method | int | LabelMap
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Segments:
     fallback: Tensor
 
 
-def check_segments(how: How | Tensor) -> How:
+def check_segments(how: SegmentChoice | Tensor) -> SegmentChoice:
     """`how` in a form that a frozen configuration can hold; raises `ArgumentError` if it names no segmentation.
 
     >>> check_segments("grid"), check_segments(12)
@@ -152,7 +152,7 @@ def spatial_shape(inputs: Tensor) -> tuple[int, ...]:
     return tuple(inputs.shape[1:] if inputs.ndim == 2 else inputs.shape[2:])
 
 
-def segment(inputs: Tensor, how: How | Tensor = "auto") -> Segments:
+def segment(inputs: Tensor, how: SegmentChoice | Tensor = "auto") -> Segments:
     """Cut each of `inputs` `(N, ...)` into segments.
 
     Args:

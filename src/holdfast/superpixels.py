@@ -16,9 +16,10 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from holdfast.tensors import Array
+
 Labels = npt.NDArray[np.int64]
 Image = npt.NDArray[np.float64]
-Array = npt.NDArray[np.float64]
 
 ITERATIONS = 10
 #: pieces of less than half the usual size join a neighbour; none is larger than three times it
@@ -173,7 +174,7 @@ def quickshift(image: Image, ratio: float, kernel: float, reach: float) -> Label
         image: `(C, H, W)`, finite.
         ratio: the weight of colour against distance in the image.
         kernel: the standard deviation of the Gaussian kernel of the density, in pixels; at least 1.
-            Pixels further away than 3 of it, in a direction, are not looked at.
+            Pixels further away than 3 of it, in a direction, are not compared.
         reach: the longest link to a pixel of higher density.
 
     Returns:

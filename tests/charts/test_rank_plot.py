@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from holdfast.charts import Chart, mean_ranks
+from holdfast.charts import Chart, draw_mean_ranks
 from holdfast.report.render import render_files, render_for_page
 from holdfast.statistics.comparison import Comparison, compare
 
@@ -19,7 +19,7 @@ LONG = "a_name_of_an_explainer_that_is_far_too_long:steps=64,baseline=0"
 
 def diagram(comparison: Comparison) -> Chart:
     place = {each: at for at, each in enumerate(comparison.order)}
-    chart = mean_ranks(
+    chart = draw_mean_ranks(
         [comparison.names[each] for each in comparison.order],
         [float(comparison.mean_ranks[each]) for each in comparison.order],
         [[place[each] for each in clique] for clique in comparison.cliques],
@@ -36,7 +36,7 @@ def layer(chart: Chart, kind: str) -> dict[str, Any]:
 
 
 def test_names_ranks_and_bars() -> None:
-    chart = mean_ranks(["b", "a", "c"], [1.2, 2.0, 2.8], [(0, 1), (1, 2)], ["a", "b", "c"], "Ranks")
+    chart = draw_mean_ranks(["b", "a", "c"], [1.2, 2.0, 2.8], [(0, 1), (1, 2)], ["a", "b", "c"], "Ranks")
     assert chart is not None
     assert [(row["explainer"], row["row"], row["rank"], row["reads"]) for row in chart.spec["datasets"]["ranks"]] == [
         ("b", 0, 1.2, "1.20"),
@@ -57,24 +57,26 @@ def test_names_ranks_and_bars() -> None:
 
 def test_explainers_keep_their_colours_and_shapes() -> None:
     names = ["a", "b", "c"]
-    rows = [mean_ranks(order, [1.0, 2.0, 3.0], [], names, "t").spec["datasets"]["ranks"] for order in (names, "cba")]  # type: ignore[union-attr]
+    rows = [
+        draw_mean_ranks(order, [1.0, 2.0, 3.0], [], names, "t").spec["datasets"]["ranks"] for order in (names, "cba")
+    ]  # type: ignore[union-attr]
     marks = [{row["explainer"]: (row["colour"], row["shape"]) for row in each} for each in rows]
     assert marks[0] == marks[1]
     assert len(set(marks[0].values())) == 3
 
 
 def test_without_cliques_all_differ() -> None:
-    chart = mean_ranks(["a", "b"], [1.0, 2.0], [(0,), (1,)], ["a", "b"], "t")
+    chart = draw_mean_ranks(["a", "b"], [1.0, 2.0], [(0,), (1,)], ["a", "b"], "t")
     assert chart is not None
     assert chart.spec["datasets"]["bars"] == []
     assert "All differ significantly" in chart.caption
     assert "Not significantly different: none" in chart.alt
-    assert mean_ranks([], [], [], [], "t") is None
+    assert draw_mean_ranks([], [], [], [], "t") is None
 
 
 def test_bars_in_one_column_do_not_touch() -> None:
     cliques = [(0, 1, 2, 3), (2, 3, 4), (4, 5), (5, 6, 7)]
-    chart = mean_ranks(list("abcdefgh"), list(range(1, 9)), cliques, list("abcdefgh"), "t")
+    chart = draw_mean_ranks(list("abcdefgh"), list(range(1, 9)), cliques, list("abcdefgh"), "t")
     assert chart is not None
     columns: dict[float, list[tuple[float, float]]] = {}
     for bar in chart.spec["datasets"]["bars"]:

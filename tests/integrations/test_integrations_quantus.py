@@ -227,6 +227,8 @@ def test_masks() -> None:
         model, x.numpy(), y.numpy(), s_batch=masks.numpy().astype(float), explain_func=gradient, batch_size=2
     )
     assert same(scores, direct(hf.metrics.RelevanceLocalisation(masks), model, x, y))
+    named = ours.metric(hf.metrics.RelevanceLocalisation("object"), (0.0, 1.0))
+    assert same(named(model, x.numpy(), y.numpy(), s_batch=masks.numpy(), explain_func=gradient), scores)
     sensitivity = hf.metrics.MaxSensitivity(BALL, samples=2)
     beside = ours.metric(sensitivity, (0.0, 1.0))
     assert same(

@@ -16,8 +16,8 @@ from holdfast.metrics.replaced_copies import (
     make_draw_keys,
     make_sample_keys,
     replace_positions,
-    score_classes,
 )
+from holdfast.model import score_classes
 
 SHAPES = {"grey": (1, 8, 9), "colour": (3, 8, 8), "series": (2, 17), "flat": (12,)}
 

@@ -22,15 +22,15 @@ from holdfast.charts import (
     Chart,
     Gallery,
     GalleryRow,
-    Interval,
+    IntervalBar,
     Line,
     Picture,
     Strip,
-    distribution,
-    ecdf,
-    heatmap,
-    intervals,
-    lines_with_bands,
+    draw_ecdf,
+    draw_heatmap,
+    draw_intervals,
+    draw_lines,
+    draw_strips,
 )
 from holdfast.errors import ArgumentError
 from holdfast.metrics.base import metrics
@@ -113,8 +113,8 @@ def test_the_event_decides_which_direction_is_robust(builder: Builder) -> None:
 def test_only_of_robustness_it_is_said_that_better_is_more_robust() -> None:
     readings = {name: presentation_of(name).reading(metrics[name].example().options()) for name in metrics.names()}
     robust = {name for name, reading in readings.items() if reading.good == "more robust"}
-    disturbed = {"worst_case", "misinterpretation_probability", "max_sensitivity", "local_lipschitz"}
-    assert robust == {*disturbed, "attribution_attack"}
+    perturbed = {"worst_case", "misinterpretation_probability", "max_sensitivity", "local_lipschitz"}
+    assert robust == {*perturbed, "attribution_attack"}
     assert {readings[name].good for name in ("aopc", "log_odds")} == {"more faithful"}
 
 
@@ -166,7 +166,7 @@ def test_a_presentation_brings_its_own_everything(builder: Builder, monkeypatch:
             arrays = view.arrays("a", 1, ("field",))
             assert arrays is not None
             strip = Strip("a", [0], np.array([1.0]), np.array([True]))
-            chart = distribution([strip], view.explainers, "t", "wobble", "lower", "lower")
+            chart = draw_strips([strip], view.explainers, "t", "wobble", "lower", "lower")
             assert chart is not None
             tile = Picture("field", arrays["field"], "the field", signed=True)
             return [chart, Gallery("Fields", (GalleryRow("a", 1, (tile,), "sample one"),), "A note.")]
@@ -428,16 +428,16 @@ def strips(count: int = 2, size: int = 4) -> list[Strip]:
 def test_nothing_to_draw_is_no_chart() -> None:
     empty = [Strip("e0", [], np.empty(0), np.empty(0, dtype=bool))]
     nan = np.array([np.nan])
-    assert distribution(empty, ["e0"], "t", "a", None) is None
-    assert ecdf(empty, ["e0"], "t", "a") is None
-    assert lines_with_bands([Line("e0", nan, nan)], ["e0"], "t", "x", "y") is None
-    assert intervals([Interval("e0", float("nan"), None, None)], ["e0"], "t", "a", None) is None
-    assert heatmap(["m"], np.array([[np.nan]]), "t", "a") is None
+    assert draw_strips(empty, ["e0"], "t", "a", None) is None
+    assert draw_ecdf(empty, ["e0"], "t", "a") is None
+    assert draw_lines([Line("e0", nan, nan)], ["e0"], "t", "x", "y") is None
+    assert draw_intervals([IntervalBar("e0", float("nan"), None, None)], ["e0"], "t", "a", None) is None
+    assert draw_heatmap(["m"], np.array([[np.nan]]), "t", "a") is None
 
 
 def test_boxes_are_quartiles_and_points_are_capped() -> None:
     values = np.random.default_rng(1).normal(size=1000)
-    chart = distribution([Strip("e0", range(1000), values, values < -2)], ["e0"], "t", "a", "higher")
+    chart = draw_strips([Strip("e0", range(1000), values, values < -2)], ["e0"], "t", "a", "higher")
     assert chart is not None
     (box,), points = chart.spec["datasets"]["boxes"], chart.spec["datasets"]["points"]
     np.testing.assert_allclose([box["q1"], box["median"], box["q3"]], np.quantile(values, [0.25, 0.5, 0.75]), rtol=1e-4)
@@ -451,7 +451,7 @@ def test_boxes_are_quartiles_and_points_are_capped() -> None:
 def test_explainers_keep_their_look_and_differ_by_more_than_colour() -> None:
     names = [f"e{i}" for i in range(8)]
     x = np.arange(3.0)
-    chart = lines_with_bands([Line(name, x, x) for name in names[3:]], names, "t", "x", "y")
+    chart = draw_lines([Line(name, x, x) for name in names[3:]], names, "t", "x", "y")
     assert chart is not None
     line = next(layer for layer in chart.spec["layer"] if layer["mark"]["type"] == "line")
     point = next(layer for layer in chart.spec["layer"] if layer["mark"]["type"] == "point")
@@ -460,7 +460,7 @@ def test_explainers_keep_their_look_and_differ_by_more_than_colour() -> None:
 
 
 def test_pages_use_variables_and_files_use_colours() -> None:
-    chart = distribution(strips(), ["e0", "e1"], "t", "a", "higher", rule=0.5)
+    chart = draw_strips(strips(), ["e0", "e1"], "t", "a", "higher", rule=0.5)
     assert chart is not None
     shown, files = render_for_page(chart, 3), render_files(chart)
     for colour in (*COLOURS, INK):

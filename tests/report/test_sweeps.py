@@ -15,8 +15,8 @@ import torch
 from report_builder import COMMON, Builder, assert_whole, base
 
 import holdfast as hf
-from holdfast.charts import Chart, Gallery, GalleryRow, Interval, Picture, Strip, Track, distribution, sweep
-from holdfast.charts.sweep_plot import looks_of_explainers, looks_of_values
+from holdfast.charts import Chart, Gallery, GalleryRow, IntervalBar, Picture, Strip, Track, draw_strips, draw_sweep
+from holdfast.charts.sweep_plot import choose_styles_of_explainers, choose_styles_of_values
 from holdfast.metrics.base import PartOf, metrics
 from holdfast.presentation import Presentation, Reading, View, presentations
 from holdfast.report import Report, build_html
@@ -347,8 +347,8 @@ def test_wide_ranges_of_positive_values_are_logarithmic(builder: Builder) -> Non
     (chart,) = charts(builder)
     x = chart.spec["layer"][0]["encoding"]["x"]
     assert (x["title"], x["scale"]["type"]) == ("neighbourhood.radius", "log")
-    estimates = [Interval("", y, None, None) for y in (1.0, 2.0, 3.0)]
-    at_zero = sweep([Track("a", [0, 1, 100], estimates)], looks_of_explainers(["a"]), "t", "o", "y", None)
+    estimates = [IntervalBar("", y, None, None) for y in (1.0, 2.0, 3.0)]
+    at_zero = draw_sweep([Track("a", [0, 1, 100], estimates)], choose_styles_of_explainers(["a"]), "t", "o", "y", None)
     assert at_zero is not None
     assert at_zero.spec["layer"][0]["encoding"]["x"]["scale"]["type"] == "linear"
 
@@ -435,7 +435,7 @@ def test_one_explainer_has_a_panel_with_lines_for_values(builder: Builder) -> No
     line = next(layer for layer in chart.spec["layer"] if layer["mark"]["type"] == "line")
     assert line["encoding"]["color"]["scale"]["domain"] == ["1", "16"]
     assert line["encoding"]["color"]["legend"]["title"] == "moves"
-    looks = looks_of_values(["a"], "a", ["1", "16"])
+    looks = choose_styles_of_values(["a"], "a", ["1", "16"])
     assert looks["1"]["shape"] != looks["16"]["shape"]
     assert looks["1"]["dash"] != looks["16"]["dash"]
 
@@ -454,9 +454,9 @@ def test_one_value_that_is_left_is_no_line(builder: Builder) -> None:
     options = {"absolute": True, **COMMON, "event": "changed_explanation", "search": {**GENETIC, "population": 100}}
     builder.job("a", "worst_case", "size 100", options, None, stop=2, error=("ValueError: no", "Traceback"))
     assert charts(builder) == []
-    assert sweep([Track("a", [1], [Interval("", 1.0, None, None)])], {}, "t", "o", "y", None) is None
-    nan = [Interval("", math.nan, None, None)] * 2
-    assert sweep([Track("a", [1, 2], nan)], {}, "t", "o", "y", None) is None
+    assert draw_sweep([Track("a", [1], [IntervalBar("", 1.0, None, None)])], {}, "t", "o", "y", None) is None
+    nan = [IntervalBar("", math.nan, None, None)] * 2
+    assert draw_sweep([Track("a", [1, 2], nan)], {}, "t", "o", "y", None) is None
 
 
 def test_other_samples_along_a_line_are_warned_of(builder: Builder) -> None:
@@ -665,7 +665,7 @@ def test_the_four_panels_of_the_paper_say_which_way_is_robust(builder: Builder) 
 
 def test_strips_without_parts_are_drawn_as_before() -> None:
     flags = np.zeros(3, dtype=bool)
-    chart = distribution([Strip(n, range(3), np.arange(3.0), flags) for n in "ab"], ["a", "b"], "t", "x", None)
+    chart = draw_strips([Strip(n, range(3), np.arange(3.0), flags) for n in "ab"], ["a", "b"], "t", "x", None)
     assert chart is not None
     assert [box["row"] for box in chart.spec["datasets"]["boxes"]] == [0, 1]
     assert all("part" not in point for point in chart.spec["datasets"]["points"])

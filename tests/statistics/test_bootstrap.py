@@ -9,8 +9,9 @@ import pytest
 import scipy
 
 from holdfast.statistics import bootstrap
-from holdfast.statistics.bootstrap import Array, intervals_of_means
+from holdfast.statistics.bootstrap import intervals_of_means
 from holdfast.statistics.paired import bootstrap_interval
+from holdfast.tensors import Array
 
 RESAMPLES = 400
 

@@ -21,7 +21,7 @@ from holdfast.explainers import Explainer
 from holdfast.metrics import LocalLipschitz, MaxSensitivity, Metric, WorstCase
 from holdfast.study.executors import Executor, InProcess, Processes, Ray, Slurm
 from holdfast.study.executors.processes import local
-from holdfast.study.grid import Grid, Ready, Samples
+from holdfast.study.grid import Grid, LoadedModel, Samples
 from holdfast.study.results import Results, load_results
 from holdfast.study.run import Progress, Summary, run_grid
 from holdfast.study.store import Store
@@ -64,7 +64,7 @@ def a_grid(explainers: dict[str, Explainer] | None = None, count: int = 6, repea
     explainers = explainers or {"grad": hf.explainers.get("saliency"), "mine": hf.explainers.from_callable(fussy)}
     return Grid(
         {"noise": Samples(inputs)},
-        {"net": Ready(classifier)},
+        {"net": LoadedModel(classifier)},
         explainers,
         metrics,
         repeats=repeats,

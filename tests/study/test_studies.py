@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 
 import holdfast as hf
 from holdfast.cli import app
-from holdfast.study.grid import Grid, Ready, Samples
+from holdfast.study.grid import Grid, LoadedModel, Samples
 from holdfast.study.plan import make_plan
 from holdfast.study.results import Results, load_results
 from holdfast.study.run import Progress, run_grid
@@ -58,7 +58,12 @@ def tiny_grid(count: int, **more: Any) -> Grid:
     metric = hf.metrics.MaxSensitivity(hf.LinfBall(0.1), samples=2)
     saliency = hf.explainers.get("saliency")
     return Grid(
-        {"x": Samples(inputs)}, {"m": Ready(classifier)}, {"s": saliency}, {"max": metric}, samples_per_job=1, **more
+        {"x": Samples(inputs)},
+        {"m": LoadedModel(classifier)},
+        {"s": saliency},
+        {"max": metric},
+        samples_per_job=1,
+        **more,
     )
 
 
@@ -161,7 +166,7 @@ def test_the_seed_the_data_and_the_model_make_the_identity() -> None:
     assert not identities(tiny_grid(3, seed=1)) & first
     assert len(identities(tiny_grid(3, repeats=2)) & first) == 3
     source = grid.models["m"]
-    assert isinstance(source, Ready)
+    assert isinstance(source, LoadedModel)
     with torch.no_grad():
         next(source.ready.module.parameters())[0, 0] += 1e-6
     assert not identities(grid) & first
@@ -181,7 +186,7 @@ def test_the_code_of_the_users_layers_is_part_of_the_identity(monkeypatch: pytes
             module[1].weight.fill_(0.5)
             module[1].bias.zero_()
         grid = tiny_grid(1)
-        models = {"m": Ready(hf.Classifier(module, (0.0, 1.0), device="cpu"))}
+        models = {"m": LoadedModel(hf.Classifier(module, (0.0, 1.0), device="cpu"))}
         return make_plan(Grid(grid.data, models, grid.explainers, grid.metrics)).jobs[0].identity
 
     before = identity()

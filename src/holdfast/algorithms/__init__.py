@@ -2,13 +2,13 @@
 
 from holdfast.algorithms.certified.bound import CertifiedDistortion, certified_distortion
 from holdfast.algorithms.distortion import Attack, MinimalDistortion, attacks, minimal_distortion
-from holdfast.algorithms.knees import knee
+from holdfast.algorithms.knees import find_knee
 from holdfast.algorithms.masks.random_masks import (
     Consistency,
-    consistency,
     draw_masks,
     is_settled,
     mask_sensitivity,
+    measure_consistency,
     plan_checks,
 )
 from holdfast.algorithms.rare_events.estimate import Levels, RareEventEstimate
@@ -42,11 +42,11 @@ __all__ = [
     "UnitBox",
     "attacks",
     "certified_distortion",
-    "consistency",
     "draw_masks",
+    "find_knee",
     "is_settled",
-    "knee",
     "mask_sensitivity",
+    "measure_consistency",
     "minimal_distortion",
     "monte_carlo",
     "plan_checks",

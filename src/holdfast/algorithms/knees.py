@@ -9,7 +9,7 @@ import numpy as np
 from holdfast.errors import check
 
 
-def knee(x: Sequence[float], y: Sequence[float]) -> int | None:
+def find_knee(x: Sequence[float], y: Sequence[float]) -> int | None:
     """The index of the knee of a curve `y` over increasing `x`: the point farthest above the line between its ends.
 
     None if no point is above this line, if there are fewer than three points, or if `y` is not finite.
@@ -20,9 +20,9 @@ def knee(x: Sequence[float], y: Sequence[float]) -> int | None:
     Raises:
         ArgumentError: x does not increase, or the lengths differ.
 
-    >>> knee([0, 1, 2, 3, 4], [0, 4, 5, 5.5, 6])
+    >>> find_knee([0, 1, 2, 3, 4], [0, 4, 5, 5.5, 6])
     1
-    >>> knee([0, 1, 2], [0, 1, 4]) is None
+    >>> find_knee([0, 1, 2], [0, 1, 4]) is None
     True
     """
     check(len(x) == len(y), "y", f"{len(x)} numbers, as many as x", len(y))

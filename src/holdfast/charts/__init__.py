@@ -4,14 +4,14 @@ A specification contains data and encodings; the renderer adds fonts, theme and 
 colour, shape and dash in the whole report, and no chart distinguishes explainers by colour alone.
 """
 
-from holdfast.charts.base import COLOURS, HOVER, INK, Chart, Gallery, GalleryRow, Interval, Line, Picture, Strip
-from holdfast.charts.box_plot import GREY, Point, boxes
-from holdfast.charts.heat_map import heat_table, heatmap
-from holdfast.charts.lines import ecdf, lines_with_bands
-from holdfast.charts.rank_plot import mean_ranks
-from holdfast.charts.ridge_plot import Ridge, ridges
-from holdfast.charts.strip_plot import distribution, intervals
-from holdfast.charts.sweep_plot import Track, looks_of_explainers, looks_of_values, sweep
+from holdfast.charts.base import COLOURS, HOVER, INK, Chart, Gallery, GalleryRow, IntervalBar, Line, Picture, Strip
+from holdfast.charts.box_plot import GREY, Point, draw_boxes
+from holdfast.charts.heat_map import draw_heat_table, draw_heatmap
+from holdfast.charts.lines import draw_ecdf, draw_lines
+from holdfast.charts.rank_plot import draw_mean_ranks
+from holdfast.charts.ridge_plot import Ridge, draw_ridges
+from holdfast.charts.strip_plot import draw_intervals, draw_strips
+from holdfast.charts.sweep_plot import Track, choose_styles_of_explainers, choose_styles_of_values, draw_sweep
 from holdfast.charts.table import Table, TableCell
 
 #: the parts of a section of the report
@@ -26,7 +26,7 @@ __all__ = [
     "Figure",
     "Gallery",
     "GalleryRow",
-    "Interval",
+    "IntervalBar",
     "Line",
     "Picture",
     "Point",
@@ -35,16 +35,16 @@ __all__ = [
     "Table",
     "TableCell",
     "Track",
-    "boxes",
-    "distribution",
-    "ecdf",
-    "heat_table",
-    "heatmap",
-    "intervals",
-    "lines_with_bands",
-    "looks_of_explainers",
-    "looks_of_values",
-    "mean_ranks",
-    "ridges",
-    "sweep",
+    "choose_styles_of_explainers",
+    "choose_styles_of_values",
+    "draw_boxes",
+    "draw_ecdf",
+    "draw_heat_table",
+    "draw_heatmap",
+    "draw_intervals",
+    "draw_lines",
+    "draw_mean_ranks",
+    "draw_ridges",
+    "draw_strips",
+    "draw_sweep",
 ]

@@ -12,9 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-Array = np.ndarray[Any, Any]
+from holdfast.tensors import Array
 
 #: Okabe and Ito's colours without yellow, and three of Paul Tol's; colour-blind readers can distinguish them
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#332288", "#882255", "#999933")
@@ -131,7 +129,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Interval:
+class IntervalBar:
     """An estimate and its interval. An end that is None or infinite is open; `bound` marks an upper bound."""
 
     name: str
@@ -141,29 +139,29 @@ class Interval:
     bound: bool = False
 
 
-def rounded(value: float, digits: int = 6) -> float | None:
+def round_number(value: float, digits: int = 6) -> float | None:
     """A number with a few significant digits; None if it is not finite.
 
-    >>> rounded(0.123456789), rounded(float("nan"))
+    >>> round_number(0.123456789), round_number(float("nan"))
     (0.123457, None)
     """
     return float(f"{value:.{digits}g}") if math.isfinite(value) else None
 
 
-def towards(axis: str, direction: str | None, good: str) -> str | list[str]:
+def title_axis(axis: str, direction: str | None, good: str) -> str | list[str]:
     """The title of an axis, with a second line: an arrow towards the side where explanations are `good`.
 
-    >>> towards("AOPC", "higher", "more faithful"), towards("margin", None, "better")
+    >>> title_axis("AOPC", "higher", "more faithful"), title_axis("margin", None, "better")
     (['AOPC', 'more faithful →'], 'margin')
     """
     arrow = {"higher": f"{good} →", "lower": f"← {good}"}.get(direction or "")
     return axis if arrow is None else [axis, arrow]
 
 
-def wrapped(name: str, width: int = 16) -> list[str]:
+def wrap_name(name: str, width: int = 16) -> list[str]:
     """A name, split into two lines if it is long.
 
-    >>> wrapped("integrated gradients"), wrapped("DeepLift")
+    >>> wrap_name("integrated gradients"), wrap_name("DeepLift")
     (['integrated', 'gradients'], ['DeepLift'])
     """
     if len(name) <= width:
@@ -175,7 +173,7 @@ def wrapped(name: str, width: int = 16) -> list[str]:
     return [name[:cut], name[cut:].lstrip(" ")]
 
 
-def look(explainers: Sequence[str], name: str) -> tuple[str, str, tuple[int, ...]]:
+def choose_style(explainers: Sequence[str], name: str) -> tuple[str, str, tuple[int, ...]]:
     """Colour, shape and dash of an explainer."""
     place = list(explainers).index(name)
     return COLOURS[place % len(COLOURS)], SHAPES[place % len(SHAPES)], DASHES[place % len(DASHES)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from holdfast.charts.base import SCALE, Chart, look, rounded, tooltip, towards, wrapped, zoom
+from holdfast.charts.base import SCALE, Chart, choose_style, round_number, title_axis, tooltip, wrap_name, zoom
 
 #: the colour of points that do not count
 GREY = "#8a8d91"
@@ -26,7 +26,7 @@ class Point:
     counts: bool = True
 
 
-def boxes(
+def draw_boxes(
     points: Sequence[Point],
     explainers: Sequence[str],
     title: str,
@@ -56,14 +56,14 @@ def boxes(
         return None
     rows, spans, words = [], [], []
     for each in names:
-        colour, shape, _ = look(explainers, each)
+        colour, shape, _ = choose_style(explainers, each)
         own = [point for point in points if point.name == each]
         counted = np.array([point.value for point in own if point.counts])
         rows += [
             {
                 "explainer": each,
                 "where": point.where,
-                "value": rounded(point.value),
+                "value": round_number(point.value),
                 "reads": f"{point.value:.3g}".replace("-", "−") + ("" if point.counts else " (does not count)"),
                 "colour": colour if point.counts else GREY,
                 "shape": shape,
@@ -75,14 +75,14 @@ def boxes(
             reach = 1.5 * (q3 - q1)
             inside = counted[(counted >= q1 - reach) & (counted <= q3 + reach)]
             ends = {"low": float(inside.min()), "high": float(inside.max()), "q1": q1, "q3": q3, "median": median}
-            spans.append({"explainer": each, "colour": colour, **{key: rounded(end) for key, end in ends.items()}})
+            spans.append({"explainer": each, "colour": colour, **{key: round_number(end) for key, end in ends.items()}})
         aside = len(own) - len(counted)
         if len(counted):
             text = f"median {np.median(counted):.3g} of {len(counted)}"
             words.append(f"{each}: {text}{f', {aside} not counted' if aside else ''}")
         else:
             words.append(f"{each}: none of {aside} counted")
-    labels = json.dumps({each: wrapped(each) for each in names})
+    labels = json.dumps({each: wrap_name(each) for each in names})
     y_axis = {
         "title": None,
         "domain": False,
@@ -93,7 +93,7 @@ def boxes(
     }
     y = {"field": "explainer", "type": "nominal", "sort": names, "axis": y_axis, "scale": {"domain": names}}
     scale = SCALE if domain is None else {**SCALE, "domain": list(domain)}
-    x = {"field": "value", "type": "quantitative", "title": towards(axis, direction, good), "scale": scale}
+    x = {"field": "value", "type": "quantitative", "title": title_axis(axis, direction, good), "scale": scale}
     own_colour = {"field": "colour", "type": "nominal", "scale": None, "legend": None}
     layers = []
     if spans:

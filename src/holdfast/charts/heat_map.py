@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.charts.base import Array, Chart, rounded, tooltip, wrapped
+from holdfast.charts.base import Chart, round_number, tooltip, wrap_name
+from holdfast.tensors import Array
 
 #: up to this number of columns the numbers are written into their cells
 _WRITTEN = 16
 
 
-def heatmap(
+def draw_heatmap(
     names: Sequence[str],
     values: Array,
     title: str,
@@ -29,7 +30,7 @@ def heatmap(
     None if there are no finite numbers.
     """
     letters = [_letter(place) for place in range(len(names))]
-    wide = {name: wrapped(f"{letter} {name}", 20) for letter, name in zip(letters, names, strict=True)}
+    wide = {name: wrap_name(f"{letter} {name}", 20) for letter, name in zip(letters, names, strict=True)}
     short = json.dumps(dict(zip(names, letters, strict=True)))
     x_axis = {"labelExpr": f"{short}[datum.label]", "labelAngle": 0}
     cells = _cells(names, names, values)
@@ -40,7 +41,7 @@ def heatmap(
     return Chart(spec, f"{title}. {numbers}.", caption, name, heading)
 
 
-def heat_table(
+def draw_heat_table(
     rows: Sequence[str],
     columns: Sequence[str],
     values: Array,
@@ -60,13 +61,13 @@ def heat_table(
         return None
     x_axis = {"labelAngle": -40, "labelAlign": "left", "labelLimit": 110}
     numbers = "; ".join(f"{cell['row']}, {cell['column']}: {cell['reads']}" for cell in cells)
-    spec = _spec(cells, {name: wrapped(name, 20) for name in rows}, columns, x_axis, axis, 34)
+    spec = _spec(cells, {name: wrap_name(name, 20) for name in rows}, columns, x_axis, axis, 34)
     return Chart(spec, f"{title}. {numbers}.", caption, name, heading)
 
 
 def _cells(rows: Sequence[str], columns: Sequence[str], values: Array) -> list[dict[str, Any]]:
     return [
-        {"row": a, "column": b, "value": rounded(float(values[i, j]), 4), "reads": _short(float(values[i, j]))}
+        {"row": a, "column": b, "value": round_number(float(values[i, j]), 4), "reads": _short(float(values[i, j]))}
         for i, a in enumerate(rows)
         for j, b in enumerate(columns)
         if np.isfinite(values[i, j])

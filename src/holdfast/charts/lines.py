@@ -7,10 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.charts.base import HOVER, SCALE, STEPS, Chart, Line, Strip, look, rounded, rule_at, tooltip, zoom
+from holdfast.charts.base import (
+    HOVER,
+    SCALE,
+    STEPS,
+    Chart,
+    Line,
+    Strip,
+    choose_style,
+    round_number,
+    rule_at,
+    tooltip,
+    zoom,
+)
 
 
-def lines_with_bands(
+def draw_lines(
     lines: Sequence[Line],
     explainers: Sequence[str],
     title: str,
@@ -45,16 +57,16 @@ def lines_with_bands(
             keep = keep[np.unique(np.linspace(0, len(keep) - 1, STEPS).round().astype(int))]
         shown = range(len(keep)) if markers else set(np.linspace(0, len(keep) - 1, 6).round().astype(int).tolist())
         for place, i in enumerate(keep):
-            row = {"explainer": line.name, "x": rounded(float(line.x[i])), "y": rounded(float(line.y[i]))}
+            row = {"explainer": line.name, "x": round_number(float(line.x[i])), "y": round_number(float(line.y[i]))}
             if line.low is not None and line.high is not None:
-                row |= {"low": rounded(float(line.low[i])), "high": rounded(float(line.high[i]))}
+                row |= {"low": round_number(float(line.low[i])), "high": round_number(float(line.high[i]))}
             rows.append(row)
             if place in shown:
                 marked.append({key: row[key] for key in ("explainer", "x", "y")})
     if not drawn:
         return None
     names = list(dict.fromkeys(drawn))
-    looks = [look(explainers, drawn_name) for drawn_name in names]
+    looks = [choose_style(explainers, drawn_name) for drawn_name in names]
     legend = {"orient": "bottom", "title": None, "columns": 2, "labelLimit": 140, "symbolStrokeWidth": 1}
     scales: list[list[Any]] = [list(each) for each in zip(*looks, strict=True)]
     colour, shape, dash = (
@@ -106,7 +118,7 @@ def lines_with_bands(
     return Chart(spec, f"{title}, for {', '.join(names)}.", caption, name, heading)
 
 
-def ecdf(
+def draw_ecdf(
     strips: Sequence[Strip],
     explainers: Sequence[str],
     title: str,
@@ -122,7 +134,7 @@ def ecdf(
             x = np.sort(strip.values)
             y = np.arange(1, len(x) + 1) / len(x)
             lines.append(Line(strip.name, np.concatenate([x[:1], x]), np.concatenate([[0.0], y])))
-    return lines_with_bands(
+    return draw_lines(
         lines,
         explainers,
         title,

@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.charts.base import INK, Chart, look, rounded, tooltip, towards, wrapped
+from holdfast.charts.base import INK, Chart, choose_style, round_number, title_axis, tooltip, wrap_name
 
 #: height of a row in pixels, with names over one line and over two
 _ROW, _TALL = 20, 30
@@ -18,7 +18,7 @@ _ROW, _TALL = 20, 30
 _NUMBERS, _BAR = 0.22, 0.06
 
 
-def mean_ranks(
+def draw_mean_ranks(
     names: Sequence[str],
     ranks: Sequence[float],
     cliques: Sequence[Sequence[int]],
@@ -38,12 +38,12 @@ def mean_ranks(
         explainers: all of the study's, for colours and shapes.
         title, caption, name, heading: texts.
 
-    >>> mean_ranks(["b", "a", "c"], [1.2, 2.0, 2.8], [(0, 1), (1, 2)], ["a", "b", "c"], "Ranks").alt
+    >>> draw_mean_ranks(["b", "a", "c"], [1.2, 2.0, 2.8], [(0, 1), (1, 2)], ["a", "b", "c"], "Ranks").alt
     'Ranks. Mean ranks, 1 is best: b 1.20, a 2.00, c 2.80. Not significantly different: b, a; a, c.'
     """
     if not names:
         return None
-    last, lines = len(names), [wrapped(each) for each in names]
+    last, lines = len(names), [wrap_name(each) for each in names]
     two = [len(each) > 1 for each in lines]
     joined = [group for group in cliques if len(group) > 1]
     columns = _columns(joined)
@@ -51,14 +51,14 @@ def mean_ranks(
     domain = [1 - _NUMBERS * width, last + _BAR * width * (max(columns, default=-1) + 1.6)]
     rows = []
     for place, (each, rank) in enumerate(zip(names, ranks, strict=True)):
-        colour, shape, _ = look(explainers, each)
+        colour, shape, _ = choose_style(explainers, each)
         others = dict.fromkeys(names[i] for group in joined if place in group for i in group if i != place)
         rows.append(
             {
                 "explainer": each,
                 "row": place,
-                "rank": rounded(rank),
-                "edge": rounded(domain[0]),
+                "rank": round_number(rank),
+                "edge": round_number(domain[0]),
                 "reads": f"{rank:.2f}",
                 "like": ", ".join(others) or "none",
                 "colour": colour,
@@ -69,7 +69,7 @@ def mean_ranks(
         {
             "first": group[0] - 0.3,
             "last": group[-1] + 0.3,
-            "at": rounded(last + _BAR * width * (column + 1)),
+            "at": round_number(last + _BAR * width * (column + 1)),
             "joins": ", ".join(names[i] for i in group),
         }
         for group, column in zip(joined, columns, strict=True)
@@ -77,8 +77,8 @@ def mean_ranks(
     x: dict[str, Any] = {
         "field": "rank",
         "type": "quantitative",
-        "title": towards("mean rank", "lower", "better"),
-        "scale": {"domain": [rounded(end) for end in domain], "nice": False, "zero": False},
+        "title": title_axis("mean rank", "lower", "better"),
+        "scale": {"domain": [round_number(end) for end in domain], "nice": False, "zero": False},
         "axis": {
             "orient": "top",
             "domain": False,

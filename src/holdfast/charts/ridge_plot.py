@@ -9,8 +9,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from holdfast.charts.base import HOVER, INK, Array, Chart, look, rounded, rule_at, tooltip
+from holdfast.charts.base import HOVER, INK, Chart, choose_style, round_number, rule_at, tooltip
 from holdfast.errors import check
+from holdfast.tensors import Array
 
 #: with fewer values there is no density, and each value is drawn
 FEW = 5
@@ -74,7 +75,7 @@ def density(
     return np.where(grid <= upper, estimate(grid) + estimate(2 * upper - grid), 0.0)
 
 
-def ridges(
+def draw_ridges(
     rows: Sequence[Ridge],
     name: str,
     explainers: Sequence[str],
@@ -109,7 +110,7 @@ def ridges(
     forms = [form(row.values) for row in rows]
     if all(each == "nothing" for each in forms):
         return None
-    colour, _, _ = look(explainers, name)
+    colour, _, _ = choose_style(explainers, name)
     areas: list[dict[str, Any]] = []
     strokes: list[dict[str, Any]] = []
     middles: list[dict[str, Any]] = []
@@ -121,7 +122,9 @@ def ridges(
         elif kind != "nothing":
             height = 1.0 if kind == "spike" else 0.35
             places = np.unique(values) if kind == "rug" else values[:1]
-            strokes += [{"row": row.label, "x": rounded(float(x)), "y": base, "top": base + height} for x in places]
+            strokes += [
+                {"row": row.label, "x": round_number(float(x)), "y": base, "top": base + height} for x in places
+            ]
         if len(values):
             middles.append(_middle(values, row.label, base))
     room = [-0.35, len(rows) - 1 + _REACH + 0.15]
@@ -146,7 +149,7 @@ def ridges(
         "field": "x",
         "type": "quantitative",
         "title": axis,
-        "scale": {"domain": [rounded(end, 4) for end in domain], "nice": False, "zero": False},
+        "scale": {"domain": [round_number(end, 4) for end in domain], "nice": False, "zero": False},
     }
     layers: list[dict[str, Any]] = [rule_at("x", value) for value in marks]
     if areas:
@@ -194,7 +197,12 @@ def _area(
     drawn = np.flatnonzero(share >= _FLAT)
     kept = range(max(0, drawn[0] - 1), min(len(grid), drawn[-1] + 2)) if len(drawn) else range(0)
     return [
-        {"row": label, "x": rounded(float(grid[i]), 4), "y": base, "top": round(base + _REACH * float(share[i]), 3)}
+        {
+            "row": label,
+            "x": round_number(float(grid[i]), 4),
+            "y": base,
+            "top": round(base + _REACH * float(share[i]), 3),
+        }
         for i in kept
     ]
 
@@ -203,7 +211,7 @@ def _middle(values: Array, label: str, base: int) -> dict[str, Any]:
     q1, median, q3 = (f"{q:.3g}".replace("-", "−") for q in np.quantile(values, [0.25, 0.5, 0.75]))
     return {
         "row": label,
-        "x": rounded(float(np.median(values))),
+        "x": round_number(float(np.median(values))),
         "y": base,
         "median": median,
         "quartiles": f"{q1} to {q3}",

@@ -13,21 +13,21 @@ import numpy as np
 from holdfast.charts.base import (
     POINTS,
     SCALE,
-    Array,
     Chart,
-    Interval,
+    IntervalBar,
     Strip,
-    look,
-    rounded,
+    choose_style,
+    round_number,
     rule_at,
+    title_axis,
     tooltip,
-    towards,
-    wrapped,
+    wrap_name,
     zoom,
 )
+from holdfast.tensors import Array
 
 
-def distribution(
+def draw_strips(
     strips: Sequence[Strip],
     explainers: Sequence[str],
     title: str,
@@ -54,12 +54,12 @@ def distribution(
         return None
     boxes, points, places = [], [], _places(strips)
     for place, strip in zip(places, strips, strict=True):
-        colour, _, _ = look(explainers, strip.name)
+        colour, _, _ = choose_style(explainers, strip.name)
         if len(strip.values) >= 3:
             boxes.append({"row": place, "colour": colour, **_box(strip.values)})
         points += _points(strip, place, colour, side)
     rows = {"field": "row", "type": "quantitative", "scale": _rows(places[-1] + 1), "axis": _names(strips, places)}
-    reads = towards(axis, direction, good)
+    reads = title_axis(axis, direction, good)
     x = {"field": "value", "type": "quantitative", "scale": SCALE, "title": reads}
     colour_field = {"field": "colour", "type": "nominal", "scale": None, "legend": None}
     layers: list[dict[str, Any]] = []
@@ -127,7 +127,7 @@ def _box(values: Array) -> dict[str, Any]:
     reach = 1.5 * (q3 - q1)
     inside = values[(values >= q1 - reach) & (values <= q3 + reach)]
     ends = {"low": min(float(inside.min()), q1), "high": max(float(inside.max()), q3)}
-    return {key: rounded(value) for key, value in {**ends, "q1": q1, "q3": q3, "median": median}.items()}
+    return {key: round_number(value) for key, value in {**ends, "q1": q1, "q3": q3, "median": median}.items()}
 
 
 def _places(strips: Sequence[Strip]) -> list[float]:
@@ -151,9 +151,9 @@ def _points(strip: Strip, place: float, colour: str, side: str) -> list[dict[str
             "explainer": strip.name,
             **({"part": strip.part} if strip.part else {}),
             "sample": int(strip.samples[i]),
-            "value": rounded(float(strip.values[i])),
+            "value": round_number(float(strip.values[i])),
             "reads": (bound if strip.bounds[i] else "") + f"{strip.values[i]:.4g}".replace("-", "−"),
-            "place": rounded(place + ((i * 0.618 + 0.5) % 1 - 0.5) * 0.4, 4),
+            "place": round_number(place + ((i * 0.618 + 0.5) % 1 - 0.5) * 0.4, 4),
             "colour": colour,
             "shape": shape if strip.bounds[i] else "circle",
         }
@@ -165,9 +165,9 @@ def _rows(count: float) -> dict[str, Any]:
     return {"domain": [-0.5, count - 0.5], "reverse": True, "nice": False, "zero": False}
 
 
-def _names(entries: Sequence[Strip] | Sequence[Interval], places: Sequence[float]) -> dict[str, Any]:
+def _names(entries: Sequence[Strip] | Sequence[IntervalBar], places: Sequence[float]) -> dict[str, Any]:
     """An axis with names in place of row numbers, in two lines if they are long or have two parts."""
-    names = json.dumps([[e.name, e.part] if isinstance(e, Strip) and e.part else wrapped(e.name) for e in entries])
+    names = json.dumps([[e.name, e.part] if isinstance(e, Strip) and e.part else wrap_name(e.name) for e in entries])
     whole = all(place == row for row, place in enumerate(places))
     return {
         "values": list(places),
@@ -183,8 +183,8 @@ def _names(entries: Sequence[Strip] | Sequence[Interval], places: Sequence[float
     }
 
 
-def intervals(
-    entries: Sequence[Interval],
+def draw_intervals(
+    entries: Sequence[IntervalBar],
     explainers: Sequence[str],
     title: str,
     axis: str,
@@ -199,7 +199,7 @@ def intervals(
     margin = 0.06 * ((max(ends) - min(ends)) or abs(ends[0]) or 1.0)
     rows = []
     for place, entry in enumerate(entries):
-        colour, shape, _ = look(explainers, entry.name)
+        colour, shape, _ = choose_style(explainers, entry.name)
         low, high = (entry.value if end is None else end for end in (entry.low, entry.high))
         low = low if math.isfinite(low) else min(ends) - margin
         high = high if math.isfinite(high) else max(ends) + margin
@@ -208,16 +208,16 @@ def intervals(
             {
                 "explainer": entry.name,
                 "row": place,
-                "value": rounded(entry.value),
-                "low": rounded(low),
-                "high": rounded(high),
+                "value": round_number(entry.value),
+                "low": round_number(low),
+                "high": round_number(high),
                 "reads": shown.replace("-", "−"),
                 "colour": colour,
                 "shape": "triangle-left" if entry.bound else shape,
             }
         )
     y = {"field": "row", "type": "quantitative", "scale": _rows(len(rows)), "axis": _names(entries, range(len(rows)))}
-    reads = towards(axis, direction, good)
+    reads = title_axis(axis, direction, good)
     x = {"field": "value", "type": "quantitative", "scale": SCALE, "title": reads}
     colour_field = {"field": "colour", "type": "nominal", "scale": None, "legend": None}
     shape_field = {"field": "shape", "type": "nominal", "scale": None, "legend": None}

@@ -14,11 +14,11 @@ from holdfast.charts.base import (
     SCALE,
     SHAPES,
     Chart,
-    Interval,
-    look,
-    rounded,
+    IntervalBar,
+    choose_style,
+    round_number,
+    title_axis,
     tooltip,
-    towards,
     zoom,
 )
 
@@ -41,17 +41,19 @@ class Track:
 
     name: str
     x: Sequence[float] | None
-    estimates: Sequence[Interval]
+    estimates: Sequence[IntervalBar]
     reference: str = ""
 
 
-def looks_of_values(explainers: Sequence[str], explainer: str, values: Sequence[str]) -> dict[str, dict[str, Any]]:
+def choose_styles_of_values(
+    explainers: Sequence[str], explainer: str, values: Sequence[str]
+) -> dict[str, dict[str, Any]]:
     """Looks of the lines of one explainer: its colour for all, and a different shape, dash and width for each.
 
-    >>> looks_of_values(["a", "b"], "b", ["1", "4"])["4"]["width"]
+    >>> choose_styles_of_values(["a", "b"], "b", ["1", "4"])["4"]["width"]
     3.0
     """
-    colour, _, _ = look(explainers, explainer)
+    colour, _, _ = choose_style(explainers, explainer)
     span = max(len(values) - 1, 1)
     return {
         value: {
@@ -64,25 +66,25 @@ def looks_of_values(explainers: Sequence[str], explainer: str, values: Sequence[
     }
 
 
-def looks_of_explainers(explainers: Sequence[str]) -> dict[str, dict[str, Any]]:
+def choose_styles_of_explainers(explainers: Sequence[str]) -> dict[str, dict[str, Any]]:
     """The colour, shape and dash of each explainer."""
     looks = {}
     for name in explainers:
-        colour, shape, dash = look(explainers, name)
+        colour, shape, dash = choose_style(explainers, name)
         looks[name] = {"colour": colour, "shape": shape, "dash": dash, "width": 2.0}
     return looks
 
 
-def logarithmic(values: Sequence[float]) -> bool:
+def is_logarithmic(values: Sequence[float]) -> bool:
     """Whether an axis of these values should be logarithmic: they are positive and span more than a factor of ten.
 
-    >>> logarithmic([1, 4, 16]), logarithmic([1, 10]), logarithmic([0, 4, 16])
+    >>> is_logarithmic([1, 4, 16]), is_logarithmic([1, 10]), is_logarithmic([0, 4, 16])
     (True, False, False)
     """
     return min(values) > 0 and max(values) / min(values) > SPAN
 
 
-def sweep(
+def draw_sweep(
     tracks: Sequence[Track],
     looks: Mapping[str, Mapping[str, Any]],
     title: str,
@@ -136,7 +138,7 @@ def sweep(
         "datasets": datasets,
         "height": 240,
         "layer": _layers(
-            rows, lying, kinds, lines, looks, places, option, towards(axis, direction, good), side, zero, legend
+            rows, lying, kinds, lines, looks, places, option, title_axis(axis, direction, good), side, zero, legend
         ),
     }
     texts = [f"Line: median over samples; band: its interval (95%, less with few samples). {caption}".strip()]
@@ -174,10 +176,10 @@ def _rows(
         rows.append(
             {
                 "line": track.name,
-                "x": rounded(place),
-                "y": rounded(estimate.value),
-                "low": rounded(max(low, room[0])),
-                "high": rounded(min(high, room[1])),
+                "x": round_number(place),
+                "y": round_number(estimate.value),
+                "low": round_number(max(low, room[0])),
+                "high": round_number(min(high, room[1])),
                 "bound": estimate.bound,
                 "reads": _reads(estimate, sign, interval=True),
                 "of": track.reference or estimate.name,
@@ -188,7 +190,7 @@ def _rows(
     return rows
 
 
-def _reads(estimate: Interval, sign: str, interval: bool = False) -> str:
+def _reads(estimate: IntervalBar, sign: str, interval: bool = False) -> str:
     text = f"{sign if estimate.bound else ''}{estimate.value:.4g}"
     if interval and estimate.low is not None and estimate.high is not None:
         text += f" [{estimate.low:.4g}, {estimate.high:.4g}]"
@@ -216,9 +218,9 @@ def _layers(
         return {"field": "line", "type": "nominal", "scale": {"domain": names, "range": values}, "legend": legend}
 
     scale = {**SCALE, "type": "linear"}
-    if logarithmic(places):
+    if is_logarithmic(places):
         scale = {"type": "log", "nice": False, "padding": SCALE["padding"]}
-    ticks = {"values": [rounded(place) for place in places], "format": "~g", "labelOverlap": True}
+    ticks = {"values": [round_number(place) for place in places], "format": "~g", "labelOverlap": True}
     x = {"field": "x", "type": "quantitative", "title": option, "scale": scale, "axis": ticks}
     y = {"field": "y", "type": "quantitative", "title": axis, "scale": SCALE}
     faint = {"condition": {"param": "pick", "value": 1}, "value": 0.12}

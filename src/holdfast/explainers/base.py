@@ -53,15 +53,9 @@ class Explainer(ABC):
         """
         with torch.inference_mode(False):
             inputs = classifier.check_inputs(inputs)
-            columns = [inputs] if targets is None else [inputs, classifier.check_targets(targets, inputs)]
-
-            def explain(x: Tensor, classes: Tensor | None = None) -> tuple[Tensor, Tensor]:
-                return self.attribute(classifier, x, classes)
-
+            classes = None if targets is None else classifier.check_targets(targets, inputs)
             with classifier.session():
-                attributions, logits = classifier.map_rows(
-                    explain, *columns, rows_per_input=self.rows_per_input, kind="backward"
-                )
+                attributions, logits = self.attribute_all(classifier, inputs, classes)
         for what, values in (("module: expected finite logits", logits), (self.label, attributions)):
             if not torch.isfinite(values).all():
                 rows = int((~torch.isfinite(values)).flatten(1).any(1).sum())
@@ -83,6 +77,30 @@ class Explainer(ABC):
             targets: classes `(N,)`, or `None` for the class predicted at each row.
             create_graph: both results can be differentiated with respect to `x`; otherwise they are detached.
         """
+
+    def attribute_all(
+        self, classifier: Classifier, x: Tensor, targets: Tensor | None, fixed: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """`attribute` for any number of inputs, in chunks that fit into memory: detached maps and logits.
+
+        For use inside `classifier.session()`; arguments are not checked.
+
+        Args:
+            classifier: the model to explain.
+            x: inputs `(M, ...)`.
+            targets: classes `(M,)`, or `None` for the class predicted at each input.
+            fixed: for perturbed copies, their rows `(M, ...)` of `fixed_part`.
+        """
+
+        def explain(x: Tensor, *more: Tensor) -> tuple[Tensor, Tensor]:
+            classes = None if targets is None else more[0]
+            if fixed is None:
+                return self.attribute(classifier, x, classes)
+            return self.attribute_copies(classifier, x, classes, more[-1])
+
+        columns = [each for each in (x, targets, fixed) if each is not None]
+        maps, logits = classifier.map_rows(explain, *columns, rows_per_input=self.rows_per_input, kind="backward")
+        return maps, logits
 
     def fixed_part(self, inputs: Tensor) -> Tensor | None:
         """What explanations of perturbed copies reuse from the original `inputs` `(N, ...)`, a row for each of them.

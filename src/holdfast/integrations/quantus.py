@@ -52,9 +52,7 @@ from holdfast.metrics import Metric, Result
 from holdfast.metrics import names as metric_names
 from holdfast.metrics.base import metrics
 from holdfast.model import Bound, Classifier
-from holdfast.tensors import content_keys
-
-Array = np.ndarray[Any, Any]
+from holdfast.tensors import Array, content_keys
 
 
 def metric(name: str | Metric, bounds: tuple[Bound, Bound], **options: Any) -> Any:
@@ -117,13 +115,7 @@ def explain_function(explainer: Explainer | str, bounds: tuple[Bound, Bound]) ->
         x = torch.as_tensor(np.asarray(inputs), dtype=classifier.dtype, device=classifier.device)
         classes = torch.as_tensor(np.asarray(targets), device=classifier.device).to(torch.int64).expand(len(x))
         with classifier.session():
-            maps, _ = classifier.map_rows(
-                lambda rows, chosen_class: chosen.attribute(classifier, rows, chosen_class),
-                x,
-                classes,
-                rows_per_input=chosen.rows_per_input,
-                kind="backward",
-            )
+            maps, _ = chosen.attribute_all(classifier, x, classes)
         return np.asarray(maps.detach().cpu().numpy())
 
     return explain
@@ -298,8 +290,10 @@ def _make_base() -> type[Any]:
             device = "auto" if getattr(model, "device", None) is None else str(model.device)
             self.classifier = Classifier(model.get_model(), self.bounds, device=device)
             self._inputs = self.classifier.check_inputs(self._tensor(x_batch), "x_batch")
-            masks = None if self._masks is None else {"regions": torch.as_tensor(np.asarray(self._masks)) > 0}
-            self._prepared = self.metric if masks is None else self.metric.for_data(masks)
+            self._prepared = self.metric
+            if self.metric.mask_option and self._masks is not None:
+                masks = torch.as_tensor(np.asarray(self._masks)) > 0
+                self._prepared = self.metric.for_data({getattr(self.metric, self.metric.mask_option): masks})
             self._next, self.results = 0, []
 
         def _tensor(self, values: Array) -> Tensor:

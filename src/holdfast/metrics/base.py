@@ -70,6 +70,8 @@ class Metric(ABC):
         citation, bibtex: the key of the publication and its BibTeX entry, for the report; both may be empty.
         roles: the options that do not always have an effect on the headline: `NO_EFFECT`, or `PartOf` another one. A
             report compares configurations by all other options: numbers on an axis, and anything else as a category.
+        mask_option: the option that may name a data set's masks, one for each sample, for `for_data`; empty if there is
+            none.
 
     Raises:
         ArgumentError: when a class is created whose `name` is no text, or whose `direction` is missing or is none of
@@ -91,6 +93,7 @@ class Metric(ABC):
     citation: ClassVar[str] = ""
     bibtex: ClassVar[str] = ""
     roles: ClassVar[Mapping[str, Role]] = {}
+    mask_option: ClassVar[str] = ""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -186,9 +189,8 @@ class Metric(ABC):
 
     @property
     def own_label(self) -> str:
-        """What the metric is called where the user gives it no label: its name, with its event if it has one."""
-        event = getattr(self, "event", None)
-        return self.name if event is None else f"{self.name}: {event}"
+        """What the metric is called where the user gives it no label: its name."""
+        return self.name
 
     def expected_evaluations(self) -> int:
         """About how many model evaluations a sample takes, for progress bars and estimates of the time."""

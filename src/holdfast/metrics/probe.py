@@ -19,18 +19,17 @@ from holdfast.errors import check
 from holdfast.explainers import Explainer
 from holdfast.explainers.gradients.surrogates import smooth_relu
 from holdfast.metrics.result import Status
-from holdfast.model import Classifier
-from holdfast.similarity import Similarity, SimilarityFunction, degenerate
+from holdfast.model import Classifier, Output
+from holdfast.similarity import Similarity, SimilarityFunction, is_degenerate
 from holdfast.similarity import get as get_similarity
 from holdfast.tensors import broadcast_rows
 
 _MAP_ELEMENTS = 1 << 22  # numbers in the maps that are compared at once: 16 MB
 
 Explain = Literal["predicted", "origin"]
-Margin = Literal["logit", "probability"]
 
 
-class _Configured(Protocol):
+class _ConfiguredMetric(Protocol):
     @property
     def name(self) -> str: ...
 
@@ -108,19 +107,12 @@ class Probe:
         *,
         absolute: bool = False,
         explain: Explain = "origin",
-        margin: Margin = "logit",
+        margin: Output = "logit",
     ) -> None:
         self.classifier, self.explainer = classifier, explainer
         self.similarity = None if similarity is None else get_similarity(similarity)
         self.absolute, self.explain, self.margin_kind = absolute, explain, margin
-        columns = [inputs] if targets is None else [inputs, targets]
-
-        def explain_origins(x: Tensor, classes: Tensor | None = None) -> tuple[Tensor, Tensor]:
-            return explainer.attribute(classifier, x, classes)
-
-        maps, logits = classifier.map_rows(
-            explain_origins, *columns, rows_per_input=explainer.rows_per_input, kind="backward"
-        )
+        maps, logits = explainer.attribute_all(classifier, inputs, targets)
         self.targets = logits.argmax(1) if targets is None else targets
         self.maps, self.logits = maps, logits
         self.fixed = explainer.fixed_part(inputs)
@@ -162,14 +154,32 @@ class Probe:
 
     def skip_constant(self, values: Tensor) -> None:
         """Skip, as `"degenerate"`, the origins whose `values` `(P, ...)`, of a map or its parts, are all the same."""
-        self.skip(degenerate(values.nan_to_num()))
+        self.skip(is_degenerate(values.nan_to_num()))
+
+    def spread(self, values: Tensor, fill: float | bool) -> Tensor:
+        """Values of the n usable origins `(n, ...)` among those of all `(P, ...)`; `fill` for the others.
+
+        Floating-point numbers become float64; bool and whole numbers keep their type.
+        """
+        dtype = torch.float64 if values.is_floating_point() else values.dtype
+        whole = torch.full((len(self._status), *values.shape[1:]), fill, dtype=dtype, device=values.device)
+        whole[self.usable()] = values.to(dtype)
+        return whole
+
+    def choose_block_size(self, inputs: Tensor, count: int) -> int:
+        """How many of `count` copies, of the shape of `inputs` `(1 or more, ...)`, to explain before comparing them.
+
+        So many whole chunks that their maps take about 16 MB; at least one chunk.
+        """
+        chunk = self.classifier.inputs_per_chunk(inputs, self.explainer.rows_per_input, "backward", count)
+        return max(_MAP_ELEMENTS // inputs[0].numel() // chunk, 1) * chunk
 
     def charge(self, origin: Tensor, evaluations: Tensor | int = 1) -> None:
         """Count model evaluations, `(M,)` or one number, that were made for the origins numbered `origin` `(M,)`."""
         counts = torch.as_tensor(evaluations, dtype=torch.int64, device=origin.device)
         self._evaluations.index_add_(0, origin, counts.expand(len(origin)))
 
-    def common_fields(self, metric: _Configured) -> dict[str, Any]:
+    def common_fields(self, metric: _ConfiguredMetric) -> dict[str, Any]:
         """The fields of every `Result` but `value`, `low` and `high`: the metric, and what the probe knows."""
         return {
             "metric": metric.name,
@@ -214,8 +224,7 @@ class Probe:
             Margins and, if the probe has a similarity, similarities; NaN where the model was not finite.
         """
         origin = self._origin(x, origin)
-        chunk = self.classifier.inputs_per_chunk(x, self.explainer.rows_per_input, "backward")
-        size = max(_MAP_ELEMENTS // x[0].numel() // chunk, 1) * chunk
+        size = self.choose_block_size(x, len(x))
         parts = [
             self._query(x[start : start + size], origin[start : start + size], want_distance, keep_maps, compare)
             for start in range(0, len(x), size)
@@ -228,23 +237,15 @@ class Probe:
     def _query(self, x: Tensor, origin: Tensor, want_distance: bool, keep_maps: bool, compare: bool) -> Measurement:
         """`query` for as many rows as their maps may be held at once."""
         targets, reference = self.targets[origin], self._compared[origin]
-        explained = self.explain == "origin"
-
-        def chunk(x: Tensor, *more: Tensor) -> tuple[Tensor, Tensor]:
-            wanted = more[0] if explained else None
-            if self.fixed is None:
-                return self.explainer.attribute(self.classifier, x, wanted)
-            return self.explainer.attribute_copies(self.classifier, x, wanted, more[-1])
-
-        columns = [x, targets] if explained else [x]
-        columns += [] if self.fixed is None else [self.fixed[origin]]
-        signed, logits = self.classifier.map_rows(
-            chunk, *columns, rows_per_input=self.explainer.rows_per_input, kind="backward"
+        wanted, fixed = (
+            targets if self.explain == "origin" else None,
+            None if self.fixed is None else self.fixed[origin],
         )
+        signed, logits = self.explainer.attribute_all(self.classifier, x, wanted, fixed)
         maps = self._prepare(signed)
         finite = _finite(logits) & _finite(maps)
         compared = self._of_maps(maps)
-        self.count(origin, degenerate(compared) & finite, ~finite)
+        self.count(origin, is_degenerate(compared) & finite, ~finite)
         alike = None
         if compare and self.similarity is not None:
             alike = self.similarity(reference, torch.where(broadcast_rows(finite, compared), compared, 0.0))
@@ -327,7 +328,7 @@ class Probe:
         self._nonfinite.index_add_(0, origin, nonfinite.to(torch.int64))
 
 
-def class_margin(logits: Tensor, targets: Tensor, kind: Margin = "logit") -> Tensor:
+def class_margin(logits: Tensor, targets: Tensor, kind: Output = "logit") -> Tensor:
     """`max_{i != y} f_i - f_y` `(N,)`, `>= 0` where class y is not predicted (SAFARI, Eq. 1).
 
     >>> class_margin(torch.tensor([[3.0, 1.0, 2.0]]), torch.tensor([0]))
@@ -340,8 +341,21 @@ def class_margin(logits: Tensor, targets: Tensor, kind: Margin = "logit") -> Ten
     return others.amax(1) - own[:, 0]
 
 
+def score_kept_class(margin: Tensor) -> Tensor:
+    """`-J`, `>= 0` where the class is kept; below 0 also at `J = 0`, where the class has changed."""
+    return exclude_zero(-margin)
+
+
+def exclude_zero(score: Tensor) -> Tensor:
+    """A threshold must be crossed, and a score of exactly 0 only touches it: this makes it just below 0."""
+    return torch.where(score == 0, -torch.finfo(score.dtype).tiny, score)
+
+
 def _finite(values: Tensor) -> Tensor:
-    """Whether all values of a row are finite, bool `(N,)`. The extremes say so, and are cheaper than every value."""
+    """Whether all values of a row are finite, bool `(N,)`.
+
+    Checks the smallest and the largest value only, which is faster.
+    """
     flat = values.flatten(1)
     return torch.isfinite(flat.amin(1)) & torch.isfinite(flat.amax(1))
 

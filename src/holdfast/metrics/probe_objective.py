@@ -40,11 +40,11 @@ class ProbeObjective(ABC):
         """
 
     def __call__(self, x: Tensor, problem: Tensor) -> Outcome:
-        """See `Objective`: the outcome of `x` for the problems `problem` `(M,)`."""
+        """The outcome of `x` for the problems `problem` `(M,)`."""
         return self.measure(x, self.usable[problem])
 
     def find_ascent(self, x: Tensor, problem: Tensor, feasible: Tensor) -> Tensor:
-        """See `GradientObjective`: directions from the model with softplus for ReLU."""
+        """Directions from the model with softplus for ReLU."""
         return self.probe.gradient(self.ascend, x, self.usable[problem], feasible, beta=self.beta)
 
     def run(self, search: Search, region: Region, budget: int, seed: int) -> SearchResult:
@@ -52,7 +52,7 @@ class ProbeObjective(ABC):
         return search.run(self, region, budget, seed, self.find_ascent if search.white_box else None)
 
 
-def check_found(probe: Probe, x: Tensor, compare: bool = True) -> tuple[Measurement, Tensor, Tensor]:
+def reevaluate_found(probe: Probe, x: Tensor, compare: bool = True) -> tuple[Measurement, Tensor, Tensor]:
     """Re-evaluate what was found, an input `(P, ...)` for each origin: the measurement, the maps and the classes."""
     seen = probe.query(x, torch.arange(len(x), device=x.device), keep_maps=True, compare=compare)
     assert seen.maps is not None

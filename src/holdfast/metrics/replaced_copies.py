@@ -11,18 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from holdfast.metrics.probe import Probe
-from holdfast.model import Kind
+from holdfast.model import Kind, Output, score_classes
 from holdfast.segments import spatial_shape
 from holdfast.tensors import content_keys, mix64
 
-#: what is watched of the explained class
-Score = Literal["probability", "logit"]
 #: from the owners `(m,)` and further columns of m copies: what is replaced, `(m, P)`, 1 or 0 in the inputs' dtype; and
 #: the values in its place, `(m, ...)`, or what broadcasts to that
 Replace = Callable[..., tuple[Tensor, Tensor]]
@@ -61,13 +58,6 @@ def replace_positions(x: Tensor, replaced: Tensor, values: Tensor) -> Tensor:
     shape = x.shape[1:] if replaced.shape[1] == x[0].numel() else (1, *spatial_shape(x))
     # a weight of 0 or 1 gives one of the two ends exactly, several times faster than `where` on a CPU
     return x.lerp_(values, replaced.reshape(-1, *shape))
-
-
-def score_classes(logits: Tensor, classes: Tensor, score: Score) -> Tensor:
-    """The probabilities or logits of the classes `(M,)`, float64 `(M,)`; NaN where a logit is not finite."""
-    logits = logits.double()
-    values = (logits if score == "logit" else logits.softmax(1)).gather(1, classes[:, None])[:, 0]
-    return torch.where(torch.isfinite(logits).all(1), values, torch.nan)
 
 
 class ReplacedCopies:
@@ -163,7 +153,7 @@ class PerturbationCurves:
     wanted: Tensor
     values: Callable[[Tensor, Tensor], Tensor]
     draws: int
-    score: Score
+    score: Output
 
     def scores(self, rows: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Groups of the samples `rows` with their scores, float64 `(n, draws, orders, K)`.

@@ -10,11 +10,11 @@ import numpy as np
 import polars as pl
 
 from holdfast import similarity
-from holdfast.charts import Chart, Figure, Gallery, Strip, distribution
+from holdfast.charts import Chart, Figure, Gallery, Strip, draw_strips
 from holdfast.errors import HoldfastError
 from holdfast.metrics.base import Metric, metrics
 from holdfast.registry import Registry
-from holdfast.statistics.paired import Array
+from holdfast.tensors import Array
 
 
 @dataclass(frozen=True)
@@ -303,7 +303,7 @@ def draw_distribution(view: View, rule: float | None = None) -> list[Chart | Gal
             strips.append(Strip(name, samples, view.reading.values(rows), view.reading.bounds(rows)))
     reading = view.reading
     side = reading.censored_side
-    chart = distribution(
+    chart = draw_strips(
         strips, view.explainers, reading.title, reading.axis, reading.direction, side, rule, reading.good
     )
     return [] if chart is None else [chart]
@@ -315,26 +315,12 @@ def larger_is_closer(options: Mapping[str, Any]) -> bool:
     >>> larger_is_closer({"similarity": "pearson"}), larger_is_closer({"similarity": "mse"})
     (True, False)
     """
-    known = _known(options)
+    known = find_similarity(options)
     return True if known is None else known.larger_is_closer
 
 
-def find_threshold(options: Mapping[str, Any]) -> float | None:
-    """The threshold in force: the one in the options, or the default of the similarity for the event.
-
-    >>> find_threshold({"similarity": "pearson", "event": "changed_class", "threshold": None})
-    0.6
-    """
-    given = options.get("threshold")
-    if given is not None:
-        return float(given)
-    known = _known(options)
-    if known is None or options.get("event") == "misclassification":
-        return None
-    return known.low if options.get("event") == "changed_explanation" else known.high
-
-
-def _known(options: Mapping[str, Any]) -> similarity.Similarity | None:
+def find_similarity(options: Mapping[str, Any]) -> similarity.Similarity | None:
+    """The similarity that the option of that name names; None where it is not known here."""
     try:
         return similarity.get(str(options.get("similarity")))
     except HoldfastError:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from holdfast.charts import Chart, heatmap, intervals, mean_ranks
-from holdfast.charts import Interval as ChartInterval
+from holdfast.charts import Chart, draw_heatmap, draw_intervals, draw_mean_ranks
+from holdfast.charts import IntervalBar as ChartInterval
 from holdfast.presentation.base import format_number
 from holdfast.report.summary import Cell, estimate, summarise_rows
 from holdfast.report.views import Contents, Label
@@ -108,7 +108,9 @@ def draw_medians(contents: Contents, data: str, model: str) -> list[tuple[str, C
             if middle is not None:
                 entries.append(ChartInterval(name, middle.value, middle.low, middle.high, middle.bound is not None))
         reading = label.reading
-        chart = intervals(entries, contents.explainers, reading.title, reading.axis, reading.direction, reading.good)
+        chart = draw_intervals(
+            entries, contents.explainers, reading.title, reading.axis, reading.direction, reading.good
+        )
         if chart is not None:
             charts.append((label.name, chart))
     return charts
@@ -122,7 +124,7 @@ def draw_differences(contents: Contents, data: str, model: str) -> list[tuple[st
         if comparison is None or len(comparison.names) < 3 or comparison.count < 2:
             continue
         place = {each: at for at, each in enumerate(comparison.order)}
-        chart = mean_ranks(
+        chart = draw_mean_ranks(
             [comparison.names[each] for each in comparison.order],
             [float(comparison.mean_ranks[each]) for each in comparison.order],
             [[place[each] for each in clique] for clique in comparison.cliques],
@@ -135,7 +137,7 @@ def draw_differences(contents: Contents, data: str, model: str) -> list[tuple[st
 
 def draw_agreement(agreement: Agreement) -> list[Chart]:
     """A heat map of the rank correlations between the metrics' orders of explainers."""
-    chart = heatmap(
+    chart = draw_heatmap(
         agreement.names,
         agreement.correlations,
         "Rank correlations of the metrics",

@@ -7,13 +7,11 @@ import struct
 import zlib
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
 from holdfast.charts import Picture
-
-Array = np.ndarray[Any, Any]
+from holdfast.tensors import Array
 
 #: the largest number of pixels on a side of a picture, and of points on a line
 PIXELS, POINTS = 112, 400

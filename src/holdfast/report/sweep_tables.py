@@ -8,7 +8,7 @@ from itertools import product
 
 import polars as pl
 
-from holdfast.charts import Chart, Interval, Track, looks_of_explainers, looks_of_values, sweep
+from holdfast.charts import Chart, IntervalBar, Track, choose_styles_of_explainers, choose_styles_of_values, draw_sweep
 from holdfast.presentation import Reading
 from holdfast.report.options import Group, Member
 from holdfast.report.summary import estimate
@@ -93,15 +93,15 @@ class SweepTable:
         across, option = self.group.across, self.group.option
         by_name = across is not None and len(self.names) <= len(self.lines)
         caption = " ".join(filter(None, [caption, self._uneven(), self._absent()]))
-        own, charts = looks_of_explainers(self.explainers), []
+        own, charts = choose_styles_of_explainers(self.explainers), []
         for panel in self.names if by_name else self.lines:
             names, lines = ([panel], self.lines) if by_name else (self.names, [panel])
             looks = {name: own[self.looks[name]] for name in names}
             if by_name:
-                looks = looks_of_values(self.explainers, self.looks[panel], lines)
+                looks = choose_styles_of_values(self.explainers, self.looks[panel], lines)
             tracks = self._tracks(values, names, lines, by_name, references)
             panel = panel if by_name or not panel else f"{across}: {panel}"
-            chart = sweep(
+            chart = draw_sweep(
                 tracks,
                 looks,
                 f"{title}, {panel}" if panel else title,
@@ -127,13 +127,13 @@ class SweepTable:
     ) -> list[Track]:
         """A track for each name, or in a panel of one name for each value of the second option; and for references."""
         reading = Reading("", "", "value", None, censored="bound", censored_side=self.reading.censored_side)
-        found: dict[tuple[str, str], dict[float | None, Interval]] = {}
+        found: dict[tuple[str, str], dict[float | None, IntervalBar]] = {}
         for name, member in product(names, (*self.group.members, *references)):
             line, text = member.across or "", member.text if member in references else ""
             rows = values.get((member.name, name))
             middle = None if rows is None else estimate(reading, rows)
             if middle is not None and (line in lines or (text and not line)):
-                interval = Interval(member.name, middle.value, middle.low, middle.high, middle.bound is not None)
+                interval = IntervalBar(member.name, middle.value, middle.low, middle.high, middle.bound is not None)
                 found.setdefault((line if by_name else name, text), {}).setdefault(member.x, interval)
         tracks = []
         for (line, text), at in found.items():

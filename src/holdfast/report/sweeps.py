@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 
-from holdfast.charts import Chart, Gallery, Strip, distribution
+from holdfast.charts import Chart, Gallery, Strip, draw_strips
 from holdfast.metrics.base import PartOf
 from holdfast.presentation import Reading
 from holdfast.report.options import Configuration, Group, find_groups, flatten_options
@@ -185,7 +185,7 @@ def _boxes(
     for start in range(0, len(drawn), each):
         chunk = [strip for own in drawn[start : start + each] for strip in own]
         side, good = reading.censored_side, reading.good
-        chart = distribution(chunk, explainers, reading.title, reading.axis, reading.direction, side, good=good)
+        chart = draw_strips(chunk, explainers, reading.title, reading.axis, reading.direction, side, good=good)
         if chart is not None:
             caption = chart.caption + (f" Without results here: {', '.join(absent)}." if absent else "")
             alt = chart.alt.replace(f"Distribution over samples, {reading.title}", heading, 1)

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 import polars as pl
 
 from holdfast.distributions import t_quantile
 from holdfast.statistics.paired import midranks
+from holdfast.tensors import Array
 
-Array = np.ndarray[Any, Any]
 Estimate = tuple[float, float, float]  # a number and the ends of its interval
 Correlations = dict[str, Estimate]
 Outcomes = dict[str, bool | None]
@@ -30,7 +29,7 @@ RESAMPLES = 1000
 def paired_differences(
     frame: pl.DataFrame, above: str, below: str, column: str = "ratio", by: str = "explainer"
 ) -> Array:
-    """`column` at `above` less `column` at `below` (names of explainers or models), on the same samples.
+    """`column` at `above` minus `column` at `below` (names of explainers or models), on the same samples.
 
     Samples where one value is missing or only a bound (`bound`) are left out. A logarithm of a probability at its floor
     is not such a bound: it counts as the floor, so differences are those of `max(ln P, floor)`.

@@ -43,7 +43,7 @@ from holdfast.similarity.local import (
 from holdfast.similarity.pointwise import cosine, mse, pearson
 from holdfast.similarity.profile import LensProfile, check_options, lens_distance, lens_profile
 from holdfast.similarity.rank import kendall, spearman
-from holdfast.similarity.rows import degenerate
+from holdfast.similarity.rows import is_degenerate
 from holdfast.similarity.structural import ssim
 from holdfast.similarity.windows import Channels, dilate, per_position, smooth
 
@@ -54,9 +54,9 @@ __all__ = [
     "SimilarityFunction",
     "centre_of_mass",
     "cosine",
-    "degenerate",
     "dilate",
     "get",
+    "is_degenerate",
     "kendall",
     "lens_distance",
     "lens_kendall",

@@ -20,7 +20,7 @@ from torch import Tensor
 from holdfast.errors import check
 from holdfast.similarity import rank
 from holdfast.similarity.diverse import resolve_k, split_maps, top_k, top_k_diverse
-from holdfast.similarity.rows import binade, check_pair, degenerate, row_sum, working_dtype
+from holdfast.similarity.rows import binade, check_pair, is_degenerate, row_sum, working_dtype
 from holdfast.similarity.windows import (
     Channels,
     check_channels,
@@ -142,7 +142,7 @@ def lens_recall(
 def lens_spearman(a: Tensor, b: Tensor, w: int = 1, channels: Channels = "abs_sum") -> Tensor:
     """Spearman's rank correlation of the smoothed maps.
 
-    A map that is constant (`degenerate`) before or after smoothing has similarity 0 with every map.
+    A map that is constant (`is_degenerate`) before or after smoothing has similarity 0 with every map.
 
     Args:
         a: maps `(N, H, W)`, `(N, T)` or `(N, C, H, W)`, floating.
@@ -292,5 +292,5 @@ def _compare_smoothed(
     check_window(w)
     result = torch.cat([function(smooth(p, w), smooth(q, w)) for p, q in split_maps(x, y)])
     # A constant map has no order, although smoothing lowers its values near the border, where zeros are averaged in.
-    result = torch.where(degenerate(x) | degenerate(y), 0, result)
+    result = torch.where(is_degenerate(x) | is_degenerate(y), 0, result)
     return rank.where_finite(x.flatten(1), y.flatten(1), result)

@@ -52,7 +52,7 @@ def _normalised_product(x: _Rows, y: _Rows) -> Tensor:
 def pearson(a: Tensor, b: Tensor) -> Tensor:
     """Pearson's correlation coefficient over all features of a map.
 
-    Accurate for maps of any size and offset, without underflow or overflow. Constant maps (`degenerate`) have
+    Accurate for maps of any size and offset, without underflow or overflow. Constant maps (`is_degenerate`) have
     similarity 0 with every map. Differentiable; gradients are finite, and 0 where a map is constant.
 
     Args:

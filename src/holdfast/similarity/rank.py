@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from holdfast.similarity.rows import check_pair, degenerate, working_dtype
+from holdfast.similarity.rows import check_pair, is_degenerate, working_dtype
 
 CHUNK_ELEMENTS = 2**20  # features processed at a time; each needs about 100 bytes of working memory
 #: up to this number of features F, sums of products of doubled ranks, at most F (F^2 - 1) / 3, fit into 63 bits
@@ -20,7 +20,7 @@ SUMMABLE = 3_000_000
 def spearman(a: Tensor, b: Tensor) -> Tensor:
     """Spearman's rank correlation over all features of a map; tied features have their average rank.
 
-    Constant maps (`degenerate`) have similarity 0 with every map. Cost O(F log F) per row.
+    Constant maps (`is_degenerate`) have similarity 0 with every map. Cost O(F log F) per row.
 
     Args:
         a: maps `(N, ...)`, floating.
@@ -41,10 +41,10 @@ def spearman(a: Tensor, b: Tensor) -> Tensor:
 
 
 def kendall(a: Tensor, b: Tensor) -> Tensor:
-    """Kendall's tau-b over all features of a map: concordant less discordant pairs, corrected for ties.
+    """Kendall's tau-b over all features of a map: concordant minus discordant pairs, corrected for ties.
 
-    Constant maps (`degenerate`) have similarity 0 with every map. Cost O(F log F) per row: three sorts and one count of
-    inversions, without a list of all pairs.
+    Constant maps (`is_degenerate`) have similarity 0 with every map. Cost O(F log F) per row: three sorts and one count
+    of inversions, without a list of all pairs.
 
     Args:
         a: maps `(N, ...)`, floating.
@@ -79,7 +79,7 @@ def _by_chunks(function: Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Tenso
     pairs = zip(torch.split(x, rows), torch.split(y, rows), strict=True)
     # Adding 0.0 turns -0.0 into 0.0: the two are equal, but a radix sort would order them.
     result = torch.cat([function(p + 0.0, q + 0.0) for p, q in pairs])
-    result = torch.where(degenerate(a) | degenerate(b), 0, result)
+    result = torch.where(is_degenerate(a) | is_degenerate(b), 0, result)
     return where_finite(x, y, result)
 
 

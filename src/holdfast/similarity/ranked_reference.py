@@ -10,7 +10,7 @@ from torch import Tensor
 
 from holdfast.errors import check
 from holdfast.similarity.rank import CHUNK_ELEMENTS, SUMMABLE, _centred_ranks, _correlation, _rank_products
-from holdfast.similarity.rows import check_map, degenerate, extremes, is_constant, working_dtype
+from holdfast.similarity.rows import check_map, extremes, is_constant, is_degenerate, working_dtype
 
 _PACKED_ELEMENTS = 1 << 17  # features packed and sorted at a time: as many as fit into a cache
 
@@ -34,7 +34,7 @@ class RankedReference:
         check_map(reference, "reference")
         flat = reference.detach().flatten(1)
         self.dtype, self.shape = reference.dtype, reference.shape[1:]
-        self._constant = degenerate(flat)
+        self._constant = is_degenerate(flat)
         self._finite = torch.isfinite(flat).all(1)
         self._ranks = torch.cat([_centred_ranks(rows) for rows in _chunks(flat + 0.0)])
         self._variance = torch.cat([_rank_products(rows, rows) for rows in _chunks(self._ranks)])

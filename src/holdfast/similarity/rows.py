@@ -65,7 +65,7 @@ def is_constant(low: Tensor, high: Tensor, eps: float) -> Tensor:
     return half_range.isfinite() & (half_range <= 2 * eps * torch.maximum(low.abs(), high.abs()))
 
 
-def degenerate(a: Tensor) -> Tensor:
+def is_degenerate(a: Tensor) -> Tensor:
     """Whether each map is constant: it ranks no feature above another, so no correlation with it is defined.
 
     Constant means constant up to rounding: the largest less the smallest value is at most 4 machine epsilons of the
@@ -81,7 +81,7 @@ def degenerate(a: Tensor) -> Tensor:
     Raises:
         ArgumentError: `a` is no floating tensor of two or more dimensions.
 
-    >>> degenerate(torch.tensor([[0.0, 0.0], [7.0, 7.0], [1e-30, 2e-30]]))
+    >>> is_degenerate(torch.tensor([[0.0, 0.0], [7.0, 7.0], [1e-30, 2e-30]]))
     tensor([ True,  True, False])
     """
     check_map(a)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import check
-from holdfast.similarity.rows import binade, check_pair, degenerate, row_sum, working_dtype
+from holdfast.similarity.rows import binade, check_pair, is_degenerate, row_sum, working_dtype
 
 K1, K2 = 0.01, 0.03  # the constants of the paper
 SIGMA = 1.5
@@ -18,7 +18,7 @@ def ssim(a: Tensor, b: Tensor, window: int = 7, data_range: float | None = None,
     """Mean structural similarity over all windows that lie inside the map, and over channels.
 
     Equals `skimage.metrics.structural_similarity(..., use_sample_covariance=True)`, also with
-    `gaussian_weights=True` (here `gaussian=True, window=11`). Two maps that are both constant (`degenerate`) have
+    `gaussian_weights=True` (here `gaussian=True, window=11`). Two maps that are both constant (`is_degenerate`) have
     similarity 0. Differentiable; gradients are finite.
 
     Args:
@@ -51,7 +51,7 @@ def ssim(a: Tensor, b: Tensor, window: int = 7, data_range: float | None = None,
         check(0 < data_range < math.inf, "data_range", "a finite number above 0", data_range)
 
     dtype = working_dtype(a, b)
-    empty = degenerate(a) & degenerate(b)
+    empty = is_degenerate(a) & is_degenerate(b)
     x, y = a.to(dtype), b.to(dtype)
     if a.ndim == 2:
         x, y = x.unsqueeze(1), y.unsqueeze(1)

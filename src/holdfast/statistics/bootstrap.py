@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 
 from holdfast.distributions import normal_cdf, normal_quantile
+from holdfast.tensors import Array
 
-Array = np.ndarray[Any, Any]
 #: from means `(..., Q)` to numbers `(..., R)`, NaN where they are not defined
 Statistic = Callable[[Array], Array]
 

@@ -16,7 +16,6 @@ import numpy as np
 
 from holdfast.errors import check
 from holdfast.statistics.paired import (
-    Array,
     Interval,
     Side,
     check_values,
@@ -28,6 +27,7 @@ from holdfast.statistics.paired import (
     subtract,
     to_bounds,
 )
+from holdfast.tensors import Array
 
 
 @dataclass(frozen=True, eq=False)

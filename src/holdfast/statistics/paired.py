@@ -27,8 +27,8 @@ import numpy as np
 
 from holdfast.distributions import binomial_cdf, f_tail, normal_cdf
 from holdfast.errors import check
-from holdfast.statistics.bootstrap import Array as Array
 from holdfast.statistics.bootstrap import intervals_of_means
+from holdfast.tensors import Array
 
 Side = Literal["upper", "lower"]
 
@@ -203,7 +203,7 @@ def friedman(ranks: Array, permutations: int = 9999, seed: int = 0) -> tuple[flo
     (0.0, 1.0)
     """
     k = ranks.shape[1]
-    # twice the ranks less their mean are integers, so equal statistics compare as equal
+    # twice the ranks minus their mean are integers, so equal statistics compare as equal
     centred = np.rint(2 * ranks).astype(np.int64) - (k + 1)
     centred = centred[(centred != 0).any(axis=1)]
     rows = len(centred)

@@ -18,7 +18,8 @@ import polars as pl
 
 from holdfast.errors import check
 from holdfast.statistics.comparison import Comparison, compare
-from holdfast.statistics.paired import Array, Interval, Readable, friedman, median_over_repeats, midranks
+from holdfast.statistics.paired import Interval, Readable, friedman, median_over_repeats, midranks
+from holdfast.tensors import Array
 
 
 @dataclass(frozen=True, eq=False)

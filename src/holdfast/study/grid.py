@@ -65,7 +65,7 @@ class ModelSource(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class Ready(ModelSource):
+class LoadedModel(ModelSource):
     """A classifier that is in memory already, with bounds and a device of its own."""
 
     ready: Classifier

@@ -52,7 +52,7 @@ class DamagedFileError(HoldfastError):
 
 
 @dataclass(frozen=True)
-class Packed:
+class JobFiles:
     """A finished or failed job as the bytes of its files, which a worker on another machine sends back."""
 
     job: str
@@ -61,18 +61,18 @@ class Packed:
     arrays: bytes | None = None
 
 
-def pack(record: dict[str, Any], frame: pl.DataFrame, tensors: dict[str, Tensor]) -> Packed:
+def pack(record: dict[str, Any], frame: pl.DataFrame, tensors: dict[str, Tensor]) -> JobFiles:
     """A finished job; `record["job"]` is its identity."""
     arrays = {name: np.ascontiguousarray(t.detach().cpu().numpy()) for name, t in tensors.items()}
     record = {**record, "status": "done", "artefacts": bool(arrays)}
-    return Packed(record["job"], False, _write_parquet(frame, record), save_arrays(arrays) if arrays else None)
+    return JobFiles(record["job"], False, _write_parquet(frame, record), save_arrays(arrays) if arrays else None)
 
 
-def pack_failure(record: dict[str, Any], error: str, traceback: str) -> Packed:
+def pack_failure(record: dict[str, Any], error: str, traceback: str) -> JobFiles:
     """A failed job: one row with its traceback."""
     record = {**record, "status": "failed", "artefacts": False, "error": error, "traceback": traceback}
     row = pl.DataFrame([{k: v for k, v in record.items() if isinstance(v, str | int | float)}])
-    return Packed(record["job"], True, _write_parquet(row, record))
+    return JobFiles(record["job"], True, _write_parquet(row, record))
 
 
 class Store:
@@ -95,7 +95,7 @@ class Store:
                 found[name.removesuffix(_DONE)] = "done"
         return found
 
-    def put(self, packed: Packed) -> None:
+    def put(self, packed: JobFiles) -> None:
         """Store a job. Its table is written last, and makes it count as done."""
         if packed.arrays is not None:
             self.folder.write(f"artefacts/{packed.job}.safetensors", packed.arrays)

@@ -16,7 +16,7 @@ from holdfast.model import Classifier
 from holdfast.study.grid import Grid
 from holdfast.study.plan import Job, inputs_for, job_seed
 from holdfast.study.results import COORDINATES
-from holdfast.study.store import Packed, pack, pack_failure
+from holdfast.study.store import JobFiles, pack, pack_failure
 
 #: how many models a worker keeps on its device; jobs are ordered by model
 _KEPT = 2
@@ -41,7 +41,7 @@ class Worker:
         self._ready: OrderedDict[tuple[str, str], tuple[Classifier, Tensor, Tensor | None]] = OrderedDict()
         self._metrics: dict[tuple[str, str], Metric] = {}
 
-    def run(self, job: Job) -> Packed:
+    def run(self, job: Job) -> JobFiles:
         """Evaluate the samples of a job. An exception is packed as a failure with its traceback."""
         explainer = self.grid.explainers[job.explainer]
         record = record_of(self.grid, job)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.errors import ArgumentError, HoldfastError, MissingExtraError, ModelError, UnknownNameError, check
-from holdfast.model import Classifier, Forwarded
+from holdfast.model import Classifier, ForwardWrapper
 
 
 class Normalised(nn.Module):
@@ -156,7 +156,7 @@ def _add_processing(model: nn.Module, processor: Any) -> Normalised:
     size = read_option("crop_size") if read_option("do_center_crop", False) else read_option("size")
     height, width = _read_size(size)
     shape = None if height is None or width is None else (len(mean), height, width)
-    logits = Forwarded(model, forward_pixels)
+    logits = ForwardWrapper(model, forward_pixels)
     return Normalised(logits, tuple(m / factor for m in mean), tuple(s / factor for s in std), shape)
 
 

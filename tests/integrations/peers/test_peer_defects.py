@@ -25,7 +25,7 @@ from holdfast.metrics import Metric, Result
 from holdfast.metrics.base import metrics
 from holdfast.neighbourhood import neighbourhoods
 from holdfast.presentation import presentation_of
-from holdfast.study.grid import Grid, Ready, Samples
+from holdfast.study.grid import Grid, LoadedModel, Samples
 from holdfast.study.run import Progress, run_grid
 from holdfast.study.store import Store
 
@@ -336,7 +336,7 @@ def test_progress_counts_jobs_up_to_their_number(samples_per_job: int) -> None:
     chosen = {name: example(name) for name in ("aopc", "max_sensitivity", "log_odds")}
     grid = Grid(
         {"x": Samples(inputs())},
-        {"m": Ready(classifier())},
+        {"m": LoadedModel(classifier())},
         {"a": hf.explainers.get("saliency"), "b": hf.explainers.get("gradcam")},
         chosen,
         samples_per_job=samples_per_job,

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 import holdfast as hf
 from conftest import SHAPES, small_net
-from holdfast.integrations.peers import PeerMetric, is_peer, peer, peer_class, peer_names
+from holdfast.integrations.peers import PeerMetric, peer_class, peer_names
 from holdfast.integrations.peers import quantus as peers_quantus
 from holdfast.integrations.peers.publications import CITATIONS, bibtex
 from holdfast.report.methods import list_options, list_publications
@@ -45,7 +45,9 @@ NAMES = peer_names("captum") + peer_names("quantus")
 
 def small(name: str, **more: Any) -> PeerMetric:
     known = {field.name for field in dataclasses.fields(peer_class(name))}
-    return peer(name, **{key: value for key, value in SMALL.items() if key in known}, **more)
+    metric = hf.metrics.get(name, **{key: value for key, value in SMALL.items() if key in known}, **more)
+    assert isinstance(metric, PeerMetric)
+    return metric
 
 
 def rand(shape: tuple[int, ...] = (1, 8, 8), count: int = 3) -> Tensor:
@@ -93,7 +95,7 @@ def gradient(model: nn.Module, inputs: Any, targets: Any, **_: Any) -> np.ndarra
 )
 def test_quantus_has_its_own_values(name: str, options: dict[str, Any]) -> None:
     model, x = classifier(), rand()
-    found = peer(f"quantus:{name}", **options)(model, "input_x_gradient", x)
+    found = hf.metrics.get(f"quantus:{name}", **options)(model, "input_x_gradient", x)
     assert found.status == ("ok",) * 3
     module = model.module.eval()
     for row in range(3):
@@ -112,8 +114,8 @@ def test_quantus_has_its_own_values(name: str, options: dict[str, Any]) -> None:
 def test_captum_has_its_own_values() -> None:
     model, x = classifier(), rand()
     module = model.module.eval()
-    sensitivity = peer("captum:sensitivity_max", perturb_radius=0.1, n_perturb_samples=7)
-    infidelity = peer("captum:infidelity", noise=0.2, n_perturb_samples=7, normalize=True)
+    sensitivity = hf.metrics.get("captum:sensitivity_max", perturb_radius=0.1, n_perturb_samples=7)
+    infidelity = hf.metrics.get("captum:infidelity", noise=0.2, n_perturb_samples=7, normalize=True)
     found = [metric(model, "input_x_gradient", x).score for metric in (sensitivity, infidelity)]
 
     def explain(inputs: Any) -> tuple[Tensor]:
@@ -140,7 +142,7 @@ def test_captum_has_its_own_values() -> None:
 def test_ours_and_captum_s_max_sensitivity_are_the_same_number() -> None:
     """Away from the bounds both draw from the whole ball, and a sample's stream begins with the same numbers."""
     model, x = classifier(), rand() * 0.6 + 0.2
-    theirs = peer("captum:sensitivity_max", perturb_radius=0.1, n_perturb_samples=10)(model, "saliency", x)
+    theirs = hf.metrics.get("captum:sensitivity_max", perturb_radius=0.1, n_perturb_samples=10)(model, "saliency", x)
     ours = hf.metrics.MaxSensitivity(hf.LinfBall(0.1), samples=10, normalise=True)(model, "saliency", x)
     assert torch.allclose(theirs.score, ours.sensitivity.double(), rtol=1e-5)
 
@@ -221,19 +223,21 @@ def test_a_sample_without_a_value_is_flagged_and_the_rest_goes_on() -> None:
     x[1] = 0.01
     y = model.predict(x)
     y[2] = (y[2] + 1) % 4
-    result = peer("quantus:Sparseness")(model, "saliency", x, y)  # which asserts that a map is not zero
+    result = hf.metrics.get("quantus:Sparseness")(model, "saliency", x, y)  # which asserts that a map is not zero
     assert result.status == ("ok", "nonfinite", "misclassified", "ok")
     assert result.failed.tolist() == [False, True, False, False]
     assert result.score.isnan().tolist() == [False, True, True, False]
     assert result.frame()["failure"].to_list()[0] is None
     assert "all equal to zero" in result.frame()["failure"].to_list()[1]
-    nan = peer("quantus:MaxSensitivity", nr_samples=2, norm_denominator=lambda a: np.full(len(a), np.nan))
+    nan = hf.metrics.get("quantus:MaxSensitivity", nr_samples=2, norm_denominator=lambda a: np.full(len(a), np.nan))
     assert nan(model, "saliency", x[:1]).failure == ("quantus:MaxSensitivity gave nan",)
 
     def refuse(**_: Any) -> float:
         raise ValueError("not this one")
 
-    metric = peer("quantus:MaxSensitivity", nr_samples=2, similarity_func=lambda a, b: a - b, norm_denominator=refuse)
+    metric = hf.metrics.get(
+        "quantus:MaxSensitivity", nr_samples=2, similarity_func=lambda a, b: a - b, norm_denominator=refuse
+    )
     assert metric(model, "saliency", x[2:], y[2:]).failure == (None, "ValueError: not this one")
 
 
@@ -252,7 +256,7 @@ def test_errors_of_the_user_s_explainer_and_of_a_peer_that_does_not_run_are_erro
     def typo(a: Any, b: Any) -> Any:
         return a.shap  # type: ignore[attr-defined]
 
-    metric = peer("quantus:MaxSensitivity", similarity_func=typo)
+    metric = hf.metrics.get("quantus:MaxSensitivity", similarity_func=typo)
     with pytest.raises(hf.HoldfastError, match="quantus:MaxSensitivity of quantus .* does not run: AttributeError"):
         metric(model, "saliency", x)
     with pytest.raises(hf.ModelError, match="float32"):
@@ -268,36 +272,36 @@ def test_several_numbers_for_a_sample() -> None:
     )[0]
     wanted = {"mean": float(np.mean(curve)), "last": float(curve[-1]), "max": float(np.max(curve))}
     for how, value in wanted.items():
-        metric = peer("quantus:RegionPerturbation", patch_size=4, reduce=how)
+        metric = hf.metrics.get("quantus:RegionPerturbation", patch_size=4, reduce=how)
         assert metric(model, "input_x_gradient", x).score.item() == pytest.approx(value, rel=1e-4)
     with pytest.raises(
         hf.ArgumentError, match="reduce: expected mean, last or max, because .* has 4 numbers for a sample"
     ):
-        peer("quantus:RegionPerturbation", patch_size=4, reduce=None)(model, "saliency", x)
-    assert peer("quantus:RegionPerturbation").direction == "higher"  # drops, most relevant first
-    assert peer("quantus:RegionPerturbation", order="lerf").direction == "lower"
+        hf.metrics.get("quantus:RegionPerturbation", patch_size=4, reduce=None)(model, "saliency", x)
+    assert hf.metrics.get("quantus:RegionPerturbation").direction == "higher"  # drops, most relevant first
+    assert hf.metrics.get("quantus:RegionPerturbation", order="lerf").direction == "lower"
 
 
 def test_names_and_options_are_checked() -> None:
-    assert is_peer("quantus:x")
-    assert not is_peer("max_sensitivity")
+    assert hf.metrics.metrics.is_from_package("quantus:x")
+    assert not hf.metrics.metrics.is_from_package("max_sensitivity")
     with pytest.raises(hf.ArgumentError, match="did you mean 'MaxSensitivity'"):
-        peer("quantus:MaxSensitivit")
+        hf.metrics.get("quantus:MaxSensitivit")
     with pytest.raises(hf.ArgumentError, match="option of quantus:MaxSensitivity: .*did you mean 'nr_samples'"):
-        peer("quantus:MaxSensitivity", nr_sample=3)
+        hf.metrics.get("quantus:MaxSensitivity", nr_sample=3)
     with pytest.raises(hf.ArgumentError, match="package: expected one of captum, quantus, got 'quantos'"):
-        peer("quantos:MaxSensitivity")
+        hf.metrics.get("quantos:MaxSensitivity")
     with pytest.raises(hf.ArgumentError, match="nr_samples: expected a whole number of at least 1, got 0"):
-        peer("quantus:MaxSensitivity", nr_samples=0)
+        hf.metrics.get("quantus:MaxSensitivity", nr_samples=0)
     with pytest.raises(hf.ArgumentError, match="n_perturb_samples: expected a whole number of at least 1, got 0"):
-        peer("captum:infidelity", n_perturb_samples=0)
+        hf.metrics.get("captum:infidelity", n_perturb_samples=0)
     with pytest.raises(hf.ArgumentError, match="similarity_func: expected one of .*, got 'corelation_spearman'"):
-        peer("quantus:FaithfulnessCorrelation", similarity_func="corelation_spearman")
-    by_name = peer("quantus:FaithfulnessCorrelation", similarity_func="correlation_spearman")
+        hf.metrics.get("quantus:FaithfulnessCorrelation", similarity_func="corelation_spearman")
+    by_name = hf.metrics.get("quantus:FaithfulnessCorrelation", similarity_func="correlation_spearman")
     assert by_name.options()["similarity_func"] == "correlation_spearman"
     for name, why in (("Consistency", "compares samples"), ("PointingGame", "needs a mask")):
         with pytest.raises(hf.ArgumentError, match=f"{name}, which {why}"):
-            peer(f"quantus:{name}")
+            hf.metrics.get(f"quantus:{name}")
         assert f"quantus:{name}" not in NAMES
     assert bibtex("captum:sensitivity_max").startswith("@misc{yeh2019infidelity,")
 
@@ -309,7 +313,7 @@ def test_without_quantus_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(peers_quantus, "import_module", missing)
     peers_quantus.metrics.cache_clear()
     with pytest.raises(hf.MissingExtraError, match=r"pip install 'holdfast\[peers\]'"):
-        peer("quantus:Monotonicity_")
+        hf.metrics.get("quantus:Monotonicity_")
     study = {"data": {"d": "digits"}, "models": {"m": "lenet5-mnist"}, "explainers": ["lrp"]}
     with pytest.raises(StudyError, match=r"(?s)metrics\[0\].*pip install\s+'holdfast\[peers\]'"):
         study_from({**study, "metrics": ["quantus:Monotonicity_"]})
@@ -378,12 +382,12 @@ def test_evaluate_takes_them_and_other_processes_too(tmp_path: Path) -> None:
 
 
 def test_the_version_of_the_package_is_part_of_the_identity(monkeypatch: pytest.MonkeyPatch) -> None:
-    metric = peer("captum:infidelity")
+    metric = hf.metrics.get("captum:infidelity")
     before = fingerprint(metric)
-    assert fingerprint(peer("captum:infidelity", noise=0.2)) != before
+    assert fingerprint(hf.metrics.get("captum:infidelity", noise=0.2)) != before
     assert fingerprint(pickle.loads(pickle.dumps(metric))) == before
     monkeypatch.setattr(type(metric), "package", "captum 0.0.1")
-    assert fingerprint(peer("captum:infidelity")) != before
+    assert fingerprint(hf.metrics.get("captum:infidelity")) != before
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import holdfast as hf
-from holdfast.algorithms import knee
+from holdfast.algorithms import find_knee
 from holdfast.errors import ArgumentError
 from holdfast.metrics import CEval, CEvalPlot, NearAffinity
 from holdfast.metrics.c_eval import empty_distortion, fixed_features
@@ -218,11 +218,11 @@ def test_brackets_hold(digits: Tensor) -> None:
 
 
 def test_knees() -> None:
-    assert knee([0.1, 0.2, 0.4, 0.8], [1.0, 2.0, 2.2, 2.4]) == 1
-    assert knee([0, 1, 2], [0.0, 1.0, 2.0]) is None
-    assert knee([0, 1], [0.0, 1.0]) is None
+    assert find_knee([0.1, 0.2, 0.4, 0.8], [1.0, 2.0, 2.2, 2.4]) == 1
+    assert find_knee([0, 1, 2], [0.0, 1.0, 2.0]) is None
+    assert find_knee([0, 1], [0.0, 1.0]) is None
     with pytest.raises(ArgumentError, match="x: expected increasing numbers"):
-        knee([0, 0, 1], [0.0, 1.0, 2.0])
+        find_knee([0, 0, 1], [0.0, 1.0, 2.0])
 
 
 def test_which_setting_is_enough() -> None:

@@ -23,7 +23,7 @@ from holdfast.metrics import replaced_copies
 from holdfast.metrics.coarse_to_fine import replacement
 from holdfast.metrics.coarse_to_fine.corruption_curve import FRACTIONS, CorruptionCurve, CorruptionCurveResult
 from holdfast.metrics.coarse_to_fine.gate import apply_gate, compare_curves
-from holdfast.metrics.coarse_to_fine.replacement import count_corrupted, draw_normal, make_gaussian_fields
+from holdfast.metrics.coarse_to_fine.replacement import count_replaced, draw_normal, make_gaussian_fields
 from holdfast.metrics.coarse_to_fine.summary import Curves, summarise
 from holdfast.metrics.replaced_copies import make_draw_keys, make_sample_keys
 from holdfast.presentation import presentation_of
@@ -261,7 +261,7 @@ def test_the_standard_error_is_that_of_the_areas_of_single_draws() -> None:
 def test_counts_are_those_of_exact_fractions() -> None:
     positive = torch.arange(0, 3001)
     shares = [n / 100 for n in range(1, 101)]
-    found = count_corrupted(positive, shares)
+    found = count_replaced(positive, shares)
     exact = (positive[:, None] * torch.arange(1, 101)).div(100, rounding_mode="floor")
     assert torch.equal(found, exact)
 
@@ -392,7 +392,7 @@ def test_a_function_gets_each_row_by_itself() -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-def test_batches_order_company_and_chunks_change_no_bit(
+def test_batches_order_other_samples_and_chunks_change_no_bit(
     shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x, metric = inputs(shape, 6), CorruptionCurve(fractions=FEW, samples=3)

@@ -173,7 +173,7 @@ def test_noise_belongs_to_the_sample_and_the_seed_and_not_to_the_explainer() -> 
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-def test_batches_order_company_and_chunks_change_no_bit(
+def test_batches_order_other_samples_and_chunks_change_no_bit(
     shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x, metric = inputs(shape, 6), AOPC(steps=5, samples=3)

@@ -16,7 +16,7 @@ from holdfast.metrics import LocalisationResult, RelevanceLocalisation
 from holdfast.metrics.faithfulness.localisation import Regions, expand_regions, localise_relevance
 from holdfast.presentation import presentation_of
 from holdfast.study.file.spec import StudyError, study_from
-from holdfast.study.grid import Grid, Ready, Samples
+from holdfast.study.grid import Grid, LoadedModel, Samples
 from holdfast.study.plan import make_plan
 from holdfast.study.run import run_grid
 from holdfast.study.store import Store
@@ -254,7 +254,7 @@ def test_other_regions_are_other_jobs() -> None:
     data = waves()
     grid = Grid(
         {"waves": Samples(data.inputs, bounds=data.bounds, extras=data.extras)},
-        {"m": Ready(linear(data))},
+        {"m": LoadedModel(linear(data))},
         {"s": hf.explainers.get("saliency")},
         {"where": RelevanceLocalisation("blocks")},
         samples_per_job=2,

@@ -160,7 +160,7 @@ def test_maps_of_the_model_beat_random_pixels(lenet: hf.Classifier, digits: hf.d
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-def test_batches_order_company_and_chunks_change_no_bit(
+def test_batches_order_other_samples_and_chunks_change_no_bit(
     shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x, metric = inputs(shape, 9), LogOdds(pairs=tuple(itertools.permutations(range(4), 2)), fraction=0.3)

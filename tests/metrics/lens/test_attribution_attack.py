@@ -271,7 +271,7 @@ def test_a_wrong_prediction_is_skipped_and_counted(lenet: hf.Classifier, digits:
 
 
 def test_the_class_is_kept_where_it_hangs_by_a_thread() -> None:
-    """Lowering the mass lowers the logit; at the seed it is 0.05 above the other class."""
+    """Lowering the mass lowers the logit; at the clean input it is 0.05 above the other class."""
     classifier, x = quadratic((1, 6, 6), floor=0.0)
     logits = classifier.logits(x)[:, 0]
     for row in range(3):
@@ -298,7 +298,7 @@ def test_a_lost_class_is_won_back() -> None:
 
 
 def test_nothing_is_found_where_nothing_moves() -> None:
-    """A linear model has the same gradient everywhere, so no point is better than the seed."""
+    """A linear model has the same gradient everywhere, so no point is better than the clean input."""
     layer = nn.Linear(6, 2)
     with torch.no_grad():
         layer.weight.copy_(torch.stack([torch.arange(1.0, 7.0), torch.zeros(6)]))
@@ -428,8 +428,8 @@ def test_lens_goes_further_than_top_k(lenet: hf.Classifier, digits: hf.data.Data
             "as the first a similarity, or a registered discrepancy, got 'mine'",
         ),
         ({"neighbourhood": hf.L2Ball(1.0)}, "neighbourhood: expected a LinfBall, since steps .* got L2Ball"),
-        ({"k": 1.5}, "k: expected whole numbers of at least 1, or shares"),
-        ({"curve_k": (0,)}, "curve_k: expected whole numbers of at least 1, or shares"),
+        ({"k": 1.5}, "k: expected a whole number of at least 1, or a share"),
+        ({"curve_k": (0,)}, "curve_k: expected a whole number of at least 1, or a share"),
         ({"curve_w": (1.5,)}, "curve_w: expected whole numbers"),
         ({"beta": 0.0}, "beta: expected a finite number above 0"),
     ],

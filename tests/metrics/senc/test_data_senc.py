@@ -19,7 +19,7 @@ from holdfast.explainers.baselines import RandomExplainer
 from holdfast.metrics import DataSencResult, DataSensitivityConsistency
 from holdfast.presentation.senc.data_sensitivity_consistency import lay_out
 from holdfast.segments import LabelMap, segment
-from holdfast.study.grid import Grid, Ready, Samples
+from holdfast.study.grid import Grid, LoadedModel, Samples
 from holdfast.study.plan import make_plan
 from holdfast.tensors import Streams, content_keys
 
@@ -36,8 +36,8 @@ def classifier(shape: tuple[int, ...], **options: Any) -> hf.Classifier:
 
 # the linear model: prediction sensitivity has the order of w_k x_k, since all of them speak for the class and the
 # probability falls with each that is dropped. Gradient x input is w * x * M: dropping feature k sends it from its rank
-# to the lowest, so it disturbs the ranking the more, the higher w_k x_k. A map with the opposite order of features is
-# disturbed the more by the lower w_k x_k. (The map of opposite sign is not: Spearman of -a and -b is that of a and b.)
+# to the lowest, so it changes the ranking more, the higher w_k x_k is. A map with the opposite order of features is
+# changed more by the lower w_k x_k. (The map of opposite sign is not: Spearman of -a and -b is that of a and b.)
 
 FEATURES = 12
 
@@ -83,7 +83,7 @@ def test_opposite_order_is_inconsistent() -> None:
 
 
 def test_published_estimator_calls_noise_consistent_and_the_default_does_not() -> None:
-    """A map that is always much like itself, disturbed by noise alone: a mean weight that is not zero."""
+    """A map that is always much like itself, changed by noise alone: a mean weight that is not zero."""
 
     @dataclasses.dataclass(frozen=True)
     class Stubborn(RandomExplainer):
@@ -292,7 +292,7 @@ def test_label_maps_are_part_of_the_identity_of_the_jobs_they_are_used_in() -> N
     def jobs(labels: Tensor) -> list[str]:
         grid = Grid(
             {"data": Samples(x)},
-            {"model": Ready(classifier((1, 8, 8)))},
+            {"model": LoadedModel(classifier((1, 8, 8)))},
             {"saliency": hf.explainers.get("saliency")},
             {"senc": DataSensitivityConsistency(labels, **QUICK)},
         )

@@ -194,7 +194,7 @@ def test_random_explanations_are_consistent_with_nothing() -> None:
 
 
 @pytest.mark.parametrize("explainer", ["lrp", "random", "integrated_gradients:steps=3"])
-def test_company_and_chunks_do_not_matter(explainer: str) -> None:
+def test_other_samples_and_chunks_do_not_matter(explainer: str) -> None:
     x, options = inputs(5), metric(tolerance=0.3, masks=300)
     whole = options(classifier(), explainer, x)
     for other, rows in (

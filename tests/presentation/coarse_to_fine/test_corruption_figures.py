@@ -16,7 +16,7 @@ import torch
 from report_builder import Builder, assert_whole, base
 
 import holdfast as hf
-from holdfast.charts import GREY, Chart, Gallery, Point, Ridge, Table, TableCell, boxes, ridges
+from holdfast.charts import GREY, Chart, Gallery, Point, Ridge, Table, TableCell, draw_boxes, draw_ridges
 from holdfast.charts.ridge_plot import density, form
 from holdfast.errors import ArgumentError
 from holdfast.metrics import CorruptionCurve
@@ -177,7 +177,7 @@ def test_what_cannot_have_a_density_is_drawn_as_it_is() -> None:
         Ridge("none", np.array([math.nan])),
     ]
     assert [form(row.values) for row in rows] == ["density", "spike", "rug", "nothing"]
-    chart = ridges(rows, "a", ["a"], "Drops", "drop", "share", (-0.1, 1.1), upper=1.0)
+    chart = draw_ridges(rows, "a", ["a"], "Drops", "drop", "share", (-0.1, 1.1), upper=1.0)
     assert chart is not None
     data = chart.spec["datasets"]
     assert {row["row"] for row in data["areas"]} == {"dense"}
@@ -195,7 +195,7 @@ def test_what_cannot_have_a_density_is_drawn_as_it_is() -> None:
 
 def test_rows_stand_from_the_first_on_top_to_the_last() -> None:
     rows = [Ridge(name, np.full(9, place / 10)) for place, name in enumerate("abc")]
-    chart = ridges(rows, "a", ["a"], "Drops", "drop", "share", (0.0, 1.0))
+    chart = draw_ridges(rows, "a", ["a"], "Drops", "drop", "share", (0.0, 1.0))
     assert chart is not None
     assert [(row["row"], row["y"]) for row in chart.spec["datasets"]["strokes"]] == [("a", 2), ("b", 1), ("c", 0)]
     axis = layer(chart, "strokes", "rule")["encoding"]["y"]["axis"]
@@ -203,9 +203,9 @@ def test_rows_stand_from_the_first_on_top_to_the_last() -> None:
 
 
 def test_no_ridges_of_nothing_and_no_empty_axis() -> None:
-    assert ridges([Ridge("a", np.empty(0))], "a", ["a"], "", "", "", (0.0, 1.0)) is None
+    assert draw_ridges([Ridge("a", np.empty(0))], "a", ["a"], "", "", "", (0.0, 1.0)) is None
     with pytest.raises(ArgumentError, match="domain"):
-        ridges([Ridge("a", np.ones(3))], "a", ["a"], "", "", "", (1.0, 1.0))
+        draw_ridges([Ridge("a", np.ones(3))], "a", ["a"], "", "", "", (1.0, 1.0))
 
 
 # boxes and tables
@@ -215,7 +215,7 @@ def test_boxes_are_of_what_counts() -> None:
     values = [0.1, 0.4, 0.2, 0.9, 0.35]
     points = [Point("a", f"set {i}", value) for i, value in enumerate(values)]
     points += [Point("a", "set 9", 5.0, counts=False), Point("b", "set 0", 0.3), Point("b", "set 1", math.nan)]
-    chart = boxes(points, ["b", "a", "c"], "Numbers", "number", "higher")
+    chart = draw_boxes(points, ["b", "a", "c"], "Numbers", "number", "higher")
     assert chart is not None
     data = chart.spec["datasets"]
     (span,) = data["spans"]
@@ -225,7 +225,7 @@ def test_boxes_are_of_what_counts() -> None:
     assert [row["explainer"] for row in data["points"]] == ["b"] + ["a"] * 6
     assert "1 not counted" in chart.alt
     assert render_files(chart)["svg"].startswith(b"<svg")
-    assert boxes([Point("a", "set", math.nan)], ["a"], "", "", None) is None
+    assert draw_boxes([Point("a", "set", math.nan)], ["a"], "", "", None) is None
 
 
 def test_a_table_has_an_entry_for_each_column() -> None:

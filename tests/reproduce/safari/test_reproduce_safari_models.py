@@ -378,6 +378,6 @@ def test_a_tiny_run_of_table_8(tmp_path: Path) -> None:
     assert table.rows["model, explainer"].to_list() == [f"{name}, {explainer}" for explainer in EXPLAINERS]
     frame = found.frame().filter(pl.col("label") == "worst F-hat", pl.col("explainer") == "DeepLift")
     assert table.rows["worst F-hat similarity"][3] == pytest.approx(frame["similarity"].mean())
-    # the worst case of the class held is no better than that of the seed, which is like itself
+    # the worst case of the class held is no better than that of the clean input, which is like itself
     assert (frame["similarity"] <= 1).all()
     assert (frame["margin"] < 0).all()

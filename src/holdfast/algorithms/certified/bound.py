@@ -16,8 +16,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from holdfast.algorithms.certified.linear_relaxation import Method, Permitted, bound_values, margins
-from holdfast.algorithms.certified.network_trace import Network, trace
+from holdfast.algorithms.certified.linear_relaxation import Method, PermittedInputs, bound_margins, bound_values
+from holdfast.algorithms.certified.network_trace import Network, trace_network
 from holdfast.algorithms.subject import Subject
 from holdfast.errors import ModelError, check
 
@@ -113,7 +113,7 @@ def certified_distortion(
     problem = _Problem(
         network=network,
         targets=targets,
-        box=Permitted(centre, below, above, None),
+        box=PermittedInputs(centre, below, above, None),
         order=order,
         method=method,
         unit=torch.finfo(classifier.dtype).eps / 2,
@@ -132,14 +132,14 @@ class _Problem:
 
     network: Network
     targets: Tensor
-    box: Permitted
+    box: PermittedInputs
     order: float
     method: Method
     unit: float
     product: float
 
     def select(self, rows: Tensor) -> _Problem:
-        box = Permitted(self.box.centre[rows], self.box.below[rows], self.box.above[rows], None)
+        box = PermittedInputs(self.box.centre[rows], self.box.below[rows], self.box.above[rows], None)
         return replace(self, targets=self.targets[rows], box=box)
 
     def reach(self) -> Tensor:
@@ -152,9 +152,9 @@ class _Problem:
         """Lower bounds `(N,)` of the smallest margin over all changes of norm up to `radius`."""
         r = radius[:, None]
         below, above = torch.maximum(self.box.below, -r), torch.minimum(self.box.above, r)
-        permitted = Permitted(self.box.centre, below, above, radius if self.order == 2 else None)
+        permitted = PermittedInputs(self.box.centre, below, above, radius if self.order == 2 else None)
         bounds = bound_values(self.network, permitted, self.method, self.unit, self.product)
-        return margins(self.network, permitted, bounds, self.targets).amin(1)
+        return bound_margins(self.network, permitted, bounds, self.targets).amin(1)
 
     def first_order(self) -> tuple[Tensor, Tensor]:
         """Margins at the inputs, and the norms of the changes that bring them to zero if the network is affine."""
@@ -237,7 +237,7 @@ def _mask(free: Tensor | None, inputs: Tensor) -> Tensor:
 def _trace_network(classifier: Subject, inputs: Tensor) -> Network:
     """The classifier's network; raises `ModelError` if the logits of its rules are not the classifier's."""
     with classifier.session():
-        network = trace(classifier.forward, classifier.module, inputs[:1])
+        network = trace_network(classifier.forward, classifier.module, inputs[:1])
     expected = classifier.logits(inputs).double()
     chunks = torch.split(inputs, 256)
     with torch.no_grad():

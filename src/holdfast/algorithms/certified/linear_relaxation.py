@@ -29,7 +29,7 @@ _WIDEN = 1e-11  # relative widening of the bounds, for the rounding of their own
 
 
 @dataclass(frozen=True)
-class Permitted:
+class PermittedInputs:
     """The permitted inputs `(N, n)`: from `centre + below` to `centre + above`, and within the L2 distance `radius`.
 
     `below <= 0 <= above`; both are zero for features that are held fixed. `radius` is `(N,)`, or None for boxes alone.
@@ -86,7 +86,7 @@ class Bounds:
 
 
 def bound_values(
-    network: Network, permitted: Permitted, method: Method, unit: float = 0.0, product: float = 0.0
+    network: Network, permitted: PermittedInputs, method: Method, unit: float = 0.0, product: float = 0.0
 ) -> Bounds:
     """Bounds of every step's values over the permitted inputs, for arithmetic with unit roundoff `unit`.
 
@@ -116,7 +116,7 @@ def bound_values(
     return bounds
 
 
-def margins(network: Network, permitted: Permitted, bounds: Bounds, targets: Tensor) -> Tensor:
+def bound_margins(network: Network, permitted: PermittedInputs, bounds: Bounds, targets: Tensor) -> Tensor:
     """Lower bounds `(N, classes)` of `logit_target - logit_j` over the permitted inputs; infinite for the target."""
     last, classes = len(network.nodes) - 1, network.nodes[-1].shape[0]
     out = torch.full((len(targets), classes), torch.inf, dtype=torch.float64, device=targets.device)
@@ -131,7 +131,7 @@ def margins(network: Network, permitted: Permitted, bounds: Bounds, targets: Ten
     return torch.where(rival, torch.maximum(out, from_intervals), out)
 
 
-def _tighten(network: Network, permitted: Permitted, bounds: Bounds, index: int) -> None:
+def _tighten(network: Network, permitted: PermittedInputs, bounds: Bounds, index: int) -> None:
     """Intersect the intervals of the units whose bounds matter with backward bounds."""
     node = network.nodes[index]
     lower, upper = bounds.lower[index].flatten(1), bounds.upper[index].flatten(1)
@@ -171,7 +171,7 @@ def _find_units_to_tighten(network: Network, index: int, lower: Tensor, upper: T
 
 
 def _lower_bound(
-    network: Network, permitted: Permitted, bounds: Bounds, index: int, a: Tensor, owner: Tensor
+    network: Network, permitted: PermittedInputs, bounds: Bounds, index: int, a: Tensor, owner: Tensor
 ) -> Tensor:
     """Lower bounds `(rows,)` of `sum(a * values)` of the step `index`."""
     a, constant, error = _carry_back(network, bounds, index, a, owner)

@@ -88,7 +88,7 @@ class Network:
         return self.values(x)[-1]
 
 
-def trace(forward: Callable[[Tensor], Tensor], module: nn.Module, sample: Tensor) -> Network:
+def trace_network(forward: Callable[[Tensor], Tensor], module: nn.Module, sample: Tensor) -> Network:
     """The rules of `forward` in float64, from one run on copies of `sample` `(1, ...)`.
 
     `module` gives the names of layers for error messages. It must be in evaluation mode, and its code must not branch

@@ -20,7 +20,9 @@ from torch import Tensor
 
 from holdfast.algorithms.masks.resampling import (
     Estimator,
-    Weighted,
+    WeightedMasks,
+    draw_permutations,
+    draw_resamples,
     permuted_rho,
     population_interval,
     quantiles,
@@ -28,8 +30,6 @@ from holdfast.algorithms.masks.resampling import (
     resampled_rho,
     top_agreement,
 )
-from holdfast.algorithms.masks.resampling import permutations as permutation_orders
-from holdfast.algorithms.masks.resampling import resamples as resample_counts
 from holdfast.errors import check, check_integer
 from holdfast.tensors import Streams
 
@@ -147,7 +147,7 @@ class Consistency:
     degenerate: Tensor
 
 
-def consistency(
+def measure_consistency(
     prediction: Tensor,
     explanation: Tensor,
     masks: Tensor,
@@ -187,7 +187,7 @@ def consistency(
 
     >>> masks = draw_masks(400, 4, 0.8, Streams([0], torch.device("cpu")))
     >>> weight = masks[0].double() @ torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
-    >>> found = consistency(weight[None], weight[None] ** 2, masks)
+    >>> found = measure_consistency(weight[None], weight[None] ** 2, masks)
     >>> found.rho.item(), round(found.p_value.item(), 2) < 0.1
     (1.0, True)
     """
@@ -237,7 +237,7 @@ class _Run:
     def _full(self, value: float, *shape: int) -> Tensor:
         return torch.full((len(self.valid), *shape), value, dtype=torch.float64, device=self.device)
 
-    def _problem(self, row: int) -> tuple[Weighted, Tensor]:
+    def _problem(self, row: int) -> tuple[WeightedMasks, Tensor]:
         """The problem of a row, and which of its features are in it."""
         valid, masks = self.valid[row], self.masks if self.masks.ndim == 2 else self.masks[row]
         own = masks[valid][:, : self.sizes[row]].to(torch.bool)
@@ -246,7 +246,7 @@ class _Run:
             identifiable = torch.ones_like(identifiable)
         else:
             own = own[:, identifiable]
-        problem = Weighted.of(own, self.prediction[row][valid], self.explanation[row][valid], self.estimator)
+        problem = WeightedMasks.of(own, self.prediction[row][valid], self.explanation[row][valid], self.estimator)
         return problem, identifiable
 
     def describe(self) -> None:
@@ -275,11 +275,11 @@ class _Run:
                 torch.stack(
                     [permuted_rho(p.permute_explanation(o), chunk) for p, o in zip(problems, shuffled, strict=True)]
                 )
-                for chunk in permutation_orders(permuted, masks, self.device)
+                for chunk in draw_permutations(permuted, masks, self.device)
             ]
             spread = [
                 torch.stack([resampled_rho(p.reorder(o), chunk) for p, o in zip(problems, shuffled, strict=True)])
-                for chunk in resample_counts(resampled, masks, self.device)
+                for chunk in draw_resamples(resampled, masks, self.device)
             ]
             if permuted:
                 self._judge(rows, torch.cat(null, dim=1))

@@ -27,7 +27,7 @@ _LEVELS = (0.025, 0.975)
 
 
 @dataclass(frozen=True)
-class Weighted:
+class WeightedMasks:
     """Masks `(K, m)` in float64 and the two weights `(K,)` of each, centred if the estimator centres.
 
     `grid` has, for prediction and explanation, the difference of sensitivities that counts as rounding.
@@ -40,7 +40,7 @@ class Weighted:
     grid: tuple[float, float]
 
     @classmethod
-    def of(cls, masks: Tensor, prediction: Tensor, explanation: Tensor, estimator: Estimator) -> Weighted:
+    def of(cls, masks: Tensor, prediction: Tensor, explanation: Tensor, estimator: Estimator) -> WeightedMasks:
         """The problem of finite weights `(K,)`."""
         weights = [w.to(torch.float64) for w in (prediction, explanation)]
         grid = [_GRID * float(w.abs().sum()) for w in weights]
@@ -48,13 +48,15 @@ class Weighted:
             weights = [w - w.mean() for w in weights]
         return cls(masks.to(torch.float64), weights[0], weights[1], estimator, (grid[0], grid[1]))
 
-    def reorder(self, order: Tensor) -> Weighted:
+    def reorder(self, order: Tensor) -> WeightedMasks:
         """The same masks and their weights in another order."""
-        return Weighted(self.masks[order], self.prediction[order], self.explanation[order], self.estimator, self.grid)
+        return WeightedMasks(
+            self.masks[order], self.prediction[order], self.explanation[order], self.estimator, self.grid
+        )
 
-    def permute_explanation(self, order: Tensor) -> Weighted:
+    def permute_explanation(self, order: Tensor) -> WeightedMasks:
         """The same problem with only the explanation weights in another order."""
-        return Weighted(self.masks, self.prediction, self.explanation[order], self.estimator, self.grid)
+        return WeightedMasks(self.masks, self.prediction, self.explanation[order], self.estimator, self.grid)
 
     def sensitivities(self) -> tuple[Tensor, Tensor]:
         """Those of the prediction and of the explanation, `(m,)` each.
@@ -112,7 +114,7 @@ def top_agreement(p: Tensor, q: Tensor, k: int) -> Tensor:
     return (chosen[0] & chosen[1]).sum(1).to(torch.float64) / k
 
 
-def permutations(count: int, masks: int, device: torch.device) -> Iterator[Tensor]:
+def draw_permutations(count: int, masks: int, device: torch.device) -> Iterator[Tensor]:
     """Random permutations of the masks, int32 `(chunk, K)` at a time; always the same ones, for any chunk size."""
     if count * masks <= _REMEMBERED:
         for part in torch.split(_remembered_permutations(count, masks), max(1, CHUNK_ELEMENTS // masks)):
@@ -136,7 +138,7 @@ def _draw_permutations(count: int, masks: int, generator: torch.Generator) -> Te
     return drawn
 
 
-def resamples(count: int, masks: int, device: torch.device) -> Iterator[Tensor]:
+def draw_resamples(count: int, masks: int, device: torch.device) -> Iterator[Tensor]:
     """How often each mask is sampled in K draws with replacement, `(chunk, K)` at a time; always the same draws."""
     generator = torch.Generator().manual_seed(0xB005)
     for size in _chunks(count, masks):
@@ -151,14 +153,14 @@ def _chunks(count: int, masks: int) -> Iterator[int]:
         yield min(size, count - start)
 
 
-def permuted_rho(problem: Weighted, orders: Tensor) -> Tensor:
+def permuted_rho(problem: WeightedMasks, orders: Tensor) -> Tensor:
     """Rho `(B,)` with the explanation weights assigned to the masks in each of the orders `(B, K)`."""
     # index_select takes a quarter of an index's time
     moved = problem.explanation.index_select(0, orders.flatten()).reshape(orders.shape) @ problem.masks
     return rank_correlation(problem.ranks()[0], doubled_ranks(moved, problem.grid[1]))
 
 
-def resampled_rho(problem: Weighted, counts: Tensor) -> Tensor:
+def resampled_rho(problem: WeightedMasks, counts: Tensor) -> Tensor:
     """Rho and reliability of resamples in which mask i occurs `counts[b, i]` times; counts `(B, K)`.
 
     Returns:

@@ -330,7 +330,7 @@ def _next_level(
             lowest = order[count - int(above.sum())]
             stage, value = int(stages[lowest]), float(values[lowest])
     crossed = stages >= stage
-    # reaching a stage is a level of its own (Eq. 13); if nearly all of the prior is in it, it costs no round of moves
+    # reaching a stage is a level of its own (Eq. 13); if nearly all of the prior is in it, no moves are made for it
     cheap = first and float(crossed.float().mean()) > _NEARLY_ALL
     if stage == last or (int(stages.min()) < stage and not cheap):
         return stage, -math.inf, math.log(int(crossed.sum()) / count), crossed

@@ -55,8 +55,7 @@ class GeneticSearch(Search):
         check(0 <= self.mutation <= 1, "mutation", "a share between 0 and 1", self.mutation)
         check(self.noise > 0, "noise", "a number above 0", self.noise)
         check(1 <= self.pressure <= 2, "pressure", "a number between 1 and 2", self.pressure)
-        patient = self.patience is None or (type(self.patience) is int and self.patience >= 1)
-        check(patient, "patience", "a whole number of at least 1 or None", self.patience)
+        check_integer(self.patience, "patience", also=(None,))
 
     def search(self, run: SearchRun, streams: Streams) -> Tensor:
         """Generation after generation."""

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from inspect import Parameter, signature
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from holdfast.explainers.adapters.base import (
     make_array_function,
     split_options,
 )
-from holdfast.model import Classifier
+from holdfast.model import Classifier, Output
 
 #: number of samples that is assumed if the signature of the call has no default
 _SAMPLES = 1000
@@ -35,7 +35,7 @@ class LimePackageExplainer(ForeignExplainer):
     """An explainer that calls an object of the package `lime`; made by `from_lime`."""
 
     method: Any
-    output: Literal["logit", "probability"] = "probability"
+    output: Output = "probability"
     rows: int = 1
     call_options: Mapping[str, Any] = field(default_factory=dict)
     one_at_a_time: bool | None = True
@@ -88,7 +88,7 @@ def from_lime(
     method: Any,
     /,
     *,
-    output: Literal["logit", "probability"] = "probability",
+    output: Output = "probability",
     rows_per_input: int | None = None,
     seed: int = 0,
     **options: Any,

@@ -7,7 +7,7 @@ import inspect
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -32,7 +32,7 @@ from holdfast.explainers.background import (
     resolve_background,
 )
 from holdfast.explainers.base import Baseline, join_preprocessing
-from holdfast.model import Classifier
+from holdfast.model import Classifier, Output
 
 #: classes of shap that differentiate a module; all others call a function of arrays
 _ON_MODULES = ("GradientExplainer", "DeepExplainer")
@@ -62,7 +62,7 @@ class SHAPExplainer(ForeignExplainer):
 
     method: Any
     background: Baseline | Background = 0.0
-    output: Literal["logit", "probability"] = "logit"
+    output: Output = "logit"
     rows: int = 1
     constructor_options: Mapping[str, Any] = field(default_factory=dict)
     call_options: Mapping[str, Any] = field(default_factory=dict)
@@ -106,7 +106,7 @@ def from_shap(
     /,
     *,
     background: References = 0.0,
-    output: Literal["logit", "probability"] = "logit",
+    output: Output = "logit",
     rows_per_input: int | None = None,
     one_at_a_time: bool | None = None,
     seed: int = 0,

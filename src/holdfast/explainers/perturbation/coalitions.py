@@ -20,15 +20,13 @@ from holdfast.errors import check_integer
 from holdfast.explainers.base import Baseline, check_baseline, check_seed, choose_chunk_rows, make_baseline
 from holdfast.explainers.perturbation.copies import (
     CopyNumbers,
-    Output,
     check_output,
-    compute_target_scores,
     get_map_shape,
     number_copies,
 )
 from holdfast.explainers.perturbation.segmented import Features, Segmentation, SegmentedExplainer
 from holdfast.gating import rows_of
-from holdfast.model import Classifier, count_padding, pad_rows
+from holdfast.model import Classifier, Output, count_padding, pad_rows, score_classes
 
 # eigenvalues below this share of the largest are rounding errors: no coalition says anything about their directions
 _RANK_TOLERANCE = 1e-10
@@ -86,7 +84,7 @@ class CoalitionExplainer(SegmentedExplainer):
             logits = _forward_copies(classifier, x.detach(), labels, groups, numbers, self.baseline)
             at_x = logits[numbers.starts]
             classes = at_x.argmax(1) if targets is None else targets
-            scores = compute_target_scores(logits, classes[numbers.owners], self.output)
+            scores = score_classes(logits, classes[numbers.owners], self.output)
             weights = scores.new_zeros(len(x), max(groups))
             for features, group in groups.items():
                 members = torch.tensor([i for i, m in enumerate(counts) if m == features], device=x.device)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from torch import Tensor
@@ -13,10 +13,8 @@ from torch import Tensor
 from holdfast.errors import check
 from holdfast.explainers.base import choose_chunk_rows
 from holdfast.gating import rows_of
-from holdfast.model import Classifier, count_padding, pad_rows
+from holdfast.model import Classifier, Output, count_padding, pad_rows, score_classes
 from holdfast.segments import spatial_shape
-
-Output = Literal["probability", "logit"]
 
 
 def check_output(output: str) -> None:
@@ -31,18 +29,6 @@ def get_map_shape(x: Tensor) -> tuple[int, ...]:
     ((1, 8, 9), (7,))
     """
     return spatial_shape(x) if x.ndim == 2 else (1, *spatial_shape(x))
-
-
-def compute_target_scores(logits: Tensor, classes: Tensor, output: Output) -> Tensor:
-    """The score of the classes `(rows,)`, for each row of `logits` `(rows, K)`: float64 `(rows,)`.
-
-    >>> compute_target_scores(torch.tensor([[0.0, 0.0]]), torch.tensor([1]), "probability")
-    tensor([0.5000], dtype=torch.float64)
-    """
-    values = logits.double()
-    if output == "probability":
-        values = torch.softmax(values, 1)
-    return values.gather(1, classes[:, None])[:, 0]
 
 
 @dataclass(frozen=True)
@@ -134,7 +120,7 @@ def score_copies(
         if len(plain):
             at_x.append(logits[: len(plain)])
         classes = targets if targets is not None else (at_x[0] if len(at_x) == 1 else torch.cat(at_x)).argmax(1)
-        found = compute_target_scores(logits, classes[whose], output)
+        found = score_classes(logits, classes[whose], output)
         own.append(found[: len(plain)])
         scores.append(found[len(plain) :])
     return torch.cat(scores), torch.cat(own), torch.cat(at_x)

@@ -18,10 +18,10 @@ from holdfast.explainers.base import (
     compute_gradient,
     make_baseline,
 )
-from holdfast.explainers.perturbation.copies import Output, check_output, compute_target_scores
+from holdfast.explainers.perturbation.copies import check_output
 from holdfast.explainers.perturbation.smooth_masks import SmoothMask, blur_images, find_area_target
 from holdfast.gating import rows_of
-from holdfast.model import Classifier, count_padding
+from holdfast.model import Classifier, Output, count_padding, score_classes
 from holdfast.records import set_fields
 
 Perturbation = Literal["auto", "blur", "fade"]
@@ -185,7 +185,7 @@ class ExtremalPerturbations(Explainer):
             gradient = ((2 * weight / pixels) * (flat - find_area_target(flat, target_area))).reshape(masks.shape)
             with torch.enable_grad(), rows_of(owners):
                 leaf = smooth.crop_to_image(masks).contiguous().requires_grad_(True)
-                scores = compute_target_scores(classifier.forward(perturb(leaf)), classes, self.output)
+                scores = score_classes(classifier.forward(perturb(leaf)), classes, self.output)
                 smooth.crop_to_image(gradient).sub_(compute_gradient(scores, leaf))
             by_cells = smooth.propagate_gradient(gradient)
             dampening = self.momentum if step else 0.0

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from holdfast.errors import check
 from holdfast.explainers.perturbation.coalitions import CoalitionExplainer, Coalitions, solve_least_squares
-from holdfast.explainers.perturbation.copies import Output
+from holdfast.model import Output
 
 
 @dataclass(frozen=True)

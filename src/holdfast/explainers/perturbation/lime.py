@@ -10,7 +10,7 @@ import torch
 
 from holdfast.errors import check
 from holdfast.explainers.perturbation.coalitions import CoalitionExplainer, Coalitions, solve_least_squares
-from holdfast.explainers.perturbation.copies import Output
+from holdfast.model import Output
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from holdfast.errors import check
 from holdfast.explainers.base import Baseline, Explainer, check_baseline, make_baseline
-from holdfast.explainers.perturbation.copies import Output, check_output, get_map_shape, score_copies
-from holdfast.model import Classifier
+from holdfast.explainers.perturbation.copies import check_output, get_map_shape, score_copies
+from holdfast.model import Classifier, Output
 from holdfast.records import set_fields
 from holdfast.segments import spatial_shape
 

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from holdfast.errors import check, check_integer
 from holdfast.explainers.base import Baseline, Explainer, check_baseline, check_seed, make_baseline
-from holdfast.explainers.perturbation.copies import Output, check_output, get_map_shape, score_copies
-from holdfast.model import Classifier
+from holdfast.explainers.perturbation.copies import check_output, get_map_shape, score_copies
+from holdfast.model import Classifier, Output
 from holdfast.records import set_fields
 from holdfast.segments import WINDOWS, spatial_shape
 

@@ -13,7 +13,7 @@ from holdfast.errors import ArgumentError, check
 from holdfast.explainers.base import Explainer
 from holdfast.model import Classifier
 from holdfast.records import set_fields
-from holdfast.segments import How, LabelMap, Method, check_segments, segment, spatial_shape
+from holdfast.segments import LabelMap, Method, SegmentChoice, check_segments, segment, spatial_shape
 
 Features = Method | Literal["pixels"] | int | Tensor
 Segmentation = Literal["each", "fixed"]
@@ -53,7 +53,7 @@ class SegmentedExplainer(Explainer):
         check(self.segmentation in ways, "segmentation", f"one of {', '.join(ways)}", repr(self.segmentation))
 
 
-def check_features(how: Features | LabelMap) -> How | Literal["pixels"]:
+def check_features(how: Features | LabelMap) -> SegmentChoice | Literal["pixels"]:
     """The option `segments` in a form that a frozen configuration can hold.
 
     Raises:

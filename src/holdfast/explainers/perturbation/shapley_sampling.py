@@ -15,7 +15,6 @@ from torch import Tensor
 from holdfast.errors import check, check_integer
 from holdfast.explainers.base import Baseline, check_baseline, check_seed, make_baseline
 from holdfast.explainers.perturbation.copies import (
-    Output,
     check_output,
     find_starts,
     get_map_shape,
@@ -23,7 +22,7 @@ from holdfast.explainers.perturbation.copies import (
     score_copies,
 )
 from holdfast.explainers.perturbation.segmented import Features, Segmentation, SegmentedExplainer
-from holdfast.model import Classifier
+from holdfast.model import Classifier, Output
 from holdfast.segments import WINDOWS, LabelMap
 
 # the largest number of features for which a coalition fits into the bits of one int64

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from functools import cache
-from typing import Any
 
 from holdfast.errors import ArgumentError, UnknownNameError
 from holdfast.integrations.peers import captum, quantus
@@ -13,15 +12,6 @@ from holdfast.integrations.peers.publications import CITATIONS, DIRECTIONS, bibt
 
 #: the packages whose metrics have names; the package comes before a colon
 SOURCES: dict[str, Source] = {"captum": captum, "quantus": quantus}  # type: ignore[dict-item]
-
-
-def is_peer(name: object) -> bool:
-    """Whether a name has the form of a peer's metric; the package may not have this metric.
-
-    >>> is_peer("quantus:MaxSensitivity"), is_peer("max_sensitivity")
-    (True, False)
-    """
-    return isinstance(name, str) and name.partition(":")[0] in SOURCES and ":" in name
 
 
 def peer_names(package: str) -> list[str]:
@@ -85,27 +75,6 @@ def peer_class(name: str) -> type[PeerMetric]:
     kind = dataclasses.make_dataclass(title, fields, bases=(source.Base,), namespace=namespace, frozen=True)
     assert issubclass(kind, PeerMetric)
     return kind
-
-
-def peer(name: str, **options: Any) -> PeerMetric:
-    """Make a configured metric of another package, with the options that `peer_class` lists.
-
-    Raises:
-        ArgumentError: the metric has no such option (the message suggests the nearest one), or refuses its value.
-
-    >>> import holdfast as hf
-    >>> digits = hf.data.bundled("digits")[:2]
-    >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
-    >>> metric = peer("captum:sensitivity_max", perturb_radius=0.1)
-    >>> bool((metric(classifier, "saliency", digits.inputs).score > 0).all())
-    True
-    """
-    kind = peer_class(name)
-    known = [field.name for field in dataclasses.fields(kind)]
-    for option in options:
-        if option not in known:
-            raise UnknownNameError(f"option of {name}", option, known)
-    return kind(**options)
 
 
 def _find_source(package: str) -> Source:

@@ -57,17 +57,12 @@ class Sample:
             self.explaining = False
 
     def _explain(self, x: Tensor, targets: Tensor, module: nn.Module | None) -> Tensor:
-        classifier, explainer = self.classifier, self.explainer
+        classifier = self.classifier
         if module is not None and module is not self.module:
             classifier = self._classifier_of(module, x)
         with classifier.session():
-            maps, _ = classifier.map_rows(
-                lambda rows, classes: explainer.attribute(classifier, rows, classes),
-                x,
-                targets.to(x.device, torch.int64).expand(len(x)),
-                rows_per_input=explainer.rows_per_input,
-                kind="backward",
-            )
+            classes = targets.to(x.device, torch.int64).expand(len(x))
+            maps, _ = self.explainer.attribute_all(classifier, x, classes)
         return maps.detach()
 
     def _classifier_of(self, module: nn.Module, x: Tensor) -> Classifier:

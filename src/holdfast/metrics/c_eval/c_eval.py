@@ -199,23 +199,23 @@ class CEval(Metric):
                 classifier, inputs[rows], probe.targets[rows], free, norm=search.norm, method=self.certify
             ).lower
         nan = torch.nan
-        ratios = search.spread(compute_ratio(found.c, empty)[:, at], nan)
+        ratios = probe.spread(compute_ratio(found.c, empty)[:, at], nan)
         return CEvalResult(
             **probe.common_fields(self),
             value=ratios,
-            c=search.spread(found.c[:, at], nan),
-            c_empty=search.spread(empty.c[:, 0], nan),
+            c=probe.spread(found.c[:, at], nan),
+            c_empty=probe.spread(empty.c[:, 0], nan),
             ratio=ratios,
-            found=search.spread(found.found[:, at], nan),
-            lower=search.spread(lower, nan),
-            fixed_share=search.spread(masks[at].flatten(1).double().mean(1), nan),
-            empty_evaluations=search.spread_counts(empty.evaluations),
+            found=probe.spread(found.found[:, at], False),
+            lower=probe.spread(lower, nan),
+            fixed_share=probe.spread(masks[at].flatten(1).double().mean(1), nan),
+            empty_evaluations=probe.spread(empty.evaluations, 0),
             predicted=predicted,
             mask=mask,
             inputs=points,
             origins=inputs,
             origin_maps=probe.maps,
             fractions=torch.tensor(self.fractions, dtype=torch.float64, device=inputs.device),
-            curve=search.spread(found.c[:, swept], nan),
-            curve_found=search.spread(found.found[:, swept], nan),
+            curve=probe.spread(found.c[:, swept], nan),
+            curve_found=probe.spread(found.found[:, swept], False),
         )

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from holdfast.algorithms.distortion import Attack
 from holdfast.algorithms.distortion.base import get as get_attack
-from holdfast.algorithms.knees import knee
+from holdfast.algorithms.knees import find_knee
 from holdfast.explainers import Explainer
 from holdfast.metrics.base import Metric, metrics, of_samples
 from holdfast.metrics.c_eval.c_eval import BIBTEX
@@ -122,19 +122,19 @@ class CEvalPlot(Metric):
         probe, rows = search.probe, search.rows
         probe.charge(rows, found.evaluations)
         sizes = torch.tensor(self.fractions, dtype=torch.float64, device=inputs.device)
-        places = [knee(self.fractions, curve) for curve in found.c.double().tolist()]
+        places = [find_knee(self.fractions, curve) for curve in found.c.double().tolist()]
         knees = torch.tensor([torch.nan if p is None else self.fractions[p] for p in places], dtype=torch.float64)
         nan = torch.nan
-        mean_ratio = search.spread(compute_ratio(found.c, empty).mean(1), nan)
+        mean_ratio = probe.spread(compute_ratio(found.c, empty).mean(1), nan)
         return CEvalPlotResult(
             **probe.common_fields(self),
             value=mean_ratio,
             mean_ratio=mean_ratio,
-            c_empty=search.spread(empty.c[:, 0], nan),
-            knee=search.spread(knees.to(inputs.device), nan),
-            found=search.spread(found.found.all(1), nan),
-            empty_evaluations=search.spread_counts(empty.evaluations),
+            c_empty=probe.spread(empty.c[:, 0], nan),
+            knee=probe.spread(knees.to(inputs.device), nan),
+            found=probe.spread(found.found.all(1), False),
+            empty_evaluations=probe.spread(empty.evaluations, 0),
             fractions=sizes.expand(len(inputs), -1),
-            curve=search.spread(found.c, nan),
-            curve_found=search.spread(found.found, nan),
+            curve=probe.spread(found.c, nan),
+            curve_found=probe.spread(found.found, False),
         )

@@ -17,13 +17,15 @@ from holdfast.metrics.c_eval.empty_distortion import find_empty_distortion
 from holdfast.metrics.c_eval.fixed_features import Unit, fix_pixels, fix_segments, mark_free, score_pixels
 from holdfast.metrics.probe import Probe
 from holdfast.model import Classifier
-from holdfast.segments import How, check_segments, segment
+from holdfast.segments import SegmentChoice, check_segments, segment
 from holdfast.tensors import draw_seed
 
 _EXPECTED = "numbers between 0 and 1 (with all features fixed the class never changes), rising"
 
 
-def check_options(attack: str | Attack, unit: Unit, segments: How | Tensor, norm: float | str, absolute: bool) -> How:
+def check_options(
+    attack: str | Attack, unit: Unit, segments: SegmentChoice | Tensor, norm: float | str, absolute: bool
+) -> SegmentChoice:
     """Check the common options, and return the segments in the form that a configuration stores."""
     get_attack(attack)
     check(unit in ("pixel", "segment"), "unit", "'pixel' or 'segment'", repr(unit))
@@ -65,7 +67,7 @@ class _Options(Protocol):
     @property
     def unit(self) -> Unit: ...
     @property
-    def segments(self) -> How | Tensor: ...
+    def segments(self) -> SegmentChoice | Tensor: ...
     @property
     def absolute(self) -> bool: ...
 
@@ -93,7 +95,7 @@ class DistortionSearch:
         self.classifier, self.inputs = classifier, inputs
         self.norm = check_norm(getattr(metric, "norm", 2))
         self.attack, self.seed = get_attack(metric.attack), draw_seed(generator)
-        self.probe = Probe(classifier, explainer, inputs, targets, absolute=True, explain="predicted")
+        self.probe = Probe(classifier, explainer, inputs, targets)
         self.scores = score_pixels(self.probe.maps, metric.absolute)
         self.probe.skip_constant(self.scores)
         self.rows = self.probe.usable()
@@ -153,22 +155,6 @@ class DistortionSearch:
         points = torch.cat([empty.points, fixed.points[:, :1]], 1)
         _improve(c, found, points, 0, 1)
         return Distortions(c[:, :1], found[:, :1], points[:, :1], empty.evaluations)
-
-    def spread(self, values: Tensor, fill: float) -> Tensor:
-        """Values of the usable samples `(n, ...)` among all `(N, ...)`, in float64 or bool."""
-        if values.dtype == torch.bool:
-            whole = torch.zeros((len(self.inputs), *values.shape[1:]), dtype=torch.bool, device=values.device)
-        else:
-            shape = (len(self.inputs), *values.shape[1:])
-            whole = torch.full(shape, fill, dtype=torch.float64, device=values.device)
-        whole[self.rows] = values.to(whole.dtype)
-        return whole
-
-    def spread_counts(self, values: Tensor) -> Tensor:
-        """Whole numbers of the usable samples `(n,)` among all, `(N,)`; 0 for the others."""
-        whole = torch.zeros_like(self.probe.evaluations)
-        whole[self.rows] = values
-        return whole
 
     def _find_none(self, count: int) -> Distortions:
         c = self.inputs.new_zeros((0, count))

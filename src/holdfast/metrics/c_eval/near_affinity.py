@@ -129,14 +129,14 @@ class NearAffinity(Metric):
         probe.charge(rows, fixed.evaluations + rest.evaluations + empty.evaluations)
         sizes = torch.tensor(self.fractions, dtype=torch.float64, device=inputs.device)
         nan = torch.nan
-        deviation = search.spread(deviation, nan)
+        deviation = probe.spread(deviation, nan)
         return NearAffinityResult(
             **probe.common_fields(self),
             value=deviation,
             deviation=deviation,
-            c_empty=search.spread(empty.c[:, 0], nan),
+            c_empty=probe.spread(empty.c[:, 0], nan),
             fractions=sizes.expand(len(inputs), -1),
-            c=search.spread(c, nan),
-            c_rest=search.spread(c_rest, nan),
-            estimate=search.spread(estimate, nan),
+            c=probe.spread(c, nan),
+            c_rest=probe.spread(c_rest, nan),
+            estimate=probe.spread(estimate, nan),
         )

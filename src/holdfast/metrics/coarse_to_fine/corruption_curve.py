@@ -57,12 +57,11 @@ from holdfast.metrics.coarse_to_fine.statistics import compute_area, compute_qua
 from holdfast.metrics.coarse_to_fine.summary import CorruptionSummary, Curves, summarise
 from holdfast.metrics.positions import Order, Unit
 from holdfast.metrics.probe import Probe
-from holdfast.metrics.replaced_copies import make_sample_keys, score_classes
+from holdfast.metrics.replaced_copies import make_sample_keys
 from holdfast.metrics.result import Result
-from holdfast.model import Classifier
+from holdfast.model import Classifier, score_classes
 from holdfast.records import set_fields
-from holdfast.statistics.paired import Array
-from holdfast.tensors import broadcast_rows, draw_seed
+from holdfast.tensors import Array, broadcast_rows, draw_seed
 
 Replacement = Literal["gaussian", "constant", "sample"]
 
@@ -151,7 +150,7 @@ class CorruptionCurveResult(Result):
 
     @property
     def auc_top(self) -> float:
-        """The area under the mean drop, most relevant first, over the mean share of corrupted positions."""
+        """The area under the mean drop, most relevant first, over the mean share of replaced positions."""
         return self._numbers.auc_top
 
     @property

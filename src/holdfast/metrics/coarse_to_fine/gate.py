@@ -23,7 +23,8 @@ from holdfast.metrics.coarse_to_fine.summary import (
     split_numbers,
     summarise,
 )
-from holdfast.statistics.bootstrap import Array, average_samples, intervals_of_means
+from holdfast.statistics.bootstrap import average_samples, intervals_of_means
+from holdfast.tensors import Array
 
 #: numbers that the paper also rescales over the explainers, and marks with a star
 STARRED = ("auc_top", "f1", "auc_skewness", "auc_kurtosis")

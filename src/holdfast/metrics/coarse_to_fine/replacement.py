@@ -21,8 +21,8 @@ from holdfast.explainers.background import resolve_background
 from holdfast.explainers.base import Baseline, make_baseline, resolve_baseline
 from holdfast.metrics.positions import Order, Unit, compute_relevance, count_positions
 from holdfast.metrics.probe import Probe
-from holdfast.metrics.replaced_copies import PerturbationCurves, ReplacedCopies, make_draw_keys, score_classes
-from holdfast.model import Classifier
+from holdfast.metrics.replaced_copies import PerturbationCurves, ReplacedCopies, make_draw_keys
+from holdfast.model import Classifier, score_classes
 from holdfast.segments import spatial_shape
 from holdfast.tensors import hashed_uniform
 
@@ -31,15 +31,15 @@ Fill = Callable[[Tensor, Tensor], Tensor]
 #: from inputs `(m, ...)` and their keys `(m,)` to a field of values for each, `(m, ...)`; or `(1, ...)`, one for all
 Fields = Callable[[Tensor, Tensor], Tensor]
 
-_ELEMENTS = 1 << 21  # numbers in the relevance that is looked at, or sorted, at a time: 8 MB, and a few times that
+_ELEMENTS = 1 << 21  # numbers in the relevance that is ranked at a time: 8 MB, and a few times that
 _DRAWN = 1 << 16  # normal numbers drawn at a time: what is computed on the way stays in the cache
 _ROUNDING = 1e-9  # k n_plus may be 20.999999999999996 where it should be 21
 
 
-def count_corrupted(positive: Tensor, fractions: Sequence[float]) -> Tensor:
+def count_replaced(positive: Tensor, fractions: Sequence[float]) -> Tensor:
     """`floor(k n_plus)` for each share k of the `positive` `(N,)` positions; int64 `(N, K)`.
 
-    >>> count_corrupted(torch.tensor([0, 7, 100]), (0.05, 0.29, 1.0)).tolist()
+    >>> count_replaced(torch.tensor([0, 7, 100]), (0.05, 0.29, 1.0)).tolist()
     [[0, 0, 0], [0, 2, 7], [5, 29, 100]]
     """
     shares = torch.tensor(list(fractions), dtype=torch.float64, device=positive.device)
@@ -167,7 +167,7 @@ def _broadcast(value: Baseline, name: str, inputs: Tensor) -> Tensor:
 
 
 class CorruptedScores:
-    """Probabilities of the explained classes at corrupted copies. For use inside `classifier.session()`.
+    """Probabilities of the explained classes at copies with positions replaced. For use inside `classifier.session()`.
 
     Args:
         probe: it has the samples' classes and maps, and counts evaluations and copies that are not finite.
@@ -204,7 +204,7 @@ class CorruptedScores:
         group = max(1, _ELEMENTS // self.positions)
         parts = [(compute_relevance(part, unit) > 0).sum(1) for part in torch.split(probe.maps, group)]
         self.positive = torch.cat(parts)
-        self.counts = count_corrupted(self.positive, fractions)
+        self.counts = count_replaced(self.positive, fractions)
         self.clipped = torch.full((len(inputs),), torch.nan, dtype=torch.float64, device=inputs.device)
         self._outside = torch.zeros_like(self.clipped)
         self._distinct = self._find_distinct()

@@ -11,7 +11,8 @@ import numpy as np
 from torch import Tensor
 
 from holdfast.distributions import binomial_cdf
-from holdfast.statistics.bootstrap import LEVEL, Array, average_samples
+from holdfast.statistics.bootstrap import LEVEL, average_samples
+from holdfast.tensors import Array
 
 #: either arrays or tensors
 Numbers = TypeVar("Numbers", Array, Tensor)

@@ -48,7 +48,8 @@ from holdfast.metrics.coarse_to_fine.statistics import (
     rescale_skewness,
 )
 from holdfast.records import set_fields
-from holdfast.statistics.bootstrap import Array, average_samples, intervals_of_means
+from holdfast.statistics.bootstrap import average_samples, intervals_of_means
+from holdfast.tensors import Array
 
 Scale = Literal["absolute", "compared"]
 

@@ -41,13 +41,11 @@ from holdfast.metrics.probe import Probe
 from holdfast.metrics.replaced_copies import (
     PerturbationCurves,
     ReplacedCopies,
-    Score,
     make_draw_keys,
     make_sample_keys,
-    score_classes,
 )
 from holdfast.metrics.result import Result
-from holdfast.model import Classifier
+from holdfast.model import Classifier, Output, score_classes
 from holdfast.records import set_fields
 from holdfast.segments import Method, check_segments
 from holdfast.tensors import draw_seed, hashed_uniform
@@ -142,12 +140,11 @@ class AOPC(Metric):
     replacement: Literal["uniform", "constant"] = "uniform"
     baseline: Baseline = 0.0
     absolute: bool = False
-    score: Score = "probability"
+    score: Output = "probability"
     segments: Method | int | Tensor | None = None
 
     def __post_init__(self) -> None:
-        valid = self.region is None or (type(self.region) is int and self.region >= 1)
-        check(valid, "region", "a whole number of at least 1, or None", repr(self.region))
+        check_integer(self.region, "region", also=(None,))
         check_integer(self.steps, "steps")
         check_integer(self.samples, "samples")
         check(self.order in get_args(Order), "order", "'top' or 'bottom' (of the relevance, first)", repr(self.order))
@@ -155,7 +152,7 @@ class AOPC(Metric):
         check(self.replacement in kinds, "replacement", "'uniform' or 'constant'", repr(self.replacement))
         check_baseline(self.baseline)
         check(isinstance(self.absolute, bool), "absolute", "True or False", repr(self.absolute))
-        check(self.score in get_args(Score), "score", "'probability' or 'logit'", repr(self.score))
+        check(self.score in get_args(Output), "score", "'probability' or 'logit'", repr(self.score))
         if self.segments is not None:
             check(self.region is None, "region", "None where segments are given", repr(self.region))
             try:

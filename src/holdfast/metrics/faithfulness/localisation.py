@@ -172,6 +172,7 @@ class RelevanceLocalisation(Metric):
     headline: ClassVar[str] = "mass_accuracy"
     direction: ClassVar[Literal["higher", "lower"]] = "higher"
     citation: ClassVar[str] = "arras2022clevr"
+    mask_option: ClassVar[str] = "regions"
     bibtex: ClassVar[str] = """@article{arras2022clevr,
   title   = {{CLEVR-XAI}: A benchmark dataset for the ground truth evaluation of neural network explanations},
   author  = {Arras, Leila and Osman, Ahmed and Samek, Wojciech},

@@ -189,8 +189,7 @@ class LogOdds(Metric):
     def _find_second_classes(self, probe: Probe) -> Tensor:
         """Class t of each pair that belongs to a sample, else -1; int64 `(N, P)`."""
         own, classes = probe.targets, probe.logits.shape[1]
-        usable = torch.zeros(len(own), dtype=torch.bool, device=own.device)
-        usable[probe.usable()] = True
+        usable = probe.spread(torch.ones_like(probe.usable(), dtype=torch.bool), False)
         if self.pairs is None:
             second = probe.logits.scatter(1, own[:, None], -torch.inf).argmax(1)
             return torch.where(usable, second, -1)[:, None]
@@ -215,19 +214,12 @@ class _Eraser:
             The pixels, bool `(M, pixels)`; where the difference of the maps is constant, bool `(M,)`; and where it is
             finite and not constant, bool `(M,)`.
         """
-        probe = self.probe
-        explainer, classifier = probe.explainer, probe.classifier
-
-        def explain(x: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
-            return explainer.attribute(classifier, x, classes)
-
+        probe, explainer = self.probe, self.probe.explainer
         own_maps = sum_channels(probe.maps[rows])
         if isinstance(explainer, RandomExplainer | CentreExplainer):
             other_maps = own_maps.amin(1, keepdim=True)
         else:
-            maps, _ = classifier.map_rows(
-                explain, self.inputs[rows], other, rows_per_input=explainer.rows_per_input, kind="backward"
-            )
+            maps, _ = explainer.attribute_all(probe.classifier, self.inputs[rows], other)
             other_maps = sum_channels(maps)
         difference = own_maps - other_maps
         finite = torch.isfinite(difference).all(1)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from holdfast.errors import check
 from holdfast.metrics.positions import sum_channels
-from holdfast.segments import How, Segments, segment, spatial_shape
+from holdfast.segments import SegmentChoice, Segments, segment, spatial_shape
 
 #: cells along the shorter side of an image, where no width is given; 9x9 pixels of 224x224, as published
 CELLS_PER_SIDE = 25
@@ -45,7 +45,7 @@ def cut_cells(inputs: Tensor, side: int | None) -> Segments:
     return Segments(labels.expand(len(inputs), *spatial), count, total, fallback)
 
 
-def cut_regions(inputs: Tensor, region: int | None, segments: How | None) -> Segments:
+def cut_regions(inputs: Tensor, region: int | None, segments: SegmentChoice | None) -> Segments:
     """Cut inputs into `segments` if they are given, else into cells."""
     return cut_cells(inputs, region) if segments is None else segment(inputs, segments)
 

@@ -2,10 +2,10 @@
 
 The attack looks for a perturbed input, in the maximum norm ball and within the bounds, that keeps the class and changes
 the map. It takes steps along the sign of the gradient of an objective (see `attribution_objectives`), through the
-explanation itself, from several random starts. The point of all steps that reached most is the result. Then the maps of
-the clean and the perturbed input are compared by all similarities that were asked for. By the top-k intersection alone
-a map that moved by a pixel is a different map. The locality-sensitive similarities say how much of the apparent
-fragility was such a shift.
+explanation itself, from several random starts. The result is the point with the largest objective among all steps. Then
+the maps of the clean and the perturbed input are compared by all similarities that were asked for. By the top-k
+intersection alone a map that moved by a pixel is a different map. The locality-sensitive similarities say how much of
+the apparent fragility was such a shift.
 
 Source: Kamath, Mittal, Deshpande and Balasubramanian, "Rethinking robustness of model attributions" (AAAI 2024), Sec. 3
 and App. C; the attacks are those of Ghorbani, Abid and Zou, "Interpretation of neural networks is fragile" (AAAI 2019).
@@ -37,12 +37,12 @@ from holdfast.metrics.lens.attribution_objectives import (
     AttributionObjective,
     BlindObjective,
     GuidedObjective,
+    check_count,
 )
 from holdfast.metrics.lens.attribution_objectives import get as get_attack
-from holdfast.metrics.probe import Probe, check_probe_options
-from holdfast.metrics.probe_objective import ProbeObjective, check_found
+from holdfast.metrics.probe import Probe, check_probe_options, score_kept_class
+from holdfast.metrics.probe_objective import ProbeObjective, reevaluate_found
 from holdfast.metrics.result import Result
-from holdfast.metrics.safari.events import score_kept_class
 from holdfast.model import ROW_ALIGNMENT, Classifier
 from holdfast.neighbourhood import LinfBall, Neighbourhood, check_neighbourhood
 from holdfast.records import set_fields
@@ -195,11 +195,13 @@ class AttributionAttack(Metric):
             check(listed, option, "a list with at least one entry", repr(value))
             set_fields(self, **{option: tuple(value)})
         self._check_similarities()
-        check_counts("k", (0.1 if self.k is None else self.k,))
+        if self.k is not None:
+            check_count("k", self.k)
         if self.k is None:
             given = (getattr(similarity.function, "keywords", {}).get("k") for similarity in self._similarities())
             set_fields(self, k=next((k for k in given if isinstance(k, int | float)), None))
-        check_counts("curve_k", self.curve_k)
+        for count in self.curve_k:
+            check_count("curve_k", count)
         check(all(type(w) is int and w >= 0 for w in self.curve_w), "curve_w", "whole numbers, 0 or more", self.curve_w)
         check_probe_options(self.absolute, "origin", "logit")
 
@@ -294,7 +296,7 @@ class AttributionAttack(Metric):
         self, probe: Probe, inputs: Tensor, perturbed: Tensor, similarities: list[Similarity]
     ) -> AttributionAttackResult:
         """From a new evaluation of the perturbed inputs."""
-        seen, maps, predicted = check_found(probe, perturbed, compare=False)
+        seen, maps, predicted = reevaluate_found(probe, perturbed, compare=False)
         before, after = (each.abs() if self.absolute else each for each in (probe.maps, maps))
         values = [similarity(similarity.of_maps(before), similarity.of_maps(after)) for similarity in similarities]
         before, after = per_position(before, "sum"), per_position(after, "sum")
@@ -330,7 +332,7 @@ class _AttackObjective(ProbeObjective):
     def __init__(self, attack: GuidedObjective, probe: Probe, beta: float) -> None:
         super().__init__(probe, beta)
         self.attack = attack
-        self.state = attack.state(_sum_channels(probe.maps))
+        self.state = attack.state(_sum_magnitudes(probe.maps))
 
     def measure(self, x: Tensor, origin: Tensor) -> Outcome:
         """What the points reach, in parts whose maps and sets of positions fit into memory."""
@@ -342,21 +344,13 @@ class _AttackObjective(ProbeObjective):
     def _measure_part(self, x: Tensor, origin: Tensor) -> tuple[Tensor, Tensor]:
         seen = self.probe.query(x, origin, keep_maps=True, compare=False)
         assert seen.maps is not None
-        return self.attack.score(self.state[origin], _sum_channels(seen.maps)), seen.margin
+        return self.attack.score(self.state[origin], _sum_magnitudes(seen.maps)), seen.margin
 
     def ascend(self, maps: Tensor, margin: Tensor, origin: Tensor, feasible: Tensor) -> Tensor:
         """The attack's goal where the class is kept, and the way back elsewhere."""
-        return torch.where(feasible, self.attack.goal(self.state[origin], _sum_channels(maps)), -margin)
+        return torch.where(feasible, self.attack.goal(self.state[origin], _sum_magnitudes(maps)), -margin)
 
 
-def _sum_channels(maps: Tensor) -> Tensor:
+def _sum_magnitudes(maps: Tensor) -> Tensor:
     """The mass at each position: absolute attributions, added over channels."""
     return per_position(maps, "abs_sum").abs()
-
-
-def check_counts(option: str, values: tuple[int | float, ...]) -> None:
-    """Raise `ArgumentError` unless the values are numbers of positions, or shares of them."""
-    for value in values:
-        whole = type(value) is int and value >= 1
-        share = isinstance(value, float) and 0 < value < 1
-        check(whole or share, option, "whole numbers of at least 1, or shares in (0, 1)", repr(value))

@@ -101,7 +101,8 @@ class TopK(GuidedObjective):
     t: int | float | None = None
 
     def __post_init__(self) -> None:
-        _check_count("t", self.t)
+        if self.t is not None:
+            check_count("t", self.t)
 
     def state(self, reference: Tensor) -> Tensor:
         """The positions with the largest values."""
@@ -196,7 +197,8 @@ class Lens(GuidedObjective):
     alone: float = 0.3
 
     def __post_init__(self) -> None:
-        _check_count("k", self.k)
+        if self.k is not None:
+            check_count("k", self.k)
         check_integer(self.w, "w", 0)
         fine = _is_number(self.alone) and 0 <= self.alone < math.inf
         check(fine, "alone", "a finite number of at least 0", self.alone)
@@ -275,10 +277,11 @@ def _span(start: float, length: float, side: int) -> slice:
     return slice(first, max(first + 1, round((start + length) * side)))
 
 
-def _check_count(option: str, value: int | float | None) -> None:
+def check_count(option: str, value: int | float) -> None:
+    """Raise `ArgumentError` unless the value is a number of positions or a share of them."""
     whole = type(value) is int and value >= 1
     share = isinstance(value, float) and 0 < value < 1
-    check(value is None or whole or share, option, "a whole number of at least 1, or a share in (0, 1)", repr(value))
+    check(whole or share, option, "a whole number of at least 1, or a share in (0, 1)", repr(value))
 
 
 def _is_number(value: object) -> bool:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from holdfast.algorithms.searches.base import Outcome
 from holdfast.errors import ArgumentError, check
-from holdfast.metrics.probe import Measurement, Probe
+from holdfast.metrics.probe import Measurement, Probe, exclude_zero, score_kept_class
 from holdfast.similarity import Similarity
 
 EventName = Literal["changed_explanation", "changed_class", "misclassification"]
@@ -71,8 +71,8 @@ class Event:
         limit = self.dissimilarity(torch.full_like(seen.similarity, self.threshold))
         beyond = self.dissimilarity(seen.similarity) - limit
         if self.name == "changed_explanation":
-            return torch.stack([score_kept_class(seen.margin), _exclude_zero(beyond)], dim=1)
-        return torch.stack([seen.margin, _exclude_zero(-beyond)], dim=1)
+            return torch.stack([score_kept_class(seen.margin), exclude_zero(beyond)], dim=1)
+        return torch.stack([seen.margin, exclude_zero(-beyond)], dim=1)
 
     def outcome(self, seen: Measurement) -> Outcome:
         """What a search for the worst case maximises, and its constraint (Eq. 5 and 6)."""
@@ -95,16 +95,6 @@ class Event:
         dissimilarity = self.dissimilarity(similarity)
         beyond = dissimilarity > limit if self.name == "changed_explanation" else dissimilarity < limit
         return feasible & beyond
-
-
-def _exclude_zero(score: Tensor) -> Tensor:
-    """A threshold must be crossed, and a score of exactly 0 only touches it: this makes it just below 0."""
-    return torch.where(score == 0, -torch.finfo(score.dtype).tiny, score)
-
-
-def score_kept_class(margin: Tensor) -> Tensor:
-    """`-J`, `>= 0` where the class is kept; below 0 also at `J = 0`, where the class has changed."""
-    return _exclude_zero(-margin)
 
 
 def make_event(name: str, similarity: Similarity, threshold: float | None, needs_threshold: bool) -> Event:

@@ -30,10 +30,10 @@ from holdfast.algorithms.rare_events.subset_sampling import Proposal, subset_sim
 from holdfast.errors import check, check_integer
 from holdfast.explainers import Explainer
 from holdfast.metrics.base import Metric, PartOf, Role, metrics
-from holdfast.metrics.probe import Explain, Margin, Probe, check_probe_options
+from holdfast.metrics.probe import Explain, Probe, check_probe_options
 from holdfast.metrics.result import Result
 from holdfast.metrics.safari.events import SAFARI, Event, EventName, make_event
-from holdfast.model import Classifier
+from holdfast.model import Classifier, Output
 from holdfast.neighbourhood import LinfBall, Neighbourhood
 from holdfast.similarity import Similarity
 from holdfast.similarity import get as get_similarity
@@ -143,7 +143,7 @@ class MisinterpretationProbability(Metric):
     samples: int = 10_000
     absolute: bool = True
     explain: Explain = "predicted"
-    margin: Margin = "logit"
+    margin: Output = "logit"
 
     def __post_init__(self) -> None:
         kind = type(self.neighbourhood).__name__
@@ -163,6 +163,11 @@ class MisinterpretationProbability(Metric):
     def example(cls) -> MisinterpretationProbability:
         """A configuration that takes seconds."""
         return cls(LinfBall(0.1), threshold=0.95, particles=40, moves=2, floor=-8.0)
+
+    @property
+    def own_label(self) -> str:
+        """The metric's name and the event's."""
+        return f"{self.name}: {self.event}"
 
     def expected_evaluations(self) -> int:
         """Those for an event whose ln P is half the floor."""
@@ -221,16 +226,12 @@ class MisinterpretationProbability(Metric):
     def _result(
         self, probe: Probe, inputs: Tensor, usable: Tensor, estimate: RareEventEstimate | None
     ) -> ProbabilityResult:
-        count, device = len(inputs), inputs.device
-
-        def spread(values: Tensor | None, default: float, dtype: torch.dtype = torch.float64) -> Tensor:
-            out = torch.full((count,), default, dtype=dtype, device=device)
-            if values is not None:
-                out[usable] = values.to(dtype)
-            return out
+        def spread(values: Tensor | None, fill: float | bool) -> Tensor:
+            none = torch.tensor([fill], device=inputs.device)[:0]  # without an estimate no sample is usable
+            return probe.spread(none if values is None else values, fill)
 
         interval = None if estimate is None else estimate.interval()
-        levels: list[Levels | None] = [None] * count
+        levels: list[Levels | None] = [None] * len(inputs)
         extreme = inputs.clone()
         if estimate is not None:
             extreme[usable] = estimate.extreme
@@ -244,8 +245,8 @@ class MisinterpretationProbability(Metric):
             std_error=spread(None if estimate is None else estimate.std_error, torch.nan),
             low=spread(None if interval is None else interval[:, 0], -torch.inf),
             high=spread(None if interval is None else interval[:, 1], 0.0),
-            censored=spread(None if estimate is None else estimate.censored, 1, torch.bool),
-            stalled=spread(None if estimate is None else estimate.stalled, 0, torch.bool),
+            censored=spread(None if estimate is None else estimate.censored, True),
+            stalled=spread(None if estimate is None else estimate.stalled, False),
             acceptance=spread(None if estimate is None else estimate.acceptance, torch.nan),
             levels=tuple(levels),
             extreme=extreme,

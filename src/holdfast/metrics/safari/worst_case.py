@@ -27,11 +27,11 @@ from holdfast.algorithms.searches.base import Outcome, Search, Trace, searches
 from holdfast.errors import ArgumentError, check
 from holdfast.explainers import Explainer
 from holdfast.metrics.base import NO_EFFECT, Metric, Role, metrics
-from holdfast.metrics.probe import Explain, Margin, Probe, check_probe_options
-from holdfast.metrics.probe_objective import ProbeObjective, check_found
+from holdfast.metrics.probe import Explain, Probe, check_probe_options
+from holdfast.metrics.probe_objective import ProbeObjective, reevaluate_found
 from holdfast.metrics.result import Result
 from holdfast.metrics.safari.events import SAFARI, Event, EventName, make_event
-from holdfast.model import Classifier
+from holdfast.model import Classifier, Output
 from holdfast.neighbourhood import LinfBall, Neighbourhood, check_neighbourhood
 from holdfast.similarity import Similarity
 from holdfast.similarity import get as get_similarity
@@ -160,7 +160,7 @@ class WorstCase(Metric):
     threshold: float | None = None
     absolute: bool = True
     explain: Explain = "predicted"
-    margin: Margin = "logit"
+    margin: Output = "logit"
     track_sensitivity: bool = False
     keep_population: bool = False
 
@@ -176,6 +176,11 @@ class WorstCase(Metric):
     def example(cls) -> WorstCase:
         """A configuration that takes seconds."""
         return cls(LinfBall(0.1), budget=40)
+
+    @property
+    def own_label(self) -> str:
+        """The metric's name and the event's."""
+        return f"{self.name}: {self.event}"
 
     def expected_evaluations(self) -> int:
         """The budget."""
@@ -220,11 +225,10 @@ class WorstCase(Metric):
             found = objective.run(search, region, self.budget - self.own_evaluations, draw_seed(generator))
             worst[usable] = region.project(found.inputs[:, None])[:, 0]
             trace, population = _read_trace(event, found.trace), found.population
-        seen, maps, predicted = check_found(probe, worst)
+        seen, maps, predicted = reevaluate_found(probe, worst)
         similarity, margin = seen.similarity, seen.margin
         assert similarity is not None
-        evaluated = torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
-        evaluated[usable] = True
+        evaluated = probe.spread(torch.ones_like(usable, dtype=torch.bool), False)
         feasible = margin < 0 if self.event == "changed_explanation" else margin >= 0
         return WorstCaseResult(
             **probe.common_fields(self),

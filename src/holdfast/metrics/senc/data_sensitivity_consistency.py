@@ -48,8 +48,6 @@ from holdfast.records import set_fields
 from holdfast.segments import Method, Segments, check_segments, segment
 from holdfast.tensors import Streams, content_keys, draw_seed
 
-_MAP_ELEMENTS = 1 << 22  # numbers in the maps that are compared at once: 16 MB
-
 
 @dataclass(frozen=True)
 class DataSencResult(SensitivityConsistencyResult):
@@ -160,11 +158,11 @@ class DataSensitivityConsistency(SensitivityConsistency):
 
 
 class _MaskedCopies:
-    """Copies of samples under masks: how well prediction and explanation survive."""
+    """Copies of samples under masks: how similar prediction and explanation stay."""
 
     def __init__(self, probe: Probe, inputs: Tensor, cut: Segments, baseline: Tensor) -> None:
         self.probe, self.inputs, self.cut, self.baseline = probe, inputs, cut, baseline
-        self.survival, self.copies = MaskedComparison(probe), ReplacedCopies(probe, inputs)
+        self.comparison, self.copies = MaskedComparison(probe), ReplacedCopies(probe, inputs)
 
     def weights(self, rows: Tensor, masks: Tensor, first: int) -> Tensor:
         """Prediction and explanation weights `(2, n, K)` of the samples `rows` `(n,)` under their masks `(n, K, m)`.
@@ -174,8 +172,7 @@ class _MaskedCopies:
         count, block = masks.shape[:2]
         total = count * block
         per_input = self.probe.explainer.rows_per_input
-        chunk = self.probe.classifier.inputs_per_chunk(self.inputs, per_input, "backward", total)
-        size = max(_MAP_ELEMENTS // self.inputs[0].numel() // chunk, 1) * chunk
+        size = self.probe.choose_block_size(self.inputs, total)
         parts = []
         for start in range(0, total, size):
             number = torch.arange(start, min(start + size, total), device=rows.device)
@@ -184,7 +181,7 @@ class _MaskedCopies:
             maps, logits = self.copies.run(
                 self._explain, self._drop, *columns, rows_per_input=per_input, kind="backward"
             )
-            parts.append(self.survival.weigh(rows[row], maps, logits))
+            parts.append(self.comparison.weigh(rows[row], maps, logits))
         return torch.cat(parts, 1).reshape(2, count, block)
 
     def _drop(self, owner: Tensor, masks: Tensor, number: Tensor) -> tuple[Tensor, Tensor]:
@@ -193,4 +190,4 @@ class _MaskedCopies:
         return dropped.gather(1, self.cut.labels.index_select(0, owner).flatten(1)), self.baseline
 
     def _explain(self, copies: Tensor, owner: Tensor, masks: Tensor, number: Tensor) -> tuple[Tensor, Tensor]:
-        return self.survival.explain(copies, self.probe.targets[owner], number + 1)
+        return self.comparison.explain(copies, self.probe.targets[owner], number + 1)

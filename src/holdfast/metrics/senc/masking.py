@@ -1,4 +1,4 @@
-"""The weights of masks: how well prediction and explanation survive them. Both sensitivity consistencies start here.
+"""The weights of masks: how similar prediction and explanation stay. Both sensitivity consistencies start here.
 
 A mask switches parts of the input or of a layer off. Its two weights say how similar prediction and explanation are to
 those without a mask: `1 - |P(x) - P_i(x)|`, P the probability of the probe's target, and `Spearman(e(x), e_i(x))`.
@@ -11,13 +11,13 @@ import dataclasses
 import torch
 from torch import Tensor, nn
 
-from holdfast.algorithms.masks.random_masks import Consistency, consistency
+from holdfast.algorithms.masks.random_masks import Consistency, measure_consistency
 from holdfast.explainers.baselines import RandomExplainer
 from holdfast.gating import gate, masked_weights
 from holdfast.metrics.probe import Probe
+from holdfast.model import score_classes
 from holdfast.similarity.ranked_reference import RankedReference
 
-_MAP_ELEMENTS = 1 << 22  # numbers in the inputs and in their maps that are held at once: 16 MB
 _REPEATING = 24  # with at most this many groups, masks are searched for those that occur more than once
 
 
@@ -32,7 +32,7 @@ class MaskedComparison:
         #: the random explainer gives a fresh map for each mask, even where inputs are the same
         self.noise = probe.explainer if isinstance(probe.explainer, RandomExplainer) else None
         self._ranked = RankedReference(probe.reference)
-        self._probability = _select_probability(probe.logits, probe.targets)
+        self._probability = score_classes(probe.logits, probe.targets, "probability")
 
     def explain(self, x: Tensor, classes: Tensor, call: Tensor) -> tuple[Tensor, Tensor]:
         """Maps and logits of one chunk that fits into memory; `call` `(M,)` numbers the masks, from 1."""
@@ -49,7 +49,8 @@ class MaskedComparison:
         similarity, constant = self._ranked.compare(maps.abs() if probe.absolute else maps, rows)
         finite = torch.isfinite(logits).all(1) & torch.isfinite(similarity)
         probe.count(rows, constant & finite, ~finite)
-        change = (self._probability[rows] - _select_probability(logits, probe.targets[rows])).abs()
+        probability = score_classes(logits, probe.targets[rows], "probability")
+        change = (self._probability[rows] - probability).abs()
         return torch.where(finite, torch.stack((1 - change, similarity.double())), torch.nan)
 
 
@@ -67,8 +68,7 @@ class MaskedLayers:
         """
         sample, place, back = self._find_distinct(masks)
         classifier, explainer = self.probe.classifier, self.probe.explainer
-        chunk = classifier.inputs_per_chunk(self.inputs, explainer.rows_per_input, "backward", len(sample))
-        size = max(_MAP_ELEMENTS // self.inputs[0].numel() // chunk, 1) * chunk
+        size = self.probe.choose_block_size(self.inputs, len(sample))
 
         def explain(x: Tensor, classes: Tensor, mask: Tensor, call: Tensor) -> tuple[Tensor, Tensor]:
             with gate(layer, mask):
@@ -142,9 +142,9 @@ def mark_constant(found: Consistency, weights: Tensor) -> Consistency:
 
 
 def compute_published_rho(weights: Tensor, masks: Tensor, features: Tensor | None = None) -> Tensor:
-    """Rho `(R,)` of the published sums of the weights `(2, R, K)`; masks and features as in `consistency`."""
+    """Rho `(R,)` of the published sums of the weights `(2, R, K)`; masks and features as in `measure_consistency`."""
     prediction, explanation = weights
-    found = consistency(
+    found = measure_consistency(
         prediction, explanation, masks, features=features, estimator="paper", permutations=0, resamples=0
     )
     return found.rho
@@ -153,8 +153,3 @@ def compute_published_rho(weights: Tensor, masks: Tensor, features: Tensor | Non
 def _number_calls(layer: int, masks: Tensor) -> Tensor:
     """A number above 0 for every mask of every layer."""
     return ((layer + 1) << 32) + masks + 1
-
-
-def _select_probability(logits: Tensor, targets: Tensor) -> Tensor:
-    """The probabilities `(M,)` of the classes `targets` `(M,)`."""
-    return logits.double().softmax(1).gather(1, targets[:, None])[:, 0]

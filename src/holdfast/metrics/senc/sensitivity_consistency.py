@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from holdfast.algorithms.masks.random_masks import Consistency, consistency, is_settled, plan_checks
+from holdfast.algorithms.masks.random_masks import Consistency, is_settled, measure_consistency, plan_checks
 from holdfast.algorithms.masks.resampling import Estimator
 from holdfast.errors import check, check_integer
 from holdfast.explainers import Explainer
@@ -238,7 +238,7 @@ class SensitivityConsistency(Metric):
 
     def _compare(self, group: MaskedGroup, weights: Tensor, members: Tensor, permutations: int) -> Consistency:
         """The consistency of weights `(2, n, k)`, of the first k masks; always with the same random numbers."""
-        found = consistency(
+        found = measure_consistency(
             weights[0],
             weights[1],
             self._expand_masks(group, members, weights.shape[2]),

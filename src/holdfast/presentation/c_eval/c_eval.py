@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from holdfast.algorithms.knees import knee
-from holdfast.charts import Chart, Gallery, GalleryRow, Line, Picture, lines_with_bands
+from holdfast.algorithms.knees import find_knee
+from holdfast.charts import Chart, Gallery, GalleryRow, Line, Picture, draw_lines
 from holdfast.distributions import t_quantile
 from holdfast.presentation.base import (
     Presentation,
@@ -22,7 +22,7 @@ from holdfast.presentation.base import (
     read_flags,
     read_numbers,
 )
-from holdfast.statistics.paired import Array
+from holdfast.tensors import Array
 
 SHOWN = 4
 _PICTURES = ("origins", "origin_maps", "mask", "inputs")
@@ -106,7 +106,7 @@ def draw_sweep(view: View) -> Chart | None:
     for name, (sizes, values) in curves.items():
         low, middle, high = np.quantile(values, [0.25, 0.5, 0.75], axis=0)
         lines.append(Line(name, sizes, middle, low, high))
-        place = knee(sizes.tolist(), middle.tolist())
+        place = find_knee(sizes.tolist(), middle.tolist())
         if place is not None:
             knees.append(f"{name} {sizes[place]:.0%}")
     caption = (
@@ -116,7 +116,7 @@ def draw_sweep(view: View) -> Chart | None:
     if knees:
         caption += f" Knee, beyond which more features gain little: {', '.join(knees)}."
     caption += "".join(f" {sentence}" for sentence in compare_settings(curves))
-    return lines_with_bands(
+    return draw_lines(
         lines,
         view.explainers,
         "c-Eval plot: c(e) / c(empty) against the size of the explanation",

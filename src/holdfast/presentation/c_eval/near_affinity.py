@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.charts import Chart, Gallery, Line, lines_with_bands
+from holdfast.charts import Chart, Gallery, Line, draw_lines
 from holdfast.presentation.base import Presentation, Reading, View, draw_distribution, presentations
 
 
@@ -33,7 +33,7 @@ class NearAffinityPresentation(Presentation):
                 low, middle, high = np.nanquantile(known[:, some], [0.25, 0.5, 0.75], axis=0)
                 sizes = sizes[some]
                 lines.append(Line(name, sizes, middle, low, high))
-        chart = lines_with_bands(
+        chart = draw_lines(
             lines,
             view.explainers,
             "Near-affinity: estimated c(empty) divided by the one found",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.charts import Chart, Figure, Point, boxes
+from holdfast.charts import Chart, Figure, Point, draw_boxes
 from holdfast.metrics.coarse_to_fine.summary import summarise
 from holdfast.presentation.base import View
 from holdfast.presentation.coarse_to_fine.drops import Drops, load_drops
@@ -49,7 +49,7 @@ def _draw_boxes(
         )
         caption += f" Without a gate, as `random` is missing: {', '.join(ungated)}." if ungated else ""
     of = f", {model}" if model else ""
-    return boxes(
+    return draw_boxes(
         points,
         explainers,
         f"{title} over {len(stored)} data sets{of}",

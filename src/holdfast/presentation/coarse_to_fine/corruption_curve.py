@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from holdfast.charts import GREY, Chart, Figure, Line, Ridge, lines_with_bands, ridges
+from holdfast.charts import GREY, Chart, Figure, Line, Ridge, draw_lines, draw_ridges
 from holdfast.charts.base import SCALE
 from holdfast.metrics.coarse_to_fine.summary import CorruptionSummary
 from holdfast.presentation.base import (
@@ -31,7 +31,7 @@ from holdfast.presentation.coarse_to_fine.drops import TAU, Drops, Q, load_drops
 from holdfast.presentation.coarse_to_fine.pictures import draw_galleries
 from holdfast.presentation.coarse_to_fine.tables import draw_tables
 from holdfast.presentation.coarse_to_fine.words import describe_gate, explain_terms, format_share
-from holdfast.statistics.paired import Array
+from holdfast.tensors import Array
 
 
 @presentations.register("corruption_curve")
@@ -110,7 +110,7 @@ def draw_ridge_lines(view: View, drops: Drops) -> list[Chart | None]:
         rows = [Ridge(format_share(float(k)), values[:, place]) for place, k in enumerate(share)]
         gate = "" if drops.may_be_read(name) or name == drops.random else " (gate not passed)"
         charts.append(
-            ridges(
+            draw_ridges(
                 rows,
                 name,
                 view.explainers,
@@ -140,7 +140,7 @@ def draw_drop_curves(view: View, drops: Drops) -> list[Chart | None]:
             x = np.concatenate([[0.0], found.share])
             lines.append(_make_line(name, x, np.concatenate([[0.0], mean]), *ends))
         charts.append(
-            lines_with_bands(
+            draw_lines(
                 lines,
                 view.explainers,
                 f"Mean drop over the mean share of corrupted positions, {which} relevant first",
@@ -200,7 +200,7 @@ def _draw_along_k(
         if found.samples
     ]
     heading = f"{title[:1].upper()}{title[1:]} along k"
-    return lines_with_bands(
+    return draw_lines(
         lines,
         view.explainers,
         f"{heading}, most relevant first",

@@ -12,7 +12,7 @@ import numpy as np
 from holdfast.metrics.coarse_to_fine.gate import Gate, apply_gate, compare_curves
 from holdfast.metrics.coarse_to_fine.summary import CorruptionSummary, Curves, summarise
 from holdfast.presentation.base import View, read_flags
-from holdfast.statistics.paired import Array
+from holdfast.tensors import Array
 
 #: how many samples of one explainer are read at most
 MOST_SAMPLES = 10_000

@@ -11,7 +11,7 @@ from holdfast.metrics.coarse_to_fine.corruption_curve import restore_input
 from holdfast.presentation.base import View, format_number
 from holdfast.presentation.coarse_to_fine.drops import MOST_SAMPLES, is_random
 from holdfast.presentation.coarse_to_fine.words import format_share
-from holdfast.statistics.paired import Array
+from holdfast.tensors import Array
 
 #: the share of the positive positions that is marked, as in the paper's figure
 SHARE = 0.15

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from holdfast.charts import Chart, Gallery, Line, lines_with_bands
+from holdfast.charts import Chart, Gallery, Line, draw_lines
 from holdfast.presentation.base import (
     Presentation,
     Reading,
@@ -112,7 +112,7 @@ def _draw_curves(view: View) -> Chart | None:
     )
     if limited:
         caption += f" Only the first {MOST_SAMPLES} samples."
-    return lines_with_bands(
+    return draw_lines(
         lines,
         view.explainers,
         f"Perturbation curves, {view.reading.title}",

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from holdfast.charts import INK, Chart, Gallery, Strip, distribution
-from holdfast.charts.base import rounded, tooltip, wrapped
+from holdfast.charts import INK, Chart, Gallery, Strip, draw_strips
+from holdfast.charts.base import round_number, tooltip, wrap_name
 from holdfast.presentation.base import (
     Presentation,
     Reading,
@@ -43,7 +43,7 @@ from holdfast.presentation.lens.words import (
 )
 from holdfast.similarity.diverse import resolve_k
 from holdfast.statistics.bootstrap import FEW, intervals_of_means
-from holdfast.statistics.paired import Array
+from holdfast.tensors import Array
 
 _KEPT = ("kept", "kept_within_1", "kept_within_2")
 _CHANCE = "two random sets"
@@ -218,9 +218,9 @@ def draw_fragility(view: View, shape: tuple[int, ...] | None) -> Chart | None:
             {
                 "explainer": name,
                 "part": title,
-                "low": rounded(ends[place]),
-                "high": rounded(ends[place + 1]),
-                "middle": rounded((ends[place] + ends[place + 1]) / 2),
+                "low": round_number(ends[place]),
+                "high": round_number(ends[place + 1]),
+                "middle": round_number((ends[place] + ends[place + 1]) / 2),
                 "share": f"{share:.0%}",
                 "text": f"{share:.0%}" if share >= 0.07 else "",
             }
@@ -235,7 +235,7 @@ def draw_fragility(view: View, shape: tuple[int, ...] | None) -> Chart | None:
         "ticks": False,
         "labelLimit": 130,
         "labelOverlap": False,
-        "labelExpr": f"{json.dumps({name: wrapped(name) for name in names})}[datum.label]",
+        "labelExpr": f"{json.dumps({name: wrap_name(name) for name in names})}[datum.label]",
     }
     y = {"field": "explainer", "type": "nominal", "sort": names, "axis": y_axis}
     x = {"type": "quantitative", "scale": {"domain": [0, 1], "nice": False}, "title": f"share of the {top}"}
@@ -297,7 +297,7 @@ def draw_similarities(view: View) -> list[Chart | None]:
                     strips.append(Strip(explainer, samples, values[fine], np.zeros(fine.sum(), dtype=bool), part))
         title, axis = (name_similarity(group[0]),) * 2 if len(group) == 1 else ("all similarities", "similarity")
         direction = "higher" if group[0] in closer else "lower"
-        chart = distribution(strips, view.explainers, title, axis, direction, good="more robust")
+        chart = draw_strips(strips, view.explainers, title, axis, direction, good="more robust")
         if chart is not None:
             heading = axis if len(group) == 1 else "The same maps by every similarity"
             chart = dataclasses.replace(chart, name=f"similarities-{place}", heading=heading)
@@ -319,7 +319,7 @@ def _with_means(chart: Chart, strips: Sequence[Strip]) -> Chart:
         layers.append({**layer, "encoding": {**layer["encoding"], "y": {**layer["encoding"]["y"], "axis": axis}}})
     x, y = (layers[-1]["encoding"][channel] for channel in ("x", "y"))
     means = [
-        {"row": row, "value": rounded(float(strip.values.mean()))}
+        {"row": row, "value": round_number(float(strip.values.mean()))}
         for row, strip in zip(y["axis"]["values"], strips, strict=True)
     ]
     mark = {"type": "point", "shape": "diamond", "filled": True, "size": 90, "color": INK, "opacity": 1}

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from holdfast.charts import INK, Chart, Line, lines_with_bands
-from holdfast.charts.base import SCALE, rounded
+from holdfast.charts import INK, Chart, Line, draw_lines
+from holdfast.charts.base import SCALE, round_number
 from holdfast.presentation.base import View
 from holdfast.presentation.lens.words import overlap_by_chance, positions_of, unit_of
 from holdfast.similarity.diverse import resolve_k
 from holdfast.statistics.bootstrap import intervals_of_means
-from holdfast.statistics.paired import Array
+from holdfast.tensors import Array
 
 #: samples behind the curves
 TRACED = 1000
@@ -76,7 +76,7 @@ def draw_by_window(view: View, curves: Mapping[str, Curves], shape: tuple[int, .
             f"{_describe_lines(curves, lines)}"
         )
         axis = f"window w ({unit}s to each side)"
-        chart = lines_with_bands(
+        chart = draw_lines(
             lines,
             view.explainers,
             f"Mean {title} by window, k = {k}",
@@ -108,7 +108,7 @@ def draw_by_k(view: View, curves: Mapping[str, Curves], shape: tuple[int, ...]) 
                 values, title = values[:, :, found.w.tolist().index(w)], f"{w}-{_quantity(name)}"
             k, first = np.unique(found.k, return_index=True)
             lines.append(_line(explainer, k, values[:, first]))
-        chart = lines_with_bands(
+        chart = draw_lines(
             lines,
             view.explainers,
             f"Mean {title} by k",
@@ -162,7 +162,7 @@ def _on_unit_scale(chart: Chart | None, lines: Sequence[Line], chance: Mapping[i
     if chance:
         x, y = (layers[-1]["encoding"][channel] for channel in ("x", "y"))
         mark = {"type": "line", "clip": True, "color": INK, "strokeDash": [2, 3], "opacity": 0.7}
-        rows = [{"x": place, "y": rounded(value)} for place, value in chance.items()]
+        rows = [{"x": place, "y": round_number(value)} for place, value in chance.items()]
         layers.insert(0, {"data": {"values": rows}, "mark": mark, "encoding": {"x": x, "y": y}})
         caption += " Dotted: two sets drawn at random."
         texts.append("two sets drawn at random: " + ", ".join(f"{y:.2f} at {x}" for x, y in chance.items()))

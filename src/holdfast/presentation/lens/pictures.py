@@ -13,7 +13,7 @@ from holdfast.presentation.base import View, format_number
 from holdfast.presentation.lens.words import name_similarity, positions_of, similarities_of, unit_of
 from holdfast.similarity import dilate, lens_profile, per_position, top_k, top_k_diverse
 from holdfast.similarity.diverse import resolve_k
-from holdfast.statistics.paired import Array
+from holdfast.tensors import Array
 
 #: samples in a gallery
 SHOWN = 4

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from holdfast.charts import Chart, Gallery, Line, lines_with_bands
+from holdfast.charts import Chart, Gallery, Line, draw_lines
 from holdfast.presentation.base import (
     Presentation,
     Reading,
     View,
     draw_distribution,
-    find_threshold,
     format_number,
     larger_is_closer,
     presentations,
@@ -22,8 +21,8 @@ from holdfast.presentation.base import (
     read_numbers,
 )
 from holdfast.presentation.safari.contradictions import find_contradictions
-from holdfast.presentation.safari.terms import COMPARED, MARGIN, MEANINGS
-from holdfast.statistics.paired import Array
+from holdfast.presentation.safari.terms import COMPARED, MARGIN, MEANINGS, find_threshold
+from holdfast.tensors import Array
 
 #: samples with a curve
 SHOWN = 3
@@ -111,7 +110,7 @@ def _curves(view: View, sample: int) -> list[Chart]:
             caption += f" No levels to draw: {', '.join(without)}."
         if stage == 0:
             caption += " The margin does not depend on the explainer, so these curves may coincide."
-        chart = lines_with_bands(
+        chart = draw_lines(
             lines[stage],
             view.explainers,
             f"ln P against the threshold, sample {sample}",

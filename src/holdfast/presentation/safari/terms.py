@@ -1,6 +1,11 @@
-"""What the terms of SAFARI's metrics mean, for a report's guide."""
+"""What the terms of SAFARI's metrics mean, for a report's guide, and the threshold of an event."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.presentation.base import find_similarity
 
 #: the options that all of these metrics share
 COMPARED = {
@@ -35,3 +40,18 @@ MARGIN = {
         "The largest other class's output minus that of the class explained. At zero or above, the class has changed."
     )
 }
+
+
+def find_threshold(options: Mapping[str, Any]) -> float | None:
+    """The threshold in force: the one in the options, or the default of the similarity for the event.
+
+    >>> find_threshold({"similarity": "pearson", "event": "changed_class", "threshold": None})
+    0.6
+    """
+    given = options.get("threshold")
+    if given is not None:
+        return float(given)
+    known = find_similarity(options)
+    if known is None or options.get("event") == "misclassification":
+        return None
+    return known.low if options.get("event") == "changed_explanation" else known.high

@@ -9,21 +9,20 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from holdfast.charts import Chart, Gallery, GalleryRow, Line, Picture, Strip, ecdf, lines_with_bands
+from holdfast.charts import Chart, Gallery, GalleryRow, Line, Picture, Strip, draw_ecdf, draw_lines
 from holdfast.presentation.base import (
     Presentation,
     Reading,
     View,
     draw_distribution,
-    find_threshold,
     format_number,
     larger_is_closer,
     presentations,
     read_flags,
     read_numbers,
 )
-from holdfast.presentation.safari.terms import COMPARED, MARGIN, MEANINGS
-from holdfast.statistics.paired import Array
+from holdfast.presentation.safari.terms import COMPARED, MARGIN, MEANINGS, find_threshold
+from holdfast.tensors import Array
 
 #: samples in a gallery, and samples behind a line
 SHOWN, TRACED = 4, 100
@@ -117,7 +116,7 @@ def _shares(view: View) -> Chart | None:
     if limit is not None:
         caption += f" Dotted: the threshold of the event, {format_number(limit, None)}."
     title = f"Share of samples, {view.reading.title}"
-    return ecdf(strips, view.explainers, title, view.reading.axis, caption=caption, rule=limit)
+    return draw_ecdf(strips, view.explainers, title, view.reading.axis, caption=caption, rule=limit)
 
 
 def _convergence(view: View) -> Chart | None:
@@ -139,7 +138,7 @@ def _convergence(view: View) -> Chart | None:
         caption += " Only samples whose class has changed by then count, so a line may also move the other way."
     if view.options.get("event") == "misclassification":
         caption += " The margin does not depend on the explainer, so the lines may coincide."
-    return lines_with_bands(
+    return draw_lines(
         lines,
         view.explainers,
         f"Convergence of the search, {view.reading.title}",

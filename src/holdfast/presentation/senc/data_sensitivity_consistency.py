@@ -20,7 +20,7 @@ from holdfast.presentation.base import (
     read_flags,
     read_numbers,
 )
-from holdfast.statistics.paired import Array
+from holdfast.tensors import Array
 
 #: samples in a gallery
 SHOWN = 4

@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
-from holdfast.charts import Chart, Gallery, GalleryRow, Picture, heat_table
+from holdfast.charts import Chart, Gallery, GalleryRow, Picture, draw_heat_table
 from holdfast.presentation.base import View, format_number, presentations, read_numbers
 from holdfast.presentation.senc.data_sensitivity_consistency import SHOWN, SencPresentation, distribution_figures
-from holdfast.statistics.paired import Array
+from holdfast.tensors import Array
 
 _PREFIX = "rho_"
 _PICTURES = ("origins", "prediction_sensitivity", "explanation_sensitivity")
@@ -72,7 +72,7 @@ def _by_layer(view: View) -> Chart | None:
     keep = np.isfinite(values).any(0)  # other models of the study have other layers
     own = [layer for layer, kept in zip(layers, keep, strict=True) if kept]
     caption = "Mean rho over samples, in each layer. Blue: consistent; orange: the opposite order; pale: unrelated."
-    return heat_table(
+    return draw_heat_table(
         view.present,
         own,
         values[:, keep],

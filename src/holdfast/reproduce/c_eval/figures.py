@@ -40,8 +40,9 @@ from holdfast.reproduce.c_eval.parts import (
     make_models,
     make_study,
 )
-from holdfast.reproduce.reading import RESAMPLES, Array, Verdict, judge_by_metric, note_bounds, order_claim, pivot_by
+from holdfast.reproduce.reading import RESAMPLES, Verdict, judge_by_metric, note_bounds, order_claim, pivot_by
 from holdfast.statistics.paired import midranks
+from holdfast.tensors import Array
 
 # ---- data sets and explainers of the studies ----
 

@@ -49,7 +49,6 @@ from holdfast.reproduce.lens.parts import (
     note_attacks,
 )
 from holdfast.reproduce.reading import (
-    Array,
     Outcomes,
     Verdict,
     all_above,
@@ -60,6 +59,7 @@ from holdfast.reproduce.reading import (
     paired_differences,
 )
 from holdfast.study.results import Results
+from holdfast.tensors import Array
 
 _UNRELATED = "random maps"
 _PLAIN = HEADINGS[:3]

@@ -11,15 +11,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from holdfast.errors import check
+from holdfast.errors import check_integer
 from holdfast.study.grid import Grid
 from holdfast.study.plan import Job
-from holdfast.study.store import Packed, Store, pack_failure
+from holdfast.study.store import JobFiles, Store, pack_failure
 from holdfast.study.worker import record_of
 
 
 @dataclass(frozen=True)
-class Outcome:
+class JobOutcome:
     """A job that was done and stored, or that failed."""
 
     job: Job
@@ -27,30 +27,29 @@ class Outcome:
 
 
 class Executor(ABC):
-    """Does jobs, and yields an `Outcome` for each when it is stored. Stops its workers when the generator is closed."""
+    """Does jobs, and yields a `JobOutcome` for each when stored. Stops its workers when the generator is closed."""
 
     name: str
 
     @abstractmethod
-    def run(self, grid: Grid, store: Store, jobs: Sequence[Job]) -> Iterator[Outcome]:
+    def run(self, grid: Grid, store: Store, jobs: Sequence[Job]) -> Iterator[JobOutcome]:
         """Do `jobs`, roughly in this order."""
 
 
-def store_result(store: Store, job: Job, packed: Packed) -> Outcome:
+def store_result(store: Store, job: Job, packed: JobFiles) -> JobOutcome:
     """Store what a worker has made of a job."""
     store.put(packed)
-    return Outcome(job, packed.failed)
+    return JobOutcome(job, packed.failed)
 
 
-def store_failure(store: Store, grid: Grid, job: Job, error: str, traceback: str) -> Outcome:
+def store_failure(store: Store, grid: Grid, job: Job, error: str, traceback: str) -> JobOutcome:
     """Store a job as failed, because its worker was lost."""
     return store_result(store, job, pack_failure(record_of(grid, job), error, traceback))
 
 
 def check_workers(workers: int | str, argument: str = "workers") -> None:
     """Raise `ArgumentError` unless `workers` is a whole number of at least 1, or `"auto"`."""
-    fits = workers == "auto" or (type(workers) is int and workers >= 1)
-    check(fits, argument, "a whole number of at least 1, or 'auto'", repr(workers))
+    check_integer(workers, argument, also=("auto",))
 
 
 @contextmanager

@@ -18,8 +18,8 @@ from typing import Any
 
 import torch
 
-from holdfast.errors import HoldfastError, check, check_integer
-from holdfast.study.executors.base import Executor, Outcome, check_workers, store_failure, store_result
+from holdfast.errors import HoldfastError, check_integer
+from holdfast.study.executors.base import Executor, JobOutcome, check_workers, store_failure, store_result
 from holdfast.study.grid import Grid
 from holdfast.study.plan import Job
 from holdfast.study.store import Store
@@ -41,7 +41,7 @@ class InProcess(Executor):
 
     name = "local"
 
-    def run(self, grid: Grid, store: Store, jobs: Sequence[Job]) -> Iterator[Outcome]:
+    def run(self, grid: Grid, store: Store, jobs: Sequence[Job]) -> Iterator[JobOutcome]:
         """Do `jobs` in this order."""
         worker = Worker(grid)
         for job in jobs:
@@ -63,11 +63,11 @@ class Processes(Executor):
 
     def __init__(self, workers: int, threads: int | None = None) -> None:
         check_integer(workers, "workers")
-        check(threads is None or (type(threads) is int and threads >= 1), "threads", "at least 1", threads)
+        check_integer(threads, "threads", also=(None,))
         self.workers = workers
         self.threads = threads or max(1, thread_budget() // workers)
 
-    def run(self, grid: Grid, store: Store, jobs: Sequence[Job]) -> Iterator[Outcome]:
+    def run(self, grid: Grid, store: Store, jobs: Sequence[Job]) -> Iterator[JobOutcome]:
         """Do `jobs`; each worker takes the next one when it is free."""
         queue, deaths = deque(jobs), dict.fromkeys((job.identity for job in jobs), 0)
         count = min(self.workers, len(jobs))
@@ -114,7 +114,7 @@ class Processes(Executor):
                 process.connection.close()
 
 
-def _store_death(store: Store, grid: Grid, job: Job, code: int | None) -> Outcome:
+def _store_death(store: Store, grid: Grid, job: Job, code: int | None) -> JobOutcome:
     how = f"signal {-code} ({signal.Signals(-code).name})" if code is not None and code < 0 else f"exit code {code}"
     error = f"WorkerDied: {_LIVES} worker processes ended with {how} during this job"
     hint = "; SIGKILL is what the system sends when memory runs out" if code == -signal.SIGKILL else ""
@@ -157,7 +157,7 @@ class _Process:
             except OSError:  # it is dead; `take` will notice
                 return
 
-    def take(self) -> Outcome | None:
+    def take(self) -> JobOutcome | None:
         """What it has done; None if it has only started. Raises `_DiedError` if it died during a job."""
         try:
             sent = self.connection.recv() if self.connection.poll() else None
@@ -178,7 +178,7 @@ class _Process:
             return None
         assert self.job is not None
         job, self.job = self.job, None
-        return Outcome(job, bool(sent))
+        return JobOutcome(job, bool(sent))
 
     def dismiss(self) -> None:
         """End it, because no job is left."""

@@ -11,7 +11,7 @@ from typing import Any
 from holdfast.errors import HoldfastError, MissingExtraError, check
 from holdfast.study.executors.base import (
     Executor,
-    Outcome,
+    JobOutcome,
     check_workers,
     pickle_modules_of,
     store_failure,
@@ -19,7 +19,7 @@ from holdfast.study.executors.base import (
 )
 from holdfast.study.grid import Grid
 from holdfast.study.plan import Job
-from holdfast.study.store import Packed, Store
+from holdfast.study.store import JobFiles, Store
 from holdfast.study.worker import Worker
 
 #: a job during which this many workers were lost counts as failed; a lost node loses all of its workers
@@ -59,7 +59,7 @@ class Ray(Executor):
         self.cpus_per_worker, self.gpus_per_worker = cpus_per_worker, gpus_per_worker
         self.threads = threads or max(1, int(cpus_per_worker))
 
-    def run(self, grid: Grid, store: Store, jobs: Sequence[Job]) -> Iterator[Outcome]:
+    def run(self, grid: Grid, store: Store, jobs: Sequence[Job]) -> Iterator[JobOutcome]:
         """Do `jobs` on the cluster; connects to it first, unless there is a connection."""
         ray = _import_ray()
         ours = not ray.is_initialized()
@@ -94,7 +94,7 @@ class Ray(Executor):
                 " (start one with `ray start --head`)"
             ) from error
 
-    def _pull(self, ray: Any, start_worker: Any, grid: Grid, store: Store, jobs: Sequence[Job]) -> Iterator[Outcome]:
+    def _pull(self, ray: Any, start_worker: Any, grid: Grid, store: Store, jobs: Sequence[Job]) -> Iterator[JobOutcome]:
         queue, losses = deque(jobs), dict.fromkeys((job.identity for job in jobs), 0)
         # what a worker will send -> the worker and its job. A new worker first sends that it is ready: it may have to
         # wait for room in the cluster, and must not have a job until then
@@ -116,7 +116,7 @@ class Ray(Executor):
             sent = self._next(ray, awaited)
             worker, job = awaited.pop(sent)
             try:
-                packed: Packed | None = ray.get(sent)
+                packed: JobFiles | None = ray.get(sent)
             except ray.exceptions.RayTaskError:
                 raise
             except ray.exceptions.RayError as error:  # the worker is lost, or the node that had its result
@@ -170,7 +170,7 @@ class _Remote:
     def ready(self) -> None:
         return None
 
-    def run(self, job: Job) -> Packed:
+    def run(self, job: Job) -> JobFiles:
         return self.worker.run(job)
 
 

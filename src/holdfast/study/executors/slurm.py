@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import ArgumentError, MissingExtraError, check
-from holdfast.study.executors.base import Executor, Outcome, check_workers, pickle_modules_of, store_failure
+from holdfast.study.executors.base import Executor, JobOutcome, check_workers, pickle_modules_of, store_failure
 from holdfast.study.grid import Grid
 from holdfast.study.plan import Job
 from holdfast.study.store import Store
@@ -49,7 +49,7 @@ class Slurm(Executor):
         self.tasks, self.folder, self.cluster, self.wait = tasks, Path(folder), cluster, wait
         self.options = dict(options or {})
 
-    def run(self, grid: Grid, store: Store, jobs: Sequence[Job]) -> Iterator[Outcome]:
+    def run(self, grid: Grid, store: Store, jobs: Sequence[Job]) -> Iterator[JobOutcome]:
         """Submit the tasks, and yield their outcomes as they appear in the store."""
         submitit = _import_submitit()
         if store.folder.address.startswith("memory://"):
@@ -75,7 +75,7 @@ class Slurm(Executor):
 
     def _collect(
         self, submitted: Sequence[Any], parts: Sequence[Task], grid: Grid, store: Store, jobs: Sequence[Job]
-    ) -> Iterator[Outcome]:
+    ) -> Iterator[JobOutcome]:
         retried = {job for job, status in store.statuses().items() if status == "failed"}
         left = {job.identity: job for job in jobs}
         running = True
@@ -84,7 +84,7 @@ class Slurm(Executor):
             for identity, status in store.statuses().items():
                 # a failure from an earlier run stays in the store until its job succeeds
                 if identity in left and (status == "done" or (identity not in retried)):
-                    yield Outcome(left.pop(identity), status == "failed")
+                    yield JobOutcome(left.pop(identity), status == "failed")
             if running and left:
                 time.sleep(_SECONDS_BETWEEN_CHECKS if self.cluster == "slurm" else 0.1)
         for task, part in zip(submitted, parts, strict=True):
@@ -93,7 +93,7 @@ class Slurm(Executor):
                 if job.identity not in left:
                     continue
                 if job.identity in retried and error is None:
-                    yield Outcome(job, failed=True)  # it was tried again and failed again
+                    yield JobOutcome(job, failed=True)  # it was tried again and failed again
                     continue
                 text = f"TaskDied: {type(error).__name__ if error else 'no result'} in Slurm task {task.job_id}"
                 trace = f"{text}\n{error}\nlogs: {task.paths.stderr}"

@@ -191,7 +191,7 @@ BACKGROUND_FORMS = "a number, one for each channel, a file of reference inputs, 
 
 def _check_name(name: str) -> str:
     if not DATA.knows(name):
-        raise DATA.unknown(name)
+        raise DATA.make_unknown_error(name)
     return name
 
 

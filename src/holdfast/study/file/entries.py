@@ -16,8 +16,8 @@ from torch import Tensor
 from holdfast.errors import check
 from holdfast.study.executors import Executor, Ray, Slurm, local
 from holdfast.study.file.imports import REFERENCE
-from holdfast.study.file.names import Named
-from holdfast.study.file.problems import Entry, Expected, either, misfit, nearest, show
+from holdfast.study.file.names import ParsedEntry
+from holdfast.study.file.problems import Entry, Expected, either, find_nearest, misfit, show
 
 Numbers = float | tuple[float, ...]
 F = TypeVar("F", bound=Entry)
@@ -41,7 +41,7 @@ Device = Annotated[
 ]
 
 
-def build_entry(base: type[F], named: Named) -> tuple[F, dict[str, Any]]:
+def build_entry(base: type[F], named: ParsedEntry) -> tuple[F, dict[str, Any]]:
     """The entry of the form that has the key by which it is named, and its plain form."""
     (kind,) = (form for form in base.__subclasses__() if form.form == named.source)
     entry = kind.model_validate({named.source: named.name, **named.options})
@@ -179,5 +179,5 @@ def executor_entry(raw: object) -> ExecutorEntry:
         raise misfit("local, ray or slurm, or a mapping with name and workers", show(raw))
     name = content.get("name", "local")
     if not isinstance(name, str) or name not in EXECUTORS:
-        raise misfit(either(list(EXECUTORS)), show(name), "name", near=nearest(name, EXECUTORS))
+        raise misfit(either(list(EXECUTORS)), show(name), "name", near=find_nearest(name, EXECUTORS))
     return EXECUTORS[name].model_validate(content)

@@ -20,23 +20,23 @@ from holdfast.neighbourhood import LinfBall, Neighbourhood
 from holdfast.study.file.data_entries import with_backgrounds
 from holdfast.study.file.entries import ExplainerFunction, MetricFunction
 from holdfast.study.file.imports import call_function, resolve
-from holdfast.study.file.names import EXPLAINERS, METRICS, Configured, Named, read_section
+from holdfast.study.file.names import EXPLAINERS, METRICS, CheckedEntry, ParsedEntry, read_section
 from holdfast.study.file.options import background_from, configure, plain_options, to_plain
 from holdfast.study.file.problems import (
     Collector,
     describe_error,
     errors_at,
     errors_of,
+    make_unknown_error,
     misfit,
     show,
-    unknown,
     with_article,
 )
 from holdfast.study.run import has_neighbourhood, number_labels
 
 #: what the sections hold: the thing itself, or the function that is imported for it
-Explained = Configured[Explainer | ExplainerFunction]
-Measured = Configured[Metric | MetricFunction]
+Explained = CheckedEntry[Explainer | ExplainerFunction]
+Measured = CheckedEntry[Metric | MetricFunction]
 
 
 def explainers_from(raw: object) -> dict[str, Explained]:
@@ -82,7 +82,7 @@ def _labels_of_metrics(found: Sequence[Measured]) -> list[str]:
     return number_labels(e.value.own_label if isinstance(e.value, Metric) else e.named.name for e in found)
 
 
-def _explainer(named: Named) -> tuple[Explainer | ExplainerFunction, dict[str, Any]]:
+def _explainer(named: ParsedEntry) -> tuple[Explainer | ExplainerFunction, dict[str, Any]]:
     if named.source == "function":
         function = ExplainerFunction.model_validate({"function": named.name, **named.options})
         return function, function.model_dump(exclude_unset=True)
@@ -92,7 +92,7 @@ def _explainer(named: Named) -> tuple[Explainer | ExplainerFunction, dict[str, A
     return value, {"name": named.name, **plain_options(value)}
 
 
-def _explainer_elsewhere(named: Named) -> tuple[Explainer, dict[str, Any]]:
+def _explainer_elsewhere(named: ParsedEntry) -> tuple[Explainer, dict[str, Any]]:
     """An explainer of another package, whose options are that package's: lists as tuples, else as they stand."""
 
     def tuples_for_lists(raw: Any) -> Any:
@@ -122,7 +122,7 @@ def _explainer_elsewhere(named: Named) -> tuple[Explainer, dict[str, Any]]:
     return explainer, {"name": named.name, **named.options, **background}
 
 
-def _metric(named: Named, neighbourhood: Neighbourhood | None) -> tuple[Metric | MetricFunction, dict[str, Any]]:
+def _metric(named: ParsedEntry, neighbourhood: Neighbourhood | None) -> tuple[Metric | MetricFunction, dict[str, Any]]:
     if named.source == "function":
         function = MetricFunction.model_validate({"function": named.name, **named.options})
         return function, function.model_dump(exclude_unset=True)
@@ -137,14 +137,14 @@ def _defaults(kind: type[Any], neighbourhood: Neighbourhood | None) -> dict[str,
 
 
 @contextlib.contextmanager
-def _errors_at_name(named: Named, what: str) -> Iterator[None]:
+def _errors_at_name(named: ParsedEntry, what: str) -> Iterator[None]:
     """Errors of a plug-in or of another package are at its name: it does not exist, or cannot be used."""
     with errors_of(what, "name"):
         try:
             yield
         except UnknownNameError as error:
             package = named.name.partition(":")[0]
-            raise unknown(what, named.name, [f"{package}:{name}" for name in error.names], "name") from error
+            raise make_unknown_error(what, named.name, [f"{package}:{name}" for name in error.names], "name") from error
 
 
 # When the grid is built

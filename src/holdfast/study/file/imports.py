@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from holdfast.study.file.problems import describe_error, misfit, nearest, show, with_article
+from holdfast.study.file.problems import describe_error, find_nearest, misfit, show, with_article
 
 #: what looks like `module:function`
 REFERENCE = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$"
@@ -46,7 +46,7 @@ def resolve(reference: str, paths: Sequence[str]) -> Any:
         for part in inner.split("."):
             if not hasattr(found, part):
                 public = [n for n in dir(found) if not n.startswith("_")]
-                raise misfit(f"a name that {name} has", show(inner), near=nearest(part, public))
+                raise misfit(f"a name that {name} has", show(inner), near=find_nearest(part, public))
             found = getattr(found, part)
     return found
 
@@ -101,7 +101,7 @@ def _import(name: str, reference: str, paths: Sequence[str]) -> ModuleType:
         if missing and (name == missing or name.startswith(f"{missing}.")):
             beside = [p.stem for path in paths for p in sorted(Path(path).glob("*.py"))]
             words = "a module that is installed or lies beside the study file"
-            raise misfit(words, show(reference), near=nearest(name, beside)) from error
+            raise misfit(words, show(reference), near=find_nearest(name, beside)) from error
         raise misfit(f"{name} to be imported", describe_error(error, find_line(error, paths))) from error
 
 

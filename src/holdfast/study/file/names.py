@@ -29,11 +29,11 @@ from holdfast.study.file.problems import (
     Collector,
     Keys,
     Misfit,
+    find_nearest,
     join_names,
+    make_unknown_error,
     misfit,
-    nearest,
     show,
-    unknown,
     with_article,
 )
 
@@ -84,10 +84,10 @@ class Names:
         prefix, colon, _ = name.partition(":")
         return name in self.registry or self.registry.is_from_package(name) or bool(colon and prefix in self.prefixes)
 
-    def unknown(self, name: object, *path: str | int) -> Misfit:
+    def make_unknown_error(self, name: object, *path: str | int) -> Misfit:
         """The error for a name that is not."""
         note = "files stand under path:" if "path" in self.sources and re.search(r"[/.]", str(name)) else ""
-        return unknown(self.one, name, self.listed, *path, note=note)
+        return make_unknown_error(self.one, name, self.listed, *path, note=note)
 
     def describes(self, raw: object) -> bool:
         """Whether a mapping says by itself what it is: it has such a key, or is a name with its options."""
@@ -107,7 +107,7 @@ NEIGHBOURHOODS = Names("neighbourhoods", neighbourhoods, scalar="radius")
 
 
 @dataclass(frozen=True)
-class Named:
+class ParsedEntry:
     """An entry that has been read: what it names, its options, and where the two stand in the file.
 
     Attributes:
@@ -132,11 +132,11 @@ class Named:
         return self.at_name if path[:1] == (self.source,) else (*self.at_options, *path)
 
 
-def read_entry(raw: object, names: Names, label: str | None = None) -> Named:
+def read_entry(raw: object, names: Names, label: str | None = None) -> ParsedEntry:
     """An entry in any of its forms; `label` is the one it stands under.
 
     >>> read_entry({"block": {"starts": 9}}, SEARCHES)
-    Named(name='block', options={'starts': 9}, source='name', at_name=('block',), at_options=('block',))
+    ParsedEntry(name='block', options={'starts': 9}, source='name', at_name=('block',), at_options=('block',))
     """
     if isinstance(raw, str):
         return _read_text(raw, names)
@@ -148,10 +148,10 @@ def read_entry(raw: object, names: Names, label: str | None = None) -> Named:
     if given:
         (source,) = given
         if source == "name" and not names.knows(raw["name"]):
-            raise names.unknown(raw["name"], "name")
-        return Named(raw[source], {key: value for key, value in raw.items() if key != source}, source, (source,))
+            raise names.make_unknown_error(raw["name"], "name")
+        return ParsedEntry(raw[source], {key: value for key, value in raw.items() if key != source}, source, (source,))
     if label is not None and names.knows(label) and not names.describes(raw):
-        return Named(label, raw)
+        return ParsedEntry(label, raw)
     if len(raw) == 1:
         ((name, options),) = raw.items()
         if names.knows(name):
@@ -159,25 +159,25 @@ def read_entry(raw: object, names: Names, label: str | None = None) -> Named:
                 raise misfit(f"options of {name}, each with its value", show(options), name)
             if not isinstance(options, Mapping):
                 options = {} if options is None else {names.scalar: options}
-            return Named(name, options, "name", (name,), (name,))
+            return ParsedEntry(name, options, "name", (name,), (name,))
         if isinstance(options, Mapping | None) or names.scalar:
-            raise names.unknown(name, name)
+            raise names.make_unknown_error(name, name)
     keys = f"one of the keys {', '.join(names.keys)}" if names.sources else "the key name"
-    hints = (nearest(label, names.listed), *(nearest(key, [*names.keys, *names.listed]) for key in raw))
+    hints = (find_nearest(label, names.listed), *(find_nearest(key, [*names.keys, *names.listed]) for key in raw))
     form = f"{names.one} with its options beneath it, or with {keys}"
     raise misfit(form, show(raw), near=next(filter(None, hints), None))
 
 
-def _read_text(text: str, names: Names) -> Named:
+def _read_text(text: str, names: Names) -> ParsedEntry:
     match = re.fullmatch(r"(.*?):(\w+\s*=.*)", text, re.DOTALL) if names.in_text else None
     name, options = (match[1].strip(), match[2]) if match else (text, "")
     if not names.knows(name):
-        raise names.unknown(name)
-    return Named(name, parse_options(options, names.one))
+        raise names.make_unknown_error(name)
+    return ParsedEntry(name, parse_options(options, names.one))
 
 
 @dataclass(frozen=True)
-class Configured(Generic[T]):
+class CheckedEntry(Generic[T]):
     """An entry of a section, checked.
 
     Attributes:
@@ -190,7 +190,7 @@ class Configured(Generic[T]):
 
     value: T
     plain: Mapping[str, Any]
-    named: Named
+    named: ParsedEntry
     path: Keys = ()
     label: str | None = None
 
@@ -202,9 +202,9 @@ class Configured(Generic[T]):
 def read_section(
     raw: object,
     names: Names,
-    build: Callable[[Named], tuple[T, Mapping[str, Any]]],
-    labels: Callable[[Sequence[Configured[T]]], Sequence[str]],
-) -> dict[str, Configured[T]]:
+    build: Callable[[ParsedEntry], tuple[T, Mapping[str, Any]]],
+    labels: Callable[[Sequence[CheckedEntry[T]]], Sequence[str]],
+) -> dict[str, CheckedEntry[T]]:
     """The entries of a list or a mapping, by label.
 
     Args:
@@ -217,9 +217,9 @@ def read_section(
         raise misfit(f"at least one {names.registry.kind}", show(raw))
     if not isinstance(raw, Mapping | list | tuple):
         words = f"a list of {names.section}, or a mapping from labels to {names.section}"
-        raise misfit(words, show(raw), near=nearest(raw, names.listed) if isinstance(raw, str) else None)
+        raise misfit(words, show(raw), near=find_nearest(raw, names.listed) if isinstance(raw, str) else None)
     problems = Collector()
-    found: list[Configured[T]] = []
+    found: list[CheckedEntry[T]] = []
     for key, item in raw.items() if isinstance(raw, Mapping) else enumerate(raw):
         label, entry, path = (key, item, (key,)) if isinstance(raw, Mapping) else _split_label(item, key, names)
         with problems.at(*path):
@@ -227,7 +227,7 @@ def read_section(
                 raise misfit("a label as text", show(label))
             named = read_entry({} if entry is None and names.knows(label) else entry, names, label)
             with problems.at(*path, place=named.place):
-                found.append(Configured(*build(named), named, path, label))
+                found.append(CheckedEntry(*build(named), named, path, label))
     problems.finish()
     return _by_label(found, labels(found), names)
 
@@ -241,9 +241,9 @@ def _split_label(item: object, index: int, names: Names) -> tuple[Any, object, K
     return None, item, (index,)
 
 
-def _by_label(found: Sequence[Configured[T]], own: Sequence[str], names: Names) -> dict[str, Configured[T]]:
+def _by_label(found: Sequence[CheckedEntry[T]], own: Sequence[str], names: Names) -> dict[str, CheckedEntry[T]]:
     """The entries by label; no label and no entry without one may be there twice."""
-    labelled: dict[str, Configured[T]] = {}
+    labelled: dict[str, CheckedEntry[T]] = {}
     for entry, name in zip(found, own, strict=True):
         others = (other for other in labelled.values() if entry.label is other.label is None)
         twin = labelled.get(entry.label or name) or next((o for o in others if o.plain == entry.plain), None)

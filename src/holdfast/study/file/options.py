@@ -34,9 +34,9 @@ from holdfast.study.file.problems import (
     describe_error,
     either,
     errors_at,
+    find_nearest,
     join_names,
     misfit,
-    nearest,
     problems_in,
     show,
 )
@@ -236,7 +236,7 @@ def similarity_from(raw: object, default: object = None) -> str:
     try:
         return similarity.get(text).name
     except ArgumentError as error:
-        near = nearest(str(error.got).strip("'"), error.expected.removeprefix("one of ").split(", "))
+        near = find_nearest(str(error.got).strip("'"), error.expected.removeprefix("one of ").split(", "))
         raise misfit(f"{error.argument} to be {error.expected}", error.got, *named.at_options, near=near) from error
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with a study file, in words: the place, what was expected, what came, and the nearest known name.
+"""What is wrong with a study file, in words: the place, what was expected, what was given, and the nearest known name.
 
 A check raises pydantic's `ValidationError`, an `ArgumentError` of the library, or `Misfit`, which is an `ArgumentError`
 with places in the file. `problems_in` translates them into `Problem`s, and nothing else does. `StudyError` shows the
@@ -32,7 +32,7 @@ class Problem:
     Attributes:
         path: where, relative to what was checked.
         expected, got: in words.
-        near: the known name that comes closest to the one that came, if any.
+        near: the known name that is nearest to the given one, if any.
         note: what else helps, such as the data set with which a model fails.
         line: in the file; None where the study does not come from one.
     """
@@ -108,7 +108,7 @@ class Entry(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
-    #: what a key is called where an unknown one came
+    #: what a key is called in errors, where an unknown one is given
     key: ClassVar[str] = "a known key"
     #: of several forms of a section, which one this is: the key or the name that only this form has
     form: ClassVar[str] = ""
@@ -169,7 +169,7 @@ def problems_in(error: Exception, section: type[Entry] | None = None, raw: Any =
     path = (error.argument,) if here else ()
     if isinstance(error, UnknownNameError):
         what = "one of" if here else with_article(error.argument)
-        return list(unknown(what, error.name, error.names, *path).problems)
+        return list(make_unknown_error(what, error.name, error.names, *path).problems)
     words = error.expected if here else f"{_shorten(error.argument, 60)} to be {error.expected}"
     return [Problem(path, words, _shorten(str(error.got)))]
 
@@ -190,8 +190,8 @@ def _from_pydantic(details: Any, section: type[Entry] | None, raw: Any) -> list[
         return [Problem(path, f"no {key}, which goes with {either(owners)}", f"one for {section.form}")]
     if kind == "extra_forbidden":
         words = f"{section.key} ({join_names(known)})" if known else f"no options, as {section.__name__} has none"
-        return [Problem(path, words, show(key), nearest(key, known))]
-    near = nearest(raw[key], known[key].choices) if isinstance(raw[key], str) else None
+        return [Problem(path, words, show(key), find_nearest(key, known))]
+    near = find_nearest(raw[key], known[key].choices) if isinstance(raw[key], str) else None
     return [Problem((key,), known[key].words, show(raw[key]), near)]
 
 
@@ -244,17 +244,17 @@ class Collector:
 # Words
 
 
-def unknown(what: str, name: object, known: Iterable[str], *path: str | int, note: str = "") -> Misfit:
+def make_unknown_error(what: str, name: object, known: Iterable[str], *path: str | int, note: str = "") -> Misfit:
     """The error for a name that is not known, with the nearest that is.
 
-    >>> print(unknown("an explainer", "salience", ["lrp", "saliency"], "explainers", 0))
+    >>> print(make_unknown_error("an explainer", "salience", ["lrp", "saliency"], "explainers", 0))
     explainers[0]: expected an explainer (lrp, saliency), got 'salience' (did you mean 'saliency'?)
     """
     known = list(known)
-    return misfit(f"{what} ({join_names(known)})", show(name), *path, near=nearest(name, known), note=note)
+    return misfit(f"{what} ({join_names(known)})", show(name), *path, near=find_nearest(name, known), note=note)
 
 
-def nearest(name: object, known: Iterable[str]) -> str | None:
+def find_nearest(name: object, known: Iterable[str]) -> str | None:
     """The known name that is most like this one, if any is."""
     found = difflib.get_close_matches(str(name), [str(k) for k in known], n=1)
     return found[0] if found and found[0] != name else None
@@ -288,7 +288,7 @@ def either(words: Sequence[str]) -> str:
 
 
 def show(value: object) -> str:
-    """What came, in a few words.
+    """What was given, in a few words.
 
     >>> show("a"), show(True), show(None), show({"a": 1})
     ("'a'", 'true', 'nothing', 'a mapping with a')

@@ -57,7 +57,7 @@ from holdfast.study.file.evaluations import (
     metrics_from,
 )
 from holdfast.study.file.model_entries import ModelEntry, try_out
-from holdfast.study.file.names import DATA, MODELS, Configured, read_section
+from holdfast.study.file.names import DATA, MODELS, CheckedEntry, read_section
 from holdfast.study.file.options import neighbourhood_from, to_plain
 from holdfast.study.file.problems import (
     Collector,
@@ -67,27 +67,27 @@ from holdfast.study.file.problems import (
     Misfit,
     Problem,
     StudyError,
+    find_nearest,
+    make_unknown_error,
     misfit,
-    nearest,
     problems_in,
     show,
-    unknown,
 )
 from holdfast.study.grid import Grid, ModelSource, Samples
 
 __all__ = ["Study", "StudyError", "load_study", "study_from"]
 
 
-def _names(found: Sequence[Configured[Any]]) -> list[str]:
+def _names(found: Sequence[CheckedEntry[Any]]) -> list[str]:
     """Labels for data and models that have none."""
     return [str(entry.named.name) for entry in found]
 
 
-def _data(raw: object) -> dict[str, Configured[DataEntry]]:
+def _data(raw: object) -> dict[str, CheckedEntry[DataEntry]]:
     return read_section(raw, DATA, partial(build_entry, DataEntry), _names)
 
 
-def _models(raw: object) -> dict[str, Configured[ModelEntry]]:
+def _models(raw: object) -> dict[str, CheckedEntry[ModelEntry]]:
     return read_section(raw, MODELS, partial(build_entry, ModelEntry), _names)
 
 
@@ -116,13 +116,13 @@ class Study(Entry):
     )
     samples_per_job: Count = Field(default=4, description="Samples between two writes; results do not depend on it.")
     data: Annotated[
-        dict[str, Configured[DataEntry]],
+        dict[str, CheckedEntry[DataEntry]],
         PlainValidator(_data),
         _refer_to("data"),
         Expected("data, such as {digits: digits}"),
     ] = Field(description="Data: of a loader, in a file, or from a function; a list or under labels.")
     models: Annotated[
-        dict[str, Configured[ModelEntry]],
+        dict[str, CheckedEntry[ModelEntry]],
         PlainValidator(_models),
         _refer_to("models"),
         Expected("models, such as {lenet: lenet5-mnist}"),
@@ -240,7 +240,7 @@ class Study(Entry):
             for index, name in enumerate(model.value.data or ()):
                 with found.at("models", place=model.place):
                     if name not in self.data:
-                        raise unknown("the name of data", name, self.data, "data", index)
+                        raise make_unknown_error("the name of data", name, self.data, "data", index)
         met = {data for data, _ in self._pairs()}
         for name, entry in self.data.items():
             with found.at("data", *entry.path):
@@ -257,7 +257,7 @@ class Study(Entry):
         >>> study.plain()["explainers"]
         {'lrp': {'name': 'lrp', 'epsilon': 1e-09}}
         """
-        sections: dict[str, Mapping[str, Configured[Any]]]
+        sections: dict[str, Mapping[str, CheckedEntry[Any]]]
         sections = {"data": self.data, "models": self.models, "explainers": self.explainers, "metrics": self.metrics}
         content = self.model_dump(mode="json", exclude_none=True, exclude={*sections, "neighbourhood", "executor"})
         if self.neighbourhood is not None:
@@ -267,7 +267,7 @@ class Study(Entry):
         return {**content, "executor": self.executor.model_dump(mode="json", exclude_none=True)}
 
 
-def _place_of_data(entry: Configured[DataEntry], path: Keys) -> Keys:
+def _place_of_data(entry: CheckedEntry[DataEntry], path: Keys) -> Keys:
     """Too few samples are the fault of the file's `samples` where the data have none of their own."""
     return path if path == ("samples",) and entry.value.samples is None else ("data", *entry.place(path))
 
@@ -277,7 +277,7 @@ def _look_up(metric: Metric, samples: Samples, name: str) -> None:
     try:
         metric.for_data(samples.extras).for_samples(samples.inputs, slice(0, len(samples)))
     except ArgumentError as error:
-        near = nearest(str(error.got).strip("'"), samples.extras)
+        near = find_nearest(str(error.got).strip("'"), samples.extras)
         note = f"on data {name!r}"
         raise misfit(error.expected, str(error.got), error.argument, near=near, note=note) from error
 

@@ -196,7 +196,7 @@ def test_all_points_lie_in_the_region_and_the_answer_is_what_it_says(
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("ball", [LinfBall(0.2), L2Ball(0.5)])
-def test_a_problem_does_not_see_its_batch_mates(name: str, ball: LinfBall | L2Ball) -> None:
+def test_a_problem_does_not_depend_on_its_batch(name: str, ball: LinfBall | L2Ball) -> None:
     region = ball.around(centres(3, (1, 6, 6)), (0.0, 1.0))
     together = solve(name, Rugged(36, 3), region, budget=400)
     backwards = solve(name, Rugged(36, 3), region.select([2, 1, 0]), budget=400)

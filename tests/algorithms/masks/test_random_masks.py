@@ -14,18 +14,18 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from holdfast.algorithms import Consistency, consistency, draw_masks, mask_sensitivity
+from holdfast.algorithms import Consistency, draw_masks, mask_sensitivity, measure_consistency
 from holdfast.algorithms.masks import random_masks
 from holdfast.algorithms.masks import resampling as mask_resampling
 from holdfast.algorithms.masks.random_masks import is_settled, plan_checks
 from holdfast.algorithms.masks.resampling import (
-    Weighted,
+    WeightedMasks,
     doubled_ranks,
-    permutations,
+    draw_permutations,
+    draw_resamples,
     permuted_rho,
     quantiles,
     resampled_rho,
-    resamples,
 )
 from holdfast.errors import ArgumentError
 from holdfast.tensors import Streams
@@ -101,7 +101,7 @@ def test_two_calls_continue_each_other() -> None:
     assert not torch.equal(halves[:, :50], halves[:, 50:])
 
 
-def test_masks_of_a_problem_do_not_depend_on_its_company() -> None:
+def test_masks_of_a_problem_do_not_depend_on_other_problems() -> None:
     together = draw_masks(60, torch.tensor([5, 17, 5]), 0.7, streams(3))
     assert not together[0, :, 5:].any()
     assert not together[2, :, 5:].any()
@@ -178,7 +178,7 @@ def test_rho_is_spearman_ties_included(estimator: str) -> None:
     masks = draw_masks(12, 9, 0.6, source)
     p, e = (source.uniform((12,), torch.float64).mul(3).floor() for _ in range(2))
     features = torch.tensor([9, 7, 5, 3] * 10)
-    found = consistency(p, e, masks, features=features, estimator=estimator, permutations=9, resamples=9)
+    found = measure_consistency(p, e, masks, features=features, estimator=estimator, permutations=9, resamples=9)
     tied = 0
     for row, m in enumerate(features.tolist()):
         # sums of whole numbers are exact; twelve times the centred sum is whole, too
@@ -207,7 +207,7 @@ def test_doubled_ranks_are_midranks() -> None:
 def test_agreement_is_the_share_of_the_most_sensitive() -> None:
     p, e, masks = independent(30, 40, 6)
     features = torch.tensor([6, 4, 2] * 10)
-    found = consistency(p, e, masks, features=features, permutations=0, resamples=0)
+    found = measure_consistency(p, e, masks, features=features, permutations=0, resamples=0)
     for row, m in enumerate(features.tolist()):
         s_p, s_e = (s[row, :m].tolist() for s in (found.prediction_sensitivity, found.explanation_sensitivity))
         for k, agreement in ((1, found.top1), (3, found.top3)):
@@ -220,7 +220,7 @@ def test_agreement_is_the_share_of_the_most_sensitive() -> None:
 def test_agreement_takes_the_first_of_tied_features() -> None:
     masks = torch.tensor([[1, 1, 0, 0], [0, 0, 1, 0]])
     p, e = torch.tensor([[2.0, 1.0]]), torch.tensor([[2.0, 2.0]])
-    found = consistency(p, e, masks, estimator="paper", permutations=0, resamples=0)
+    found = measure_consistency(p, e, masks, estimator="paper", permutations=0, resamples=0)
     assert (found.top1.item(), found.top3.item()) == (1.0, 1.0)
 
 
@@ -237,7 +237,8 @@ def expected_rho(setting, features: int) -> float:
 def test_published_sum_is_biased_as_the_formula_says(setting, spec: float) -> None:
     p, e, masks = independent(300, 400, 20, setting)
     paper, centred = (
-        consistency(p, e, masks, estimator=name, permutations=0, resamples=0).rho for name in ("paper", "centred")
+        measure_consistency(p, e, masks, estimator=name, permutations=0, resamples=0).rho
+        for name in ("paper", "centred")
     )
     assert expected_rho(setting, 20) == pytest.approx(spec, abs=0.005)
     # five standard errors: fails once in a million (the cosine of 400 weights is nearly that of all)
@@ -249,7 +250,7 @@ def test_published_sum_is_biased_as_the_formula_says(setting, spec: float) -> No
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_p_values_are_uniform_for_independent_weights(estimator: str) -> None:
     p, e, masks = independent(1000, 120, 12)
-    found = consistency(p, e, masks, estimator=estimator, permutations=199, resamples=0)
+    found = measure_consistency(p, e, masks, estimator=estimator, permutations=199, resamples=0)
     # fails once in a thousand; rho near 1 takes few values, ties count as reached, so there p may only be too large
     alternative = "two-sided" if estimator == "centred" else "greater"
     assert stats.kstest(spread_out(found.p_value, 199), "uniform", alternative=alternative).pvalue > 1e-3
@@ -267,7 +268,7 @@ def test_p_values_are_uniform_with_the_masks_of_the_paper(estimator: str) -> Non
     rho, p_value = [], []
     for part in range(10):
         p, e, masks = independent(100, 5000, 20, first=1000 * part)
-        found = consistency(p, e, masks, estimator=estimator, permutations=199, resamples=0)
+        found = measure_consistency(p, e, masks, estimator=estimator, permutations=199, resamples=0)
         rho.append(found.rho)
         p_value.append(found.p_value)
     alternative = "two-sided" if estimator == "centred" else "greater"
@@ -281,10 +282,10 @@ def test_p_values_are_uniform_with_the_masks_of_the_paper(estimator: str) -> Non
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_consistent_weights_are_found(estimator: str) -> None:
     p, e, masks, _ = linear(10, 3000, 12, 1.0, noise=0.1)
-    found = consistency(p, e, masks, estimator=estimator, permutations=199, resamples=50)
+    found = measure_consistency(p, e, masks, estimator=estimator, permutations=199, resamples=50)
     assert found.rho.min() > 0.9
     assert (found.p_value == 1 / 200).all()
-    upside_down = consistency(p, -e, masks, permutations=199, resamples=50)
+    upside_down = measure_consistency(p, -e, masks, permutations=199, resamples=50)
     assert upside_down.rho.max() < -0.9
     assert (upside_down.p_value == 1).all()
     assert (upside_down.rho < upside_down.null_band[:, 0]).all()
@@ -296,12 +297,12 @@ def test_consistent_weights_are_found(estimator: str) -> None:
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_permuted_and_resampled_rho_are_the_slow_ones(estimator: str) -> None:
     p, e, masks = (x[0] for x in independent(1, 50, 6))
-    problem = Weighted.of(masks, p, e, estimator)
-    orders = next(permutations(8, 50, CPU))
+    problem = WeightedMasks.of(masks, p, e, estimator)
+    orders = next(draw_permutations(8, 50, CPU))
     for rho, order in zip(permuted_rho(problem, orders), orders, strict=True):
         a, b = (mask_sensitivity(w[None], masks, estimator)[0] for w in (p, e[order]))
         assert rho == pytest.approx(stats.spearmanr(a, b).statistic)
-    counts = next(resamples(8, 50, CPU))
+    counts = next(draw_resamples(8, 50, CPU))
     whole = [mask_sensitivity(w[None], masks, estimator)[0] for w in (p, e)]
     for row, count in zip(resampled_rho(problem, counts), counts.long(), strict=True):
         a, b = (
@@ -313,11 +314,11 @@ def test_permuted_and_resampled_rho_are_the_slow_ones(estimator: str) -> None:
 
 
 def test_permutations_and_resamples_are_what_they_are_called() -> None:
-    orders = torch.cat(list(permutations(2000, 5, CPU)))
+    orders = torch.cat(list(draw_permutations(2000, 5, CPU)))
     assert torch.equal(orders.sort(dim=1).values, torch.arange(5).expand(2000, -1))
     seen = torch.nn.functional.one_hot(orders.long(), 5).double().mean(0)
     assert (seen - 0.2).abs().max() < 5 * math.sqrt(0.16 / 2000)  # fails once in 70,000
-    counts = torch.cat(list(resamples(2000, 5, CPU)))
+    counts = torch.cat(list(draw_resamples(2000, 5, CPU)))
     assert (counts.sum(1) == 5).all()
     assert (counts.mean(0) - 1).abs().max() < 5 * math.sqrt(0.8 / 2000)
     assert (counts.var(0) - 0.8).abs().max() < 0.15
@@ -330,7 +331,9 @@ def test_quantiles_are_those_of_numpy() -> None:
 
 def test_each_problem_has_its_own_random_null() -> None:
     p, e, masks, _ = linear(1, 100, 8, 0.5)
-    twice = consistency(p.repeat(2, 1), e.repeat(2, 1), masks[0], permutations=99, resamples=99, streams=streams(2))
+    twice = measure_consistency(
+        p.repeat(2, 1), e.repeat(2, 1), masks[0], permutations=99, resamples=99, streams=streams(2)
+    )
     assert twice.rho[0] == twice.rho[1]
     assert not torch.equal(twice.null_band[0], twice.null_band[1])
     assert not torch.equal(twice.interval[0], twice.interval[1])
@@ -344,7 +347,7 @@ def test_bits_do_not_depend_on_chunks_or_repetition(estimator: str, monkeypatch:
     p, e, masks, _ = linear(5, 150, 9, 0.5)
 
     def run() -> Consistency:
-        return consistency(p, e, masks, estimator=estimator, permutations=99, resamples=60)
+        return measure_consistency(p, e, masks, estimator=estimator, permutations=99, resamples=60)
 
     usual = run()
     assert_same_bits(usual, run())
@@ -354,22 +357,24 @@ def test_bits_do_not_depend_on_chunks_or_repetition(estimator: str, monkeypatch:
         assert_same_bits(usual, run())
 
 
-def test_problems_do_not_depend_on_order_or_company() -> None:
+def test_problems_do_not_depend_on_order_or_each_other() -> None:
     p, e, masks, _ = linear(6, 150, 9, 0.5)
-    together = consistency(p, e, masks, permutations=99, resamples=60)
+    together = measure_consistency(p, e, masks, permutations=99, resamples=60)
     order = [4, 1, 5, 0, 3, 2]
-    assert_same_bits(together, consistency(p[order], e[order], masks[order], permutations=99, resamples=60), order)
-    assert_same_bits(together, consistency(p[2:3], e[2:3], masks[2:3], permutations=99, resamples=60), [2])
+    assert_same_bits(
+        together, measure_consistency(p[order], e[order], masks[order], permutations=99, resamples=60), order
+    )
+    assert_same_bits(together, measure_consistency(p[2:3], e[2:3], masks[2:3], permutations=99, resamples=60), [2])
 
 
 def test_padding_does_not_matter() -> None:
     p, e, masks, _ = linear(4, 150, 9, 0.5)
     features = torch.tensor([9, 6, 5, 9])
     padded = masks & (torch.arange(9) < features[:, None])[:, None]
-    found = consistency(p, e, padded, features=features, permutations=99, resamples=60)
-    full_of_it = consistency(p, e, masks, features=features, permutations=99, resamples=60)
+    found = measure_consistency(p, e, padded, features=features, permutations=99, resamples=60)
+    full_of_it = measure_consistency(p, e, masks, features=features, permutations=99, resamples=60)
     assert_same_bits(found, full_of_it)
-    alone = consistency(p[1:2], e[1:2], masks[1:2, :, :6], permutations=99, resamples=60)
+    alone = measure_consistency(p[1:2], e[1:2], masks[1:2, :, :6], permutations=99, resamples=60)
     for name in ("rho", "interval", "p_value", "null_band", "top1", "top3"):
         assert torch.equal(getattr(found, name)[1:2], getattr(alone, name)), name
 
@@ -380,14 +385,14 @@ def test_masks_without_valid_weights_are_left_out() -> None:
     valid[1, 40:50] = False
     broken_p, broken_e = p.clone(), e.clone()
     broken_p[0, 3], broken_e[0, 7], broken_e[2, :5] = math.nan, math.inf, math.nan
-    whole = consistency(
+    whole = measure_consistency(
         broken_p, broken_e, masks, permutations=99, resamples=60, streams=streams(3), weights_valid=valid
     )
     assert whole.masks_used.tolist() == [148, 140, 145]
     keep = valid & broken_p.isfinite() & broken_e.isfinite()
     for row in range(3):
         w_p, w_e, m = p[row, keep[row]][None], e[row, keep[row]][None], masks[row, keep[row]]
-        alone = consistency(w_p, w_e, m, permutations=99, resamples=60, streams=streams(1, row))
+        alone = measure_consistency(w_p, w_e, m, permutations=99, resamples=60, streams=streams(1, row))
         assert_same_bits(whole, alone, [row])
 
 
@@ -396,21 +401,21 @@ def test_masks_without_valid_weights_are_left_out() -> None:
 
 def test_one_and_two_features() -> None:
     p, e, masks, _ = linear(4, 100, 2, 1.0, noise=0.01)
-    two = consistency(p, e, masks, permutations=99, resamples=60)
+    two = measure_consistency(p, e, masks, permutations=99, resamples=60)
     assert (two.rho.abs() == 1).all()
     assert ((two.interval >= -1) & (two.interval <= 1)).all()
     assert torch.equal(two.top3, torch.ones(4, dtype=torch.float64))
-    one = consistency(p, e, masks[..., :1], permutations=99, resamples=60)
+    one = measure_consistency(p, e, masks[..., :1], permutations=99, resamples=60)
     assert one.degenerate.all()
 
 
 @pytest.mark.parametrize("masks", [0, 1])
 def test_no_mask_and_a_single_one(masks: int) -> None:
     p, e, drawn = independent(3, masks, 5)
-    found = consistency(p, e, drawn, permutations=9, resamples=9)
+    found = measure_consistency(p, e, drawn, permutations=9, resamples=9)
     assert_degenerate(found)
     assert found.masks_used.tolist() == [masks] * 3
-    nothing_valid = consistency(p, e, drawn, permutations=9, resamples=9, weights_valid=torch.zeros(3, masks))
+    nothing_valid = measure_consistency(p, e, drawn, permutations=9, resamples=9, weights_valid=torch.zeros(3, masks))
     assert_degenerate(nothing_valid)
 
 
@@ -427,8 +432,8 @@ def assert_degenerate(found: Consistency) -> None:
 def test_constant_weights_have_no_centred_sensitivity(value: float) -> None:
     p, _, masks = independent(4, 333, 7)
     constant = torch.full_like(p, value)
-    assert_degenerate(consistency(p, constant, masks, permutations=9, resamples=9))
-    assert_degenerate(consistency(constant, p, masks, permutations=9, resamples=9))
+    assert_degenerate(measure_consistency(p, constant, masks, permutations=9, resamples=9))
+    assert_degenerate(measure_consistency(constant, p, masks, permutations=9, resamples=9))
 
 
 def test_features_that_never_vary_are_left_out_of_the_order() -> None:
@@ -436,9 +441,9 @@ def test_features_that_never_vary_are_left_out_of_the_order() -> None:
     p, e, masks, _ = linear(6, 400, 8, 0.9)
     masks[:, :, 2], masks[:, :, 7] = True, False
     valid = masks[:, :, 4]
-    found = consistency(p, e, masks, weights_valid=valid, permutations=99, resamples=60)
+    found = measure_consistency(p, e, masks, weights_valid=valid, permutations=99, resamples=60)
     tested = [0, 1, 3, 5, 6]
-    without = consistency(p, e, masks[:, :, tested], weights_valid=valid, permutations=99, resamples=60)
+    without = measure_consistency(p, e, masks[:, :, tested], weights_valid=valid, permutations=99, resamples=60)
     for name in ("rho", "interval", "p_value", "null_band", "top1", "top3"):
         assert torch.equal(getattr(found, name), getattr(without, name)), name
     assert (found.rho.abs() > 0.1).any()
@@ -448,14 +453,16 @@ def test_features_that_never_vary_are_left_out_of_the_order() -> None:
     ):
         assert torch.equal(ours[:, tested], theirs)
         assert (ours[:, [2, 4, 7]] == 0).all()
-    nothing = consistency(p, e, torch.ones_like(masks), permutations=9, resamples=9)
+    nothing = measure_consistency(p, e, torch.ones_like(masks), permutations=9, resamples=9)
     assert_degenerate(nothing)
 
 
 def test_published_sum_of_constant_weights_counts_the_masks() -> None:
     # nothing reacts to the masks, and the published rho is 1; so are all values of its null
     _, _, masks = independent(4, 333, 7)
-    found = consistency(torch.ones(4, 333), torch.full((4, 333), 0.3), masks, estimator="paper", permutations=99)
+    found = measure_consistency(
+        torch.ones(4, 333), torch.full((4, 333), 0.3), masks, estimator="paper", permutations=99
+    )
     assert (found.rho == 1).all()
     assert (found.p_value == 1).all()
     assert not found.degenerate.any()
@@ -463,14 +470,14 @@ def test_published_sum_of_constant_weights_counts_the_masks() -> None:
 
 def test_sensitivity_of_tiny_changes_is_not_taken_for_rounding() -> None:
     p, e, masks, _ = linear(3, 4000, 8, 0.9, noise=0.01)
-    shrunk = consistency(1 - 1e-8 * p, 1 - 1e-8 * e, masks, permutations=0, resamples=0)
-    usual = consistency(-p, -e, masks, permutations=0, resamples=0)
+    shrunk = measure_consistency(1 - 1e-8 * p, 1 - 1e-8 * e, masks, permutations=0, resamples=0)
+    usual = measure_consistency(-p, -e, masks, permutations=0, resamples=0)
     assert torch.equal(shrunk.rho, usual.rho)
 
 
 def test_parts_can_be_left_out_and_arguments_are_checked() -> None:
     p, e, masks = independent(2, 50, 5)
-    bare = consistency(p, e, masks, permutations=0, resamples=0)
+    bare = measure_consistency(p, e, masks, permutations=0, resamples=0)
     assert bare.p_value.isnan().all()
     assert bare.null_band.isnan().all()
     assert bare.interval.isnan().all()
@@ -485,11 +492,11 @@ def test_parts_can_be_left_out_and_arguments_are_checked() -> None:
         ({"weights_valid": torch.ones(2, 49)}, "weights_valid"),
     ):
         with pytest.raises(ArgumentError, match=name):
-            consistency(p, e, masks, **arguments)
+            measure_consistency(p, e, masks, **arguments)
     with pytest.raises(ArgumentError, match="explanation"):
-        consistency(p, e[:, :40], masks)
+        measure_consistency(p, e[:, :40], masks)
     with pytest.raises(ArgumentError, match="masks"):
-        consistency(p, e, masks[:1])
+        measure_consistency(p, e, masks[:1])
     with pytest.raises(ArgumentError, match="tolerance"):
         is_settled(bare, 0.0)
 
@@ -499,7 +506,7 @@ def test_parts_can_be_left_out_and_arguments_are_checked() -> None:
 
 def covered(features: int, agreement: float, noise: float, masks: int, runs: int) -> float:
     p, e, drawn, true = linear(runs, masks, features, agreement, noise)
-    interval = consistency(p, e, drawn, permutations=0, resamples=300).interval
+    interval = measure_consistency(p, e, drawn, permutations=0, resamples=300).interval
     return float(((interval[:, 0] <= true + 1e-9) & (true - 1e-9 <= interval[:, 1])).double().mean())
 
 
@@ -520,7 +527,7 @@ def test_intervals_cover_for_few_and_many_masks(features: int, agreement: float)
 
 def test_nothing_is_known_where_no_feature_matters() -> None:
     p, e, masks = independent(100, 1000, 12)
-    found = consistency(p, e, masks, permutations=0, resamples=200)
+    found = measure_consistency(p, e, masks, permutations=0, resamples=200)
     assert found.interval.diff(dim=1).mean() > 1.5
     assert not is_settled(found, 0.2).any()
 
@@ -536,7 +543,7 @@ def test_looks() -> None:
 
 def test_settled_measures_from_rho_to_the_further_end() -> None:
     p, e, masks = independent(4, 30, 5)
-    found = consistency(p, e, masks, permutations=0, resamples=0)
+    found = measure_consistency(p, e, masks, permutations=0, resamples=0)
     ends = torch.tensor([[0.5, 0.69], [0.5, 0.61], [0.61, 0.8], [math.nan, math.nan]], dtype=torch.float64)
     found = dataclasses.replace(found, rho=torch.full((4,), 0.6, dtype=torch.float64), interval=ends)
     assert is_settled(found, 1.2 * 0.1 + 1e-9).tolist() == [True, True, False, False]
@@ -547,7 +554,7 @@ def stop(p: Tensor, e: Tensor, masks: Tensor, true: Tensor, tolerance: float, re
     """How many problems stopped before the last mask, and how many of them within the tolerance of the truth."""
     going, early, right = torch.arange(len(p)), 0, 0
     for check in plan_checks(p.shape[1])[:-1]:
-        found = consistency(
+        found = measure_consistency(
             p[going, :check], e[going, :check], masks[going, :check], permutations=0, resamples=resampled
         )
         done = is_settled(found, tolerance)

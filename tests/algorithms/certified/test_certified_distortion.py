@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 import holdfast as hf
 from holdfast.algorithms.certified.bound import certified_distortion
-from holdfast.algorithms.certified.linear_relaxation import Permitted, bound_values, margins
+from holdfast.algorithms.certified.linear_relaxation import PermittedInputs, bound_margins, bound_values
 from holdfast.algorithms.certified.network_rules import MaxPool, Rectifier, pool_windows
-from holdfast.algorithms.certified.network_trace import Network, trace
+from holdfast.algorithms.certified.network_trace import Network, trace_network
 from holdfast.errors import ArgumentError, ModelError
 
 TIGHT = 1e-4
@@ -95,7 +95,7 @@ def networks() -> dict[str, tuple[nn.Module, tuple[int, ...]]]:
 
 def traced(classifier: hf.Classifier, x: Tensor) -> Network:
     with classifier.session():
-        return trace(classifier.forward, classifier.module, x[:1])
+        return trace_network(classifier.forward, classifier.module, x[:1])
 
 
 def points(x: Tensor, free: Tensor, radius: Tensor, norm: float, count: int, seed: int) -> Tensor:
@@ -239,8 +239,8 @@ def test_no_permitted_point_below_the_bound_flips_or_falls_below_its_margin(name
             mask = free[n : n + 1].flatten(1).double()
             box = (torch.clamp(-at, min=-radius) * mask, torch.clamp(1 - at, max=radius) * mask)
             ball = torch.tensor([radius], dtype=torch.float64) if norm == 2 else None
-            bounds = bound_values(network, Permitted(at, *box, ball), "crown", 2**-24)
-            proved = margins(network, Permitted(at, *box, ball), bounds, y[n : n + 1])[0]
+            bounds = bound_values(network, PermittedInputs(at, *box, ball), "crown", 2**-24)
+            proved = bound_margins(network, PermittedInputs(at, *box, ball), bounds, y[n : n + 1])[0]
             tried = [points(x[n : n + 1], free[n], torch.tensor(radius * (1 - 1e-6)), norm, 1500, seed=n)]
             for rival in {0, 1, 2} - {int(y[n])}:
                 tried.append(attacked(classifier, x[n : n + 1], int(y[n]), rival, free[n], radius * (1 - 1e-6), norm))
@@ -266,9 +266,9 @@ def test_the_bounds_hold_for_any_rounding_error_of_the_steps(name: str) -> None:
     network, y = traced(classifier, x), classifier.predict(x)
     at = x.double().flatten(1)
     radius = 0.02
-    permitted = Permitted(at, (-at).clamp(min=-radius), (1 - at).clamp(max=radius), None)
+    permitted = PermittedInputs(at, (-at).clamp(min=-radius), (1 - at).clamp(max=radius), None)
     bounds = bound_values(network, permitted, "crown", unit=1e-4)
-    proved = margins(network, permitted, bounds, y)[0]
+    proved = bound_margins(network, permitted, bounds, y)[0]
     z = points(
         x, torch.ones(shape, dtype=torch.bool), torch.tensor(radius * (1 - 1e-6)), math.inf, 2000, seed=0
     ).double()
@@ -283,7 +283,7 @@ def test_the_bounds_hold_for_any_rounding_error_of_the_steps(name: str) -> None:
     margin = values[-1][:, y] - values[-1]
     least = float((margin - proved)[:, torch.isfinite(proved)].min())
     assert least >= 0
-    exact = margins(network, permitted, bound_values(network, permitted, "crown"), y)[0]
+    exact = bound_margins(network, permitted, bound_values(network, permitted, "crown"), y)[0]
     assert bool((exact >= proved).all())
 
 
@@ -302,7 +302,7 @@ def test_float32_rounds_by_less_than_the_rules_allow(name: str) -> None:
         assert error is None or float(error.max()) < 1e-3
     torch.testing.assert_close(exact[-1], classifier.logits(x).double(), rtol=1e-4, atol=1e-5)
     at = x[:1].double().flatten(1)
-    point = Permitted(at, 0 * at, 0 * at, None)
+    point = PermittedInputs(at, 0 * at, 0 * at, None)
     bounds = bound_values(network, point, "crown", 2**-24)
     logits = classifier.logits(x[:1])
     assert bool(((logits >= bounds.lower[-1]) & (logits <= bounds.upper[-1])).all())
@@ -355,7 +355,7 @@ def test_a_ball_within_a_box_has_its_exact_minimum() -> None:
         below, above = -torch.rand(1, n, dtype=torch.float64), torch.rand(1, n, dtype=torch.float64)
         below[0, case % n], above[0, case % n] = 0.0, 0.0
         centre, radius = torch.randn(1, n, dtype=torch.float64), torch.rand(1, dtype=torch.float64) * 1.5
-        got = float(Permitted(centre, below, above, radius).minimum(a, torch.tensor([0])))
+        got = float(PermittedInputs(centre, below, above, radius).minimum(a, torch.tensor([0])))
         weights, limit = a[0].numpy(), float(radius)
         solved = minimize(
             lambda d, w=weights: w @ d,

@@ -13,7 +13,7 @@ import holdfast as hf
 from holdfast import explainers as hx
 from holdfast.errors import ArgumentError, ModelError
 from holdfast.gating import find_gateable, select_layers
-from holdfast.model import Forwarded
+from holdfast.model import ForwardWrapper
 from holdfast.study.file.problems import StudyError
 from holdfast.study.file.spec import study_from
 from holdfast.study.identity import classifier_fingerprint
@@ -122,7 +122,7 @@ def test_what_does_not_fit(inner: Conditioned, x: Tensor) -> None:
     whole = hf.Classifier(inner, (0.0, 1.0), device="cpu", forward=lambda m, x: m(image=x, age=AGE))
     with pytest.raises(ModelError, match="expected logits of shape .*, got a dict .*forward="):
         whole.logits(x)
-    assert isinstance(whole.module, Forwarded)
+    assert isinstance(whole.module, ForwardWrapper)
 
 
 def test_metrics_and_reports(inner: Conditioned, x: Tensor, tmp_path: Path) -> None:

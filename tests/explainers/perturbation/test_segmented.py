@@ -14,16 +14,16 @@ SIZE = {"lime": {"samples": 40}, "kernel_shap": {"samples": 40}, "shapley_sampli
 
 
 def perturb(inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Copies of the seeds in mixed order, and whose they are."""
-    seed = torch.tensor([2, 0, 1, 1, 2, 0, 0])
-    noise = torch.rand(len(seed), *inputs.shape[1:], generator=torch.Generator().manual_seed(0))
-    return (inputs[seed] + 0.3 * (2 * noise - 1)).clamp(0, 1), seed
+    """Copies of the inputs in mixed order, and the number of each copy's origin."""
+    origin = torch.tensor([2, 0, 1, 1, 2, 0, 0])
+    noise = torch.rand(len(origin), *inputs.shape[1:], generator=torch.Generator().manual_seed(0))
+    return (inputs[origin] + 0.3 * (2 * noise - 1)).clamp(0, 1), origin
 
 
 @pytest.mark.parametrize("name", ["lime", "kernel_shap", "shapley_sampling"])
-@pytest.mark.parametrize("explain", ["predicted", "seed"])
+@pytest.mark.parametrize("explain", ["predicted", "origin"])
 @pytest.mark.parametrize("rows", [7, 100_000])
-def test_fixed_segments_are_those_of_the_seed(
+def test_fixed_segments_are_those_of_the_origin(
     name: str, explain: str, rows: int, digits: hf.data.Dataset, lenet: hf.Classifier
 ) -> None:
     inputs = digits.inputs[:3]
@@ -33,19 +33,19 @@ def test_fixed_segments_are_those_of_the_seed(
         explainer = hf.explainers.get(name, **SIZE[name], segments="quickshift", segmentation=segmentation)
         with classifier.session():
             probe = Probe(classifier, explainer, inputs, None, hf.similarity.get("pearson"), explain=explain)
-            x, seed = perturb(inputs)
-            maps[segmentation] = probe.query(x, seed, keep_maps=True).maps
+            x, origin = perturb(inputs)
+            maps[segmentation] = probe.query(x, origin, keep_maps=True).maps
             targets = probe.targets
     given = segment(inputs, "quickshift").labels
     changed = 0
-    for row, whose in enumerate(seed.tolist()):
-        target = int(targets[whose]) if explain == "seed" else None
+    for row, whose in enumerate(origin.tolist()):
+        target = int(targets[whose]) if explain == "origin" else None
         for segmentation, segments in (("fixed", given[whose]), ("each", "quickshift")):
             own = hf.explainers.get(name, **SIZE[name], segments=segments)
             expected = own(classifier, x[row : row + 1], target)[0]
             assert torch.allclose(maps[segmentation][row], expected, atol=1e-6), (segmentation, row)
         changed += not torch.equal(segment(x[row : row + 1], "quickshift").labels[0], given[whose])
-    assert changed == len(seed), "noise this strong should change the segments of every copy"
+    assert changed == len(origin), "noise this strong should change the segments of every copy"
 
 
 def test_both_explain_the_input_itself_in_the_same_way(digits: hf.data.Dataset, lenet: hf.Classifier) -> None:
@@ -63,5 +63,5 @@ def test_a_fixed_segmentation_moves_less(digits: hf.data.Dataset, lenet: hf.Clas
 
 
 def test_other_words_are_refused() -> None:
-    with pytest.raises(ArgumentError, match=r"segmentation: expected one of each, fixed, got 'seed'"):
-        hf.explainers.get("lime", segmentation="seed")
+    with pytest.raises(ArgumentError, match=r"segmentation: expected one of each, fixed, got 'origin'"):
+        hf.explainers.get("lime", segmentation="origin")

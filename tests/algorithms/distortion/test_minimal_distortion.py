@@ -190,7 +190,7 @@ def test_the_sign_attack_is_the_least_step_that_flips(lenet: hf.Classifier, digi
             assert not found.found[row]
 
 
-def test_results_do_not_depend_on_company_or_batch_size(digits: Tensor) -> None:
+def test_results_do_not_depend_on_other_samples_or_batch_size(digits: Tensor) -> None:
     free = torch.rand(len(digits), 1, 28, 28, generator=torch.Generator().manual_seed(0)) < 0.7
     module = hf.zoo.load("lenet5-mnist")
     attack = FastMinimumNorm(steps=8, rivals=1, candidates=1, polish=2, restarts=3)

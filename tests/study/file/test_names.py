@@ -242,7 +242,7 @@ def test_a_study_of_the_users_own_runs(folder: Path, tmp_path: Path) -> None:
 
 def test_the_examples_and_the_page_on_studies(schema: dict[str, Any], tmp_path: Path) -> None:
     jsonschema = pytest.importorskip("jsonschema")
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     (block,) = re.findall(r"```yaml\n(title: .*?)```", (root / "docs/studies.md").read_text(), re.DOTALL)
     (tmp_path / "page.yaml").write_text(block)
     for file in (*sorted((root / "examples").glob("*.yaml")), tmp_path / "page.yaml"):
