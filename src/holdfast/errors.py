@@ -41,9 +41,17 @@ class UnknownNameError(ArgumentError):
     def __init__(self, kind: str, name: object, known: Iterable[str]) -> None:
         self.name, self.names = name, sorted(known)
         known = self.names
-        near = difflib.get_close_matches(str(name), known, n=1)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
-        super().__init__(kind, f"one of {', '.join(known)}", f"{name!r}{hint}")
+        super().__init__(kind, f"one of {', '.join(known)}", f"{name!r}{suggest_name(name, known)}")
+
+
+def suggest_name(name: object, known: Iterable[str]) -> str:
+    """A hint at the nearest known name, for the end of a message; empty if none is near.
+
+    >>> suggest_name("radios", ["radius", "norm"])
+    " (did you mean 'radius'?)"
+    """
+    near = difflib.get_close_matches(str(name), list(known), n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def check_integer(value: object, argument: str, least: int = 1, also: Sequence[str | None] = ()) -> None:

@@ -10,7 +10,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar
 
-from holdfast.errors import ArgumentError, HoldfastError, UnknownNameError, check
+from holdfast.errors import ArgumentError, HoldfastError, UnknownNameError, check, suggest_name
 
 T = TypeVar("T")
 
@@ -153,7 +153,7 @@ def build(kinds: Registry[type[T]], text: str, options: Mapping[str, Any] | None
         if option not in known:
             own = getattr(kind, "name", name)
             expected = f"an option of {own}: {', '.join(known)}" if known else f"no options for {own}"
-            raise ArgumentError(option, expected, f"{option}={options[option]!r}")
+            raise ArgumentError(option, expected, f"{option}={options[option]!r}{suggest_name(option, known)}")
     _check_required(kind, name, options)
     return kind(**options)
 

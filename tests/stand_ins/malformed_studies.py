@@ -183,7 +183,7 @@ MALFORMED: dict[str, tuple[str, str]] = {
         "expected inputs as floats or uint8, got values of type",
     ),
     "not finite": (_data("{path: nan.npy}"), "expected finite inputs, got NaN or infinity"),
-    "pickled array": (_data("{path: objects.npy}"), "Python objects, which are not read"),
+    "pickled array": (_data("{path: objects.npy}"), "Python objects, which are refused because they could run code"),
     "broken archive": (_data("{path: broken.npz}"), "expected a .npz file of numbers, got broken.npz"),
     "broken safetensors": (_data("{path: broken.safetensors}"), "expected a .safetensors file of numbers"),
     "images of two sizes": (_data("{path: uneven_images}"), "got 8 x 8 (8.png) and 9 x 9 (9.png)"),

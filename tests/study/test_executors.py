@@ -268,7 +268,7 @@ def test_executors_refuse_nonsense(tmp_path: Path) -> None:
 def test_only_the_studys_own_modules_travel(tmp_path: Path) -> None:
     from holdfast.study.executors.base import _modules_in
 
-    here = Path(__file__).parent
+    here = Path(__file__).parents[1]
     assert "conftest" in {module.__name__ for module in _modules_in([str(here)])}
     # an environment beneath the study's folder is not the study's
     assert not {module.__name__ for module in _modules_in([str(here.parent), "/"])} & {"torch", "holdfast", "pytest"}

@@ -237,10 +237,8 @@ class Probe:
     def _query(self, x: Tensor, origin: Tensor, want_distance: bool, keep_maps: bool, compare: bool) -> Measurement:
         """`query` for as many rows as their maps may be held at once."""
         targets, reference = self.targets[origin], self._compared[origin]
-        wanted, fixed = (
-            targets if self.explain == "origin" else None,
-            None if self.fixed is None else self.fixed[origin],
-        )
+        wanted = targets if self.explain == "origin" else None
+        fixed = None if self.fixed is None else self.fixed[origin]
         signed, logits = self.explainer.attribute_all(self.classifier, x, wanted, fixed)
         maps = self._prepare(signed)
         finite = _finite(logits) & _finite(maps)

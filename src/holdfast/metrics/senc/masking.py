@@ -7,6 +7,7 @@ those without a mask: `1 - |P(x) - P_i(x)|`, P the probability of the probe's ta
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -67,26 +68,17 @@ class MaskedLayers:
         All masks are rows of one batch; `number` is the layer's.
         """
         sample, place, back = self._find_distinct(masks)
-        classifier, explainer = self.probe.classifier, self.probe.explainer
         size = self.probe.choose_block_size(self.inputs, len(sample))
 
-        def explain(x: Tensor, classes: Tensor, mask: Tensor, call: Tensor) -> tuple[Tensor, Tensor]:
+        def explain(x: Tensor, classes: Tensor, call: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
             with gate(layer, mask):
                 return self._comparison.explain(x, classes, call)
 
         parts = []
         for which, mask in zip(torch.split(sample, size), torch.split(place, size), strict=True):
             origins = rows[which]
-            maps, logits = classifier.map_rows(
-                explain,
-                self.inputs[origins],
-                self.probe.targets[origins],
-                masks[which, mask],
-                _number_calls(number, first + mask),
-                rows_per_input=explainer.rows_per_input,
-                kind="backward",
-            )
-            parts.append(self._comparison.weigh(origins, maps, logits))
+            calls = _number_calls(number, first + mask)
+            parts.append(self._compare(explain, origins, calls, masks[which, mask]))
         return torch.cat(parts, 1)[:, back]
 
     def weigh_in_place(self, layer: nn.Module, number: int, rows: Tensor, masks: Tensor, first: int) -> Tensor:
@@ -95,21 +87,25 @@ class MaskedLayers:
         One mask after the other, for all samples at once. Afterwards the layer is as it was.
         """
         _, places, back = self._find_distinct(masks)
-        inputs, targets = self.inputs[rows], self.probe.targets[rows]
         parts = []
         with masked_weights(layer) as use:
             for place in places.tolist():
                 use(masks[0, place])
-                maps, logits = self.probe.classifier.map_rows(
-                    self._comparison.explain,
-                    inputs,
-                    targets,
-                    _number_calls(number, torch.full_like(rows, first + place)),
-                    rows_per_input=self.probe.explainer.rows_per_input,
-                    kind="backward",
-                )
-                parts.append(self._comparison.weigh(rows, maps, logits))
+                calls = _number_calls(number, torch.full_like(rows, first + place))
+                parts.append(self._compare(self._comparison.explain, rows, calls))
         return torch.stack(parts, 2)[:, :, back[0]]
+
+    def _compare(self, explain: Callable[..., tuple[Tensor, ...]], rows: Tensor, *columns: Tensor) -> Tensor:
+        """The weights `(2, M)` of the samples `rows` `(M,)`, explained in chunks under the masks that are set."""
+        maps, logits = self.probe.classifier.map_rows(
+            explain,
+            self.inputs[rows],
+            self.probe.targets[rows],
+            *columns,
+            rows_per_input=self.probe.explainer.rows_per_input,
+            kind="backward",
+        )
+        return self._comparison.weigh(rows, maps, logits)
 
     def _find_distinct(self, masks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The masks of `(R, K, m)` to evaluate, as rows and places `(M,)`, and which of them each `(R, K)` equals."""
