@@ -159,10 +159,10 @@ def test_names_functions_and_objects_together(model: hf.Classifier, inputs: torc
     assert found.frame().height == 2 * 3 * 2
     worst = found.results.manifest["metrics"]["worst_case: changed_explanation"]["options"]
     assert worst["neighbourhood"]["radius"] == 0.1
-    from holdfast.report.methods import facts
+    from holdfast.report.methods import describe_study
     from holdfast.report.views import Contents
 
-    assert "LinfBall(0.1), one tenth of the range of the inputs" in str(facts(Contents(found.results)))
+    assert "LinfBall(0.1), one tenth of the range of the inputs" in str(describe_study(Contents(found.results)))
     given = hf.evaluate(model, ["saliency"], inputs[:2], metrics[:1], neighbourhood=hf.L2Ball(0.2), progress=False)
     assert given.results.manifest["metrics"]["worst_case: changed_explanation"]["options"]["neighbourhood"] == {
         **worst["neighbourhood"],
@@ -190,7 +190,7 @@ def test_names_of_metrics() -> None:
     ]
     assert list(named_metrics({"mine": METRICS[0]})) == ["mine"]
     assert named_metrics(["worst_case:budget=30", METRICS[1]], BALL)["worst_case: changed_explanation"] == METRICS[0]
-    with pytest.raises(hf.ArgumentError, match="metrics: expected holdfast metrics, or names .*, got 'worst_case'"):
+    with pytest.raises(hf.ArgumentError, match="neighbourhood: expected a value for worst_case, such as .*, got none"):
         named_metrics(["worst_case"])  # type: ignore[list-item]
 
 

@@ -392,8 +392,9 @@ def test_the_result_in_a_study(tmp_path: Path) -> None:
 
     source = study().grid().models["mine"]
     weights = load_file(found.weights)
-    assert all(torch.equal(tensor, weights[name]) for name, tensor in source.module("cpu").state_dict().items())
-    with pytest.raises(HoldfastError, match="expected a file of weights for tiny, got none"):
+    built = source.entry.build(source.base, "cpu", source.content)
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in built.state_dict().items())
+    with pytest.raises(HoldfastError, match=r"models\.mine\.weights: expected a file of weights, got nothing"):
         study(weights=None).grid()
     with pytest.raises(HoldfastError, match=r"(?s)expected an architecture of the zoo .* got 'tinny' .did you mean"):
         study(architecture="tinny").grid()

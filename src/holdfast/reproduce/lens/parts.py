@@ -178,7 +178,7 @@ def format_size(size: float) -> str:
 def similarity_name(kind: str, k: int, w: int | None = None, diverse: bool = False) -> str:
     """The name of one of the paper's similarities.
 
-    >>> similarity("intersection", 100), similarity_name("recall", 100, 1, diverse=True)
+    >>> similarity_name("intersection", 100), similarity_name("recall", 100, 1, diverse=True)
     ('topk_intersection:k=100', 'lens_recall:k=100,w=1,diverse=true')
     """
     name = "topk_intersection" if kind == "intersection" else f"lens_{kind}"
