@@ -42,7 +42,7 @@ def rows(count: int = 3) -> Tensor:
 def test_defaults_of_a_metric(model: hf.Classifier) -> None:
     metric = Halved.example()
     assert metric == Halved()
-    assert (metric.headline, metric.citation, metric.bibtex, metric.own_label) == ("value", "", "", "halved")
+    assert (metric.direction, metric.citation, metric.bibtex, metric.own_label) == ("higher", "", "", "halved")
     assert metric.for_samples(rows(), slice(0, 1)) is metric.for_data({}) is metric
     result = metric(model, "saliency", rows())
     assert result.frame().columns == [*COMMON_COLUMNS, "targets", "model_evaluations", "degenerate", "nonfinite"]
@@ -74,6 +74,27 @@ def test_incomplete_metric_is_an_error_where_its_class_is_made(attributes: dict[
 def test_base_of_metrics_needs_no_direction_and_none_ranks_nothing() -> None:
     base = type("Base", (Metric,), {})
     assert type("Mine", (base,), {"name": "mine", "direction": None}).direction is None
+
+
+@pytest.mark.parametrize(
+    ("metric", "direction"),
+    [
+        (hf.metrics.NearAffinity(), None),
+        (hf.metrics.AOPC(), "higher"),
+        (hf.metrics.AOPC(order="bottom"), "lower"),
+        (hf.metrics.CorruptionCurve(), "higher"),
+        (hf.metrics.CorruptionCurve(order=("bottom",)), "lower"),
+        (hf.metrics.WorstCase(hf.LinfBall(0.1)), "higher"),
+        (hf.metrics.WorstCase(hf.LinfBall(0.1), similarity="mse"), "lower"),
+        (hf.metrics.WorstCase(hf.LinfBall(0.1), "changed_class"), "lower"),
+        (hf.metrics.WorstCase(hf.LinfBall(0.1), "misclassification"), None),
+        (hf.metrics.MisinterpretationProbability(hf.LinfBall(0.1)), "lower"),
+        (hf.metrics.MisinterpretationProbability(hf.LinfBall(0.1), "misclassification"), None),
+        (hf.metrics.AttributionAttack(hf.LinfBall(0.1), similarities=("mse",)), "lower"),
+    ],
+)
+def test_options_decide_which_value_is_better(metric: Metric, direction: str | None) -> None:
+    assert metric.direction == metric.direction_of(metric.options()) == direction
 
 
 def test_origins_may_be_left_out_for_one_copy_of_each(model: hf.Classifier) -> None:

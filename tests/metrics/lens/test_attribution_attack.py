@@ -470,7 +470,7 @@ def test_two_attacks_have_two_labels() -> None:
     assert list(named_metrics(attacks)) == labels
 
 
-def test_what_leaves_the_headline_alone() -> None:
+def test_what_leaves_the_value_alone() -> None:
     guided, blind = ({"attack": attack} for attack in ("top_k:t=5", {"name": "universal"}))
     assert not AttributionAttack.has_effect("k", guided)
     for option in ("steps", "step", "restarts", "beta"):

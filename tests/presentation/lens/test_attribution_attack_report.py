@@ -624,7 +624,7 @@ def test_reading_follows_the_first_similarity() -> None:
     found = PRESENTATION.reading({"attack": {"name": "random_sign"}, "similarities": ["lens_recall:k=50"]})
     assert (found.title, found.direction) == ("1-LENS-recall@50 after the random_sign attack", "higher")
     assert found.only == ("label_kept",)
-    assert PRESENTATION.reading({}).column == "similarity"
+    assert PRESENTATION.reading({}).column == "value"
     assert PRESENTATION.reading({"similarities": ["a_users_own"]}).direction == "higher"
 
 

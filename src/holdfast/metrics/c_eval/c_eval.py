@@ -30,7 +30,7 @@ from holdfast.algorithms.distortion import Attack
 from holdfast.algorithms.distortion.base import get as get_attack
 from holdfast.errors import check
 from holdfast.explainers import Explainer
-from holdfast.metrics.base import Metric, metrics, of_samples
+from holdfast.metrics.base import Direction, Metric, metrics, of_samples
 from holdfast.metrics.c_eval.fixed_distortion import DistortionSearch, check_fractions, check_options, compute_ratio
 from holdfast.metrics.c_eval.fixed_features import Unit, mark_free
 from holdfast.metrics.result import Result
@@ -128,8 +128,7 @@ class CEval(Metric):
 
     name: ClassVar[str] = "c_eval"
     category: ClassVar[str] = "faithfulness"
-    headline: ClassVar[str] = "ratio"
-    direction: ClassVar[Literal["higher", "lower"]] = "higher"
+    direction: ClassVar[Direction] = "higher"
     citation: ClassVar[str] = "vu2021ceval"
     bibtex: ClassVar[str] = BIBTEX
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -26,7 +26,7 @@ from torch import Tensor
 from holdfast.algorithms.searches.base import Outcome, Search, Trace, searches
 from holdfast.errors import ArgumentError, check
 from holdfast.explainers import Explainer
-from holdfast.metrics.base import NO_EFFECT, Metric, Role, metrics
+from holdfast.metrics.base import NO_EFFECT, Direction, Metric, Role, larger_is_closer, metrics
 from holdfast.metrics.probe import Explain, Margin, Probe, check_probe_options
 from holdfast.metrics.probe_objective import ProbeObjective, check_found
 from holdfast.metrics.result import Result
@@ -140,8 +140,6 @@ class WorstCase(Metric):
 
     name: ClassVar[str] = "worst_case"
     category: ClassVar[str] = "robustness"
-    headline: ClassVar[str] = "similarity"
-    direction: ClassVar[Literal["higher", "lower"]] = "higher"
     citation: ClassVar[str] = "huang2023safari"
     bibtex: ClassVar[str] = SAFARI
     roles: ClassVar[Mapping[str, Role]] = {  # the search does not know them
@@ -171,6 +169,14 @@ class WorstCase(Metric):
         check_probe_options(self.absolute, self.explain, self.margin)
         self._event()
         self._search()
+
+    @classmethod
+    def direction_of(cls, options: Mapping[str, Any]) -> Direction:
+        """The event decides; a margin says nothing about an explainer."""
+        event = options.get("event")
+        if event == "misclassification":
+            return None
+        return "higher" if (event != "changed_class") == larger_is_closer(options) else "lower"
 
     @classmethod
     def example(cls) -> WorstCase:

@@ -41,8 +41,7 @@ class CEvalPresentation(Presentation):
         return Reading(
             f"c-Eval: least change that changes the class with the top {size} fixed, over that with no feature fixed",
             "c(e) / c(empty)",
-            "ratio",
-            "higher",
+            self.direction_of(options),
             2,
             censored="bound",
             censored_side="lower",
