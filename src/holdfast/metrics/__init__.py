@@ -98,5 +98,6 @@ def get(metric: str | Metric, **options: Any) -> Metric:
     if isinstance(metric, Metric):
         check(not options, "options", f"none for the configured metric {metric.own_label}", ", ".join(options))
         return metric
-    check(isinstance(metric, str), "metric", "a name or a Metric", repr(metric))
+    made = f" (an instance: {metric.__name__}())" if isinstance(metric, type) else ""
+    check(isinstance(metric, str), "metric", f"a name or a Metric{made}", repr(metric))
     return build(metrics, metric, options)

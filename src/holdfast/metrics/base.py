@@ -157,6 +157,8 @@ class Metric(ABC):
             ModelError: the module returns no logits.
         """
         check(isinstance(classifier, Classifier), "classifier", "a holdfast Classifier", type(classifier).__name__)
+        made = generator is None or isinstance(generator, torch.Generator)
+        check(made, "generator", "a torch.Generator or None", repr(generator))
         explainer = get_explainer(explainer)
         with torch.inference_mode(False):
             inputs = classifier.check_inputs(inputs)

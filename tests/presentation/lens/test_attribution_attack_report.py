@@ -628,7 +628,7 @@ def test_reading_follows_the_first_similarity() -> None:
     assert PRESENTATION.reading({"similarities": ["a_users_own"]}).direction == "higher"
 
 
-@pytest.mark.parametrize("attack", ["top_k", "mass_center", "target", "lens:w=2", "random_sign", "universal"])
+@pytest.mark.parametrize("attack", ["top_k", "mass_centre", "target", "lens:w=2", "random_sign", "universal"])
 def test_the_guide_explains_the_attack(attack: str) -> None:
     found = PRESENTATION.guide({**AttributionAttack(BALL, attack).options(), "attack": attack})
     name, _, settings = attack.partition(":")

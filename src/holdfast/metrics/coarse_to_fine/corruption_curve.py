@@ -256,7 +256,7 @@ class CorruptionCurve(Metric):
     }
 
     fractions: tuple[float, ...] = FRACTIONS
-    order: tuple[Order, ...] = ("top", "bottom")
+    order: tuple[Order, ...] | Order = ("top", "bottom")
     replacement: Replacement | Fill = "gaussian"
     samples: int = 5
     mean: Baseline = 0.0
@@ -266,6 +266,8 @@ class CorruptionCurve(Metric):
     unit: Unit = "entry"
 
     def __post_init__(self) -> None:
+        if isinstance(self.order, str):
+            set_fields(self, order=(self.order,))
         for name in ("fractions", "order", "mean", "sd", "baseline"):
             value = getattr(self, name)
             set_fields(self, **{name: tuple(value) if isinstance(value, list) else value})
@@ -275,7 +277,7 @@ class CorruptionCurve(Metric):
         check(increasing, "fractions", "increasing numbers above 0, up to 1", repr(self.fractions))
         orders = self.order if isinstance(self.order, tuple) else ()
         known = len(orders) > 0 and set(orders) <= set(get_args(Order)) and len(set(orders)) == len(orders)
-        check(known, "order", "'top', 'bottom', or both, as a list", repr(self.order))
+        check(known, "order", "'top', 'bottom', or a list of both", repr(self.order))
         known = callable(self.replacement) or self.replacement in get_args(Replacement)
         check(known, "replacement", "'gaussian', 'constant', 'sample' or a function", repr(self.replacement))
         check_integer(self.samples, "samples")

@@ -125,7 +125,7 @@ class AttributionAttack(Metric):
 
     Args:
         neighbourhood: a `LinfBall`. The random starts are drawn from its distribution.
-        attack: `"top_k"`, `"mass_center"`, `"target"`, `"lens"`, which need an explainer that can be differentiated
+        attack: `"top_k"`, `"mass_centre"`, `"target"`, `"lens"`, which need an explainer that can be differentiated
             (of ours `saliency`, `input_x_gradient`, `integrated_gradients`, `smoothgrad`, `gradient_shap`, `deeplift`,
             `gradcam` and `fullgrad`); `"random_sign"` or `"universal"`, which need nothing. With options as in
             `"top_k:t=200"`, or configured.

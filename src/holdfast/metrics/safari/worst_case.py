@@ -33,6 +33,7 @@ from holdfast.metrics.result import Result
 from holdfast.metrics.safari.events import SAFARI, Event, EventName, make_event
 from holdfast.model import Classifier
 from holdfast.neighbourhood import LinfBall, Neighbourhood, check_neighbourhood
+from holdfast.registry import build
 from holdfast.similarity import Similarity
 from holdfast.similarity import get as get_similarity
 from holdfast.tensors import draw_seed
@@ -116,7 +117,8 @@ class WorstCase(Metric):
         neighbourhood: where perturbed inputs may lie.
         event: `"changed_explanation"`, `"changed_class"` or `"misclassification"`.
         similarity: a similarity or its name.
-        search: `"block"`, `"genetic"`, `"gradient"` or `"sign"` (both white box), `"random"`, or a configured search.
+        search: `"block"`, `"genetic"`, `"gradient"` or `"sign"` (both white box), `"random"`, with options as in
+            `"genetic:population=50"`; or a configured search.
         budget: how many inputs are predicted and explained for each sample at most, at least 3. The clean input and
             the final check of the result are included.
         threshold: of the event, for `misinterpreted`; None for the similarity's own.
@@ -167,6 +169,8 @@ class WorstCase(Metric):
         expected = "a whole number of at least 3 (the clean input, a query of the search, and the final check)"
         check(type(self.budget) is int and self.budget > self.own_evaluations, "budget", expected, repr(self.budget))
         check_probe_options(self.absolute, self.explain, self.margin)
+        for option in ("track_sensitivity", "keep_population"):
+            check(isinstance(getattr(self, option), bool), option, "True or False", repr(getattr(self, option)))
         self._event()
         self._search()
 
@@ -191,7 +195,10 @@ class WorstCase(Metric):
         return make_event(self.event, get_similarity(self.similarity), self.threshold, needs_threshold=False)
 
     def _search(self) -> Search:
-        return self.search if isinstance(self.search, Search) else searches[self.search]()
+        if isinstance(self.search, Search):
+            return self.search
+        check(isinstance(self.search, str), "search", "a name or a Search", repr(self.search))
+        return build(searches, self.search)
 
     def evaluate(
         self,
