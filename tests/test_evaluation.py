@@ -109,10 +109,25 @@ def test_lists_and_wrong_kinds(model: hf.Classifier, inputs: torch.Tensor) -> No
     explainers = [hf.explainers.get("saliency"), "gradcam"]
     found = hf.evaluate(model, explainers, inputs, METRICS[1:2], progress=False)
     assert set(found.frame()["explainer"]) == {"saliency", "gradcam"}
-    with pytest.raises(hf.ArgumentError, match="explainers: expected a mapping or a list, got 'saliency'"):
-        hf.evaluate(model, "saliency", inputs, METRICS, progress=False)
-    with pytest.raises(hf.ArgumentError, match="metrics: expected a mapping or a list, got MaxSensitivity"):
-        hf.evaluate(model, ["saliency"], inputs, METRICS[1], progress=False)  # type: ignore[arg-type]
+    for metric in ("aopc:steps=2", hf.metrics.AOPC(steps=2)):
+        alone = hf.evaluate(model, "saliency", inputs, metric, progress=False).frame()
+        assert alone["explainer"].unique().to_list() == ["saliency"]
+        assert alone["label"].unique().to_list() == ["aopc"]
+    with pytest.raises(hf.ArgumentError, match=r"metric: expected a name or a Metric \(an instance: CEval\(\)\), got"):
+        hf.evaluate(model, "saliency", inputs, hf.metrics.CEval, progress=False)  # type: ignore[arg-type]
+    with pytest.raises(hf.ArgumentError, match="classifier: expected a holdfast Classifier, got Linear"):
+        hf.evaluate(torch.nn.Linear(2, 2), "saliency", inputs, "aopc", progress=False)  # type: ignore[arg-type]
+    with pytest.raises(hf.ArgumentError, match="seed: expected a whole number, got 'a'"):
+        hf.evaluate(model, "saliency", inputs, "aopc", seed="a", progress=False)  # type: ignore[arg-type]
+
+
+def test_a_run_in_which_all_fails_warns_and_has_the_common_columns(model: hf.Classifier, inputs: torch.Tensor) -> None:
+    def broken(module: torch.nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        raise ZeroDivisionError("no explanation today")
+
+    with pytest.warns(UserWarning, match="all . jobs failed, the first with .*no explanation today"):
+        found = hf.evaluate(model, [broken], inputs, "aopc", progress=False)
+    assert {"value", "low", "high"} <= set(found.frame().columns)
 
 
 def test_a_failure_is_recorded_and_the_rest_goes_on(model: hf.Classifier, inputs: torch.Tensor, tmp_path: Path) -> None:
@@ -201,7 +216,7 @@ def test_command_line_lists_what_can_be_named() -> None:
         ("similarities", "pearson"),
         ("searches", "block"),
         ("attacks", "fmn"),
-        ("attribution_attacks", "mass_center"),
+        ("attribution_attacks", "mass_centre"),
         ("neighbourhoods", "linf"),
         ("datasets", "digits"),
         ("models", "lenet5-mnist"),

@@ -90,10 +90,6 @@ class UpsideDown(Halved):
         return replace(result, low=result.value + 1, high=result.value)
 
 
-class OtherHeadline(Halved):
-    headline = "nonfinite"
-
-
 class HiddenOption(Halved):
     def options(self) -> dict[str, Any]:
         return {}
@@ -101,6 +97,18 @@ class HiddenOption(Halved):
 
 def test_metric_that_keeps_every_promise() -> None:
     check_metric(Halved())
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [
+        hf.metrics.CorruptionCurve(fractions=(0.2, 0.6), order=("bottom",), samples=2),
+        hf.metrics.WorstCase(hf.LinfBall(0.1), "misclassification", budget=12),
+    ],
+    ids=lambda metric: metric.name,
+)
+def test_options_that_decide_what_the_value_is(metric: Metric) -> None:
+    check_metric(metric, ["flat"])
 
 
 @pytest.mark.parametrize(
@@ -116,7 +124,6 @@ def test_metric_that_keeps_every_promise() -> None:
         (AlwaysFine, "NaN from the model has the status nonfinite, not ok|a constant explanation has a value"),
         (OneSided, "low and high are both there, or neither"),
         (UpsideDown, "low is not above high"),
-        (OtherHeadline, "the headline, nonfinite, is the value"),
         (HiddenOption, r"options\(\) has every field"),
     ],
 )

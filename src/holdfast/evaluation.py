@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import tempfile
+import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -76,9 +77,9 @@ DATA, MODEL = "inputs", "model"
 
 def evaluate(
     classifier: Classifier,
-    explainers: Mapping[str, ExplainerLike] | Sequence[ExplainerLike],
+    explainers: Mapping[str, ExplainerLike] | Sequence[ExplainerLike] | ExplainerLike,
     inputs: Tensor | Dataset,
-    metrics: Mapping[str, Metric | str] | Sequence[Metric | str],
+    metrics: Mapping[str, Metric | str] | Sequence[Metric | str] | Metric | str,
     *,
     neighbourhood: Neighbourhood | None = None,
     targets: Tensor | int | None = None,
@@ -95,12 +96,13 @@ def evaluate(
 
     Args:
         classifier: the model.
-        explainers: a list, or a mapping from the names for the report. Each is a registered name, a name of another
-            package (`"captum:Saliency"`), an explainer, or a function `fn(module, inputs, targets) -> attributions`.
+        explainers: one, a list, or a mapping from the names for the report. Each is a registered name, a name of
+            another package (`"captum:Saliency"`), an explainer, or a function
+            `fn(module, inputs, targets) -> attributions`.
         inputs: `(N, ...)` within the classifier's bounds; or a data set, for metrics that use its `extras`. Labels of
             the data set are not used.
         metrics: configured metrics or their names, as `holdfast.metrics.get` takes them (`"aopc"`,
-            `"quantus:Sparseness"`); a list, or a mapping from labels to them.
+            `"quantus:Sparseness"`); one, a list, or a mapping from labels to them.
         neighbourhood: for the metrics that are given by name and have one, such as `"worst_case"`. By default an
             `LinfBall` whose radius is one tenth of the range of the inputs: 0.1 for bounds (0, 1). The report says so.
         targets: classes `(N,)`, or None for the model's own predictions.
@@ -115,7 +117,7 @@ def evaluate(
         about: the title, the model, the data and other facts for the report.
         progress: show a progress bar.
 
-    If a job fails, its traceback is stored, and the other jobs continue.
+    If a job fails, its traceback is stored, and the other jobs continue. There is a warning if all jobs fail.
 
     Raises:
         ArgumentError: an argument does not fit, an unknown name among them; a metric by name needs a neighbourhood, and
@@ -131,8 +133,12 @@ def evaluate(
     >>> report.frame().shape[0], report.failures
     (8, [])
     """
-    check(not isinstance(explainers, str | Explainer), "explainers", "a mapping or a list", repr(explainers))
-    check(not isinstance(metrics, Metric), "metrics", "a mapping or a list", repr(metrics))
+    check(isinstance(classifier, Classifier), "classifier", "a holdfast Classifier", type(classifier).__name__)
+    check(type(seed) is int, "seed", "a whole number", repr(seed))
+    if isinstance(explainers, str | Explainer) or callable(explainers):
+        explainers = [explainers]
+    if isinstance(metrics, str | Metric | type):
+        metrics = [metrics]
     if isinstance(explainers, Mapping):
         given = dict(explainers)
     else:
@@ -170,7 +176,11 @@ def evaluate(
             about=about,
             progress=report_progress,
         )
-    return Evaluation(address, summary, temporary=out is None)
+    found = Evaluation(address, summary, temporary=out is None)
+    if summary.failed and len(summary.failed) == summary.planned:
+        first = found.failures[0]["error"]
+        warnings.warn(f"all {summary.planned} jobs failed, the first with {first}", stacklevel=2)
+    return found
 
 
 def default_neighbourhood(classifier: Classifier) -> LinfBall:

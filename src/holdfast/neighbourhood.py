@@ -206,7 +206,9 @@ class Neighbourhood(ABC):
         check(number and 0 <= self.radius < float("inf"), "radius", "a finite number of at least 0", self.radius)
         known = ("uniform", "truncated_normal")
         check(self.distribution in known, "distribution", f"one of {', '.join(known)}", repr(self.distribution))
-        check(self.sigma is None or self.sigma > 0, "sigma", "a number above 0 or None", self.sigma)
+        number = isinstance(self.sigma, int | float) and not isinstance(self.sigma, bool)
+        fits = self.sigma is None or (number and self.sigma > 0)
+        check(fits, "sigma", "a number above 0 or None", repr(self.sigma))
 
     def around(self, inputs: Tensor, bounds: Bounds = (-torch.inf, torch.inf)) -> Region:
         """The region around each of `inputs` `(P, ...)`, cut by `bounds`."""

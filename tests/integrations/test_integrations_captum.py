@@ -44,7 +44,7 @@ def direct(metric: Metric, model: nn.Module, x: Tensor, y: Any = None, seed: int
     explainer = hf.explainers.from_callable(lambda module, x, t: method.attribute(x.requires_grad_(True), target=t))
     classifier = hf.Classifier(model, (0.0, 1.0), device="cpu")
     result = metric(classifier, explainer, x, y, generator=torch.Generator().manual_seed(seed))
-    return getattr(result, metric.headline)
+    return result.value
 
 
 @pytest.mark.parametrize("name", hf.metrics.names())
@@ -57,6 +57,18 @@ def test_every_metric_has_the_value_of_our_own_call(name: str) -> None:
     scores = getattr(ours, name)(explain, x, bounds=(0.0, 1.0), seed=3, **options)
     assert isinstance(scores, Tensor)
     assert torch.allclose(scores.double(), direct(example, model, x, seed=3).double(), rtol=1e-6, equal_nan=True)
+
+
+def test_options_that_decide_what_the_value_is() -> None:
+    model, x = net(), rand()
+    explain = captum.attr.InputXGradient(model).attribute
+    curve = hf.metrics.CorruptionCurve(fractions=(0.2, 0.6), order=("bottom",), samples=2)
+    scores = ours.corruption_curve(explain, x, bounds=(0, 1), fractions=(0.2, 0.6), order=("bottom",), samples=2)
+    assert scores.isfinite().all()
+    assert torch.allclose(scores, direct(curve, model, x))
+    event = {"neighbourhood": BALL, "event": "misclassification", "budget": 20}
+    full = ours.worst_case(explain, x, bounds=(0, 1), **event, full=True)
+    assert torch.equal(ours.worst_case(explain, x, bounds=(0, 1), **event), full.margin)
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)

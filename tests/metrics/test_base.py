@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ def rows(count: int = 3) -> Tensor:
 def test_defaults_of_a_metric(model: hf.Classifier) -> None:
     metric = Halved.example()
     assert metric == Halved()
-    assert (metric.headline, metric.citation, metric.bibtex, metric.own_label) == ("value", "", "", "halved")
+    assert (metric.direction, metric.citation, metric.bibtex, metric.own_label) == ("higher", "", "", "halved")
     assert metric.for_samples(rows(), slice(0, 1)) is metric.for_data({}) is metric
     result = metric(model, "saliency", rows())
     assert result.frame().columns == [*COMMON_COLUMNS, "targets", "model_evaluations", "degenerate", "nonfinite"]
@@ -74,6 +75,62 @@ def test_incomplete_metric_is_an_error_where_its_class_is_made(attributes: dict[
 def test_base_of_metrics_needs_no_direction_and_none_ranks_nothing() -> None:
     base = type("Base", (Metric,), {})
     assert type("Mine", (base,), {"name": "mine", "direction": None}).direction is None
+
+
+@pytest.mark.parametrize(
+    ("metric", "direction"),
+    [
+        (hf.metrics.NearAffinity(), None),
+        (hf.metrics.AOPC(), "higher"),
+        (hf.metrics.AOPC(order="bottom"), "lower"),
+        (hf.metrics.CorruptionCurve(), "higher"),
+        (hf.metrics.CorruptionCurve(order=("bottom",)), "lower"),
+        (hf.metrics.WorstCase(hf.LinfBall(0.1)), "higher"),
+        (hf.metrics.WorstCase(hf.LinfBall(0.1), similarity="mse"), "lower"),
+        (hf.metrics.WorstCase(hf.LinfBall(0.1), "changed_class"), "lower"),
+        (hf.metrics.WorstCase(hf.LinfBall(0.1), "misclassification"), None),
+        (hf.metrics.MisinterpretationProbability(hf.LinfBall(0.1)), "lower"),
+        (hf.metrics.MisinterpretationProbability(hf.LinfBall(0.1), "misclassification"), None),
+        (hf.metrics.AttributionAttack(hf.LinfBall(0.1), similarities=("mse",)), "lower"),
+    ],
+)
+def test_options_decide_which_value_is_better(metric: Metric, direction: str | None) -> None:
+    assert metric.direction == metric.direction_of(metric.options()) == direction
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: hf.metrics.CEval(fractions=0.5), "fractions: expected .*, got 0.5"),
+        (lambda: hf.LinfBall(0.1, sigma="a"), "sigma: expected a number above 0 or None, got 'a'"),
+        (
+            lambda: hf.metrics.WorstCase(hf.LinfBall(0.1), threshold="a"),
+            "threshold: expected a number or None, got 'a'",
+        ),
+        (lambda: hf.metrics.WorstCase(hf.LinfBall(0.1), track_sensitivity="a"), "track_sensitivity: expected True or"),
+        (lambda: hf.metrics.WorstCase(hf.LinfBall(0.1), search=3), "search: expected a name or a Search, got 3"),
+        (lambda: hf.metrics.WorstCase(hf.LinfBall(0.1), search="block:starts=0"), "starts: expected"),
+    ],
+)
+def test_options_of_a_wrong_kind_are_errors(make: Callable[[], object], words: str) -> None:
+    with pytest.raises(hf.ArgumentError, match=words):
+        make()
+
+
+def test_generator_is_one_of_torch(model: hf.Classifier) -> None:
+    with pytest.raises(hf.ArgumentError, match="generator: expected a torch.Generator or None, got 3"):
+        Halved()(model, "saliency", rows(), generator=3)  # type: ignore[arg-type]
+
+
+def test_search_with_options_in_a_text(model: hf.Classifier) -> None:
+    search = hf.algorithms.searches["genetic"](population=6)
+    for kind in (hf.metrics.WorstCase, hf.metrics.MaxSensitivity):
+        text, made = (kind(hf.LinfBall(0.1), search=s, budget=30) for s in ("genetic:population=6", search))
+        assert torch.equal(text(model, "saliency", rows()).value, made(model, "saliency", rows()).value)
+
+
+def test_an_order_may_be_a_single_name() -> None:
+    assert hf.metrics.CorruptionCurve(order="bottom") == hf.metrics.CorruptionCurve(order=("bottom",))
 
 
 def test_origins_may_be_left_out_for_one_copy_of_each(model: hf.Classifier) -> None:

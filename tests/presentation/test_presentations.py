@@ -19,7 +19,7 @@ from holdfast.presentation import Presentation, Reading
 
 class Wobble(Presentation):
     def reading(self, options):
-        return Reading("How much it wobbles", "wobble", "score", "lower", 1, good="steadier")
+        return Reading("How much it wobbles", "wobble", "lower", 1, good="steadier", column="score")
 
     def figures(self, view):
         return [Table("Wobbles", [("largest", "of all samples")], [("a", [TableCell("9.5")])])]
@@ -57,8 +57,9 @@ def test_every_metric_has_a_presentation_whose_reading_is_of_its_results(name: s
     metric = metrics[name].example()
     found = presentation_of(name)
     assert type(found) is not Presentation  # one of our own, in the room of its paper
-    assert (found.metric, found.headline, found.direction) == (name, metric.headline, metric.direction)
+    assert found.metric == name
     reading = found.reading(metric.options())
+    assert (reading.column, reading.direction) == ("value", metric.direction)
     assert reading.title
     assert reading.axis
 
@@ -83,13 +84,13 @@ def test_a_plug_in_that_is_no_presentation_is_refused() -> None:
         presentation_of("missing")
 
 
-def test_a_metric_without_a_presentation_shows_its_headline(tmp_path: Path) -> None:
-    assert type(presentation_of("unheard_of", "score", "lower")) is Presentation
+def test_a_metric_without_a_presentation_shows_its_value(tmp_path: Path) -> None:
+    assert type(presentation_of("unheard_of", "lower")) is Presentation
     builder = Builder(tmp_path / "results")
-    stored = {"headline": "score", "direction": "lower"}
-    builder.job("a", "unheard_of", "label", {}, {**base(["ok"] * 3), "score": [1.0, 2.0, 3.0]}, stored=stored)
+    frame = {**base(["ok"] * 3), "value": [1.0, 2.0, 3.0]}
+    builder.job("a", "unheard_of", "label", {}, frame, stored={"direction": "lower"})
     page = builder.page()
-    assert "Unheard of: score." in page
+    assert "Unheard of." in page
     assert "Lower is better." in page
 
 
@@ -97,4 +98,4 @@ def test_a_metric_without_a_presentation_shows_its_headline(tmp_path: Path) -> N
     ("direction", "expected"), [("higher", "higher"), ("lower", "lower"), ("", None), (None, None)]
 )
 def test_a_stored_direction_that_is_none_does_not_rank(direction: str | None, expected: str | None) -> None:
-    assert presentation_of("unheard_of", "score", direction).reading({}).direction == expected
+    assert presentation_of("unheard_of", direction).reading({}).direction == expected

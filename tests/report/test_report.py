@@ -120,7 +120,7 @@ def test_only_of_robustness_it_is_said_that_better_is_more_robust() -> None:
 
 def test_axes_and_headings_say_what_the_better_way_is(builder: Builder) -> None:
     builder.worst("a", [0.5, 0.6, 0.7])
-    rows = {**base(["ok"] * 3), "aopc": [0.1, 0.2, 0.3]}
+    rows = {**base(["ok"] * 3), "value": [0.1, 0.2, 0.3]}
     builder.job("a", "aopc", "aopc", {"order": "top", "score": "logit"}, rows)
     page = builder.page()
     for words in ("Higher is more robust.", "Higher is more faithful.", "more robust →", "more faithful →"):
@@ -145,7 +145,7 @@ def test_a_median_on_a_censored_value_is_at_most(builder: Builder) -> None:
     assert re.findall(r'class="n[^"]*">(\d+)</td>', tally)[6::9] == ["2", "1", "3"]
 
 
-def test_unknown_metrics_fall_back_to_their_headline(builder: Builder) -> None:
+def test_unknown_metrics_fall_back_to_their_value(builder: Builder) -> None:
     builder.other("a", [1.0, 2.0, 4.0, None, float("nan")])
     page = builder.page()
     text = cell_text(page, "a", "new metric")
@@ -158,9 +158,8 @@ def test_unknown_metrics_fall_back_to_their_headline(builder: Builder) -> None:
 def test_a_presentation_brings_its_own_everything(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
     class Wobble(Presentation):
         def reading(self, options: Any) -> Reading:
-            return Reading(
-                "How it wobbles", "wobble", "score", "lower", 1, "capped", "lower", ("valid",), "Mind the gap."
-            )
+            bound = {"censored": "capped", "censored_side": "lower", "only": ("valid",), "caution": "Mind the gap."}
+            return Reading("How it wobbles", "wobble", "lower", 1, **bound, column="score")
 
         def figures(self, view: View) -> list[Chart | Gallery]:
             arrays = view.arrays("a", 1, ("field",))

@@ -275,7 +275,7 @@ def test_without_scripts_everything_but_the_table_is_there(browser: Any, report:
 def test_fifty_thousand_rows(browser: Any, tmp_path: Path) -> None:
     builder, rng, rows = Builder(tmp_path / "results"), np.random.default_rng(0), 12_500
     for name in ("a", "b", "c", "d"):
-        frame = {**base(["ok"] * rows), "score": rng.normal(size=rows).tolist()}
+        frame = {**base(["ok"] * rows), "value": rng.normal(size=rows).tolist()}
         builder.job(name, "new_metric", "new metric", {}, frame)
     path = Report(builder.results()).to_html(tmp_path / "report.html")
     assert path.stat().st_size < 4_000_000

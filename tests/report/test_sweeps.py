@@ -48,7 +48,7 @@ def worst(
     n, where = len(values), {key: options.pop(key) for key in ("data", "model", "start", "repeat") if key in options}
     frame = {
         **base(["ok"] * n, where.get("start", 0)),
-        "similarity": values,
+        "value": values,
         "margin": [-1.0] * n,
         "found": [True] * n,
         "misinterpreted": [False] * n,
@@ -68,7 +68,7 @@ def probability(
     n, where = len(values), {key: options.pop(key) for key in ("data", "model", "start", "repeat") if key in options}
     frame = {
         **base(["ok"] * n, where.get("start", 0)),
-        "log_probability": values,
+        "value": values,
         "low": [value - 0.5 for value in values],
         "high": [value + 0.5 for value in values],
         "censored": [value <= floor for value in values],
@@ -470,8 +470,8 @@ def test_malformed_options_do_no_harm(builder: Builder) -> None:
     worst(builder, "a", "fine", [0.5, 0.6], search={"name": "genetic", "population": 5})
     worst(builder, "a", "words", [0.5, 0.7], search={"name": "genetic", "population": "many"})
     worst(builder, "a", "list", [0.5, 0.8], search=["genetic", {"population": 5}])
-    builder.job("a", "new_metric", "bare", {}, {**base(["ok"]), "score": [1.0]})
-    builder.job("a", "new_metric", "more", {"k": 3}, {**base(["ok"]), "score": [2.0]})
+    builder.job("a", "new_metric", "bare", {}, {**base(["ok"]), "value": [1.0]})
+    builder.job("a", "new_metric", "more", {"k": 3}, {**base(["ok"]), "value": [2.0]})
     builder.names["explainers"]["a"] = "no mapping"  # type: ignore[assignment]
     contents = Contents(builder.results())
     contents.manifest["metrics"]["bare"]["options"] = None
@@ -539,7 +539,7 @@ def test_a_plug_in_is_asked_with_its_views_and_the_option(builder: Builder, monk
 
     class Wobble(Presentation):
         def reading(self, options: Any) -> Reading:
-            return Reading("Wobble", f"wobble of {options['how']}", "score", "lower")
+            return Reading("Wobble", f"wobble of {options['how']}", "lower", column="score")
 
         def figures(self, view: View) -> list[Chart | Gallery]:
             return []

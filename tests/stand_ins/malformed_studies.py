@@ -315,7 +315,7 @@ MALFORMED: dict[str, tuple[str, str]] = {
     ),
     "no neighbourhood": (
         study(neighbourhood=""),
-        "metrics[0] (line 5): expected a neighbourhood such as {linf: 0.1}, got nothing",
+        "metrics[0] (line 5): expected a neighbourhood for max_sensitivity, as in {max_sensitivity: {",
     ),
     "shared neighbourhood": (study(neighbourhood="0.3"), "neighbourhood (line 4): expected a neighbourhood (l2, linf)"),
     "metric twice": (study(metrics="[max_sensitivity, max_sensitivity]"), "expected metrics that differ"),

@@ -54,8 +54,7 @@ class Builder:
         self.names["data"].setdefault(data, {"samples": 4, "input_shape": [1, 6, 6], "bounds": bounds})
         self.names["models"].setdefault(model, {"module": "LeNet5", "parameters": 61706})
         self.names["explainers"].setdefault(explainer, {"name": explainer, "steps": 7})
-        headline = {"worst_case": "similarity", "misinterpretation_probability": "log_probability"}.get(metric, "score")
-        entry = {"metric": metric, "headline": headline, "direction": "higher", "citation": "huang2023safari"}
+        entry = {"metric": metric, "direction": "higher", "citation": "huang2023safari"}
         self.names["metrics"].setdefault(label, {**entry, "options": options, **(stored or {})})
         self.repeats = max(self.repeats, repeat + 1)
         self.jobs.append(f"j{len(self.jobs):04d}")
@@ -95,6 +94,7 @@ class Builder:
         bad = [s < 0.4 if event == "changed_explanation" else s > 0.6 for s in similarity]
         frame = {
             **base(status, where.get("start", 0)),
+            "value": margin if event == "misclassification" else similarity,
             "similarity": similarity,
             "margin": margin,
             "found": [h and o for h, o in zip(held, ok, strict=True)],
@@ -130,6 +130,7 @@ class Builder:
         status, censored = status or ["ok"] * n, censored or [False] * n
         frame = {
             **base(status, where.get("start", 0)),
+            "value": values,
             "log_probability": values,
             "std_error": [float("nan") if c else width / 1.96 for c in censored],
             "low": [float("-inf") if c else v - width for v, c in zip(values, censored, strict=True)],
@@ -149,7 +150,7 @@ class Builder:
         self.job(explainer, "misinterpretation_probability", label, options, frame, tensors, **where)
 
     def other(self, explainer: str, values: list[float | None], **where: Any) -> None:
-        frame = {**base(["ok"] * len(values)), "score": values}
+        frame = {**base(["ok"] * len(values)), "value": values}
         self.job(explainer, "new_metric", "new metric", {"samples": 3}, frame, **where)
 
     def failure(self, explainer: str, traceback: str, **where: Any) -> None:

@@ -6,7 +6,7 @@
     scores = metrics.worst_case(Saliency(model).attribute, inputs, target, bounds=(0, 1), neighbourhood=ball)
 
 The functions are made from the registry of metrics, including plug-ins. They take an explanation function, usually the
-`attribute` of a Captum object, inputs and targets. They return the metric's headline as a tensor `(N,)`, NaN for
+`attribute` of a Captum object, inputs and targets. They return the metric's `value` as a tensor `(N,)`, NaN for
 samples that could not be evaluated. Unlike Captum's functions, they have a seed and do not use the global generators,
 and the value of a sample does not depend on the other samples.
 """
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from holdfast.errors import ArgumentError, ModelError, UnknownNameError, check
 from holdfast.explainers import from_callable
-from holdfast.metrics import Metric, Result
+from holdfast.metrics import Result
 from holdfast.metrics import names as metric_names
 from holdfast.metrics.base import metrics
 from holdfast.model import Bound, Classifier
@@ -119,7 +119,7 @@ def get(name: str) -> Callable[..., Any]:
         result = kind(**options)(
             classifier, explainer, inputs.detach(), targets, generator=torch.Generator().manual_seed(seed)
         )
-        return result if full else _read_headline(result, kind)
+        return result if full else _read_values(result)
 
     function.__name__ = function.__qualname__ = name
     function.__module__ = __name__
@@ -138,8 +138,8 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def _read_headline(result: Result, kind: type[Metric]) -> Tensor:
-    values: Tensor = getattr(result, kind.headline)
+def _read_values(result: Result) -> Tensor:
+    values = result.value
     fine = torch.tensor([status == "ok" for status in result.status], device=values.device)
     values = values if values.is_floating_point() else values.to(torch.float64)
     return torch.where(fine, values, torch.nan)

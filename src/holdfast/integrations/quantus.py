@@ -28,7 +28,7 @@ These are refused:
 Metrics that need gradients of the explanation do not work, because explanation functions return arrays. This is
 `attribution_attack`, except for its attacks `random_sign` and `universal`.
 
-The score is the metric's headline. It is NaN for a sample that could not be evaluated (`holdfast.metrics.Result`); such
+The score is the metric's `value`. It is NaN for a sample that could not be evaluated (`holdfast.metrics.Result`); such
 a sample is left out of the aggregate.
 """
 
@@ -177,7 +177,6 @@ def _make_class(kind: type[Metric]) -> type[Any]:
         enums: Any = import_module("quantus.helpers.enums")
     except ImportError as error:
         raise MissingExtraError(f"holdfast.integrations.quantus ({error})", "peers") from error
-    higher = kind.direction == "higher"
     namespace = {
         "__module__": __name__,
         "__doc__": kind.__doc__,
@@ -185,7 +184,6 @@ def _make_class(kind: type[Metric]) -> type[Any]:
         "name": f"holdfast {kind.name}",
         "data_applicability": {enums.DataType.IMAGE, enums.DataType.TIMESERIES, enums.DataType.TABULAR},
         "model_applicability": {enums.ModelType.TORCH},
-        "score_direction": enums.ScoreDirection.HIGHER if higher else enums.ScoreDirection.LOWER,
         "evaluation_category": getattr(enums.EvaluationCategory, kind.category.upper(), enums.EvaluationCategory.NONE),
     }
     return type(kind.__name__, (_make_base(),), namespace)
@@ -236,6 +234,8 @@ def _make_base() -> type[Any]:
             )
             self.bounds, self.seed = bounds, seed
             self.metric = self.kind(**options) if configured is None else configured
+            scores: Any = import_module("quantus.helpers.enums").ScoreDirection
+            self.score_direction = scores.HIGHER if self.metric.direction == "higher" else scores.LOWER
             self.results: list[Result] = []
 
         def __call__(
@@ -302,7 +302,7 @@ def _make_base() -> type[Any]:
         def evaluate_batch(
             self, model: Any, x_batch: Array, y_batch: Array, a_batch: Array | None = None, **_: Any
         ) -> list[float]:
-            """The headline of each sample of a batch; NaN for a sample that could not be evaluated."""
+            """The value of each sample of a batch; NaN for a sample that could not be evaluated."""
             rows = slice(self._next, self._next + len(x_batch))
             self._next = rows.stop
             inputs, targets = self._inputs[rows], torch.as_tensor(np.asarray(y_batch)).to(torch.int64)
@@ -320,8 +320,8 @@ def _make_base() -> type[Any]:
                 self.classifier, explainer, inputs, targets, generator=torch.Generator().manual_seed(self.seed)
             )
             self.results.append(result)
-            headline = getattr(result, self.kind.headline).to(torch.float64).tolist()
-            return [value if s == "ok" else float("nan") for value, s in zip(headline, result.status, strict=True)]
+            values = result.value.to(torch.float64).tolist()
+            return [value if s == "ok" else float("nan") for value, s in zip(values, result.status, strict=True)]
 
         def _to_maps(self, maps: Array, x: Tensor) -> Tensor:
             """The maps with the shape of the inputs; Quantus allows one channel for all."""

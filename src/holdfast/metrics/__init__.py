@@ -12,7 +12,7 @@ A metric is configured first and called then, and returns a `Result`:
 from typing import Any
 
 from holdfast.errors import check
-from holdfast.metrics.base import Metric, metrics
+from holdfast.metrics.base import NO_EFFECT, Metric, PartOf, metrics
 from holdfast.metrics.c_eval.c_eval import CEval, CEvalResult
 from holdfast.metrics.c_eval.c_eval_plot import CEvalPlot, CEvalPlotResult
 from holdfast.metrics.c_eval.near_affinity import NearAffinity, NearAffinityResult
@@ -33,6 +33,7 @@ from holdfast.registry import build
 
 __all__ = [
     "AOPC",
+    "NO_EFFECT",
     "AOPCResult",
     "AttributionAttack",
     "AttributionAttackResult",
@@ -56,6 +57,7 @@ __all__ = [
     "NearAffinityResult",
     "ParameterSencResult",
     "ParameterSensitivityConsistency",
+    "PartOf",
     "ProbabilityResult",
     "Probe",
     "RelevanceLocalisation",
@@ -98,5 +100,6 @@ def get(metric: str | Metric, **options: Any) -> Metric:
     if isinstance(metric, Metric):
         check(not options, "options", f"none for the configured metric {metric.own_label}", ", ".join(options))
         return metric
-    check(isinstance(metric, str), "metric", "a name or a Metric", repr(metric))
+    made = f" (an instance: {metric.__name__}())" if isinstance(metric, type) else ""
+    check(isinstance(metric, str), "metric", f"a name or a Metric{made}", repr(metric))
     return build(metrics, metric, options)

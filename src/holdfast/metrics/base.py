@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final, Literal, TypeVar
 import torch
 from torch import Tensor
 
-from holdfast.errors import check
+from holdfast.errors import HoldfastError, check
 from holdfast.explainers import Explainer
 from holdfast.explainers import get as get_explainer
 from holdfast.metrics.result import Result
@@ -20,10 +20,13 @@ from holdfast.neighbourhood import Neighbourhood
 from holdfast.registry import Registry
 from holdfast.segments import LabelMap, check_one_for_all
 from holdfast.similarity import Similarity
+from holdfast.similarity import get as get_similarity
 
 M = TypeVar("M", bound="Metric")
 
-#: the role of an option that leaves the headline as it is
+#: which value is better; None where the values do not rank explainers
+Direction = Literal["higher", "lower"] | None
+#: the role of an option that leaves the value as it is
 NO_EFFECT: Final = "no effect"
 
 
@@ -62,13 +65,11 @@ class Metric(ABC):
     Attributes:
         name: under which the metric is registered, such as `"worst_case"`.
         direction: whether an explainer with a `"higher"` or a `"lower"` value is better; None for a metric that does
-            not rank explainers.
-        headline: the column of the result's frame with the same numbers as `value`, where the result also has them
-            under a name that says more.
+            not rank explainers. A metric in which that depends on the options overrides `direction_of` instead.
         category: what the metric asks, in the field's word: `"faithfulness"`, `"robustness"`, `"localisation"`, ...;
             may be empty.
         citation, bibtex: the key of the publication and its BibTeX entry, for the report; both may be empty.
-        roles: the options that do not always have an effect on the headline: `NO_EFFECT`, or `PartOf` another one. A
+        roles: the options that do not always have an effect on the value: `NO_EFFECT`, or `PartOf` another one. A
             report compares configurations by all other options: numbers on an axis, and anything else as a category.
         mask_option: the option that may name a data set's masks, one for each sample, for `for_data`; empty if there is
             none.
@@ -87,8 +88,6 @@ class Metric(ABC):
     """
 
     name: ClassVar[str]
-    direction: ClassVar[Literal["higher", "lower"] | None]
-    headline: ClassVar[str] = "value"
     category: ClassVar[str] = ""
     citation: ClassVar[str] = ""
     bibtex: ClassVar[str] = ""
@@ -101,9 +100,22 @@ class Metric(ABC):
             return  # a base of other metrics: those that can be used have a name of their own
         own = cls.__qualname__
         check(isinstance(cls.name, str) and bool(cls.name), f"{own}.name", "a text", repr(cls.name))
-        direction = repr(cls.direction) if hasattr(cls, "direction") else "nothing"
-        fine = direction in ("'higher'", "'lower'", "None")
-        check(fine, f"{own}.direction", "'higher' or 'lower' (which value is better) or None", direction)
+        if cls.direction is not Metric.direction:
+            fine = isinstance(cls.direction, str | None) and cls.direction in ("higher", "lower", None)
+            check(fine, f"{own}.direction", "'higher' or 'lower' (which value is better) or None", repr(cls.direction))
+        else:
+            given = cls.direction_of.__func__ is not Metric.direction_of.__func__  # type: ignore[attr-defined]
+            check(given, f"{own}.direction", "'higher' or 'lower' (which value is better) or None", "nothing")
+
+    @property
+    def direction(self) -> Direction:
+        """Which value is better, a `"higher"` or a `"lower"` one; None for a metric that does not rank explainers."""
+        return self.direction_of(self.options())
+
+    @classmethod
+    def direction_of(cls, options: Mapping[str, Any]) -> Direction:
+        """`direction`, given the options as `options()` has them; by default the same for all of them."""
+        return cls.direction  # type: ignore[return-value]  # the class's own attribute, not the property
 
     @abstractmethod
     def evaluate(
@@ -148,6 +160,8 @@ class Metric(ABC):
             ModelError: the module returns no logits.
         """
         check(isinstance(classifier, Classifier), "classifier", "a holdfast Classifier", type(classifier).__name__)
+        made = generator is None or isinstance(generator, torch.Generator)
+        check(made, "generator", "a torch.Generator or None", repr(generator))
         explainer = get_explainer(explainer)
         with torch.inference_mode(False):
             inputs = classifier.check_inputs(inputs)
@@ -202,7 +216,7 @@ class Metric(ABC):
 
     @classmethod
     def has_effect(cls, option: str, options: Mapping[str, Any]) -> bool:
-        """Whether the headline depends on an option, given all of them as `options()` has them."""
+        """Whether the value depends on an option, given all of them as `options()` has them."""
         role = cls.roles.get(option)
         if not isinstance(role, PartOf):
             return role != NO_EFFECT
@@ -218,6 +232,24 @@ def of_samples(metric: M, inputs: Tensor, rows: slice) -> M:
         return metric
     own = segments.of_samples(inputs, rows)
     return metric if own is segments else dataclasses.replace(metric, segments=own)  # type: ignore[call-arg]
+
+
+def find_similarity(options: Mapping[str, Any]) -> Similarity | None:
+    """The similarity in the options of a metric; None where it is not known here, such as a function of the user."""
+    try:
+        return get_similarity(str(options.get("similarity")))
+    except HoldfastError:
+        return None
+
+
+def larger_is_closer(options: Mapping[str, Any]) -> bool:
+    """Whether the similarity in the options is larger for more similar maps; assumed where it is not known here.
+
+    >>> larger_is_closer({"similarity": "pearson"}), larger_is_closer({"similarity": "mse"})
+    (True, False)
+    """
+    known = find_similarity(options)
+    return True if known is None else known.larger_is_closer
 
 
 metrics: Registry[type[Metric]] = Registry(

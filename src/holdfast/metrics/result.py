@@ -35,7 +35,7 @@ class Result:
         model_evaluations: how many inputs were predicted, explained or both for each sample, int64 `(N,)`.
         degenerate: how many of them had a constant explanation (a correlation of 0 by definition), int64 `(N,)`.
         nonfinite: how many had NaN or infinity in logits or explanation (never counted as the event), int64 `(N,)`.
-        value: the headline number of each sample, `(N,)`. It counts only where the status is `"ok"`. NaN there means
+        value: the number of each sample, `(N,)`. It counts only where the status is `"ok"`. NaN there means
             that the metric has no number for the sample, such as a ratio of two searches that found nothing.
         low, high: the ends of a 95% interval of `value`, `(N,)`; None for a metric without one.
 

@@ -9,10 +9,9 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from holdfast import similarity
 from holdfast.charts import Chart, Figure, Gallery, Strip, draw_strips
 from holdfast.errors import HoldfastError
-from holdfast.metrics.base import Metric, metrics
+from holdfast.metrics.base import Direction, Metric, metrics
 from holdfast.registry import Registry
 from holdfast.tensors import Array
 
@@ -24,7 +23,6 @@ class Reading:
     Attributes:
         title: what is measured, in words.
         axis: the same in a few words, for an axis. Values with the same axis and direction can be drawn on one axis.
-        column: the column of the frame with the value.
         direction: whether `"higher"` or `"lower"` is better; None where the value does not rank explainers.
         decimals: how many decimals to print; None for four digits.
         censored: a boolean column that is true where the value is only a bound, or None.
@@ -32,18 +30,19 @@ class Reading:
         only: boolean columns that must all be true for a row to enter medians and ranks.
         caution: a sentence that the report puts beside every ranking by this value; may be empty.
         good: what an explainer with a better value is, in a word or two, such as `"more robust"`.
+        column: the column of the frame with the value.
     """
 
     title: str
     axis: str
-    column: str
-    direction: Literal["higher", "lower"] | None
+    direction: Direction
     decimals: int | None = None
     censored: str | None = None
     censored_side: Literal["upper", "lower"] = "upper"
     only: tuple[str, ...] = ()
     caution: str = ""
     good: str = "better"
+    column: str = "value"
 
     def select_valid(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The rows that enter medians and ranks: evaluated, with a finite value, and with all of `only` true."""
@@ -187,33 +186,32 @@ class Presentation:
     """How the stored results of one metric are read, drawn and described.
 
     A presentation has no results of its own and computes none. Its methods get stored frames and arrays, and the stored
-    options of the metric. This class shows the headline, and is used for every metric without a presentation of its
+    options of the metric. This class shows the values, and is used for every metric without a presentation of its
     own. A subclass overrides the methods that it needs and is registered under the name of its metric:
     `@presentations.register("worst_case")` in holdfast, an entry point of the group `holdfast.presentations` in another
     package.
 
     Attributes:
         metric: the registered name of the metric.
-        headline: the column with the number by which explainers are compared.
-        direction: whether a `"higher"` or a `"lower"` number is better; None where it does not rank explainers.
+        stored: the direction that is stored with the results. It counts only if the metric is not installed here.
     """
 
     metric: str
-    headline: str
-    direction: Literal["higher", "lower"] | None = None
+    stored: Direction = None
 
     def reading(self, options: Mapping[str, Any]) -> Reading:
-        """How to read the frame of a metric with these options; by default by its headline and direction.
+        """How to read the frame of a metric with these options; by default by its name and direction.
 
-        >>> Presentation("new_metric", "score", "higher").reading({}).title
-        'New metric: score'
-        >>> Presentation("new_metric", "value", "higher").reading({}).title
+        >>> Presentation("new_metric", "higher").reading({}).title
         'New metric'
         """
-        named = self.headline != "value"  # which says no more than the metric's name
-        title = f"{self.metric}: {self.headline}".replace("_", " ") if named else self.metric.replace("_", " ")
-        axis = (self.headline if named else self.metric).replace("_", " ")
-        return Reading(title[:1].upper() + title[1:], axis, self.headline, self.direction)
+        name = self.metric.replace("_", " ")
+        return Reading(name[:1].upper() + name[1:], name, self.direction_of(options))
+
+    def direction_of(self, options: Mapping[str, Any]) -> Direction:
+        """Which value of the metric with these options is better: `Metric.direction_of`."""
+        kind = metric_class(self.metric)
+        return self.stored if kind is None else kind.direction_of(options)
 
     def figures(self, view: View) -> Sequence[Figure]:
         """Figures and tables of one data set and model; by default the distribution over samples."""
@@ -270,27 +268,21 @@ def metric_class(metric: str) -> type[Metric] | None:
         return None
 
 
-def presentation_of(metric: str, headline: str = "value", direction: str | None = None) -> Presentation:
+def presentation_of(metric: str, stored: str | None = None) -> Presentation:
     """The presentation that is registered for a metric, for its package, or else the plain `Presentation`.
 
     Args:
         metric: the registered name of the metric, such as `"worst_case"` or `"quantus:Sparseness"`.
-        headline, direction: of the metric, as they are stored with its results. They count only for a metric that is
-            not installed here.
+        stored: the direction that is stored with the results. It counts only if the metric is not installed here.
 
     >>> presentation_of("worst_case").reading({"event": "changed_class", "similarity": "pearson"}).direction
     'lower'
-    >>> presentation_of("of_another_computer", "score", "higher").reading({}).column
-    'score'
+    >>> presentation_of("of_another_computer", "higher").reading({}).direction
+    'higher'
     """
-    kind = metric_class(metric)
-    if kind is not None:
-        headline, direction = kind.headline, kind.direction
-    ranked: Literal["higher", "lower"] | None = (
-        "higher" if direction == "higher" else "lower" if direction == "lower" else None
-    )
+    direction: Direction = "higher" if stored == "higher" else "lower" if stored == "lower" else None
     name = next((name for name in (metric, metric.partition(":")[0]) if name in presentations), None)
-    return (Presentation if name is None else presentations[name])(metric, headline, ranked)
+    return (Presentation if name is None else presentations[name])(metric, direction)
 
 
 def draw_distribution(view: View, rule: float | None = None) -> list[Chart | Gallery]:
@@ -307,24 +299,6 @@ def draw_distribution(view: View, rule: float | None = None) -> list[Chart | Gal
         strips, view.explainers, reading.title, reading.axis, reading.direction, side, rule, reading.good
     )
     return [] if chart is None else [chart]
-
-
-def larger_is_closer(options: Mapping[str, Any]) -> bool:
-    """Whether the similarity in the options is larger for more similar maps; assumed where it is not known here.
-
-    >>> larger_is_closer({"similarity": "pearson"}), larger_is_closer({"similarity": "mse"})
-    (True, False)
-    """
-    known = find_similarity(options)
-    return True if known is None else known.larger_is_closer
-
-
-def find_similarity(options: Mapping[str, Any]) -> similarity.Similarity | None:
-    """The similarity that the option of that name names; None where it is not known here."""
-    try:
-        return similarity.get(str(options.get("similarity")))
-    except HoldfastError:
-        return None
 
 
 def format_number(value: float | None, decimals: int | None = 2) -> str:

@@ -12,12 +12,10 @@ from holdfast.presentation.base import Presentation, Reading, presentations
 @presentations.register("quantus")
 @presentations.register("captum")
 class PeerPresentation(Presentation):
-    """A score of another package, by its own direction."""
+    """A score of another package."""
 
     def reading(self, options: Mapping[str, Any]) -> Reading:
-        """With the least relevant first (`order`), the better direction is the opposite one."""
+        """The package's own title, and its direction."""
         package, _, title = self.metric.partition(":")
         found = super().reading(options)
-        if options.get("order") == "lerf" and found.direction is not None:
-            found = dataclasses.replace(found, direction="lower" if found.direction == "higher" else "higher")
         return dataclasses.replace(found, title=f"{title}, of {package.title()}", axis=f"score of {title}")

@@ -71,10 +71,14 @@ def _block(
     ]
     interval = {"low", "high"} <= set(frame.columns) and reading.column not in ("low", "high")
     shown = {reading.column, *(("low", "high") if interval else ()), *booleans}
-    extras = [
+    value = _numbers(frame, reading.column)
+    extras = [  # a column that has the same numbers under a name of its own says nothing more
         name
         for name, kind in frame.schema.items()
-        if kind.is_numeric() and name not in _KNOWN | shown and _any(frame, name)
+        if kind.is_numeric()
+        and name not in _KNOWN | shown
+        and _any(frame, name)
+        and not _numbers(frame, name).equals(value)
     ]
     keys = zip(*(frame[k].to_list() for k in ("data", "model", "explainer", "sample", "repeat")), strict=True)
     first = frame["repeat"].min()
@@ -94,6 +98,12 @@ def _block(
         "extras": {name: _short(_plain(frame, name)) for name in extras},
         "links": _short(linked),
     }
+
+
+def _numbers(frame: pl.DataFrame, name: str) -> pl.Series:
+    """A column where samples were evaluated, null for NaN."""
+    evaluated = frame.filter(pl.col("status") == "ok")
+    return evaluated[name].cast(pl.Float64).fill_nan(None) if name in frame.columns else pl.Series(dtype=pl.Float64)
 
 
 def _any(frame: pl.DataFrame, name: str) -> bool:

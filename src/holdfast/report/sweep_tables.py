@@ -1,4 +1,4 @@
-"""The charts of a group over numbers: estimates of the headline against an option."""
+"""The charts of a group over numbers: estimates of the value against an option."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class SweepTable:
         self.lines = list(dict.fromkeys(member.across or "" for member in group.members))
 
     def charts(self) -> list[Chart]:
-        """The headline against the option."""
+        """The value against the option."""
         title = self.reading.title
         heading = title if self.group.across else f"{title}, by {self.group.option}"
         axis, direction = self.reading.axis, self.reading.direction
@@ -126,7 +126,7 @@ class SweepTable:
         self, values: Frames, names: Sequence[str], lines: Sequence[str], by_name: bool, references: Sequence[Member]
     ) -> list[Track]:
         """A track for each name, or in a panel of one name for each value of the second option; and for references."""
-        reading = Reading("", "", "value", None, censored="bound", censored_side=self.reading.censored_side)
+        reading = Reading("", "", None, censored="bound", censored_side=self.reading.censored_side)
         found: dict[tuple[str, str], dict[float | None, IntervalBar]] = {}
         for name, member in product(names, (*self.group.members, *references)):
             line, text = member.across or "", member.text if member in references else ""

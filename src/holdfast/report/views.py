@@ -84,7 +84,7 @@ class Contents:
         stored = dict((self.manifest.get("metrics") or {}).get(name) or {})
         metric = str(stored.get("metric") or self._of_rows(name) or name)
         options = dict(stored.get("options") or {})
-        own = presentation_of(metric, str(stored.get("headline") or "value"), stored.get("direction"))
+        own = presentation_of(metric, stored.get("direction"))
         return Label(name, metric, options, metric_class(metric), own, own.reading(options), stored)
 
     def _of_rows(self, label: str) -> str | None:

@@ -152,7 +152,6 @@ def _manifest(
     metrics = {
         label: {
             "metric": metric.name,
-            "headline": metric.headline,
             "direction": metric.direction,
             "citation": metric.bibtex or metric.citation,
             "options": metric.options(),

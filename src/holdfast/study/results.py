@@ -22,7 +22,13 @@ from holdfast.study.store import Store
 #: what every row of `Results.samples` and `Results.jobs` begins with
 COORDINATES = ("data", "model", "explainer", "label", "metric", "repeat")
 _TYPES: dict[str, Any] = {name: pl.Int64 if name == "repeat" else pl.String for name in COORDINATES}
-SAMPLE_COLUMNS: dict[str, Any] = {**_TYPES, "sample": pl.Int64, "status": pl.String, "job": pl.String}
+SAMPLE_COLUMNS: dict[str, Any] = {
+    **_TYPES,
+    "sample": pl.Int64,
+    "status": pl.String,
+    **dict.fromkeys(("value", "low", "high"), pl.Float64),
+    "job": pl.String,
+}
 JOB_COLUMNS: dict[str, Any] = {
     "job": pl.String,
     **_TYPES,

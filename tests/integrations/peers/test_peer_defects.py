@@ -82,7 +82,7 @@ def explainer(name: str) -> Explainer:
 
 
 def values(metric: Metric, result: Result) -> Tensor:
-    return getattr(result, metric.headline).double()
+    return result.value.double()
 
 
 def same(a: Tensor, b: Tensor) -> bool:

@@ -208,13 +208,13 @@ def test_brackets_hold(digits: Tensor) -> None:
     for norm in (2, "inf"):
         result = CEval(norm=norm, certify="crown", fraction=0.3)(classifier, "saliency", digits[:6])
         assert result.found.all()
-        assert bool((result.lower > 0.05 * result.c).all())
-        assert bool((result.lower <= result.c * 1.0001).all())
+        assert bool((result.certified_c > 0.05 * result.c).all())
+        assert bool((result.certified_c <= result.c * 1.0001).all())
     plane = hf.Classifier(nn.Sequential(nn.Flatten(), nn.Linear(784, 3)), (0.0, 1.0), device="cpu")
     result = CEval(certify="crown")(plane, "saliency", digits[:3])
     sure = result.found
     assert sure.any()
-    assert (result.c / result.lower)[sure].tolist() == pytest.approx([1.0] * int(sure.sum()), abs=0.02)
+    assert (result.c / result.certified_c)[sure].tolist() == pytest.approx([1.0] * int(sure.sum()), abs=0.02)
 
 
 def test_knees() -> None:

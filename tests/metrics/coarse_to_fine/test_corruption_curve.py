@@ -560,10 +560,10 @@ def test_a_study_stores_what_the_numbers_of_the_whole_data_set_need(
     for text in ("Area under the drop", "Coarse before fine", "wei2024revisiting"):
         assert text in page
     assert presentation_of(CorruptionCurve.name).reading({"order": ["bottom"]}).direction == "lower"
-    assert presentation_of(CorruptionCurve.name).reading(metric.options()).column == "area_top"
+    assert presentation_of(CorruptionCurve.name).reading(metric.options()).direction == "higher"
 
 
-def test_options_that_leave_the_headline_as_it_is() -> None:
+def test_options_that_leave_the_value_as_it_is() -> None:
     options = CorruptionCurve().options()
     idle = {
         kind: {name for name in options if not CorruptionCurve.has_effect(name, {**options, "replacement": kind})}

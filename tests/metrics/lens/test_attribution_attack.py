@@ -15,7 +15,7 @@ import holdfast as hf
 from holdfast.metrics import AttributionAttack
 from holdfast.metrics.lens.attribution_objectives import (
     Lens,
-    MassCenter,
+    MassCentre,
     RandomSign,
     Target,
     TopK,
@@ -26,7 +26,7 @@ from holdfast.metrics.lens.attribution_objectives import (
 )
 
 BALL = hf.LinfBall(0.1)
-GUIDED = ("lens", "mass_center", "target", "top_k")
+GUIDED = ("lens", "mass_centre", "target", "top_k")
 BLIND = ("random_sign", "universal")
 
 
@@ -91,7 +91,7 @@ def test_the_farthest_centre_of_mass_is_found() -> None:
     """A ratio of linear functions is largest at a corner of the box: all 64 are looked at."""
     classifier, x = quadratic((6,))
     coefficients = classifier.module.coefficients.detach()
-    metric = AttributionAttack(hf.LinfBall(0.1), "mass_center", steps=25, step=0.02, restarts=6, curve_k=(2,), k=2)
+    metric = AttributionAttack(hf.LinfBall(0.1), "mass_centre", steps=25, step=0.02, restarts=6, curve_k=(2,), k=2)
     result = metric(classifier, "saliency", x)
 
     def centre(points: Tensor) -> Tensor:
@@ -148,7 +148,7 @@ def test_points_are_judged_by_sets_and_mass_decides_ties() -> None:
 
 def test_mass_centre_can_be_followed_from_the_seed_itself() -> None:
     maps = torch.rand(2, 5, 5, requires_grad=True)
-    attack = MassCenter()
+    attack = MassCentre()
     (gradient,) = torch.autograd.grad(attack.goal(attack.state(maps.detach()), maps).sum(), maps)
     assert torch.isfinite(gradient).all()
 
@@ -377,7 +377,7 @@ def test_colour_images_and_series_are_compared_by_position() -> None:
     for shape in ((3, 8, 8), (2, 16)):
         classifier = hf.Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=64)
         x = torch.rand(4, *shape, generator=torch.Generator().manual_seed(2))
-        for attack in ("top_k:t=4", "lens:k=4,w=1", "mass_center", "target", "random_sign"):
+        for attack in ("top_k:t=4", "lens:k=4,w=1", "mass_centre", "target", "random_sign"):
             metric = AttributionAttack(
                 BALL, attack, 3, None, 1, ("topk_intersection:k=4", "lens_recall:k=4,w=2"), k=4, curve_k=(4,)
             )
@@ -470,7 +470,7 @@ def test_two_attacks_have_two_labels() -> None:
     assert list(named_metrics(attacks)) == labels
 
 
-def test_what_leaves_the_headline_alone() -> None:
+def test_what_leaves_the_value_alone() -> None:
     guided, blind = ({"attack": attack} for attack in ("top_k:t=5", {"name": "universal"}))
     assert not AttributionAttack.has_effect("k", guided)
     for option in ("steps", "step", "restarts", "beta"):

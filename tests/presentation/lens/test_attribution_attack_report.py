@@ -624,11 +624,11 @@ def test_reading_follows_the_first_similarity() -> None:
     found = PRESENTATION.reading({"attack": {"name": "random_sign"}, "similarities": ["lens_recall:k=50"]})
     assert (found.title, found.direction) == ("1-LENS-recall@50 after the random_sign attack", "higher")
     assert found.only == ("label_kept",)
-    assert PRESENTATION.reading({}).column == "similarity"
+    assert PRESENTATION.reading({}).column == "value"
     assert PRESENTATION.reading({"similarities": ["a_users_own"]}).direction == "higher"
 
 
-@pytest.mark.parametrize("attack", ["top_k", "mass_center", "target", "lens:w=2", "random_sign", "universal"])
+@pytest.mark.parametrize("attack", ["top_k", "mass_centre", "target", "lens:w=2", "random_sign", "universal"])
 def test_the_guide_explains_the_attack(attack: str) -> None:
     found = PRESENTATION.guide({**AttributionAttack(BALL, attack).options(), "attack": attack})
     name, _, settings = attack.partition(":")

@@ -146,7 +146,7 @@ def test_attacks_are_configured_by_the_papers_names() -> None:
     assert make_attack("universal random", MNIST, "small", SIX)["attack"] == "universal"
     assert "steps" not in make_attack("random", MNIST, "small", SIX)
     mass = make_attack("mass center", FASHION, "full", SIX, 0.05)
-    assert (mass["attack"], mass["neighbourhood"], mass["steps"]) == ("mass_center", {"linf": 0.05}, 100)
+    assert (mass["attack"], mass["neighbourhood"], mass["steps"]) == ("mass_centre", {"linf": 0.05}, 100)
     assert mass["step"] == 0.01
     assert make_attack("top-k", FASHION, "small", SIX, 0.0125)["step"] == 0.00625
     assert similarity_name("precision", 15, 2) == "lens_precision:k=15,w=2"

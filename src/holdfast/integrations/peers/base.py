@@ -33,7 +33,7 @@ from holdfast.errors import ArgumentError, HoldfastError
 from holdfast.explainers import Explainer
 from holdfast.integrations.peers.sample import Sample, isolate
 from holdfast.metrics import get
-from holdfast.metrics.base import Metric, plain
+from holdfast.metrics.base import Direction, Metric, plain
 from holdfast.metrics.probe import Probe
 from holdfast.metrics.result import Result
 from holdfast.model import Classifier
@@ -92,7 +92,8 @@ class PeerResult(Result):
 class PeerMetric(Metric):
     """A metric of another package; `holdfast.integrations.peers.names.peer_class` makes the concrete classes."""
 
-    headline: ClassVar[str] = "score"
+    #: the direction that the package states, for its default options
+    stated: ClassVar[Direction] = None
     #: the options of the peer's constructor or function, which are passed unchanged
     peer_options: ClassVar[tuple[str, ...]] = ()
     #: the package's name and version: part of a job's identity
@@ -108,6 +109,11 @@ class PeerMetric(Metric):
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         set_fields(self, **state["given"])
+
+    @classmethod
+    def direction_of(cls, options: Mapping[str, Any]) -> Direction:
+        """The direction that the package states."""
+        return cls.stated
 
     def options(self) -> dict[str, Any]:
         """The options as plain values, functions by their names; and the package with its version."""

@@ -48,7 +48,7 @@ def peer_class(name: str) -> type[PeerMetric]:
         MissingExtraError: Quantus is not installed.
 
     >>> kind = peer_class("captum:sensitivity_max")
-    >>> kind.direction, kind(n_perturb_samples=5).options()["perturb_radius"]
+    >>> kind().direction, kind(n_perturb_samples=5).options()["perturb_radius"]
     ('lower', 0.02)
     """
     package, _, title = name.partition(":")
@@ -65,7 +65,7 @@ def peer_class(name: str) -> type[PeerMetric]:
         "__doc__": f"`{title}` of {source.version()}; the package documents its options.",
         "__post_init__": source.Base.__post_init__,
         "name": name,
-        "direction": DIRECTIONS.get(name, source.find_direction(title)),
+        "stated": DIRECTIONS.get(name, source.find_direction(title)),
         "citation": CITATIONS.get(name, package),
         "bibtex": bibtex(name),
         "peer_options": peer_options,

@@ -21,7 +21,7 @@ from torch import nn
 from holdfast.errors import ArgumentError, MissingExtraError, ModelError, UnknownNameError, check, check_integer
 from holdfast.integrations.peers.base import PeerMetric, Reduce, read_options
 from holdfast.integrations.peers.sample import Sample
-from holdfast.records import set_fields
+from holdfast.metrics.base import Direction
 
 #: options that aggregate, plot or print, and do not change the value of a sample
 _OUTPUT = frozenset(
@@ -105,9 +105,14 @@ class Base(PeerMetric):
         for name in ("nr_samples", "nr_runs", "features_in_step", "n_perturb_samples", "patch_size", "nr_steps"):
             value = getattr(self, name, 1)
             check_integer(value, name)
-        if getattr(self, "order", None) == "lerf":  # least relevant first reverses the direction
-            set_fields(self, direction="lower" if type(self).direction == "higher" else "higher")
         self._build(2)  # raises an error for a wrong option
+
+    @classmethod
+    def direction_of(cls, options: Mapping[str, Any]) -> Direction:
+        """The direction that Quantus states; least relevant first reverses it."""
+        if cls.stated is None or options.get("order") != "lerf":
+            return cls.stated
+        return "lower" if cls.stated == "higher" else "higher"
 
     def _build(self, classes: int) -> Any:
         """Make Quantus's metric for a model with so many classes."""

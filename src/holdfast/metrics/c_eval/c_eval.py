@@ -30,7 +30,7 @@ from holdfast.algorithms.distortion import Attack
 from holdfast.algorithms.distortion.base import get as get_attack
 from holdfast.errors import check
 from holdfast.explainers import Explainer
-from holdfast.metrics.base import Metric, metrics, of_samples
+from holdfast.metrics.base import Direction, Metric, metrics, of_samples
 from holdfast.metrics.c_eval.fixed_distortion import DistortionSearch, check_fractions, check_options, compute_ratio
 from holdfast.metrics.c_eval.fixed_features import Unit, mark_free
 from holdfast.metrics.result import Result
@@ -57,7 +57,8 @@ class CEvalResult(Result):
         c_empty: the same with no feature fixed, `(N,)`; the smaller of what the attack found without and with them.
         ratio: `c / c_empty`, at least 1, `(N,)`; NaN where no change was found even with no feature fixed.
         found: whether a change of the prediction was found; where not, `c` and `ratio` are lower ends. bool `(N,)`
-        lower: a certified lower bound of the true minimum, so that `lower <= true c(e) <= c`; NaN without one. `(N,)`
+        certified_c: a certified lower bound of the true minimum, so that `certified_c <= true c(e) <= c`; NaN without
+            one. `(N,)`
         fixed_share: the share of places that is fixed, `(N,)`.
         empty_evaluations: inputs predicted for `c_empty`, which all explainers share, int `(N,)`; they are not part of
             `model_evaluations`.
@@ -72,7 +73,7 @@ class CEvalResult(Result):
     c_empty: Tensor
     ratio: Tensor
     found: Tensor
-    lower: Tensor
+    certified_c: Tensor
     fixed_share: Tensor
     empty_evaluations: Tensor
     predicted: Tensor
@@ -128,8 +129,7 @@ class CEval(Metric):
 
     name: ClassVar[str] = "c_eval"
     category: ClassVar[str] = "faithfulness"
-    headline: ClassVar[str] = "ratio"
-    direction: ClassVar[Literal["higher", "lower"]] = "higher"
+    direction: ClassVar[Direction] = "higher"
     citation: ClassVar[str] = "vu2021ceval"
     bibtex: ClassVar[str] = BIBTEX
 
@@ -152,7 +152,7 @@ class CEval(Metric):
             "a number between 0 and 1 (with all features fixed the class never changes)",
             self.fraction,
         )
-        set_fields(self, fractions=check_fractions(self.fractions) if len(self.fractions) else ())
+        set_fields(self, fractions=() if self.fractions in ((), []) else check_fractions(self.fractions))
 
     @classmethod
     def example(cls) -> CEval:
@@ -192,10 +192,10 @@ class CEval(Metric):
         predicted, flipped = torch.full_like(probe.targets, -1), rows[found.found[:, at]]
         if len(flipped):
             predicted[flipped] = classifier.predict(points[flipped])
-        lower = torch.full((len(rows),), torch.nan, dtype=torch.float64, device=inputs.device)
+        certified = torch.full((len(rows),), torch.nan, dtype=torch.float64, device=inputs.device)
         if self.certify and len(rows):
             free = mark_free(masks[at], inputs[rows])
-            lower = certified_distortion(
+            certified = certified_distortion(
                 classifier, inputs[rows], probe.targets[rows], free, norm=search.norm, method=self.certify
             ).lower
         nan = torch.nan
@@ -207,7 +207,7 @@ class CEval(Metric):
             c_empty=probe.spread(empty.c[:, 0], nan),
             ratio=ratios,
             found=probe.spread(found.found[:, at], False),
-            lower=probe.spread(lower, nan),
+            certified_c=probe.spread(certified, nan),
             fixed_share=probe.spread(masks[at].flatten(1).double().mean(1), nan),
             empty_evaluations=probe.spread(empty.evaluations, 0),
             predicted=predicted,

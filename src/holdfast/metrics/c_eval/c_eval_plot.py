@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from holdfast.algorithms.distortion import Attack
 from holdfast.algorithms.distortion.base import get as get_attack
 from holdfast.algorithms.knees import find_knee
 from holdfast.explainers import Explainer
-from holdfast.metrics.base import Metric, metrics, of_samples
+from holdfast.metrics.base import Direction, Metric, metrics, of_samples
 from holdfast.metrics.c_eval.c_eval import BIBTEX
 from holdfast.metrics.c_eval.fixed_distortion import DistortionSearch, check_fractions, check_options, compute_ratio
 from holdfast.metrics.c_eval.fixed_features import Unit
@@ -78,8 +78,7 @@ class CEvalPlot(Metric):
 
     name: ClassVar[str] = "c_eval_plot"
     category: ClassVar[str] = "faithfulness"
-    headline: ClassVar[str] = "mean_ratio"
-    direction: ClassVar[Literal["higher", "lower"]] = "higher"
+    direction: ClassVar[Direction] = "higher"
     citation: ClassVar[str] = "vu2021ceval"
     bibtex: ClassVar[str] = BIBTEX
 

@@ -13,7 +13,7 @@ classifier.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ from torch import Tensor
 from holdfast.algorithms.distortion import Attack
 from holdfast.algorithms.distortion.base import get as get_attack
 from holdfast.explainers import Explainer
-from holdfast.metrics.base import Metric, metrics, of_samples
+from holdfast.metrics.base import Direction, Metric, metrics, of_samples
 from holdfast.metrics.c_eval.c_eval import BIBTEX
 from holdfast.metrics.c_eval.fixed_distortion import DistortionSearch, check_fractions, check_options
 from holdfast.metrics.c_eval.fixed_features import Unit
@@ -77,8 +77,7 @@ class NearAffinity(Metric):
 
     name: ClassVar[str] = "near_affinity"
     category: ClassVar[str] = "faithfulness"
-    headline: ClassVar[str] = "deviation"
-    direction: ClassVar[Literal["higher", "lower"]] = "lower"
+    direction: ClassVar[Direction] = None  # the deviation describes the model
     citation: ClassVar[str] = "vu2021ceval"
     bibtex: ClassVar[str] = BIBTEX
 

@@ -16,7 +16,7 @@ A position is an entry of any channel, as in the paper; or a pixel (a time step)
 positive relevance is flagged and counts with a drop of 0. Of positions with equal relevance the first one comes first.
 
 We add replacements that are the same for all explainers, so that explainers differ by their relevance alone. We also
-add an area for each sample, the headline: the area under the sample's own drop over its own share of replaced
+add an area for each sample, its value: the area under the sample's own drop over its own share of replaced
 positions, with the standard error due to the draws. (The mean of these areas is not the area under the mean curve,
 which is `auc_top`.) We change one thing: normal noise is clipped to the classifier's bounds, because no input may leave
 them. Infinite bounds clip nothing.
@@ -42,7 +42,7 @@ from holdfast.errors import ArgumentError, check, check_integer
 from holdfast.explainers import Background, Explainer
 from holdfast.explainers.background import check_background
 from holdfast.explainers.base import Baseline, check_baseline
-from holdfast.metrics.base import Metric, PartOf, Role, metrics
+from holdfast.metrics.base import Direction, Metric, PartOf, Role, metrics
 from holdfast.metrics.coarse_to_fine.replacement import (
     CorruptedScores,
     Fields,
@@ -239,8 +239,6 @@ class CorruptionCurve(Metric):
 
     name: ClassVar[str] = "corruption_curve"
     category: ClassVar[str] = "faithfulness"
-    headline: ClassVar[str] = "area_top"
-    direction: ClassVar[Literal["higher", "lower"]] = "higher"
     citation: ClassVar[str] = "wei2024revisiting"
     bibtex: ClassVar[str] = """@article{wei2024revisiting,
   title   = {Revisiting the Robustness of Post-hoc Interpretability Methods},
@@ -257,7 +255,7 @@ class CorruptionCurve(Metric):
     }
 
     fractions: tuple[float, ...] = FRACTIONS
-    order: tuple[Order, ...] = ("top", "bottom")
+    order: tuple[Order, ...] | Order = ("top", "bottom")
     replacement: Replacement | Fill = "gaussian"
     samples: int = 5
     mean: Baseline = 0.0
@@ -267,6 +265,8 @@ class CorruptionCurve(Metric):
     unit: Unit = "entry"
 
     def __post_init__(self) -> None:
+        if isinstance(self.order, str):
+            set_fields(self, order=(self.order,))
         for name in ("fractions", "order", "mean", "sd", "baseline"):
             value = getattr(self, name)
             set_fields(self, **{name: tuple(value) if isinstance(value, list) else value})
@@ -276,7 +276,7 @@ class CorruptionCurve(Metric):
         check(increasing, "fractions", "increasing numbers above 0, up to 1", repr(self.fractions))
         orders = self.order if isinstance(self.order, tuple) else ()
         known = len(orders) > 0 and set(orders) <= set(get_args(Order)) and len(set(orders)) == len(orders)
-        check(known, "order", "'top', 'bottom', or both, as a list", repr(self.order))
+        check(known, "order", "'top', 'bottom', or a list of both", repr(self.order))
         known = callable(self.replacement) or self.replacement in get_args(Replacement)
         check(known, "replacement", "'gaussian', 'constant', 'sample' or a function", repr(self.replacement))
         check_integer(self.samples, "samples")
@@ -298,6 +298,11 @@ class CorruptionCurve(Metric):
             check_baseline(getattr(self, name))
         except ArgumentError as error:
             raise ArgumentError(name, error.expected, error.got) from None
+
+    @classmethod
+    def direction_of(cls, options: Mapping[str, Any]) -> Direction:
+        """A large drop is better, unless only the least relevant positions are replaced first."""
+        return "higher" if "top" in (options.get("order") or ("top",)) else "lower"
 
     @classmethod
     def example(cls) -> CorruptionCurve:

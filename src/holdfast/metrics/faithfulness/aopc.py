@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -34,7 +34,7 @@ from torch import Tensor
 from holdfast.errors import ArgumentError, check, check_integer
 from holdfast.explainers import Explainer
 from holdfast.explainers.base import Baseline, check_baseline, resolve_baseline
-from holdfast.metrics.base import Metric, PartOf, Role, metrics, of_samples
+from holdfast.metrics.base import Direction, Metric, PartOf, Role, metrics, of_samples
 from holdfast.metrics.faithfulness.regions import cut_regions, sum_over_regions
 from holdfast.metrics.positions import Order, rank_with_random_ties
 from holdfast.metrics.probe import Probe
@@ -115,8 +115,6 @@ class AOPC(Metric):
 
     name: ClassVar[str] = "aopc"
     category: ClassVar[str] = "faithfulness"
-    headline: ClassVar[str] = "aopc"
-    direction: ClassVar[Literal["higher", "lower"]] = "higher"
     citation: ClassVar[str] = "samek2017evaluating"
     bibtex: ClassVar[str] = """@article{samek2017evaluating,
   title   = {Evaluating the Visualization of What a Deep Neural Network Has Learned},
@@ -159,6 +157,11 @@ class AOPC(Metric):
                 set_fields(self, segments=check_segments(self.segments))
             except ArgumentError as error:
                 raise ArgumentError("segments", f"None (for cells), {error.expected}", error.got) from None
+
+    @classmethod
+    def direction_of(cls, options: Mapping[str, Any]) -> Direction:
+        """A large fall is better with the most relevant regions first, a small one with the least relevant."""
+        return "lower" if options.get("order") == "bottom" else "higher"
 
     @classmethod
     def example(cls) -> AOPC:

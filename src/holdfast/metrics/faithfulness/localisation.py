@@ -30,14 +30,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, get_args
 
 import torch
 from torch import Tensor
 
 from holdfast.errors import ArgumentError, check
 from holdfast.explainers import Explainer
-from holdfast.metrics.base import Metric, metrics
+from holdfast.metrics.base import Direction, Metric, metrics
 from holdfast.metrics.positions import Unit, compute_relevance
 from holdfast.metrics.probe import Probe
 from holdfast.metrics.result import Result
@@ -169,8 +169,7 @@ class RelevanceLocalisation(Metric):
 
     name: ClassVar[str] = "relevance_localisation"
     category: ClassVar[str] = "localisation"
-    headline: ClassVar[str] = "mass_accuracy"
-    direction: ClassVar[Literal["higher", "lower"]] = "higher"
+    direction: ClassVar[Direction] = "higher"
     citation: ClassVar[str] = "arras2022clevr"
     mask_option: ClassVar[str] = "regions"
     bibtex: ClassVar[str] = """@article{arras2022clevr,

@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -31,7 +31,7 @@ from torch import Tensor
 from holdfast.errors import check
 from holdfast.explainers import CentreExplainer, Explainer, RandomExplainer
 from holdfast.explainers.base import Baseline, check_baseline, resolve_baseline
-from holdfast.metrics.base import Metric, metrics
+from holdfast.metrics.base import Direction, Metric, metrics
 from holdfast.metrics.positions import count_positions, rank_with_random_ties, sum_channels
 from holdfast.metrics.probe import Probe
 from holdfast.metrics.replaced_copies import ReplacedCopies, make_sample_keys
@@ -108,8 +108,7 @@ class LogOdds(Metric):
 
     name: ClassVar[str] = "log_odds"
     category: ClassVar[str] = "faithfulness"
-    headline: ClassVar[str] = "log_odds"
-    direction: ClassVar[Literal["higher", "lower"]] = "higher"
+    direction: ClassVar[Direction] = "higher"
     citation: ClassVar[str] = "shrikumar2017deeplift"
     bibtex: ClassVar[str] = """@inproceedings{shrikumar2017deeplift,
   title     = {Learning Important Features Through Propagating Activation Differences},

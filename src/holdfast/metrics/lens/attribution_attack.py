@@ -22,7 +22,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -31,7 +31,7 @@ from holdfast.algorithms.searches.base import Outcome
 from holdfast.algorithms.searches.sign import SignSearch
 from holdfast.errors import ArgumentError, check, check_integer
 from holdfast.explainers import Explainer
-from holdfast.metrics.base import NO_EFFECT, Metric, PartOf, Role, metrics
+from holdfast.metrics.base import NO_EFFECT, Direction, Metric, PartOf, Role, larger_is_closer, metrics
 from holdfast.metrics.lens.attribution_objectives import (
     BLIND,
     AttributionObjective,
@@ -125,7 +125,7 @@ class AttributionAttack(Metric):
 
     Args:
         neighbourhood: a `LinfBall`. The random starts are drawn from its distribution.
-        attack: `"top_k"`, `"mass_center"`, `"target"`, `"lens"`, which need an explainer that can be differentiated
+        attack: `"top_k"`, `"mass_centre"`, `"target"`, `"lens"`, which need an explainer that can be differentiated
             (of ours `saliency`, `input_x_gradient`, `integrated_gradients`, `smoothgrad`, `gradient_shap`, `deeplift`,
             `gradcam` and `fullgrad`); `"random_sign"` or `"universal"`, which need nothing. With options as in
             `"top_k:t=200"`, or configured.
@@ -156,8 +156,6 @@ class AttributionAttack(Metric):
 
     name: ClassVar[str] = "attribution_attack"
     category: ClassVar[str] = "robustness"
-    headline: ClassVar[str] = "similarity"
-    direction: ClassVar[Literal["higher", "lower"]] = "higher"
     citation: ClassVar[str] = "kamath2024rethinking"
     bibtex: ClassVar[str] = LENS
     roles: ClassVar[Mapping[str, Role]] = {
@@ -214,6 +212,12 @@ class AttributionAttack(Metric):
             check(name not in taken, "similarities", "names that are no columns of the result", repr(name))
         known = first.larger_is_closer or first.name.partition(":")[0] in known_similarities
         check(known, "similarities", "as the first a similarity, or a registered discrepancy", repr(first.name))
+
+    @classmethod
+    def direction_of(cls, options: Mapping[str, Any]) -> Direction:
+        """Similar explanations are better, by the first similarity."""
+        first = [*(options.get("similarities") or ()), None][0]
+        return "higher" if larger_is_closer({"similarity": first}) else "lower"
 
     @classmethod
     def example(cls) -> AttributionAttack:

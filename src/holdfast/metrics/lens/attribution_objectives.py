@@ -5,7 +5,7 @@ scaled to a sum of 1; S_t the t positions with the largest values of `a`, T_t th
 positions a side:
 
     top_k        least    sum of a' over S_t                      least    |S_t n T_t|
-    mass_center  largest  || centre(a') - centre(a) ||            (the same)
+    mass_centre  largest  || centre(a') - centre(a) ||            (the same)
     target       largest  sum of a' over a region                 (the same)
     lens         least    weighted sum of a' over N_w(S_k)        least    |S_k n N_w(T_k)| + |T_k n N_w(S_k)|
 
@@ -118,12 +118,12 @@ class TopK(GuidedObjective):
         return self.goal(state, maps).double() - kept
 
 
-@attribution_attacks.register("mass_center")
+@attribution_attacks.register("mass_centre")
 @dataclass(frozen=True)
-class MassCenter(GuidedObjective):
+class MassCentre(GuidedObjective):
     """Move the centre of mass as far as possible."""
 
-    name: ClassVar[str] = "mass_center"
+    name: ClassVar[str] = "mass_centre"
 
     def state(self, reference: Tensor) -> Tensor:
         """The centre of mass."""

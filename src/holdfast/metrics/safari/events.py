@@ -109,6 +109,8 @@ def make_event(name: str, similarity: Similarity, threshold: float | None, needs
     if name == "misclassification":
         check(threshold is None, "threshold", "None for misclassification, which has none", threshold)
         return Event("misclassification", similarity, None)
+    number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
+    check(threshold is None or number, "threshold", "a number or None", repr(threshold))
     if threshold is None:
         threshold = similarity.low if name == "changed_explanation" else similarity.high
     check(

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -29,7 +29,7 @@ from holdfast.algorithms.rare_events.plain_sampling import monte_carlo
 from holdfast.algorithms.rare_events.subset_sampling import Proposal, subset_simulation
 from holdfast.errors import check, check_integer
 from holdfast.explainers import Explainer
-from holdfast.metrics.base import Metric, PartOf, Role, metrics
+from holdfast.metrics.base import Direction, Metric, PartOf, Role, metrics
 from holdfast.metrics.probe import Explain, Probe, check_probe_options
 from holdfast.metrics.result import Result
 from holdfast.metrics.safari.events import SAFARI, Event, EventName, make_event
@@ -121,8 +121,6 @@ class MisinterpretationProbability(Metric):
 
     name: ClassVar[str] = "misinterpretation_probability"
     category: ClassVar[str] = "robustness"
-    headline: ClassVar[str] = "log_probability"
-    direction: ClassVar[Literal["higher", "lower"]] = "lower"
     citation: ClassVar[str] = "huang2023safari"
     bibtex: ClassVar[str] = SAFARI
     roles: ClassVar[Mapping[str, Role]] = {
@@ -158,6 +156,11 @@ class MisinterpretationProbability(Metric):
         check_integer(self.samples, "samples")
         check_probe_options(self.absolute, self.explain, self.margin)
         self._event()
+
+    @classmethod
+    def direction_of(cls, options: Mapping[str, Any]) -> Direction:
+        """Less probable is better; misclassification says nothing about an explainer."""
+        return None if options.get("event") == "misclassification" else "lower"
 
     @classmethod
     def example(cls) -> MisinterpretationProbability:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -26,7 +26,7 @@ from torch import Tensor
 from holdfast.algorithms.searches.base import Search
 from holdfast.errors import check, check_integer
 from holdfast.explainers import Explainer
-from holdfast.metrics.base import Metric, PartOf, Role, metrics
+from holdfast.metrics.base import Direction, Metric, PartOf, Role, metrics
 from holdfast.metrics.probe import Explain, Probe
 from holdfast.metrics.result import Result
 from holdfast.metrics.safari.worst_case import WorstCase
@@ -53,8 +53,7 @@ class SensitivityResult(Result):
 
 @dataclass(frozen=True)
 class _Sensitivity(Metric):
-    headline: ClassVar[str] = "sensitivity"
-    direction: ClassVar[Literal["higher", "lower"]] = "lower"
+    direction: ClassVar[Direction] = "lower"
     category: ClassVar[str] = "robustness"
     per_distance: ClassVar[bool]
     roles: ClassVar[Mapping[str, Role]] = {

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -26,13 +26,14 @@ from torch import Tensor
 from holdfast.algorithms.searches.base import Outcome, Search, Trace, searches
 from holdfast.errors import ArgumentError, check
 from holdfast.explainers import Explainer
-from holdfast.metrics.base import NO_EFFECT, Metric, Role, metrics
+from holdfast.metrics.base import NO_EFFECT, Direction, Metric, Role, larger_is_closer, metrics
 from holdfast.metrics.probe import Explain, Probe, check_probe_options
 from holdfast.metrics.probe_objective import ProbeObjective, reevaluate_found
 from holdfast.metrics.result import Result
 from holdfast.metrics.safari.events import SAFARI, Event, EventName, make_event
 from holdfast.model import Classifier, Output
 from holdfast.neighbourhood import LinfBall, Neighbourhood, check_neighbourhood
+from holdfast.registry import build
 from holdfast.similarity import Similarity
 from holdfast.similarity import get as get_similarity
 from holdfast.tensors import draw_seed
@@ -116,7 +117,8 @@ class WorstCase(Metric):
         neighbourhood: where perturbed inputs may lie.
         event: `"changed_explanation"`, `"changed_class"` or `"misclassification"`.
         similarity: a similarity or its name.
-        search: `"block"`, `"genetic"`, `"gradient"` or `"sign"` (both white box), `"random"`, or a configured search.
+        search: `"block"`, `"genetic"`, `"gradient"` or `"sign"` (both white box), `"random"`, with options as in
+            `"genetic:population=50"`; or a configured search.
         budget: how many inputs are predicted and explained for each sample at most, at least 3. The clean input and
             the final check of the result are included.
         threshold: of the event, for `misinterpreted`; None for the similarity's own.
@@ -140,8 +142,6 @@ class WorstCase(Metric):
 
     name: ClassVar[str] = "worst_case"
     category: ClassVar[str] = "robustness"
-    headline: ClassVar[str] = "similarity"
-    direction: ClassVar[Literal["higher", "lower"]] = "higher"
     citation: ClassVar[str] = "huang2023safari"
     bibtex: ClassVar[str] = SAFARI
     roles: ClassVar[Mapping[str, Role]] = {  # the search does not know them
@@ -169,8 +169,18 @@ class WorstCase(Metric):
         expected = "a whole number of at least 3 (the clean input, a query of the search, and the final check)"
         check(type(self.budget) is int and self.budget > self.own_evaluations, "budget", expected, repr(self.budget))
         check_probe_options(self.absolute, self.explain, self.margin)
+        for option in ("track_sensitivity", "keep_population"):
+            check(isinstance(getattr(self, option), bool), option, "True or False", repr(getattr(self, option)))
         self._event()
         self._search()
+
+    @classmethod
+    def direction_of(cls, options: Mapping[str, Any]) -> Direction:
+        """The event decides; a margin says nothing about an explainer."""
+        event = options.get("event")
+        if event == "misclassification":
+            return None
+        return "higher" if (event != "changed_class") == larger_is_closer(options) else "lower"
 
     @classmethod
     def example(cls) -> WorstCase:
@@ -190,7 +200,10 @@ class WorstCase(Metric):
         return make_event(self.event, get_similarity(self.similarity), self.threshold, needs_threshold=False)
 
     def _search(self) -> Search:
-        return self.search if isinstance(self.search, Search) else searches[self.search]()
+        if isinstance(self.search, Search):
+            return self.search
+        check(isinstance(self.search, str), "search", "a name or a Search", repr(self.search))
+        return build(searches, self.search)
 
     def evaluate(
         self,

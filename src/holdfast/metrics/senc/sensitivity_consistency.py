@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -16,7 +16,7 @@ from holdfast.algorithms.masks.random_masks import Consistency, is_settled, meas
 from holdfast.algorithms.masks.resampling import Estimator
 from holdfast.errors import check, check_integer
 from holdfast.explainers import Explainer
-from holdfast.metrics.base import Metric
+from holdfast.metrics.base import Direction, Metric
 from holdfast.metrics.probe import Explain, Probe, check_probe_options
 from holdfast.metrics.result import Result
 from holdfast.metrics.senc.masking import are_constant, compute_published_rho, mark_constant
@@ -167,8 +167,7 @@ class SensitivityConsistency(Metric):
         resamples: how many the bootstrap of the interval draws.
     """
 
-    headline: ClassVar[str] = "rho"
-    direction: ClassVar[Literal["higher", "lower"]] = "higher"
+    direction: ClassVar[Direction] = "higher"
     citation: ClassVar[str] = "tan2025senc"
     bibtex: ClassVar[str] = """@inproceedings{tan2025senc,
   title     = {Evaluating Sensitivity Consistency of Explanations},

@@ -41,8 +41,7 @@ class CEvalPresentation(Presentation):
         return Reading(
             f"c-Eval: least change that changes the class with the top {size} fixed, over that with no feature fixed",
             "c(e) / c(empty)",
-            "ratio",
-            "higher",
+            self.direction_of(options),
             2,
             censored="bound",
             censored_side="lower",
@@ -58,7 +57,7 @@ class CEvalPresentation(Presentation):
             notes.append(f"median c {middle}, c(empty) {format_number(float(np.nanmedian(empty)), 3)}")
         if not found.all():
             notes.append(f"no change found: {int((~found).sum())} of {len(frame)}")
-        lower = read_numbers(frame, "lower")
+        lower = read_numbers(frame, "certified_c")
         certified = found & np.isfinite(lower) & (lower > 0)
         if certified.any():
             width = float(np.median((c / np.where(certified, lower, 1.0))[certified]))
@@ -198,7 +197,7 @@ def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: d
     classes = f"class {row.get('targets')} → {row.get('predicted')}" if found else f"class {row.get('targets')}, kept"
     sign = "" if found else "at least "
     text = f"c {sign}{c}; c(empty) {empty}; ratio {sign}{ratio}; {classes}"
-    lower = row.get("lower")
+    lower = row.get("certified_c")
     if lower is not None and np.isfinite(lower):
         text += f"; certified: at least {format_number(lower, 3)}"
     return GalleryRow(explainer, sample, pictures, text, found)

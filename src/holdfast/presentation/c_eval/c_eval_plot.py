@@ -19,8 +19,7 @@ class CEvalPlotPresentation(CEvalPresentation):
         return Reading(
             "c-Eval over sizes: mean of c(e) / c(empty)",
             "mean c(e) / c(empty)",
-            "mean_ratio",
-            "higher",
+            self.direction_of(options),
             2,
             censored="bound",
             censored_side="lower",

@@ -17,7 +17,9 @@ class NearAffinityPresentation(Presentation):
 
     def reading(self, options: Mapping[str, Any]) -> Reading:
         """The deviation describes the model, so it ranks no explainers."""
-        return Reading("Near-affinity: mean deviation of the estimated c(empty)", "mean |log ratio|", "deviation", None)
+        return Reading(
+            "Near-affinity: mean deviation of the estimated c(empty)", "mean |log ratio|", self.direction_of(options)
+        )
 
     def figures(self, view: View) -> list[Chart | Gallery]:
         """c_hat / c(empty) against the size, and the distribution of the deviations."""

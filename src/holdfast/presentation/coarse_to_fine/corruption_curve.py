@@ -45,8 +45,7 @@ class CorruptionCurvePresentation(Presentation):
         return Reading(
             f"Area under the drop of the class's probability, {first} relevant positions corrupted first",
             "area under the drop",
-            "area_top" if top else "area_bottom",
-            "higher" if top else "lower",
+            self.direction_of(options),
             3,
             caution="Only the difference to random maps is due to the map.",
         )

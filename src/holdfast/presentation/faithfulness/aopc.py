@@ -33,7 +33,7 @@ class AOPCPresentation(Presentation):
         first = _name_first(options)
         title = f"Area over the perturbation curve, {first} relevant regions first"
         axis = f"AOPC ({options.get('score', 'probability')})"
-        return Reading(title, axis, "aopc", "higher" if first == "most" else "lower", 3, good="more faithful")
+        return Reading(title, axis, self.direction_of(options), 3, good="more faithful")
 
     def figures(self, view: View) -> list[Chart | Gallery]:
         """The distribution over samples, and the curves."""

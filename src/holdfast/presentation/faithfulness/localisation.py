@@ -31,8 +31,7 @@ class RelevanceLocalisationPresentation(Presentation):
         return Reading(
             "Relevance mass accuracy: the share of positive relevance inside the true region",
             "share of positive relevance inside",
-            "mass_accuracy",
-            "higher",
+            self.direction_of(options),
             3,
             caution="It compares a map with what is known about the data. It says something about the model only if "
             "the model uses the region.",

@@ -32,7 +32,9 @@ class LogOddsPresentation(Presentation):
         pairs = options.get("pairs")
         named = ", ".join(f"{o} to {t}" for o, t in pairs or ())
         caution = f"Only samples of the first class of a pair have a value: {named}." if pairs else ""
-        return Reading(title, "change of the log-odds", "log_odds", "higher", 2, caution=caution, good="more faithful")
+        return Reading(
+            title, "change of the log-odds", self.direction_of(options), 2, caution=caution, good="more faithful"
+        )
 
     def figures(self, view: View) -> list[Chart | Gallery]:
         """The distribution over samples, and if there are several pairs, for each of them."""

@@ -18,13 +18,13 @@ import polars as pl
 
 from holdfast.charts import INK, Chart, Gallery, Strip, draw_strips
 from holdfast.charts.base import round_number, tooltip, wrap_name
+from holdfast.metrics.base import larger_is_closer
 from holdfast.presentation.base import (
     Presentation,
     Reading,
     View,
     draw_distribution,
     format_number,
-    larger_is_closer,
     presentations,
     read_flags,
     read_numbers,
@@ -62,12 +62,10 @@ class AttributionAttackPresentation(Presentation):
         name, settings = attack_of(options)
         title = f"{name_similarity(first)} after the {name} attack{settings}"
         caution = f"A stronger attack may {'reach a smaller' if closer else 'reach a larger'} value."
-        direction = "higher" if closer else "lower"
         return Reading(
             title[:1].upper() + title[1:],
             name_similarity(first),
-            "similarity",
-            direction,  # type: ignore[arg-type]
+            self.direction_of(options),
             3,
             only=("label_kept",),
             caution=caution,

@@ -13,7 +13,7 @@ from holdfast.similarity.diverse import resolve_k
 _ATTACKS = {
     "top_k": "Steps along the sign of the gradient reduce the attribution of the positions that had the most of it "
     "(Ghorbani, Abid and Zou, 2019).",
-    "mass_center": "Steps along the sign of the gradient move the map's centre of mass (Ghorbani, Abid and Zou, 2019).",
+    "mass_centre": "Steps along the sign of the gradient move the map's centre of mass (Ghorbani, Abid and Zou, 2019).",
     "target": "Steps along the sign of the gradient increase the attribution within a box (Ghorbani, Abid and Zou, "
     "2019).",
     "lens": "Steps along the sign of the gradient move attribution out of the windows around the positions that had "

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from holdfast.presentation.base import View, format_number, larger_is_closer, read_flags, read_numbers
+from holdfast.metrics.base import larger_is_closer
+from holdfast.presentation.base import View, format_number, read_flags, read_numbers
 from holdfast.presentation.safari.terms import find_threshold
 
 

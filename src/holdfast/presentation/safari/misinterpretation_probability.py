@@ -9,13 +9,13 @@ import numpy as np
 import polars as pl
 
 from holdfast.charts import Chart, Gallery, Line, draw_lines
+from holdfast.metrics.base import larger_is_closer
 from holdfast.presentation.base import (
     Presentation,
     Reading,
     View,
     draw_distribution,
     format_number,
-    larger_is_closer,
     presentations,
     read_flags,
     read_numbers,
@@ -41,9 +41,8 @@ class ProbabilityPresentation(Presentation):
     def reading(self, options: Mapping[str, Any]) -> Reading:
         """Less probable is more robust; explainers are not ranked by misclassification."""
         event = str(options.get("event"))
-        direction = None if event == "misclassification" else "lower"
         title = f"ln P({_WHAT.get(event, event)})"
-        return Reading(title, "ln P", "log_probability", direction, 2, "censored", "upper", good="more robust")  # type: ignore[arg-type]
+        return Reading(title, "ln P", self.direction_of(options), 2, "censored", "upper", good="more robust")
 
     def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
         """The error of a single estimate, and how many runs stalled."""

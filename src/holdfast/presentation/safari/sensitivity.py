@@ -20,7 +20,7 @@ class MaxSensitivityPresentation(Presentation):
         """Smaller is more robust, provided that the maps are on one scale."""
         caution = "" if options.get("normalise") else "It grows with the scale of an explainer's maps."
         axis = f"largest {self.what}" + (", normalised" if options.get("normalise") else "")
-        return Reading(self.title, axis, self.headline, "lower", caution=caution, good="more robust")
+        return Reading(self.title, axis, self.direction_of(options), caution=caution, good="more robust")
 
     def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
         """What the numbers and the options mean."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.presentation.base import find_similarity
+from holdfast.metrics.base import find_similarity
 
 #: the options that all of these metrics share
 COMPARED = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -16,7 +16,6 @@ from holdfast.presentation.base import (
     View,
     draw_distribution,
     format_number,
-    larger_is_closer,
     presentations,
     read_flags,
     read_numbers,
@@ -37,18 +36,16 @@ class WorstCasePresentation(Presentation):
 
     def reading(self, options: Mapping[str, Any]) -> Reading:
         """The event decides which direction is robust; explainers are not ranked by misclassification."""
-        event, closer = options.get("event"), larger_is_closer(options)
+        event, direction = options.get("event"), self.direction_of(options)
         if event == "misclassification":
-            return Reading("Largest margin found, towards another class", "margin J", "margin", None, 2)
+            return Reading("Largest margin found, towards another class", "margin J", direction, 2)
         axis = f"similarity ({options.get('similarity', '?')})"
         if event == "changed_class":
             title = "Most similar explanation found after the class has changed"
             caution = "Only samples whose class could be changed count."
-            towards: Literal["higher", "lower"] = "lower" if closer else "higher"
-            return Reading(title, axis, "similarity", towards, 3, only=("found",), caution=caution, good="more robust")
-        towards = "higher" if closer else "lower"
+            return Reading(title, axis, direction, 3, only=("found",), caution=caution, good="more robust")
         title = "Least similar explanation found while the class is kept"
-        return Reading(title, axis, "similarity", towards, 3, only=("found",), good="more robust")
+        return Reading(title, axis, direction, 3, only=("found",), good="more robust")
 
     def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
         """How often the event was found, and the largest sensitivities if they were tracked."""

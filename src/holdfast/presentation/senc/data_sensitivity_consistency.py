@@ -41,8 +41,7 @@ class SencPresentation(Presentation):
         return Reading(
             title,
             "rho (published estimator)" if published else "rho",
-            "rho",
-            "higher",
+            self.direction_of(options),
             3,
             caution=caution,
             good="more consistent",

@@ -35,7 +35,7 @@ from holdfast.study.results import Results
 
 ROWS = 256  # rows forwarded at once on a CPU: as many as fit into the cache
 IG = "IG"
-GUIDED = {"top-k": "top_k", "mass center": "mass_center"}
+GUIDED = {"top-k": "top_k", "mass center": "mass_centre"}
 ABOUT_TWICE = 1.5  # our reading of "roughly 2x"
 
 

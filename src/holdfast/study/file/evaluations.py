@@ -128,6 +128,10 @@ def _metric(named: ParsedEntry, neighbourhood: Neighbourhood | None) -> tuple[Me
         return function, function.model_dump(exclude_unset=True)
     with _errors_at_name(named, "a metric"):
         kind = metrics[named.name]
+    if neighbourhood is None and "neighbourhood" not in named.options and has_neighbourhood(kind, required=True):
+        own = f"{{{named.name}: {{neighbourhood: {{linf: 0.1}}}}}}"
+        words = f"a neighbourhood for {named.name}, as in {own}, or neighbourhood: {{linf: 0.1}} for all metrics"
+        raise misfit(words, "nothing", "neighbourhood")
     value = configure(kind, named.name, named.options, _defaults(kind, neighbourhood))
     return value, {"name": named.name, **plain_options(value)}
 
