@@ -16,7 +16,7 @@ from holdfast.tensors import limited_threads
 Bound = float | Tensor
 Kind = Literal["forward", "backward"]
 #: what is read from the logits
-Output = Literal["logit", "probability"]
+Output = Literal["probability", "logit"]
 
 # Kernels for few rows, or for an odd number of rows, round differently in the last bits. So every forwarded batch is
 # padded to a multiple of this number, and to at least twice this number. Only this makes results bit-identical for all
