@@ -375,6 +375,8 @@ def test_bad_options_of_one_metric() -> None:
 
 
 def test_white_box_search_refuses_what_has_no_derivative(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+    with pytest.raises(hf.ArgumentError, match="samples: expected no number of samples with a search"):
+        MaxSensitivity(BALL, samples=300, search="block")
     with pytest.raises(hf.ArgumentError, match="search: expected a black-box search"):
         WorstCase(BALL, search="gradient", budget=10)(lenet, "guided_backprop", digits[:1].inputs)
     with pytest.raises(hf.ArgumentError, match="search: expected a black-box search"):

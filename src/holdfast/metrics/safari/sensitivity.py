@@ -71,6 +71,8 @@ class _Sensitivity(Metric):
 
     def __post_init__(self) -> None:
         check_integer(self.samples, "samples")
+        counted = self.search == "sample" or self.samples == type(self).samples
+        check(counted, "samples", "no number of samples with a search, which takes budget=", self.samples)
         check(isinstance(self.normalise, bool), "normalise", "True or False", self.normalise)
         self._worst_case()  # checks the other options
 
