@@ -49,6 +49,7 @@ def worst(
     frame = {
         **base(["ok"] * n, where.get("start", 0)),
         "value": values,
+        "similarity": values,
         "margin": [-1.0] * n,
         "found": [True] * n,
         "misinterpreted": [False] * n,
@@ -69,6 +70,7 @@ def probability(
     frame = {
         **base(["ok"] * n, where.get("start", 0)),
         "value": values,
+        "log_probability": values,
         "low": [value - 0.5 for value in values],
         "high": [value + 0.5 for value in values],
         "censored": [value <= floor for value in values],

@@ -255,7 +255,7 @@ class CorruptionCurve(Metric):
     }
 
     fractions: tuple[float, ...] = FRACTIONS
-    order: tuple[Order, ...] | Order = ("top", "bottom")
+    order: Order | tuple[Order, ...] = ("top", "bottom")
     replacement: Replacement | Fill = "gaussian"
     samples: int = 5
     mean: Baseline = 0.0
