@@ -132,7 +132,7 @@ def test_the_page_has_the_section(found: Any, tmp_path: Path) -> None:
         "Maps before and after the attack",
         "Diverse positions before and after the attack",
         "LENS-precision and LENS-recall",
-        "their survey on pictures of flowers 70%",
+        "survey on pictures of flowers, 70% of the answers",
     ):
         assert text in page, text
     sentence = (
