@@ -117,12 +117,20 @@ class Streams:
             row.uniform_(generator=generator)
         return out
 
-    def choice(self, choices: Sequence[int], counts: Sequence[int]) -> list[Tensor]:
-        """For each problem p, draw `counts[p]` integers below `choices[p]`, uniformly with replacement."""
-        return [
-            torch.randint(high, (count,), generator=generator, device=self.device)
-            for high, count, generator in zip(choices, counts, self._generators, strict=True)
-        ]
+    def refill(self, choices: Sequence[int], count: int) -> list[Tensor]:
+        """For each problem p, `count` integers below `choices[p]`.
+
+        Where there are fewer choices than `count`, all of them and others drawn uniformly with replacement; otherwise
+        a draw without replacement.
+        """
+        found = []
+        for high, generator in zip(choices, self._generators, strict=True):
+            if high > count:
+                found.append(torch.randperm(high, generator=generator, device=self.device)[:count])
+            else:
+                drawn = torch.randint(high, (count - high,), generator=generator, device=self.device)
+                found.append(torch.cat([torch.arange(high, device=self.device), drawn]))
+        return found
 
 
 def broadcast_rows(values: Tensor, like: Tensor) -> Tensor:

@@ -13,6 +13,11 @@ from holdfast.errors import ArgumentError, check
 
 Score = Callable[..., Tensor]
 
+#: with fewer families left, neither an estimate nor its standard error can be relied on
+FEWEST_FAMILIES = 2.0
+#: the same for families whose members are still similar, since they have moved little since their common ancestor
+FEWEST_INDEPENDENT = 5.0
+
 
 @dataclass(frozen=True)
 class Levels:
@@ -24,6 +29,10 @@ class Levels:
         log_probability: ln P(score at or above the level), `(L,)`.
         std_error: of `log_probability`, `(L,)`.
         acceptance: share of accepted moves after the level (NaN where none were made), `(L,)`.
+        families: effective number of families: first ancestors that the survivors of the level descend from, `(L,)`.
+        independent: the same, but descent is counted from the latest level whose positions the particles have forgotten.
+            If they move slowly, this is `families`. `(L,)`
+        degrees: degrees of freedom of `std_error`, `(L,)`.
     """
 
     stage: Tensor
@@ -31,6 +40,26 @@ class Levels:
     log_probability: Tensor
     std_error: Tensor
     acceptance: Tensor
+    families: Tensor
+    independent: Tensor
+    degrees: Tensor
+
+    @property
+    def trusted(self) -> Tensor:
+        """Whether enough families are left for the level's estimate and its standard error, bool `(L,)`."""
+        return (self.families >= FEWEST_FAMILIES) & (self.independent >= FEWEST_INDEPENDENT)
+
+    def bound(self, level: float = 0.95) -> float:
+        """An upper limit of ln P that holds with the probability `level`, from the last trusted level.
+
+        The event lies within every level, so P is at most the probability of each.
+        """
+        trusted = self.trusted.nonzero()[:, 0]
+        if not len(trusted):
+            return 0.0
+        last = int(trusted[-1])
+        width = t_quantile(0.5 + level / 2, float(self.degrees[last])) * float(self.std_error[last])
+        return min(0.0, float(self.log_probability[last]) + width)
 
 
 @dataclass(frozen=True)
@@ -38,10 +67,13 @@ class RareEventEstimate:
     """ln P for each of P problems, with standard errors that allow for dependent particles.
 
     Attributes:
-        log_probability: natural logarithm of the probability; where `censored`, an upper bound. `(P,)`
+        log_probability: natural logarithm of the probability; where `censored`, the upper end of the interval. `(P,)`
         std_error: standard error of `log_probability`; NaN where `censored`. `(P,)`
-        censored: the run stopped before the event was reached: below the floor, without a single hit, or
-            on a plateau of equal scores. `(P,)` bool
+        censored: the run stopped before the event was reached: below the floor, without a single hit, on a plateau of
+            equal scores, or at the end of the budget. `(P,)` bool
+        resolved: whether the interval can be relied on as it is. False if too few families of particles are left
+            (`Levels.trusted`), or if the budget ended first. Then the interval reaches up to the last level with
+            enough, and the estimate may be far too low. `(P,)` bool
         stalled: it stopped because of such a plateau, or of the limit on levels. `(P,)` bool
         acceptance: share of accepted moves over the whole run; NaN without moves. `(P,)`
         model_evaluations: scores computed. int `(P,)`
@@ -49,11 +81,13 @@ class RareEventEstimate:
         extreme: the input of the last population that is nearest to the event or deepest in it, `(P, *shape)`.
         degrees: degrees of freedom of `std_error`, for the interval's t quantile; `inf`: normal. `(P,)`
         hits, samples: plain Monte Carlo's counts, `(P,)` and a number; None otherwise.
+        runs: the runs of each problem that were pooled; empty where there was one.
     """
 
     log_probability: Tensor
     std_error: Tensor
     censored: Tensor
+    resolved: Tensor
     stalled: Tensor
     acceptance: Tensor
     model_evaluations: Tensor
@@ -62,11 +96,14 @@ class RareEventEstimate:
     degrees: Tensor
     hits: Tensor | None = None
     samples: int | None = None
+    runs: tuple[tuple[RareEventEstimate, ...], ...] = ()
 
     def interval(self, level: float = 0.95) -> Tensor:
         """Confidence interval for ln P, `(P, 2)`; from minus infinity where `censored`.
 
         Clopper-Pearson for plain Monte Carlo; otherwise `log_probability` plus and minus a t quantile of `std_error`.
+        Where `censored`, or not `resolved`, its upper end comes from the last level with enough families. Where runs
+        contradict each other it contains the intervals of all.
         """
         check(0 < level < 1, "level", "a number between 0 and 1", level)
         if self.hits is not None and self.samples is not None:
@@ -74,8 +111,16 @@ class RareEventEstimate:
         quantiles = [t_quantile(0.5 + level / 2, degrees) for degrees in self.degrees.tolist()]
         width = torch.tensor(quantiles, dtype=torch.float64, device=self.std_error.device) * self.std_error
         low = torch.where(self.censored, -torch.inf, self.log_probability - width)
-        high = torch.where(self.censored, self.log_probability, self.log_probability + width)
-        return torch.stack([low, high.clamp(max=0.0)], dim=1)
+        bounds = torch.tensor([run.bound(level) for run in self.levels], dtype=torch.float64, device=width.device)
+        high = torch.where(self.censored, bounds, self.log_probability + width)
+        high = torch.where(self.resolved, high, torch.maximum(high, bounds))
+        found = torch.stack([low, high.clamp(max=0.0)], dim=1)
+        for row, own in enumerate(self.runs):
+            if own and not bool(self.resolved[row]):  # they contradict each other
+                ends = torch.cat([run.interval(level) for run in own])
+                found[row, 0] = torch.minimum(found[row, 0], ends[:, 0].min())
+                found[row, 1] = torch.maximum(found[row, 1], ends[:, 1].max())
+        return found
 
     def monte_carlo_samples(self) -> Tensor:
         """How many samples plain Monte Carlo would need for the same relative error (Table 2), `(P,)`."""

@@ -12,6 +12,8 @@ from holdfast.algorithms.rare_events.estimate import Levels
 
 # above this probability that two random survivors have one first ancestor, too few families are left for a variance
 _DEGENERATE = 0.5
+# ln of the correlation below which a particle's position counts as independent of an earlier one
+_FORGOTTEN = math.log(0.5)
 
 
 @dataclass
@@ -22,6 +24,7 @@ class History:
     threshold: list[float] = field(default_factory=list)
     log_probability: list[float] = field(default_factory=list)
     acceptance: list[float] = field(default_factory=list)
+    memory: list[float] = field(default_factory=list)  # ln of the correlation of positions before and after the moves
     survivors: list[Tensor] = field(default_factory=list)  # bool (N,): at or above each level
     parents: list[Tensor] = field(default_factory=list)  # int (N,): after each level but the last
 
@@ -31,21 +34,48 @@ class History:
         self.threshold.append(threshold)
         self.log_probability.append(log_probability)
         self.acceptance.append(math.nan)
+        self.memory.append(0.0)
         self.survivors.append(above)
 
-    def levels(self, count: int) -> tuple[Levels, float]:
-        """The levels with their standard errors, and the last one's degrees of freedom; `count` is N."""
-        variance = self.variance(count)
+    def levels(self) -> tuple[Levels, float]:
+        """The levels with their standard errors, and the last one's degrees of freedom."""
+        variance = self.variance()
+        numbers = range(len(self.stage))
+        families = [self.count_families(level) for level in numbers]
+        independent = [self.count_families(level, self.find_forgotten(level)) for level in numbers]
         levels = Levels(
             stage=torch.tensor(self.stage),
             threshold=torch.tensor(self.threshold, dtype=torch.float64),
             log_probability=torch.tensor(self.log_probability, dtype=torch.float64),
             std_error=torch.tensor([math.sqrt(v) for v, _ in variance], dtype=torch.float64),
             acceptance=torch.tensor(self.acceptance),
+            families=torch.tensor(families, dtype=torch.float64),
+            independent=torch.tensor(independent, dtype=torch.float64),
+            degrees=torch.tensor([degrees for _, degrees in variance], dtype=torch.float64),
         )
         return levels, variance[-1][1]
 
-    def variance(self, count: int) -> list[tuple[float, float]]:
+    def count_families(self, level: int, start: int = 0) -> float:
+        """The effective number of families of a level's survivors: `1 / sum_e w_e^2`.
+
+        w_e is the share that descends from particle e of the population at level `start`.
+        """
+        members = self.survivors[level].nonzero()[:, 0]
+        for parents in reversed(self.parents[start:level]):
+            members = parents[members]
+        family = torch.bincount(members).double()
+        return float(family.sum() ** 2 / (family**2).sum())
+
+    def find_forgotten(self, level: int) -> int:
+        """The latest level whose positions a level's particles have forgotten; 0 if there is none."""
+        kept = 0.0
+        for start in range(level - 1, -1, -1):
+            kept += self.memory[start]
+            if kept < _FORGOTTEN:
+                return start
+        return 0
+
+    def variance(self) -> list[tuple[float, float]]:
         """Variance of ln P at each level and its degrees of freedom, from the genealogy of the particles.
 
         Lee and Whiteley, "Variance estimation in the particle filter" (Biometrika 2018): with w_e the share of a
@@ -57,10 +87,11 @@ class History:
         freedom are the effective number of families, with blocks combined after Welch and Satterthwaite.
         """
         out: list[tuple[float, float]] = []
-        ancestors = torch.arange(count)
+        ancestors = torch.arange(len(self.survivors[0]))
         done = done_squared = block = 0.0
         for level, above in enumerate(self.survivors):
-            family = torch.bincount(ancestors[above], minlength=count).double()
+            count = len(above)
+            family = torch.bincount(ancestors[above]).double()
             concentration = float(((family / family.sum()) ** 2).sum())
             block -= 1 / count
             lineage = -math.log(max(1 - concentration, 1 / count))
@@ -68,7 +99,7 @@ class History:
             total, squared = done + variance, done_squared + variance**2 * concentration
             out.append((total, total**2 / squared if squared > 0 else math.inf))
             if level < len(self.parents):
-                block += reduce_shared_parents(int(above.sum()), count)
+                block += reduce_shared_parents(int(above.sum()), len(self.parents[level]))
                 parents = self.parents[level]
                 ancestors = ancestors[parents]
                 if concentration > _DEGENERATE:
@@ -82,8 +113,10 @@ def reduce_shared_parents(kept: int, count: int) -> float:
 
     The paper draws all N. Here the K survivors stay, and only the others are drawn. So a parent has `1 + B` children,
     B binomial, and a pair shares its parent with probability `q = K E[(1 + B) B] / (N (N - 1))`, where multinomial
-    resampling has `1 / K`.
+    resampling has `1 / K`. A smaller population is drawn from the survivors without replacement: no pair shares one.
     """
+    if count <= kept:
+        return 1 / kept
     drawn = (count - kept) / kept
     pairs = kept * (drawn * (1 - 1 / kept) + drawn**2 + drawn) / (count * (count - 1))
     return 1 / kept - pairs

@@ -61,6 +61,7 @@ def monte_carlo(
         log_probability=torch.where(none, clopper_pearson(hits, samples, 0.95)[:, 1], share.log()),
         std_error=torch.where(none, torch.nan, ((1 - share) / (share * samples)).sqrt()),
         censored=none,
+        resolved=torch.ones_like(none),
         stalled=torch.zeros_like(none),
         acceptance=torch.full(hits.shape, torch.nan, device=hits.device),
         model_evaluations=torch.full_like(hits, samples),

@@ -22,7 +22,8 @@ Cerou, Del Moral, Furon and Guyader, "Sequential Monte Carlo for rare event esti
   we use `digamma(kept) - digamma(N + 1)`, the exact mean of the logarithm.
 - Eq. 16 with lambda = 0 treats copies as independent. The standard error here uses genealogies; see `genealogy`.
 
-Cost: `N (1 + moves * levels)` scores for each problem, about `ln P / ln quantile` levels.
+Cost: `N (1 + moves * levels)` scores for each problem, about `ln P / ln quantile` levels, and 95 N for the large first
+populations with `first=32`.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from torch import Tensor
 
 from holdfast.algorithms.rare_events.estimate import RareEventEstimate, Score, as_columns
 from holdfast.algorithms.rare_events.genealogy import History
+from holdfast.algorithms.rare_events.pooling import concatenate, run_until
 from holdfast.algorithms.rare_events.priors import Prior
 from holdfast.errors import check, check_integer
 from holdfast.tensors import broadcast_rows, draw_seed
@@ -46,6 +48,8 @@ _TARGET_ACCEPTANCE = {"gaussian": 0.35, "random_walk": 0.234}
 _STATE_ELEMENTS = 1 << 26  # numbers in the particles of one group of problems: a quarter of a gigabyte
 _MOST_LEVELS = 1000
 _NEARLY_ALL = 0.9
+_SHRINK = 0.7  # each population is that much smaller than the one before, down to `particles`
+_LARGE = 4  # populations of more than that many times `particles` make fewer moves, since they are that diverse
 
 
 def subset_simulation(
@@ -54,8 +58,11 @@ def subset_simulation(
     particles: int = 1000,
     moves: int = 4,
     quantile: float = 0.5,
+    first: float = 32.0,
     proposal: Proposal = "gaussian",
     floor: float = -100.0,
+    error: float | None = None,
+    budget: int | None = None,
     generator: torch.Generator | None = None,
     indexed: bool = False,
 ) -> RareEventEstimate:
@@ -70,7 +77,12 @@ def subset_simulation(
         moves: Metropolis steps for each particle and level, at least 1.
         quantile: rho, the share of particles that a level keeps; strictly between 0 and 1.
         proposal: `"gaussian"` or the paper's `"random_walk"`.
+        first: the first population has `first * particles` particles, as far as memory allows. Later ones shrink
+            level by level to `particles`. It finds ways to the event that few particles take at first.
         floor: the ln P at which a run stops; the estimate is then `censored`.
+        error: the standard error of ln P that is wanted. Runs are then repeated and pooled until it is reached: with
+            as many particles again, or twice as many after a run that was not resolved. None: one run.
+        budget: scores at most for each problem; None: no limit. A run that would exceed it ends and is `censored`.
         generator: the seed is drawn from it; without one the seed is always the same.
         indexed: call `score(x, problem)` with the problem's number for every row, int64 `(M,)`.
 
@@ -87,15 +99,46 @@ def subset_simulation(
     check(0 < quantile < 1, "quantile", "a number between 0 and 1", quantile)
     check(proposal in _TARGET_ACCEPTANCE, "proposal", f"one of {', '.join(_TARGET_ACCEPTANCE)}", repr(proposal))
     check(floor < 0, "floor", "a number below 0", floor)
+    check(first >= 1, "first", "a number of at least 1", first)
+    check(error is None or error > 0, "error", "a number above 0, or None", error)
+    check_integer(budget, "budget", particles, also=(None,))
     seed = draw_seed(generator)
-    size = max(1, _STATE_ELEMENTS // (particles * math.prod(prior.shape)))
-    groups = torch.split(torch.arange(len(prior)), size)
+    features = math.prod(prior.shape)
+
+    def simulate(problems: list[int], count: int, budgets: list[float], number: int) -> RareEventEstimate:
+        most = first if budget is None else max(1.0, min(first, budget / (16 * count)))  # leaves room for other levels
+        sizes = plan_sizes(count, most, features)
+        together = max(1, _STATE_ELEMENTS // (sizes[0] * features))
+        parts = []
+        for start in range(0, len(problems), together):
+            rows, limits = torch.tensor(problems[start : start + together]), budgets[start : start + together]
+            run = _Run(score, prior, rows, seed + number, sizes, moves, quantile, proposal, floor, limits, indexed)
+            parts.append(run.result())
+        return concatenate(parts)
+
     with torch.no_grad():
-        parts = [
-            _Run(score, prior, rows, seed, particles, moves, quantile, proposal, floor, indexed).result()
-            for rows in groups
-        ]
-    return parts[0] if len(parts) == 1 else _concatenate(parts)
+        return run_until(simulate, len(prior), particles, error, budget)
+
+
+def plan_sizes(particles: int, first: float, features: int) -> list[int]:
+    """The sizes of the populations, level by level; the last one is that of all later levels.
+
+    The first population finds ways to the event that few particles take at first. It has `first * particles`
+    particles, or fewer where they would not fit into memory.
+
+    >>> plan_sizes(100, 3.0, 50)
+    [300, 210, 147, 103, 100]
+    """
+    size = max(particles, min(round(first * particles), _STATE_ELEMENTS // features))
+    sizes = [size]
+    while sizes[-1] > particles:
+        sizes.append(max(particles, round(_SHRINK * sizes[-1])))
+    return sizes
+
+
+def count_moves(size: int, particles: int, moves: int) -> int:
+    """The moves of a level's population."""
+    return max(1, moves // 4) if size > _LARGE * particles else moves
 
 
 class _Run:
@@ -107,27 +150,30 @@ class _Run:
         prior: Prior,
         rows: Tensor,
         seed: int,
-        particles: int,
+        sizes: list[int],
         moves: int,
         quantile: float,
         proposal: Proposal,
         floor: float,
+        budgets: list[float],
         indexed: bool,
     ) -> None:
         self.score, self.indexed = score, indexed
         self.problems = rows.to(prior.device)  # numbers of the problems still running
         self.prior = prior.select(rows)
         self.streams = self.prior.streams(seed)
-        self.count, self.moves, self.proposal, self.floor = particles, moves, proposal, floor
-        self.keep = min(particles - 1, max(1, round(quantile * particles)))
+        self.sizes, self.moves, self.quantile, self.proposal = sizes, moves, quantile, proposal
+        self.floor, self.budgets = floor, budgets
+        self.level = 0
         total = len(rows)
         self.active = list(range(total))  # their places in the result
         self.histories = [History() for _ in range(total)]
         self.evaluations = torch.zeros(total, dtype=torch.int64)
         self.censored = torch.zeros(total, dtype=torch.bool)
         self.stalled = torch.zeros(total, dtype=torch.bool)
+        self.out_of_budget = torch.zeros(total, dtype=torch.bool)
         self.width = torch.full((total,), 0.8 if proposal == "gaussian" else 1.0, device=prior.device)
-        self.state = self.prior.sample_gaussian(particles, self.streams)
+        self.state = self.prior.sample_gaussian(self.count, self.streams)
         points = self.prior.from_gaussian(self.state)
         if proposal == "random_walk":
             self.state = points
@@ -138,22 +184,29 @@ class _Run:
         self.scores = self._evaluate(points)
         self.extreme = points[:, 0].clone()
 
+    @property
+    def count(self) -> int:
+        """How many particles the population of this level has."""
+        return self.sizes[min(self.level, len(self.sizes) - 1)]
+
     def result(self) -> RareEventEstimate:
         while self.active:
             self._raise_levels()
             if self.active:
                 self._move()
-        levels, degrees = zip(*(h.levels(self.count) for h in self.histories), strict=True)
+        levels, degrees = zip(*(h.levels() for h in self.histories), strict=True)
         last = torch.stack([level.log_probability[-1] for level in levels])
         error = torch.stack([level.std_error[-1] for level in levels])
-        # a run that ended early only knows that P lies below the last level
-        bound = torch.where(self.stalled, last, torch.full_like(last, self.floor))
+        # a run that ended early only knows that P lies below the last level that it can rely on
+        bound = torch.tensor([level.bound() for level in levels], dtype=torch.float64)
+        trusted = torch.stack([level.trusted[-1] for level in levels])
         accepted = [[a for a in h.acceptance if not math.isnan(a)] for h in self.histories]
         device = self.extreme.device
         return RareEventEstimate(
             log_probability=torch.where(self.censored, bound, last).to(device),
             std_error=torch.where(self.censored, torch.nan, error).to(device),
             censored=self.censored.to(device),
+            resolved=(trusted & ~self.out_of_budget).to(device),
             stalled=self.stalled.to(device),
             acceptance=torch.tensor([sum(a) / len(a) if a else math.nan for a in accepted], device=device),
             model_evaluations=self.evaluations.to(device),
@@ -181,11 +234,12 @@ class _Run:
         """Set each problem's next level, keep the particles at or above it, and replace the others by copies."""
         stages, values = _keys(self.scores)
         going_on, level_stage, level_value, survivors = [], [], [], []
+        keep = min(self.count - 1, max(1, round(self.quantile * self.count)))
         for row, place in enumerate(self.active):
             history = self.histories[place]
             best = _order(stages[row], values[row])[-1]
             self.extreme[place] = self._point(row, int(best))
-            level = _next_level(stages[row], values[row], self.scores.shape[2], self.keep, not history.stage)
+            level = _next_level(stages[row], values[row], self.scores.shape[2], keep, not history.stage)
             if level is None or len(history.stage) >= _MOST_LEVELS:
                 self.censored[place] = self.stalled[place] = True
                 if not history.stage:  # no level was reached: P is below 1, and nothing else is known
@@ -198,8 +252,10 @@ class _Run:
             history.record(*column, before + log_ratio, above.cpu())
             if stage == self.scores.shape[2]:
                 continue
-            if before + log_ratio < self.floor:
+            spent = int(self.evaluations[place]) + self._plan_evaluations()
+            if before + log_ratio < self.floor or spent > self.budgets[place]:
                 self.censored[place] = True
+                self.out_of_budget[place] = spent > self.budgets[place]
                 continue
             going_on.append(row)
             level_stage.append(stage)
@@ -212,6 +268,11 @@ class _Run:
         self.level_stage = torch.tensor(level_stage, device=device)[:, None]
         self.level_value = torch.tensor(level_value, device=device, dtype=torch.float64)[:, None]
         self._refill(survivors)
+
+    def _plan_evaluations(self) -> int:
+        """The evaluations of the next level for each problem."""
+        size = self.sizes[min(self.level + 1, len(self.sizes) - 1)]
+        return size * count_moves(size, self.sizes[-1], self.moves)
 
     def _point(self, row: int, particle: int) -> Tensor:
         point = self.state[row : row + 1, particle : particle + 1]
@@ -234,11 +295,11 @@ class _Run:
 
     def _refill(self, survivors: list[Tensor]) -> None:
         alive = [above.nonzero()[:, 0] for above in survivors]
-        picks = self.streams.choice([len(a) for a in alive], [self.count - len(a) for a in alive])
-        parents = torch.arange(self.count, device=self.state.device).repeat(len(alive), 1)
-        for row, (above, survivor, pick) in enumerate(zip(survivors, alive, picks, strict=True)):
-            parents[row, ~above] = survivor[pick]
-            self.histories[self.active[row]].parents.append(parents[row].cpu())
+        self.level += 1
+        picks = self.streams.refill([len(a) for a in alive], self.count)
+        parents = torch.stack([survivor[pick] for survivor, pick in zip(alive, picks, strict=True)])
+        for place, own in zip(self.active, parents.cpu(), strict=True):
+            self.histories[place].parents.append(own)
         rows = torch.arange(len(alive), device=parents.device)[:, None]
         self.state, self.scores = self.state[rows, parents], self.scores[rows, parents]
         if self.weight is not None:
@@ -247,7 +308,9 @@ class _Run:
     def _move(self) -> None:
         """`moves` Metropolis steps of every particle within its problem's level, adapting the width as they go."""
         accepted = torch.zeros(len(self.active), device=self.state.device)
-        for step in range(self.moves):
+        memory = torch.zeros_like(accepted)
+        moves = count_moves(self.count, self.sizes[-1], self.moves)
+        for step in range(moves):
             proposed, correction = self._propose()
             points = self.prior.from_gaussian(proposed) if self.proposal == "gaussian" else proposed
             scores = self._evaluate(points)
@@ -262,12 +325,15 @@ class _Run:
             self.scores = torch.where(accept[..., None], scores, self.scores)
             rate = accept.float().mean(1)
             accepted += rate
+            if self.proposal == "gaussian":
+                memory += torch.log1p(-rate * (1 - torch.sqrt(1 - self.width**2)))
             # one width for all particles of a problem, adapted in shrinking steps: the kernel stays a Markov kernel
             gain = 1.0 / math.sqrt(step + 1)
             self.width = self.width * torch.exp(gain * (rate - _TARGET_ACCEPTANCE[self.proposal]))
             self.width = torch.minimum(self.width, self.widest)
-        for place, rate in zip(self.active, (accepted / self.moves).tolist(), strict=True):
+        for place, rate, kept in zip(self.active, (accepted / moves).tolist(), memory.tolist(), strict=True):
             self.histories[place].acceptance[-1] = rate
+            self.histories[place].memory[-1] = kept
 
     def _propose(self) -> tuple[Tensor, Tensor | float]:
         """Proposed states, and the log of the probability of the reverse step over that of the step, `(P, n)`."""
@@ -339,20 +405,3 @@ def _next_level(
     if kept == keep:
         ratio = float(torch.digamma(torch.tensor(float(kept))) - torch.digamma(torch.tensor(count + 1.0)))
     return stage, value, ratio, above
-
-
-def _concatenate(parts: list[RareEventEstimate]) -> RareEventEstimate:
-    def joined(name: str) -> Tensor:
-        return torch.cat([getattr(part, name) for part in parts])
-
-    return RareEventEstimate(
-        log_probability=joined("log_probability"),
-        std_error=joined("std_error"),
-        censored=joined("censored"),
-        stalled=joined("stalled"),
-        acceptance=joined("acceptance"),
-        model_evaluations=joined("model_evaluations"),
-        levels=tuple(level for part in parts for level in part.levels),
-        extreme=joined("extreme"),
-        degrees=joined("degrees"),
-    )

@@ -10,13 +10,14 @@ The estimators, and where they depart from the paper, are in `holdfast.algorithm
 (Eq. 13 to 15). So one run also estimates the probability of plain misclassification. `changed_explanation` has the
 class as its first stage as well, which costs nothing as long as most of the neighbourhood keeps the class.
 
-Cost: `particles * (1 + moves * levels)` predictions with explanation for each sample; about `ln P / ln quantile`
-levels.
+Cost: `particles * (96 + moves * levels)` predictions with explanation for each sample, about `ln P / ln quantile`
+levels; without the large first populations (`first=1`), `particles * (1 + moves * levels)`.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
@@ -26,7 +27,7 @@ from torch import Tensor
 
 from holdfast.algorithms.rare_events.estimate import Levels, RareEventEstimate
 from holdfast.algorithms.rare_events.plain_sampling import monte_carlo
-from holdfast.algorithms.rare_events.subset_sampling import Proposal, subset_simulation
+from holdfast.algorithms.rare_events.subset_sampling import Proposal, count_moves, plan_sizes, subset_simulation
 from holdfast.errors import check, check_integer
 from holdfast.explainers import Explainer
 from holdfast.metrics.base import Direction, Metric, PartOf, Role, metrics
@@ -43,8 +44,9 @@ from holdfast.similarity import get as get_similarity
 class ProbabilityResult(Result):
     """ln P, the natural logarithm of the probability, for each sample.
 
-    A value is censored if the event was not reached: then ln P is only an upper bound. A skipped sample is censored at
-    ln P = 0, a bound that says nothing.
+    A value is censored if the event was not reached: then ln P is only an upper bound. A value is not resolved if the
+    simulation cannot say how wrong it is: its interval is wide, and the value itself may be far too low. A skipped
+    sample is censored at ln P = 0, a bound that says nothing, and not resolved.
 
     Attributes:
         log_probability: natural logarithm of the probability; an upper bound where `censored`. `(N,)`
@@ -52,6 +54,7 @@ class ProbabilityResult(Result):
         low, high: the 95% interval of ln P; `low` is minus infinity where `censored`. `(N,)`
         censored: the event was not reached: it is rarer than the floor, there was no hit, the run stalled, or the
             sample was skipped. `(N,)` bool
+        resolved: whether the interval can be relied on as it is; see `RareEventEstimate`. `(N,)` bool
         stalled: the run ended on a plateau of equal scores. `(N,)` bool
         acceptance: share of accepted moves, NaN without moves. `(N,)`
         levels: the levels of each sample, its curve of ln P against the threshold; None for skipped samples and for
@@ -65,6 +68,7 @@ class ProbabilityResult(Result):
     log_probability: Tensor
     std_error: Tensor
     censored: Tensor
+    resolved: Tensor
     stalled: Tensor
     acceptance: Tensor
     levels: tuple[Levels | None, ...]
@@ -106,7 +110,9 @@ class MisinterpretationProbability(Metric):
         threshold: of the similarity. None: the similarity's own (of Pearson's correlation 0.4 for a changed explanation
             and 0.6 for a kept one).
         method: `"subset"` simulation, or plain `"monte_carlo"` with `samples`.
-        particles, moves, quantile, proposal, floor: see `holdfast.algorithms.subset_simulation`.
+        error: the standard error of ln P that is wanted: it goes on until this is reached, or `budget` evaluations of
+            the sample.
+        particles, moves, quantile, first, proposal, floor: see `holdfast.algorithms.subset_simulation`.
         samples: of plain Monte Carlo.
         absolute, explain, margin: as for `WorstCase`.
 
@@ -124,7 +130,10 @@ class MisinterpretationProbability(Metric):
     citation: ClassVar[str] = "huang2023safari"
     bibtex: ClassVar[str] = SAFARI
     roles: ClassVar[Mapping[str, Role]] = {
-        **dict.fromkeys(("particles", "moves", "quantile", "proposal", "floor"), PartOf("method", only=("subset",))),
+        **dict.fromkeys(
+            ("particles", "moves", "quantile", "first", "proposal", "floor", "error", "budget"),
+            PartOf("method", only=("subset",)),
+        ),
         "samples": PartOf("method", only=("monte_carlo",)),
     }
 
@@ -136,8 +145,11 @@ class MisinterpretationProbability(Metric):
     particles: int = 1000
     moves: int = 4
     quantile: float = 0.5
+    first: float = 32.0
     proposal: Proposal = "gaussian"
     floor: float = -100.0
+    error: float | None = None
+    budget: int | None = None
     samples: int = 10_000
     absolute: bool = True
     explain: Explain = "predicted"
@@ -153,6 +165,9 @@ class MisinterpretationProbability(Metric):
         check(0 < self.quantile < 1, "quantile", "a number between 0 and 1", self.quantile)
         check(self.proposal in ("gaussian", "random_walk"), "proposal", "gaussian or random_walk", self.proposal)
         check(self.floor < 0, "floor", "a number below 0", self.floor)
+        check(self.first >= 1, "first", "a number of at least 1", self.first)
+        check(self.error is None or self.error > 0, "error", "a number above 0, or None", self.error)
+        check_integer(self.budget, "budget", self.particles, also=(None,))
         check_integer(self.samples, "samples")
         check_probe_options(self.absolute, self.explain, self.margin)
         self._event()
@@ -176,8 +191,11 @@ class MisinterpretationProbability(Metric):
         """Those for an event whose ln P is half the floor."""
         if self.method == "monte_carlo":
             return self.samples
-        levels = 0.5 * self.floor / math.log(self.quantile)
-        return round(self.particles * (1 + self.moves * levels))
+        levels = round(0.5 * self.floor / math.log(self.quantile))
+        sizes = plan_sizes(self.particles, self.first, 1)
+        sizes += [self.particles] * (levels + 1 - len(sizes))
+        later = (size * count_moves(size, self.particles, self.moves) for size in sizes[1 : levels + 1])
+        return min(sizes[0] + sum(later), self.budget or sys.maxsize)
 
     def _event(self) -> Event:
         return make_event(self.event, get_similarity(self.similarity), self.threshold, needs_threshold=True)
@@ -219,8 +237,11 @@ class MisinterpretationProbability(Metric):
                     self.particles,
                     self.moves,
                     self.quantile,
+                    self.first,
                     self.proposal,
                     self.floor,
+                    self.error,
+                    self.budget,
                     generator,
                     indexed=True,
                 )
@@ -249,6 +270,7 @@ class MisinterpretationProbability(Metric):
             low=spread(None if interval is None else interval[:, 0], -torch.inf),
             high=spread(None if interval is None else interval[:, 1], 0.0),
             censored=spread(None if estimate is None else estimate.censored, True),
+            resolved=spread(None if estimate is None else estimate.resolved, False),
             stalled=spread(None if estimate is None else estimate.stalled, False),
             acceptance=spread(None if estimate is None else estimate.acceptance, torch.nan),
             levels=tuple(levels),

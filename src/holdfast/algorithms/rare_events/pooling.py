@@ -1,0 +1,121 @@
+"""Several independent runs on one problem, pooled on P, until an error or a budget is reached."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
+
+import torch
+from torch import Tensor
+
+from holdfast.algorithms.rare_events.estimate import RareEventEstimate
+
+_MOST_RUNS = 20
+_MOST_GROWTH = 32  # without a budget, populations grow to at most that many times the first ones
+#: runs whose intervals at this level have no common point contradict each other
+_AGREEMENT = 0.999
+
+#: `simulate(problems, particles, budgets, run)` gives one run's estimates of these problems
+Simulate = Callable[[list[int], int, list[float], int], RareEventEstimate]
+
+
+def run_until(
+    simulate: Simulate, count: int, particles: int, error: float | None, budget: float | None
+) -> RareEventEstimate:
+    """Repeat runs of `count` problems until each has a standard error of at most `error`, or has used its `budget`.
+
+    A problem that is not resolved gets twice as many particles in the next run; one whose error is too large gets
+    another run of the same size. Problems do not influence each other.
+    """
+    limits = [math.inf if budget is None else budget] * count
+    first = simulate(list(range(count)), particles, limits, 0)
+    if error is None:
+        return first
+    runs = [[select(first, row)] for row in range(count)]
+    sizes = [[particles] for _ in range(count)]
+    for number in range(1, _MOST_RUNS):
+        waiting: dict[int, list[int]] = {}
+        for problem, own in enumerate(runs):
+            pooled, size = pool(own, sizes[problem]), sizes[problem][-1]
+            if bool(pooled.resolved) and not float(pooled.std_error) > error:
+                continue
+            grown = size if bool(own[-1].resolved) else 2 * size
+            spent = int(pooled.model_evaluations)
+            expected = spent + int(own[-1].model_evaluations) * grown / size
+            if expected <= limits[problem] and (budget is not None or grown <= _MOST_GROWTH * particles):
+                waiting.setdefault(grown, []).append(problem)
+        if not waiting:
+            break
+        for size, problems in waiting.items():
+            left = [limits[p] - sum(int(run.model_evaluations) for run in runs[p]) for p in problems]
+            found = simulate(problems, size, left, number)
+            for row, problem in enumerate(problems):
+                runs[problem].append(select(found, row))
+                sizes[problem].append(size)
+    return concatenate([pool(own, size) for own, size in zip(runs, sizes, strict=True)])
+
+
+def pool(runs: Sequence[RareEventEstimate], sizes: Sequence[int]) -> RareEventEstimate:
+    """One estimate from several runs of one problem with so many particles each.
+
+    P is the mean of the resolved runs' estimates, weighted by particles, so it is unbiased if they are. Its standard
+    error follows from theirs. If the runs' intervals have no common point, the result is not resolved, and its
+    interval contains all of theirs. If no run is resolved, the largest one is returned.
+    """
+    largest = max(range(len(runs)), key=lambda i: (sizes[i], i))
+    evaluations = torch.stack([run.model_evaluations for run in runs]).sum(0)
+    chosen = [i for i, run in enumerate(runs) if bool(run.resolved) and not bool(run.censored)]
+    if not chosen:
+        return replace(runs[largest], model_evaluations=evaluations)
+    used = [runs[i] for i in chosen]
+    share = torch.tensor([sizes[i] for i in chosen], dtype=torch.float64)
+    share = share / share.sum()
+    terms = share.log() + torch.cat([run.log_probability for run in used]).cpu()
+    value = torch.logsumexp(terms, 0)
+    weight = (terms - value).exp()
+    variances = (weight * torch.cat([run.std_error for run in used]).cpu()) ** 2
+    degrees = torch.cat([run.degrees for run in used]).cpu()
+    total = variances.sum()
+    ends = torch.cat([run.interval(_AGREEMENT) for run in used])
+    agree = bool(ends[:, 0].max() <= ends[:, 1].min())
+    device = evaluations.device
+    best = max(used, key=lambda run: float(run.log_probability))
+    return replace(
+        used[-1],
+        log_probability=value[None].to(device),
+        std_error=total.sqrt()[None].to(device),
+        degrees=(total**2 / (variances**2 / degrees).sum())[None].to(device),
+        resolved=torch.tensor([agree], device=device),
+        acceptance=torch.stack([run.acceptance for run in used]).mean(0),
+        model_evaluations=evaluations,
+        extreme=best.extreme,
+        runs=(tuple(used),) if len(used) > 1 else (),
+    )
+
+
+def select(estimate: RareEventEstimate, row: int) -> RareEventEstimate:
+    """The estimate of one of the problems."""
+    chosen = {f.name: getattr(estimate, f.name) for f in fields(estimate)}
+    chosen = {
+        name: value[row : row + 1] if isinstance(value, Tensor | tuple) else value for name, value in chosen.items()
+    }
+    return RareEventEstimate(**chosen)
+
+
+def concatenate(parts: Sequence[RareEventEstimate]) -> RareEventEstimate:
+    """The estimates of the problems of all parts, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    joined: dict[str, object] = {}
+    for f in fields(RareEventEstimate):
+        values = [getattr(part, f.name) for part in parts]
+        if isinstance(values[0], Tensor):
+            joined[f.name] = torch.cat(values)
+        elif f.name == "runs":
+            joined[f.name] = tuple(own for part in parts for own in part.runs or ((),) * len(part.censored))
+        elif isinstance(values[0], tuple):
+            joined[f.name] = sum(values, ())
+        else:
+            joined[f.name] = values[0]
+    return RareEventEstimate(**joined)  # type: ignore[arg-type]
