@@ -75,7 +75,7 @@ def test_pointwise_references(shape):
 @pytest.mark.parametrize("features", [2, 3, 17, 64, 65, 784])
 def test_rank_references(features, levels):
     a, b = pair(24 if features < 9 else 6, features, seed=features, levels=levels)
-    varies = ~(sim.degenerate(a) | sim.degenerate(b))
+    varies = ~(sim.is_degenerate(a) | sim.is_degenerate(b))
     a, b = a[varies], b[varies]
     assert len(a) >= 2
     close(sim.spearman(a, b), by_row(lambda p, q: scipy.stats.spearmanr(p, q).statistic, a, b))
@@ -142,7 +142,7 @@ few_values = st.integers(2, 24).flatmap(
 @settings(max_examples=250, derandomize=True, deadline=None)
 def test_ranks_with_many_ties(maps):
     a, b = torch.from_numpy(maps[:1].copy()), torch.from_numpy(maps[1:].copy())
-    if sim.degenerate(a) | sim.degenerate(b):
+    if sim.is_degenerate(a) | sim.is_degenerate(b):
         expected_rho = expected_tau = 0.0
     else:
         expected_rho, expected_tau = spearman_slowly(*maps), kendall_slowly(*maps)
@@ -233,12 +233,12 @@ def test_degenerate():
             [1.0, math.inf, 1.0],
         ]
     )
-    assert sim.degenerate(maps).tolist() == [True] * 4 + [False] * 7
-    assert sim.degenerate(maps.view(11, 3, 1, 1)).tolist() == [True] * 4 + [False] * 7
+    assert sim.is_degenerate(maps).tolist() == [True] * 4 + [False] * 7
+    assert sim.is_degenerate(maps.view(11, 3, 1, 1)).tolist() == [True] * 4 + [False] * 7
     # Neighbouring float16 values differ by rounding only; as float32 values they are distinct.
     half = torch.tensor([[1.0, 1 + 2**-10]], dtype=torch.float16)
-    assert sim.degenerate(half).item()
-    assert not sim.degenerate(half.float()).item()
+    assert sim.is_degenerate(half).item()
+    assert not sim.is_degenerate(half.float()).item()
 
 
 @pytest.mark.parametrize("name", ["pearson", "spearman", "kendall"])
@@ -394,7 +394,7 @@ def test_inputs_are_left_alone_and_empty_batches_pass(name):
     assert torch.equal(a, copies[0])
     assert torch.equal(b, copies[1])
     assert sim.get(name)(a[:0], b[:0]).shape == (0,)
-    assert sim.degenerate(a[:0]).shape == (0,)
+    assert sim.is_degenerate(a[:0]).shape == (0,)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -590,9 +590,9 @@ def test_options_that_leave_the_value_as_it_is() -> None:
         (lambda: CorruptionCurve(fractions=(0.5, 0.5)), "fractions: expected increasing"),
         (lambda: CorruptionCurve(fractions=(0.5, 1.1)), "fractions: expected increasing"),
         (lambda: CorruptionCurve(fractions=0.5), "fractions: expected increasing"),  # type: ignore[arg-type]
-        (lambda: CorruptionCurve(order=()), "order: expected 'top', 'bottom', or both, as a list, got"),
+        (lambda: CorruptionCurve(order=()), "order: expected 'top', 'bottom', or a list of both, got"),
         (lambda: CorruptionCurve(order=("top", "top")), "order: expected 'top', 'bottom'"),
-        (lambda: CorruptionCurve(order="top"), "order: expected 'top', 'bottom', or both, as a list"),  # type: ignore[arg-type]
+        (lambda: CorruptionCurve(order="most"), "order: expected 'top', 'bottom', or a list of both"),  # type: ignore[arg-type]
         (lambda: CorruptionCurve(replacement="blur"), "replacement: expected 'gaussian', 'constant', 'sample' or a"),  # type: ignore[arg-type]
         (lambda: CorruptionCurve(samples=0), "samples: expected a whole number of at least 1, got 0"),
         (lambda: CorruptionCurve(mean="0"), "mean: expected a finite number, or one for each channel"),  # type: ignore[arg-type]
