@@ -255,8 +255,8 @@ def run_safari(problem: Problem, seed: int, **options: Any) -> Run:
 
 
 ESTIMATORS: dict[str, Callable[[Problem, int], Run]] = {
-    "holdfast": run_ours,
-    "holdfast, N = 3000": functools.partial(run_ours, particles=3000),
+    "holdfast": functools.partial(run_ours, first=1.0),
+    "holdfast, N = 3000": functools.partial(run_ours, particles=3000, first=1.0),
     "SAFARI, M = 10": functools.partial(run_safari, moves=10),
     "SAFARI, M = 50": functools.partial(run_safari, moves=50),
     "SAFARI, M = 250": functools.partial(run_safari, moves=250),
@@ -265,7 +265,9 @@ ESTIMATORS: dict[str, Callable[[Problem, int], Run]] = {
     "SAFARI, M = 50, width r/3": functools.partial(run_safari, moves=50, width=1 / 3),
     "SAFARI, M = 10, width r/3": functools.partial(run_safari, moves=10, width=1 / 3),
     "SAFARI, M = 50, width tuned": functools.partial(run_safari, moves=50, adaptation="pooled"),
-    "holdfast's random walk, M = 50": functools.partial(run_ours, moves=50, quantile=0.1, proposal="random_walk"),
+    "holdfast's random walk, M = 50": functools.partial(
+        run_ours, moves=50, quantile=0.1, first=1.0, proposal="random_walk"
+    ),
 }
 MONTE_CARLO, LONG, BLOCK = "plain Monte Carlo", "holdfast, N = 3000", 20_000
 

@@ -18,7 +18,7 @@ from holdfast.algorithms import StandardNormal, UnitBox, subset_simulation
 from holdfast.metrics import MisinterpretationProbability
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "references"))
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "algorithms"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "algorithms" / "rare_events"))
 from test_rare_events import problems
 
 from exact import irwin_hall_log_sf, irwin_hall_threshold

@@ -137,11 +137,11 @@ def test_what_a_search_returns_is_scored_anew(lenet: hf.Classifier, digits: hf.d
         )
 
 
-BUDGETED = [name for name in hf.metrics.names() if "budget" in hf.metrics.base.metrics[name].__dataclass_fields__]
+SEARCHING = [name for name in hf.metrics.names() if "search" in hf.metrics.base.metrics[name].__dataclass_fields__]
 
 
 @pytest.mark.parametrize("search", hf.algorithms.searches.names())
-@pytest.mark.parametrize("name", BUDGETED)
+@pytest.mark.parametrize("name", SEARCHING)
 @pytest.mark.parametrize("budget", [3, 4, 61])
 def test_the_budget_is_kept_with_everything_counted(
     name: str, search: str, budget: int, lenet: hf.Classifier, digits: hf.data.Dataset
@@ -153,6 +153,19 @@ def test_the_budget_is_kept_with_everything_counted(
     assert (result.model_evaluations <= budget).all()
     assert (result.model_evaluations == budget).all() or search == "sign"
     assert metric.expected_evaluations() == budget
+
+
+@pytest.mark.parametrize("error", [None, 0.2])
+def test_the_budget_of_a_probability_is_kept(
+    error: float | None, lenet: hf.Classifier, digits: hf.data.Dataset
+) -> None:
+    metric = MisinterpretationProbability(BALL, threshold=0.3, particles=20, error=error, budget=400)
+    result = metric(lenet, "saliency", digits[:3].inputs)
+    assert (result.model_evaluations <= 400).all()
+    assert (result.model_evaluations > 200).all()
+    assert result.low.tolist() == [-math.inf] * 3 or bool((result.low < result.high).all())
+    with pytest.raises(hf.ArgumentError, match="budget: expected a whole number of at least 21"):
+        MisinterpretationProbability(BALL, particles=20, budget=20)
 
 
 def test_a_lying_search_is_caught(digits: hf.data.Dataset, lenet: hf.Classifier) -> None:

@@ -30,8 +30,8 @@ class Levels:
         std_error: of `log_probability`, `(L,)`.
         acceptance: share of accepted moves after the level (NaN where none were made), `(L,)`.
         families: effective number of families: first ancestors that the survivors of the level descend from, `(L,)`.
-        independent: the same, but descent is counted from the latest level whose positions the particles have forgotten.
-            If they move slowly, this is `families`. `(L,)`
+        independent: the same, but descent is counted from the latest level whose positions the particles have
+            forgotten. If they move slowly, this is `families`. `(L,)`
         degrees: degrees of freedom of `std_error`, `(L,)`.
     """
 

@@ -48,6 +48,7 @@ _TARGET_ACCEPTANCE = {"gaussian": 0.35, "random_walk": 0.234}
 _STATE_ELEMENTS = 1 << 26  # numbers in the particles of one group of problems: a quarter of a gigabyte
 _MOST_LEVELS = 1000
 _NEARLY_ALL = 0.9
+_FIRST_ELEMENTS = 1 << 26  # numbers in the first population of one problem, at most
 _SHRINK = 0.7  # each population is that much smaller than the one before, down to `particles`
 _LARGE = 4  # populations of more than that many times `particles` make fewer moves, since they are that diverse
 
@@ -129,7 +130,7 @@ def plan_sizes(particles: int, first: float, features: int) -> list[int]:
     >>> plan_sizes(100, 3.0, 50)
     [300, 210, 147, 103, 100]
     """
-    size = max(particles, min(round(first * particles), _STATE_ELEMENTS // features))
+    size = max(particles, min(round(first * particles), _FIRST_ELEMENTS // features))
     sizes = [size]
     while sizes[-1] > particles:
         sizes.append(max(particles, round(_SHRINK * sizes[-1])))

@@ -110,8 +110,8 @@ class MisinterpretationProbability(Metric):
         threshold: of the similarity. None: the similarity's own (of Pearson's correlation 0.4 for a changed explanation
             and 0.6 for a kept one).
         method: `"subset"` simulation, or plain `"monte_carlo"` with `samples`.
-        error: the standard error of ln P that is wanted: it goes on until this is reached, or `budget` evaluations of
-            the sample.
+        error: the standard error of ln P that is wanted: it goes on until this is reached.
+        budget: model evaluations at most for each sample, the clean input included.
         particles, moves, quantile, first, proposal, floor: see `holdfast.algorithms.subset_simulation`.
         samples: of plain Monte Carlo.
         absolute, explain, margin: as for `WorstCase`.
@@ -167,7 +167,7 @@ class MisinterpretationProbability(Metric):
         check(self.floor < 0, "floor", "a number below 0", self.floor)
         check(self.first >= 1, "first", "a number of at least 1", self.first)
         check(self.error is None or self.error > 0, "error", "a number above 0, or None", self.error)
-        check_integer(self.budget, "budget", self.particles, also=(None,))
+        check_integer(self.budget, "budget", self.particles + 1, also=(None,))
         check_integer(self.samples, "samples")
         check_probe_options(self.absolute, self.explain, self.margin)
         self._event()
@@ -241,7 +241,7 @@ class MisinterpretationProbability(Metric):
                     self.proposal,
                     self.floor,
                     self.error,
-                    self.budget,
+                    None if self.budget is None else self.budget - 1,  # the clean input is one
                     generator,
                     indexed=True,
                 )

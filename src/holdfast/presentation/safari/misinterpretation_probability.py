@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -45,12 +46,17 @@ class ProbabilityPresentation(Presentation):
         return Reading(title, "ln P", self.direction_of(options), 2, "censored", "upper", good="more robust")
 
     def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
-        """The error of a single estimate, and how many runs stalled."""
+        """The median in words, the error of a single estimate, and how many are not resolved or stalled."""
+        value = read_numbers(frame, "value")
+        value = value[np.isfinite(value) & ~read_flags(frame, "censored").any()]
         width = (read_numbers(frame, "high") - read_numbers(frame, "low"))[~read_flags(frame, "censored")]
         width = width[np.isfinite(width)]
-        notes = [f"each estimate: ± {format_number(float(np.median(width)) / 2)}"] if len(width) else []
+        notes = [f"median: {describe_probability(float(np.median(value)))}"] if len(value) else []
+        notes += [f"each estimate: ± {format_number(float(np.median(width)) / 2)}"] if len(width) else []
+        unresolved = int((~read_flags(frame, "resolved")).sum()) if "resolved" in frame.columns else 0
         stalled = int(read_flags(frame, "stalled").sum())
-        return [*notes, f"stalled: {stalled}"] if stalled else notes
+        counts = {"unresolved": unresolved, "stalled": stalled}
+        return notes + [f"{word}: {count} of {len(frame)}" for word, count in counts.items() if count]
 
     def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
         """What ln P, the event and the options mean."""
@@ -62,6 +68,10 @@ class ProbabilityPresentation(Presentation):
             "for rare events.",
             "Each estimate: ±": "The half width of the 95% interval of a single estimate of ln P, as the median over "
             "samples. It covers the error of the simulation alone.",
+            "Unresolved": "The simulation could not say how probable the event is: too few independent families of its "
+            "particles were left, or its budget ended. The interval reaches up to the last level that can be relied "
+            "on, and the estimate itself may be far too low. Ask for an error (`error=0.5`), which repeats the run "
+            "with more particles, or give more `particles`.",
             **(dict([event]) if event else {}),
             **MARGIN,
             **COMPARED,
@@ -77,6 +87,18 @@ class ProbabilityPresentation(Presentation):
         for sample in view.samples(SHOWN):
             found += _curves(view, sample)
         return found
+
+
+def describe_probability(log_probability: float) -> str:
+    """A probability in words, from its natural logarithm: as a power of ten, and as one in so many.
+
+    >>> describe_probability(-9.3), describe_probability(-0.7), describe_probability(-40.0)
+    ('10^−4.0, about 1 in 11,000', '10^−0.3, about 1 in 2', '10^−17.4, about 1 in 2e17')
+    """
+    power = log_probability / math.log(10)
+    digits = max(0, math.floor(-power) - 1)
+    count = f"{round(10**-power / 10**digits) * 10**digits:,}" if power > -9 else f"{10**-power:.0e}".replace("+", "")
+    return f"10^{format_number(power, 1)}, about 1 in {count}"
 
 
 def _curves(view: View, sample: int) -> list[Chart]:

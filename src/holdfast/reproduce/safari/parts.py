@@ -91,8 +91,12 @@ def make_worst_case(
 
 
 def make_probability(event: str, **options: Any) -> dict[str, Any]:
-    """A probability of misinterpretation as a metric of a study, by the paper's name of the event."""
-    return {"name": "misinterpretation_probability", "event": EVENTS[event], **options}
+    """A probability of misinterpretation as a metric of a study, by the paper's name of the event.
+
+    All populations of a run have one size, as in the paper.
+    """
+    size = {} if options.get("method") == "monte_carlo" else {"first": 1.0}
+    return {"name": "misinterpretation_probability", "event": EVENTS[event], **size, **options}
 
 
 def log_probability_column(heading: str, **more: Any) -> Column:

@@ -1,0 +1,194 @@
+"""Landscapes that mislead, and runs that cannot be relied on: the interval holds, or the result says so."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+from itertools import pairwise
+
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor
+from traps import TRAPS, Trap, integrate_meatball
+
+from holdfast import LinfBall
+from holdfast.algorithms import RareEventEstimate, StandardNormal, subset_simulation
+from holdfast.algorithms.rare_events.genealogy import History
+from holdfast.algorithms.rare_events.pooling import pool, select
+from holdfast.algorithms.rare_events.subset_sampling import count_moves, plan_sizes
+from holdfast.errors import ArgumentError
+
+
+def run_trap(trap: Trap, runs: int, dimension: int, **options: object) -> list[RareEventEstimate]:
+    generator = torch.Generator().manual_seed(11)
+    prior = StandardNormal(dimension * trap.blocks)
+    return [subset_simulation(trap.score, prior, generator=generator, **options) for _ in range(runs)]  # type: ignore[arg-type]
+
+
+def count_covered(estimates: list[RareEventEstimate], truth: float) -> int:
+    return sum(low <= truth <= high for low, high in (e.interval()[0].tolist() for e in estimates))
+
+
+def test_the_answer_of_the_meatball() -> None:
+    assert integrate_meatball() == pytest.approx(TRAPS[1].log_probability, abs=1e-3)
+
+
+@pytest.mark.parametrize("trap", TRAPS, ids=lambda t: t.name)
+@pytest.mark.parametrize("dimension", [1, 20])
+def test_intervals_hold_on_traps(trap: Trap, dimension: int) -> None:
+    """At least 90% hold, tested at an error probability of 1 in 1000; fewer than 20% of 30 runs may be unresolved."""
+    estimates = run_trap(trap, 30, dimension)
+    assert count_covered(estimates, trap.log_probability) >= stats.binom.ppf(1e-3, 30, 0.9)
+    assert sum(not bool(e.resolved) for e in estimates) <= stats.binom.ppf(1 - 1e-3, 30, 0.2)
+
+
+def test_populations_of_one_size_are_misled() -> None:
+    """What the larger first populations are for: without them most intervals miss."""
+    estimates = run_trap(TRAPS[1], 20, 1, first=1.0)
+    narrow = [bool(e.resolved) and float(e.interval()[0, 1]) < TRAPS[1].log_probability for e in estimates]
+    assert sum(narrow) >= 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trap", TRAPS, ids=lambda t: t.name)
+@pytest.mark.parametrize("dimension", [1, 50])
+def test_intervals_hold_on_traps_in_100_runs(trap: Trap, dimension: int) -> None:
+    estimates = run_trap(trap, 100, dimension)
+    assert count_covered(estimates, trap.log_probability) >= 90
+    assert sum(not bool(e.resolved) for e in estimates) < 20
+
+
+@pytest.mark.parametrize("particles", [20, 50])
+def test_small_populations_are_not_resolved_and_hold(particles: int) -> None:
+    """A deep event with few particles: one family is left, and the interval says how little is known."""
+    far = stats.norm.isf(1e-12)
+
+    def score(z: Tensor) -> Tensor:
+        return z.sum(1) / 50**0.5 - far
+
+    generator = torch.Generator().manual_seed(3)
+    estimates = [subset_simulation(score, StandardNormal(50), particles, generator=generator) for _ in range(20)]
+    assert sum(bool(e.resolved) for e in estimates) <= 4
+    assert count_covered(estimates, math.log(1e-12)) >= stats.binom.ppf(1e-3, 20, 0.95)
+    for estimate in estimates:
+        if not bool(estimate.resolved):
+            low, high = estimate.interval()[0].tolist()
+            assert high > estimate.levels[0].log_probability[estimate.levels[0].trusted][-1]
+            assert low <= estimate.log_probability.item()
+
+
+def test_an_error_is_reached_by_more_runs_or_more_particles() -> None:
+    far = stats.norm.isf(1e-12)
+    found = subset_simulation(lambda z: z[:, 0] - far, StandardNormal(20), particles=100, error=0.25)
+    assert bool(found.resolved)
+    assert float(found.std_error) <= 0.25
+    low, high = found.interval()[0].tolist()
+    assert low <= math.log(1e-12) <= high
+    one = subset_simulation(lambda z: z[:, 0] - far, StandardNormal(20), particles=100)
+    assert int(found.model_evaluations) > int(one.model_evaluations)
+
+
+def test_a_budget_is_never_exceeded() -> None:
+    calls = []
+
+    def score(z: Tensor) -> Tensor:
+        calls.append(len(z))
+        return z[:, 0] - 6
+
+    for budget in (100, 1000, 5000, 40_000):
+        for error in (None, 0.3):
+            calls.clear()
+            found = subset_simulation(score, StandardNormal(5), particles=50, budget=budget, error=error)
+            assert sum(calls) == int(found.model_evaluations) <= budget
+            low, high = found.interval()[0].tolist()
+            assert low <= stats.norm.logsf(6) <= high
+            if bool(found.censored):
+                assert not bool(found.resolved)
+
+
+def test_problems_with_an_error_do_not_depend_on_the_batch() -> None:
+    prior = LinfBall(0.3).around(torch.rand(4, 12, generator=torch.Generator().manual_seed(1)), (0.0, 1.0))
+    limits = torch.tensor([7.2, 6.5, 8.6, 6.0])
+
+    def score(x: Tensor, problem: Tensor) -> Tensor:
+        return x.sum(1) - limits[problem]
+
+    together = subset_simulation(score, prior, 20, error=0.5, budget=8000, floor=-30.0, indexed=True)
+    assert len(set(together.model_evaluations.tolist())) > 2  # some problems needed more runs than others
+    for row in range(4):
+        alone = subset_simulation(
+            lambda x, p, row=row: score(x, p + row), prior.select([row]), 20, error=0.5, budget=8000, floor=-30.0,
+            indexed=True,
+        )  # fmt: skip
+        for name in ("log_probability", "std_error", "resolved", "model_evaluations", "extreme"):
+            torch.testing.assert_close(
+                getattr(alone, name)[0], getattr(together, name)[row], rtol=0, atol=0, equal_nan=True
+            )
+
+
+def test_runs_are_pooled_on_the_probability() -> None:
+    runs = run_trap(TRAPS[0], 3, 1)
+    assert all(bool(run.resolved) for run in runs)
+    pooled = pool(runs, [1000, 2000, 1000])
+    weights = torch.tensor([1.0, 2.0, 1.0], dtype=torch.float64)
+    values = torch.cat([run.log_probability for run in runs]).exp()
+    mean = (weights * values).sum() / weights.sum()
+    assert pooled.log_probability.exp().item() == pytest.approx(mean.item())
+    errors = torch.cat([run.std_error for run in runs]) * values  # of P
+    variance = ((weights / weights.sum() * errors) ** 2).sum()
+    assert pooled.std_error.item() == pytest.approx((variance.sqrt() / mean).item())
+    assert int(pooled.model_evaluations) == sum(int(run.model_evaluations) for run in runs)
+
+
+def test_runs_that_contradict_each_other_are_not_resolved() -> None:
+    base = run_trap(TRAPS[2], 1, 1)[0]
+
+    def move(value: float) -> RareEventEstimate:
+        chosen = {f.name: getattr(base, f.name) for f in fields(base)}
+        changed = {"log_probability": torch.tensor([value], dtype=torch.float64)}
+        sure = {"std_error": torch.tensor([0.1], dtype=torch.float64), "resolved": torch.tensor([True])}
+        return RareEventEstimate(**{**chosen, **changed, **sure})
+
+    pooled = pool([move(-10.0), move(-17.0)], [1000, 1000])
+    assert not bool(pooled.resolved)
+    low, high = pooled.interval()[0].tolist()
+    assert low < -17.0
+    assert high > -10.0
+    assert bool(pool([move(-10.0), move(-10.1)], [1000, 1000]).resolved)
+    assert select(pooled, 0).log_probability.item() == pooled.log_probability.item()
+
+
+def test_families_are_counted_from_what_particles_remember() -> None:
+    """Four particles; at the second level all descend from the first one, at the last from two of the second."""
+    every = torch.ones(4, dtype=torch.bool)
+    history = History()
+    for number, memory in enumerate((-0.1, -2.0, 0.0)):
+        history.record(0, 0.0, -float(number), every)
+        history.memory[-1] = memory
+    history.parents += [torch.tensor([0, 0, 0, 0]), torch.tensor([0, 0, 1, 1])]
+    assert [history.count_families(level) for level in range(3)] == [4, 1, 1]
+    assert [history.find_forgotten(level) for level in range(3)] == [0, 0, 1]
+    assert history.count_families(2, start=1) == 2
+
+
+def test_sizes_and_moves_of_populations() -> None:
+    sizes = plan_sizes(1000, 32.0, 784)
+    assert sizes[0] == 32_000
+    assert sizes[-1] == 1000
+    assert all(0.69 < later / size <= 1 for size, later in pairwise(sizes))
+    assert plan_sizes(1000, 32.0, 3 * 224 * 224) == [1000]  # more would not fit into memory
+    assert [count_moves(size, 1000, 4) for size in (32_000, 4001, 4000, 1000)] == [1, 1, 4, 4]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"first": 0.5}, "first: expected a number of at least 1, got 0.5"),
+        ({"error": 0.0}, "error: expected a number above 0, or None, got 0.0"),
+        ({"budget": 500}, "budget: expected a whole number of at least 1000"),
+    ],
+)
+def test_bad_arguments(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        subset_simulation(lambda z: z[:, 0], StandardNormal(2), **options)  # type: ignore[arg-type]
