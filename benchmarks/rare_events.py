@@ -1,6 +1,6 @@
 """Rare-event estimates, compared with exact answers, the paper's random walk, and plain Monte Carlo.
 
-python benchmarks/rare_events.py [--runs 200] [--part exact|walk|model]
+python benchmarks/rare_events.py [--runs 200] [--part exact|traps|particles|walk|model]
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from holdfast.metrics import MisinterpretationProbability
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "references"))
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "algorithms" / "rare_events"))
 from test_rare_events import problems
+from traps import TRAPS
 
 from exact import irwin_hall_log_sf, irwin_hall_threshold
 
@@ -47,6 +48,57 @@ def compare_exact(runs: int) -> None:
             print(
                 f"| {problem.name} | {errors.mean():+.3f} ± {errors.std() / runs**0.5:.3f} | {errors.std():.3f} |"
                 f" {ideal:.3f} | {errors.std() / ideal:.2f} | {np.sqrt((reported**2).mean()):.3f} | {covered:.1%} |"
+            )
+
+
+def compare_traps(runs: int) -> None:
+    """Problems whose early levels mislead, with populations of one size and with larger first ones."""
+    print(
+        "\n| problem | d | first | error of ln P, median | rmse | interval holds | unresolved | evaluations per run |"
+    )
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    for dimension in (2, 100, 300):
+        for trap in TRAPS:
+            d = max(dimension // trap.blocks, 1) * trap.blocks
+            for first in (1.0, 32.0):
+                generator = torch.Generator().manual_seed(5)
+                found = [
+                    subset_simulation(trap.score, StandardNormal(d), first=first, generator=generator)
+                    for _ in range(runs)
+                ]
+                errors = np.array([e.log_probability.item() for e in found]) - trap.log_probability
+                bounds = np.array([e.interval()[0].tolist() for e in found])
+                holds = ((bounds[:, 0] <= trap.log_probability) & (trap.log_probability <= bounds[:, 1])).sum()
+                unresolved = sum(not bool(e.resolved) for e in found)
+                evaluations = np.mean([e.model_evaluations.item() for e in found])
+                print(
+                    f"| {trap.name} | {d} | {first:g} | {np.median(errors):+.2f} | {np.sqrt((errors**2).mean()):.2f} |"
+                    f" {holds} of {runs} | {unresolved} | {evaluations:,.0f} |",
+                    flush=True,
+                )
+
+
+def compare_particles(runs: int) -> None:
+    """A difficult event with few particles: the first MNIST test digit, radius 0.3, Pearson below 0.4."""
+    x = hf.data.load("mnist:test")[:1].inputs
+    classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), batch_size=256)
+    print(
+        "\n| particles | first | ln P, smallest, median, largest | unresolved | interval holds -36 | evaluations per run |"
+    )
+    print("| --- | --- | --- | --- | --- | --- |")
+    for particles in (50, 100, 200, 400, 1000):
+        for first in (1.0, 32.0):
+            metric = MisinterpretationProbability(hf.LinfBall(0.3), threshold=0.4, particles=particles, first=first)
+            generator = torch.Generator().manual_seed(5)
+            found = [metric(classifier, "input_x_gradient", x, generator=generator) for _ in range(runs)]
+            values = sorted(f.log_probability.item() for f in found)
+            holds = sum(f.low.item() <= -36 <= f.high.item() for f in found)
+            unresolved = sum(not bool(f.resolved) for f in found)
+            evaluations = np.mean([f.model_evaluations.item() for f in found])
+            print(
+                f"| {particles} | {first:g} | {values[0]:.1f}, {np.median(values):.1f}, {values[-1]:.1f} | {unresolved} of"
+                f" {runs} | {holds} of {runs} | {evaluations:,.0f} |",
+                flush=True,
             )
 
 
@@ -112,10 +164,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--samples", type=int, default=1_000_000)
-    parser.add_argument("--part", choices=["exact", "walk", "model"])
+    parser.add_argument("--part", choices=["exact", "traps", "particles", "walk", "model"])
     options = parser.parse_args()
     if options.part in (None, "exact"):
         compare_exact(options.runs)
+    if options.part in (None, "traps"):
+        compare_traps(options.runs)
+    if options.part == "particles":  # needs the MNIST test set
+        compare_particles(options.runs)
     if options.part in (None, "walk"):
         compare_walk()
     if options.part in (None, "model"):
