@@ -82,9 +82,7 @@ def compare_particles(runs: int) -> None:
     """A difficult event with few particles: the first MNIST test digit, radius 0.3, Pearson below 0.4."""
     x = hf.data.load("mnist:test")[:1].inputs
     classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), batch_size=256)
-    print(
-        "\n| particles | first | ln P, smallest, median, largest | unresolved | interval holds -36 | evaluations per run |"
-    )
+    print("\n| particles | first | ln P: smallest, median, largest | unresolved | interval holds -36 | evaluations |")
     print("| --- | --- | --- | --- | --- | --- |")
     for particles in (50, 100, 200, 400, 1000):
         for first in (1.0, 32.0):
@@ -96,8 +94,8 @@ def compare_particles(runs: int) -> None:
             unresolved = sum(not bool(f.resolved) for f in found)
             evaluations = np.mean([f.model_evaluations.item() for f in found])
             print(
-                f"| {particles} | {first:g} | {values[0]:.1f}, {np.median(values):.1f}, {values[-1]:.1f} | {unresolved} of"
-                f" {runs} | {holds} of {runs} | {evaluations:,.0f} |",
+                f"| {particles} | {first:g} | {values[0]:.1f}, {np.median(values):.1f}, {values[-1]:.1f} |"
+                f" {unresolved} of {runs} | {holds} of {runs} | {evaluations:,.0f} |",
                 flush=True,
             )
 
