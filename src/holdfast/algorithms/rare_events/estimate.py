@@ -50,7 +50,7 @@ class Levels:
         return (self.families >= FEWEST_FAMILIES) & (self.independent >= FEWEST_INDEPENDENT)
 
     def bound(self, level: float = 0.95) -> float:
-        """An upper limit of ln P that holds with the probability `level`, from the last trusted level.
+        """An upper limit of ln P: the upper end of the last trusted level's two-sided interval.
 
         The event lies within every level, so P is at most the probability of each.
         """
@@ -72,12 +72,13 @@ class RareEventEstimate:
         censored: the run stopped before the event was reached: below the floor, without a single hit, on a plateau of
             equal scores, or at the end of the budget. `(P,)` bool
         resolved: whether the interval can be relied on as it is. False if too few families of particles are left
-            (`Levels.trusted`), or if the budget ended first. Then the interval reaches up to the last level with
-            enough, and the estimate may be far too low. `(P,)` bool
+            (`Levels.trusted`), if the budget ended first, if the run stalled, or if runs contradict each other. Then
+            the interval reaches up to the last level with enough families, and the estimate may be far too low. A way
+            to the event that no particle took cannot be seen. `(P,)` bool
         stalled: it stopped because of such a plateau, or of the limit on levels. `(P,)` bool
         acceptance: share of accepted moves over the whole run; NaN without moves. `(P,)`
         model_evaluations: scores computed. int `(P,)`
-        levels: the levels of each problem; empty for plain Monte Carlo.
+        levels: the levels of each problem, of its last run where several were pooled; empty for plain Monte Carlo.
         extreme: the input of the last population that is nearest to the event or deepest in it, `(P, *shape)`.
         degrees: degrees of freedom of `std_error`, for the interval's t quantile; `inf`: normal. `(P,)`
         hits, samples: plain Monte Carlo's counts, `(P,)` and a number; None otherwise.

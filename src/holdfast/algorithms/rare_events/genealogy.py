@@ -40,31 +40,39 @@ class History:
     def levels(self) -> tuple[Levels, float]:
         """The levels with their standard errors, and the last one's degrees of freedom."""
         variance = self.variance()
-        numbers = range(len(self.stage))
-        families = [self.count_families(level) for level in numbers]
-        independent = [self.count_families(level, self.find_forgotten(level)) for level in numbers]
         levels = Levels(
             stage=torch.tensor(self.stage),
             threshold=torch.tensor(self.threshold, dtype=torch.float64),
             log_probability=torch.tensor(self.log_probability, dtype=torch.float64),
             std_error=torch.tensor([math.sqrt(v) for v, _ in variance], dtype=torch.float64),
             acceptance=torch.tensor(self.acceptance),
-            families=torch.tensor(families, dtype=torch.float64),
-            independent=torch.tensor(independent, dtype=torch.float64),
+            families=torch.tensor(self.count_families(), dtype=torch.float64),
+            independent=torch.tensor(self.count_independent(), dtype=torch.float64),
             degrees=torch.tensor([degrees for _, degrees in variance], dtype=torch.float64),
         )
         return levels, variance[-1][1]
 
-    def count_families(self, level: int, start: int = 0) -> float:
-        """The effective number of families of a level's survivors: `1 / sum_e w_e^2`.
+    def count_families(self) -> list[float]:
+        """The effective number of families at each level, `1 / sum_e w_e^2`: w_e is the share of first ancestor e."""
+        ancestors, found = torch.arange(len(self.survivors[0])), []
+        for level, above in enumerate(self.survivors):
+            found.append(_count_effective(ancestors[above]))
+            if level < len(self.parents):
+                ancestors = ancestors[self.parents[level]]
+        return found
 
-        w_e is the share that descends from particle e of the population at level `start`.
-        """
-        members = self.survivors[level].nonzero()[:, 0]
-        for parents in reversed(self.parents[start:level]):
-            members = parents[members]
-        family = torch.bincount(members).double()
-        return float(family.sum() ** 2 / (family**2).sum())
+    def count_independent(self) -> list[float]:
+        """The same, with descent counted from the latest level whose positions the particles have forgotten."""
+        found, start, ancestors = [], 0, torch.arange(len(self.survivors[0]))
+        for level, above in enumerate(self.survivors):
+            if level:
+                ancestors = ancestors[self.parents[level - 1]]
+                if (forgotten := self.find_forgotten(level)) > start:
+                    start, ancestors = forgotten, torch.arange(len(self.survivors[forgotten]))
+                    for parents in self.parents[start:level]:
+                        ancestors = ancestors[parents]
+            found.append(_count_effective(ancestors[above]))
+        return found
 
     def find_forgotten(self, level: int) -> int:
         """The latest level whose positions a level's particles have forgotten; 0 if there is none."""
@@ -108,8 +116,14 @@ class History:
         return out
 
 
+def _count_effective(ancestors: Tensor) -> float:
+    """The number of families with the same concentration as these particles' ancestors."""
+    family = torch.bincount(ancestors).double()
+    return float(family.sum() ** 2 / (family**2).sum())
+
+
 def reduce_shared_parents(kept: int, count: int) -> float:
-    """By how much the probability that two particles share a parent falls, as against drawing all N from the survivors.
+    """By how much two particles share a parent less often than if all N were drawn from the survivors.
 
     The paper draws all N. Here the K survivors stay, and only the others are drawn. So a parent has `1 + B` children,
     B binomial, and a pair shares its parent with probability `q = K E[(1 + B) B] / (N (N - 1))`, where multinomial

@@ -15,6 +15,8 @@ _MOST_RUNS = 20
 _MOST_GROWTH = 32  # without a budget, populations grow to at most that many times the first ones
 #: runs whose intervals at this level have no common point contradict each other
 _AGREEMENT = 0.999
+#: with that many runs their spread is compared with their own standard errors
+_FEWEST_FOR_SPREAD = 3
 
 #: `simulate(problems, particles, budgets, run)` gives one run's estimates of these problems
 Simulate = Callable[[list[int], int, list[float], int], RareEventEstimate]
@@ -26,7 +28,7 @@ def run_until(
     """Repeat runs of `count` problems until each has a standard error of at most `error`, or has used its `budget`.
 
     A problem that is not resolved gets twice as many particles in the next run; one whose error is too large gets
-    another run of the same size. Problems do not influence each other.
+    another run of the same size. There are at most 20 runs. Problems do not influence each other.
     """
     limits = [math.inf if budget is None else budget] * count
     first = simulate(list(range(count)), particles, limits, 0)
@@ -38,9 +40,9 @@ def run_until(
         waiting: dict[int, list[int]] = {}
         for problem, own in enumerate(runs):
             pooled, size = pool(own, sizes[problem]), sizes[problem][-1]
-            if bool(pooled.resolved) and not float(pooled.std_error) > error:
+            if bool(pooled.resolved) and not float(pooled.std_error) > error:  # no error: the floor was reached
                 continue
-            grown = size if bool(own[-1].resolved) else 2 * size
+            grown = size if bool(pooled.resolved) else 2 * size
             spent = int(pooled.model_evaluations)
             expected = spent + int(own[-1].model_evaluations) * grown / size
             if expected <= limits[problem] and (budget is not None or grown <= _MOST_GROWTH * particles):
@@ -57,40 +59,47 @@ def run_until(
 
 
 def pool(runs: Sequence[RareEventEstimate], sizes: Sequence[int]) -> RareEventEstimate:
-    """One estimate from several runs of one problem with so many particles each.
+    """One estimate from several runs of one problem, with so many particles each.
 
-    P is the mean of the resolved runs' estimates, weighted by particles, so it is unbiased if they are. Its standard
-    error follows from theirs. If the runs' intervals have no common point, the result is not resolved, and its
-    interval contains all of theirs. If no run is resolved, the largest one is returned.
+    P is the mean over the resolved runs of the largest size; a run that reached the floor counts as 0. Its standard
+    error follows from theirs, or from the spread between three or more runs where that is larger. If their intervals
+    have no common point, the result is not resolved, and its interval contains all of them. If no run is resolved, the
+    largest one is returned.
     """
-    largest = max(range(len(runs)), key=lambda i: (sizes[i], i))
     evaluations = torch.stack([run.model_evaluations for run in runs]).sum(0)
-    chosen = [i for i, run in enumerate(runs) if bool(run.resolved) and not bool(run.censored)]
-    if not chosen:
-        return replace(runs[largest], model_evaluations=evaluations)
-    used = [runs[i] for i in chosen]
-    share = torch.tensor([sizes[i] for i in chosen], dtype=torch.float64)
-    share = share / share.sum()
-    terms = share.log() + torch.cat([run.log_probability for run in used]).cpu()
-    value = torch.logsumexp(terms, 0)
-    weight = (terms - value).exp()
-    variances = (weight * torch.cat([run.std_error for run in used]).cpu()) ** 2
-    degrees = torch.cat([run.degrees for run in used]).cpu()
-    total = variances.sum()
+    resolved = [i for i, run in enumerate(runs) if bool(run.resolved)]
+    if not resolved:
+        last = max(range(len(runs)), key=lambda i: (not bool(runs[i].censored), sizes[i], i))
+        return replace(runs[last], model_evaluations=evaluations)
+    size = max(sizes[i] for i in resolved)
+    used = [runs[i] for i in resolved if sizes[i] == size]
+    reached = [run for run in used if not bool(run.censored)]
+    if len(used) == 1 or not reached:
+        return replace(used[-1], model_evaluations=evaluations)
+    values = torch.cat([run.log_probability for run in reached]).cpu()
+    errors = torch.cat([run.std_error for run in reached]).cpu()
+    total = torch.logsumexp(values, 0)
+    share = torch.zeros(len(used), dtype=torch.float64)  # of each run in the sum
+    share[: len(reached)] = (values - total).exp()
+    parts = (share[: len(reached)] * errors) ** 2
+    degrees = torch.cat([run.degrees for run in reached]).cpu()
+    variance, freedom = parts.sum(), parts.sum() ** 2 / (parts**2 / degrees).sum()
+    spread = len(used) * share.var()  # relative variance of the mean
+    if len(used) >= _FEWEST_FOR_SPREAD and spread > variance:
+        variance, freedom = spread, torch.tensor(len(used) - 1.0, dtype=torch.float64)
     ends = torch.cat([run.interval(_AGREEMENT) for run in used])
-    agree = bool(ends[:, 0].max() <= ends[:, 1].min())
     device = evaluations.device
-    best = max(used, key=lambda run: float(run.log_probability))
+    best = max(reached, key=lambda run: float(run.log_probability))
     return replace(
-        used[-1],
-        log_probability=value[None].to(device),
-        std_error=total.sqrt()[None].to(device),
-        degrees=(total**2 / (variances**2 / degrees).sum())[None].to(device),
-        resolved=torch.tensor([agree], device=device),
+        reached[-1],
+        log_probability=(total - math.log(len(used)))[None].to(device),
+        std_error=variance.sqrt()[None].to(device),
+        degrees=freedom[None].to(device),
+        resolved=(ends[:, 0].max() <= ends[:, 1].min())[None].to(device),
         acceptance=torch.stack([run.acceptance for run in used]).mean(0),
         model_evaluations=evaluations,
         extreme=best.extreme,
-        runs=(tuple(used),) if len(used) > 1 else (),
+        runs=(tuple(used),),
     )
 
 

@@ -23,7 +23,7 @@ Cerou, Del Moral, Furon and Guyader, "Sequential Monte Carlo for rare event esti
 - Eq. 16 with lambda = 0 treats copies as independent. The standard error here uses genealogies; see `genealogy`.
 
 Cost: `N (1 + moves * levels)` scores for each problem, about `ln P / ln quantile` levels, and 95 N for the large first
-populations with `first=32`.
+populations with `first=32` and 4 moves.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ _TARGET_ACCEPTANCE = {"gaussian": 0.35, "random_walk": 0.234}
 _STATE_ELEMENTS = 1 << 26  # numbers in the particles of one group of problems: a quarter of a gigabyte
 _MOST_LEVELS = 1000
 _NEARLY_ALL = 0.9
+_FIRST_WITH_ERROR = 32_000  # particles in the first population, at least, where an error is asked for
 _FIRST_ELEMENTS = 1 << 26  # numbers in the first population of one problem, at most
 _SHRINK = 0.7  # each population is that much smaller than the one before, down to `particles`
 _LARGE = 4  # populations of more than that many times `particles` make fewer moves, since they are that diverse
@@ -79,10 +80,12 @@ def subset_simulation(
         quantile: rho, the share of particles that a level keeps; strictly between 0 and 1.
         proposal: `"gaussian"` or the paper's `"random_walk"`.
         first: the first population has `first * particles` particles, as far as memory allows. Later ones shrink
-            level by level to `particles`. It finds ways to the event that few particles take at first.
+            level by level to `particles`. It finds ways to the event that few particles take at first. Where `error`
+            is given, it has at least 32,000 particles, since a mode that it misses is lost.
         floor: the ln P at which a run stops; the estimate is then `censored`.
         error: the standard error of ln P that is wanted. Runs are then repeated and pooled until it is reached: with
-            as many particles again, or twice as many after a run that was not resolved. None: one run.
+            as many particles again, or twice as many while the result is not resolved; at most 20 runs, and without a
+            budget at most 32 times the particles. None: one run.
         budget: scores at most for each problem; None: no limit. A run that would exceed it ends and is `censored`.
         generator: the seed is drawn from it; without one the seed is always the same.
         indexed: call `score(x, problem)` with the problem's number for every row, int64 `(M,)`.
@@ -107,8 +110,9 @@ def subset_simulation(
     features = math.prod(prior.shape)
 
     def simulate(problems: list[int], count: int, budgets: list[float], number: int) -> RareEventEstimate:
-        most = first if budget is None else max(1.0, min(first, budget / (16 * count)))  # leaves room for other levels
-        sizes = plan_sizes(count, most, features)
+        wanted = first * count if error is None or first == 1 else max(first * count, _FIRST_WITH_ERROR)
+        most = wanted if budget is None else min(wanted, budget / 16)  # leaves room for other levels
+        sizes = plan_sizes(count, round(most), features)
         together = max(1, _STATE_ELEMENTS // (sizes[0] * features))
         parts = []
         for start in range(0, len(problems), together):
@@ -121,16 +125,16 @@ def subset_simulation(
         return run_until(simulate, len(prior), particles, error, budget)
 
 
-def plan_sizes(particles: int, first: float, features: int) -> list[int]:
+def plan_sizes(particles: int, first: int, features: int) -> list[int]:
     """The sizes of the populations, level by level; the last one is that of all later levels.
 
-    The first population finds ways to the event that few particles take at first. It has `first * particles`
-    particles, or fewer where they would not fit into memory.
+    The first population finds ways to the event that few particles take at first. It has `first` particles, or fewer
+    where they would not fit into memory.
 
-    >>> plan_sizes(100, 3.0, 50)
+    >>> plan_sizes(100, 300, 50)
     [300, 210, 147, 103, 100]
     """
-    size = max(particles, min(round(first * particles), _FIRST_ELEMENTS // features))
+    size = max(particles, min(first, _FIRST_ELEMENTS // features))
     sizes = [size]
     while sizes[-1] > particles:
         sizes.append(max(particles, round(_SHRINK * sizes[-1])))
@@ -207,7 +211,7 @@ class _Run:
             log_probability=torch.where(self.censored, bound, last).to(device),
             std_error=torch.where(self.censored, torch.nan, error).to(device),
             censored=self.censored.to(device),
-            resolved=(trusted & ~self.out_of_budget).to(device),
+            resolved=(trusted & ~self.out_of_budget & ~self.stalled).to(device),
             stalled=self.stalled.to(device),
             acceptance=torch.tensor([sum(a) / len(a) if a else math.nan for a in accepted], device=device),
             model_evaluations=self.evaluations.to(device),
@@ -254,9 +258,10 @@ class _Run:
             if stage == self.scores.shape[2]:
                 continue
             spent = int(self.evaluations[place]) + self._plan_evaluations()
-            if before + log_ratio < self.floor or spent > self.budgets[place]:
+            below = before + log_ratio < self.floor
+            if below or spent > self.budgets[place]:
                 self.censored[place] = True
-                self.out_of_budget[place] = spent > self.budgets[place]
+                self.out_of_budget[place] = not below
                 continue
             going_on.append(row)
             level_stage.append(stage)

@@ -110,7 +110,7 @@ class MisinterpretationProbability(Metric):
         threshold: of the similarity. None: the similarity's own (of Pearson's correlation 0.4 for a changed explanation
             and 0.6 for a kept one).
         method: `"subset"` simulation, or plain `"monte_carlo"` with `samples`.
-        error: the standard error of ln P that is wanted: it goes on until this is reached.
+        error: the standard error of ln P that is wanted: runs are repeated until it is reached.
         budget: model evaluations at most for each sample, the clean input included.
         particles, moves, quantile, first, proposal, floor: see `holdfast.algorithms.subset_simulation`.
         samples: of plain Monte Carlo.
@@ -188,11 +188,11 @@ class MisinterpretationProbability(Metric):
         return f"{self.name}: {self.event}"
 
     def expected_evaluations(self) -> int:
-        """Those for an event whose ln P is half the floor."""
+        """Those of one run, for an event whose ln P is half the floor."""
         if self.method == "monte_carlo":
             return self.samples
         levels = round(0.5 * self.floor / math.log(self.quantile))
-        sizes = plan_sizes(self.particles, self.first, 1)
+        sizes = plan_sizes(self.particles, round(self.first * self.particles), 1)
         sizes += [self.particles] * (levels + 1 - len(sizes))
         later = (size * count_moves(size, self.particles, self.moves) for size in sizes[1 : levels + 1])
         return min(sizes[0] + sum(later), self.budget or sys.maxsize)
