@@ -103,7 +103,7 @@ def check_result(metric: Metric, shape: Shape) -> None:
         f"at most {padding} are padding",
     )
     _require(metric.expected_evaluations() >= 1, "expected_evaluations is at least 1")
-    budget = getattr(metric, "budget", math.inf)
+    budget = getattr(metric, "budget", None) or math.inf
     most = int(result.model_evaluations.max())
     _require(most <= budget, f"the budget of {budget} model evaluations is kept, not exceeded by {most - budget}")
 

@@ -303,7 +303,10 @@ def test_the_roles_of_options_are_those_of_the_metric(name: str) -> None:
 @pytest.mark.parametrize("method", ["subset", "monte_carlo"])
 def test_each_method_has_options_of_its_own(method: Any) -> None:
     metric = hf.metrics.MisinterpretationProbability(hf.LinfBall(0.1), threshold=0.9, method=method)
-    subset, options = ("particles", "moves", "quantile", "proposal", "floor"), metric.options()
+    subset, options = (
+        ("particles", "moves", "quantile", "first", "proposal", "floor", "error", "budget"),
+        metric.options(),
+    )
     idle = [option for option in options if not metric.has_effect(option, options)]
     assert set(idle) == ({"samples"} if method == "subset" else set(subset))
 

@@ -195,7 +195,7 @@ def test_relations_that_hold_whatever_the_model(lenet: hf.Classifier, digits: hf
     x = digits[3:4].inputs  # a three that is not far from another class
     ball = hf.LinfBall(0.2)
     explainer = "input_x_gradient"
-    options = {"particles": 200, "floor": -25.0}
+    options = {"particles": 200, "first": 4.0, "floor": -25.0}
 
     def probability(event: str, threshold: float | None = None) -> hf.metrics.ProbabilityResult:
         metric = MisinterpretationProbability(ball, event, threshold=threshold, **options)  # type: ignore[arg-type]
@@ -261,7 +261,7 @@ def test_probabilities_of_common_events_agree_with_plain_monte_carlo(
     ball = hf.LinfBall(0.3)
     plain = MisinterpretationProbability(ball, threshold=0.72, method="monte_carlo", samples=4000)
     exact = plain(lenet, "input_x_gradient", x)
-    subset = MisinterpretationProbability(ball, threshold=0.72, particles=500)(lenet, "input_x_gradient", x)
+    subset = MisinterpretationProbability(ball, threshold=0.72, particles=500, first=4.0)(lenet, "input_x_gradient", x)
     seen = ~exact.censored
     assert seen.sum() >= 2
     error = (subset.std_error**2 + exact.std_error**2).sqrt()

@@ -122,7 +122,7 @@ class CEval(Metric):
     >>> import holdfast as hf
     >>> digits = hf.data.bundled("digits")[:2]
     >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
-    >>> result = CEval()(classifier, "integrated_gradients", digits.inputs)
+    >>> result = CEval(attack="fmn:steps=10")(classifier, "integrated_gradients", digits.inputs)
     >>> bool((result.ratio > 1).all()), result.mask.sum((1, 2)).tolist()
     (True, [78, 78])
     """

@@ -71,7 +71,7 @@ class CEvalPlot(Metric):
     >>> import holdfast as hf
     >>> digits = hf.data.bundled("digits")[:2]
     >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
-    >>> result = CEvalPlot((0.05, 0.1, 0.2))(classifier, "saliency", digits.inputs)
+    >>> result = CEvalPlot((0.05, 0.1, 0.2), attack="fmn:steps=10")(classifier, "saliency", digits.inputs)
     >>> bool((result.curve.diff(dim=1) >= 0).all())
     True
     """
