@@ -25,7 +25,7 @@ EXPLAINERS = {
 def demo_metrics() -> dict[str, Metric]:
     """The metrics, with budgets for a few minutes."""
     ball = LinfBall(RADIUS)
-    probability = {"particles": 60, "moves": 4, "floor": -30.0}
+    probability = {"particles": 60, "first": 8.0, "moves": 4, "floor": -30.0}
     return {
         "worst case: changed explanation": WorstCase(ball, "changed_explanation", budget=600),
         "worst case: changed class": WorstCase(ball, "changed_class", budget=600),
