@@ -31,7 +31,8 @@ def test_the_normal_distribution() -> None:
 def test_quantiles_of_t(p: float) -> None:
     degrees = [0.3, *range(1, 60), *np.geomspace(1, 1e9, 200), 1000.0, 1000.5, math.inf]
     found = [t_quantile(p, each) for each in degrees]
-    np.testing.assert_allclose(found, scipy.stats.t.ppf(p, degrees), rtol=5e-12)
+    digits = 5e-12 if scipy.__version__ >= "1.16" else 1e-10  # the reference itself was less exact before
+    np.testing.assert_allclose(found, scipy.stats.t.ppf(p, degrees), rtol=digits)
     assert math.isnan(t_quantile(p, math.nan))
 
 

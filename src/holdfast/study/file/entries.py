@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import torch
-from pydantic import Field, Strict
+from pydantic import BeforeValidator, Field
 from torch import Tensor
 
 from holdfast.errors import check
@@ -23,7 +23,7 @@ Numbers = float | tuple[float, ...]
 F = TypeVar("F", bound=Entry)
 
 
-# Types with their words. A list of the file becomes a tuple, which `Strict(False)` allows.
+# Types with their words.
 Text = Annotated[str, Expected("a text")]
 Name = Annotated[str, Field(min_length=1), Expected("a name")]
 Flag = Annotated[bool, Expected("true or false")]
@@ -33,7 +33,11 @@ Seed = Annotated[int, Field(ge=0, lt=2**63), Expected("a whole number of at leas
 PositiveNumber = Annotated[float, Field(gt=0), Expected("a number above 0")]
 Reference = Annotated[str, Field(pattern=REFERENCE), Expected("a function, as module:function")]
 OptionValues = Annotated[dict[str, Any], Expected("options, each with its value")]
-PerChannel = Annotated[tuple[float, ...], Field(min_length=1), Strict(False)]
+PerChannel = Annotated[
+    tuple[float, ...],
+    Field(min_length=1),
+    BeforeValidator(lambda raw: tuple(raw) if isinstance(raw, list) else raw),  # older unions overrule `Strict(False)`
+]
 Device = Annotated[
     str,
     Field(pattern=r"^(auto|cpu|cuda(:[0-9]+)?)$", examples=["auto", "cpu", "cuda"]),
