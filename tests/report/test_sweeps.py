@@ -74,6 +74,7 @@ def probability(
         "low": [value - 0.5 for value in values],
         "high": [value + 0.5 for value in values],
         "censored": [value <= floor for value in values],
+        "bound": [value <= floor for value in values],
         "stalled": [False] * n,
     }
     configured = {"absolute": True, **COMMON, "event": "changed_explanation", **RARE, **options}

@@ -164,6 +164,10 @@ def test_the_budget_of_a_probability_is_kept(
     assert (result.model_evaluations <= 400).all()
     assert (result.model_evaluations > 200).all()
     assert result.low.tolist() == [-math.inf] * 3 or bool((result.low < result.high).all())
+    unsure = ~result.resolved
+    assert unsure.any()
+    assert torch.equal(result.value[unsure], result.high[unsure])  # what a ranking may use of it is the bound
+    assert result.frame()["bound"].to_list() == (result.censored | unsure).tolist()
     with pytest.raises(hf.ArgumentError, match="budget: expected a whole number of at least 21"):
         MisinterpretationProbability(BALL, particles=20, budget=20)
 

@@ -216,6 +216,7 @@ class Rectifier(Nonlinear):
         return 2 * unit * self.slope * sizes[0] if self.slope else None
 
     def lines(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, ...]:
+        """Slopes of the lower and the upper line, and the constant of the upper one."""
         undecided = (lower < 0) & (upper > 0)  # the sign of the input
         flat, steep = torch.full_like(lower, self.slope), torch.ones_like(lower)
         exact = torch.where(lower >= 0, steep, flat)
@@ -252,6 +253,7 @@ class MaxPool(Nonlinear):
         return self._candidates(values[0], -math.inf).amax(-1).reshape(*values[0].shape[: -len(self.space)], *self.out)
 
     def lines(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, ...]:
+        """Positions of the lower and the upper line's candidates, and slope and constant of the upper line."""
         filler = lower.min() - 1  # padding must lie below every candidate
         low, high = self._candidates(lower, filler), self._candidates(upper, filler)
         top = high.argmax(-1, keepdim=True)

@@ -99,7 +99,7 @@ def trace_network(forward: Callable[[Tensor], Tensor], module: nn.Module, sample
     """
     tracer = _Tracer(sample.shape[1:])
     x = sample.detach().expand(_ROWS, *sample.shape[1:]).clone()
-    with torch.no_grad(), tracer.named(module):
+    with torch.no_grad(), tracer.track_layers(module):
         tracer.known[id(x)] = (0, x)
         with tracer:
             out = forward(x)
@@ -120,7 +120,7 @@ class _Tracer(FunctionMode):
         self.layers: list[str] = []
 
     @contextlib.contextmanager
-    def named(self, module: nn.Module) -> Iterator[None]:
+    def track_layers(self, module: nn.Module) -> Iterator[None]:
         """Inside the block, `layers` ends with the name of the layer that is running."""
         hooks = []
         for name, layer in module.named_modules():
@@ -134,6 +134,7 @@ class _Tracer(FunctionMode):
                 hook.remove()
 
     def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """Call `func`, and record the step if it works on values that depend on the input."""
         tracked = [v for v in find_tensors([*args, *kwargs.values()]) if id(v) in self.known]
         if not tracked:
             return func(*args, **kwargs)

@@ -30,8 +30,8 @@ def run_until(
     A problem that is not resolved gets twice as many particles in the next run; one whose error is too large gets
     another run of the same size. There are at most 20 runs. Problems do not influence each other.
     """
-    limits = [math.inf if budget is None else budget] * count
-    first = simulate(list(range(count)), particles, limits, 0)
+    limit = math.inf if budget is None else budget
+    first = simulate(list(range(count)), particles, [limit] * count, 0)
     if error is None:
         return first
     runs = [[select(first, row)] for row in range(count)]
@@ -45,12 +45,12 @@ def run_until(
             grown = size if bool(pooled.resolved) else 2 * size
             spent = int(pooled.model_evaluations)
             expected = spent + int(own[-1].model_evaluations) * grown / size
-            if expected <= limits[problem] and (budget is not None or grown <= _MOST_GROWTH * particles):
+            if expected <= limit and (budget is not None or grown <= _MOST_GROWTH * particles):
                 waiting.setdefault(grown, []).append(problem)
         if not waiting:
             break
         for size, problems in waiting.items():
-            left = [limits[p] - sum(int(run.model_evaluations) for run in runs[p]) for p in problems]
+            left = [limit - sum(int(run.model_evaluations) for run in runs[p]) for p in problems]
             found = simulate(problems, size, left, number)
             for row, problem in enumerate(problems):
                 runs[problem].append(select(found, row))

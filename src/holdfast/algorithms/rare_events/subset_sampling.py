@@ -12,12 +12,8 @@ Sources: Au and Beck, "Estimation of small failure probabilities in high dimensi
 Cerou, Del Moral, Furon and Guyader, "Sequential Monte Carlo for rare event estimation" (2012); SAFARI (Huang et al.
 2023), Sec. 5 and App. 8.4. Where we depart from SAFARI, and why:
 
-- Particles move in Gaussian space, `z' = sqrt(1 - b^2) z + b xi` (preconditioned Crank-Nicolson, Cotter et al.
-  2013; Papaioannou et al. 2015 for subset simulation). This preserves the prior in any dimension, so only the level
-  rejects moves. A random walk on 784 pixels is hardly ever accepted, or hardly moves. `proposal="random_walk"` is for
-  comparison: uniform around each feature, cut off at the box's faces as in the authors' code. Its acceptance ratio is
-  that of Eq. 23 with numerator and denominator exchanged, which is the correct form. Its width is adapted for all
-  particles together, not for each from its own history.
+- Particles move in Gaussian space: all features change a little, or a block of them is replaced; see `moves`. A random
+  walk on 784 pixels is hardly ever accepted, or hardly moves. `proposal="random_walk"` is for comparison.
 - `ln(kept / N)` of an adaptive level is too large, since the level is itself an order statistic. For adaptive levels
   we use `digamma(kept) - digamma(N + 1)`, the exact mean of the logarithm.
 - Eq. 16 with lambda = 0 treats copies as independent. The standard error here uses genealogies; see `genealogy`.
@@ -29,13 +25,14 @@ populations with `first=32` and 4 moves.
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from holdfast.algorithms.rare_events.estimate import RareEventEstimate, Score, as_columns
 from holdfast.algorithms.rare_events.genealogy import History
+from holdfast.algorithms.rare_events.moves import GaussianMoves, Moves, RandomWalk
 from holdfast.algorithms.rare_events.pooling import concatenate, run_until
 from holdfast.algorithms.rare_events.priors import Prior
 from holdfast.errors import check, check_integer
@@ -43,8 +40,6 @@ from holdfast.tensors import broadcast_rows, draw_seed
 
 Proposal = Literal["gaussian", "random_walk"]
 
-# target acceptance: Papaioannou et al. 2015 for the Gaussian move, SAFARI's choice for the random walk
-_TARGET_ACCEPTANCE = {"gaussian": 0.35, "random_walk": 0.234}
 _STATE_ELEMENTS = 1 << 26  # numbers in the particles of one group of problems: a quarter of a gigabyte
 _MOST_LEVELS = 1000
 _NEARLY_ALL = 0.9
@@ -101,7 +96,7 @@ def subset_simulation(
     check_integer(particles, "particles", 10)
     check_integer(moves, "moves")
     check(0 < quantile < 1, "quantile", "a number between 0 and 1", quantile)
-    check(proposal in _TARGET_ACCEPTANCE, "proposal", f"one of {', '.join(_TARGET_ACCEPTANCE)}", repr(proposal))
+    check(proposal in get_args(Proposal), "proposal", f"one of {', '.join(get_args(Proposal))}", repr(proposal))
     check(floor < 0, "floor", "a number below 0", floor)
     check(first >= 1, "first", "a number of at least 1", first)
     check(error is None or error > 0, "error", "a number above 0, or None", error)
@@ -177,14 +172,14 @@ class _Run:
         self.censored = torch.zeros(total, dtype=torch.bool)
         self.stalled = torch.zeros(total, dtype=torch.bool)
         self.out_of_budget = torch.zeros(total, dtype=torch.bool)
-        self.width = torch.full((total,), 0.8 if proposal == "gaussian" else 1.0, device=prior.device)
         self.state = self.prior.sample_gaussian(self.count, self.streams)
         points = self.prior.from_gaussian(self.state)
+        self.kernel: Moves
         if proposal == "random_walk":
             self.state = points
-            # the first step is as wide as the prior, feature by feature
-            self.scale = points.std(dim=1, keepdim=True)
-        self.widest = self._widest()
+            self.kernel = RandomWalk(self.prior, points)
+        else:
+            self.kernel = GaussianMoves(self.state)
         self.weight = self._log_target(points)
         self.scores = self._evaluate(points)
         self.extreme = points[:, 0].clone()
@@ -195,6 +190,7 @@ class _Run:
         return self.sizes[min(self.level, len(self.sizes) - 1)]
 
     def result(self) -> RareEventEstimate:
+        """Raise levels until no problem is left; the estimates in the order of the problems."""
         while self.active:
             self._raise_levels()
             if self.active:
@@ -292,12 +288,10 @@ class _Run:
         self.active = [self.active[row] for row in rows]
         self.prior, self.streams = self.prior.select(rows), self.streams.select(rows)
         index = torch.tensor(rows, device=self.problems.device, dtype=torch.int64)
-        self.problems, self.width, self.widest = self.problems[index], self.width[index], self.widest[index]
-        self.state, self.scores = self.state[index], self.scores[index]
+        self.problems, self.state, self.scores = self.problems[index], self.state[index], self.scores[index]
         if self.weight is not None:
             self.weight = self.weight[index]
-        if self.proposal == "random_walk":
-            self.scale = self.scale[index]
+        self.kernel.select(index)
 
     def _refill(self, survivors: list[Tensor]) -> None:
         alive = [above.nonzero()[:, 0] for above in survivors]
@@ -312,12 +306,12 @@ class _Run:
             self.weight = self.weight[rows, parents]
 
     def _move(self) -> None:
-        """`moves` Metropolis steps of every particle within its problem's level, adapting the width as they go."""
+        """`moves` Metropolis steps of every particle within its problem's level, adapting their width as they go."""
         accepted = torch.zeros(len(self.active), device=self.state.device)
-        memory = torch.zeros_like(accepted)
         moves = count_moves(self.count, self.sizes[-1], self.moves)
-        for step in range(moves):
-            proposed, correction = self._propose()
+        self.kernel.begin_level(self.state)
+        for _ in range(moves):
+            proposed, correction = self.kernel.propose(self.state, self.streams)
             points = self.prior.from_gaussian(proposed) if self.proposal == "gaussian" else proposed
             scores = self._evaluate(points)
             stages, values = _keys(scores)
@@ -327,49 +321,13 @@ class _Run:
                 chance = self.streams.uniform((self.count,), weight.dtype)
                 accept &= torch.log(chance) < weight - self.weight + correction
                 self.weight = torch.where(accept, weight, self.weight)
+            accepted += self.kernel.learn(proposed - self.state, accept)
             self.state = torch.where(broadcast_rows(accept, self.state), proposed, self.state)
             self.scores = torch.where(accept[..., None], scores, self.scores)
-            rate = accept.float().mean(1)
-            accepted += rate
-            if self.proposal == "gaussian":
-                memory += torch.log1p(-rate * (1 - torch.sqrt(1 - self.width**2)))
-            # one width for all particles of a problem, adapted in shrinking steps: the kernel stays a Markov kernel
-            gain = 1.0 / math.sqrt(step + 1)
-            self.width = self.width * torch.exp(gain * (rate - _TARGET_ACCEPTANCE[self.proposal]))
-            self.width = torch.minimum(self.width, self.widest)
+        memory = self.kernel.memory
         for place, rate, kept in zip(self.active, (accepted / moves).tolist(), memory.tolist(), strict=True):
             self.histories[place].acceptance[-1] = rate
             self.histories[place].memory[-1] = kept
-
-    def _propose(self) -> tuple[Tensor, Tensor | float]:
-        """Proposed states, and the log of the probability of the reverse step over that of the step, `(P, n)`."""
-        width = broadcast_rows(self.width.to(self.state.dtype), self.state)
-        shape = (self.count, *self.prior.shape)
-        if self.proposal == "gaussian":
-            noise = self.streams.normal(shape, self.state.dtype)
-            return torch.sqrt(1 - width**2) * self.state + width * noise, 0.0
-        reach, noise = width * self.scale, self.streams.uniform(shape, self.state.dtype)
-        if self.prior.box is None:
-            return self.state + reach * (2 * noise - 1), 0.0
-        lower, upper = (face[:, None] for face in self.prior.box)
-
-        def ends(x: Tensor) -> tuple[Tensor, Tensor]:
-            return torch.maximum(x - reach, lower), torch.minimum(x + reach, upper)
-
-        (low, high), roomy = ends(self.state), upper > lower
-        proposed = torch.lerp(low, high, noise)
-        back_low, back_high = ends(proposed)
-        # a feature whose box has no width stays where it is
-        ratio = torch.where(roomy, high - low, 1.0) / torch.where(roomy, back_high - back_low, 1.0)
-        return proposed, ratio.log().flatten(2).sum(2)
-
-    def _widest(self) -> Tensor:
-        """The largest width `(P,)`. Above it the proposal no longer changes, and adaptation would not recover."""
-        if self.proposal == "gaussian" or self.prior.box is None:
-            return torch.full_like(self.width, 1.0 if self.proposal == "gaussian" else torch.inf)
-        room, scale = (self.prior.box[1] - self.prior.box[0]).flatten(1), self.scale[:, 0].flatten(1)
-        reach = torch.where((room > 0) & (scale > 0), room / scale.clamp(min=1e-30), 0.0)
-        return reach.amax(1).clamp(min=1.0).to(self.width.dtype)
 
 
 def _keys(scores: Tensor) -> tuple[Tensor, Tensor]:

@@ -44,8 +44,9 @@ from holdfast.similarity import get as get_similarity
 class ProbabilityResult(Result):
     """ln P, the natural logarithm of the probability, for each sample.
 
-    A value is censored if the event was not reached: then ln P is only an upper bound. A value is not resolved if the
-    simulation cannot say how wrong it is: its interval is wide, and the value itself may be far too low. A skipped
+    An estimate is censored if the event was not reached: then ln P is only an upper bound. It is not resolved if the
+    simulation cannot say how wrong it is: its interval is wide, and the estimate itself may be far too low. Then
+    `value` is the upper end of the interval, and the frame's column `bound` is true, as for a censored one. A skipped
     sample is censored at ln P = 0, a bound that says nothing, and not resolved.
 
     Attributes:
@@ -75,6 +76,10 @@ class ProbabilityResult(Result):
     extreme: Tensor
     estimate: RareEventEstimate | None
     estimated: Tensor = field(metadata={"per_sample": False})
+
+    def columns(self) -> dict[str, Any]:
+        """Further columns of the frame, and `bound`: whether the value is only an upper bound of ln P."""
+        return {**super().columns(), "bound": (self.censored | ~self.resolved).tolist()}
 
     def confidence_interval(self, level: float = 0.95) -> Tensor:
         """Confidence interval for ln P, `(N, 2)`; from minus infinity where `censored`."""
@@ -262,15 +267,17 @@ class MisinterpretationProbability(Metric):
             for place, level in zip(usable.tolist(), estimate.levels, strict=False):
                 levels[place] = level
         log_probability = spread(None if estimate is None else estimate.log_probability, 0.0)
+        high = spread(None if interval is None else interval[:, 1], 0.0)
+        resolved = spread(None if estimate is None else estimate.resolved, False)
         return ProbabilityResult(
             **probe.common_fields(self),
-            value=log_probability,
+            value=torch.where(resolved, log_probability, high),
             log_probability=log_probability,
             std_error=spread(None if estimate is None else estimate.std_error, torch.nan),
             low=spread(None if interval is None else interval[:, 0], -torch.inf),
-            high=spread(None if interval is None else interval[:, 1], 0.0),
+            high=high,
             censored=spread(None if estimate is None else estimate.censored, True),
-            resolved=spread(None if estimate is None else estimate.resolved, False),
+            resolved=resolved,
             stalled=spread(None if estimate is None else estimate.stalled, False),
             acceptance=spread(None if estimate is None else estimate.acceptance, torch.nan),
             levels=tuple(levels),

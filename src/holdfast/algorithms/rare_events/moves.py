@@ -1,0 +1,186 @@
+"""The Metropolis moves of subset simulation: how a particle's next position is proposed.
+
+`GaussianMoves` are the default. They work in Gaussian space. In turns, they change all features a little, and replace a
+block of features by new random values:
+
+- all features: `z' = sqrt(1 - b^2) z + b xi` (preconditioned Crank-Nicolson, Cotter et al. 2013; Papaioannou et al.
+  2015 for subset simulation). This preserves the prior in any dimension, so only the level rejects moves.
+- a block of neighbouring positions of an image or a series: `z' = xi` within a random rectangle, `z' = z` outside it.
+  The map of a network with rectifiers jumps where a unit switches. A small move of size b of all pixels switches a
+  number of units that is proportional to b, but it forgets only b^2 / 2 of the position. For a block both are
+  proportional to its share of the pixels.
+
+Features without an order (inputs of one axis) have no blocks. There a few features often decide, and a block that
+misses them is accepted without changing anything that matters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from holdfast.algorithms.rare_events.priors import Prior
+from holdfast.tensors import Streams, broadcast_rows
+
+_JITTER = 0.7  # the logarithm of a block's side varies by that much
+_FROZEN = 0.1  # share of the features that may have forgotten less than what counts as forgotten
+
+
+class Moves:
+    """What all kinds of moves share: a size, adapted to a target acceptance, and what particles forget.
+
+    Attributes:
+        size: of each kind's and problem's steps, `(K, P)`. It is one for all particles of a problem, and is adapted in
+            steps that shrink within a level, which keeps the bias of adaptation small.
+        kind: of the current step; it is the same for all problems.
+        memory: ln of the correlation with the positions at the beginning of the level, `(P,)`. For moves of all
+            features it is an average over features. For blocks, which may leave some features where they are, it is
+            what nine tenths of the features have at least forgotten.
+    """
+
+    target = 0.0
+
+    def __init__(self, state: Tensor, sizes: Sequence[float], largest: Tensor | float) -> None:
+        self.size = torch.tensor(sizes, device=state.device)[:, None].repeat(1, len(state))
+        self.largest = torch.as_tensor(largest, device=state.device).to(self.size.dtype).expand(len(state))
+        self.kind = 0
+        self.begin_level(state)
+
+    def begin_level(self, state: Tensor) -> None:
+        """Start to count steps, and what they forget of these positions `(P, n, *shape)`."""
+        self.steps = [0] * len(self.size)
+        self.lost = torch.zeros_like(self.size[0])  # by moves of all features
+        self.lost_in_blocks = torch.zeros_like(state[:, 0], dtype=self.size.dtype)
+
+    def propose(self, state: Tensor, streams: Streams) -> tuple[Tensor, Tensor | float]:
+        """Proposed states, and the log of the probability of the reverse step over that of the step, `(P, n)`."""
+        raise NotImplementedError
+
+    def learn(self, step: Tensor, accept: Tensor) -> Tensor:
+        """Adapt the size to the share of accepted steps `(P, n, *shape)`, and return this share, `(P,)`."""
+        rate = accept.float().mean(1)
+        self.steps[self.kind] += 1
+        adapted = self.size[self.kind] * torch.exp((rate - self.target) / math.sqrt(self.steps[self.kind]))
+        self.size[self.kind] = torch.minimum(adapted, self.largest)
+        # half the mean square of the steps, in units of the prior's, is forgotten
+        square = torch.where(broadcast_rows(accept, step), step**2, 0.0)
+        if self.kind == 0:
+            self.lost -= torch.log1p(-(square.flatten(1).mean(1) / 2).clamp(max=0.99)).to(self.lost.dtype)
+        else:
+            self.lost_in_blocks -= torch.log1p(-(square.mean(1) / 2).clamp(max=0.99)).to(self.lost.dtype)
+        return rate
+
+    @property
+    def memory(self) -> Tensor:
+        """See the class."""
+        of_features = self.lost_in_blocks.flatten(1).sort(1).values
+        return -self.lost - of_features[:, int(_FROZEN * of_features.shape[1])]
+
+    def select(self, index: Tensor) -> None:
+        """Keep these problems only."""
+        self.size, self.largest = self.size[:, index], self.largest[index]
+
+
+class GaussianMoves(Moves):
+    """Moves of all features (kind 0) and, for images and series, of blocks (kind 1), in Gaussian space.
+
+    A block is a rectangle in the axes after the channels, with all channels. Its size is its share of the positions.
+
+    Args:
+        state: the first particles, `(P, n, *shape)`.
+    """
+
+    target = 0.35  # Papaioannou et al. 2015
+
+    def __init__(self, state: Tensor) -> None:
+        self.grid = state.shape[3:]
+        super().__init__(state, (0.8, 1.0) if self.grid else (0.8,), 1.0)
+        self.kind = len(self.size) - 1
+
+    def propose(self, state: Tensor, streams: Streams) -> tuple[Tensor, Tensor | float]:
+        """Proposed states; steps and their reverse are equally probable."""
+        self.kind = (self.kind + 1) % len(self.size)
+        noise = streams.normal(state.shape[1:], state.dtype)
+        if self.kind == 0:
+            width = broadcast_rows(self.size[0].to(state.dtype), state)
+            return torch.sqrt(1 - width**2) * state + width * noise, 0.0
+        inside = draw_blocks(self.size[1], state.shape[1], self.grid, streams)
+        return torch.where(inside[:, :, None], noise, state), 0.0
+
+
+class RandomWalk(Moves):
+    """The paper's moves: uniform around each feature, cut off at the box's faces as in the authors' code.
+
+    The acceptance ratio is that of Eq. 23 with numerator and denominator exchanged, which is the correct form. The
+    width is adapted for all particles together, not for each from its own history.
+    """
+
+    target = 0.234  # SAFARI's choice
+
+    def __init__(self, prior: Prior, state: Tensor) -> None:
+        # the first step is as wide as the prior, feature by feature
+        scale = state.std(dim=1, keepdim=True)
+        self.prior = prior
+        super().__init__(state, (1.0,), self._widest(scale))
+        self.scale = scale
+
+    def propose(self, state: Tensor, streams: Streams) -> tuple[Tensor, Tensor | float]:
+        """Proposed states, and the log of the probability of the reverse step over that of the step, `(P, n)`."""
+        reach = broadcast_rows(self.size[0].to(state.dtype), state) * self.scale
+        noise = streams.uniform(state.shape[1:], state.dtype)
+        if self.prior.box is None:
+            return state + reach * (2 * noise - 1), 0.0
+        lower, upper = (face[:, None] for face in self.prior.box)
+
+        def ends(x: Tensor) -> tuple[Tensor, Tensor]:
+            return torch.maximum(x - reach, lower), torch.minimum(x + reach, upper)
+
+        (low, high), roomy = ends(state), upper > lower
+        proposed = torch.lerp(low, high, noise)
+        back_low, back_high = ends(proposed)
+        # a feature whose box has no width stays where it is
+        ratio = torch.where(roomy, high - low, 1.0) / torch.where(roomy, back_high - back_low, 1.0)
+        return proposed, ratio.log().flatten(2).sum(2)
+
+    def learn(self, step: Tensor, accept: Tensor) -> Tensor:
+        """Adapt the width, and return the share of accepted steps, `(P,)`."""
+        return super().learn(step / self.scale.clamp(min=1e-30), accept)
+
+    def select(self, index: Tensor) -> None:
+        """Keep these problems only."""
+        super().select(index)
+        self.scale, self.prior = self.scale[index], self.prior.select(index)
+
+    def _widest(self, scale: Tensor) -> Tensor | float:
+        """The largest width `(P,)`. Above it the proposal no longer changes, and adaptation would not recover."""
+        if self.prior.box is None:
+            return torch.inf
+        room, scale = (self.prior.box[1] - self.prior.box[0]).flatten(1), scale[:, 0].flatten(1)
+        reach = torch.where((room > 0) & (scale > 0), room / scale.clamp(min=1e-30), 0.0)
+        return reach.amax(1).clamp(min=1.0)
+
+
+def draw_blocks(share: Tensor, count: int, grid: torch.Size, streams: Streams) -> Tensor:
+    """`count` random blocks for each problem, with about this share of the positions; bool `(P, count, *grid)`.
+
+    Their sides vary by a factor of two in both directions, and are at least one position long. Blocks may stick out (so
+    that positions at the edge are drawn as often as the others), which makes large ones smaller.
+
+    Args:
+        share: `(P,)`, in (0, 1].
+    """
+    axes = len(grid)
+    numbers = streams.uniform((count, 1 + 2 * axes), torch.float32)
+    stretch = torch.exp(_JITTER * (2 * numbers[..., :1] - 1))
+    inside = torch.ones((), dtype=torch.bool, device=share.device)
+    for axis, length in enumerate(grid):
+        rounding, offset = numbers[..., 1 + axis, None], numbers[..., 1 + axes + axis, None]
+        side = (share[:, None, None] ** (1 / axes) * stretch * length + rounding).floor().clamp(1, length)
+        first = (offset * (length + side - 1)).floor() - (side - 1)
+        place = torch.arange(length, device=share.device)
+        within = (place >= first) & (place < first + side)
+        inside = inside & within.reshape(*within.shape[:2], *(length if other == axis else 1 for other in range(axes)))
+    return inside

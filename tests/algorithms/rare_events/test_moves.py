@@ -1,0 +1,81 @@
+"""The moves of subset simulation keep the prior, reach every feature, and know what they have forgotten."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor
+
+from holdfast.algorithms import subset_simulation
+from holdfast.algorithms.rare_events.moves import GaussianMoves, draw_blocks
+from holdfast.neighbourhood import Region
+from holdfast.tensors import Streams
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 6), (2, 4, 3)])
+def test_moves_keep_the_normal_distribution(shape: tuple[int, ...]) -> None:
+    """Without a level, every feature stays standard normal, and features stay independent."""
+    streams = Streams([3, 4], CPU)
+    state = streams.normal((4000, *shape), torch.float64)
+    kernel = GaussianMoves(state)
+    kernel.size[:] = torch.tensor([[0.5], [0.3]])[: len(kernel.size)]
+    for _ in range(12):
+        state = kernel.propose(state, streams)[0]
+    flat = state.flatten(2)
+    for problem in flat:
+        assert min(stats.kstest(feature.numpy(), "norm").pvalue for feature in problem.T) > 1e-4
+        assert (torch.corrcoef(problem.T) - torch.eye(problem.shape[1])).abs().max() < 5 / 4000**0.5
+
+
+def test_blocks_are_rectangles_that_reach_every_pixel_equally() -> None:
+    share = torch.tensor([0.04, 0.25])
+    inside = draw_blocks(share, 20_000, torch.Size((10, 8)), Streams([1, 2], CPU))
+    rows, columns = inside.any(3), inside.any(2)
+    assert torch.equal(inside, rows[..., None] & columns[..., None, :])
+    changes = (rows[..., 1:] != rows[..., :-1]).sum(2)
+    assert changes.max() <= 2  # one run of rows, which may touch an edge
+    for problem, wanted in zip(inside, share, strict=True):
+        chance = problem.float().mean(0)
+        assert chance.max() / chance.min() < 1.25  # the edges too
+        assert 0.4 * wanted < chance.mean() < 1.5 * wanted
+
+
+def test_features_without_neighbours_have_no_blocks() -> None:
+    kernel = GaussianMoves(Streams([1], CPU).normal((20, 9), torch.float64))
+    assert len(kernel.size) == 1
+
+
+@pytest.mark.parametrize("shape", [(3, 50), (50,)])
+def test_a_symmetric_event_of_one_feature(shape: tuple[int, ...]) -> None:
+    """Blocks that miss the feature are always accepted, and must not take the place of moves that change it."""
+    prior = Region(centre=torch.zeros(1, *shape), lower=-torch.ones(1, *shape), upper=torch.ones(1, *shape))
+    generator = torch.Generator().manual_seed(2)
+
+    def score(x: Tensor) -> Tensor:
+        return x.flatten(1)[:, 7].double().abs() - 1 + 1e-4
+
+    found = [subset_simulation(score, prior, 200, first=4, generator=generator) for _ in range(25)]
+    errors = torch.cat([e.log_probability for e in found]) - math.log(1e-4)
+    inside = sum(float(e.interval()[0, 0]) <= math.log(1e-4) <= float(e.interval()[0, 1]) for e in found)
+    assert errors.square().mean().sqrt() < 0.7
+    assert inside >= stats.binom.ppf(1e-3, 25, 0.95)
+
+
+def test_what_is_frozen_is_not_forgotten() -> None:
+    """Blocks that may change one half of the picture only: the other half is remembered."""
+    streams = Streams([1], CPU)
+    state = streams.normal((500, 1, 8, 8), torch.float64)
+    kernel = GaussianMoves(state)
+    for number in range(60):
+        proposed = kernel.propose(state, streams)[0]
+        changed = proposed != state
+        accept = ~changed[..., :4].any(dim=(2, 3, 4)) if number % 2 else torch.zeros(1, 500, dtype=torch.bool)
+        kernel.learn(proposed - state, accept)
+        state = torch.where(accept[..., None, None, None], proposed, state)
+    assert kernel.memory.item() == 0
+    assert kernel.lost_in_blocks[..., 4:].min() > 0.5
