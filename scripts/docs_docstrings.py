@@ -13,13 +13,13 @@ class Examples(griffe.Extension):
     def on_instance(self, *, obj: griffe.Object, **options: Any) -> None:
         """Called for everything that has been read from source."""
         if obj.docstring is not None:
-            obj.docstring.value = fenced(obj.docstring.value)
+            obj.docstring.value = fence_examples(obj.docstring.value)
 
 
-def fenced(text: str) -> str:
+def fence_examples(text: str) -> str:
     r"""The text with its examples fenced.
 
-    >>> fenced("Adds.\n\n>>> 1 + 1\n2")
+    >>> fence_examples("Adds.\n\n>>> 1 + 1\n2")
     'Adds.\n\n\n```pycon\n>>> 1 + 1\n2\n```'
     """
     lines, inside = list[str](), False

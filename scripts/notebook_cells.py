@@ -49,7 +49,7 @@ def run(path: Path, namespace: dict[str, Any] | None = None) -> dict[int, str]:
             printed = io.StringIO()
             with contextlib.redirect_stdout(printed):
                 value = _last_value(cell.source, f"{path.name}, cell {place}", namespace)
-            shown = _text(printed.getvalue()) + _shown(value)
+            shown = _text(printed.getvalue()) + _show(value)
             if shown:
                 found[place] = shown
     return found
@@ -66,7 +66,7 @@ def _last_value(source: str, name: str, namespace: dict[str, Any]) -> object:
     return eval(compile(ast.Expression(last.value), name, "eval"), namespace)
 
 
-def _shown(value: Any) -> str:
+def _show(value: Any) -> str:
     """A value as Jupyter would show it: a figure of matplotlib, what has a form for pages, or its `repr`."""
     if hasattr(value, "savefig"):
         drawn = io.BytesIO()

@@ -100,7 +100,7 @@ def train(
         weight_decay=recipe.weight_decay,
         progress=show,
     )
-    state = {key: halved(tensor) for key, tensor in module.state_dict().items()}
+    state = {key: prepare_for_storage(tensor) for key, tensor in module.state_dict().items()}
     module.load_state_dict(state)
     reached = accuracy(module, test.inputs, test.labels)  # of the weights as they are stored
     print(f"test accuracy {reached:.4f}", flush=True)
@@ -131,12 +131,13 @@ def train(
     write(out / f"{name}.json", (json.dumps(card, indent=2) + "\n").encode())
 
 
-def halved(tensor: Tensor) -> Tensor:
+def prepare_for_storage(tensor: Tensor) -> Tensor:
     """A parameter or buffer as it is written."""
     return (tensor.half() if tensor.is_floating_point() and tensor.ndim >= 2 else tensor).contiguous()
 
 
 def main() -> None:
+    """Train the models that are named."""
     parser = argparse.ArgumentParser(description="Train a bundled network for series.")
     parser.add_argument("model", choices=list(RECIPES))
     parser.add_argument("--data", default="waves", choices=list(NOISES))

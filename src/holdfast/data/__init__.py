@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from holdfast.data.bundled_digits import bundled, bundled_names
@@ -49,8 +50,11 @@ datasets: Registry[Callable[[bool], Dataset]] = Registry(
     callable,  # download -> data set
 )
 datasets.add("digits", lambda download: bundled("digits"))
+datasets.add("digits32", lambda download: _extend("digits32", bundled("digits")))
 datasets.add("mnist:train", partial(mnist, "train"))
 datasets.add("mnist:test", partial(mnist, "test"))
+datasets.add("mnist32:train", lambda download: _extend("mnist32:train", mnist("train", download)))
+datasets.add("mnist32:test", lambda download: _extend("mnist32:test", mnist("test", download)))
 datasets.add("fashion_mnist:train", partial(fashion_mnist, "train"))
 datasets.add("fashion_mnist:test", partial(fashion_mnist, "test"))
 datasets.add("cifar10:train", partial(cifar10, "train"))
@@ -59,6 +63,11 @@ datasets.add("gtsrb:train", partial(gtsrb, "train"))
 datasets.add("gtsrb:test", partial(gtsrb, "test"))
 datasets.add("cpsc:train", partial(cpsc, "train"))
 datasets.add("cpsc:test", partial(cpsc, "test"))
+
+
+def _extend(name: str, images: Dataset) -> Dataset:
+    """Images of 28x28 pixels with a border of zeros, at 32x32 pixels."""
+    return replace(images.pad(2), name=name)
 
 
 def _waves(name: str, split: str, download: bool) -> Dataset:
@@ -74,7 +83,7 @@ def names() -> list[str]:
     """The names that `load` accepts, sorted, without the names of archives and hubs.
 
     >>> names()
-    ['cifar10:test', 'cifar10:train', 'cpsc:test', 'cpsc:train', 'digits', 'fashion_mnist:test', ...]
+    ['cifar10:test', 'cifar10:train', 'cpsc:test', 'cpsc:train', 'digits', 'digits32', ...]
     """
     return datasets.names()
 

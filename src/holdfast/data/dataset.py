@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from holdfast.errors import check
 
@@ -95,6 +96,20 @@ class Dataset:
         check(n <= smallest, "n", f"at most the {smallest} samples of the smallest class", n)
         among_first = (member.cumsum(dim=0) <= n) & member
         return self.take(among_first.any(dim=1).nonzero().squeeze(1))
+
+    def pad(self, pixels: int) -> Dataset:
+        """The same images with a border of `pixels` zeros on each side: inputs (N, C, H + 2 pixels, W + 2 pixels).
+
+        Raises `ArgumentError` if the inputs are not images, if `pixels` is negative, or if zero is not within the
+        bounds. Extras stay as they are.
+
+        >>> ones = Dataset("ones", torch.ones(2, 1, 3, 3), torch.zeros(2, dtype=torch.int64), ("a",))
+        >>> ones.pad(1).inputs.shape
+        torch.Size([2, 1, 5, 5])
+        """
+        check(pixels >= 0, "pixels", "at least 0", pixels)
+        check(self.inputs.ndim == 4, "inputs", "images (N, C, H, W)", tuple(self.inputs.shape))
+        return replace(self, inputs=F.pad(self.inputs, [pixels] * 4))
 
     def _select(self, rows: Callable[[Tensor], Tensor]) -> Dataset:
         extras = {name: rows(values) for name, values in self.extras.items()}

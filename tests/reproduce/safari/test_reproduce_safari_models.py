@@ -177,15 +177,15 @@ def test_full_sizes() -> None:
 
 
 def test_table_8_has_a_row_for_each_model_and_explainer_and_the_papers_numbers() -> None:
-    frame = cells("VGG16", "ln P_F-hat", dict.fromkeys(EXPLAINERS, -10.0)).with_columns(pl.lit(True).alias("censored"))
+    frame = cells("VGG16", "ln P_F-hat", dict.fromkeys(EXPLAINERS, -10.0)).with_columns(pl.lit(True).alias("bound"))
     frame = pl.concat([frame, cells("DLA", "sol_F-hat (PCC)", {"GradCAM": 0.5})], how="diagonal")
     table = make_table(ARCHITECTURE_PART, frame)
     assert table.rows["model, explainer"].to_list() == [*(f"VGG16, {name}" for name in EXPLAINERS), "DLA, GradCAM"]
-    assert table.rows["ln P F-hat log_probability bounded (paper)"].to_list()[:4] == [
+    assert table.rows["ln P F-hat value bounded (paper)"].to_list()[:4] == [
         "−14.42", "−53.48", "−47.52", "−44.25"
     ]  # fmt: skip
     assert table.rows["worst F-tilde True similarity (paper)"].to_list()[2:] == ["0.8637", "0.8358", "0.2113"]
-    assert table.rows["ln P F-hat log_probability bounded_bound"].to_list() == [True] * 4 + [False]
+    assert table.rows["ln P F-hat value bounded_bound"].to_list() == [True] * 4 + [False]
     assert table.rows["worst F-hat similarity"].to_list()[-1] == pytest.approx(0.5, abs=0.01)
     # all of the paper's
     assert len(PAPER_ROWS) == 16

@@ -88,7 +88,7 @@ def test_architectures_have_names() -> None:
         (lambda: MobileNetV1(strides=(1, 2)), "strides: expected 14 whole numbers"),
         (lambda: MobileNetV2(width_multiplier=-1.0), "width_multiplier: expected above 0"),
         (lambda: MobileNetV2(strides=(0,) * 8), "strides: expected 8 whole numbers"),
-        (lambda: MobileNetV2(activation="tanh"), "activation: expected one of relu6, relu"),  # type: ignore[arg-type]
+        (lambda: MobileNetV2(activation="gelu"), "activation: expected one of relu, relu6"),  # type: ignore[arg-type]
         (lambda: VGG16(width=0), "width: expected"),
         (lambda: VGG16(hidden=-1), "hidden: expected"),
         (lambda: VGG16(positions=0), "positions: expected"),

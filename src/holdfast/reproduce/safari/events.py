@@ -15,8 +15,8 @@ from holdfast.reproduce.safari.parts import keep_solved, log_probability_column,
 HEADINGS = {
     "sol_F-hat (PCC)": ("worst F-hat", "similarity", True),
     "sol_F-tilde (PCC)": ("worst F-tilde", "similarity", False),
-    "ln P_F-hat": ("ln P F-hat", "log_probability", False),
-    "ln P_F-tilde": ("ln P F-tilde", "log_probability", False),
+    "ln P_F-hat": ("ln P F-hat", "value", False),
+    "ln P_F-tilde": ("ln P F-tilde", "value", False),
 }
 HAT, TILDE = ("sol_F-hat (PCC)", "ln P_F-hat"), ("sol_F-tilde (PCC)", "ln P_F-tilde")
 
@@ -32,7 +32,7 @@ def make_metrics(worst_case: Mapping[str, Any], subset: Mapping[str, Any]) -> di
 def make_column(heading: str, paper: Mapping[str, float] | None = None) -> Column:
     """A column of `HEADINGS`, with the paper's numbers by row."""
     label, column, _ = HEADINGS[heading]
-    if column == "log_probability":
+    if column == "value":
         return log_probability_column(heading, metric=label, paper=paper or {})
     # F-tilde has no solution if no class change was found
     where = {"found": True} if label == "worst F-tilde" else {}

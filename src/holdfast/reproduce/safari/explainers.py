@@ -11,7 +11,14 @@ import polars as pl
 from holdfast.reproduce.base import Part, Scale, if_small
 from holdfast.reproduce.reading import Outcomes, Verdict, group_by_outcome, is_above, keep_exact, mean_interval
 from holdfast.reproduce.safari.events import HAT, HEADINGS, TILDE, is_more_robust, make_column, make_metrics
-from holdfast.reproduce.safari.parts import OURS, PAPER_GENETIC, PAPER_SUBSET, make_boundary_data, make_study
+from holdfast.reproduce.safari.parts import (
+    OURS,
+    PAPER_GENETIC,
+    PAPER_SUBSET,
+    RECTIFIERS,
+    make_boundary_data,
+    make_study,
+)
 
 _Pairs = list[tuple[str, str]]
 
@@ -115,7 +122,7 @@ def _surrogate_departures(scale: Scale, digits: int) -> str:
             f"{digits} digits (100) near the boundary between classes, where class changes are not rare; worst cases by"
             " block search of 60 evaluations (GA, 500000); 20 particles with 2 moves (250), ln P down to -30 (-100)",
         )
-        + "28x28 pixels in [0, 1] (32x32); segments by quickshift, as in the paper, but with our settings (40 segments"
+        + f"{RECTIFIERS}; segments by quickshift, as in the paper, but with our settings (40 segments"
         " on average), because the paper does not state its settings; copies with the same number of segments have the"
         " same coalitions; sol_F-tilde only where a class change was found"
     )
@@ -128,9 +135,9 @@ def _sample_verdicts(frame: pl.DataFrame) -> list[Verdict]:
             improved = is_more_robust(frame, heading, [(f"{kind}+500", f"{kind}+50")])
             outcomes[f"{kind} {heading}"] = None if improved is None else not improved
     likely: Outcomes = {}
-    own = keep_exact(frame.filter(pl.col("label") == "ln P F-hat"), "log_probability")
+    own = keep_exact(frame.filter(pl.col("label") == "ln P F-hat"), "value")
     for name in _NAMES6:
-        values = own.filter(pl.col("explainer") == name)["log_probability"].to_numpy().astype(float)
+        values = own.filter(pl.col("explainer") == name)["value"].to_numpy().astype(float)
         likely[name] = is_above(mean_interval(values), _LIKELY)
     return [
         *group_by_outcome("LIME and SHAP lack robustness for F-hat (P above 1%, our reading)", likely),

@@ -20,6 +20,7 @@ from holdfast.reproduce.reading import (
 )
 from holdfast.reproduce.safari.parts import (
     OURS,
+    RECTIFIERS,
     log_probability_column,
     make_boundary_data,
     make_probability,
@@ -239,7 +240,8 @@ def _against_truth(results: Results) -> pl.DataFrame:
     )
     found = frame.filter(pl.col("method") != "Monte Carlo").join(truth, on=keys, how="left", maintain_order="left")
     error = pl.when(pl.col("censored")).then(None).otherwise(pl.col("log_probability") - pl.col("truth"))
-    return found.with_columns(
+    # the figure is about the estimates themselves, with their few particles: those not resolved are no bounds here
+    return found.drop("bound", strict=False).with_columns(
         error.alias("error"), error.abs().alias("absolute_error"), pl.col("censored").cast(pl.Float64).alias("lost")
     )
 
@@ -276,7 +278,10 @@ def _curve_verdicts(frame: pl.DataFrame) -> list[Verdict]:
 def _curve_columns() -> tuple[Column, ...]:
     methods = [(method, {"method": method}) for method in _METHODS]
     return (
-        *(log_probability_column(f"ln P, {method}", where=where) for method, where in methods),
+        *(
+            log_probability_column(f"ln P, {method}", "log_probability", where=where, censored="censored")
+            for method, where in methods
+        ),
         Column("ln P, Monte Carlo", "truth", where={"method": "gaussian"}, decimals=2),
         Column("its standard error", "truth_error", where={"method": "gaussian"}, decimals=2),
         *(Column(f"error, {method}", "error", where=where, decimals=2) for method, where in methods),
@@ -303,7 +308,7 @@ CURVE_PART = Part(
     columns=_curve_columns(),
     departures=lambda scale: (
         if_small(scale, "100 particles (1000), up to 20 moves (250), 20000 samples of Monte Carlo (10^8), 4 runs (10)")
-        + "another digit, near the boundary between classes, so that Monte Carlo finds events; 28x28 pixels"
+        + f"{RECTIFIERS}; another digit, near the boundary between classes, so that Monte Carlo finds events"
     ),
     prepare=_with_seconds,
     verdicts=_curve_verdicts,

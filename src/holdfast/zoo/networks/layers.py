@@ -3,11 +3,35 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Literal
 
 from torch import nn
 
 from holdfast.errors import check
+
+Activation = Literal["relu", "relu6", "softplus", "tanh"]
+
+_ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
+    "relu": nn.ReLU,
+    "relu6": nn.ReLU6,
+    "softplus": partial(nn.Softplus, beta=10.0),
+    "tanh": nn.Tanh,
+}
+
+
+def find_activation(name: str) -> Callable[[], nn.Module]:
+    """What makes activation layers of this name; a softplus has beta = 10, `log(1 + exp(10 z)) / 10`.
+
+    Raises:
+        ArgumentError: an unknown name.
+
+    >>> find_activation("softplus")()
+    Softplus(beta=10.0, threshold=20.0)
+    """
+    check(name in _ACTIVATIONS, "activation", f"one of {', '.join(_ACTIVATIONS)}", repr(name))
+    return _ACTIVATIONS[name]
 
 
 def check_strides(strides: Sequence[int], count: int) -> None:
@@ -24,9 +48,9 @@ def make_conv_block(
     stride: int = 1,
     groups: int = 1,
     bias: bool = False,
-    activation: type[nn.Module] = nn.ReLU,
+    activation: Callable[[], nn.Module] = nn.ReLU,
 ) -> nn.Sequential:
-    """Convolution `conv`, batch normalisation `norm` and rectifier `relu`.
+    """Convolution `conv`, batch normalisation `norm` and activation `relu` (its name, whatever it is).
 
     They map features (N, in_channels, H, W) to (N, channels, H', W'). Odd kernels are padded equally on both sides, so
     that `H' = ceil(H / stride)`.

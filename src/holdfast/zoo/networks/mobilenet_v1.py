@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import partial
 
 from torch import Tensor, nn
 
 from holdfast.errors import check
-from holdfast.zoo.networks.layers import check_strides, make_conv_block, make_mean_head
+from holdfast.zoo.networks.layers import Activation, check_strides, find_activation, make_conv_block, make_mean_head
 
 _STEM = 32
 _CHANNELS = (64, 128, 128, 256, 256, 512, 512, 512, 512, 512, 512, 1024, 1024)
@@ -39,6 +40,7 @@ class MobileNetV1(nn.Module):
         width_multiplier: the paper's alpha, above 0; all channels are multiplied by it, and rounded.
         strides: of the stem and of the thirteen blocks. `SMALL_STRIDES` divide the size by 16, `PUBLISHED_STRIDES`
             by 32.
+        activation: `"relu"` as published, `"softplus"` (beta = 10), `"tanh"` or `"relu6"`. Layers keep their names.
 
     >>> import torch
     >>> MobileNetV1(width_multiplier=0.25)(torch.zeros(2, 3, 32, 32)).shape
@@ -53,18 +55,20 @@ class MobileNetV1(nn.Module):
         in_channels: int = 3,
         width_multiplier: float = 1.0,
         strides: Sequence[int] = SMALL_STRIDES,
+        activation: Activation = "relu",
     ) -> None:
         super().__init__()
         check(width_multiplier > 0, "width_multiplier", "above 0", width_multiplier)
         check_strides(strides, len(SMALL_STRIDES))
+        make_block = partial(make_conv_block, activation=find_activation(activation))
         last, *channels = (max(1, round(width_multiplier * count)) for count in (_STEM, *_CHANNELS))
         layers: OrderedDict[str, nn.Module] = OrderedDict()
-        layers["stem"] = make_conv_block(in_channels, last, stride=strides[0])
+        layers["stem"] = make_block(in_channels, last, stride=strides[0])
         for number, (count, stride) in enumerate(zip(channels, strides[1:], strict=True), 1):
             layers[f"block{number}"] = nn.Sequential(
                 OrderedDict(
-                    depthwise=make_conv_block(last, last, stride=stride, groups=last),
-                    pointwise=make_conv_block(last, count, kernel_size=1),
+                    depthwise=make_block(last, last, stride=stride, groups=last),
+                    pointwise=make_block(last, count, kernel_size=1),
                 )
             )
             last = count

@@ -10,13 +10,12 @@ convolutions have no biases, since batch normalisation has them. Layers with str
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Callable, Sequence
 
 from torch import Tensor, nn
 
 from holdfast.errors import check
-from holdfast.zoo.networks.layers import check_strides, make_conv_block, make_mean_head
+from holdfast.zoo.networks.layers import Activation, check_strides, find_activation, make_conv_block, make_mean_head
 
 _STEM, _HEAD = 32, 1280
 # expansion, channels, repetitions: the rows of the paper's Table 2
@@ -24,8 +23,6 @@ _ROWS = ((1, 16, 1), (6, 24, 2), (6, 32, 3), (6, 64, 4), (6, 96, 3), (6, 160, 3)
 
 PUBLISHED_STRIDES = (2, 1, 2, 2, 2, 1, 2, 1)
 SMALL_STRIDES = (1, 1, 1, 2, 2, 1, 2, 1)
-
-_RECTIFIERS: dict[str, type[nn.Module]] = {"relu6": nn.ReLU6, "relu": nn.ReLU}
 
 
 class InvertedResidual(nn.Module):
@@ -46,7 +43,7 @@ class InvertedResidual(nn.Module):
         channels: int,
         expansion: int,
         stride: int = 1,
-        activation: type[nn.Module] = nn.ReLU6,
+        activation: Callable[[], nn.Module] = nn.ReLU6,
     ) -> None:
         super().__init__()
         hidden = expansion * in_channels
@@ -80,7 +77,7 @@ class MobileNetV2(nn.Module):
             multiples of 8; the last convolution always has at least 1280.
         strides: of the stem and of the first block in each of the seven rows of the paper's Table 2. `SMALL_STRIDES`
             divide the size by 8, `PUBLISHED_STRIDES` by 32.
-        activation: `"relu6"` as published, or `"relu"`.
+        activation: `"relu6"` as published, `"relu"`, `"softplus"` (beta = 10) or `"tanh"`. Layers keep their names.
 
     >>> import torch
     >>> MobileNetV2(width_multiplier=0.25)(torch.zeros(2, 3, 32, 32)).shape
@@ -95,26 +92,25 @@ class MobileNetV2(nn.Module):
         in_channels: int = 3,
         width_multiplier: float = 1.0,
         strides: Sequence[int] = SMALL_STRIDES,
-        activation: Literal["relu6", "relu"] = "relu6",
+        activation: Activation = "relu6",
     ) -> None:
         super().__init__()
         check(width_multiplier > 0, "width_multiplier", "above 0", width_multiplier)
         check_strides(strides, len(SMALL_STRIDES))
-        check(activation in _RECTIFIERS, "activation", f"one of {', '.join(_RECTIFIERS)}", repr(activation))
-        rectifier = _RECTIFIERS[activation]
+        activate = find_activation(activation)
         last = _round_to_8(width_multiplier * _STEM)
         layers: OrderedDict[str, nn.Module] = OrderedDict()
-        layers["stem"] = make_conv_block(in_channels, last, stride=strides[0], activation=rectifier)
+        layers["stem"] = make_conv_block(in_channels, last, stride=strides[0], activation=activate)
         number = 0
         for (expansion, count, repetitions), stride in zip(_ROWS, strides[1:], strict=True):
             channels = _round_to_8(width_multiplier * count)
             for repetition in range(repetitions):
                 number += 1
                 step = stride if repetition == 0 else 1
-                layers[f"block{number}"] = InvertedResidual(last, channels, expansion, step, rectifier)
+                layers[f"block{number}"] = InvertedResidual(last, channels, expansion, step, activate)
                 last = channels
         head = _round_to_8(max(1.0, width_multiplier) * _HEAD)
-        layers["head"] = make_conv_block(last, head, kernel_size=1, activation=rectifier)
+        layers["head"] = make_conv_block(last, head, kernel_size=1, activation=activate)
         self.features = nn.Sequential(layers)
         self.classifier = make_mean_head(head, num_classes)
 

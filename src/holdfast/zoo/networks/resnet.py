@@ -10,6 +10,7 @@ have three stages; see `ResNet20`.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 
 from torch import Tensor, nn
 
@@ -20,14 +21,17 @@ from holdfast.zoo.networks.layers import make_conv_block, make_mean_head
 class BasicBlock(nn.Module):
     """`relu(f(x) + shortcut(x))`, `f` two 3x3 convolutions with batch normalisation: (N, C, H, W) to (N, K, H', W').
 
-    `H' = H / stride`. The shortcut is the identity if the shape stays the same.
+    `H' = H / stride`. The shortcut is the identity if the shape stays the same. `activation` makes what stands in place
+    of both `relu`.
 
     >>> import torch
     >>> BasicBlock(4, 8, stride=2)(torch.zeros(2, 4, 16, 16)).shape
     torch.Size([2, 8, 8, 8])
     """
 
-    def __init__(self, in_channels: int, channels: int, stride: int = 1) -> None:
+    def __init__(
+        self, in_channels: int, channels: int, stride: int = 1, activation: Callable[[], nn.Module] = nn.ReLU
+    ) -> None:
         super().__init__()
         self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or in_channels != channels:
@@ -39,10 +43,10 @@ class BasicBlock(nn.Module):
             )
         self.conv1 = nn.Conv2d(in_channels, channels, kernel_size=3, stride=stride, padding=1, bias=False)
         self.norm1 = nn.BatchNorm2d(channels)
-        self.relu1 = nn.ReLU()
+        self.relu1 = activation()
         self.conv2 = nn.Conv2d(channels, channels, kernel_size=3, padding=1, bias=False)
         self.norm2 = nn.BatchNorm2d(channels)
-        self.relu2 = nn.ReLU()
+        self.relu2 = activation()
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Features (N, channels, H / stride, W / stride) of features (N, in_channels, H, W)."""

@@ -9,12 +9,13 @@ say which. The paper's option B is available too.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Literal, get_args
 
 from torch import Tensor, nn
 
 from holdfast.errors import check
-from holdfast.zoo.networks.layers import make_conv_block, make_mean_head
+from holdfast.zoo.networks.layers import Activation, find_activation, make_conv_block, make_mean_head
 from holdfast.zoo.networks.resnet import BasicBlock
 
 Shortcut = Literal["A", "B"]
@@ -35,6 +36,7 @@ class ResNet20(nn.Module):
         width: channels of the first stage.
         shortcut: where the shape changes: `"A"`, subsampling and zeros, without parameters; `"B"`, a 1x1 convolution
             with batch normalisation.
+        activation: `"relu"` as published, `"softplus"` (beta = 10), `"tanh"` or `"relu6"`. Layers keep their names.
 
     >>> import torch
     >>> ResNet20(width=4)(torch.zeros(2, 3, 32, 32)).shape
@@ -43,14 +45,22 @@ class ResNet20(nn.Module):
     269722
     """
 
-    def __init__(self, num_classes: int = 10, in_channels: int = 3, width: int = 16, shortcut: Shortcut = "A") -> None:
+    def __init__(
+        self,
+        num_classes: int = 10,
+        in_channels: int = 3,
+        width: int = 16,
+        shortcut: Shortcut = "A",
+        activation: Activation = "relu",
+    ) -> None:
         super().__init__()
         check(width >= 1, "width", "at least 1", width)
         check(shortcut in get_args(Shortcut), "shortcut", "'A' or 'B'", repr(shortcut))
-        self.stem = make_conv_block(in_channels, width)
-        self.stage1 = _make_stage(width, width, 1, shortcut)
-        self.stage2 = _make_stage(width, 2 * width, 2, shortcut)
-        self.stage3 = _make_stage(2 * width, 4 * width, 2, shortcut)
+        activate = find_activation(activation)
+        self.stem = make_conv_block(in_channels, width, activation=activate)
+        self.stage1 = _make_stage(width, width, 1, shortcut, activate)
+        self.stage2 = _make_stage(width, 2 * width, 2, shortcut, activate)
+        self.stage3 = _make_stage(2 * width, 4 * width, 2, shortcut, activate)
         self.classifier = make_mean_head(4 * width, num_classes)
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -60,13 +70,16 @@ class ResNet20(nn.Module):
         return logits
 
 
-def _make_stage(in_channels: int, channels: int, stride: int, shortcut: Shortcut) -> nn.Sequential:
-    first = BasicBlock(in_channels, channels, stride)
+def _make_stage(
+    in_channels: int, channels: int, stride: int, shortcut: Shortcut, activate: Callable[[], nn.Module]
+) -> nn.Sequential:
+    first, second, third = (
+        BasicBlock(count, channels, step, activate)
+        for count, step in ((in_channels, stride), (channels, 1), (channels, 1))
+    )
     if stride != 1 and shortcut == "A":
         first.shortcut = _make_shortcut(channels - in_channels, stride)
-    return nn.Sequential(
-        OrderedDict(block1=first, block2=BasicBlock(channels, channels), block3=BasicBlock(channels, channels))
-    )
+    return nn.Sequential(OrderedDict(block1=first, block2=second, block3=third))
 
 
 def _make_shortcut(new_channels: int, stride: int) -> nn.Sequential:

@@ -1,0 +1,279 @@
+"""Networks of smooth functions: sizes, second derivatives, maps without jumps, explainers, the bundled weights."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import partial
+from importlib.resources import files
+
+import captum.attr as ca
+import pytest
+import torch
+from torch import Tensor, nn
+
+import holdfast as hf
+from holdfast import data, zoo
+from holdfast.errors import ArgumentError
+from holdfast.neighbourhood import LinfBall
+from holdfast.zoo import LeNet5, MobileNetV1, MobileNetV2, ResNet20
+from holdfast.zoo.networks.layers import find_activation
+from holdfast.zoo.training.adversarial import Pgd, robust_accuracy
+from holdfast.zoo.training.classifier import accuracy
+
+LENET: Callable[..., nn.Module] = partial(LeNet5, activation="tanh", pooling="average", side=32)
+SMOOTH: dict[str, tuple[Callable[..., nn.Module], int]] = {
+    "lenet": (LENET, 1),
+    "resnet20": (partial(ResNet20, width=4, activation="softplus"), 3),
+    "mobilenet_v1": (partial(MobileNetV1, width_multiplier=0.125, activation="softplus"), 3),
+    "mobilenet_v2": (partial(MobileNetV2, width_multiplier=0.125, activation="softplus"), 3),
+}
+each = pytest.mark.parametrize("name", SMOOTH)
+SCHEMES = {
+    "-plain": "natural: ",
+    "-gradient": "gradient norm: ",
+    "-hessian": "Hessian norm: ",
+    "-gradient-hessian": "gradient and Hessian norm: ",
+    "-pgd": "adversarial: ",
+}
+BUNDLED = [f"lenet5-tanh-mnist{scheme}" for scheme in SCHEMES]
+
+
+def draw(name: str, **options: str) -> nn.Module:
+    """A network in double precision with random weights, and batch statistics of its own."""
+    make, channels = SMOOTH[name]
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = make(**options).double().train()
+        for layer in model.modules():
+            if isinstance(layer, nn.BatchNorm2d):
+                layer.momentum = None  # the plain average, so that no signal dies
+        model(torch.rand(32, channels, 32, 32, dtype=torch.float64))
+    return model.eval()
+
+
+def image(name: str, rows: int = 1, seed: int = 1) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(rows, SMOOTH[name][1], 32, 32, generator=generator, dtype=torch.float64)
+
+
+def explain(module: nn.Module, explainer: str, inputs: Tensor) -> Tensor:
+    classifier = hf.Classifier(module, bounds=(0.0, 1.0), device="cpu", batch_size=64)
+    return hf.explainers.get(explainer)(classifier, inputs, 3)
+
+
+# architectures
+
+
+def test_lenet_has_one_size_and_two_sides() -> None:
+    """Both sides are one network, since the border of 2 zeros is padding in one and input in the other."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        small, large = LeNet5(activation="tanh", pooling="average").double(), LENET().double()
+    assert sum(part.numel() for part in large.parameters()) == 61_706
+    large.load_state_dict(small.state_dict())
+    digits = torch.rand(3, 1, 28, 28, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(large(nn.functional.pad(digits, [2] * 4)), small(digits))
+    shapes = dict(large.features.named_children())
+    assert list(shapes) == ["conv1", "tanh1", "pool1", "conv2", "tanh2", "pool2"]
+    assert isinstance(shapes["pool2"], nn.AvgPool2d)
+    assert large(torch.zeros(2, 1, 32, 32, dtype=torch.float64)).shape == (2, 10)
+
+
+def test_the_published_network_is_the_default() -> None:
+    assert list(dict(LeNet5().features.named_children())) == ["conv1", "relu1", "pool1", "conv2", "relu2", "pool2"]
+    with torch.random.fork_rng():
+        for make in (ResNet20, MobileNetV1):
+            assert sum(isinstance(part, nn.Softplus) for part in make().modules()) == 0
+
+
+@each
+def test_activations_change_the_functions_and_not_the_parameters(name: str) -> None:
+    smooth, rectified = draw(name), draw(name, activation="relu")
+    assert {key: value.shape for key, value in smooth.state_dict().items()} == {
+        key: value.shape for key, value in rectified.state_dict().items()
+    }
+    assert not any(isinstance(part, nn.ReLU | nn.ReLU6 | nn.MaxPool2d) for part in smooth.modules())
+    for part in smooth.modules():
+        if isinstance(part, nn.Softplus):
+            assert part.beta == 10
+
+
+def test_options_are_checked() -> None:
+    for make, complaint in (
+        (
+            partial(LeNet5, activation="sigmoid"),
+            "activation: expected one of relu, relu6, softplus, tanh, got 'sigmoid'",
+        ),
+        (partial(LeNet5, pooling="mean"), "pooling: expected 'max' or 'average'"),
+        (partial(LeNet5, side=30), "side: expected 28 or 32, got 30"),
+        (partial(ResNet20, activation="gelu"), "activation: expected"),
+        (partial(MobileNetV1, activation="gelu"), "activation: expected"),
+    ):
+        with pytest.raises(ArgumentError, match=complaint):
+            make()
+    assert isinstance(find_activation("tanh")(), nn.Tanh)
+
+
+# smoothness
+
+
+@each
+def test_second_derivatives_are_not_zero(name: str) -> None:
+    """Of a rectifier network, they are."""
+    for options, curved in (({}, True), ({"activation": "relu"}, False)):
+        x = image(name).requires_grad_(True)
+        (slope,) = torch.autograd.grad(draw(name, **options)(x)[0, 3], x, create_graph=True)
+        if not slope.requires_grad:
+            assert not curved
+            continue
+        (second,) = torch.autograd.grad(slope.square().sum(), x, allow_unused=True)
+        assert (second is not None and float(second.abs().max()) > 1e-9) is curved
+
+
+@each
+def test_maps_change_continuously(name: str) -> None:
+    """On ever shorter steps, the largest change of a map is ever smaller. That of a rectifier network jumps."""
+    start, end = image(name), image(name, seed=2)
+
+    def largest_step(module: nn.Module, steps: int) -> float:
+        way = torch.linspace(0, 1, steps + 1, dtype=torch.float64)[:, None, None, None] * 1e-2
+        maps = explain(module, "saliency:absolute=False", start + way * (end - start))
+        return float(maps.diff(dim=0).flatten(1).norm(dim=1).max() / maps[0].norm())
+
+    smooth, rectified = draw(name), draw(name, activation="relu")
+    ratio = largest_step(smooth, 80) / largest_step(smooth, 20)
+    assert ratio == pytest.approx(0.25, abs=0.06)
+    assert largest_step(rectified, 80) > 0.5 * largest_step(rectified, 20)
+
+
+# explainers
+
+
+#: explainers that only use forward passes or the gradient are the same for every network
+_OF_LAYERS = ["deconvolution", "deep_taylor", "deeplift", "fullgrad", "gradcam", "guided_backprop", "lrp"]
+
+
+@pytest.mark.parametrize(
+    ("name", "explainer"),
+    [("lenet5-tanh-mnist-plain", name) for name in hf.explainers.names()]
+    + [("resnet20-cifar10-softplus", name) for name in _OF_LAYERS],
+)
+def test_every_explainer_explains_the_bundled_ones(name: str, explainer: str) -> None:
+    inputs = image("lenet" if "mnist" in name else "resnet20", rows=2).float()
+    maps = explain(zoo.load(name), explainer, inputs)
+    assert maps.shape == inputs.shape
+    assert torch.isfinite(maps).all()
+
+
+@each
+def test_deeplift_adds_up(name: str) -> None:
+    module, x = draw(name), image(name, rows=3)
+    change = (module(x) - module(0 * x))[:, 3].detach()
+    torch.testing.assert_close(explain(module, "deeplift", x).sum((1, 2, 3)), change)
+
+
+class Flat(nn.Module):
+    """The layers of a LeNet-5 without the module `Flatten`, for which Captum's LRP has no rule."""
+
+    def __init__(self, lenet: nn.Module) -> None:
+        super().__init__()
+        parts = [part for part in lenet.modules() if not list(part.children()) and not isinstance(part, nn.Flatten)]
+        self.layers = nn.ModuleList(parts)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x.flatten(1) if isinstance(layer, nn.Linear) else x)
+        return x
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_propagation_through_tanh_and_averages_equals_captum() -> None:
+    module, x = Flat(draw("lenet")).eval(), image("lenet", rows=3)
+    lift = ca.DeepLift(module).attribute(x, target=3)
+    torch.testing.assert_close(explain(module, "deeplift", x), lift)
+    lrp = ca.LRP(module).attribute(x, target=3)
+    torch.testing.assert_close(explain(module, "lrp", x), lrp, rtol=1e-5, atol=1e-7)
+
+
+def test_relevance_passes_through_a_softplus_unchanged() -> None:
+    """As through a tanh: each unit's relevance is that of its output, by hand for two layers."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        module = nn.Sequential(nn.Linear(6, 5), nn.Softplus(beta=10), nn.Linear(5, 4)).double()
+    x = torch.rand(1, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    first, last = module[0], module[2]
+    with torch.no_grad():
+        z = first(x)
+        hidden = module[1](z)
+        relevance = hidden[0] * last.weight[3]  # the share of each unit in the logit, whose relevance is itself
+        shares = x[0] * first.weight / z[0][:, None] * relevance[:, None]
+    torch.testing.assert_close(explain(module, "lrp", x)[0], shares.sum(0), rtol=1e-6, atol=1e-9)
+
+
+def test_guided_backpropagation_is_the_gradient_without_rectifiers() -> None:
+    module, x = draw("resnet20"), image("resnet20", rows=2)
+    assert torch.equal(explain(module, "guided_backprop", x), explain(module, "saliency:absolute=False", x))
+
+
+# weights and cards
+
+
+def test_padded_digits() -> None:
+    digits, larger = data.bundled("digits"), data.load("digits32")
+    assert larger.name == "digits32"
+    assert larger.inputs.shape == (300, 1, 32, 32)
+    assert torch.equal(larger.inputs[:, :, 2:-2, 2:-2], digits.inputs)
+    assert float(larger.inputs.sum()) == pytest.approx(float(digits.inputs.sum()), rel=1e-6)
+    assert torch.equal(larger.labels, digits.labels)
+    assert digits.pad(0).inputs.shape == digits.inputs.shape
+    with pytest.raises(ArgumentError, match="pixels: expected at least 0"):
+        digits.pad(-1)
+    with pytest.raises(ArgumentError, match="inputs: expected images"):
+        data.Dataset("flat", torch.zeros(2, 3), torch.zeros(2, dtype=torch.int64), ("a",)).pad(1)
+
+
+@pytest.mark.parametrize("name", BUNDLED)
+def test_weights_and_cards(name: str) -> None:
+    card, model, digits = zoo.card(name), zoo.load(name), data.load("digits32")
+    assert card["scheme"].startswith(SCHEMES[name.removeprefix("lenet5-tanh-mnist")])
+    assert card["architecture"] == 'LeNet5(activation="tanh", pooling="average", side=32)'
+    assert card["parameters"] == 61_706
+    weights = (files("holdfast.zoo") / "weights" / f"{name}.safetensors").read_bytes()
+    assert hashlib.sha256(weights).hexdigest() == card["weights_sha256"]
+    assert accuracy(model, digits.inputs, digits.labels) > 0.95
+    try:
+        test = data.load("mnist32:test")
+    except data.MissingDataError as missing:
+        pytest.skip(str(missing))
+    assert accuracy(model, test.inputs, test.labels) == pytest.approx(card["test_accuracy"], abs=2e-4)
+
+
+def test_the_schemes_differ_in_nothing_else() -> None:
+    cards = [zoo.card(name) for name in BUNDLED]
+    shared = ("architecture", "data", "epochs", "batch_size", "learning_rate", "weight_decay", "seed", "versions")
+    assert all(len({str(card[key]) for card in cards}) == 1 for key in shared)
+
+
+def test_adversarial_training_increases_robustness() -> None:
+    digits = data.load("digits32")
+    attack = Pgd(LinfBall(0.1), steps=20, step=0.015, bounds=(0.0, 1.0))
+    plain, robust = (
+        robust_accuracy(
+            zoo.load(name), digits.inputs, digits.labels, attack, generator=torch.Generator().manual_seed(0)
+        )
+        for name in ("lenet5-tanh-mnist-plain", "lenet5-tanh-mnist-pgd")
+    )
+    assert plain + 0.1 < robust
+
+
+def test_the_softplus_network_for_colour_images() -> None:
+    card, name = zoo.card("resnet20-cifar10-softplus"), "resnet20-cifar10-softplus"
+    assert "from the weights of resnet20-cifar10" in card["scheme"]
+    assert card["test_accuracy"] > 0.75
+    assert card["parameters"] == 269_722
+    try:
+        test = data.load("cifar10:test")[:1000]
+    except data.MissingDataError as missing:
+        pytest.skip(str(missing))
+    assert accuracy(zoo.load(name), test.inputs, test.labels) == pytest.approx(card["test_accuracy"], abs=0.04)
