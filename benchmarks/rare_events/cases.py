@@ -1,4 +1,4 @@
-"""The problems of benchmarks/estimators.py, with known or measured answers, and the estimators that run on them."""
+"""The problems of `estimators.py`, with known or measured answers, and the estimators that run on them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from safari_estimator import safari_estimate
+from safari_walk import safari_estimate
 from scipy import integrate, special, stats
 from torch import Tensor
 
@@ -24,7 +24,7 @@ from holdfast.metrics.probe import Probe
 from holdfast.metrics.safari.events import make_event
 from holdfast.neighbourhood import Region
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "references"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "references"))
 from exact import irwin_hall_log_sf
 
 Score = Callable[[Tensor], Tensor]
@@ -66,6 +66,7 @@ def make_box(dimension: int) -> Region:
 
 
 def sum_features(x: Tensor) -> Tensor:
+    """The sum of the features in float64: `(N,)`."""
     return x.sum(1, dtype=torch.float64)
 
 
@@ -82,6 +83,7 @@ def find_limit(dimension: int, exponent: int) -> float:
 
 
 def make_irwin_hall(dimension: int, exponent: int) -> Problem:
+    """The sum of uniform features exceeds a limit, with P = 10^-exponent."""
     t, region = find_limit(dimension, exponent), make_box(dimension)
     return Problem(lambda x: sum_features(x) - t, region, region, 0.5, irwin_hall_log_sf(dimension, t))
 
@@ -98,17 +100,20 @@ def make_two_stages() -> Problem:
 
 
 def make_normal_problem(dimension: int, score: Score, truth: float) -> Problem:
+    """A problem with standard normal input."""
     ball = hf.LinfBall(CUT, "truncated_normal", 1.0)
     region = ball.around(torch.zeros(1, dimension, dtype=torch.float64))
     return Problem(score, StandardNormal(dimension), region, CUT, truth)
 
 
 def make_half_space() -> Problem:
+    """The sum of 200 normal features is large: P = 1e-12."""
     far = stats.norm.isf(1e-12)
     return make_normal_problem(200, lambda x: x.sum(1) / 200**0.5 - far, math.log(1e-12))
 
 
 def make_two_tails() -> Problem:
+    """The sum of 50 normal features is large, positive or negative: P = 1e-8."""
     far = stats.norm.isf(5e-9)
     return make_normal_problem(50, lambda x: (x.sum(1) / 50**0.5).abs() - far, math.log(1e-8))
 
@@ -181,11 +186,14 @@ def make_explanation_problem(
 
 @functools.cache
 def load_lenet() -> tuple[hf.Classifier, Tensor]:
+    """The bundled LeNet-5 and the first ten digits."""
     classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), device="cpu", batch_size=256)
     return classifier, hf.data.bundled("digits")[:10].inputs
 
 
 def make_digit_case(kind: str, digit: int, radius: float, threshold: float) -> Case:
+    """The changed explanation of one digit, for maps of input x gradient."""
+
     def build() -> Problem:
         classifier, digits = load_lenet()
         return make_explanation_problem(classifier, digits[digit : digit + 1], hf.LinfBall(radius), threshold)
@@ -195,6 +203,7 @@ def make_digit_case(kind: str, digit: int, radius: float, threshold: float) -> C
 
 
 def make_exact_case(name: str, build: Callable[[], Problem]) -> Case:
+    """A case with an exact answer; its problem is built once."""
     return Case(name, "exact", functools.cache(build))
 
 
@@ -228,6 +237,7 @@ class Run:
 
 
 def run_ours(problem: Problem, seed: int, **options: Any) -> Run:
+    """Run holdfast."""
     found = subset_simulation(problem.score, problem.prior, generator=torch.Generator().manual_seed(seed), **options)
     low, high = found.interval()[0].tolist()
     return Run(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from estimator_cases import COMPARED
-from estimator_page import Summary, select_kind
+from cases import COMPARED
 from scipy import stats
+from tables import Summary, select_kind
 
 from holdfast.charts import COLOURS, INK
 from holdfast.charts.base import SHAPES

@@ -1,4 +1,4 @@
-"""The tables and the headline of docs/estimators.md, from the runs that benchmarks/estimators.py keeps."""
+"""The tables and the headline of docs/estimators.md, from the runs that `estimators.py` keeps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from estimator_cases import CASES, COMPARED, LONG, MONTE_CARLO, WIDTHS
+from cases import CASES, COMPARED, LONG, MONTE_CARLO, WIDTHS
 from scipy import stats
 
 KINDS = {case.name: case.kind for case in CASES}
@@ -37,14 +37,17 @@ class Summary:
 
     @property
     def runs(self) -> int:
+        """The number of runs, failed ones included."""
         return len(self.values) + self.failed
 
     @property
     def errors(self) -> np.ndarray:
+        """Errors of ln P of the runs that did not fail."""
         return self.values - self.truth
 
     @property
     def sd(self) -> float:
+        """Standard deviation of ln P over the runs."""
         return float(self.values.std(ddof=1)) if len(self.values) > 1 else math.nan
 
     @property
@@ -77,7 +80,7 @@ def summarise(results: Sequence[dict[str, Any]]) -> dict[tuple[str, str], Summar
         rows.setdefault((record["case"], record["estimator"]), []).append(record)
     out = {}
     for case in CASES:
-        truth, error = reference(rows.get((case.name, MONTE_CARLO), []))
+        truth, error = compute_reference(rows.get((case.name, MONTE_CARLO), []))
         for (name, estimator), found in rows.items():
             if name != case.name or estimator == MONTE_CARLO:
                 continue
@@ -96,7 +99,7 @@ def summarise(results: Sequence[dict[str, Any]]) -> dict[tuple[str, str], Summar
     return out
 
 
-def reference(blocks: Sequence[dict[str, Any]]) -> tuple[float, float]:
+def compute_reference(blocks: Sequence[dict[str, Any]]) -> tuple[float, float]:
     """ln P of plain Monte Carlo's blocks together, with its standard error; NaN without a hit."""
     hits, samples = sum(b["hits"] for b in blocks), sum(b["evaluations"] for b in blocks)
     if not hits:
@@ -104,25 +107,25 @@ def reference(blocks: Sequence[dict[str, Any]]) -> tuple[float, float]:
     return math.log(hits / samples), math.sqrt((1 - hits / samples) / hits)
 
 
-def share(count: int, runs: int) -> str:
+def format_share(count: int, runs: int) -> str:
     """A share with its 95% Clopper-Pearson interval."""
     exact = stats.binomtest(count, runs).proportion_ci(0.95, method="exact")
     return f"{count / runs:.0%} [{exact.low * 100:.0f}, {exact.high * 100:.0f}]"
 
 
-def big(number: float) -> str:
+def format_number(number: float) -> str:
     """1,230 or 1e+07."""
     if math.isnan(number):
         return "-"
     return f"{float(f'{number:.3g}'):,.0f}" if number < 1e7 else f"{number:.1e}".replace("e+0", "e").replace("e+", "e")
 
 
-def cells(row: Summary) -> str:
+def format_cells(row: Summary) -> str:
     """The columns from the runs on."""
     failed = f", {row.failed} failed" if row.failed else ""
     head = f"{row.runs}{failed}"
     if not len(row.values):
-        return f"{head} | - | - | - | - | {share(0, row.runs)} | {big(row.evaluations)} | - |"
+        return f"{head} | - | - | - | - | {format_share(0, row.runs)} | {format_number(row.evaluations)} | - |"
     spread = math.hypot(row.sd / len(row.values) ** 0.5 if len(row.values) > 1 else 0.0, row.truth_error)
     bias = f"{row.errors.mean():+.2f}" + (f" ± {spread:.2f}" if len(row.values) > 1 else "")
     sd = "-" if math.isnan(row.sd) else f"{row.sd:.2f}"
@@ -130,11 +133,12 @@ def cells(row: Summary) -> str:
     several = len(row.values) >= SEVERAL
     return (
         f"{head} | {bias} | {sd} | {f'{row.rmse:.2f}' if several else '-'} | {claimed:.2f} |"
-        f" {share(row.covered, row.runs)} | {big(row.evaluations)} | {big(row.work) if several else '-'} |"
+        f" {format_share(row.covered, row.runs)} | {format_number(row.evaluations)} |"
+        f" {format_number(row.work) if several else '-'} |"
     )
 
 
-def monte_carlo_cells(truth: float, samples: int) -> str:
+def format_monte_carlo(truth: float, samples: int) -> str:
     """Plain Monte Carlo at a budget, calculated: its hits are binomial."""
     p = math.exp(truth)
     hits = np.arange(0, int(samples * p + 20 * math.sqrt(samples * p) + 30))
@@ -144,11 +148,12 @@ def monte_carlo_cells(truth: float, samples: int) -> str:
     covered = float(mass[(low <= p) & (p <= high)].sum())
     none = math.exp(samples * math.log1p(-p))
     return (
-        f"calculated | no hit in {100 * none:.4g}% | - | - | - | {covered:.0%} | {big(samples)} | {big((1 - p) / p)} |"
+        f"calculated | no hit in {100 * none:.4g}% | - | - | - | {covered:.0%} |"
+        f" {format_number(samples)} | {format_number((1 - p) / p)} |"
     )
 
 
-def table(summaries: dict[tuple[str, str], Summary], cases: Sequence[str], estimators: Sequence[str]) -> str:
+def make_table(summaries: dict[tuple[str, str], Summary], cases: Sequence[str], estimators: Sequence[str]) -> str:
     """Rows by case, with plain Monte Carlo at the cost of ours where the truth is exact."""
     lines = [HEADER]
     for case in cases:
@@ -157,43 +162,47 @@ def table(summaries: dict[tuple[str, str], Summary], cases: Sequence[str], estim
             row = summaries.get((case, estimator))
             if row is None:
                 continue
-            lines.append(f"| {title} | {estimator} | {cells(row)}")
+            lines.append(f"| {title} | {estimator} | {format_cells(row)}")
             title = ""
         first = summaries.get((case, OURS))
         if first is not None and KINDS[case] == "exact" and OURS in estimators:
-            lines.append(f"| | {MONTE_CARLO} | {monte_carlo_cells(first.truth, round(first.evaluations))}")
+            lines.append(f"| | {MONTE_CARLO} | {format_monte_carlo(first.truth, round(first.evaluations))}")
     return "\n".join(lines)
 
 
-def exact_table(summaries: dict[tuple[str, str], Summary]) -> str:
-    return table(summaries, [case.name for case in CASES if case.kind == "exact"], COMPARED)
+def make_exact_table(summaries: dict[tuple[str, str], Summary]) -> str:
+    """The exact problems, for the estimators that are compared."""
+    return make_table(summaries, [case.name for case in CASES if case.kind == "exact"], COMPARED)
 
 
-def widths_table(summaries: dict[tuple[str, str], Summary]) -> str:
+def make_widths_table(summaries: dict[tuple[str, str], Summary]) -> str:
+    """The walk with different widths."""
     cases = [case.name for case in CASES if (case.name, WIDTHS[0]) in summaries]
     names = {"SAFARI, M = 50": "SAFARI, M = 50, width r/30 (as published)"}
-    text = table(summaries, cases, WIDTHS)
+    text = make_table(summaries, cases, WIDTHS)
     for name, long in names.items():
         text = text.replace(f"| {name} |", f"| {long} |")
     return text
 
 
-def model_table(summaries: dict[tuple[str, str], Summary], results: Sequence[dict[str, Any]]) -> str:
+def make_model_table(summaries: dict[tuple[str, str], Summary], results: Sequence[dict[str, Any]]) -> str:
+    """The digits with a reference by plain Monte Carlo, and the references."""
     cases = [case.name for case in CASES if case.kind == "model"]
     lines = []
     for case in cases:
         blocks = [r for r in results if r["case"] == case and r["estimator"] == MONTE_CARLO]
-        truth, error = reference(blocks)
+        truth, error = compute_reference(blocks)
         hits, samples = sum(b["hits"] for b in blocks), sum(b["evaluations"] for b in blocks)
         seconds = sum(b["seconds"] for b in blocks)
         lines.append(
             f"- {case}: {hits} hits among {samples:,} samples, ln P = {truth:.2f} ± {error:.2f} ({seconds:.0f} seconds"
-            f" of one core). Mean square error x evaluations of plain Monte Carlo: {big(math.expm1(-truth))}."
+            f" of one core). Mean square error x evaluations of plain Monte Carlo: {format_number(math.expm1(-truth))}."
         )
-    return "\n".join(lines) + "\n\n" + table(summaries, cases, COMPARED)
+    return "\n".join(lines) + "\n\n" + make_table(summaries, cases, COMPARED)
 
 
-def rare_table(summaries: dict[tuple[str, str], Summary]) -> str:
+def make_rare_table(summaries: dict[tuple[str, str], Summary]) -> str:
+    """The digits without a reference, run by run."""
     lines = [
         "| event | estimator | ln P, run by run | claimed error | 95% intervals | evaluations |",
         "| --- " * 6 + "|",
@@ -207,7 +216,9 @@ def rare_table(summaries: dict[tuple[str, str], Summary]) -> str:
             runs = ", ".join(f"{value:.1f}" for value in row.values)
             claimed = f"{math.sqrt(float((row.claimed**2).mean())):.2f}"
             bounds = ", ".join(f"{low:.1f} to {high:.1f}" for low, high in row.bounds)
-            lines.append(f"| {title} | {estimator} | {runs} | {claimed} | {bounds} | {big(row.evaluations)} |")
+            lines.append(
+                f"| {title} | {estimator} | {runs} | {claimed} | {bounds} | {format_number(row.evaluations)} |"
+            )
             title = ""
     return "\n".join(lines)
 
@@ -217,7 +228,7 @@ def select_kind(summaries: dict[tuple[str, str], Summary], estimator: str, kind:
     return [row for (case, name), row in summaries.items() if name == estimator and KINDS[case] == kind]
 
 
-def headline(summaries: dict[tuple[str, str], Summary]) -> str:
+def write_headline(summaries: dict[tuple[str, str], Summary]) -> str:
     """One line for each estimator, over the exact problems and over the digits with a reference."""
     lines = []
     base = {row.case: row for row in select_kind(summaries, OURS)}
@@ -229,13 +240,13 @@ def headline(summaries: dict[tuple[str, str], Summary]) -> str:
         biases = [float(row.errors.mean()) for row in rows if len(row.values)]
         text = (
             f"- **{estimator}**: on {len(rows)} exact problems the 95% interval contains the true value in"
-            f" {share(covered, runs)} of {runs} runs; bias of ln P from {min(biases):+.2f} to {max(biases):+.2f}"
+            f" {format_share(covered, runs)} of {runs} runs; bias of ln P from {min(biases):+.2f} to {max(biases):+.2f}"
         )
         ratios = [row.work / base[row.case].work for row in rows if min(row.runs, base[row.case].runs) >= SEVERAL]
         if estimator != OURS and ratios:
             text += (
-                f"; for the same error it needs {figure(float(np.median(ratios)))} times holdfast's evaluations (median"
-                f" of {len(ratios)}; {figure(min(ratios))} to {figure(max(ratios))})"
+                f"; for the same error it needs {format_ratio(float(np.median(ratios)))} times holdfast's evaluations"
+                f" (median of {len(ratios)}; {format_ratio(min(ratios))} to {format_ratio(max(ratios))})"
             )
         digits = select_kind(summaries, estimator, "model")
         if digits:
@@ -245,8 +256,9 @@ def headline(summaries: dict[tuple[str, str], Summary]) -> str:
     return "\n".join(lines)
 
 
-def figure(number: float) -> str:
-    return f"{number:.2g}" if number < 10 else big(float(f"{number:.2g}"))
+def format_ratio(number: float) -> str:
+    """Two significant digits."""
+    return f"{number:.2g}" if number < 10 else format_number(float(f"{number:.2g}"))
 
 
 def replace_between(text: str, name: str, block: str) -> str:
@@ -267,13 +279,13 @@ def publish(summaries: dict[tuple[str, str], Summary], results: Sequence[dict[st
     kinds = {KINDS[case] for case, _ in summaries}
     blocks: dict[str, str] = {}
     if "exact" in kinds:
-        blocks |= {"headline": headline(summaries), "exact": exact_table(summaries)}
+        blocks |= {"headline": write_headline(summaries), "exact": make_exact_table(summaries)}
     if any(estimator == WIDTHS[0] for _, estimator in summaries):
-        blocks["widths"] = widths_table(summaries)
+        blocks["widths"] = make_widths_table(summaries)
     if "model" in kinds:
-        blocks["model"] = model_table(summaries, results)
+        blocks["model"] = make_model_table(summaries, results)
     if "rare" in kinds:
-        blocks["rare"] = rare_table(summaries)
+        blocks["rare"] = make_rare_table(summaries)
     if page is None:
         print("\n\n".join(f"{name}:\n\n{block}" for name, block in blocks.items()))
         return

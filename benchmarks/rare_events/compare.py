@@ -1,6 +1,8 @@
-"""Rare-event estimates, compared with exact answers, the paper's random walk, and plain Monte Carlo.
+"""Rare-event estimates, compared with exact answers, the paper's random walk, plain Monte Carlo and other packages.
 
-python benchmarks/rare_events.py [--runs 200] [--part exact|traps|particles|walk|model]
+python benchmarks/rare_events/compare.py [--runs 200] [--part exact|traps|particles|walk|model|peers]
+
+`peers` compares OpenTURNS and UQpy (see `other_tools.py`); its default is 20 runs. It stores its runs.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,14 +18,22 @@ import torch
 
 import holdfast as hf
 from holdfast.algorithms import StandardNormal, UnitBox, subset_simulation
+from holdfast.algorithms.rare_events.estimate import RareEventEstimate
 from holdfast.metrics import MisinterpretationProbability
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "references"))
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "algorithms" / "rare_events"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "references"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "algorithms" / "rare_events"))
+from other_tools import compare_tools
 from test_rare_events import problems
 from traps import TRAPS
 
 from exact import irwin_hall_log_sf, irwin_hall_threshold
+
+
+def count_covered(found: Sequence[RareEventEstimate], truth: float) -> int:
+    """How many runs have a 95% interval that holds the true ln P."""
+    bounds = np.array([estimate.interval()[0].tolist() for estimate in found])
+    return int(((bounds[:, 0] <= truth) & (truth <= bounds[:, 1])).sum())
 
 
 def compare_exact(runs: int) -> None:
@@ -43,8 +54,7 @@ def compare_exact(runs: int) -> None:
             whole, rest = divmod(problem.truth, math.log(quantile))
             last = math.exp(rest)
             ideal = math.sqrt((whole * (1 - quantile) / quantile + (1 - last) / last) / 1000)
-            bounds = np.array([e.interval()[0].tolist() for e in found])
-            covered = ((bounds[:, 0] <= problem.truth) & (problem.truth <= bounds[:, 1])).mean()
+            covered = count_covered(found, problem.truth) / runs
             print(
                 f"| {problem.name} | {errors.mean():+.3f} ± {errors.std() / runs**0.5:.3f} | {errors.std():.3f} |"
                 f" {ideal:.3f} | {errors.std() / ideal:.2f} | {np.sqrt((reported**2).mean()):.3f} | {covered:.1%} |"
@@ -67,8 +77,7 @@ def compare_traps(runs: int) -> None:
                     for _ in range(runs)
                 ]
                 errors = np.array([e.log_probability.item() for e in found]) - trap.log_probability
-                bounds = np.array([e.interval()[0].tolist() for e in found])
-                holds = ((bounds[:, 0] <= trap.log_probability) & (trap.log_probability <= bounds[:, 1])).sum()
+                holds = count_covered(found, trap.log_probability)
                 unresolved = sum(not bool(e.resolved) for e in found)
                 evaluations = np.mean([e.model_evaluations.item() for e in found])
                 print(
@@ -160,20 +169,23 @@ def compare_model(samples: int) -> None:
 def main() -> None:
     """Run all parts, or the part that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument("--runs", type=int, default=None, help="200; 20 for the part `peers`")
     parser.add_argument("--samples", type=int, default=1_000_000)
-    parser.add_argument("--part", choices=["exact", "traps", "particles", "walk", "model"])
+    parser.add_argument("--part", choices=["exact", "traps", "particles", "walk", "model", "peers"])
     options = parser.parse_args()
+    runs = options.runs or 200
     if options.part in (None, "exact"):
-        compare_exact(options.runs)
+        compare_exact(runs)
     if options.part in (None, "traps"):
-        compare_traps(options.runs)
+        compare_traps(runs)
     if options.part == "particles":  # needs the MNIST test set
-        compare_particles(options.runs)
+        compare_particles(runs)
     if options.part in (None, "walk"):
         compare_walk()
     if options.part in (None, "model"):
         compare_model(options.samples)
+    if options.part == "peers":
+        compare_tools(options.runs or 20)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Comparison of estimators of rare probabilities: the tables and the figure of docs/estimators.md.
 
-    python benchmarks/estimators.py            everything (half an hour of one core); writes the page and its figure
-    python benchmarks/estimators.py --quick    a tenth of the runs on four problems (a few minutes); only prints
+    python benchmarks/rare_events/estimators.py            everything (half an hour of one core); writes the page
+    python benchmarks/rare_events/estimators.py --quick    a tenth of the runs on four problems (minutes); only prints
 
 `--part exact|widths|model` runs one part. `--runs` scales the numbers of runs (30 leaves them as they are). `--tables`
 runs nothing and writes the page from the stored runs. The seed of a run depends on its name. Every run is stored as a
@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from estimator_cases import BLOCK, CASES, ESTIMATORS, MONTE_CARLO, QUICK, count_monte_carlo_hits, list_runs, make_seed
+from cases import BLOCK, CASES, ESTIMATORS, MONTE_CARLO, QUICK, count_monte_carlo_hits, list_runs, make_seed
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PAGE, CACHE = ROOT / "docs" / "estimators.md", ROOT / "build" / "estimators.jsonl"
 PARTS, FULL = ("exact", "widths", "model"), 30
 Key = tuple[str, str, int]
@@ -46,6 +46,7 @@ class Cache:
                 file.write("\n")
 
     def add(self, key: Key, values: dict[str, Any]) -> None:
+        """Store one run, in memory and in the file."""
         record = dict(zip(("case", "estimator", "run"), key, strict=True)) | values
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a") as file:
@@ -83,8 +84,8 @@ def run_tasks(todo: list[Key], cache: Cache) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run what is missing, then write the tables and the figure, or print the tables."""
-    import estimator_figure
-    import estimator_page
+    import figure
+    import tables
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--part", choices=PARTS)
@@ -103,10 +104,10 @@ def main(arguments: list[str] | None = None) -> None:
     page = options.page or (None if options.quick else PAGE)
     shown = todo if page is None else list_tasks(PARTS, runs)  # a page holds all parts that there are runs of
     results = [cache.runs[key] for key in shown if key in cache.runs]
-    summaries = estimator_page.summarise(results)
-    estimator_page.publish(summaries, results, page)
+    summaries = tables.summarise(results)
+    tables.publish(summaries, results, page)
     if page is not None:
-        page.with_suffix(".svg").write_text(estimator_figure.draw(summaries))
+        page.with_suffix(".svg").write_text(figure.draw(summaries))
 
 
 if __name__ == "__main__":
