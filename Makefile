@@ -31,7 +31,7 @@ slow: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/import_time.py
-	$(BIN)/python benchmarks/rare_events.py
+	$(BIN)/python benchmarks/rare_events/compare.py
 	$(BIN)/python benchmarks/throughput.py
 	$(BIN)/python benchmarks/peers.py
 	$(BIN)/python benchmarks/worst_case.py

@@ -78,7 +78,7 @@ class Reader(nn.Module):
 
 
 @cache
-def trained(steps: int = 250) -> Reader:
+def train_reader(steps: int = 250) -> Reader:
     """A reader of a thousand reviews, trained in a few seconds; the same on every call.
 
     Words that say nothing are left out at random in training: what explains by leaving words out asks about such texts.
@@ -98,15 +98,15 @@ def trained(steps: int = 250) -> Reader:
     return model.eval()
 
 
-def embedded(radius: float = 0.0) -> EmbeddedText:
+def build_embedded_text(radius: float = 0.0) -> EmbeddedText:
     """The reader from its embeddings on; what is within `radius` of the padding's is padding."""
-    model = trained()
+    model = train_reader()
     return EmbeddedText(model, model.words, Reader.read, padding=0, radius=radius)
 
 
 def evaluate(samples: int = 12, budget: int = 500) -> hf.Evaluation:
     """Four explainers by three metrics on new reviews."""
-    text = embedded(radius=0.1)
+    text = build_embedded_text(radius=0.1)
     classifier = text_classifier(text)
     inputs = text.embed(tokens(reviews(samples, seed=1)[0]))
     nothing = text.baseline()
@@ -127,7 +127,7 @@ def evaluate(samples: int = 12, budget: int = 500) -> hf.Evaluation:
 
 def main(folder: Path = Path("results/text")) -> None:
     """Three reviews with the relevance of their tokens, and the report."""
-    text = embedded()
+    text = build_embedded_text()
     classifier = text_classifier(text)
     texts, labels = reviews(300, seed=1)
     inputs = text.embed(tokens(texts))

@@ -160,8 +160,10 @@ def _circles(arrows: dict[str, set[str]]) -> list[list[str]]:
 
 def test_folders_are_small_and_files_well_named() -> None:
     assert [str(f) for _, f in files() if f.stem in ("utils", "helpers", "common", "misc")] == []
-    tests = Path(__file__).parent
-    folders = [folder for root in (ROOT, tests) for folder in [root, *root.rglob("*")] if folder.is_dir()]
+    repository = Path(__file__).parents[1]
+    roots = [ROOT, *(repository / name for name in ("tests", "benchmarks", "scripts", "examples"))]
+    assert all(root.is_dir() for root in roots)
+    folders = [folder for root in roots for folder in [root, *root.rglob("*")] if folder.is_dir()]
     assert [str(folder) for folder in folders if len(list(folder.glob("*.py"))) > 20] == []
 
 

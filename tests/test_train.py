@@ -331,7 +331,7 @@ def test_models_and_data_are_checked(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="architecture: expected one of"):
         Plan("lenet6", "stripes")
     with pytest.raises(
-        ArgumentError, match="data: expected one of cifar10, cpsc, fashion_mnist, gtsrb, mnist, stripes"
+        ArgumentError, match="data: expected one of cifar10, cpsc, fashion_mnist, gtsrb, mnist, mnist32, stripes"
     ):
         Plan("tiny", "digits")
     with pytest.raises(ModelError, match=r"lenet5 does not take inputs of shape \(1, 6, 6\)"):

@@ -1,4 +1,4 @@
-"""benchmarks/estimators.py and its page: the published estimator, the exact answers, the tables and the command."""
+"""benchmarks/rare_events and its page: the published estimator, the exact answers, the tables and the command."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from exact import irwin_hall_log_sf, irwin_hall_threshold
 from holdfast.algorithms.rare_events.estimate import clopper_pearson
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
-import estimator_cases  # noqa: E402
-import estimator_page  # noqa: E402
+sys.path.insert(0, str(ROOT / "benchmarks" / "rare_events"))
+import cases  # noqa: E402
 import estimators  # noqa: E402
-from safari_estimator import SafariEstimate, Window, compute_claimed_error, mask_stage, safari_estimate  # noqa: E402
+import tables  # noqa: E402
+from safari_walk import SafariEstimate, Window, compute_claimed_error, mask_stage, safari_estimate  # noqa: E402
 
 
 def repeat(
@@ -51,7 +51,7 @@ def test_claimed_error_is_equation_16() -> None:
 
 
 def make_box(dimension: int) -> Any:
-    return estimator_cases.make_box(dimension)
+    return cases.make_box(dimension)
 
 
 @pytest.mark.parametrize("width", [0.01, 0.13, 0.5])
@@ -94,12 +94,12 @@ def test_the_walk_with_a_normal_prior_and_with_stages() -> None:
 
 
 def test_slow_mixing_makes_the_published_walk_low_and_sure_of_itself() -> None:
-    problem = estimator_cases.make_irwin_hall(50, 5)
+    problem = cases.make_irwin_hall(50, 5)
     found = repeat(problem.score, problem.region, problem.radius, 4, moves=10)
     errors = np.array([run.log_probability for run in found]) - problem.truth
     assert errors.mean() < -3
     assert max(run.delta for run in found) < 0.4
-    runs = [estimator_cases.run_ours(problem, seed) for seed in range(5)]
+    runs = [cases.run_ours(problem, seed) for seed in range(5)]
     assert sum(run.low <= problem.truth <= run.high for run in runs) >= 3
 
 
@@ -119,22 +119,20 @@ def test_exact_answer_of_the_linear_classifier() -> None:
     for dimension, length, threshold in ((50, 8.0, 0.5), (10, 3.0, 0.3)):
         slope = threshold / math.sqrt(1 - threshold**2)
         library = stats.nct.logcdf(slope * math.sqrt(dimension - 2), dimension - 2, length)
-        assert estimator_cases.compute_cone_log_probability(dimension, length, threshold) == pytest.approx(
-            library, rel=1e-8
-        )
-    problem = estimator_cases.make_linear_classifier()
+        assert cases.compute_cone_log_probability(dimension, length, threshold) == pytest.approx(library, rel=1e-8)
+    problem = cases.make_linear_classifier()
     assert -35 < problem.truth < -15
     x = torch.zeros(1, 12, dtype=torch.float64) + torch.linspace(-1, 1, 12, dtype=torch.float64)
     rng = np.random.default_rng(0)
     maps = x.numpy() + rng.standard_normal((100_000, 12))
     centred, direction = maps - maps.mean(1, keepdims=True), x[0].numpy()
     pearson = centred @ direction / np.linalg.norm(centred, axis=1) / np.linalg.norm(direction)
-    expected = math.exp(estimator_cases.compute_cone_log_probability(12, float(np.linalg.norm(direction)), 0.1))
+    expected = math.exp(cases.compute_cone_log_probability(12, float(np.linalg.norm(direction)), 0.1))
     assert abs((pearson < 0.1).mean() - expected) < 4 * math.sqrt(expected / 100_000)
 
 
 def test_problems_are_the_same_for_both_estimators() -> None:
-    for case in estimator_cases.CASES:
+    for case in cases.CASES:
         if case.kind != "exact" or "784" in case.name:
             continue
         problem = case.build()
@@ -148,21 +146,21 @@ def test_problems_are_the_same_for_both_estimators() -> None:
 
 
 def test_monte_carlo_hits_and_reference() -> None:
-    case = estimator_cases.make_digit_case("model", 1, 0.3, 0.72)
+    case = cases.make_digit_case("model", 1, 0.3, 0.72)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(estimator_cases, "BLOCK", 1000)
-        hits = estimator_cases.count_monte_carlo_hits([case], 0)[case.name]
-        assert hits == estimator_cases.count_monte_carlo_hits([case], 0)[case.name]
+        patch.setattr(cases, "BLOCK", 1000)
+        hits = cases.count_monte_carlo_hits([case], 0)[case.name]
+        assert hits == cases.count_monte_carlo_hits([case], 0)[case.name]
     metric = hf.metrics.MisinterpretationProbability(
         hf.LinfBall(0.3), threshold=0.72, method="monte_carlo", samples=2000
     )
-    classifier, digits = estimator_cases.load_lenet()
+    classifier, digits = cases.load_lenet()
     expected = metric(classifier, "input_x_gradient", digits[1:2]).log_probability.exp().item()
     assert 0.02 < expected < 0.98
     assert abs(hits / 1000 - expected) < 4 * math.sqrt(expected * (1 - expected) * (1 / 1000 + 1 / 2000))
     blocks = [{"hits": 30, "evaluations": 1000}, {"hits": 10, "evaluations": 1000}]
-    assert estimator_page.reference(blocks) == pytest.approx((math.log(0.02), math.sqrt(0.98 / 40)))
-    assert math.isnan(estimator_page.reference([])[0])
+    assert tables.compute_reference(blocks) == pytest.approx((math.log(0.02), math.sqrt(0.98 / 40)))
+    assert math.isnan(tables.compute_reference([])[0])
 
 
 def record(
@@ -179,7 +177,7 @@ def test_summaries_by_hand() -> None:
     records.append(record(name, "holdfast", 3, -100.0, math.nan, -10.0, failed=True))
     records += [record(model, "holdfast", 0, -5.45, 0.1, math.nan), record(model, "holdfast", 1, -5.0, 0.1, math.nan)]
     records.append({"case": model, "estimator": "plain Monte Carlo", "run": 0, "hits": 100, "evaluations": 14841})
-    summaries = estimator_page.summarise(records)
+    summaries = tables.summarise(records)
     row = summaries[name, "holdfast"]
     assert (row.runs, row.failed, row.covered) == (4, 1, 2)
     assert row.errors.mean() == pytest.approx(-0.1)
@@ -194,7 +192,7 @@ def test_summaries_by_hand() -> None:
 
 def test_monte_carlo_rows_are_calculated() -> None:
     samples, p = 3000, 1e-3
-    cells = estimator_page.monte_carlo_cells(math.log(p), samples)
+    cells = tables.format_monte_carlo(math.log(p), samples)
     hits = np.random.default_rng(0).binomial(samples, p, 20_000)
     bounds = clopper_pearson(torch.from_numpy(hits), samples, 0.95).exp().numpy()
     covered = ((bounds[:, 0] <= p) & (p <= bounds[:, 1])).mean()
@@ -205,12 +203,12 @@ def test_monte_carlo_rows_are_calculated() -> None:
 
 def test_markers() -> None:
     text = "a\n<!-- x: begin -->\nold\n<!-- x: end -->\nb"
-    new = estimator_page.replace_between(text, "x", r"new \1 | 50%")
+    new = tables.replace_between(text, "x", r"new \1 | 50%")
     assert new == "a\n<!-- x: begin -->\n\nnew \\1 | 50%\n\n<!-- x: end -->\nb"
-    assert estimator_page.replace_between(new, "x", r"new \1 | 50%") == new
+    assert tables.replace_between(new, "x", r"new \1 | 50%") == new
     for wrong in ("nothing", text + text):
         with pytest.raises(ValueError, match="markers"):
-            estimator_page.replace_between(wrong, "x", "new")
+            tables.replace_between(wrong, "x", "new")
 
 
 NAMES = ("headline", "exact", "widths", "model", "rare")
@@ -219,12 +217,12 @@ NAMES = ("headline", "exact", "widths", "model", "rare")
 def test_the_command_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[int] = []
 
-    def tiny(problem: estimator_cases.Problem, seed: int) -> estimator_cases.Run:
+    def tiny(problem: cases.Problem, seed: int) -> cases.Run:
         ran.append(seed)
-        return estimator_cases.run_ours(problem, seed, particles=50, moves=1)
+        return cases.run_ours(problem, seed, particles=50, moves=1)
 
-    for name in estimator_cases.ESTIMATORS:
-        monkeypatch.setitem(estimator_cases.ESTIMATORS, name, tiny)
+    for name in cases.ESTIMATORS:
+        monkeypatch.setitem(cases.ESTIMATORS, name, tiny)
     monkeypatch.setattr(estimators, "QUICK", ("Irwin-Hall, d = 50, 1e-5", "Irwin-Hall, d = 50, 1e-10"))
     page, cache = tmp_path / "page.md", tmp_path / "deep" / "runs.jsonl"
     page.write_text("# Title\n" + "".join(f"<!-- {name}: begin --><!-- {name}: end -->\n" for name in NAMES))
@@ -284,7 +282,7 @@ def test_the_page_agrees_with_itself() -> None:
 @pytest.mark.slow
 def test_quick() -> None:
     done = subprocess.run(
-        [sys.executable, "benchmarks/estimators.py", "--quick", "--cache", "build/estimators-quick.jsonl"],
+        [sys.executable, "benchmarks/rare_events/estimators.py", "--quick", "--cache", "build/estimators-quick.jsonl"],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -138,7 +138,7 @@ def test_what_does_not_fit(example: ModuleType) -> None:
 
 def test_the_example(example: ModuleType, tmp_path: Path) -> None:
     """Trained on reviews whose relevant words are known; explanations by leaving words out find them."""
-    text = example.embedded()
+    text = example.build_embedded_text()
     classifier = text_classifier(text, device="cpu")
     texts, labels = example.reviews(60, seed=1)
     inputs = text.embed(example.tokens(texts))

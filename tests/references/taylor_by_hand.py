@@ -114,7 +114,7 @@ def by_hand(layers: Sequence[nn.Module], x: Tensor, target: int, low: float, hig
             rule = average if isinstance(layer, nn.AvgPool2d | Mean) else z_plus
             relevance = z_box(a, *ends, w, relevance) if number == 0 else rule(a, w, relevance)
         else:
-            assert isinstance(layer, nn.ReLU | nn.Tanh | nn.LeakyReLU | nn.Flatten)
+            assert isinstance(layer, nn.ReLU | nn.Tanh | nn.LeakyReLU | nn.Softplus | nn.Flatten)
     return torch.from_numpy(relevance).reshape(x.shape)
 
 
@@ -125,6 +125,7 @@ def linear(inputs: int, outputs: int) -> Callable[[], nn.Module]:
 NETWORKS = {
     "flat": ((6,), lambda: seeded(linear(6, 9), nn.ReLU, linear(9, 7), nn.ReLU, linear(7, 3))),
     "tanh": ((6,), lambda: seeded(linear(6, 9), nn.Tanh, linear(9, 7), nn.LeakyReLU, linear(7, 3))),
+    "softplus": ((6,), lambda: seeded(linear(6, 9), nn.Softplus, linear(9, 7), nn.Softplus, linear(7, 3))),
     "images": (
         (2, 6, 6),
         lambda: seeded(

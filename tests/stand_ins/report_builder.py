@@ -136,6 +136,7 @@ class Builder:
             "low": [float("-inf") if c else v - width for v, c in zip(values, censored, strict=True)],
             "high": [v if c else v + width for v, c in zip(values, censored, strict=True)],
             "censored": censored,
+            "bound": censored,
             "stalled": [stalled] * n,
         }
         stage = [[1.0, 1.0, 2.0, float("nan")]] * n if event != "misclassification" else [[0.0, 0.0, 1.0, 0.0]] * n

@@ -55,7 +55,7 @@ class GuidedBackprop(_RectifiedGradient):
 
     Springenberg, Dosovitskiy, Brox and Riedmiller, Striving for simplicity: the all convolutional net, ICLR workshop
     2015. Inputs and attributions `(N, ...)`; one forward and one backward pass for each input. Equals Captum's, and
-    also reaches functional ReLUs. For a module without ReLU it is the plain gradient.
+    also reaches functional ReLUs. For a module without ReLU, such as one of tanh or softplus, it is the plain gradient.
 
     >>> from holdfast.model import Classifier
     >>> _ = torch.manual_seed(0)
@@ -179,10 +179,10 @@ class LRP(Explainer):
     `DeepTaylor` and the adapter `from_zennit`.
 
     Relevance starts as the target's logit. Linear layers, convolutions, batch normalisation, sums, averages and
-    max-pooling (to the largest value) follow the rule; biases keep their share. Activations with `f(0) = 0` pass
-    relevance on. This is Captum's default rule, but for functions and not for layers. So functional calls, flattening,
-    series and residual sums work too. Inputs and attributions `(N, ...)`; one forward and one backward pass for each
-    input.
+    max-pooling (to the largest value) follow the rule; biases keep their share. Activations with `f(0) = 0`, and
+    softplus, pass relevance on. This is Captum's default rule, but for functions and not for layers. So functional
+    calls, flattening, series and residual sums work too. Inputs and attributions `(N, ...)`; one forward and one
+    backward pass for each input.
 
     With a preprocessing, relevance is that of the preprocessed input, which must keep its shape. So a shift of the
     pixel scale does not count as evidence.

@@ -28,8 +28,9 @@ class DeepTaylor(Explainer):
         R_i = sum over j of q_ij R_j / (sum over i of q_ij), where q_ij = x_i w_ij - l_i w_ij+ - h_i w_ij-.
 
     Averages and sums distribute relevance in proportion to their terms. Max-pooling passes it to the largest value.
-    Activations with `f(0) = 0` pass it on. The rules are for functions and not for layers, as in `LRP`. So functional
-    calls, flattening, series, residual sums and layers that run twice work. Inputs and attributions `(N, ...)`.
+    Activations with `f(0) = 0`, and softplus, pass it on. The rules are for functions and not for layers, as in `LRP`.
+    So functional calls, flattening, series, residual sums and layers that run twice work. Inputs and attributions
+    `(N, ...)`.
 
     The paper treats scores above 0. A negative logit gives the same proportions with the opposite sign. So all values
     of a map have the sign of the logit, or are 0. They add up to the logit, with one exception: a unit without positive

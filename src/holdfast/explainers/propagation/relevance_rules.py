@@ -13,8 +13,8 @@ from holdfast.errors import ModelError
 from holdfast.explainers.propagation.difference_rules import MAX_POOLS, find_carriers, take_inplace_flag
 from holdfast.function_calls import FunctionMode, split_names, strip_underscore
 
-# elementwise functions with f(0) = 0: they pass relevance on unchanged
-PASS_THROUGH = split_names("relu tanh elu leaky_relu gelu silu mish selu celu hardtanh relu6 hardswish")
+# elementwise functions: they pass relevance on unchanged. All have f(0) = 0, except softplus, a smooth rectifier.
+PASS_THROUGH = split_names("relu tanh elu leaky_relu gelu silu mish selu celu hardtanh relu6 hardswish softplus")
 # linear functions: they follow the epsilon rule
 _LINEAR = frozenset(MAX_POOLS) | split_names(
     "linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d batch_norm mean sum"

@@ -28,7 +28,7 @@ _SUMS = {
 }
 _FACTORS = split_names("mul __mul__ __rmul__")
 _QUOTIENTS = split_names("div true_divide __truediv__")
-_RECTIFIERS = split_names("relu relu6")
+_RECTIFIERS = split_names("relu relu6 softplus")
 # functions that leave every value in its position
 _STAYING = split_names("clone contiguous to float double")
 

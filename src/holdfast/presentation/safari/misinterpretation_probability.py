@@ -43,15 +43,15 @@ class ProbabilityPresentation(Presentation):
         """Less probable is more robust; explainers are not ranked by misclassification."""
         event = str(options.get("event"))
         title = f"ln P({_WHAT.get(event, event)})"
-        return Reading(title, "ln P", self.direction_of(options), 2, "censored", "upper", good="more robust")
+        return Reading(title, "ln P", self.direction_of(options), 2, "bound", "upper", good="more robust")
 
     def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
         """The median in words, the error of a single estimate, and how many are not resolved or stalled."""
-        value = read_numbers(frame, "value")
-        value = value[np.isfinite(value) & ~read_flags(frame, "censored").any()]
-        width = (read_numbers(frame, "high") - read_numbers(frame, "low"))[~read_flags(frame, "censored")]
+        value, bound = read_numbers(frame, "value"), read_flags(frame, "bound")
+        width = (read_numbers(frame, "high") - read_numbers(frame, "low"))[~bound]
         width = width[np.isfinite(width)]
-        notes = [f"median: {describe_probability(float(np.median(value)))}"] if len(value) else []
+        sure = len(value) and np.isfinite(value).all() and not bound.any()
+        notes = [f"median: {describe_probability(float(np.median(value)))}"] if sure else []
         notes += [f"each estimate: ± {format_number(float(np.median(width)) / 2)}"] if len(width) else []
         unresolved = int((~read_flags(frame, "resolved")).sum()) if "resolved" in frame.columns else 0
         stalled = int(read_flags(frame, "stalled").sum())
@@ -70,8 +70,8 @@ class ProbabilityPresentation(Presentation):
             "samples. It covers the error of the simulation alone.",
             "Unresolved": "The simulation could not say how probable the event is: too few independent families of its "
             "particles were left, or its budget ended. The interval reaches up to the last level that can be relied "
-            "on, and the estimate itself may be far too low. Ask for an error (`error=0.5`), which repeats the run "
-            "with more particles, or give more `particles`.",
+            "on, and this upper end counts as a bound: the estimate itself may be far too low. Ask for an error "
+            "(`error=0.5`), which repeats the run with more particles, or give more `particles`.",
             **(dict([event]) if event else {}),
             **MARGIN,
             **COMPARED,
