@@ -25,6 +25,7 @@ def test_moves_keep_the_normal_distribution(shape: tuple[int, ...]) -> None:
     kernel = GaussianMoves(state)
     kernel.size[:] = torch.tensor([[0.5], [0.3]])[: len(kernel.size)]
     for _ in range(12):
+        kernel.begin_move()
         state = kernel.propose(state, streams)[0]
     flat = state.flatten(2)
     for problem in flat:
@@ -72,10 +73,12 @@ def test_what_is_frozen_is_not_forgotten() -> None:
     state = streams.normal((500, 1, 8, 8), torch.float64)
     kernel = GaussianMoves(state)
     for number in range(60):
+        kernel.begin_move()
         proposed = kernel.propose(state, streams)[0]
         changed = proposed != state
         accept = ~changed[..., :4].any(dim=(2, 3, 4)) if number % 2 else torch.zeros(1, 500, dtype=torch.bool)
-        kernel.learn(proposed - state, accept)
+        kernel.record(proposed - state, accept)
+        kernel.end_move()
         state = torch.where(accept[..., None, None, None], proposed, state)
     assert kernel.memory.item() == 0
     assert kernel.lost_in_blocks[..., 4:].min() > 0.5

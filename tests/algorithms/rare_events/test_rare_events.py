@@ -269,6 +269,46 @@ def test_groups_that_bound_memory_change_nothing(monkeypatch: pytest.MonkeyPatch
         assert torch.equal(got.model_evaluations, expected.model_evaluations)
 
 
+@pytest.mark.parametrize("ball", [LinfBall(0.3), L2Ball(0.9)], ids=str)
+@pytest.mark.parametrize("proposal", ["gaussian", "random_walk"])
+@pytest.mark.parametrize("shape", [(32,), (1, 4, 8)])
+def test_particles_move_in_chunks(
+    monkeypatch: pytest.MonkeyPatch, ball: LinfBall | L2Ball, proposal: str, shape: tuple[int, ...]
+) -> None:
+    prior = ball.around(torch.rand(2, *shape), (0.0, 1.0))
+    middle = prior.centre.flatten(1)[:, :8].sum(1)
+    rows: list[int] = []
+
+    def score(p: Tensor, problem: Tensor) -> Tensor:
+        rows.append(len(p))
+        return p.flatten(1)[:, :8].sum(1) - middle[problem] - 0.8
+
+    options = {"particles": 60, "first": 3, "proposal": proposal, "indexed": True}
+    expected = subset_simulation(score, prior, **options)  # type: ignore[arg-type]
+    assert max(rows) == 2 * 180
+    rows.clear()
+    monkeypatch.setattr(subset_sampling, "_CHUNK_ELEMENTS", 25 * 32)
+    got = subset_simulation(score, prior, **options)  # type: ignore[arg-type]
+    assert max(rows) == 2 * 25
+    assert not got.censored.any()
+    error = torch.hypot(got.std_error, expected.std_error)
+    assert bool(((got.log_probability - expected.log_probability).abs() < 4 * error).all())
+    # where a move draws normal numbers only, chunks of a multiple of 16 numbers give the same ones
+    if proposal == "gaussian" and len(shape) == 1 and isinstance(ball, LinfBall):
+        assert torch.equal(got.log_probability, expected.log_probability)
+        assert torch.equal(got.extreme, expected.extreme)
+        assert torch.equal(got.model_evaluations, expected.model_evaluations)
+
+
+@pytest.mark.parametrize("wanted", [5, 7])
+def test_particles_are_taken_in_place_or_into_fewer(monkeypatch: pytest.MonkeyPatch, wanted: int) -> None:
+    monkeypatch.setattr(subset_sampling, "_CHUNK_ELEMENTS", 20)
+    state = torch.rand(2, 7, 3, 4)
+    parents = torch.randint(7, (2, wanted))
+    expected = torch.stack([own[rows] for own, rows in zip(state, parents, strict=True)])
+    assert torch.equal(subset_sampling._take(state, parents), expected)
+
+
 def test_evaluations_are_counted_and_generators_obeyed() -> None:
     seen = 0
 

@@ -46,7 +46,7 @@ class Moves:
     def __init__(self, state: Tensor, sizes: Sequence[float], largest: Tensor | float) -> None:
         self.size = torch.tensor(sizes, device=state.device)[:, None].repeat(1, len(state))
         self.largest = torch.as_tensor(largest, device=state.device).to(self.size.dtype).expand(len(state))
-        self.kind = 0
+        self.kind = len(self.size) - 1
         self.begin_level(state)
 
     def begin_level(self, state: Tensor) -> None:
@@ -55,22 +55,37 @@ class Moves:
         self.lost = torch.zeros_like(self.size[0])  # by moves of all features
         self.lost_in_blocks = torch.zeros_like(state[:, 0], dtype=self.size.dtype)
 
+    def begin_move(self) -> None:
+        """Start a move of all particles, which `propose` and `record` may take chunk by chunk."""
+        self.kind = (self.kind + 1) % len(self.size)
+        self.tried, self.accepted, self.square = (
+            0,
+            torch.zeros_like(self.size[0]),
+            torch.zeros_like(self.lost_in_blocks),
+        )
+
     def propose(self, state: Tensor, streams: Streams) -> tuple[Tensor, Tensor | float]:
         """Proposed states, and the log of the probability of the reverse step over that of the step, `(P, n)`."""
         raise NotImplementedError
 
-    def learn(self, step: Tensor, accept: Tensor) -> Tensor:
-        """Adapt the size to the share of accepted steps `(P, n, *shape)`, and return this share, `(P,)`."""
-        rate = accept.float().mean(1)
+    def record(self, step: Tensor, accept: Tensor) -> None:
+        """Count the steps `(P, n, *shape)` that were accepted, `(P, n)`; `step` is overwritten."""
+        self.tried += accept.shape[1]
+        self.accepted += accept.sum(1)
+        self.square += step.square_().mul_(broadcast_rows(accept, step)).sum(1).to(self.square.dtype)
+
+    def end_move(self) -> Tensor:
+        """Adapt the size to the share of accepted steps, and return this share, `(P,)`."""
+        rate = self.accepted / self.tried
         self.steps[self.kind] += 1
         adapted = self.size[self.kind] * torch.exp((rate - self.target) / math.sqrt(self.steps[self.kind]))
         self.size[self.kind] = torch.minimum(adapted, self.largest)
         # half the mean square of the steps, in units of the prior's, is forgotten
-        square = torch.where(broadcast_rows(accept, step), step**2, 0.0)
+        square = self.square / self.tried
         if self.kind == 0:
-            self.lost -= torch.log1p(-(square.flatten(1).mean(1) / 2).clamp(max=0.99)).to(self.lost.dtype)
+            self.lost -= torch.log1p(-(square.flatten(1).mean(1) / 2).clamp(max=0.99))
         else:
-            self.lost_in_blocks -= torch.log1p(-(square.mean(1) / 2).clamp(max=0.99)).to(self.lost.dtype)
+            self.lost_in_blocks -= torch.log1p(-(square / 2).clamp(max=0.99))
         return rate
 
     @property
@@ -98,11 +113,9 @@ class GaussianMoves(Moves):
     def __init__(self, state: Tensor) -> None:
         self.grid = state.shape[3:]
         super().__init__(state, (0.8, 1.0) if self.grid else (0.8,), 1.0)
-        self.kind = len(self.size) - 1
 
     def propose(self, state: Tensor, streams: Streams) -> tuple[Tensor, Tensor | float]:
         """Proposed states; steps and their reverse are equally probable."""
-        self.kind = (self.kind + 1) % len(self.size)
         noise = streams.normal(state.shape[1:], state.dtype)
         if self.kind == 0:
             width = broadcast_rows(self.size[0].to(state.dtype), state)
@@ -145,9 +158,9 @@ class RandomWalk(Moves):
         ratio = torch.where(roomy, high - low, 1.0) / torch.where(roomy, back_high - back_low, 1.0)
         return proposed, ratio.log().flatten(2).sum(2)
 
-    def learn(self, step: Tensor, accept: Tensor) -> Tensor:
-        """Adapt the width, and return the share of accepted steps, `(P,)`."""
-        return super().learn(step / self.scale.clamp(min=1e-30), accept)
+    def record(self, step: Tensor, accept: Tensor) -> None:
+        """Count the accepted steps, in units of the prior's standard deviation."""
+        super().record(step / self.scale.clamp(min=1e-30), accept)
 
     def select(self, index: Tensor) -> None:
         """Keep these problems only."""

@@ -18,6 +18,8 @@ Cerou, Del Moral, Furon and Guyader, "Sequential Monte Carlo for rare event esti
   we use `digamma(kept) - digamma(N + 1)`, the exact mean of the logarithm.
 - Eq. 16 with lambda = 0 treats copies as independent. The standard error here uses genealogies; see `genealogy`.
 
+Only the particles are held as a whole. Proposals, inputs and maps exist for one chunk of them; see `expect_memory`.
+
 Cost: `N (1 + moves * levels)` scores for each problem, about `ln P / ln quantile` levels, and 95 N for the large first
 populations with `first=32` and 4 moves.
 """
@@ -32,7 +34,7 @@ from torch import Tensor
 
 from holdfast.algorithms.rare_events.estimate import RareEventEstimate, Score, as_columns
 from holdfast.algorithms.rare_events.genealogy import History
-from holdfast.algorithms.rare_events.moves import GaussianMoves, Moves, RandomWalk
+from holdfast.algorithms.rare_events.moves import GaussianMoves, RandomWalk
 from holdfast.algorithms.rare_events.pooling import concatenate, run_until
 from holdfast.algorithms.rare_events.priors import Prior
 from holdfast.errors import check, check_integer
@@ -45,6 +47,7 @@ _MOST_LEVELS = 1000
 _NEARLY_ALL = 0.9
 _FIRST_WITH_ERROR = 32_000  # particles in the first population, at least, where an error is asked for
 _FIRST_ELEMENTS = 1 << 26  # numbers in the first population of one problem, at most
+_CHUNK_ELEMENTS = 1 << 23  # numbers in the particles of one problem that are moved together
 _SHRINK = 0.7  # each population is that much smaller than the one before, down to `particles`
 _LARGE = 4  # populations of more than that many times `particles` make fewer moves, since they are that diverse
 
@@ -136,6 +139,22 @@ def plan_sizes(particles: int, first: int, features: int) -> list[int]:
     return sizes
 
 
+def expect_memory(particles: int, first: int, shape: torch.Size, problems: int = 1, itemsize: int = 4) -> int:
+    """Bytes at the peak of a run, without what the score itself needs.
+
+    `itemsize * features * (particles + 8 * chunk)`: the particles of the problems that run together, and about eight
+    tensors of a chunk (noise, proposals, inputs, steps). A chunk has at most 2^23 numbers for each problem.
+
+    >>> round(expect_memory(1000, 1000, torch.Size((3, 224, 224))) / 1e9, 2)
+    0.87
+    """
+    features = math.prod(shape)
+    largest = plan_sizes(particles, first, features)[0]
+    together = min(problems, max(1, _STATE_ELEMENTS // (largest * features)))
+    chunk = min(largest, max(1, _CHUNK_ELEMENTS // features))
+    return itemsize * features * together * (largest + 8 * chunk)
+
+
 def count_moves(size: int, particles: int, moves: int) -> int:
     """The moves of a level's population."""
     return max(1, moves // 4) if size > _LARGE * particles else moves
@@ -172,17 +191,9 @@ class _Run:
         self.censored = torch.zeros(total, dtype=torch.bool)
         self.stalled = torch.zeros(total, dtype=torch.bool)
         self.out_of_budget = torch.zeros(total, dtype=torch.bool)
-        self.state = self.prior.sample_gaussian(self.count, self.streams)
-        points = self.prior.from_gaussian(self.state)
-        self.kernel: Moves
-        if proposal == "random_walk":
-            self.state = points
-            self.kernel = RandomWalk(self.prior, points)
-        else:
-            self.kernel = GaussianMoves(self.state)
-        self.weight = self._log_target(points)
-        self.scores = self._evaluate(points)
-        self.extreme = points[:, 0].clone()
+        self._draw_first()
+        self.kernel = RandomWalk(self.prior, self.state) if proposal == "random_walk" else GaussianMoves(self.state)
+        self.extreme = self._points(self.state[:, :1])[:, 0].clone()
 
     @property
     def count(self) -> int:
@@ -224,8 +235,31 @@ class _Run:
             values = self.score(flat, self.problems.repeat_interleave(points.shape[1]))
         else:
             values = self.score(flat)
-        self.evaluations[self.active] += points.shape[1]
         return as_columns(values, rows).reshape(*points.shape[:2], -1)
+
+    def _points(self, state: Tensor) -> Tensor:
+        """The inputs of these particles; the random walk's particles are inputs already."""
+        return state if self.proposal == "random_walk" else self.prior.from_gaussian(state)
+
+    def _chunks(self, count: int) -> list[slice]:
+        """The particles, in parts whose size depends on the features only: a problem's bits depend on it."""
+        size = max(1, _CHUNK_ELEMENTS // math.prod(self.prior.shape))
+        return [slice(start, min(start + size, count)) for start in range(0, count, size)]
+
+    def _draw_first(self) -> None:
+        """The first population and its scores."""
+        shape = (len(self.active), self.count, *self.prior.shape)
+        self.state = torch.empty(shape, dtype=self.prior.dtype, device=self.prior.device)
+        weights, scores = [], []
+        for part in self._chunks(self.count):
+            drawn = self.prior.sample_gaussian(part.stop - part.start, self.streams)
+            points = self.prior.from_gaussian(drawn)
+            self.state[:, part] = points if self.proposal == "random_walk" else drawn
+            weights.append(self._log_target(points))
+            scores.append(self._evaluate(points))
+        self.weight = None if weights[0] is None else torch.cat([w for w in weights if w is not None], dim=1)
+        self.scores = torch.cat(scores, dim=1)
+        self.evaluations += self.count
 
     def _log_target(self, points: Tensor) -> Tensor | None:
         """Log density of the target relative to the distribution that the proposal preserves."""
@@ -233,7 +267,7 @@ class _Run:
 
     def _raise_levels(self) -> None:
         """Set each problem's next level, keep the particles at or above it, and replace the others by copies."""
-        stages, values = _keys(self.scores)
+        stages, values = (key.cpu() for key in _keys(self.scores))  # one copy for all problems
         going_on, level_stage, level_value, survivors = [], [], [], []
         keep = min(self.count - 1, max(1, round(self.quantile * self.count)))
         for row, place in enumerate(self.active):
@@ -250,7 +284,7 @@ class _Run:
             before = history.log_probability[-1] if history.log_probability else 0.0
             # reaching a stage is crossing the threshold of the column before it
             column = (stage - 1, 0.0) if stage and value == -math.inf else (stage, value)
-            history.record(*column, before + log_ratio, above.cpu())
+            history.record(*column, before + log_ratio, above)
             if stage == self.scores.shape[2]:
                 continue
             spent = int(self.evaluations[place]) + self._plan_evaluations()
@@ -278,9 +312,7 @@ class _Run:
 
     def _point(self, row: int, particle: int) -> Tensor:
         point = self.state[row : row + 1, particle : particle + 1]
-        if self.proposal == "gaussian":
-            point = self.prior.select([row]).from_gaussian(point)
-        return point[0, 0]
+        return (point if self.proposal == "random_walk" else self.prior.select([row]).from_gaussian(point))[0, 0]
 
     def _keep_problems(self, rows: list[int]) -> None:
         if len(rows) == len(self.active):
@@ -294,14 +326,14 @@ class _Run:
         self.kernel.select(index)
 
     def _refill(self, survivors: list[Tensor]) -> None:
-        alive = [above.nonzero()[:, 0] for above in survivors]
+        alive = [above.nonzero()[:, 0].to(self.state.device) for above in survivors]
         self.level += 1
         picks = self.streams.refill([len(a) for a in alive], self.count)
         parents = torch.stack([survivor[pick] for survivor, pick in zip(alive, picks, strict=True)])
         for place, own in zip(self.active, parents.cpu(), strict=True):
             self.histories[place].parents.append(own)
         rows = torch.arange(len(alive), device=parents.device)[:, None]
-        self.state, self.scores = self.state[rows, parents], self.scores[rows, parents]
+        self.state, self.scores = _take(self.state, parents), self.scores[rows, parents]
         if self.weight is not None:
             self.weight = self.weight[rows, parents]
 
@@ -311,23 +343,46 @@ class _Run:
         moves = count_moves(self.count, self.sizes[-1], self.moves)
         self.kernel.begin_level(self.state)
         for _ in range(moves):
-            proposed, correction = self.kernel.propose(self.state, self.streams)
-            points = self.prior.from_gaussian(proposed) if self.proposal == "gaussian" else proposed
-            scores = self._evaluate(points)
-            stages, values = _keys(scores)
-            accept = (stages > self.level_stage) | ((stages == self.level_stage) & (values >= self.level_value))
-            weight = self._log_target(points)
-            if weight is not None and self.weight is not None:
-                chance = self.streams.uniform((self.count,), weight.dtype)
-                accept &= torch.log(chance) < weight - self.weight + correction
-                self.weight = torch.where(accept, weight, self.weight)
-            accepted += self.kernel.learn(proposed - self.state, accept)
-            self.state = torch.where(broadcast_rows(accept, self.state), proposed, self.state)
-            self.scores = torch.where(accept[..., None], scores, self.scores)
-        memory = self.kernel.memory
-        for place, rate, kept in zip(self.active, (accepted / moves).tolist(), memory.tolist(), strict=True):
+            self.kernel.begin_move()
+            for part in self._chunks(self.count):
+                self._move_part(part)
+            accepted += self.kernel.end_move()
+        self.evaluations[self.active] += moves * self.count
+        ends = torch.stack([accepted / moves, self.kernel.memory]).tolist()
+        for place, rate, kept in zip(self.active, *ends, strict=True):
             self.histories[place].acceptance[-1] = rate
             self.histories[place].memory[-1] = kept
+
+    def _move_part(self, part: slice) -> None:
+        """One Metropolis step of some of the particles; the others are left as they are."""
+        state, old = self.state[:, part], self.scores[:, part]
+        proposed, correction = self.kernel.propose(state, self.streams)
+        points = self._points(proposed)
+        weight = self._log_target(points)
+        scores = self._evaluate(points)
+        del points
+        stages, values = _keys(scores)
+        accept = (stages > self.level_stage) | ((stages == self.level_stage) & (values >= self.level_value))
+        if weight is not None and self.weight is not None:
+            chance = self.streams.uniform(weight.shape[1:], weight.dtype)
+            accept &= torch.log(chance) < weight - self.weight[:, part] + correction
+            self.weight[:, part] = torch.where(accept, weight, self.weight[:, part])
+        self.kernel.record(proposed - state, accept)
+        self.state[:, part] = torch.where(broadcast_rows(accept, state), proposed, state)
+        self.scores[:, part] = torch.where(accept[..., None], scores, old)
+
+
+def _take(state: Tensor, parents: Tensor) -> Tensor:
+    """The particles `(P, n, *shape)` with these numbers `(P, m)`; in place, feature by feature, where m = n."""
+    rows = torch.arange(len(parents), device=parents.device)[:, None]
+    same = parents.shape[1] == state.shape[1]
+    out = state if same else state.new_empty((*parents.shape, *state.shape[2:]))
+    before, after = state.flatten(2), out.flatten(2)
+    features = max(1, _CHUNK_ELEMENTS // max(parents.shape[1], state.shape[1]))
+    for start in range(0, before.shape[2], features):
+        part = slice(start, start + features)
+        after[:, :, part] = before[:, :, part][rows, parents]
+    return out
 
 
 def _keys(scores: Tensor) -> tuple[Tensor, Tensor]:
