@@ -102,6 +102,19 @@ class Region:
         x = self.centre[:, None] + sigma[:, None] * torch.special.ndtri(torch.lerp(below, above, u))
         return torch.minimum(torch.maximum(x, lower), upper)
 
+    def to_gaussian(self, x: Tensor) -> Tensor:
+        """Standard normal numbers whose image is `x` `(P, n, *shape)`; values at a face of the box come close to it."""
+        lower, upper = self.lower[:, None], self.upper[:, None]
+        if self.sigma is None:
+            u = (x - lower) / (upper - lower).clamp(min=1e-30)
+        else:
+            sigma = broadcast_rows(self.sigma, self.centre)[:, None]
+            centre = self.centre[:, None]
+            below, above = (torch.special.ndtr((face - centre) / sigma) for face in (lower, upper))
+            u = (torch.special.ndtr((x - centre) / sigma) - below) / (above - below).clamp(min=1e-30)
+        z: Tensor = torch.special.ndtri(u.clamp(1e-6, 1 - 1e-6))
+        return z
+
     def log_weight(self, x: Tensor) -> Tensor | None:
         """Log density of `x` `(P, n, *shape)` relative to the image of the Gaussian map, at most 0; `(P, n)`.
 

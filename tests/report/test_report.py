@@ -336,6 +336,34 @@ def test_a_search_that_fell_short_is_warned_of(builder: Builder) -> None:
     assert [text.split(":")[1].strip() for text in found] == ["a, sample 0"]
 
 
+def test_a_search_that_found_what_a_simulation_did_not_reach_is_told(builder: Builder) -> None:
+    builder.worst("a", [0.3, 0.7, 0.3])
+    builder.probability("a", [-100.0, -100.0, -6.0], censored=[True, True, False])
+    (found,) = Contents(builder.results()).warnings
+    assert "a, sample 0: the search of" in found
+    assert "the simulation ended before it" in found
+
+
+def test_both_directions_are_drawn(builder: Builder) -> None:
+    missing = float("nan")
+    more = {
+        "from_prior": [-40.0, -6.0, missing],
+        "from_event": [-29.0, -6.1, missing],
+        "from_event_error": [0.5, 0.2, missing],
+    }
+    builder.probability("a", [-40.0, -6.0, -100.0], censored=[False, False, True], more=more)
+    builder.probability("b", [-40.0, -6.0, -100.0], censored=[False, False, True])
+    view = next(Contents(builder.results()).views(PROB))
+    charts = [c for c in presentation_of("misinterpretation_probability").figures(view) if "directions" in c.name]
+    (chart,) = charts
+    assert chart.name == "directions-a"
+    rows = chart.spec["datasets"]["lines"]
+    assert [(row["explainer"], row["x"], row["y"]) for row in rows] == [
+        ("from the prior", 0, -40), ("from the prior", 1, -6), ("from the event", 0, -29), ("from the event", 1, -6.1)
+    ]  # fmt: skip
+    assert rows[2]["low"] == pytest.approx(-29 - 0.98)
+
+
 def test_other_neighbourhoods_data_and_models_are_not_compared(builder: Builder) -> None:
     builder.worst("a", [0.7])
     builder.probability("a", [-6.0], radius=0.2)

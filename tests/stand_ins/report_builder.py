@@ -124,6 +124,7 @@ class Builder:
         width: float = 0.5,
         stalled: bool = False,
         radius: float = 0.1,
+        more: dict[str, list[float]] | None = None,
         **where: Any,
     ) -> None:
         n = len(values)
@@ -138,6 +139,7 @@ class Builder:
             "censored": censored,
             "bound": censored,
             "stalled": [stalled] * n,
+            **(more or {}),
         }
         stage = [[1.0, 1.0, 2.0, float("nan")]] * n if event != "misclassification" else [[0.0, 0.0, 1.0, 0.0]] * n
         tensors = {

@@ -20,7 +20,7 @@ from torch import Tensor
 from exact import irwin_hall_log_sf, irwin_hall_threshold
 from holdfast import L2Ball, LinfBall
 from holdfast.algorithms import Prior, RareEventEstimate, StandardNormal, UnitBox, monte_carlo, subset_simulation
-from holdfast.algorithms.rare_events import plain_sampling, subset_sampling
+from holdfast.algorithms.rare_events import plain_sampling, population, subset_sampling
 from holdfast.algorithms.rare_events.genealogy import reduce_shared_parents
 from holdfast.algorithms.rare_events.subset_sampling import _next_level
 from holdfast.errors import ArgumentError
@@ -287,7 +287,7 @@ def test_particles_move_in_chunks(
     expected = subset_simulation(score, prior, **options)  # type: ignore[arg-type]
     assert max(rows) == 2 * 180
     rows.clear()
-    monkeypatch.setattr(subset_sampling, "_CHUNK_ELEMENTS", 25 * 32)
+    monkeypatch.setattr(population, "CHUNK_ELEMENTS", 25 * 32)
     got = subset_simulation(score, prior, **options)  # type: ignore[arg-type]
     assert max(rows) == 2 * 25
     assert not got.censored.any()
@@ -302,11 +302,11 @@ def test_particles_move_in_chunks(
 
 @pytest.mark.parametrize("wanted", [5, 7])
 def test_particles_are_taken_in_place_or_into_fewer(monkeypatch: pytest.MonkeyPatch, wanted: int) -> None:
-    monkeypatch.setattr(subset_sampling, "_CHUNK_ELEMENTS", 20)
+    monkeypatch.setattr(population, "CHUNK_ELEMENTS", 20)
     state = torch.rand(2, 7, 3, 4)
     parents = torch.randint(7, (2, wanted))
     expected = torch.stack([own[rows] for own, rows in zip(state, parents, strict=True)])
-    assert torch.equal(subset_sampling._take(state, parents), expected)
+    assert torch.equal(population.take_particles(state, parents), expected)
 
 
 def test_evaluations_are_counted_and_generators_obeyed() -> None:

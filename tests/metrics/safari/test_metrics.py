@@ -274,6 +274,28 @@ def test_probabilities_of_common_events_agree_with_plain_monte_carlo(
     assert (exact.confidence_interval(0.99)[:, 0] <= exact.low).all()
 
 
+def test_the_estimate_from_the_event_is_in_the_result(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+    x = digits[:2].inputs
+    plain = MisinterpretationProbability(hf.LinfBall(0.3), threshold=0.72, method="monte_carlo", samples=2000)
+    metric = MisinterpretationProbability(
+        hf.LinfBall(0.3), threshold=0.72, particles=100, first=2.0, from_event=True, floor=-15.0
+    )
+    exact, both = plain(lenet, "input_x_gradient", x), metric(lenet, "input_x_gradient", x)
+    frame = both.frame()
+    for name in ("from_prior", "from_event", "from_event_error"):
+        assert frame[name].to_list() == pytest.approx(getattr(both, name).tolist(), nan_ok=True)
+    reached = ~both.censored
+    assert torch.equal(both.from_prior[reached], both.log_probability[reached])
+    seen = reached & ~exact.censored
+    assert seen.any()
+    error = (both.from_event_error**2 + exact.std_error**2).sqrt()
+    assert ((both.from_event - exact.log_probability).abs()[seen] < 4 * error[seen]).all()
+    without = MisinterpretationProbability(hf.LinfBall(0.3), threshold=0.72, particles=100, first=2.0, floor=-15.0)
+    alone = without(lenet, "input_x_gradient", x)
+    assert torch.equal(alone.from_prior[reached], both.from_prior[reached])  # one does not change the other
+    assert alone.from_event.isnan().all()
+
+
 def test_explain_origin_or_predicted_matters_only_where_the_class_flips(
     lenet: hf.Classifier, digits: hf.data.Dataset
 ) -> None:

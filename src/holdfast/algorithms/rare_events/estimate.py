@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -72,9 +73,9 @@ class RareEventEstimate:
         censored: the run stopped before the event was reached: below the floor, without a single hit, on a plateau of
             equal scores, or at the end of the budget. `(P,)` bool
         resolved: whether the interval can be relied on as it is. False if too few families of particles are left
-            (`Levels.trusted`), if the budget ended first, if the run stalled, or if runs contradict each other. Then
-            the interval reaches up to the last level with enough families, and the estimate may be far too low. A way
-            to the event that no particle took cannot be seen. `(P,)` bool
+            (`Levels.trusted`), if the budget ended first, if the run stalled, or if runs or both directions contradict
+            each other. Then the interval reaches up to the last level with enough families, and the estimate may be far
+            too low. A way to the event that no particle took cannot be seen. `(P,)` bool
         stalled: it stopped because of such a plateau, or of the limit on levels. `(P,)` bool
         acceptance: share of accepted moves over the whole run; NaN without moves. `(P,)`
         model_evaluations: scores computed. int `(P,)`
@@ -83,6 +84,8 @@ class RareEventEstimate:
         degrees: degrees of freedom of `std_error`, for the interval's t quantile; `inf`: normal. `(P,)`
         hits, samples: plain Monte Carlo's counts, `(P,)` and a number; None otherwise.
         runs: the runs of each problem that were pooled; empty where there was one.
+        from_event, from_event_error: ln P from the event back to the prior, which tends to be too large, and its
+            standard error, `(P,)`. NaN where the event was not reached; None if this was not asked for.
     """
 
     log_probability: Tensor
@@ -98,13 +101,20 @@ class RareEventEstimate:
     hits: Tensor | None = None
     samples: int | None = None
     runs: tuple[tuple[RareEventEstimate, ...], ...] = ()
+    from_event: Tensor | None = None
+    from_event_error: Tensor | None = None
+
+    @property
+    def from_prior(self) -> Tensor:
+        """ln P from the prior to the event, which tends to be too small where `resolved` is False, `(P,)`."""
+        return self.log_probability
 
     def interval(self, level: float = 0.95) -> Tensor:
         """Confidence interval for ln P, `(P, 2)`; from minus infinity where `censored`.
 
         Clopper-Pearson for plain Monte Carlo; otherwise `log_probability` plus and minus a t quantile of `std_error`.
         Where `censored`, or not `resolved`, its upper end comes from the last level with enough families. Where runs
-        contradict each other it contains the intervals of all.
+        or directions contradict each other it contains the intervals of all.
         """
         check(0 < level < 1, "level", "a number between 0 and 1", level)
         if self.hits is not None and self.samples is not None:
@@ -121,7 +131,26 @@ class RareEventEstimate:
                 ends = torch.cat([run.interval(level) for run in own])
                 found[row, 0] = torch.minimum(found[row, 0], ends[:, 0].min())
                 found[row, 1] = torch.maximum(found[row, 1], ends[:, 1].max())
+        back = self.interval_from_event(level)
+        if back is not None:
+            include = (~self.resolved & ~back[:, 0].isnan())[:, None]
+            wider = torch.stack([torch.minimum(found[:, 0], back[:, 0]), torch.maximum(found[:, 1], back[:, 1])], dim=1)
+            found = torch.where(include, wider, found)
         return found
+
+    def interval_from_event(self, level: float = 0.95) -> Tensor | None:
+        """`from_event` plus and minus a normal quantile of its standard error, at most 0, `(P, 2)`."""
+        if self.from_event is None or self.from_event_error is None:
+            return None
+        width = t_quantile(0.5 + level / 2, math.inf) * self.from_event_error
+        return torch.stack([self.from_event - width, (self.from_event + width).clamp(max=0.0)], dim=1)
+
+    def contradicts(self, level: float) -> Tensor:
+        """Whether the intervals of both directions have no common point, bool `(P,)`."""
+        back, forward = self.interval_from_event(level), self.interval(level)
+        if back is None:
+            return torch.zeros_like(self.resolved)
+        return (back[:, 0] > forward[:, 1]) | (back[:, 1] < forward[:, 0])
 
     def monte_carlo_samples(self) -> Tensor:
         """How many samples plain Monte Carlo would need for the same relative error (Table 2), `(P,)`."""

@@ -13,8 +13,8 @@ from holdfast.algorithms.rare_events.estimate import RareEventEstimate
 
 _MOST_RUNS = 20
 _MOST_GROWTH = 32  # without a budget, populations grow to at most that many times the first ones
-#: runs whose intervals at this level have no common point contradict each other
-_AGREEMENT = 0.999
+#: runs or directions whose intervals at this level have no common point contradict each other
+AGREEMENT = 0.999
 #: with that many runs their spread is compared with their own standard errors
 _FEWEST_FOR_SPREAD = 3
 
@@ -87,9 +87,10 @@ def pool(runs: Sequence[RareEventEstimate], sizes: Sequence[int]) -> RareEventEs
     spread = len(used) * share.var()  # relative variance of the mean
     if len(used) >= _FEWEST_FOR_SPREAD and spread > variance:
         variance, freedom = spread, torch.tensor(len(used) - 1.0, dtype=torch.float64)
-    ends = torch.cat([run.interval(_AGREEMENT) for run in used])
+    ends = torch.cat([run.interval(AGREEMENT) for run in used])
     device = evaluations.device
     best = max(reached, key=lambda run: float(run.log_probability))
+    from_event, from_event_error = _pool_from_event(reached)
     return replace(
         reached[-1],
         log_probability=(total - math.log(len(used)))[None].to(device),
@@ -100,7 +101,22 @@ def pool(runs: Sequence[RareEventEstimate], sizes: Sequence[int]) -> RareEventEs
         model_evaluations=evaluations,
         extreme=best.extreme,
         runs=(tuple(used),),
+        from_event=from_event,
+        from_event_error=from_event_error,
     )
+
+
+def _pool_from_event(runs: Sequence[RareEventEstimate]) -> tuple[Tensor | None, Tensor | None]:
+    """The logarithm of the mean of P from the event, over the runs that have it, and its standard error."""
+    if runs[0].from_event is None:
+        return None, None
+    pairs = [(run.from_event, run.from_event_error) for run in runs]
+    known = [(v, e) for v, e in pairs if v is not None and e is not None and not bool(v.isnan())]
+    if not known:
+        return pairs[0]
+    values, errors = (torch.cat(list(part)) for part in zip(*known, strict=True))
+    total = torch.logsumexp(values, 0, keepdim=True)
+    return total - math.log(len(known)), ((values - total).exp() * errors).square().sum(0, keepdim=True).sqrt()
 
 
 def select(estimate: RareEventEstimate, row: int) -> RareEventEstimate:

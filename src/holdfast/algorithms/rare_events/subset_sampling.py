@@ -27,27 +27,33 @@ populations with `first=32` and 4 moves.
 from __future__ import annotations
 
 import math
-from typing import Literal, get_args
+from collections.abc import Callable
+from dataclasses import replace
+from typing import get_args
 
 import torch
 from torch import Tensor
 
-from holdfast.algorithms.rare_events.estimate import RareEventEstimate, Score, as_columns
+from holdfast.algorithms.rare_events.estimate import RareEventEstimate, Score
 from holdfast.algorithms.rare_events.genealogy import History
-from holdfast.algorithms.rare_events.moves import GaussianMoves, RandomWalk
-from holdfast.algorithms.rare_events.pooling import concatenate, run_until
+from holdfast.algorithms.rare_events.pooling import AGREEMENT, concatenate, run_until
+from holdfast.algorithms.rare_events.population import CHUNK_ELEMENTS, Population, Proposal, order_keys
 from holdfast.algorithms.rare_events.priors import Prior
+from holdfast.algorithms.rare_events.return_to_prior import estimate_from_event
 from holdfast.errors import check, check_integer
 from holdfast.tensors import broadcast_rows, draw_seed
-
-Proposal = Literal["gaussian", "random_walk"]
 
 _STATE_ELEMENTS = 1 << 26  # numbers in the particles of one group of problems: a quarter of a gigabyte
 _MOST_LEVELS = 1000
 _NEARLY_ALL = 0.9
+# from the event back to the prior few particles go, with many moves: there slow particles make a bias, not a variance
+_FEWEST_RETURNING = 60
+_RETURNING_SHARE = 1 / 16
+_RETURNING_MOVES = 8  # times `moves` in each level
+_STEPS_IN_EVENT = 100  # before the first level
+_SHRINKING = 20  # positions between a witness and the middle that are tried
 _FIRST_WITH_ERROR = 32_000  # particles in the first population, at least, where an error is asked for
 _FIRST_ELEMENTS = 1 << 26  # numbers in the first population of one problem, at most
-_CHUNK_ELEMENTS = 1 << 23  # numbers in the particles of one problem that are moved together
 _SHRINK = 0.7  # each population is that much smaller than the one before, down to `particles`
 _LARGE = 4  # populations of more than that many times `particles` make fewer moves, since they are that diverse
 
@@ -63,6 +69,8 @@ def subset_simulation(
     floor: float = -100.0,
     error: float | None = None,
     budget: int | None = None,
+    from_event: bool = False,
+    witnesses: Tensor | None = None,
     generator: torch.Generator | None = None,
     indexed: bool = False,
 ) -> RareEventEstimate:
@@ -85,6 +93,10 @@ def subset_simulation(
             as many particles again, or twice as many while the result is not resolved; at most 20 runs, and without a
             budget at most 32 times the particles. None: one run.
         budget: scores at most for each problem; None: no limit. A run that would exceed it ends and is `censored`.
+        from_event: also estimate ln P from the event back to the prior, as far as the budget allows. It costs about
+            half as much as the way there. Where both directions contradict each other, the result is not resolved.
+        witnesses: known points of the event, `(P, W, *shape)`, for example worst cases; half of the particles that go
+            back start there. Those that are not in the event are left out. They imply `from_event`.
         generator: the seed is drawn from it; without one the seed is always the same.
         indexed: call `score(x, problem)` with the problem's number for every row, int64 `(M,)`.
 
@@ -104,8 +116,13 @@ def subset_simulation(
     check(first >= 1, "first", "a number of at least 1", first)
     check(error is None or error > 0, "error", "a number above 0, or None", error)
     check_integer(budget, "budget", particles, also=(None,))
+    if witnesses is not None:
+        given, wanted = tuple(witnesses.shape), f"(P, W, *shape) = ({len(prior)}, W{_list(prior.shape)})"
+        check(given[:1] == (len(prior),) and given[2:] == tuple(prior.shape), "witnesses", f"shape {wanted}", given)
     seed = draw_seed(generator)
     features = math.prod(prior.shape)
+
+    back = from_event or witnesses is not None
 
     def simulate(problems: list[int], count: int, budgets: list[float], number: int) -> RareEventEstimate:
         wanted = first * count if error is None or first == 1 else max(first * count, _FIRST_WITH_ERROR)
@@ -115,8 +132,19 @@ def subset_simulation(
         parts = []
         for start in range(0, len(problems), together):
             rows, limits = torch.tensor(problems[start : start + together]), budgets[start : start + together]
-            run = _Run(score, prior, rows, seed + number, sizes, moves, quantile, proposal, floor, limits, indexed)
-            parts.append(run.result())
+
+            def gather(places: list[int], own_seed: int, rows: Tensor = rows) -> Population:
+                chosen = rows[places]
+                part, device = prior.select(chosen), prior.device
+                return Population(score, part, chosen.to(device), part.streams(own_seed), proposal, indexed)
+
+            everyone = gather(list(range(len(rows))), seed + number)
+            run = _Run(everyone, sizes, moves, quantile, floor, limits, back)
+            found = run.result()
+            if back:
+                own = None if witnesses is None else witnesses[rows.to(witnesses.device)]
+                found = _return_to_prior(run, found, gather, ~(seed + number), own)
+            parts.append(found)
         return concatenate(parts)
 
     with torch.no_grad():
@@ -151,7 +179,7 @@ def expect_memory(particles: int, first: int, shape: torch.Size, problems: int =
     features = math.prod(shape)
     largest = plan_sizes(particles, first, features)[0]
     together = min(problems, max(1, _STATE_ELEMENTS // (largest * features)))
-    chunk = min(largest, max(1, _CHUNK_ELEMENTS // features))
+    chunk = min(largest, max(1, CHUNK_ELEMENTS // features))
     return itemsize * features * together * (largest + 8 * chunk)
 
 
@@ -160,40 +188,38 @@ def count_moves(size: int, particles: int, moves: int) -> int:
     return max(1, moves // 4) if size > _LARGE * particles else moves
 
 
+def plan_return(particles: int, moves: int) -> tuple[int, int]:
+    """How many particles go from the event back to the prior, and their moves in each level."""
+    return max(_FEWEST_RETURNING, round(_RETURNING_SHARE * particles)), _RETURNING_MOVES * moves
+
+
 class _Run:
     """The problems of one group, level by level; those that have ended are removed from the batch."""
 
     def __init__(
         self,
-        score: Score,
-        prior: Prior,
-        rows: Tensor,
-        seed: int,
+        population: Population,
         sizes: list[int],
         moves: int,
         quantile: float,
-        proposal: Proposal,
         floor: float,
         budgets: list[float],
-        indexed: bool,
+        from_event: bool,
     ) -> None:
-        self.score, self.indexed = score, indexed
-        self.problems = rows.to(prior.device)  # numbers of the problems still running
-        self.prior = prior.select(rows)
-        self.streams = self.prior.streams(seed)
-        self.sizes, self.moves, self.quantile, self.proposal = sizes, moves, quantile, proposal
+        self.population = population
+        self.sizes, self.moves, self.quantile = sizes, moves, quantile
         self.floor, self.budgets = floor, budgets
         self.level = 0
-        total = len(rows)
+        total = len(population)
         self.active = list(range(total))  # their places in the result
         self.histories = [History() for _ in range(total)]
-        self.evaluations = torch.zeros(total, dtype=torch.int64)
+        self.evaluations = torch.full((total,), sizes[0], dtype=torch.int64)
         self.censored = torch.zeros(total, dtype=torch.bool)
         self.stalled = torch.zeros(total, dtype=torch.bool)
         self.out_of_budget = torch.zeros(total, dtype=torch.bool)
-        self._draw_first()
-        self.kernel = RandomWalk(self.prior, self.state) if proposal == "random_walk" else GaussianMoves(self.state)
-        self.extreme = self._points(self.state[:, :1])[:, 0].clone()
+        self.within: list[Tensor | None] | None = [None] * total if from_event else None  # particles in the event
+        population.draw(sizes[0])
+        self.extreme = population.points(population.state[:, :1])[:, 0].clone()
 
     @property
     def count(self) -> int:
@@ -227,54 +253,18 @@ class _Run:
             degrees=torch.tensor(degrees, device=device, dtype=torch.float64),
         )
 
-    def _evaluate(self, points: Tensor) -> Tensor:
-        """Scores `(A, N, S)` of points `(A, N, *shape)`."""
-        rows = points.shape[0] * points.shape[1]
-        flat = points.reshape(rows, *points.shape[2:])
-        if self.indexed:
-            values = self.score(flat, self.problems.repeat_interleave(points.shape[1]))
-        else:
-            values = self.score(flat)
-        return as_columns(values, rows).reshape(*points.shape[:2], -1)
-
-    def _points(self, state: Tensor) -> Tensor:
-        """The inputs of these particles; the random walk's particles are inputs already."""
-        return state if self.proposal == "random_walk" else self.prior.from_gaussian(state)
-
-    def _chunks(self, count: int) -> list[slice]:
-        """The particles, in parts whose size depends on the features only: a problem's bits depend on it."""
-        size = max(1, _CHUNK_ELEMENTS // math.prod(self.prior.shape))
-        return [slice(start, min(start + size, count)) for start in range(0, count, size)]
-
-    def _draw_first(self) -> None:
-        """The first population and its scores."""
-        shape = (len(self.active), self.count, *self.prior.shape)
-        self.state = torch.empty(shape, dtype=self.prior.dtype, device=self.prior.device)
-        weights, scores = [], []
-        for part in self._chunks(self.count):
-            drawn = self.prior.sample_gaussian(part.stop - part.start, self.streams)
-            points = self.prior.from_gaussian(drawn)
-            self.state[:, part] = points if self.proposal == "random_walk" else drawn
-            weights.append(self._log_target(points))
-            scores.append(self._evaluate(points))
-        self.weight = None if weights[0] is None else torch.cat([w for w in weights if w is not None], dim=1)
-        self.scores = torch.cat(scores, dim=1)
-        self.evaluations += self.count
-
-    def _log_target(self, points: Tensor) -> Tensor | None:
-        """Log density of the target relative to the distribution that the proposal preserves."""
-        return self.prior.log_density(points) if self.proposal == "random_walk" else self.prior.log_weight(points)
-
     def _raise_levels(self) -> None:
         """Set each problem's next level, keep the particles at or above it, and replace the others by copies."""
-        stages, values = (key.cpu() for key in _keys(self.scores))  # one copy for all problems
+        population = self.population
+        stages, values = (key.cpu() for key in order_keys(population.scores))  # one copy for all problems
+        last = population.scores.shape[2]
         going_on, level_stage, level_value, survivors = [], [], [], []
         keep = min(self.count - 1, max(1, round(self.quantile * self.count)))
         for row, place in enumerate(self.active):
             history = self.histories[place]
             best = _order(stages[row], values[row])[-1]
-            self.extreme[place] = self._point(row, int(best))
-            level = _next_level(stages[row], values[row], self.scores.shape[2], keep, not history.stage)
+            self.extreme[place] = population.point(row, int(best))
+            level = _next_level(stages[row], values[row], last, keep, not history.stage)
             if level is None or len(history.stage) >= _MOST_LEVELS:
                 self.censored[place] = self.stalled[place] = True
                 if not history.stage:  # no level was reached: P is below 1, and nothing else is known
@@ -285,7 +275,9 @@ class _Run:
             # reaching a stage is crossing the threshold of the column before it
             column = (stage - 1, 0.0) if stage and value == -math.inf else (stage, value)
             history.record(*column, before + log_ratio, above)
-            if stage == self.scores.shape[2]:
+            if stage == last:
+                if self.within is not None:
+                    self.within[place] = population.state[row][above.to(population.state.device)]
                 continue
             spent = int(self.evaluations[place]) + self._plan_evaluations()
             below = before + log_ratio < self.floor
@@ -297,99 +289,101 @@ class _Run:
             level_stage.append(stage)
             level_value.append(value)
             survivors.append(above)
-        self._keep_problems(going_on)
+        self.active = [self.active[row] for row in going_on]
+        population.keep(going_on)
         if not going_on:
             return
-        device = self.scores.device
+        device = population.scores.device
         self.level_stage = torch.tensor(level_stage, device=device)[:, None]
         self.level_value = torch.tensor(level_value, device=device, dtype=torch.float64)[:, None]
-        self._refill(survivors)
+        self.level += 1
+        for place, own in zip(self.active, population.refill(survivors, self.count).cpu(), strict=True):
+            self.histories[place].parents.append(own)
 
     def _plan_evaluations(self) -> int:
         """The evaluations of the next level for each problem."""
         size = self.sizes[min(self.level + 1, len(self.sizes) - 1)]
         return size * count_moves(size, self.sizes[-1], self.moves)
 
-    def _point(self, row: int, particle: int) -> Tensor:
-        point = self.state[row : row + 1, particle : particle + 1]
-        return (point if self.proposal == "random_walk" else self.prior.select([row]).from_gaussian(point))[0, 0]
-
-    def _keep_problems(self, rows: list[int]) -> None:
-        if len(rows) == len(self.active):
-            return
-        self.active = [self.active[row] for row in rows]
-        self.prior, self.streams = self.prior.select(rows), self.streams.select(rows)
-        index = torch.tensor(rows, device=self.problems.device, dtype=torch.int64)
-        self.problems, self.state, self.scores = self.problems[index], self.state[index], self.scores[index]
-        if self.weight is not None:
-            self.weight = self.weight[index]
-        self.kernel.select(index)
-
-    def _refill(self, survivors: list[Tensor]) -> None:
-        alive = [above.nonzero()[:, 0].to(self.state.device) for above in survivors]
-        self.level += 1
-        picks = self.streams.refill([len(a) for a in alive], self.count)
-        parents = torch.stack([survivor[pick] for survivor, pick in zip(alive, picks, strict=True)])
-        for place, own in zip(self.active, parents.cpu(), strict=True):
-            self.histories[place].parents.append(own)
-        rows = torch.arange(len(alive), device=parents.device)[:, None]
-        self.state, self.scores = _take(self.state, parents), self.scores[rows, parents]
-        if self.weight is not None:
-            self.weight = self.weight[rows, parents]
-
     def _move(self) -> None:
-        """`moves` Metropolis steps of every particle within its problem's level, adapting their width as they go."""
-        accepted = torch.zeros(len(self.active), device=self.state.device)
+        """`moves` Metropolis steps of every particle within its problem's level."""
         moves = count_moves(self.count, self.sizes[-1], self.moves)
-        self.kernel.begin_level(self.state)
-        for _ in range(moves):
-            self.kernel.begin_move()
-            for part in self._chunks(self.count):
-                self._move_part(part)
-            accepted += self.kernel.end_move()
+        rates, memory = self.population.move(moves, self.level_stage, self.level_value).tolist()
         self.evaluations[self.active] += moves * self.count
-        ends = torch.stack([accepted / moves, self.kernel.memory]).tolist()
-        for place, rate, kept in zip(self.active, *ends, strict=True):
+        for place, rate, kept in zip(self.active, rates, memory, strict=True):
             self.histories[place].acceptance[-1] = rate
             self.histories[place].memory[-1] = kept
 
-    def _move_part(self, part: slice) -> None:
-        """One Metropolis step of some of the particles; the others are left as they are."""
-        state, old = self.state[:, part], self.scores[:, part]
-        proposed, correction = self.kernel.propose(state, self.streams)
-        points = self._points(proposed)
-        weight = self._log_target(points)
-        scores = self._evaluate(points)
-        del points
-        stages, values = _keys(scores)
-        accept = (stages > self.level_stage) | ((stages == self.level_stage) & (values >= self.level_value))
-        if weight is not None and self.weight is not None:
-            chance = self.streams.uniform(weight.shape[1:], weight.dtype)
-            accept &= torch.log(chance) < weight - self.weight[:, part] + correction
-            self.weight[:, part] = torch.where(accept, weight, self.weight[:, part])
-        self.kernel.record(proposed - state, accept)
-        self.state[:, part] = torch.where(broadcast_rows(accept, state), proposed, state)
-        self.scores[:, part] = torch.where(accept[..., None], scores, old)
+
+def _return_to_prior(
+    run: _Run,
+    found: RareEventEstimate,
+    gather: Callable[[list[int], int], Population],
+    seed: int,
+    witnesses: Tensor | None,
+) -> RareEventEstimate:
+    """The estimates, with those from the event where it was reached and the budget allows."""
+    count, moves = plan_return(run.sizes[-1], run.moves)
+    spend = [count * (1 + _STEPS_IN_EVENT + moves * len(history.stage)) for history in run.histories]
+    tries = 0 if witnesses is None else witnesses.shape[1] * _SHRINKING
+    places = [
+        place
+        for place, within in enumerate(run.within or ())
+        if within is not None and int(run.evaluations[place]) + spend[place] + tries <= run.budgets[place]
+    ]
+    device = found.log_probability.device
+    back, error = torch.full((2, len(found.censored)), torch.nan, dtype=torch.float64, device=device)
+    if places:
+        population = gather(places, seed)
+        starts = [own for place in places if run.within and (own := run.within[place]) is not None]
+        known = [starts[0][:0]] * len(places)
+        if witnesses is not None:
+            known = _shrink_witnesses(population, witnesses[places])
+        groups = [
+            [(own, count - count // 2), (other, count // 2)] if len(other) else [(own, count)]
+            for own, other in zip(starts, known, strict=True)
+        ]
+        state = []
+        for row, group in enumerate(groups):
+            streams = population.streams.select([row])
+            state.append(torch.cat([points[streams.refill([len(points)], size)[0]] for points, size in group]))
+        population.place(torch.stack(state))
+        levels = [list(zip(h.stage, h.threshold, strict=True)) for h in (run.histories[p] for p in places)]
+        values, errors = estimate_from_event(population, levels, moves, _STEPS_IN_EVENT)
+        back[places], error[places] = values.to(device), errors.to(device)
+        for place in places:
+            run.evaluations[place] += spend[place] + tries
+    both = replace(found, from_event=back, from_event_error=error, model_evaluations=run.evaluations.to(device))
+    return replace(both, resolved=both.resolved & ~both.contradicts(AGREEMENT))
 
 
-def _take(state: Tensor, parents: Tensor) -> Tensor:
-    """The particles `(P, n, *shape)` with these numbers `(P, m)`; in place, feature by feature, where m = n."""
-    rows = torch.arange(len(parents), device=parents.device)[:, None]
-    same = parents.shape[1] == state.shape[1]
-    out = state if same else state.new_empty((*parents.shape, *state.shape[2:]))
-    before, after = state.flatten(2), out.flatten(2)
-    features = max(1, _CHUNK_ELEMENTS // max(parents.shape[1], state.shape[1]))
-    for start in range(0, before.shape[2], features):
-        part = slice(start, start + features)
-        after[:, :, part] = before[:, :, part][rows, parents]
-    return out
+def _shrink_witnesses(population: Population, witnesses: Tensor) -> list[Tensor]:
+    """Of each problem, the witnesses within the event, as particles that are as near to the prior as they can be.
+
+    Worst cases lie in the corners of a box, where the prior has hardly any probability. Each is moved towards the
+    middle of Gaussian space as far as it stays within the event.
+    """
+    inputs = witnesses.to(population.prior.device, population.prior.dtype)
+    if population.proposal == "random_walk":
+        scores = population.evaluate(inputs)
+        within = (scores >= 0).all(2)
+        return [own[inside] for own, inside in zip(inputs, within, strict=True)]
+    particles = population.prior.to_gaussian(inputs)
+    found, within = particles, torch.zeros(particles.shape[:2], dtype=torch.bool, device=particles.device)
+    for factor in torch.linspace(1.0, 1 / _SHRINKING, _SHRINKING).tolist():
+        nearer = factor * particles
+        points = population.points(nearer)
+        weight = population.prior.log_weight(points)
+        inside = (population.evaluate(points) >= 0).all(2)
+        if weight is not None:
+            inside &= weight > -torch.inf
+        within |= inside
+        found = torch.where(broadcast_rows(inside, found), nearer, found)
+    return [own[inside] for own, inside in zip(found, within, strict=True)]
 
 
-def _keys(scores: Tensor) -> tuple[Tensor, Tensor]:
-    """What particles are ordered by: how many stages each has passed, and its value in the next one."""
-    passed = (scores >= 0).to(torch.int64).cumprod(-1).sum(-1)
-    padded = torch.cat([scores, scores[..., -1:]], dim=-1)  # after the last stage the last column decides
-    return passed, padded.gather(-1, passed[..., None])[..., 0]
+def _list(shape: torch.Size) -> str:
+    return "".join(f", {size}" for size in shape)
 
 
 def _order(stages: Tensor, values: Tensor) -> Tensor:

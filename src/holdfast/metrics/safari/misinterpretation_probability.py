@@ -27,7 +27,8 @@ from torch import Tensor
 
 from holdfast.algorithms.rare_events.estimate import Levels, RareEventEstimate
 from holdfast.algorithms.rare_events.plain_sampling import monte_carlo
-from holdfast.algorithms.rare_events.subset_sampling import Proposal, count_moves, plan_sizes, subset_simulation
+from holdfast.algorithms.rare_events.population import Proposal
+from holdfast.algorithms.rare_events.subset_sampling import count_moves, plan_return, plan_sizes, subset_simulation
 from holdfast.errors import check, check_integer
 from holdfast.explainers import Explainer
 from holdfast.metrics.base import Direction, Metric, PartOf, Role, metrics
@@ -56,6 +57,11 @@ class ProbabilityResult(Result):
         censored: the event was not reached: it is rarer than the floor, there was no hit, the run stalled, or the
             sample was skipped. `(N,)` bool
         resolved: whether the interval can be relied on as it is; see `RareEventEstimate`. `(N,)` bool
+        from_prior: the estimate from the prior to the event; NaN where `censored`. It tends to be too small where
+            `resolved` is False. `(N,)`
+        from_event: the estimate from the event back to the prior, which tends to be too large. NaN if it was not
+            asked for, or the event was not reached. `(N,)`
+        from_event_error: its standard error, `(N,)`.
         stalled: the run ended on a plateau of equal scores. `(N,)` bool
         acceptance: share of accepted moves, NaN without moves. `(N,)`
         levels: the levels of each sample, its curve of ln P against the threshold; None for skipped samples and for
@@ -70,6 +76,9 @@ class ProbabilityResult(Result):
     std_error: Tensor
     censored: Tensor
     resolved: Tensor
+    from_prior: Tensor
+    from_event: Tensor
+    from_event_error: Tensor
     stalled: Tensor
     acceptance: Tensor
     levels: tuple[Levels | None, ...]
@@ -117,6 +126,7 @@ class MisinterpretationProbability(Metric):
         method: `"subset"` simulation, or plain `"monte_carlo"` with `samples`.
         error: the standard error of ln P that is wanted: runs are repeated until it is reached.
         budget: model evaluations at most for each sample, the clean input included.
+        from_event: also estimate ln P from the event back to the prior, as a check. It costs half as much again.
         particles, moves, quantile, first, proposal, floor: see `holdfast.algorithms.subset_simulation`.
         samples: of plain Monte Carlo.
         absolute, explain, margin: as for `WorstCase`.
@@ -136,7 +146,7 @@ class MisinterpretationProbability(Metric):
     bibtex: ClassVar[str] = SAFARI
     roles: ClassVar[Mapping[str, Role]] = {
         **dict.fromkeys(
-            ("particles", "moves", "quantile", "first", "proposal", "floor", "error", "budget"),
+            ("particles", "moves", "quantile", "first", "proposal", "floor", "error", "budget", "from_event"),
             PartOf("method", only=("subset",)),
         ),
         "samples": PartOf("method", only=("monte_carlo",)),
@@ -155,6 +165,7 @@ class MisinterpretationProbability(Metric):
     floor: float = -100.0
     error: float | None = None
     budget: int | None = None
+    from_event: bool = False
     samples: int = 10_000
     absolute: bool = True
     explain: Explain = "predicted"
@@ -200,7 +211,8 @@ class MisinterpretationProbability(Metric):
         sizes = plan_sizes(self.particles, round(self.first * self.particles), 1)
         sizes += [self.particles] * (levels + 1 - len(sizes))
         later = (size * count_moves(size, self.particles, self.moves) for size in sizes[1 : levels + 1])
-        return min(sizes[0] + sum(later), self.budget or sys.maxsize)
+        returning, moves = plan_return(self.particles, self.moves) if self.from_event else (0, 0)
+        return min(sizes[0] + sum(later) + returning * moves * levels, self.budget or sys.maxsize)
 
     def _event(self) -> Event:
         return make_event(self.event, get_similarity(self.similarity), self.threshold, needs_threshold=True)
@@ -247,7 +259,8 @@ class MisinterpretationProbability(Metric):
                     self.floor,
                     self.error,
                     None if self.budget is None else self.budget - 1,  # the clean input is one
-                    generator,
+                    self.from_event,
+                    generator=generator,
                     indexed=True,
                 )
         return self._result(probe, inputs, usable, estimate)
@@ -269,6 +282,9 @@ class MisinterpretationProbability(Metric):
         log_probability = spread(None if estimate is None else estimate.log_probability, 0.0)
         high = spread(None if interval is None else interval[:, 1], 0.0)
         resolved = spread(None if estimate is None else estimate.resolved, False)
+        censored = spread(None if estimate is None else estimate.censored, True)
+        unknown = torch.full_like(log_probability, torch.nan)
+        checked = estimate is not None and estimate.from_event is not None
         return ProbabilityResult(
             **probe.common_fields(self),
             value=torch.where(resolved, log_probability, high),
@@ -276,8 +292,13 @@ class MisinterpretationProbability(Metric):
             std_error=spread(None if estimate is None else estimate.std_error, torch.nan),
             low=spread(None if interval is None else interval[:, 0], -torch.inf),
             high=high,
-            censored=spread(None if estimate is None else estimate.censored, True),
+            censored=censored,
             resolved=resolved,
+            from_prior=torch.where(censored, unknown, log_probability),
+            from_event=spread(estimate.from_event, torch.nan) if estimate is not None and checked else unknown,
+            from_event_error=spread(estimate.from_event_error, torch.nan)
+            if estimate is not None and checked
+            else unknown,
             stalled=spread(None if estimate is None else estimate.stalled, False),
             acceptance=spread(None if estimate is None else estimate.acceptance, torch.nan),
             levels=tuple(levels),

@@ -16,8 +16,9 @@ from holdfast.presentation.safari.terms import find_threshold
 def find_contradictions(part: View, others: Sequence[View]) -> list[str]:
     """Sentences, one for each explainer and sample with a contradiction.
 
-    Two relations must hold. The event `changed_class` is part of `misclassification`, so it cannot be more probable.
-    And where an estimator has seen an event, a search for the worst case must find it, too.
+    The event `changed_class` is part of `misclassification`, so it cannot be more probable. Where an estimator has seen
+    an event, a search for the worst case must find it, too. And where a search has found the event, a run that ended
+    before it has not shown that it is rare.
 
     Args:
         part: estimated probabilities.
@@ -81,6 +82,7 @@ def _part_above_whole(part: View, whole: View) -> list[str]:
 
 
 def _search_fell_short(estimate: View, worst: View) -> list[str]:
+    """Where one of the two found the event, and the other did not."""
     event, limit = estimate.options.get("event"), find_threshold(estimate.options)
     if limit is None and event != "misclassification":
         return []
@@ -95,6 +97,14 @@ def _search_fell_short(estimate: View, worst: View) -> list[str]:
         else:
             happened = (margin >= 0) & (sign * similarity > sign * float(limit or 0.0))
         value = read_numbers(seen, "log_probability")
+        unseen = read_flags(seen, "censored") & happened
+        found += [
+            f"{_who(estimate, name, seen, i)}: the search of {worst.label} found the event of {estimate.label} "
+            f"(similarity {format_number(float(similarity[i]), 3)}, margin {format_number(float(margin[i]))}), but the "
+            "simulation ended before it. That the event exists does not say how probable it is; the bound "
+            f"{format_number(float(value[i]))} holds only as far as the simulation saw every way to it."
+            for i in np.flatnonzero(unseen & np.isfinite(value)).tolist()
+        ]
         short = ~read_flags(seen, "censored") & np.isfinite(value) & ~happened
         found += [
             f"{_who(estimate, name, seen, i)}: the event of {estimate.label} occurred (ln P about "

@@ -71,7 +71,8 @@ class ProbabilityPresentation(Presentation):
             "Unresolved": "The simulation could not say how probable the event is: too few independent families of its "
             "particles were left, or its budget ended. The interval reaches up to the last level that can be relied "
             "on, and this upper end counts as a bound: the estimate itself may be far too low. Ask for an error "
-            "(`error=0.5`), which repeats the run with more particles, or give more `particles`.",
+            "(`error=0.5`), which repeats the run with more particles, or give more `particles`. With "
+            "`from_event=True` it is also unresolved where the estimates of both directions contradict each other.",
             **(dict([event]) if event else {}),
             **MARGIN,
             **COMPARED,
@@ -83,7 +84,7 @@ class ProbabilityPresentation(Presentation):
 
     def figures(self, view: View) -> list[Chart | Gallery]:
         """The distribution, and ln P against the threshold for a few samples."""
-        found: list[Chart | Gallery] = draw_distribution(view)
+        found: list[Chart | Gallery] = [*draw_distribution(view), *_draw_directions(view)]
         for sample in view.samples(SHOWN):
             found += _curves(view, sample)
         return found
@@ -99,6 +100,35 @@ def describe_probability(log_probability: float) -> str:
     digits = max(0, math.floor(-power) - 1)
     count = f"{round(10**-power / 10**digits) * 10**digits:,}" if power > -9 else f"{10**-power:.0e}".replace("+", "")
     return f"10^{format_number(power, 1)}, about 1 in {count}"
+
+
+def _draw_directions(view: View) -> list[Chart]:
+    """A chart for each explainer: the estimates from the prior and from the event, where there are both."""
+    charts = []
+    for name in view.present if "from_event" in view.frame.columns else []:
+        rows = view.of(name).filter(pl.col("from_event").is_finite() & pl.col("from_prior").is_finite())
+        if not len(rows):
+            continue
+        lines = []
+        for direction, error in (("from_prior", "std_error"), ("from_event", "from_event_error")):
+            value, width = read_numbers(rows, direction), 1.96 * read_numbers(rows, error)
+            label = direction.replace("_", " the ")
+            sample = rows["sample"].to_numpy().astype(float)
+            lines.append(Line(label, sample, value, value - width, np.minimum(value + width, 0.0)))
+        chart = draw_lines(
+            lines,
+            [line.name for line in lines],
+            f"{name}: ln P from the prior to the event, and from the event back to the prior",
+            "sample",
+            "ln P",
+            caption="Band: ±1.96 standard errors. The simulation tends to be too low on the way to the event, and too "
+            "high on the way back. Where the bands are far apart, ln P lies between them.",
+            name=f"directions-{name}",
+            heading=f"{name}: both directions",
+            markers=True,
+        )
+        charts += [chart] if chart is not None else []
+    return charts
 
 
 def _curves(view: View, sample: int) -> list[Chart]:

@@ -1,0 +1,77 @@
+"""ln P from the event back to the prior: a check of subset simulation, whose errors go the other way.
+
+    P = prod_i P(score >= L_i | score >= L_{i-1})
+
+Subset simulation goes from the prior to the event, and a mode that its particles lose makes P too small. Here particles
+start in the event and go back through the same levels `L_i`. In each level they make `moves` Metropolis steps, and the
+share of them that is still at or above the next higher level estimates that level's factor.
+
+Particles that have not moved enough are still too high, so P comes out too large: if x is drawn from the distribution
+within `L_i`, and moves by an even number k of steps of a reversible kernel within `L_{i-1}`, the mean of the share is
+`||K^{k/2} f||^2 / ||f||_1 >= P(L_i | L_{i-1})` with f the indicator of `L_i`. Together both directions bracket ln P, as
+in Grosse, Ghahramani and Adams, "Sandwiching the marginal likelihood using bidirectional Monte Carlo" (2015). Their
+argument needs exact draws of the event. Here the particles are those of the last population, and witnesses, after some
+steps within the event. So this is a check and not a proof. It cannot see a mode in which no particle starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from holdfast.algorithms.rare_events.population import Population, is_within
+
+Level = tuple[int, float]  # the column of the score, and its threshold
+
+_PRIOR: Level = (-1, 0.0)  # every score is above it
+
+
+def estimate_from_event(
+    population: Population, levels: Sequence[Sequence[Level]], moves: int, first_moves: int
+) -> tuple[Tensor, Tensor]:
+    """Estimate each problem's ln P from particles within its event.
+
+    Args:
+        population: the particles, all within the events.
+        levels: of each problem, from the lowest to the event.
+        moves: steps within each level.
+        first_moves: steps within the event, before the first level.
+
+    Returns:
+        ln P and its standard error, both `(P,)`. The error takes each starting point as one observation, so starting
+        points that are alike make it too small.
+    """
+    device, total = population.state.device, len(population)
+    paths = [[_PRIOR, *own] for own in levels]
+    active = list(range(total))
+    logarithm = torch.zeros(total, dtype=torch.float64)
+    error = torch.zeros(total, dtype=torch.float64)
+    influence = torch.zeros((total, population.count), dtype=torch.float64, device=device)
+    depth = 0  # how many levels the particles have gone back
+    while active:
+        stage, value = _as_columns([paths[place][-1 - depth] for place in active], device)
+        population.move(moves if depth else first_moves, stage, value)
+        if depth:
+            above = _as_columns([paths[place][-depth] for place in active], device)
+            inside = is_within(population.scores, *above).double()
+            # without a particle left above, half a particle is counted
+            share = inside.mean(1).clamp(min=0.5 / population.count)
+            influence += inside / share[:, None] - 1
+            logarithm[active] += share.log().cpu()
+            error[active] = (influence.square().mean(1) / population.count).sqrt().cpu()
+        depth += 1
+        going_on = [row for row, place in enumerate(active) if depth < len(paths[place])]
+        active = [active[row] for row in going_on]
+        influence = influence[going_on]
+        if active:
+            population.keep(going_on)
+    return logarithm, error
+
+
+def _as_columns(levels: Sequence[Level], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Stages and values, each `(P, 1)`."""
+    stage = torch.tensor([level[0] for level in levels], device=device)
+    value = torch.tensor([level[1] for level in levels], device=device, dtype=torch.float64)
+    return stage[:, None], value[:, None]

@@ -1,0 +1,187 @@
+"""From the event back to the prior: exact answers, witnesses of a mode that was missed, and what it costs."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor
+from traps import TRAPS
+
+from exact import irwin_hall_log_sf, irwin_hall_threshold
+from holdfast import L2Ball, LinfBall
+from holdfast.algorithms import RareEventEstimate, StandardNormal, UnitBox, subset_simulation
+from holdfast.algorithms.rare_events import subset_sampling
+from holdfast.algorithms.rare_events.pooling import pool
+from holdfast.algorithms.rare_events.population import Proposal
+from holdfast.errors import ArgumentError
+from holdfast.neighbourhood import Distribution, Neighbourhood
+
+SUM = irwin_hall_threshold(20, math.log(1e-8))
+
+
+def count_covered(estimates: list[RareEventEstimate], truth: float) -> int:
+    ends = [e.interval_from_event() for e in estimates]
+    return sum(float(e[0, 0]) <= truth <= float(e[0, 1]) for e in ends if e is not None)
+
+
+@pytest.mark.parametrize(("proposal", "features", "runs"), [("gaussian", 20, 15), ("random_walk", 4, 8)])
+def test_exact_answers(proposal: Proposal, features: int, runs: int) -> None:
+    """Both directions agree with the exact answer, and with each other."""
+    generator = torch.Generator().manual_seed(5)
+    limit = irwin_hall_threshold(features, math.log(1e-6))
+    truth = irwin_hall_log_sf(features, limit)
+    found = [
+        subset_simulation(
+            lambda x: x.sum(1) - limit,
+            UnitBox(features),
+            200,
+            first=1,
+            proposal=proposal,
+            from_event=True,
+            generator=generator,
+        )
+        for _ in range(runs)
+    ]
+    errors = torch.cat([e.from_event for e in found if e.from_event is not None]) - truth
+    assert errors.mean().abs() < 4 * errors.std() / runs**0.5
+    assert count_covered(found, truth) >= stats.binom.ppf(1e-3, runs, 0.95)
+    assert sum(bool(e.contradicts(0.999)) for e in found) <= 1
+    assert all(torch.equal(e.from_prior, e.log_probability) for e in found)
+
+
+def test_particles_that_move_too_little_are_too_high(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subset_sampling, "_RETURNING_MOVES", 1)
+    generator = torch.Generator().manual_seed(6)
+    found = [
+        subset_simulation(lambda x: x.sum(1) - SUM, UnitBox(20), 200, 2, from_event=True, generator=generator)
+        for _ in range(5)
+    ]
+    values = torch.cat([e.from_event for e in found if e.from_event is not None])
+    assert values.min() > irwin_hall_log_sf(20, SUM) + 1
+    # the contradiction is seen, and the interval contains both
+    for estimate, value in zip(found, values.tolist(), strict=True):
+        low, high = estimate.interval()[0].tolist()
+        assert not bool(estimate.resolved)
+        assert low < float(estimate.log_probability) < value < high
+
+
+def test_a_witness_shows_a_mode_that_was_missed() -> None:
+    """Few particles are misled by the meatball; points of the mode that they miss void a narrow interval."""
+    meatball = TRAPS[1]
+    witnesses = torch.tensor([[[-5.0, 0.0], [-4.8, 1.0], [0.0, 0.0]]], dtype=torch.float64)
+    prior = StandardNormal(2)
+    assert (meatball.score(witnesses[0]) >= 0).tolist() == [True, True, False]
+    held = {False: 0, True: 0}
+    for seed in range(10):
+        for given in held:
+            generator = torch.Generator().manual_seed(seed)
+            found = subset_simulation(
+                meatball.score, prior, 500, first=1, witnesses=witnesses if given else None, generator=generator
+            )
+            low, high = found.interval()[0].tolist()
+            held[given] += low <= meatball.log_probability <= high
+    assert held[False] <= 6
+    assert held[True] >= stats.binom.ppf(1e-3, 10, 0.95)
+
+
+def test_witnesses_in_corners_are_moved_towards_the_middle() -> None:
+    ball = LinfBall(0.5).around(torch.full((1, 30), 0.5), (0.0, 1.0))
+    corner = torch.ones(1, 2, 30)
+    corner[0, 1] = 0.0  # not in the event
+
+    def score(x: Tensor) -> Tensor:
+        return x.sum(1) - 19.0
+
+    found = subset_simulation(score, ball, 200, first=1, witnesses=corner)
+    assert not bool(found.contradicts(0.999))
+    assert found.from_event is not None
+    assert float(found.from_event) == pytest.approx(irwin_hall_log_sf(30, 19.0), abs=2.5)
+
+
+@pytest.mark.parametrize("distribution", ["uniform", "truncated_normal"])
+@pytest.mark.parametrize("ball", [LinfBall, L2Ball])
+def test_gaussian_coordinates_are_the_inverse(ball: type[Neighbourhood], distribution: Distribution) -> None:
+    region = ball(0.8, distribution).around(torch.rand(3, 7, dtype=torch.float64), (-0.5, 1.5))
+    z = torch.randn(3, 40, 7, dtype=torch.float64)
+    x = region.from_gaussian(z)
+    assert torch.allclose(region.to_gaussian(x), z, atol=1e-6)
+    faces = region.to_gaussian(torch.stack([region.lower, region.upper], 1))
+    assert bool(faces.isfinite().all())
+    assert torch.allclose(region.from_gaussian(faces), torch.stack([region.lower, region.upper], 1), atol=1e-4)
+
+
+def test_problems_share_batches_and_nothing_else() -> None:
+    x = 0.3 + 0.4 * torch.rand(4, 6)
+    prior = LinfBall(0.3).around(x, (0.0, 1.0))
+    limits = torch.tensor([0.2, 0.4, 0.6, 9.0])
+    witnesses = torch.stack([prior.upper, prior.lower], 1)
+
+    def score(points: Tensor, problem: Tensor) -> Tensor:
+        return (points - x[problem]).sum(1) - limits[problem]
+
+    options = {"particles": 100, "first": 2, "indexed": True, "floor": -20.0}
+    together = subset_simulation(score, prior, witnesses=witnesses, **options)  # type: ignore[arg-type]
+    assert together.from_event is not None
+    assert together.from_event.isnan().tolist() == [False, False, False, True]  # the last event was not reached
+    for row in (0, 2):
+        alone = subset_simulation(
+            lambda p, _, row=row: score(p, torch.full((len(p),), row)),
+            prior.select([row]),
+            witnesses=witnesses[[row]],
+            **options,
+        )  # type: ignore[arg-type]
+        assert alone.from_event is not None
+        assert alone.from_event[0] == together.from_event[row]
+        assert alone.model_evaluations[0] == together.model_evaluations[row]
+
+
+def test_evaluations_are_counted_and_the_budget_is_kept() -> None:
+    calls: list[int] = []
+
+    def score(x: Tensor) -> Tensor:
+        calls.append(len(x))
+        return x.sum(1) - SUM
+
+    for witnesses in (None, torch.ones(1, 3, 20, dtype=torch.float64)):
+        calls.clear()
+        found = subset_simulation(score, UnitBox(20), 100, from_event=True, witnesses=witnesses)
+        assert sum(calls) == int(found.model_evaluations)
+        spent = int(found.model_evaluations)
+        tight = subset_simulation(score, UnitBox(20), 100, from_event=True, budget=spent - 1)
+        assert int(tight.model_evaluations) < spent
+        assert tight.from_event is not None
+
+
+def test_pooled_runs_have_pooled_estimates_from_the_event() -> None:
+    runs = [
+        subset_simulation(
+            lambda x: x.sum(1) - SUM, UnitBox(20), 200, from_event=True, generator=torch.Generator().manual_seed(seed)
+        )
+        for seed in range(3)
+    ]
+    runs = [run for run in runs if bool(run.resolved)]
+    assert len(runs) > 1
+    pooled = pool(runs, [200] * len(runs))
+    values = torch.cat([run.from_event for run in runs if run.from_event is not None])
+    assert pooled.from_event is not None
+    assert float(pooled.from_event) == pytest.approx(float(values.exp().mean().log()))
+    errors = torch.cat([run.from_event_error for run in runs if run.from_event_error is not None])
+    share = values.exp() / values.exp().sum()
+    assert pooled.from_event_error is not None
+    assert float(pooled.from_event_error) == pytest.approx(float((share * errors).square().sum().sqrt()))
+
+
+def test_bad_witnesses() -> None:
+    with pytest.raises(ArgumentError, match=r"expected shape \(P, W, \*shape\) = \(1, W, 20\), got \(1, 20\)"):
+        subset_simulation(lambda x: x.sum(1) - SUM, UnitBox(20), 100, witnesses=torch.ones(1, 20))
+
+
+def test_levels_fall_from_the_event_to_the_prior() -> None:
+    """The levels that both directions share do not decrease, so their product is the probability of the event."""
+    found = subset_simulation(lambda x: x.sum(1) - SUM, UnitBox(20), 100, first=1)
+    keys = list(zip(found.levels[0].stage.tolist(), found.levels[0].threshold.tolist(), strict=True))
+    assert all(a <= b for a, b in pairwise(keys))
