@@ -15,7 +15,7 @@ from holdfast.similarity.rows import (
     find_runs,
     find_starts,
     is_degenerate,
-    order_rows,
+    order_runs,
     sort_rows,
     working_dtype,
 )
@@ -100,7 +100,7 @@ def _correlation(covariance: Tensor, x_variance: Tensor, y_variance: Tensor, dty
 def _centred_ranks(x: Tensor) -> Tensor:
     """Twice the average rank less twice the mean rank: integers `(N, F)` that sum to exactly 0."""
     features = x.shape[1]
-    order, starts = order_rows(x)
+    order, starts = order_runs(x)
     begin, length = find_runs(starts)
     doubled = (2 * (begin % features) + length - features).repeat_interleave(length).view_as(order)
     return torch.empty_like(doubled).scatter_(1, order, doubled)
@@ -108,7 +108,7 @@ def _centred_ranks(x: Tensor) -> Tensor:
 
 def _number_values(x: Tensor) -> tuple[Tensor, Tensor]:
     """How many different values are below each value of a row, `(N, F)`; and the number `(N,)` of tied pairs."""
-    order, starts = order_rows(x)
+    order, starts = order_runs(x)
     return torch.empty_like(order).scatter_(1, order, starts.cumsum(1) - 1), _count_tied_pairs(starts)
 
 

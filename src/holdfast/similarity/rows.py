@@ -100,31 +100,46 @@ def sort_rows(x: Tensor) -> Tensor:
     return x.sort(dim=-1).values
 
 
-def order_rows(x: Tensor) -> tuple[Tensor, Tensor]:
+def order_rows(x: Tensor) -> Tensor:
     """The positions of each row `(N, F)` in ascending order of value, of equal values the lower one first.
+
+    Returns:
+        int64 `(N, F)`; arbitrary for a row with a NaN.
+
+    >>> order_rows(torch.tensor([[2.0, 1.0, 2.0, -0.0, 0.0]]))
+    tensor([[3, 4, 1, 0, 2]])
+    """
+    return _order_rows(x)[0]
+
+
+def order_runs(x: Tensor) -> tuple[Tensor, Tensor]:
+    """`order_rows`, and where in this order a run of equal values begins, bool `(N, F)`.
+
+    >>> order_runs(torch.tensor([[2.0, 1.0, 2.0, -0.0, 0.0]]))
+    (tensor([[3, 4, 1, 0, 2]]), tensor([[ True, False,  True,  True, False]]))
+    """
+    order, ordered = _order_rows(x)
+    return order, find_starts(ordered >> 32 if ordered.dtype == torch.int64 else ordered)
+
+
+def _order_rows(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The positions in ascending order, and the values in this order, or integers with them in the upper half.
 
     On a CPU, float32 values are packed into integers, the value in the upper half and the position in the lower half.
     NumPy sorts these several times as fast as a sort that returns indices.
-
-    Returns:
-        The positions, int64 `(N, F)`, and where in this order a run of equal values begins, bool `(N, F)`. Both are
-        arbitrary for a row with a NaN.
-
-    >>> order_rows(torch.tensor([[2.0, 1.0, 2.0, -0.0, 0.0]]))
-    (tensor([[3, 4, 1, 0, 2]]), tensor([[ True, False,  True,  True, False]]))
     """
     x = x + 0.0  # -0.0 and 0.0 become equal
     if x.dtype in (torch.float16, torch.bfloat16):
         x = x.float()
     if x.device.type != "cpu" or x.dtype != torch.float32 or x.shape[1] >= 1 << 31:
-        ordered, positions = x.sort(dim=1, stable=True)
-        return positions, find_starts(ordered)
+        ordered, order = x.sort(dim=1, stable=True)
+        return order, ordered
     keys = ordered_bits(x.contiguous().numpy().view(np.int32)).astype(np.int64)
     keys <<= 32
     keys |= np.arange(x.shape[1])
     keys.sort(axis=1)
     packed = torch.from_numpy(keys)
-    return packed & 0xFFFFFFFF, find_starts(packed >> 32)
+    return packed & 0xFFFFFFFF, packed
 
 
 def ordered_bits(bits: Any) -> Any:
