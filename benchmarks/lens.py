@@ -3,11 +3,12 @@
     python benchmarks/lens.py [--pairs 8] [--side 227] [--k 1000] [--threads 1]
 
 - Eighteen numbers of each pair: intersection, precision and recall, of plain and of diverse sets, for w = 1, 2, 3. They
-  are computed by `lens_profile`, and by the set-based version in `tests/references/set_based_lens.py` (window lists,
-  `intersect1d` and `setdiff1d` for each step), on the same pairs in one run. Both must agree.
-- Two ways to find a greedy set: the compiled walk, with numba (`pip install 'holdfast[fast]'`), and parallel rounds,
-  without numba; each alone and within `lens_profile`.
-- Kendall's tau, with its memory.
+  are computed by `lens_profile`, and on the same pairs in one run by two others, with which it must agree: the set-based
+  version in `tests/references/set_based_lens.py` (window lists, `intersect1d` and `setdiff1d` for each step), and plain
+  NumPy (masks, and SciPy's maximum filter for the windows).
+- Two ways to find a greedy set: the compiled walk, with numba (`pip install 'holdfast[fast]'`), and parallel rounds;
+  and `lens_profile` with numba and without.
+- Kendall's tau against SciPy's, with its memory.
 
 The time to import numba and to compile is printed separately.
 """
@@ -27,13 +28,15 @@ from unittest import mock
 
 import numpy as np
 import torch
+from scipy.ndimage import maximum_filter
+from scipy.stats import kendalltau
 from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "references"))
 
 import set_based_lens
 
-from holdfast.similarity import diverse, lens_kendall, lens_profile, smooth
+from holdfast.similarity import diverse, lens_kendall, lens_profile, profile, smooth
 
 WINDOWS = (1, 2, 3)
 
@@ -53,12 +56,13 @@ def draw_fields(pairs: int, side: int) -> tuple[Tensor, Tensor]:
 
 
 def time_call(function: Callable[[], Any], repeats: int = 3) -> float:
-    """The smallest of several times, in seconds."""
+    """The smallest of several times, in seconds; processor time with one thread, which other processes change less."""
+    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
     times = []
     for _ in range(repeats):
-        start = time.perf_counter()
+        start = clock()
         function()
-        times.append(time.perf_counter() - start)
+        times.append(clock() - start)
     return min(times)
 
 
@@ -66,6 +70,32 @@ def compute_by_sets(a: Tensor, b: Tensor, k: int) -> np.ndarray[Any, Any]:
     """All eighteen numbers of each pair, `(pairs, 2, W, 3)`."""
     pairs = zip(a.numpy(), b.numpy(), strict=True)
     return np.array([set_based_lens.profile(x, y, k, WINDOWS) for x, y in pairs])
+
+
+def compute_with_numpy(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], k: int) -> np.ndarray[Any, Any]:
+    """The same numbers of one pair, `(2, W, 3)`, as plain NumPy with a maximum filter."""
+    orders = [np.argsort(-map_.ravel(), kind="stable") for map_ in (a, b)]
+
+    def pick(order: np.ndarray[Any, Any], w: int) -> np.ndarray[Any, Any]:
+        free, chosen, found = np.ones(a.shape, dtype=bool), np.zeros(a.shape, dtype=bool), 0
+        flat = free.reshape(-1)
+        for position in order.tolist():
+            if flat[position]:
+                i, j = divmod(position, a.shape[1])
+                chosen[i, j], found = True, found + 1
+                if found == k:
+                    break
+                free[max(i - w, 0) : i + w + 1, max(j - w, 0) : j + w + 1] = False
+        return chosen
+
+    found = []
+    for diverse_sets in (False, True):
+        for w in WINDOWS:
+            s, t = (pick(order, w if diverse_sets else 0) for order in orders)
+            common = (s & t).sum() / max(s.sum(), t.sum())
+            near = [maximum_filter(mask, 2 * w + 1) for mask in (s, t)]
+            found.append([common, (s & near[1]).sum() / s.sum(), (t & near[0]).sum() / t.sum()])
+    return np.array(found).reshape(2, len(WINDOWS), 3)
 
 
 def compute_by_profile(a: Tensor, b: Tensor, k: int) -> np.ndarray[Any, Any]:
@@ -82,20 +112,27 @@ def compute_by_profile(a: Tensor, b: Tensor, k: int) -> np.ndarray[Any, Any]:
 
 def compare_profiles(name: str, a: Tensor, b: Tensor, k: int) -> None:
     """Compute the eighteen numbers in both ways in turn, pair by pair, and print the times."""
-    slow, fast = [], []
+    slow, numpy, fast = [], [], []
     for row in range(len(a)):
         x, y = a[row : row + 1], b[row : row + 1]
-        assert np.abs(compute_by_profile(x, y, k) - compute_by_sets(x, y, k)).max() < 1e-6, "they do not agree"
+        for other in (compute_by_sets(x, y, k)[0], compute_with_numpy(x[0].numpy(), y[0].numpy(), k)):
+            assert np.abs(compute_by_profile(x, y, k)[0] - other).max() < 1e-6, "they do not agree"
         slow.append(time_call(lambda x=x, y=y: compute_by_sets(x, y, k), 1))  # type: ignore[misc]
-        fast.append(time_call(lambda x=x, y=y: compute_by_profile(x, y, k), 1))  # type: ignore[misc]
+        numpy.append(time_call(lambda x=x, y=y: compute_with_numpy(x[0].numpy(), y[0].numpy(), k), 2))  # type: ignore[misc]
+        fast.append(time_call(lambda x=x, y=y: compute_by_profile(x, y, k)))  # type: ignore[misc]
     ratios = [p / q for p, q in zip(slow, fast, strict=True)]
     batch = time_call(lambda: compute_by_profile(a, b, k)) / len(a)
-    with mock.patch.object(diverse, "compile_walk", return_value=None):
+    with (
+        mock.patch.object(diverse, "compile_walk", return_value=None),
+        mock.patch.object(profile, "compile_overlaps", return_value=None),
+    ):
         plain = time_call(lambda: compute_by_profile(a, b, k)) / len(a)
     print(
         f"{name}: a pair by sets {statistics.median(slow) * 1e3:.0f} ms, by lens_profile"
         f" {statistics.median(fast) * 1e3:.2f} ms ({batch * 1e3:.2f} ms in a batch): {statistics.median(ratios):.0f}"
-        f" times as fast (from {min(ratios):.0f} to {max(ratios):.0f}; at least 20 wanted);"
+        f" times as fast (from {min(ratios):.0f} to {max(ratios):.0f}); plain NumPy {statistics.median(numpy) * 1e3:.1f}"
+        f" ms: {statistics.median(numpy) / statistics.median(fast):.0f} times as fast,"
+        f" {statistics.median(numpy) / batch:.0f} in a batch (at least 10 wanted);"
         f" without numba {plain * 1e3:.2f} ms in a batch, {plain / batch:.1f} times as long"
     )
 
@@ -121,13 +158,13 @@ def measure_kendall(a: Tensor, b: Tensor) -> None:
     lens_kendall(a[:, :8, :8], b[:, :8, :8])
     unit = 1 if sys.platform == "darwin" else 1024
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-    start = time.perf_counter()
     lens_kendall(a, b)
-    seconds = (time.perf_counter() - start) / len(a)
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit - before
-    positions = a[0].numel()
+    seconds = time_call(lambda: lens_kendall(a, b)) / len(a)
+    positions, maps = a[0].numel(), [smooth(m, 1).flatten(1).numpy() for m in (a, b)]
+    scipys = time_call(lambda: [kendalltau(*pair) for pair in zip(*maps, strict=True)]) / len(a)
     print(
-        f"lens_kendall: {seconds * 1e3:.0f} ms a pair; {len(a)} pairs took {grown / 2**20:.0f} MB more than the peak"
+        f"lens_kendall: {seconds * 1e3:.1f} ms a pair, SciPy without smoothing {scipys * 1e3:.1f} ms; {len(a)} pairs took {grown / 2**20:.0f} MB more than the peak"
         f" before (a matrix of all pairs of pixels, one byte each: {positions**2 / 2**20:.0f} MB)"
     )
 

@@ -2,17 +2,35 @@
 
 Functions are watched and not layers. So functional calls, layers that run twice, layers that work in place and sums of
 two branches are all seen, and nothing on the user's module has to be undone. Modules compiled to TorchScript call no
-functions that could be seen.
+functions that could be seen; those of `torch.compile` run as they were written while functions are watched.
 """
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
+
+
+@contextlib.contextmanager
+def run_eagerly() -> Iterator[None]:
+    """Inside, modules compiled by `torch.compile` run as they were written.
+
+    Compiled code may have no second derivatives, and may not call hooks and modes that were not there when it was
+    compiled. Whoever uses these runs the module inside.
+    """
+    if "torch._dynamo" not in sys.modules:  # nothing has been compiled; the import alone would take a second
+        yield
+        return
+    with torch.compiler.set_stance("force_eager"):
+        yield
 
 
 class FunctionMode(TorchFunctionMode):
@@ -20,6 +38,19 @@ class FunctionMode(TorchFunctionMode):
 
     The mode is off while `run` runs, so `run` may call functions itself.
     """
+
+    def __enter__(self) -> Any:
+        eager = run_eagerly()
+        eager.__enter__()
+        # a mode may be entered again inside of itself
+        self._eager = [*getattr(self, "_eager", []), eager]
+        return super().__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, traceback)  # type: ignore[no-untyped-call]
+        self._eager.pop().__exit__(None, None, None)
 
     @abstractmethod
     def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -32,7 +63,9 @@ class FunctionMode(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        return self.run(getattr(func, "__name__", ""), func, list(args), dict(kwargs or {}))
+        # an exported program calls overloads such as `aten.relu.default`, the `relu` of which has the name
+        name = getattr(getattr(func, "overloadpacket", func), "__name__", "")
+        return self.run(name, func, list(args), dict(kwargs or {}))
 
 
 def split_names(text: str) -> frozenset[str]:

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.errors import ArgumentError, ModelError, UnknownNameError, check
+from holdfast.function_calls import run_eagerly
 from holdfast.model import ROW_ALIGNMENT, Classifier
 
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
@@ -130,7 +131,8 @@ def masked_weights(layer: nn.Module) -> Iterator[Callable[[Tensor], None]]:
         parameter.data = masked_weight(layer, mask)
 
     try:
-        yield use
+        with run_eagerly():
+            yield use
     finally:
         try:
             parameter.data = original
@@ -199,14 +201,16 @@ def gate(layer: nn.Module, masks: Tensor) -> Iterator[None]:
         x = torch.where(keep(x, x.ndim - 1), x, torch.zeros((), dtype=x.dtype, device=x.device))
         return ((x, *args[1:]), kwargs) if args else (args, {**kwargs, "input": x})
 
-    handle = None
+    handle, eager = None, contextlib.ExitStack()
     try:
+        eager.enter_context(run_eagerly())
         if isinstance(layer, CONVOLUTIONS):  # before other hooks, so that they see the output of masked weights
             handle = layer.register_forward_hook(after, prepend=True)
         else:
             handle = layer.register_forward_pre_hook(before, with_kwargs=True)
         yield
     finally:
+        eager.close()
         if handle is not None:
             handle.remove()
 
@@ -251,7 +255,8 @@ def _row_counts(classifier: Classifier, x: Tensor, layers: Mapping[str, nn.Modul
     try:
         for name in layers:
             watch(name)
-        classifier.forward(x.clone())
+        with run_eagerly():
+            classifier.forward(x.clone())
     finally:
         for handle in handles:
             handle.remove()

@@ -22,6 +22,8 @@ Output = Literal["probability", "logit"]
 # padded to a multiple of this number, and to at least twice this number. Only this makes results bit-identical for all
 # batch sizes.
 ROW_ALIGNMENT = 8
+#: what torch says where there is no second derivative
+_NOT_TWICE = ("double backward", "differentiate twice", "donated buffers", "_backward is not implemented")
 _SMALLEST_ROWS, _LARGEST_ROWS = 16, 8192
 
 
@@ -137,7 +139,11 @@ class Classifier:
         wanting_gradients = [p for p in self.module.parameters() if p.requires_grad]
         self._depth = 1
         try:
-            self.module.eval()
+            try:
+                self.module.eval()
+            except NotImplementedError:  # an exported program, which stays in the mode in which it was exported
+                for module in training:
+                    module.training = False
             for parameter in wanting_gradients:
                 parameter.requires_grad_(False)
             with limited_threads():
@@ -378,6 +384,12 @@ def _explain(error: RuntimeError, inputs: Tensor) -> Exception:
     """The error with the inputs' shape and dtype; torch's own error for a wrong shape does not name the inputs."""
     if isinstance(error, ModelError):
         return error
+    if any(text in str(error) for text in _NOT_TWICE):
+        return ModelError(
+            "module: expected a module that can be differentiated twice, as searches with gradients and attacks on"
+            f" explanations do, got: {error}; use a search without gradients, or explain a copy of the module that is"
+            " not compiled"
+        )
     return ModelError(f"module: failed on inputs of shape {tuple(inputs.shape)}, dtype {inputs.dtype}: {error}")
 
 

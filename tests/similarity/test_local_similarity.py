@@ -19,7 +19,7 @@ from hypothesis.extra import numpy as hnp
 from torch import Tensor
 
 from holdfast import similarity as sim
-from holdfast.similarity import diverse
+from holdfast.similarity import diverse, profile
 
 MAPS = [(13, 11), (9, 16), (1, 12), (40,), (3,)]
 NAMES = ["topk_intersection", "lens_precision", "lens_recall", "lens_distance", "lens_spearman", "lens_kendall"]
@@ -141,6 +141,9 @@ def test_greedy_sets(maps, w, k):
     order = diverse.rank_positions(a.flatten(1))
     walked = diverse.pick_positions(order, a.shape[1:], k, w)
     assert w == 0 or torch.equal(diverse._rounds(order, a.shape[1:], k, w), walked)
+    by_slices = np.full((len(a), k), math.prod(shape))
+    diverse._walk_by_slices(order.numpy(), *(shape if len(shape) == 2 else (1, *shape)), w, by_slices)
+    assert torch.equal(torch.from_numpy(by_slices), walked)
     chosen = sim.top_k_diverse(a, k, w)
     for row, picked, mask in zip(maps, walked.tolist(), chosen, strict=True):
         expected = slow.diverse(slow.order_of(row), shape, k, w).tolist()
@@ -164,6 +167,33 @@ def test_greedy_sets_of_large_maps(levels, w):
         distance = torch.maximum((i[:, None] - i).abs(), (j[:, None] - j).abs()) + 1000 * torch.eye(len(i))
         assert distance.min() > w
         assert len(i) == 500 or sim.dilate(mask[None], w).all()  # no further position would fit
+
+
+@pytest.mark.parametrize("levels", [0, 3])
+def test_the_beginning_of_a_ranking_of_large_maps(levels, monkeypatch):
+    """Ties, zeros of either sign, and maps where more positions are passed than were ranked at first."""
+    a, b = pair(4, 100, 110, levels=levels, dtype=torch.float32)
+    a[1] = torch.linspace(1, 0, a[1].numel()).reshape(a.shape[1:])  # each window bars the next positions
+    a[2] = torch.where(a[2] > 0, 0.0, -0.0)
+    x = a.flatten(1)
+    for most in (1, 30, 5000, 11_000):
+        assert torch.equal(diverse.rank_positions(x, most), diverse.rank_positions(x)[:, :most])
+    found = sim.lens_profile(a, b, [10, 700], [0, 1, 4])
+    monkeypatch.setattr(diverse, "_LARGE_MAP", 1 << 30)
+    whole = sim.lens_profile(a, b, [10, 700], [0, 1, 4])
+    monkeypatch.setattr(profile, "compile_overlaps", lambda: None)
+    slowly = sim.lens_profile(a, b, [10, 700], [0, 1, 4])
+    for name in ("intersection", "precision", "recall", "precision_diverse", "recall_diverse"):
+        assert torch.equal(getattr(found, name), getattr(whole, name))
+        assert torch.equal(getattr(found, name), getattr(slowly, name))
+
+
+def test_maps_with_nan_have_no_beginning_of_a_ranking():
+    a, b = pair(3, 100, 110, dtype=torch.float32)
+    a[0] = torch.nan
+    a[1, 3, 3] = torch.nan
+    found = sim.lens_precision(a, b, k=50, w=2, diverse=True)
+    assert found.isnan().tolist() == [True, True, False]
 
 
 def test_greedy_is_not_optimal():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.errors import ArgumentError, ModelError, check
+from holdfast.function_calls import run_eagerly
 from holdfast.gating import rows_of
 from holdfast.model import ROW_ALIGNMENT, Classifier, count_padding, pad_rows
 
@@ -99,7 +101,9 @@ class Explainer(ABC):
             return self.attribute_copies(classifier, x, classes, more[-1])
 
         columns = [each for each in (x, targets, fixed) if each is not None]
-        maps, logits = classifier.map_rows(explain, *columns, rows_per_input=self.rows_per_input, kind="backward")
+        # what is not known to run the module only forward and backward may use hooks
+        with contextlib.nullcontext() if self.gateable else run_eagerly():
+            maps, logits = classifier.map_rows(explain, *columns, rows_per_input=self.rows_per_input, kind="backward")
         return maps, logits
 
     def fixed_part(self, inputs: Tensor) -> Tensor | None:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from holdfast.segments import spatial_shape
+from holdfast.similarity.rows import order_rows
 from holdfast.tensors import hashed_uniform, mix64
 
 #: one position: an `"entry"` of any channel, or a `"pixel"` (a time step, a flat feature) with all its channels
@@ -59,7 +60,7 @@ def rank_with_random_ties(scores: Tensor, keys: Tensor) -> Tensor:
     tensor([[2, 0, 3, 1]])
     """
     scores = scores.nan_to_num(nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf)
-    shuffled = hashed_uniform(mix64(keys), scores.shape[1]).argsort(dim=1, stable=True)
-    order = shuffled.gather(1, scores.gather(1, shuffled).argsort(dim=1, descending=True, stable=True))
+    shuffled = order_rows(hashed_uniform(mix64(keys), scores.shape[1]))
+    order = shuffled.gather(1, order_rows(-scores.gather(1, shuffled)))
     ranks = torch.arange(scores.shape[1], device=scores.device).expand_as(order)
     return torch.empty_like(order).scatter_(1, order, ranks)

@@ -298,7 +298,7 @@ class Probe:
 
         def chunk(x: Tensor, origin: Tensor, *columns: Tensor) -> tuple[Tensor]:
             targets = self.targets[origin]
-            with torch.enable_grad(), smooth_relu(beta):
+            with torch.enable_grad(), smooth_relu(beta):  # which also runs compiled modules eagerly
                 leaf = x.detach().requires_grad_(True)
                 maps, logits = self.explainer.attribute(
                     self.classifier, leaf, targets if self.explain == "origin" else None, create_graph=True

@@ -4,15 +4,15 @@ Diverse positions are chosen greedily: the largest, then the largest outside its
 Deshpande, Balasubramanian, AAAI 2024, Sec. 4). The paper says that this set has the largest total. In general it does
 not: sets without close neighbours form no matroid, and one large position can exclude two positions with a larger sum.
 
-On a CPU with numba (extra `fast`), compiled code walks down the ranking. On other devices, and without numba,
-parallel rounds do the same: each round chooses every position that comes first in its window, and excludes the windows
-of these.
+On a CPU with numba (extra `fast`), compiled code walks down the ranking. Without numba, a loop in Python does so for
+large maps. For small maps without numba, and on other devices, parallel rounds choose the same: each round chooses
+every position that comes first in its window, and excludes the windows of these.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,11 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import check
+from holdfast.similarity.rows import order_rows
 from holdfast.similarity.windows import check_positions, check_window, dilate, window_minimum
 
 CHUNK_ELEMENTS = 1 << 17  # positions processed at a time; each needs about 40 bytes of working memory
+_LARGE_MAP = 1 << 13  # positions from which on it is worth while to rank only some of them
 _ROUNDS = 8  # rounds between two tests for the end: a test waits for the device
 
 
@@ -80,7 +82,7 @@ def top_k_diverse(a: Tensor, k: int | float | None = None, w: int = 1) -> Tensor
         return top_k(a, k)
     parts = []
     for x in split_maps(a.detach()):
-        turns = find_turns(pick_positions(rank_positions(x.flatten(1)), x.shape[1:], count, w), x.shape[1:])
+        turns = find_turns(pick_from_maps(x, count, [w])[w], x.shape[1:])
         parts.append((turns < count) & _finite(x.flatten(1)).view(-1, *(1,) * (x.ndim - 1)))
     return torch.cat(parts)
 
@@ -105,29 +107,60 @@ def mask_largest(x: Tensor, k: int) -> Tensor:
     return above | (tied & (tied.cumsum(1) <= wanted))
 
 
-def rank_positions(x: Tensor) -> Tensor:
-    """Positions `(N, P)`, int64, in descending order of value; among equal values the lower position comes first.
+def rank_positions(x: Tensor, most: int | None = None) -> Tensor:
+    """Positions of `(N, P)`, int64, in descending order of value; among equal values the lower position comes first.
 
-    On a CPU, float32 values are packed into integers, the value in the upper half and the position in the lower half.
-    NumPy sorts these several times as fast as a sort that returns indices.
+    Args:
+        x: the values.
+        most: how many are wanted; by default all P. The first tenth of a large map takes a quarter of the time.
+
+    Returns:
+        `(N, P)` or `(N, most)`; arbitrary for a row with a NaN.
     """
-    if x.dtype in (torch.float16, torch.bfloat16):
-        x = x.float()
-    x = x + 0.0  # -0.0 and 0.0 become equal
-    if x.device.type != "cpu" or x.dtype != torch.float32 or x.shape[1] >= 1 << 31:
-        return x.sort(dim=1, descending=True, stable=True).indices
-    bits = x.contiguous().numpy().view(np.int32)
-    ordered = bits ^ ((bits >> 31) & np.int32(0x7FFFFFFF))  # integers in the order of the values
-    keys = (~ordered).astype(np.int64)
-    keys <<= 32
-    keys |= np.arange(x.shape[1])
-    keys.sort(axis=1)
-    keys &= 0xFFFFFFFF
-    return torch.from_numpy(keys)
+    below = 0.0 - x  # ascending, which is descending for x; 0.0 - 0.0 and 0.0 - -0.0 are equal
+    positions = x.shape[1]
+    most = positions if most is None else min(most, positions)
+    if x.device.type != "cpu" or positions < _LARGE_MAP or 2 * most > positions:
+        return order_rows(below)[:, :most]
+    orders = []
+    for row in below:  # a row of a large map is enough work for one call
+        values = row.float().numpy() if row.dtype in (torch.float16, torch.bfloat16) else row.numpy()
+        kept = np.flatnonzero(values <= np.partition(values, most - 1)[most - 1])
+        if len(kept) < most:  # a row with NaN
+            kept = np.arange(positions)
+        order = order_rows(torch.from_numpy(values[kept])[None])[0, :most]
+        orders.append(kept[order.numpy()])
+    return torch.from_numpy(np.stack(orders))
+
+
+def pick_from_maps(x: Tensor, k: int, windows: Sequence[int]) -> dict[int, Tensor]:
+    """For each window w, the first k positions of the ranking of maps `(N, ...)`, as `pick_positions` chooses them.
+
+    Only the part of the ranking is computed from which the positions are likely to come, and all of it if they do not.
+    """
+    flat, shape = x.flatten(1), x.shape[1:]
+    widest = max(windows)
+    partial = x.device.type == "cpu" if widest == 0 else _find_walk(x.device, shape) is not None
+    # on smooth maps about (w + 1)^2 positions have to be passed for each that is chosen
+    order = rank_positions(flat, round(k * (widest + 1.5) ** 2) if partial and widest else k if partial else None)
+    picked = {}
+    for w in sorted(set(windows)):
+        chosen = pick_positions(order, shape, k, w)
+        if order.shape[1] < flat.shape[1] and bool((chosen[:, -1] == flat.shape[1]).any()):
+            order = rank_positions(flat)
+            chosen = pick_positions(order, shape, k, w)
+        picked[w] = chosen
+    return picked
 
 
 def pick_positions(order: Tensor, shape: torch.Size, k: int, w: int) -> Tensor:
-    """The first k positions of a ranking `(N, P)` of maps of that shape, each outside the windows of those before it.
+    """The first k positions of a ranking of maps of that shape, each outside the windows of those before it.
+
+    Args:
+        order: the ranking, `(N, P)`; or only its beginning, `(N, m)`, from `pick_from_maps`.
+        shape: of a map, with P positions.
+        k: how many are chosen at most.
+        w: half width of the windows.
 
     Returns:
         Positions `(N, k)`, int64, in the order in which they are chosen; P where no more fit.
@@ -136,10 +169,10 @@ def pick_positions(order: Tensor, shape: torch.Size, k: int, w: int) -> Tensor:
         return order[:, :k]
     height, width = shape if len(shape) == 2 else (1, *shape)
     w = min(w, max(height, width))
-    walk = compile_walk() if order.device.type == "cpu" else None
+    walk = _find_walk(order.device, shape)
     if walk is None:
         return _rounds(order, shape, k, w)
-    picked = np.full((len(order), k), order.shape[1])
+    picked = np.full((len(order), k), shape.numel())
     walk(order.contiguous().numpy(), height, width, w, picked)
     return torch.from_numpy(picked)
 
@@ -162,31 +195,42 @@ def split_maps(*maps: Tensor) -> Iterator[Any]:
     return iter(parts[0]) if len(maps) == 1 else zip(*parts, strict=True)
 
 
+def _find_walk(device: torch.device, shape: torch.Size) -> Callable[..., None] | None:
+    """The fastest walk down the rankings of maps of that shape; None where the parallel rounds are faster."""
+    if device.type != "cpu":
+        return None
+    return compile_walk() or (_walk_by_slices if shape.numel() >= _LARGE_MAP else None)
+
+
 @functools.cache
 def compile_walk() -> Callable[..., None] | None:
-    """`_walk` as machine code, cached on disk if possible; None without numba (extra `fast`)."""
+    """`_walk` as machine code; None without numba (extra `fast`)."""
+    return compile_loops(_walk, "void(int64[:, ::1], int64, int64, int64, int64[:, ::1])")
+
+
+def compile_loops(function: Callable[..., None], signature: str) -> Callable[..., None] | None:
+    """A function of numbers and NumPy arrays as machine code, cached on disk if possible; None without numba."""
     try:
         import numba
     except ImportError:
         return None
-    signature = "void(int64[:, ::1], int64, int64, int64, int64[:, ::1])"
     compiled: Callable[..., None]
     try:
-        compiled = numba.njit(signature, nogil=True, cache=True)(_walk)
+        compiled = numba.njit(signature, nogil=True, cache=True)(function)
     except (RuntimeError, OSError):  # no directory for the cache
-        compiled = numba.njit(signature, nogil=True)(_walk)
+        compiled = numba.njit(signature, nogil=True)(function)
     return compiled
 
 
 def _walk(order: Any, height: int, width: int, w: int, picked: Any) -> None:
-    """Go down each ranking `(N, P)`, skip the excluded positions, and stop when `picked` `(N, k)` is full."""
-    rows, positions = order.shape
+    """Go down each ranking `(N, m)`, skip the excluded positions, and stop when `picked` `(N, k)` is full."""
+    rows, ranked = order.shape
     wanted = picked.shape[1]
-    excluded = np.empty(positions, np.bool_)
+    excluded = np.empty(height * width, np.bool_)
     for row in range(rows):
         excluded[:] = False
         found = 0
-        for turn in range(positions):
+        for turn in range(ranked):
             position = order[row, turn]
             if excluded[position]:
                 continue
@@ -198,6 +242,22 @@ def _walk(order: Any, height: int, width: int, w: int, picked: Any) -> None:
             for p in range(max(i - w, 0), min(i + w + 1, height)):
                 for q in range(max(j - w, 0), min(j + w + 1, width)):
                     excluded[p * width + q] = True
+
+
+def _walk_by_slices(order: Any, height: int, width: int, w: int, picked: Any) -> None:
+    """The same choice as `_walk`, for Python: it excludes a window by one assignment."""
+    for ranking, chosen in zip(order.tolist(), picked, strict=True):
+        free = np.ones((height, width), dtype=bool)
+        flat, found = free.reshape(-1), 0
+        for position in ranking:
+            if not flat[position]:
+                continue
+            chosen[found] = position
+            found += 1
+            if found == len(chosen):
+                break
+            i, j = divmod(position, width)
+            free[max(i - w, 0) : i + w + 1, max(j - w, 0) : j + w + 1] = False
 
 
 def _rounds(order: Tensor, shape: torch.Size, k: int, w: int) -> Tensor:

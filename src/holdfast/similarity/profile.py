@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from holdfast.errors import check
-from holdfast.similarity.diverse import find_turns, pick_positions, rank_positions, resolve_k, split_maps
+from holdfast.similarity.diverse import compile_loops, find_turns, pick_from_maps, resolve_k, split_maps
 from holdfast.similarity.local import reduce_pair
 from holdfast.similarity.rank import where_finite
 from holdfast.similarity.rows import working_dtype
@@ -178,13 +180,6 @@ class _Shares(NamedTuple):
     recall: Tensor
 
 
-class _Sets(NamedTuple):
-    """The sets S_k of N maps, for all k up to a largest one."""
-
-    picked: Tensor  # (N, k), positions in the order in which they were chosen; P where no more fit
-    turns: Tensor  # (N, ...), the place of each position in that order
-
-
 def _profile(
     a: Tensor,
     b: Tensor,
@@ -198,49 +193,55 @@ def _profile(
     shape = x.shape[1:]
     counts = [resolve_k(entry, shape.numel()) for entry in k]
     dtype = working_dtype(a, b)
-    parts: dict[bool, list[Tensor]] = {diverse: [] for diverse in kinds}
+    wanted = [(reach if diverse else 0, reach) for diverse in kinds for reach in w]  # the window excluded, and w
+    count = _make_counter(shape, counts, compiled=x.device.type == "cpu" and any(window for window, _ in wanted))
+    overlaps, sizes = [], []
     for pair in split_maps(x, y):
-        of_x, of_y = (rank_positions(maps.flatten(1)) for maps in pair)
-        sets: dict[int, tuple[_Sets, _Sets]] = {}  # by the window that a chosen position excludes
-        for diverse in kinds:
-            shares = []
-            for reach in w:
-                window = reach if diverse else 0
-                if window not in sets:
-                    sets[window] = (
-                        _pick_sets(of_x, shape, max(counts), window),
-                        _pick_sets(of_y, shape, max(counts), window),
-                    )
-                s, t = sets[window]
-                shares.append(_compute_shares(s, t, counts, reach, dtype))
-            parts[diverse].append(torch.stack(shares, dim=-1))
-    whole = {diverse: torch.cat(found, dim=1) for diverse, found in parts.items()}
+        sets = [pick_from_maps(maps, max(counts), [window for window, _ in wanted]) for maps in pair]
+        overlaps.append(torch.stack([count(sets[0][window], sets[1][window], reach) for window, reach in wanted], -1))
+        size = [{window: (one < shape.numel()).sum(1) for window, one in own.items()} for own in sets]
+        sizes.append(torch.stack([torch.stack([own[window] for window, _ in wanted], -1) for own in size]))
+    of_x, of_y = torch.minimum(torch.cat(sizes, 1)[:, :, None], torch.tensor(counts, device=x.device)[:, None])
+    shares = torch.cat(overlaps, 1).to(dtype) / torch.stack((torch.maximum(of_x, of_y), of_x, of_y))
     flat = x.flatten(1), y.flatten(1)
     finite = where_finite(*flat, torch.zeros(len(x), dtype=dtype, device=x.device))  # NaN where they are not
-    return {diverse: _Shares(*(finite[:, None, None] + found).unbind(0)) for diverse, found in whole.items()}
+    by_kind = (finite[:, None, None] + shares).unflatten(-1, (len(kinds), len(w))).unbind(-2)
+    return {diverse: _Shares(*own.unbind(0)) for diverse, own in zip(kinds, by_kind, strict=True)}
 
 
-def _pick_sets(order: Tensor, shape: torch.Size, k: int, window: int) -> _Sets:
-    picked = pick_positions(order, shape, k, window)
-    return _Sets(picked, find_turns(picked, shape))
+def _make_counter(
+    shape: torch.Size, counts: Sequence[int], compiled: bool
+) -> Callable[[Tensor, Tensor, int], Tensor]:
+    """The function `(s, t, w)` that counts the overlaps `(3, N, K)` of picked positions `(N, k)`.
+
+    They are `|S_k n T_k|`, `|S_k n N_w(T_k)|` and `|T_k n N_w(S_k)|` for each k of `counts`.
+    """
+    add = compile_overlaps() if compiled else None
+    if add is None:
+        return functools.partial(_count_overlaps, shape=shape, counts=counts)
+    height, width = shape if len(shape) == 2 else (1, *shape)
+    turns = np.full((2, shape.numel()), max(counts), dtype=np.int32)
+    most = np.array(counts)
+
+    def count(s: Tensor, t: Tensor, w: int) -> Tensor:
+        found = np.zeros((3, len(s), len(most)), dtype=np.int64)
+        picked = (one.contiguous().numpy() for one in (s, t))
+        add(*picked, height, width, min(w, max(height, width)), most, turns, found)
+        return torch.from_numpy(found)
+
+    return count
 
 
-def _compute_shares(s: _Sets, t: _Sets, counts: Sequence[int], w: int, dtype: torch.dtype) -> Tensor:
-    """Intersection, precision and recall `(3, N, K)`.
+def _count_overlaps(s: Tensor, t: Tensor, w: int, shape: torch.Size, counts: Sequence[int]) -> Tensor:
+    """The overlaps that `_make_counter` describes.
 
     The i-th position of S is in S_k for k > i. It is near T_k if k is larger than the smallest turn of T in its window.
     """
-    common = _needed(s.picked, t.turns)
-    precise = _needed(s.picked, window_minimum(t.turns, w))
-    recalled = _needed(t.picked, window_minimum(s.turns, w))
-    missing = s.turns.shape[1:].numel()
-    sizes = [(chosen.picked < missing).sum(1) for chosen in (s, t)]
-    columns = []
-    for k in counts:
-        of_s, of_t = (size.clamp(max=k) for size in sizes)
-        parts = ((common, torch.maximum(of_s, of_t)), (precise, of_s), (recalled, of_t))
-        columns.append(torch.stack([(needed < k).sum(1).to(dtype) / of for needed, of in parts]))
-    return torch.stack(columns, dim=-1)
+    of_s, of_t = find_turns(s, shape), find_turns(t, shape)
+    common = _needed(s, of_t)
+    precise = _needed(s, window_minimum(of_t, w))
+    recalled = _needed(t, window_minimum(of_s, w))
+    return torch.stack([torch.stack([(one < k).sum(1) for k in counts], 1) for one in (common, precise, recalled)])
 
 
 def _needed(picked: Tensor, turns: Tensor) -> Tensor:
@@ -249,3 +250,50 @@ def _needed(picked: Tensor, turns: Tensor) -> Tensor:
     flat = turns.flatten(1)
     needed = torch.maximum(flat.gather(1, picked.clamp(max=flat.shape[1] - 1)), own)
     return torch.where(picked < flat.shape[1], needed, torch.iinfo(turns.dtype).max)
+
+
+@functools.cache
+def compile_overlaps() -> Callable[..., None] | None:
+    """`_add_overlaps` as machine code; None without numba (extra `fast`)."""
+    signature = "void(int64[:, ::1], int64[:, ::1], int64, int64, int64, int64[::1], int32[:, ::1], int64[:, :, ::1])"
+    return compile_loops(_add_overlaps, signature)
+
+
+def _add_overlaps(s: Any, t: Any, height: int, width: int, w: int, counts: Any, turns: Any, found: Any) -> None:
+    """Add to `found` `(3, N, K)` what `_count_overlaps` returns; visits only the windows of chosen positions.
+
+    `turns` `(2, P)` is working memory for the turn of each position in T and in S. A position that was not chosen has
+    the largest of `counts`, and is in no set; all have it before and after.
+    """
+    positions, picks, least, none = height * width, s.shape[1], counts.min(), counts.max()
+    for row in range(len(s)):
+        for side in range(2):
+            others = t if side == 0 else s
+            for turn in range(picks):
+                if others[row, turn] < positions:
+                    turns[side, others[row, turn]] = turn
+        for side in range(2):
+            picked = s if side == 0 else t
+            for turn in range(picks):
+                position = picked[row, turn]
+                if position >= positions:
+                    break
+                if side == 0:
+                    needed = max(turn, turns[0, position])
+                    for place in range(len(counts)):
+                        found[0, row, place] += needed < counts[place]
+                i, j = position // width, position % width
+                nearest, near_enough = none, max(turn, least - 1)
+                for p in range(max(i - w, 0), min(i + w + 1, height)):
+                    for q in range(p * width + max(j - w, 0), p * width + min(j + w + 1, width)):
+                        nearest = min(nearest, turns[side, q])
+                    if nearest <= near_enough:
+                        break  # a still smaller turn changes no number
+                needed = max(turn, nearest)
+                for place in range(len(counts)):
+                    found[1 + side, row, place] += needed < counts[place]
+        for side in range(2):
+            others = t if side == 0 else s
+            for turn in range(picks):
+                if others[row, turn] < positions:
+                    turns[side, others[row, turn]] = none

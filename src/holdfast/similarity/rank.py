@@ -10,11 +10,20 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from holdfast.similarity.rows import check_pair, is_degenerate, working_dtype
+from holdfast.similarity.rows import (
+    check_pair,
+    find_runs,
+    find_starts,
+    is_degenerate,
+    order_runs,
+    sort_rows,
+    working_dtype,
+)
 
 CHUNK_ELEMENTS = 2**20  # features processed at a time; each needs about 100 bytes of working memory
 #: up to this number of features F, sums of products of doubled ranks, at most F (F^2 - 1) / 3, fit into 63 bits
 SUMMABLE = 3_000_000
+_SMALLEST_BLOCK = 8  # numbers whose inversions are counted by comparing all pairs
 
 
 def spearman(a: Tensor, b: Tensor) -> Tensor:
@@ -77,8 +86,7 @@ def _by_chunks(function: Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Tenso
     x, y = a.detach().flatten(1), b.detach().flatten(1)
     rows = max(1, CHUNK_ELEMENTS // x.shape[1])
     pairs = zip(torch.split(x, rows), torch.split(y, rows), strict=True)
-    # Adding 0.0 turns -0.0 into 0.0: the two are equal, but a radix sort would order them.
-    result = torch.cat([function(p + 0.0, q + 0.0) for p, q in pairs])
+    result = torch.cat([function(p, q) for p, q in pairs])
     result = torch.where(is_degenerate(a) | is_degenerate(b), 0, result)
     return where_finite(x, y, result)
 
@@ -89,38 +97,28 @@ def _correlation(covariance: Tensor, x_variance: Tensor, y_variance: Tensor, dty
     return (covariance.to(dtype) / norms).clamp(-1, 1)
 
 
-def _find_starts(ordered: Tensor) -> Tensor:
-    """Mask of the positions where a run of equal values begins, in sorted rows."""
-    starts = torch.ones_like(ordered, dtype=torch.bool)
-    starts[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-    return starts
-
-
-def _find_runs(starts: Tensor) -> tuple[Tensor, Tensor]:
-    """The run `(N, F)` of each position, and bounds `(N, F + 1)`: run i goes from `bounds[i]` to `bounds[i + 1]`.
-
-    Runs that do not exist are empty and lie at the end.
-    """
-    features = starts.shape[1]
-    run = starts.cumsum(1) - 1
-    positions = torch.arange(features, device=starts.device).expand_as(run)
-    bounds = run.new_full((run.shape[0], features + 1), features)
-    # Positions that start no run all write `features` to the last column, which has this value already.
-    bounds.scatter_(1, torch.where(starts, run, features), torch.where(starts, positions, features))
-    return run, bounds
-
-
-def _tied_pairs(bounds: Tensor) -> Tensor:
-    lengths = bounds.diff(dim=1)
-    return (lengths * (lengths - 1) // 2).sum(1)
-
-
 def _centred_ranks(x: Tensor) -> Tensor:
     """Twice the average rank less twice the mean rank: integers `(N, F)` that sum to exactly 0."""
-    ordered, order = x.sort(dim=1)
-    run, bounds = _find_runs(_find_starts(ordered))
-    doubled = bounds.gather(1, run) + bounds.gather(1, run + 1) - x.shape[1]
+    features = x.shape[1]
+    order, starts = order_runs(x)
+    begin, length = find_runs(starts)
+    doubled = (2 * (begin % features) + length - features).repeat_interleave(length).view_as(order)
     return torch.empty_like(doubled).scatter_(1, order, doubled)
+
+
+def _number_values(x: Tensor) -> tuple[Tensor, Tensor]:
+    """How many different values are below each value of a row, `(N, F)`; and the number `(N,)` of tied pairs."""
+    order, starts = order_runs(x)
+    return torch.empty_like(order).scatter_(1, order, starts.cumsum(1) - 1), _count_tied_pairs(starts)
+
+
+def _count_tied_pairs(starts: Tensor) -> Tensor:
+    if bool(starts.all()):
+        return torch.zeros(len(starts), dtype=torch.int64, device=starts.device)
+    begin, length = find_runs(starts)
+    tied = (length > 1).nonzero()[:, 0]
+    begin, length = begin[tied], length[tied]
+    return begin.new_zeros(len(starts)).index_add_(0, begin // starts.shape[1], length * (length - 1) // 2)
 
 
 def _rank_products(p: Tensor, q: Tensor) -> Tensor:
@@ -142,40 +140,43 @@ def _spearman_rows(x: Tensor, y: Tensor) -> Tensor:
 
 def _kendall_rows(x: Tensor, y: Tensor) -> Tensor:
     # Knight's algorithm: sort by (x, y); then the discordant pairs are the inversions of y.
-    y_ordered, by_y = y.sort(dim=1, stable=True)
-    y_run, y_bounds = _find_runs(_find_starts(y_ordered))
-    x_ordered, by_x = x.gather(1, by_y).sort(dim=1, stable=True)
-    x_starts = _find_starts(x_ordered)
-    sequence = y_run.gather(1, by_x)  # y as integers, in the order of (x, y)
-    _, x_bounds = _find_runs(x_starts)
-    _, joint_bounds = _find_runs(x_starts | _find_starts(sequence))
-
-    # A stable sort keeps the order of ties, so they are no inversions. A permutation and its inverse have equally many.
-    discordant = _inversions(sequence.sort(dim=1, stable=True).indices)
+    (of_x, x_ties), (of_y, y_ties) = _number_values(x), _number_values(y)
+    joint = sort_rows(of_x.bitwise_left_shift_(32).bitwise_or_(of_y))
+    discordant = _count_inversions(joint & 0xFFFFFFFF)
     pairs = x.shape[1] * (x.shape[1] - 1) // 2
-    x_ties, y_ties, joint_ties = _tied_pairs(x_bounds), _tied_pairs(y_bounds), _tied_pairs(joint_bounds)
+    joint_ties = _count_tied_pairs(find_starts(joint))
     excess = pairs - x_ties - y_ties + joint_ties - 2 * discordant  # concordant - discordant
     return _correlation(excess, pairs - x_ties, pairs - y_ties, working_dtype(x, y))
 
 
-def _inversions(permutation: Tensor) -> Tensor:
-    """The number of pairs out of order in each row `(N, F)`, a permutation of 0 ... F - 1.
+def _count_inversions(values: Tensor) -> Tensor:
+    """The number of pairs out of order, int64 `(N,)`, in each row of whole numbers `(N, F)`, from 0 to below F.
 
-    A merge sort from the top. Each level splits every block of values by one bit into a lower and an upper half, keeps
-    the order within the halves, and counts for each lower value the upper values before it. The rows are padded to a
-    power of two with values that are in order, so that all blocks have equal length and half of their values are upper.
+    A merge sort from the bottom. Each level sorts blocks whose two halves are sorted. The last bit of a number says
+    that it came from the upper half. A number of the lower half at place p, with q numbers of its own half before it,
+    is behind `p - q` of the upper half, and the sum of all q is known. Equal numbers of the lower half come first, so
+    they are in order. The rows are padded to a power of two with numbers that are in order.
     """
-    features = permutation.shape[1]
-    levels = (features - 1).bit_length()
-    position = torch.arange(2**levels, device=permutation.device)
-    values = torch.cat((permutation, position[features:].expand(permutation.shape[0], -1)), dim=1)
-    count = permutation.new_zeros(permutation.shape[0])
-    for level in reversed(range(levels)):
-        upper = (values >> level) & 1
-        block = position >> (level + 1)
-        upper_before = upper.cumsum(1) - upper - (block << level)
-        count = count + ((1 - upper) * upper_before).sum(1)
-        upper_start = (block << (level + 1)) + (1 << level)
-        target = torch.where(upper.bool(), upper_start + upper_before, position - upper_before)
-        values = torch.empty_like(values).scatter_(1, target, values)
+    rows, features = values.shape
+    length = max(_SMALLEST_BLOCK, 1 << (features - 1).bit_length())
+    keys = torch.empty((rows, length), dtype=torch.int32 if length <= 1 << 30 else torch.int64, device=values.device)
+    keys[:, :features] = values
+    keys[:, features:] = torch.arange(features, length, device=values.device)
+    # the smallest blocks by comparing all pairs; the places of a block come first, so that long rows are compared
+    places = keys.view(rows, length // _SMALLEST_BLOCK, _SMALLEST_BLOCK).movedim(2, 0).contiguous()
+    gaps = range(1, _SMALLEST_BLOCK)
+    count = sum((places[:-gap] > places[gap:]).sum(0).sum(1) for gap in gaps) + torch.zeros_like(values[:, 0])
+    keys <<= 1
+    last_bits = torch.empty_like(keys)
+    half = _SMALLEST_BLOCK
+    while half < length:
+        keys.view(rows, length // (2 * half), 2, half)[:, :, 1] |= 1
+        keys = sort_rows(keys.view(rows, length // (2 * half), 2 * half))
+        # how many blocks have a number of the upper half at each place
+        upper = torch.bitwise_and(keys, 1, out=last_bits.view_as(keys)).sum(1, dtype=keys.dtype)
+        places_of_upper = (upper * torch.arange(2 * half, device=keys.device)).sum(1)
+        all_places, own = half * (2 * half - 1), half * (half - 1) // 2
+        count = count + (length // (2 * half) * (all_places - own) - places_of_upper)
+        keys &= -2
+        half *= 2
     return count

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from holdfast.errors import check
 from holdfast.similarity.rank import CHUNK_ELEMENTS, SUMMABLE, _centred_ranks, _correlation, _rank_products
-from holdfast.similarity.rows import check_map, extremes, is_constant, is_degenerate, working_dtype
+from holdfast.similarity.rows import check_map, extremes, is_constant, is_degenerate, ordered_bits, working_dtype
 
 _PACKED_ELEMENTS = 1 << 17  # features packed and sorted at a time: as many as fit into a cache
 
@@ -83,7 +81,7 @@ def _moments_by_packing(x: Tensor, references: Tensor, rows: Tensor) -> tuple[Te
     Partial sums may overflow int64 and wrap around. The total fits into int64, so it is correct.
     """
     count, features = x.shape
-    keys = _ordered(x.contiguous().numpy().view(np.int32)).astype(np.int64)
+    keys = ordered_bits(x.contiguous().numpy().view(np.int32)).astype(np.int64)
     keys <<= 32
     keys |= references.numpy()[rows.numpy()] + features  # the offset makes them positive
     keys.sort(axis=1)
@@ -98,11 +96,6 @@ def _moments_by_packing(x: Tensor, references: Tensor, rows: Tensor) -> tuple[Te
     begin = np.flatnonzero(place == 0)
     covariance = np.add.reduceat(np.add.reduceat(others, first) * ranks, begin)  # the offset drops out: ranks sum to 0
     variance = np.add.reduceat(ranks * ranks * length, begin)
-    ends = _ordered(keys[:, [0, -1]].astype(np.int32)).view(np.float32)
+    ends = ordered_bits(keys[:, [0, -1]].astype(np.int32)).view(np.float32)
     low, high = (torch.from_numpy(np.ascontiguousarray(ends[:, side])) for side in (0, 1))
     return torch.from_numpy(covariance), torch.from_numpy(variance), low, high
-
-
-def _ordered(bits: Any) -> Any:
-    """Bits of float32 as integers in the order of the floats (NaN at the ends); the function is its own inverse."""
-    return bits ^ ((bits >> 31) & np.int32(0x7FFFFFFF))

@@ -167,16 +167,16 @@ def resampled_rho(problem: WeightedMasks, counts: Tensor) -> Tensor:
         `(B, 3)`: rho of the resample; the rank correlation of its prediction sensitivity with that of all masks; the
         same for the explanation.
     """
-    drawn, kept = counts.sum(1, keepdim=True), counts @ problem.masks
-    ranks = []
-    for weight, grid in zip((problem.prediction, problem.explanation), problem.grid, strict=True):
-        sums = counts @ (weight[:, None] * problem.masks)
-        if problem.estimator == "centred":
-            sums -= (counts @ weight)[:, None] * kept / drawn
-        ranks.append(doubled_ranks(sums, grid))
+    drawn, weights = counts.sum(1, keepdim=True), torch.stack((problem.prediction, problem.explanation), 1)
+    # one product with a wide matrix takes half the time of five with narrow ones
+    columns = torch.cat((weights, problem.masks, *(w[:, None] * problem.masks for w in weights.unbind(1))), 1)
+    totals, kept, *sums = (counts @ columns).split([2, *[problem.masks.shape[1]] * 3], 1)
+    if problem.estimator == "centred":
+        sums = [own - total[:, None] * kept / drawn for own, total in zip(sums, totals.unbind(1), strict=True)]
+    ranks = [doubled_ranks(own, grid) for own, grid in zip(sums, problem.grid, strict=True)]
     whole = problem.ranks()
-    columns = [rank_correlation(*ranks), *(rank_correlation(r, w) for r, w in zip(ranks, whole, strict=True))]
-    return torch.stack(columns, dim=1)
+    agreement = [rank_correlation(own, all_masks) for own, all_masks in zip(ranks, whole, strict=True)]
+    return torch.stack([rank_correlation(*ranks), *agreement], dim=1)
 
 
 def population_interval(rho: Tensor, resampled: Tensor) -> Tensor:

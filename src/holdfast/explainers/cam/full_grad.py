@@ -14,7 +14,8 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from holdfast.errors import ModelError, check
 from holdfast.explainers.base import Explainer, make_leaf, select_logits
 from holdfast.explainers.cam.gradcam import resize
-from holdfast.gating import CONVOLUTIONS
+from holdfast.function_calls import run_eagerly
+from holdfast.gating import CONVOLUTIONS, weight_layers
 from holdfast.model import Classifier
 
 Rescale = Literal["channel", "layer"]
@@ -67,7 +68,7 @@ class FullGrad(Explainer):
     - those of linear layers count in `full_gradient` only. They belong to no place in the input, so the map leaves
       them out, as the paper does.
 
-    Biases are found by hooks on layers. Hooks do not see a bias that a function gets without its layer, constants that
+    Biases are found by hooks on layers; an exported program has none, and is refused. Hooks do not see a bias that a function gets without its layer, constants that
     the module adds (such as a normalisation of images inside it), and layer, group and instance normalisations.
 
     For flat inputs every feature is a position. No layer's biases lie on these positions, so the map consists of the
@@ -203,6 +204,9 @@ def _compute_terms(
 @contextlib.contextmanager
 def _record_runs(classifier: Classifier, x: Tensor, runs: list[_Run]) -> Iterator[None]:
     """Add to `runs` every layer with a bias that runs inside, the preprocessing first."""
+    for program in classifier.module.modules():
+        if isinstance(program, torch.fx.GraphModule) and not weight_layers(program):
+            raise ModelError("fullgrad: expected a module whose layers are modules, got an exported program without any")
     handles = []
 
     def watch(name: str, layer: nn.Module, bias: Tensor) -> None:
@@ -230,7 +234,8 @@ def _record_runs(classifier: Classifier, x: Tensor, runs: list[_Run]) -> Iterato
             bias = _find_bias(layer)
             if bias is not None:
                 watch(name or "module", layer, bias)
-        yield
+        with run_eagerly():
+            yield
     finally:
         for handle in handles:
             handle.remove()

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from holdfast.errors import ArgumentError, ModelError, check
 from holdfast.explainers.base import Explainer, compute_gradient, make_leaf, select_logits
+from holdfast.function_calls import run_eagerly
 from holdfast.model import Classifier
 
 Interpolation = Literal["linear", "nearest"]
@@ -107,7 +108,8 @@ def keep_layer_output(
 
     handle = layer.register_forward_hook(keep)
     try:
-        yield get_output
+        with run_eagerly():
+            yield get_output
     finally:
         handle.remove()
 

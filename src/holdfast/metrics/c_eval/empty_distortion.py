@@ -33,7 +33,7 @@ def find_empty_distortion(
     """
     common = (norm, attack, seed, _digest(classifier))
     keys = [
-        (*common, int(target), hashlib.sha256(x.numpy().tobytes()).digest())
+        (*common, int(target), hashlib.sha256(x.contiguous().view(torch.uint8).numpy().tobytes()).digest())
         for x, target in zip(inputs.detach().cpu(), targets.tolist(), strict=True)
     ]
     known = _remembered.setdefault(classifier, OrderedDict())

@@ -24,6 +24,7 @@ from holdfast.metrics.probe import Probe
 from holdfast.metrics.replaced_copies import PerturbationCurves, ReplacedCopies, make_draw_keys
 from holdfast.model import Classifier, score_classes
 from holdfast.segments import spatial_shape
+from holdfast.similarity.rows import order_rows
 from holdfast.tensors import hashed_uniform
 
 #: from inputs `(m, ...)` and uniform numbers in (0, 1) of the same shape to values of that shape, each row by itself
@@ -60,10 +61,8 @@ def rank_positive(relevance: Tensor, order: Order) -> Tensor:
     >>> rank_positive(relevance, "top").tolist(), rank_positive(relevance, "bottom").tolist()
     ([[1, 3, 0, 2, 4]], [[0, 3, 2, 1, 4]])
     """
-    last = -torch.inf if order == "top" else torch.inf
-    sorted_positions = torch.where(relevance > 0, relevance, last).argsort(
-        dim=1, descending=order == "top", stable=True
-    )
+    falling = torch.where(relevance > 0, -relevance if order == "top" else relevance, torch.inf)
+    sorted_positions = order_rows(falling)
     ranks = torch.arange(relevance.shape[1], device=relevance.device, dtype=torch.int32).expand_as(sorted_positions)
     return torch.empty_like(ranks, memory_format=torch.contiguous_format).scatter_(1, sorted_positions, ranks)
 

@@ -1,0 +1,185 @@
+"""Compiled, exported, bfloat16 and channels-last models give what the model itself gives."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import holdfast as hf
+from holdfast.errors import ArgumentError, ModelError
+from holdfast.function_calls import run_eagerly
+from holdfast.metrics import AttributionAttack, WorstCase
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:torch"),
+    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning"),  # while torch compiles
+]
+
+#: those that find their layers, which an exported program does not have
+OF_LAYERS = {"gradcam", "guided_gradcam", "fullgrad"}
+
+
+def make_module() -> nn.Module:
+    torch.manual_seed(0)
+    layers = (nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 6, 3), nn.ReLU(), nn.Flatten())
+    return nn.Sequential(*layers, nn.Linear(54, 8), nn.ReLU(), nn.Linear(8, 3)).eval()
+
+
+def make_inputs() -> Tensor:
+    return torch.rand(3, 1, 12, 12, generator=torch.Generator().manual_seed(1))
+
+
+def compile_module(module: nn.Module) -> nn.Module:
+    # "aot_eager" differentiates ahead of time, as "inductor" does, and needs no C++ compiler
+    return torch.compile(module, backend="aot_eager")  # type: ignore[return-value]
+
+
+def export_module(module: nn.Module) -> nn.Module:
+    program = torch.export.export(module, (make_inputs(),), dynamic_shapes=({0: torch.export.Dim("n")},))
+    return program.module()
+
+
+def classify(module: nn.Module) -> hf.Classifier:
+    return hf.Classifier(module, (0.0, 1.0), device="cpu", batch_size=64)
+
+
+@pytest.fixture(scope="module", params=[compile_module, export_module])
+def pair(request) -> tuple[hf.Classifier, hf.Classifier]:
+    """A classifier of the module itself, and one of the compiled or exported module, which has run once."""
+    own, made = classify(make_module()), classify(request.param(make_module()))
+    hf.explainers.get("saliency")(made, make_inputs())
+    return own, made
+
+
+def is_exported(classifier: hf.Classifier) -> bool:
+    return isinstance(classifier.module, torch.fx.GraphModule)
+
+
+@pytest.mark.parametrize("name", [name for name in hf.explainers.names() if ":" not in name])
+def test_explainers(pair, name):
+    own, made = pair
+    explainer = hf.explainers.get(name)
+    if is_exported(made) and name in OF_LAYERS:
+        with pytest.raises((ArgumentError, ModelError), match="without any"):
+            explainer(made, make_inputs())
+        return
+    expected = explainer(own, make_inputs())
+    torch.testing.assert_close(explainer(made, make_inputs()), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", hf.metrics.names())
+def test_metrics(pair, name):
+    _, made = pair
+    metric = hf.metrics.metrics[name].example()
+    if is_exported(made) and name == "parameter_sensitivity_consistency":
+        with pytest.raises(ArgumentError, match="neither convolutions nor linear layers"):
+            metric(made, "input_x_gradient", make_inputs())
+        return
+    expected, found = (metric(classifier, "input_x_gradient", make_inputs()) for classifier in pair)
+    assert found.status == expected.status
+    assert found.model_evaluations.tolist() == expected.model_evaluations.tolist()
+    torch.testing.assert_close(found.value.double(), expected.value.double(), rtol=1e-3, atol=1e-3, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    "metric", [WorstCase(hf.LinfBall(0.1), search="gradient", budget=120), AttributionAttack(hf.LinfBall(0.1), steps=5)]
+)
+def test_second_derivatives(pair, metric):
+    """The network with softplus is differentiated twice, also where compiled code could not do so."""
+    expected, found = (metric(classifier, "input_x_gradient", make_inputs()).value for classifier in pair)
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
+
+
+def test_flags_are_restored(pair):
+    _, made = pair
+    modes = [module.training for module in made.module.modules()]
+    made.module.training = True
+    try:
+        made.predict(make_inputs())
+        assert made.module.training
+    finally:
+        made.module.training = modes[0]
+    assert [module.training for module in made.module.modules()] == modes
+
+
+def test_a_compiled_function_within_the_module():
+    module = make_module()
+    compiled = torch.compile(module[3:], backend="aot_eager")
+    inside = classify(nn.Sequential(module[:3], compiled))
+    hf.explainers.get("saliency")(inside, make_inputs())
+    for name in ("lrp", "guided_backprop", "gradcam"):
+        expected = hf.explainers.get(name)(classify(make_module()), make_inputs())
+        torch.testing.assert_close(hf.explainers.get(name)(inside, make_inputs()), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_stance_ends_with_the_block():
+    calls = []
+
+    def backend(graph, _inputs):
+        calls.append("compiled")
+        return graph.forward
+
+    function = torch.compile(lambda x: x + 1, backend=backend)
+    with pytest.raises(ZeroDivisionError), run_eagerly():
+        function(torch.ones(2))
+        assert not calls
+        raise ZeroDivisionError
+    function(torch.ones(2))
+    assert calls
+
+
+def test_nothing_imports_the_compiler():
+    code = "import sys, torch, holdfast as hf; x = torch.rand(2, 4); m = torch.nn.Linear(4, 2);"
+    code += "hf.explainers.get('lrp')(hf.Classifier(m, (0, 1), device='cpu'), x); print('torch._dynamo' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["False"]
+
+
+class _Attention(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.scaled_dot_product_attention(x, x, x)
+
+
+def test_a_module_without_second_derivatives_is_named():
+    """Torch's fast attention has none on a CPU."""
+    torch.manual_seed(0)
+    classifier = classify(nn.Sequential(_Attention(), nn.Flatten(), nn.Linear(144, 3)))
+    WorstCase(hf.LinfBall(0.1), search="random", budget=20)(classifier, "saliency", make_inputs())
+    with pytest.raises(ModelError, match=r"differentiated twice.*use a search without gradients"):
+        WorstCase(hf.LinfBall(0.1), search="gradient", budget=60)(classifier, "saliency", make_inputs())
+
+
+@pytest.mark.parametrize("name", hf.metrics.names())
+def test_channels_last(name):
+    metric = hf.metrics.metrics[name].example()
+    modules = make_module(), make_module().to(memory_format=torch.channels_last)
+    x = torch.rand(3, 1, 12, 12, generator=torch.Generator().manual_seed(1))
+    inputs = x, x.to(memory_format=torch.channels_last)
+    expected, found = (
+        metric(classify(module), "input_x_gradient", own) for module, own in zip(modules, inputs, strict=True)
+    )
+    assert found.status == expected.status
+    torch.testing.assert_close(found.value.double(), expected.value.double(), rtol=1e-3, atol=1e-3, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", hf.metrics.names())
+def test_bfloat16(name):
+    """The model and its maps have three digits; values are there, and equal for any batch size."""
+    metric = hf.metrics.metrics[name].example()
+    inputs = make_inputs().bfloat16()
+    results = []
+    for size in (64, 16):
+        classifier = hf.Classifier(make_module().bfloat16(), (0.0, 1.0), device="cpu", batch_size=size)
+        results.append(metric(classifier, "input_x_gradient", inputs))
+    evaluated = [status == "ok" for status in results[0].status]
+    assert any(evaluated)
+    # five steps of an attack may find no change of the class in a network of so few digits
+    attacked = name in ("c_eval", "c_eval_plot", "near_affinity")
+    assert attacked or torch.equal(results[0].value.isfinite(), torch.tensor(evaluated))
+    assert torch.equal(results[0].value.nan_to_num(), results[1].value.nan_to_num())
+    assert len(results[0].frame()) == 3
+    assert all(value.device.type == "cpu" for value in results[0].tensors().values())
