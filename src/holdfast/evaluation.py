@@ -19,6 +19,7 @@ from holdfast.errors import check
 from holdfast.explainers import Explainer
 from holdfast.explainers import get as get_explainer
 from holdfast.metrics import Metric
+from holdfast.metrics.base import Preset
 from holdfast.model import Classifier
 from holdfast.neighbourhood import LinfBall, Neighbourhood
 from holdfast.progress import watch
@@ -82,6 +83,7 @@ def evaluate(
     metrics: Mapping[str, Metric | str] | Sequence[Metric | str] | Metric | str,
     *,
     neighbourhood: Neighbourhood | None = None,
+    preset: Preset = "standard",
     targets: Tensor | int | None = None,
     seed: int = 0,
     out: str | Path | None = None,
@@ -105,6 +107,8 @@ def evaluate(
             `"quantus:Sparseness"`); one, a list, or a mapping from labels to them.
         neighbourhood: for the metrics that are given by name and have one, such as `"worst_case"`. By default an
             `LinfBall` whose radius is one tenth of the range of the inputs: 0.1 for bounds (0, 1). The report says so.
+        preset: for the metrics that are given by name: `"quick"` for an answer in seconds, `"standard"` for the
+            defaults, `"paper"` for what the publications used. `"aopc:preset=quick"` is for one metric only.
         targets: classes `(N,)`, or None for the model's own predictions.
         seed: of all random numbers.
         out: a folder or an fsspec address for the results. Results that are there already are not computed again, so an
@@ -161,7 +165,7 @@ def evaluate(
         data={DATA: Samples(inputs.cpu(), checked, (lower.cpu(), upper.cpu()), extras=extras)},
         models={MODEL: LoadedModel(classifier)},
         explainers=ready,
-        metrics=named_metrics(metrics, neighbourhood),
+        metrics=named_metrics(metrics, neighbourhood, preset),
         seed=seed,
         repeats=repeats,
         samples_per_job=samples_per_job,

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.metrics import Metric, get
+from holdfast.metrics.base import Preset
 from holdfast.metrics.base import metrics as registry
 from holdfast.neighbourhood import Neighbourhood
+from holdfast.registry import build
 from holdfast.study.executors import Executor, InProcess
 from holdfast.study.grid import Grid
 from holdfast.study.plan import Job, make_plan
@@ -137,13 +139,16 @@ def _earlier(store: Store, here: Mapping[str, Any]) -> list[Any]:
 
 
 def named_metrics(
-    metrics: Mapping[str, Metric | str] | Sequence[Metric | str], neighbourhood: Neighbourhood | None = None
+    metrics: Mapping[str, Metric | str] | Sequence[Metric | str],
+    neighbourhood: Neighbourhood | None = None,
+    preset: Preset = "standard",
 ) -> dict[str, Metric]:
     """Metrics by label: the given labels, or the metric's own label, with a number if several have the same.
 
     Args:
         metrics: metrics, or their names as `holdfast.metrics.get` takes them.
         neighbourhood: for metrics that are given by name and have this option.
+        preset: for metrics that are given by name and do not say which.
 
     >>> from holdfast.neighbourhood import LinfBall
     >>> list(named_metrics(["worst_case", "max_sensitivity", "max_sensitivity:samples=9"], LinfBall(0.1)))
@@ -152,8 +157,12 @@ def named_metrics(
     labels = list(metrics) if isinstance(metrics, Mapping) else None
     found = []
     for metric in metrics.values() if isinstance(metrics, Mapping) else metrics:
-        wanted = neighbourhood is not None and isinstance(metric, str) and has_neighbourhood(metric)
-        found.append(get(metric, neighbourhood=neighbourhood) if wanted else get(metric))
+        if isinstance(metric, str):
+            wanted = neighbourhood is not None and has_neighbourhood(metric)
+            own = {"neighbourhood": neighbourhood} if wanted else {}
+            found.append(build(registry, metric, defaults={"preset": preset, **own}))
+        else:
+            found.append(get(metric))
     return dict(zip(labels or number_labels(metric.own_label for metric in found), found, strict=True))
 
 

@@ -30,7 +30,7 @@ from holdfast.algorithms.distortion import Attack
 from holdfast.algorithms.distortion.base import get as get_attack
 from holdfast.errors import check
 from holdfast.explainers import Explainer
-from holdfast.metrics.base import Direction, Metric, metrics, of_samples
+from holdfast.metrics.base import Direction, Metric, Presets, metrics, of_samples
 from holdfast.metrics.c_eval.fixed_distortion import DistortionSearch, check_fractions, check_options, compute_ratio
 from holdfast.metrics.c_eval.fixed_features import Unit, mark_free
 from holdfast.metrics.result import Result
@@ -132,6 +132,10 @@ class CEval(Metric):
     direction: ClassVar[Direction] = "higher"
     citation: ClassVar[str] = "vu2021ceval"
     bibtex: ClassVar[str] = BIBTEX
+    presets: ClassVar[Presets] = {
+        "quick": {"attack": "fmn:steps=10,polish=3"},
+        "paper": {"attack": "iga"},
+    }
 
     attack: str | Attack = "fmn"
     fraction: float = 0.1

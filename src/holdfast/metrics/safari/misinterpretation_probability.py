@@ -30,7 +30,7 @@ from holdfast.algorithms.rare_events.plain_sampling import monte_carlo
 from holdfast.algorithms.rare_events.subset_sampling import Proposal, count_moves, plan_sizes, subset_simulation
 from holdfast.errors import check, check_integer
 from holdfast.explainers import Explainer
-from holdfast.metrics.base import Direction, Metric, PartOf, Role, metrics
+from holdfast.metrics.base import Direction, Metric, PartOf, Presets, Role, metrics
 from holdfast.metrics.probe import Explain, Probe, check_probe_options
 from holdfast.metrics.result import Result
 from holdfast.metrics.safari.events import SAFARI, Event, EventName, make_event
@@ -140,6 +140,10 @@ class MisinterpretationProbability(Metric):
             PartOf("method", only=("subset",)),
         ),
         "samples": PartOf("method", only=("monte_carlo",)),
+    }
+    presets: ClassVar[Presets] = {
+        "quick": {"particles": 100, "first": 16.0, "moves": 3, "samples": 2000, "budget": 10_000},
+        "paper": {"first": 1.0, "quantile": 0.1, "moves": 250, "proposal": "random_walk"},
     }
 
     neighbourhood: Neighbourhood
