@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -69,6 +70,12 @@ class _PresetsApplied(ABCMeta):
         given = {*positional[: len(values)], *options}
         own: Mapping[str, Any] = cls.presets.get(preset, {})  # type: ignore[attr-defined]  # of `Metric`
         return super().__call__(*values, **options, **{k: v for k, v in own.items() if k not in given})
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """The options, for `inspect.signature` and `help`, which would show the arguments of `__call__`."""
+        made = inspect.signature(cls.__init__)  # type: ignore[misc]
+        return made.replace(parameters=list(made.parameters.values())[1:], return_annotation=cls)
 
 
 @dataclass(frozen=True)
