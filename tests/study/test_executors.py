@@ -226,7 +226,7 @@ class Nobody(Executor):
 
     name = "nobody"
 
-    def run(self, grid: Grid, store: Store, jobs: Any) -> Iterator[Any]:
+    def run(self, grid: Grid, store: Store, jobs: Any, tell: Any = None) -> Iterator[Any]:
         return iter(())
 
 

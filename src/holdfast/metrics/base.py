@@ -257,6 +257,13 @@ class Metric(metaclass=_PresetsApplied):
         """
         return self.expected_evaluations()
 
+    def pilot(self) -> Metric:
+        """A cheaper configuration that shows before a run what this one costs; by default the preset `"quick"`.
+
+        It runs for a second or so. Its `expected_evaluations` should be as far from the truth as those of this one.
+        """
+        return dataclasses.replace(self, **self.presets.get("quick", {}))
+
     def options(self) -> dict[str, Any]:
         """The configuration as plain values, for reports and files."""
         return {f.name: plain(getattr(self, f.name)) for f in dataclasses.fields(self)}

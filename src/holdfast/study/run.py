@@ -16,6 +16,7 @@ from holdfast.metrics.base import metrics as registry
 from holdfast.neighbourhood import Neighbourhood
 from holdfast.registry import build
 from holdfast.study.executors import Executor, InProcess
+from holdfast.study.executors.base import Tell
 from holdfast.study.grid import Grid
 from holdfast.study.plan import Job, make_plan
 from holdfast.study.provenance import environment
@@ -78,7 +79,7 @@ def run_grid(
         executor: does the jobs; None for this process.
         about: the title and other facts, for the manifest.
         study: the study as plain values, for the manifest.
-        progress: called before the first job and after each job.
+        progress: called before the first job, after each job, and now and then during a job.
         folder: the manifest records its git revision; by default, the current folder.
         origin: the path of the study file, for the manifest.
     """
@@ -98,21 +99,28 @@ def run_grid(
     pending = [job for job in plan.jobs if statuses.get(job.identity) != "done"]
     retried = [job.identity for job in pending if job.identity in statuses]
     earlier, total = len(plan.jobs) - len(pending), sum(job.work for job in pending)
-    done_work, number, failed = 0.0, 0, []
+    done_work, number = 0.0, 0
+    failed: list[Job] = []
+    running: dict[str, float] = {}  # the work done for each job that is not
     began = time.monotonic()
+
+    def tell(job: Job, share: float) -> None:
+        """Show that this share of a job is done."""
+        running[job.identity] = share * job.work
+        if progress:
+            done = (done_work + sum(running.values())) / total if total else number / len(pending)
+            progress(Progress(number, len(pending), done, f"{job.label}: {job.explainer}", len(failed), earlier))
+
     if progress:
         progress(Progress(0, len(pending), 0.0, "starting", 0, earlier))
     try:
-        with closing(_outcomes(executor or InProcess(), grid, store, pending)) as outcomes:
+        with closing(_outcomes(executor or InProcess(), grid, store, pending, tell)) as outcomes:
             for number, outcome in enumerate(outcomes, start=1):
                 job = outcome.job
-                done_work += job.work
                 if outcome.failed:
                     failed.append(job)
-                if progress:
-                    current = f"{job.label}: {job.explainer}"
-                    share = done_work / total if total else number / len(pending)
-                    progress(Progress(number, len(pending), share, current, len(failed), earlier))
+                tell(job, 1.0)
+                done_work += running.pop(job.identity)
     finally:
         after = store.statuses()
         store.forget_failures(job for job in retried if after.get(job) == "done")
@@ -121,10 +129,10 @@ def run_grid(
     return Summary(len(plan.jobs), earlier, number - len(failed), failed, time.monotonic() - began)
 
 
-def _outcomes(executor: Executor, grid: Grid, store: Store, pending: Sequence[Job]) -> Any:
+def _outcomes(executor: Executor, grid: Grid, store: Store, pending: Sequence[Job], tell: Tell) -> Any:
     """What the executor yields, as a generator, which can be closed."""
     if pending:
-        yield from executor.run(grid, store, pending)
+        yield from executor.run(grid, store, pending, tell)
 
 
 def _earlier(store: Store, here: Mapping[str, Any]) -> list[Any]:

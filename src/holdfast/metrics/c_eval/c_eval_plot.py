@@ -110,6 +110,10 @@ class CEvalPlot(Metric):
         """Those of the attack for each size, and for c(empty)."""
         return 1 + (1 + len(self.fractions)) * get_attack(self.attack).expected_evaluations()
 
+    def expected_explanations(self) -> int:
+        """That of the sample itself."""
+        return 1
+
     def evaluate(
         self,
         classifier: Classifier,

@@ -108,6 +108,10 @@ class NearAffinity(Metric):
         """Those of the attack, twice for each size, and for c(empty)."""
         return 1 + (1 + 2 * len(self.fractions)) * get_attack(self.attack).expected_evaluations()
 
+    def expected_explanations(self) -> int:
+        """That of the sample itself."""
+        return 1
+
     def evaluate(
         self,
         classifier: Classifier,

@@ -315,6 +315,10 @@ class CorruptionCurve(Metric):
         copies = len(self.order) * len(self.fractions) - (len(self.order) - 1) * (self.fractions[-1] == 1)
         return 1 + self._draws * copies
 
+    def expected_explanations(self) -> int:
+        """That of the sample itself."""
+        return 1
+
     @property
     def _draws(self) -> int:
         return 1 if self.replacement == "constant" else self.samples

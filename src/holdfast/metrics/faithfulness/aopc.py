@@ -177,6 +177,10 @@ class AOPC(Metric):
         """The copies and the sample itself; fewer are needed where there are fewer regions than steps."""
         return 1 + self._draws * self.steps
 
+    def expected_explanations(self) -> int:
+        """That of the sample itself."""
+        return 1
+
     @property
     def _draws(self) -> int:
         return self.samples if self.replacement == "uniform" else 1  # a constant is the same in every draw

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -205,6 +205,12 @@ class MisinterpretationProbability(Metric):
         sizes += [self.particles] * (levels + 1 - len(sizes))
         later = (size * count_moves(size, self.particles, self.moves) for size in sizes[1 : levels + 1])
         return min(sizes[0] + sum(later), self.budget or sys.maxsize)
+
+    def pilot(self) -> MisinterpretationProbability:
+        """A small population goes as deep as a large one, so it shows how many levels there will be."""
+        if self.method == "monte_carlo":
+            return replace(self, samples=min(self.samples, 1000))
+        return replace(self, particles=min(self.particles, 40), first=4.0, moves=1, error=None, budget=None)
 
     def _event(self) -> Event:
         return make_event(self.event, get_similarity(self.similarity), self.threshold, needs_threshold=True)
