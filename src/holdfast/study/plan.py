@@ -23,7 +23,6 @@ from holdfast.study.grid import Grid, Samples
 from holdfast.study.identity import classifier_fingerprint, fingerprint
 from holdfast.study.store import digest, tensor_digest
 
-
 #: an explanation runs the model forward and backward, which takes about as long as three passes forward
 _PASSES = 3
 

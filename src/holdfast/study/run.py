@@ -115,8 +115,8 @@ def run_grid(
         progress(Progress(0, len(pending), 0.0, "starting", 0, earlier))
     try:
         with closing(_outcomes(executor or InProcess(), grid, store, pending, tell)) as outcomes:
-            for number, outcome in enumerate(outcomes, start=1):
-                job = outcome.job
+            for outcome in outcomes:
+                job, number = outcome.job, number + 1
                 if outcome.failed:
                     failed.append(job)
                 tell(job, 1.0)
