@@ -22,8 +22,8 @@ from holdfast.metrics import Metric
 from holdfast.model import Classifier
 from holdfast.study.plan import Job, Plan, inputs_for, job_seed
 
-#: a trial that takes less time is repeated, because the first run of anything is slow
-_SHORT = 0.5
+#: the first run of a metric loads and compiles things; a trial that takes less than so many seconds is repeated
+_FIRST = 2.0
 
 
 @dataclass(frozen=True)
@@ -195,15 +195,15 @@ class _Trials:
 
     def predict(self, metric: Metric) -> _Trial:
         """What the metric will take for these samples, by a trial of itself and, if that has no end, of its pilot."""
-        whole = self._run(metric)
+        whole = self._run_warm(metric)
         if whole.ended:
-            return replace(self._run(metric), memory=whole.memory) if whole.seconds < _SHORT else whole
+            return whole
         pilot, most = metric.pilot(), getattr(metric, "budget", None)
         if most is not None and getattr(pilot, "budget", most) is None:
             metric = replace(metric, budget=None)  # type: ignore[call-arg]  # the pilot has none either
         expected = metric.expected_evaluations() * len(self.inputs)
         cheaper = pilot.expected_evaluations() < metric.expected_evaluations()
-        small = self._run(pilot) if cheaper else whole
+        small = self._run_warm(pilot) if cheaper else whole
         if not small.ended:
             evaluations = max(self._at_most(most, expected), whole.evaluations)
             return replace(whole, seconds=whole.scaled_to(evaluations), evaluations=evaluations)
@@ -214,6 +214,11 @@ class _Trials:
 
     def _at_most(self, budget: object, evaluations: float) -> float:
         return min(evaluations, budget * len(self.inputs)) if isinstance(budget, int) else evaluations
+
+    def _run_warm(self, metric: Metric) -> _Trial:
+        """A trial; if it ends within a second or so it is the first run of many things, and a second one counts."""
+        first = self._run(metric)
+        return self._run(metric) if first.ended and first.seconds < _FIRST else first
 
     def _run(self, metric: Metric) -> _Trial:
         count, start, started = 0, 0.0, 0
