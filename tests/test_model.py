@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from conftest import SHAPES, small_net
 from holdfast import Classifier, explainers

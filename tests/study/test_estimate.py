@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 import types
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -41,10 +40,10 @@ class Timed(nn.Module):
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
     monkeypatch.setattr(cost, "time", types.SimpleNamespace(perf_counter=made.perf_counter))
-    yield made
+    return made
 
 
 def timed_model(clock: Clock, shape: tuple[int, ...] = SHAPES["flat"]) -> hf.Classifier:

@@ -203,14 +203,17 @@ class _Trials:
             metric = replace(metric, budget=None)  # type: ignore[call-arg]  # the pilot has none either
         expected = metric.expected_evaluations() * len(self.inputs)
         cheaper = pilot.expected_evaluations() < metric.expected_evaluations()
-        small = self._run_warm(pilot) if cheaper else whole
+        small = replace(self, limit=2 * self.limit)._run_warm(pilot) if cheaper else whole
         if not small.ended:
             evaluations = max(self._at_most(most, expected), whole.evaluations)
             return replace(whole, seconds=whole.scaled_to(evaluations), evaluations=evaluations)
         # what the pilot took more or less than it was expected to, the metric will, too
         evaluations = expected * small.evaluations / (pilot.expected_evaluations() * len(self.inputs))
         evaluations = max(self._at_most(most, evaluations), whole.evaluations)
-        return replace(whole, seconds=small.scaled_to(evaluations), evaluations=evaluations)
+        # the pilot went through all parts of the method, but with small batches and some costs that do not grow; the
+        # trial did the first part as it will be done. Neither is always nearer, so this is their geometric mean
+        seconds = math.sqrt(small.scaled_to(evaluations) * whole.scaled_to(evaluations))
+        return replace(whole, seconds=seconds, evaluations=evaluations)
 
     def _at_most(self, budget: object, evaluations: float) -> float:
         return min(evaluations, budget * len(self.inputs)) if isinstance(budget, int) else evaluations
