@@ -140,8 +140,8 @@ class Slow:
 def test_explanations_are_not_reckoned_for_every_evaluation(clock: Clock) -> None:
     """A corruption curve explains once, and predicts many copies."""
     model, inputs = timed_model(clock), draw(16)
-    metric, slow = hf.metrics.CorruptionCurve(samples=40), hf.explainers.from_callable(Slow())
-    found = hf.estimate(model, slow, inputs, metric, samples_per_job=16, seconds=4.0)
+    metric, slow = hf.metrics.CorruptionCurve(samples=100), hf.explainers.from_callable(Slow())
+    found = hf.estimate(model, slow, inputs, metric, samples_per_job=16, seconds=2.0)
     clock.rows = 0
     metric(model, slow, inputs)
     assert found.seconds == pytest.approx(clock.rows / 1000, rel=0.2)
@@ -211,3 +211,19 @@ def test_memory_is_the_peak_of_the_process(clock: Clock) -> None:
     again = hf.estimate(model, "saliency", inputs, Repeated(20)).memory
     assert 2.5e8 < large - small < 4e8
     assert abs(again - small) < 1e8
+
+
+def test_progress_weighs_jobs_by_explanations_and_predictions() -> None:
+    """An explainer's rows count for each explanation, not for copies that are only predicted."""
+    from holdfast.study.grid import Grid, LoadedModel, Samples
+    from holdfast.study.plan import make_plan
+
+    model = hf.Classifier(small_net((12,)), (0.0, 1.0), device="cpu", batch_size=16)
+    curve, many = hf.metrics.CorruptionCurve(samples=1), hf.metrics.MaxSensitivity(hf.LinfBall(0.1), samples=21)
+    explainer = hf.explainers.get("integrated_gradients", steps=10)
+    grid = Grid({"x": Samples(draw(2))}, {"m": LoadedModel(model)}, {"ig": explainer}, {"curve": curve, "many": many})
+    work = {job.label: job.work for job in make_plan(grid).jobs}
+    assert curve.expected_evaluations() == many.expected_evaluations() == 22
+    rows = explainer.rows_per_input
+    assert rows >= 10
+    assert work == {"curve": 2 * (3 * rows + 21), "many": 2 * 3 * rows * 22}
