@@ -17,6 +17,7 @@ import polars as pl
 import torch
 from torch import Tensor
 
+from holdfast.errors import HoldfastError
 from holdfast.explainers import Explainer
 from holdfast.metrics import Metric
 from holdfast.model import Classifier
@@ -198,7 +199,11 @@ class _Trials:
         whole = self._run_warm(metric)
         if whole.ended:
             return whole
-        pilot, most = metric.pilot(), getattr(metric, "budget", None)
+        try:
+            pilot = metric.pilot()
+        except HoldfastError:  # options of the user's do not go together with those of the preset
+            pilot = metric
+        most = getattr(metric, "budget", None)
         if most is not None and getattr(pilot, "budget", most) is None:
             metric = replace(metric, budget=None)  # type: ignore[call-arg]  # the pilot has none either
         expected = metric.expected_evaluations() * len(self.inputs)
