@@ -1,7 +1,9 @@
-"""The overhead of a study, and the speed with a second worker.
+"""The overhead of a study, the speed with a second worker, and how good estimates are.
 
     python benchmarks/studies.py --part overhead     10,000 tiny jobs: overhead of a job, and the time to open results
     python benchmarks/studies.py --part workers      a compute-bound study with one and with two workers
+    python benchmarks/studies.py --part costs        `hf.estimate` against what then happens, for every metric
+    python benchmarks/studies.py --part presets      options and estimated costs of every preset of every metric
 
 Overhead is the time of a job minus that of the same call of the metric without a study, in the same run.
 """
@@ -12,15 +14,20 @@ import argparse
 import tempfile
 import time
 from pathlib import Path
+from unittest import mock
 
 import torch
 from torch import nn
 
 import holdfast as hf
+from holdfast.metrics.base import PRESETS
+from holdfast.study.cost import measure_peak
 from holdfast.study.executors import Executor, InProcess, Processes
 from holdfast.study.grid import Grid, LoadedModel, Samples
-from holdfast.study.run import run_grid
+from holdfast.study.run import named_metrics, run_grid
 from holdfast.study.store import Store
+
+LOCALISATION = "relevance_localisation"  # it needs regions
 
 
 def measure_overhead(jobs: int) -> None:
@@ -56,6 +63,52 @@ def measure_overhead(jobs: int) -> None:
     print(f"results open in {opening:.2f} s; a second run, with nothing left to do, takes {second:.2f} s")
 
 
+def measure_costs(samples: int, preset: str, explainer: str, names: list[str]) -> None:
+    """Print a table of estimates and of what the metrics then take. CPU time, so that other processes do not count."""
+    torch.set_num_threads(1)
+    digits = hf.data.bundled("digits")[:samples]
+    classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), digits.bounds, device="cpu")
+    regions = hf.metrics.RelevanceLocalisation(digits.inputs > 0.5)
+    print("| metric | evaluations | estimated | seconds | estimated | MB | estimated |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    with mock.patch.object(time, "perf_counter", time.process_time):
+        for name in names or hf.metrics.names():
+            metric = regions if name == LOCALISATION else name
+            ball = hf.LinfBall(0.3)
+            options = {"neighbourhood": ball, "preset": preset, "samples_per_job": samples}
+            told = hf.estimate(classifier, explainer, digits.inputs, metric, **options)
+            (configured,) = named_metrics([metric], ball, preset).values()
+            with measure_peak(classifier.device) as peak:
+                began = time.process_time()
+                result = configured(classifier, explainer, digits.inputs)
+                seconds = time.process_time() - began
+            count = int(result.model_evaluations.sum())
+            cells = (count, told.evaluations / count, seconds, told.seconds / seconds)
+            memory = f"{peak[0] / 1e6:.0f} | {told.memory / peak[0]:.2f}"
+            print("| {} | {:,} | {:.2f} | {:.2f} | {:.2f} | {} |".format(name, *cells, memory), flush=True)
+
+
+def list_presets(samples: int, explainer: str) -> None:
+    """Print the table of docs/metrics/index.md: what a sample costs by preset, in CPU time of one thread."""
+    torch.set_num_threads(1)
+    digits = hf.data.bundled("digits")[:samples]
+    classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), digits.bounds, device="cpu")
+    print("| metric | preset | options | evaluations | seconds |")
+    print("| --- | --- | --- | ---: | ---: |")
+    with mock.patch.object(time, "perf_counter", time.process_time):
+        for name in hf.metrics.names():
+            for preset in PRESETS:
+                declared = hf.metrics.metrics[name].presets.get(preset, {})
+                if preset != "standard" and not declared:
+                    continue
+                metric = hf.metrics.RelevanceLocalisation(digits.inputs > 0.5) if name == LOCALISATION else name
+                options = {"neighbourhood": hf.LinfBall(0.3), "preset": preset, "samples_per_job": samples}
+                told = hf.estimate(classifier, explainer, digits.inputs, metric, **options)
+                words = ", ".join(f"`{option}={value!r}`" for option, value in declared.items()) or "the defaults"
+                count, seconds = told.evaluations / samples, told.seconds / samples
+                print(f"| {name} | {preset} | {words} | {count:,.0f} | {seconds:,.2g} |", flush=True)
+
+
 def measure_workers(samples: int, repeats: int) -> None:
     digits = hf.data.bundled("digits")[:samples]
     classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=digits.bounds)
@@ -88,12 +141,19 @@ def _run_once(grid: Grid, executor: Executor) -> float:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", choices=("overhead", "workers", "all"), default="all")
+    parser.add_argument("--part", choices=("overhead", "workers", "costs", "presets", "all"), default="all")
     parser.add_argument("--jobs", type=int, default=10_000)
     parser.add_argument("--samples", type=int, default=40)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--preset", default="standard", help="of the metrics whose costs are estimated")
+    parser.add_argument("--explainer", default="saliency")
+    parser.add_argument("--metrics", nargs="*", default=[], help="by default, all")
     options = parser.parse_args()
     if options.part in ("overhead", "all"):
         measure_overhead(options.jobs)
     if options.part in ("workers", "all"):
         measure_workers(options.samples, options.repeats)
+    if options.part in ("costs", "all"):
+        measure_costs(4, options.preset, options.explainer, options.metrics)
+    if options.part in ("presets", "all"):
+        list_presets(4, options.explainer)

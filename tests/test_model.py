@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from conftest import SHAPES, small_net
 from holdfast import Classifier, explainers
@@ -221,3 +221,38 @@ def test_on_a_gpu() -> None:
     x = torch.rand(300, 1, 8, 8)
     on_cpu = Classifier(small_net((1, 8, 8)), (0.0, 1.0), device="cpu").logits(x)
     assert torch.allclose(classifier.logits(x).cpu(), on_cpu, atol=1e-4)
+
+
+def test_watch_counts_the_inputs_of_the_outermost_call_only() -> None:
+    """An explainer that runs the model within a chunk makes no evaluations of its own."""
+    model = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), (0.0, 1.0), device="cpu", batch_size=16)
+
+    def run(x: Tensor) -> tuple[Tensor]:
+        return (model.map_rows(lambda y: (model.forward(y),), torch.cat([x, x]))[0][: len(x)],)
+
+    seen: list[int] = []
+    with model.session(), model.watch(seen.append), torch.no_grad():
+        model.map_rows(run, torch.rand(20, 4))
+    model.logits(torch.rand(3, 4))
+    assert seen == [16, 4]
+
+
+def test_watch_may_stop_what_runs_and_is_over_then() -> None:
+    model = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), (0.0, 1.0), device="cpu", batch_size=16)
+
+    def stop(count: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), model.watch(stop):
+        model.logits(torch.rand(20, 4))
+    assert model.logits(torch.rand(20, 4)).shape == (20, 3)
+
+    def fail(x: Tensor) -> tuple[Tensor]:
+        raise ValueError("no")
+
+    seen: list[int] = []
+    with model.watch(seen.append):
+        with pytest.raises(ValueError, match="no"):
+            model.map_rows(fail, torch.rand(20, 4))
+        model.logits(torch.rand(3, 4))
+    assert seen == [3]

@@ -95,6 +95,19 @@ class HiddenOption(Halved):
         return {}
 
 
+class OtherPreset(Halved):
+    presets = {"fast": {}}  # type: ignore[dict-item] # noqa: RUF012
+
+
+class OtherOption(Halved):
+    presets = {"quick": {"samples": 3}}  # noqa: RUF012
+
+
+class ManyExplanations(Halved):
+    def expected_explanations(self) -> int:
+        return 3
+
+
 def test_metric_that_keeps_every_promise() -> None:
     check_metric(Halved())
 
@@ -125,6 +138,9 @@ def test_options_that_decide_what_the_value_is(metric: Metric) -> None:
         (OneSided, "low and high are both there, or neither"),
         (UpsideDown, "low is not above high"),
         (HiddenOption, r"options\(\) has every field"),
+        (OtherPreset, "the preset 'fast' is one of quick, standard, paper"),
+        (OtherOption, "the preset 'quick' names options of the metric: samples"),
+        (ManyExplanations, "expected_explanations is at most expected_evaluations"),
     ],
 )
 def test_metric_that_breaks_a_promise(kind: type[Halved], words: str) -> None:

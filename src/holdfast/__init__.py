@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from holdfast import algorithms, data, explainers, export, metrics, similarity, zoo
     from holdfast.errors import ArgumentError, HoldfastError, MissingExtraError, ModelError
-    from holdfast.evaluation import Evaluation, evaluate, run_study
+    from holdfast.evaluation import Evaluation, estimate, evaluate, run_study
     from holdfast.model import Classifier
     from holdfast.neighbourhood import L2Ball, LinfBall, Neighbourhood
     from holdfast.study.results import Results, load_results
@@ -31,6 +31,7 @@ __all__ = [
     "__version__",
     "algorithms",
     "data",
+    "estimate",
     "evaluate",
     "explainers",
     "export",
@@ -44,7 +45,7 @@ __all__ = [
 #: the modules of the public names that are no modules themselves
 _HOMES = {
     "errors": ("ArgumentError", "HoldfastError", "MissingExtraError", "ModelError"),
-    "evaluation": ("Evaluation", "evaluate", "run_study"),
+    "evaluation": ("Evaluation", "estimate", "evaluate", "run_study"),
     "model": ("Classifier",),
     "neighbourhood": ("L2Ball", "LinfBall", "Neighbourhood"),
     "study.results": ("Results", "load_results"),

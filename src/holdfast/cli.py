@@ -78,6 +78,9 @@ def run(
     executor: Annotated[str | None, typer.Option(help="local, ray or slurm, instead of what the file says.")] = None,
     workers: Annotated[str | None, typer.Option(help="How many, or auto, instead of what the file says.")] = None,
     address: Annotated[str | None, typer.Option(help="Of a Ray cluster, such as auto or host:6379.")] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="quick, standard or paper for the metrics, instead of what the file says.")
+    ] = None,
     html: Annotated[bool, typer.Option("--report/--no-report", help="Write the report at the end.")] = True,
 ) -> None:
     """Run a study. Started again, it continues, and tries again what failed.
@@ -87,7 +90,7 @@ def run(
     from holdfast.evaluation import default_folder, executor_of, run_study
     from holdfast.study.file.spec import load_study
 
-    loaded = load_study(study)
+    loaded = load_study(study, preset)
     target = out or str(default_folder(loaded))
     if address is not None and (executor or loaded.executor.name) != "ray":
         raise ArgumentError("--address", "none, but for the executor ray", address)
@@ -97,7 +100,7 @@ def run(
 
         describe(loaded, target)
         return
-    command = f"holdfast run {study}" + (f" --out {out}" if out else "")
+    command = f"holdfast run {study}" + (f" --preset {preset}" if preset else "") + (f" --out {out}" if out else "")
     with _resumable():
         found = run_study(loaded, out, executor=chosen, command=command)
     summary = found.summary

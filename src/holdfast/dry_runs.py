@@ -1,4 +1,4 @@
-"""`holdfast run --dry-run`: print the grid, the jobs, and about how long they take."""
+"""`holdfast run --dry-run`: print the grid, the jobs, and about what they cost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.study.cost import Line, estimate
+from holdfast.study.cost import Estimate, Line, estimate_plan, largest_memory, sum_seconds
 from holdfast.study.plan import make_plan
 from holdfast.study.store import Store
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from holdfast.study.file.spec import Study
 
 
-def dry_run(study: Study, out: str | Path) -> list[Line]:
-    """Print what a run of `study` into `out` would do, and return the lines of the estimate."""
+def dry_run(study: Study, out: str | Path) -> Estimate:
+    """Print what a run of `study` into `out` would do, and return the estimate."""
     from rich.console import Console
     from rich.markup import escape
 
@@ -27,7 +27,8 @@ def dry_run(study: Study, out: str | Path) -> list[Line]:
     plan = make_plan(study.grid())
     done = {job for job, status in Store(out).statuses().items() if status == "done"}
     with console.status("calibrating") as status:
-        lines = estimate(plan, done, lambda said: status.update(escape(said)))
+        found = estimate_plan(plan, done, lambda said: status.update(escape(said)))
+    lines = found.lines
     several = len(plan.grid.combinations()) > 1
     console.print(_table("metric", lambda line: line.label, lines, several, study.title))
     console.print(_table("explainer", lambda line: line.explainer, lines, several))
@@ -37,13 +38,15 @@ def dry_run(study: Study, out: str | Path) -> list[Line]:
     say(f"samples: {samples}; {grid.samples_per_job} a job; repeats: {grid.repeats}; seed: {grid.seed}")
     jobs, before = len(plan.jobs), sum(line.done for line in lines)
     say(
-        f"{jobs} jobs, {before} of them done; about {sum(line.evaluations for line in lines):,} model evaluations,"
-        f" {format_duration(_sum_seconds(lines))} for one worker like this process"
+        f"{jobs} jobs, {before} of them done; about {found.evaluations:,} model evaluations,"
+        f" {format_duration(found.seconds)} for one worker like this process"
     )
+    if not math.isnan(found.memory):
+        say(f"a worker takes up to {format_size(found.memory)} of memory")
     if broken := sorted({line.explainer for line in lines if math.isnan(line.seconds)}):
-        say(f"explaining failed for {', '.join(broken)}: their jobs will fail, and their errors say why")
+        say(f"trials failed for {', '.join(broken)}: their jobs will fail, and their errors say why")
     say(f"results would go to {out}")
-    return lines
+    return found
 
 
 def _table(what: str, name: Callable[[Line], str], lines: Sequence[Line], several: bool, title: str = "") -> Table:
@@ -55,21 +58,27 @@ def _table(what: str, name: Callable[[Line], str], lines: Sequence[Line], severa
     table = Table(
         *(("data", "model") if several else ()), what, title=Text(title) if title else None, box=box.SIMPLE_HEAD
     )
-    for column in ("jobs", "done", "evaluations", "time"):
+    for column in ("jobs", "done", "evaluations", "time", "memory"):
         table.add_column(column, justify="right", no_wrap=True)
     groups: dict[tuple[str, ...], list[Line]] = {}
     for line in lines:
         groups.setdefault((*((line.data, line.model) if several else ()), name(line)), []).append(line)
     for names, group in groups.items():
         jobs, done, evaluations = (sum(getattr(n, part) for n in group) for part in ("jobs", "done", "evaluations"))
-        table.add_row(*map(Text, names), str(jobs), str(done), f"{evaluations:,}", format_duration(_sum_seconds(group)))
+        costs = format_duration(sum_seconds(group)), format_size(largest_memory(group))
+        table.add_row(*map(Text, names), str(jobs), str(done), f"{evaluations:,}", *costs)
     return table
 
 
-def _sum_seconds(lines: Sequence[Line]) -> float:
-    """The sum of the seconds, without lines that fail; NaN if all of them fail."""
-    known = [line.seconds for line in lines if not math.isnan(line.seconds)]
-    return sum(known) if known else math.nan
+def format_size(count: float) -> str:
+    """A number of bytes as a text with a suitable unit; empty for NaN.
+
+    >>> format_size(3.2e9), format_size(4.1e8), format_size(float("nan"))
+    ('3.2 GB', '410 MB', '')
+    """
+    if math.isnan(count):
+        return ""
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
 
 
 def format_duration(seconds: float) -> str:

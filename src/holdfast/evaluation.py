@@ -1,4 +1,7 @@
-"""`evaluate` runs metrics for explainers on inputs, `run_study` runs a study; the result gives frames and a report."""
+"""`evaluate` runs metrics for explainers on inputs, `run_study` runs a study; the result gives frames and a report.
+
+`estimate` says what `evaluate` would cost.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +22,15 @@ from holdfast.errors import check
 from holdfast.explainers import Explainer
 from holdfast.explainers import get as get_explainer
 from holdfast.metrics import Metric
+from holdfast.metrics.base import Preset
 from holdfast.model import Classifier
 from holdfast.neighbourhood import LinfBall, Neighbourhood
 from holdfast.progress import watch
 from holdfast.report import Report
+from holdfast.study.cost import Estimate, estimate_plan
 from holdfast.study.executors import Executor, local
 from holdfast.study.grid import Grid, LoadedModel, Samples
+from holdfast.study.plan import make_plan
 from holdfast.study.results import Results, load_results
 from holdfast.study.run import Summary, has_neighbourhood, named_metrics, run_grid
 from holdfast.study.store import Store
@@ -71,17 +77,21 @@ class Evaluation:
 
 #: what `evaluate` accepts as an explainer
 ExplainerLike = Explainer | str | Callable[..., Tensor]
+ExplainersLike = Mapping[str, ExplainerLike] | Sequence[ExplainerLike] | ExplainerLike
+#: what it accepts as metrics
+MetricsLike = Mapping[str, Metric | str] | Sequence[Metric | str] | Metric | str
 #: the names of the only data set and the only model of `evaluate`
 DATA, MODEL = "inputs", "model"
 
 
 def evaluate(
     classifier: Classifier,
-    explainers: Mapping[str, ExplainerLike] | Sequence[ExplainerLike] | ExplainerLike,
+    explainers: ExplainersLike,
     inputs: Tensor | Dataset,
-    metrics: Mapping[str, Metric | str] | Sequence[Metric | str] | Metric | str,
+    metrics: MetricsLike,
     *,
     neighbourhood: Neighbourhood | None = None,
+    preset: Preset = "standard",
     targets: Tensor | int | None = None,
     seed: int = 0,
     out: str | Path | None = None,
@@ -105,6 +115,8 @@ def evaluate(
             `"quantus:Sparseness"`); one, a list, or a mapping from labels to them.
         neighbourhood: for the metrics that are given by name and have one, such as `"worst_case"`. By default an
             `LinfBall` whose radius is one tenth of the range of the inputs: 0.1 for bounds (0, 1). The report says so.
+        preset: for the metrics that are given by name: `"quick"` for an answer in seconds, `"standard"` for the
+            defaults, `"paper"` for what the publications used. `"aopc:preset=quick"` is for one metric only.
         targets: classes `(N,)`, or None for the model's own predictions.
         seed: of all random numbers.
         out: a folder or an fsspec address for the results. Results that are there already are not computed again, so an
@@ -133,8 +145,40 @@ def evaluate(
     >>> report.frame().shape[0], report.failures
     (8, [])
     """
-    check(isinstance(classifier, Classifier), "classifier", "a holdfast Classifier", type(classifier).__name__)
     check(type(seed) is int, "seed", "a whole number", repr(seed))
+    grid, notes = _make_grid(
+        classifier, explainers, inputs, metrics, neighbourhood, preset, targets, seed, repeats, samples_per_job
+    )
+    address = tempfile.mkdtemp(prefix="holdfast-") if out is None else out
+    with watch(progress) as report_progress:
+        summary = run_grid(
+            grid,
+            Store(address),
+            executor=executor or local(workers, device=grid.device),
+            about={**notes, **(about or {})},
+            progress=report_progress,
+        )
+    found = Evaluation(address, summary, temporary=out is None)
+    if summary.failed and len(summary.failed) == summary.planned:
+        first = found.failures[0]["error"]
+        warnings.warn(f"all {summary.planned} jobs failed, the first with {first}", stacklevel=2)
+    return found
+
+
+def _make_grid(
+    classifier: Classifier,
+    explainers: ExplainersLike,
+    inputs: Tensor | Dataset,
+    metrics: MetricsLike,
+    neighbourhood: Neighbourhood | None,
+    preset: Preset,
+    targets: Tensor | int | None,
+    seed: int,
+    repeats: int,
+    samples_per_job: int,
+) -> tuple[Grid, dict[str, Any]]:
+    """The grid of `evaluate`, and what the report says of its defaults."""
+    check(isinstance(classifier, Classifier), "classifier", "a holdfast Classifier", type(classifier).__name__)
     if isinstance(explainers, str | Explainer) or callable(explainers):
         explainers = [explainers]
     if isinstance(metrics, str | Metric | type):
@@ -152,35 +196,66 @@ def evaluate(
     inputs = classifier.check_inputs(inputs.inputs if isinstance(inputs, Dataset) else inputs)
     checked = None if targets is None else classifier.check_targets(targets, inputs).cpu()
     lower, upper = classifier.bounds
+    notes: dict[str, Any] = {}
     listed = list(metrics.values() if isinstance(metrics, Mapping) else metrics)
     if neighbourhood is None and any(isinstance(m, str) and has_neighbourhood(m, required=True) for m in listed):
         neighbourhood = default_neighbourhood(classifier)
         words = f"LinfBall({neighbourhood.radius:g}), one tenth of the range of the inputs, where none was given"
-        about = {"default neighbourhood": words, **(about or {})}
+        notes = {"default neighbourhood": words}
     grid = Grid(
         data={DATA: Samples(inputs.cpu(), checked, (lower.cpu(), upper.cpu()), extras=extras)},
         models={MODEL: LoadedModel(classifier)},
         explainers=ready,
-        metrics=named_metrics(metrics, neighbourhood),
+        metrics=named_metrics(metrics, neighbourhood, preset),
         seed=seed,
         repeats=repeats,
         samples_per_job=samples_per_job,
         device=classifier.device.type,
     )
-    address = tempfile.mkdtemp(prefix="holdfast-") if out is None else out
-    with watch(progress) as report_progress:
-        summary = run_grid(
-            grid,
-            Store(address),
-            executor=executor or local(workers, device=grid.device),
-            about=about,
-            progress=report_progress,
-        )
-    found = Evaluation(address, summary, temporary=out is None)
-    if summary.failed and len(summary.failed) == summary.planned:
-        first = found.failures[0]["error"]
-        warnings.warn(f"all {summary.planned} jobs failed, the first with {first}", stacklevel=2)
-    return found
+    return grid, notes
+
+
+def estimate(
+    classifier: Classifier,
+    explainers: ExplainersLike,
+    inputs: Tensor | Dataset,
+    metrics: MetricsLike,
+    *,
+    neighbourhood: Neighbourhood | None = None,
+    preset: Preset = "standard",
+    targets: Tensor | int | None = None,
+    repeats: int = 1,
+    samples_per_job: int = 4,
+    seconds: float = 1.0,
+) -> Estimate:
+    """Estimate what `evaluate` would cost: evaluations, time and memory for every metric and explainer.
+
+    Every metric is tried with every explainer on the first samples, which takes up to `2 * seconds` for each pair. A
+    cost that depends on what is found, as for a probability, is known to about a factor of two. `holdfast run
+    --dry-run` prints the same for a study.
+
+    Args:
+        classifier, explainers, inputs, metrics, neighbourhood, preset, targets, repeats, samples_per_job: as for
+            `evaluate`.
+        seconds: how long each of the two trials of a metric and explainer may take, about.
+
+    Returns:
+        The costs for one worker: `evaluations`, `seconds`, `memory` (in bytes), and `frame()` with a row for each
+        metric and explainer.
+
+    Raises:
+        ArgumentError: an argument does not fit.
+
+    >>> import holdfast as hf
+    >>> digits = hf.data.bundled("digits")[:8]
+    >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> costs = hf.estimate(classifier, ["saliency", "gradcam"], digits.inputs, ["aopc", "max_sensitivity"])
+    >>> costs.evaluations, costs.seconds < 60
+    (8832, True)
+    """
+    arguments = (classifier, explainers, inputs, metrics, neighbourhood, preset, targets, 0, repeats, samples_per_job)
+    grid, _ = _make_grid(*arguments)
+    return estimate_plan(make_plan(grid), set(), seconds=seconds)
 
 
 def default_neighbourhood(classifier: Classifier) -> LinfBall:

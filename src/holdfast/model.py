@@ -115,6 +115,7 @@ class Classifier:
         self.batch_size = batch_size
         self._budgets: dict[tuple[tuple[int, ...], Kind], int] = {}
         self._depth = 0
+        self._on_inputs: Callable[[int], None] | None = None
 
     def _check_bounds(self, bounds: tuple[Bound, Bound]) -> tuple[Tensor, Tensor]:
         check(isinstance(bounds, tuple | list) and len(bounds) == 2, "bounds", "a pair (lower, upper)", repr(bounds))
@@ -154,6 +155,25 @@ class Classifier:
                 module.training = True
             for parameter in wanting_gradients:
                 parameter.requires_grad_(True)
+
+    @contextlib.contextmanager
+    def watch(self, on_inputs: Callable[[int], None]) -> Iterator[None]:
+        """Inside the block, `on_inputs(count)` is called whenever `count` more inputs were predicted or explained.
+
+        It may raise an error to stop what is running. An input of an explainer that runs many copies counts once.
+
+        >>> classifier = Classifier(nn.Linear(4, 3), bounds=(0.0, 1.0), device="cpu", batch_size=16)
+        >>> seen = []
+        >>> with classifier.watch(seen.append):
+        ...     _ = classifier.logits(torch.rand(20, 4))
+        >>> seen
+        [16, 4]
+        """
+        before, self._on_inputs = self._on_inputs, on_inputs
+        try:
+            yield
+        finally:
+            self._on_inputs = before
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits `(N, classes)` of one batch `x`, forwarded whole; gradients flow to `x`. Call it in a session.
@@ -270,6 +290,7 @@ class Classifier:
         pieces: list[tuple[Tensor, ...]] = []
         start = 0
         while start < total:
+            on_inputs, self._on_inputs = self._on_inputs, None  # a call inside of `function` is part of this one
             chunk = [t[start : start + step].to(self.device) for t in tensors]
             count = chunk[0].shape[0]
             padding = max(-count % aligned, least - count)
@@ -288,8 +309,12 @@ class Classifier:
                 step = self._halve(inputs, step, rows_per_input, kind)
                 aligned, least = min(aligned, step), min(least, step)
                 continue
+            finally:
+                self._on_inputs = on_inputs
             pieces.append(tuple(t[:count] for t in out))
             start += count
+            if on_inputs is not None:
+                on_inputs(count)
         if len(pieces) == 1:
             return pieces[0]
         return tuple(torch.cat(parts) for parts in zip(*pieces, strict=True))

@@ -128,13 +128,19 @@ class Registry(Generic[T]):
         return sorted(self._entries.keys() | self.plugins.keys())
 
 
-def build(kinds: Registry[type[T]], text: str, options: Mapping[str, Any] | None = None) -> T:
+def build(
+    kinds: Registry[type[T]],
+    text: str,
+    options: Mapping[str, Any] | None = None,
+    defaults: Mapping[str, Any] | None = None,
+) -> T:
     """Make an instance of a registered dataclass.
 
     Args:
         kinds: a registry of dataclasses.
         text: `"name"` or `"name:option=value,option=value"`.
         options: further options; they override those in `text`.
+        defaults: options for where neither has them.
 
     Entries of other packages, `"package:Title"`, may be functions of options; these check the options themselves.
 
@@ -147,7 +153,7 @@ def build(kinds: Registry[type[T]], text: str, options: Mapping[str, Any] | None
         title, _, rest = rest.partition(":")
         name = f"{name}:{title}"
     kind = kinds[name.strip()]
-    options = {**parse_options(rest, kinds.kind), **(options or {})}
+    options = {**(defaults or {}), **parse_options(rest, kinds.kind), **(options or {})}
     known = [field.name for field in fields(kind)] if is_dataclass(kind) else list(options)
     for option in options:
         if option not in known:

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from holdfast.errors import ArgumentError
 from holdfast.explainers import Explainer, smooth_relu
 from holdfast.metrics import Metric, Result
+from holdfast.metrics.base import PRESETS
 from holdfast.metrics.result import COMMON_COLUMNS, STATUSES
 from holdfast.model import ROW_ALIGNMENT, Classifier
 from holdfast.neighbourhood import neighbourhoods
@@ -193,6 +194,14 @@ def check_description(metric: Metric, shape: Shape) -> None:
     _require(set(options) >= {field.name for field in dataclasses.fields(metric)}, "options() has every field")
     json.dumps(options)
     _require(isinstance(type(metric).example(), type(metric)), "example() is a configuration of the metric")
+    fewer = metric.expected_explanations() <= metric.expected_evaluations()
+    _require(fewer, "expected_explanations is at most expected_evaluations")
+    known = {field.name for field in dataclasses.fields(metric)} - {"preset"}
+    for preset, own in metric.presets.items():
+        _require(preset in PRESETS, f"the preset {preset!r} is one of {', '.join(PRESETS)}")
+        _require(set(own) <= known, f"the preset {preset!r} names options of the metric: {', '.join(own)}")
+        made = dataclasses.replace(metric, **own, preset=preset)
+        _require(made.preset == preset, f"the preset {preset!r} makes a metric")
 
 
 #: what `check_metric` runs: functions of a metric and a shape

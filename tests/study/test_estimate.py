@@ -1,51 +1,229 @@
-"""What a dry run spends to find out how long a study would take."""
+"""What `hf.estimate` and a dry run say of the costs, and what they spend to find out."""
 
 from __future__ import annotations
 
-import time
+import math
+import sys
+import types
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import holdfast as hf
-from holdfast.study.cost import evaluation_rate
+from conftest import SHAPES, small_net
+from holdfast.metrics import Metric, Probe, Result, metrics
+from holdfast.study import cost
 
 
-class Seen:
-    """Explanations that take some time for each row; notes how many rows there were, and whether all were finite."""
+class Clock:
+    """Time that passes when a model runs: a row takes a millisecond, whatever the computer does."""
 
-    def __init__(self, seconds: float) -> None:
-        self.seconds, self.rows, self.finite = seconds, 0, True
+    def __init__(self) -> None:
+        self.rows = 0
 
-    def __call__(self, module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        self.rows += len(inputs)
-        self.finite &= bool(inputs.isfinite().all())
-        time.sleep(self.seconds * len(inputs))
+    def perf_counter(self) -> float:
+        return self.rows / 1000
+
+
+class Timed(nn.Module):
+    def __init__(self, net: nn.Module, clock: Clock) -> None:
+        super().__init__()
+        self.net, self.clock = net, clock
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.clock.rows += len(x)
+        out: Tensor = self.net(x)
+        return out
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(cost, "time", types.SimpleNamespace(perf_counter=made.perf_counter))
+    return made
+
+
+def timed_model(clock: Clock, shape: tuple[int, ...] = SHAPES["flat"]) -> hf.Classifier:
+    return hf.Classifier(Timed(small_net(shape), clock), (0.0, 1.0), device="cpu", batch_size=64)
+
+
+def draw(count: int, shape: tuple[int, ...] = SHAPES["flat"]) -> Tensor:
+    return torch.rand(count, *shape, generator=torch.Generator().manual_seed(3))
+
+
+@dataclass(frozen=True)
+class Repeated(Metric):
+    """Queries `samples` copies, `factor` times as many as it expects; no query is wider than a batch."""
+
+    name = "repeated"
+    direction = "higher"
+    presets = {"quick": {"samples": 100}}  # noqa: RUF012
+
+    samples: int = 10_000
+    factor: int = 1
+    budget: int | None = None
+
+    def expected_evaluations(self) -> int:
+        return min(self.samples + 1, self.budget or sys.maxsize)
+
+    def evaluate(self, classifier: Any, explainer: Any, inputs: Any, targets: Any, generator: Any) -> Result:
+        probe = Probe(classifier, explainer, inputs, targets, similarity="cosine")
+        value = probe.query(inputs).similarity
+        for _ in range(self.factor * self.samples - 1):
+            if int(probe.evaluations.max()) != self.budget:
+                value = probe.query(inputs).similarity
+        return Result(**probe.common_fields(self), value=value)
+
+
+@pytest.mark.parametrize("name", hf.metrics.names())
+def test_trials_to_the_end_count_what_results_report(name: str) -> None:
+    shape = SHAPES["image"]
+    model = hf.Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=64)
+    options: dict[str, Any] = {"samples_per_job": 2}
+    found = hf.estimate(model, "input_x_gradient", draw(2, shape), metrics[name].example(), seconds=math.inf, **options)
+    result = hf.evaluate(
+        model, "input_x_gradient", draw(2, shape), metrics[name].example(), progress=False, **options
+    ).frame()
+    assert found.evaluations == result["model_evaluations"].sum()
+    assert found.seconds > 0
+
+
+def test_a_short_metric_is_run_to_its_end(clock: Clock) -> None:
+    model, inputs = timed_model(clock), draw(16)
+    found = hf.estimate(model, "saliency", inputs, Repeated(20), samples_per_job=16)
+    assert found.evaluations == 16 * 21
+    clock.rows = 0
+    Repeated(20)(model, "saliency", inputs)
+    assert found.seconds == pytest.approx(clock.rows / 1000, rel=0.01)
+
+
+def test_a_long_metric_is_stopped_and_its_pilot_run(clock: Clock) -> None:
+    """16 rows take 16 ms: the metric 160 s, its pilot 1.6 s. All that they take is known, to the last second."""
+    model, inputs = timed_model(clock), draw(16)
+    clock.rows = 0
+    found = hf.estimate(model, "saliency", inputs, Repeated(), samples_per_job=16, seconds=2.0)
+    assert clock.rows < 10_000
+    assert found.evaluations == 16 * 10_001
+    assert found.seconds == pytest.approx(160, rel=0.02)
+
+
+def test_what_a_pilot_takes_more_than_expected_is_scaled(clock: Clock) -> None:
+    found = hf.estimate(timed_model(clock), "saliency", draw(16), Repeated(factor=3), samples_per_job=16, seconds=6.0)
+    assert found.evaluations == pytest.approx(16 * 30_000, rel=0.02)
+    assert found.seconds == pytest.approx(480, rel=0.02)
+
+
+def test_no_more_than_the_budget_is_expected(clock: Clock) -> None:
+    metric = Repeated(factor=3, budget=12_000)
+    found = hf.estimate(timed_model(clock), "saliency", draw(16), metric, samples_per_job=16, seconds=6.0)
+    assert found.evaluations == 16 * 12_000
+
+
+def test_where_the_pilot_takes_too_long_too_the_rate_counts(clock: Clock) -> None:
+    found = hf.estimate(timed_model(clock), "saliency", draw(16), Repeated(), samples_per_job=16, seconds=0.1)
+    assert found.evaluations == 16 * 10_001
+    assert found.seconds == pytest.approx(160, rel=0.02)
+
+
+class Slow:
+    """An explanation by many rows of the model: what a metric pays once must not be paid for every evaluation."""
+
+    def __call__(self, module: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        for _ in range(100):
+            module(inputs)
         return inputs * 2
 
 
-def rate(seen: Seen, bounds: tuple[float, float]) -> float:
-    classifier = hf.Classifier(nn.Linear(3, 2), bounds=bounds, device="cpu", batch_size=64)
-    inputs = torch.rand(4, 3, generator=torch.Generator().manual_seed(0))
-    return evaluation_rate(classifier, hf.explainers.from_callable(seen), inputs)
+def test_explanations_are_not_reckoned_for_every_evaluation(clock: Clock) -> None:
+    """A corruption curve explains once, and predicts many copies."""
+    model, inputs = timed_model(clock), draw(16)
+    metric, slow = hf.metrics.CorruptionCurve(samples=100), hf.explainers.from_callable(Slow())
+    found = hf.estimate(model, slow, inputs, metric, samples_per_job=16, seconds=2.0)
+    clock.rows = 0
+    metric(model, slow, inputs)
+    assert found.seconds == pytest.approx(clock.rows / 1000, rel=0.2)
 
 
-def test_a_slow_explainer_is_timed_on_few_inputs() -> None:
-    """Shapley values of a thousand features take a second each: 512 of them were asked for."""
-    seen = Seen(0.12)
-    assert rate(seen, (0.0, 1.0)) <= 1 / 0.12
-    assert seen.rows <= 48
+def test_jobs_that_are_left_are_added_up(clock: Clock) -> None:
+    from holdfast.study.grid import Grid, LoadedModel, Samples
+    from holdfast.study.plan import make_plan
+
+    explainers = {"a": hf.explainers.get("saliency"), "b": hf.explainers.get("gradcam:layer=net.1")}
+    grid = Grid(
+        {"x": Samples(draw(24, SHAPES["image"]))},
+        {"m": LoadedModel(timed_model(clock, SHAPES["image"]))},
+        explainers,
+        {"r": Repeated(20)},
+        samples_per_job=16,
+        repeats=2,
+    )
+    plan = make_plan(grid)
+    first, second = cost.estimate_plan(plan, {job.identity for job in plan.jobs[:2]}).lines
+    assert (first.explainer, first.jobs, first.done, first.evaluations) == ("a", 4, 1, (24 + 8) * 21)
+    assert (second.explainer, second.jobs, second.done, second.evaluations) == ("b", 4, 1, (24 + 8) * 21)
+    done = cost.estimate_plan(plan, {job.identity for job in plan.jobs})
+    assert (done.evaluations, done.seconds, math.isnan(done.memory)) == (0, 0.0, True)
 
 
-def test_a_quick_explainer_is_timed_on_many() -> None:
-    seen = Seen(0.0)
-    rate(seen, (0.0, 1.0))
-    assert seen.rows > 512
+def test_a_trial_that_fails_has_no_time_and_the_others_have(clock: Clock) -> None:
+    def broken(module: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        raise ValueError("no")
+
+    found = hf.estimate(timed_model(clock), {"good": "saliency", "bad": broken}, draw(4), Repeated(20))
+    good, bad = found.lines
+    assert (good.explainer, bad.explainer, math.isnan(bad.seconds)) == ("good", "bad", True)
+    assert found.seconds == good.seconds > 0
+    assert found.frame().height == 2
 
 
-@pytest.mark.parametrize("bounds", [(0.0, 1.0), (-float("inf"), float("inf")), (0.0, float("inf"))])
-def test_copies_are_finite_whatever_the_bounds(bounds: tuple[float, float]) -> None:
-    seen = Seen(0.0)
-    assert rate(seen, bounds) > 0
-    assert seen.finite
+def test_a_stopped_trial_leaves_the_model_as_it_was(clock: Clock) -> None:
+    shape = SHAPES["image"]
+    model, metric = timed_model(clock, shape), hf.metrics.ParameterSensitivityConsistency()
+    before = metric.example()(model, "saliency", draw(3, shape))
+    hf.estimate(model, ["saliency", "guided_backprop", "lrp"], draw(3, shape), metric, seconds=0.01)
+    assert model.module.training
+    assert all(p.requires_grad for p in model.module.parameters())
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.module.modules())
+    after = metric.example()(model, "saliency", draw(3, shape))
+    assert torch.equal(before.value, after.value)
+
+
+@dataclass(frozen=True)
+class Large(Repeated):
+    """Holds 300 MB."""
+
+    name = "large"
+
+    def evaluate(self, classifier: Any, explainer: Any, inputs: Any, targets: Any, generator: Any) -> Result:
+        held = torch.ones(75_000_000)
+        result = super().evaluate(classifier, explainer, inputs, targets, generator)
+        return replace(result, value=result.value + 0 * held[0])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="peaks of memory are read from /proc")
+def test_memory_is_the_peak_of_the_process(clock: Clock) -> None:
+    model, inputs = timed_model(clock), draw(4)
+    small = hf.estimate(model, "saliency", inputs, Repeated(20)).memory
+    large = hf.estimate(model, "saliency", inputs, Large(20)).memory
+    again = hf.estimate(model, "saliency", inputs, Repeated(20)).memory
+    assert 2.5e8 < large - small < 4e8
+    assert abs(again - small) < 1e8
+
+
+def test_progress_weighs_jobs_by_explanations_and_predictions() -> None:
+    """An explainer's rows count for each explanation, not for copies that are only predicted."""
+    from holdfast.study.grid import Grid, LoadedModel, Samples
+    from holdfast.study.plan import make_plan
+
+    model = hf.Classifier(small_net((12,)), (0.0, 1.0), device="cpu", batch_size=16)
+    curve, many = hf.metrics.CorruptionCurve(samples=1), hf.metrics.MaxSensitivity(hf.LinfBall(0.1), samples=21)
+    explainer = hf.explainers.get("integrated_gradients", steps=10)
+    grid = Grid({"x": Samples(draw(2))}, {"m": LoadedModel(model)}, {"ig": explainer}, {"curve": curve, "many": many})
+    work = {job.label: job.work for job in make_plan(grid).jobs}
+    assert curve.expected_evaluations() == many.expected_evaluations() == 22
+    rows = explainer.rows_per_input
+    assert rows >= 10
+    assert work == {"curve": 2 * (3 * rows + 21), "many": 2 * 3 * rows * 22}

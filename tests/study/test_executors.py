@@ -8,6 +8,8 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ import torch
 import holdfast as hf
 from conftest import small_net
 from holdfast.explainers import Explainer
-from holdfast.metrics import LocalLipschitz, MaxSensitivity, Metric, WorstCase
+from holdfast.metrics import LocalLipschitz, MaxSensitivity, Metric, Probe, Result, WorstCase
 from holdfast.study.executors import Executor, InProcess, Processes, Ray, Slurm
 from holdfast.study.executors.processes import local
 from holdfast.study.grid import Grid, LoadedModel, Samples
@@ -49,6 +51,28 @@ def once_deadly(module: torch.nn.Module, x: torch.Tensor, targets: torch.Tensor)
         marker.touch()
         os.kill(os.getpid(), signal.SIGKILL)
     return x * 2
+
+
+def slow(module: torch.nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """A batch takes a tenth of a second."""
+    time.sleep(0.1)
+    return x * 2
+
+
+@dataclass(frozen=True)
+class Queries(Metric):
+    """Asks for one copy of each sample at a time, twenty times."""
+
+    name = "queries"
+    direction = "higher"
+
+    def expected_evaluations(self) -> int:
+        return 21
+
+    def evaluate(self, classifier: Any, explainer: Any, inputs: Any, targets: Any, generator: Any) -> Result:
+        probe = Probe(classifier, explainer, inputs, targets, similarity="cosine")
+        values = [probe.query(inputs).similarity for _ in range(20)]
+        return Result(**probe.common_fields(self), value=values[-1])
 
 
 def a_grid(explainers: dict[str, Explainer] | None = None, count: int = 6, repeats: int = 2) -> Grid:
@@ -106,6 +130,20 @@ def test_two_processes_give_the_bits_of_one(expected: Results, tmp_path: Path) -
     error = "ValueError: a black corner"
     assert results.failures["error"].to_list() == [error] * 6
     assert all("in fussy" in trace for trace in results.failures["traceback"])
+
+
+@pytest.mark.parametrize("make", [InProcess, partial(Processes, 2)])
+def test_progress_moves_within_a_job(make: Callable[[], Executor], tmp_path: Path) -> None:
+    """Two jobs of 21 queries one after the other, each of which is a batch of a tenth of a second."""
+    grid = replace(a_grid({"slow": hf.explainers.from_callable(slow)}, count=2), metrics={"queries": Queries()})
+    seen: list[Progress] = []
+    run(tmp_path, make(), grid, progress=seen.append)
+    shares = [progress.share for progress in seen]
+    assert shares == sorted(shares)
+    assert (shares[0], shares[-1]) == (0.0, 1.0)
+    within = [progress for progress in seen if 0 < progress.share < 1 and progress.share != 0.5]
+    assert len(within) >= 2
+    assert all(progress.current == "queries: slow" for progress in within)
 
 
 def test_a_job_that_takes_two_workers_down_is_a_failure_and_the_rest_goes_on(tmp_path: Path) -> None:
@@ -226,7 +264,7 @@ class Nobody(Executor):
 
     name = "nobody"
 
-    def run(self, grid: Grid, store: Store, jobs: Any) -> Iterator[Any]:
+    def run(self, grid: Grid, store: Store, jobs: Any, tell: Any = None) -> Iterator[Any]:
         return iter(())
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from abc import ABC, abstractmethod
+import inspect
+from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Literal, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor
 
-from holdfast.errors import HoldfastError, check
+from holdfast.errors import HoldfastError, check, suggest_name
 from holdfast.explainers import Explainer
 from holdfast.explainers import get as get_explainer
 from holdfast.metrics.result import Result
@@ -48,9 +49,37 @@ class PartOf:
 #: what an option means where configurations of a metric are compared
 Role = PartOf | Literal["no effect"]
 
+#: a set of options by name: for an answer in seconds, the defaults, and what the metric's publication used
+Preset = Literal["quick", "standard", "paper"]
+PRESETS: tuple[Preset, ...] = get_args(Preset)
+#: the options of each preset of a metric, where they differ from the defaults
+Presets = Mapping[Preset, Mapping[str, Any]]
+
+
+class _PresetsApplied(ABCMeta):
+    """The class of metric classes: when a metric is made, its preset fills in the options that are not given.
+
+    Only the call knows which options were given, so this cannot be done in `__post_init__`.
+    """
+
+    def __call__(cls, *values: Any, **options: Any) -> Any:
+        preset = options.get("preset", "standard")
+        near = suggest_name(preset, list(PRESETS)) if isinstance(preset, str) else ""
+        check(preset in PRESETS, "preset", f"one of {', '.join(PRESETS)}", f"{preset!r}{near}")
+        positional = [f.name for f in dataclasses.fields(cls) if f.init and not f.kw_only]  # type: ignore[arg-type]
+        given = {*positional[: len(values)], *options}
+        own: Mapping[str, Any] = cls.presets.get(preset, {})  # type: ignore[attr-defined]  # of `Metric`
+        return super().__call__(*values, **options, **{k: v for k, v in own.items() if k not in given})
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """The options, for `inspect.signature` and `help`, which would show the arguments of `__call__`."""
+        made = inspect.signature(cls.__init__)  # type: ignore[misc]
+        return made.replace(parameters=list(made.parameters.values())[1:], return_annotation=cls)
+
 
 @dataclass(frozen=True)
-class Metric(ABC):
+class Metric(metaclass=_PresetsApplied):
     """The base of every metric: `metric(classifier, explainer, inputs, targets=None, *, generator=None) -> Result`.
 
     A metric is a frozen dataclass. Its fields are its options, and `evaluate` is its method; the page "Extending
@@ -61,6 +90,11 @@ class Metric(ABC):
     batch. For that, every sample draws from a random stream of its own, whose seed is made of the generator's seed and
     the sample's values (`holdfast.tensors.Streams`). So two equal samples get equal results. Without a generator the
     seed is always the same.
+
+    Args:
+        preset: a set of values for the options that are not given: `"quick"` answers in seconds for a small network,
+            with wider intervals; `"standard"` stands for the defaults; `"paper"` is what the metric's publication
+            used. The other options show the result; `preset` only says where they come from.
 
     Attributes:
         name: under which the metric is registered, such as `"worst_case"`.
@@ -73,8 +107,10 @@ class Metric(ABC):
             report compares configurations by all other options: numbers on an axis, and anything else as a category.
         mask_option: the option that may name a data set's masks, one for each sample, for `for_data`; empty if there is
             none.
+        presets: the options of a preset, where they differ from the defaults: `{"quick": {"samples": 10}}`.
 
     Raises:
+        ArgumentError: when a metric is made with an unknown preset.
         ArgumentError: when a class is created whose `name` is no text, or whose `direction` is missing or is none of
             the above.
 
@@ -93,6 +129,10 @@ class Metric(ABC):
     bibtex: ClassVar[str] = ""
     roles: ClassVar[Mapping[str, Role]] = {}
     mask_option: ClassVar[str] = ""
+    presets: ClassVar[Presets] = {}
+
+    # equal options make equal metrics, whichever preset they come from
+    preset: Preset = field(default="standard", kw_only=True, repr=False, compare=False)
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -210,6 +250,20 @@ class Metric(ABC):
         """About how many model evaluations a sample takes, for progress bars and estimates of the time."""
         return 1
 
+    def expected_explanations(self) -> int:
+        """How many of these evaluations make an explanation. By default all of them.
+
+        A metric that explains the sample once, and then only predicts its copies, returns 1.
+        """
+        return self.expected_evaluations()
+
+    def pilot(self) -> Metric:
+        """A cheaper configuration that shows before a run what this one costs; by default the preset `"quick"`.
+
+        It runs for a second or so. Its `expected_evaluations` should be as far from the truth as those of this one.
+        """
+        return dataclasses.replace(self, **self.presets.get("quick", {}))
+
     def options(self) -> dict[str, Any]:
         """The configuration as plain values, for reports and files."""
         return {f.name: plain(getattr(self, f.name)) for f in dataclasses.fields(self)}
@@ -217,7 +271,7 @@ class Metric(ABC):
     @classmethod
     def has_effect(cls, option: str, options: Mapping[str, Any]) -> bool:
         """Whether the value depends on an option, given all of them as `options()` has them."""
-        role = cls.roles.get(option)
+        role = NO_EFFECT if option == "preset" else cls.roles.get(option)
         if not isinstance(role, PartOf):
             return role != NO_EFFECT
         owner = options.get(role.option)

@@ -1,24 +1,30 @@
-"""Estimate what a study costs before it runs: jobs, evaluations, and time from a short calibration."""
+"""Estimate what a study costs before it runs: evaluations, time and memory of each metric and explainer.
+
+Each metric is tried on the samples of its first job, for about a second: as it is, and if it does not end in that time
+also as its pilot (`Metric.pilot`), a cheaper configuration. What the trials took is scaled to all jobs.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
+import polars as pl
 import torch
+from torch import Tensor
 
+from holdfast.errors import HoldfastError
 from holdfast.explainers import Explainer
-from holdfast.metrics.probe import Probe
+from holdfast.metrics import Metric
 from holdfast.model import Classifier
-from holdfast.similarity import get as get_similarity
-from holdfast.study.plan import Plan, inputs_for
+from holdfast.study.plan import Job, Plan, inputs_for, job_seed
 
-_ROWS = 256
-_SECONDS = 0.4
-#: the factor for a metric's own work beside predicting, explaining and comparing, measured on the bundled network
-_ALLOWANCE = 1.1
+#: the first run of a metric loads and compiles things; a trial that takes less than so many seconds is repeated
+_FIRST = 2.0
 
 
 @dataclass(frozen=True)
@@ -26,9 +32,12 @@ class Line:
     """One row of the estimate: what a configured metric costs for one explainer.
 
     Attributes:
+        data, model, explainer, label: which.
         jobs, done: the number of planned jobs, and how many of them the store has.
         evaluations: about how many inputs the jobs that are left predict and explain.
-        seconds: about how long one worker needs for them; NaN if the explainer failed.
+        seconds: about how long one worker needs for them; NaN if the trial failed.
+        memory: the largest number of bytes that a worker has in use: of the GPU, or of its process with everything that
+            it has loaded. NaN where it cannot be measured, and if nothing is left to do.
     """
 
     data: str
@@ -39,82 +48,228 @@ class Line:
     done: int
     evaluations: int
     seconds: float
+    memory: float = math.nan
 
 
-def estimate(plan: Plan, done: set[str], progress: Callable[[str], None] | None = None) -> list[Line]:
-    """A line for every data set, model, explainer and metric of a plan, in the plan's order.
+@dataclass(frozen=True)
+class Estimate:
+    """What a grid costs, with a `Line` for every data set, model, explainer and metric.
 
-    Every combination of model and explainer is timed on perturbed copies of the first samples, for about half a second.
-    How long a metric takes depends on what it finds, so the time is only an order of magnitude.
+    All numbers are for one worker like this process; several workers divide the time.
+    """
+
+    lines: tuple[Line, ...]
+
+    @property
+    def evaluations(self) -> int:
+        """Of all lines together."""
+        return sum(line.evaluations for line in self.lines)
+
+    @property
+    def seconds(self) -> float:
+        """Of all lines whose trial did not fail; NaN if all failed."""
+        return sum_seconds(self.lines)
+
+    @property
+    def memory(self) -> float:
+        """The largest of all lines, in bytes; NaN if it is not known."""
+        return largest_memory(self.lines)
+
+    def frame(self) -> pl.DataFrame:
+        """A row for each line."""
+        return pl.DataFrame([vars(line) for line in self.lines])
+
+
+def sum_seconds(lines: Sequence[Line]) -> float:
+    """The sum of the seconds, without lines that fail; NaN if all of them fail."""
+    known = [line.seconds for line in lines if not math.isnan(line.seconds)]
+    return math.fsum(known) if known else math.nan
+
+
+def largest_memory(lines: Sequence[Line]) -> float:
+    """The largest of the memories that are known, in bytes; NaN if none is."""
+    return max((line.memory for line in lines if not math.isnan(line.memory)), default=math.nan)
+
+
+def estimate_plan(
+    plan: Plan, done: set[str], progress: Callable[[str], None] | None = None, seconds: float = 1.0
+) -> Estimate:
+    """What the jobs of a plan cost that are not done, in the plan's order.
 
     Args:
         plan: of the grid.
         done: identities of the jobs that are done already.
-        progress: called with a text that says what is being timed.
+        progress: called with a text that says what is tried.
+        seconds: how long each of the two trials of a metric and explainer may take, about. With infinity, metrics are
+            evaluated to their end.
     """
     grid = plan.grid
-    rates: dict[tuple[str, str, str], float] = {}
+    groups: dict[tuple[str, str, str, str], list[Job]] = {}
+    for job in plan.jobs:
+        groups.setdefault((job.data, job.model, job.explainer, job.label), []).append(job)
+    lines: dict[tuple[str, str, str, str], Line] = {}
     for data, model in grid.combinations():
         samples, source = grid.data[data], grid.models[model]
         classifier = source.classifier(samples, grid.device)
         inputs, targets = inputs_for(classifier, samples)
-        for name, explainer in grid.explainers.items():
+        _calibrate(classifier, inputs)
+        for key, jobs in groups.items():
+            if key[:2] != (data, model):
+                continue
+            left = [job for job in jobs if job.identity not in done]
+            lines[key] = Line(*key, len(jobs), len(jobs) - len(left), 0, 0.0)
+            if not left:
+                continue
             if progress:
-                progress(f"timing {name} of {model} on {data}")
-            few = None if targets is None else targets[:4]
+                progress(f"trying {key[3]} with {key[2]}, {model} on {data}")
+            rows = slice(left[0].start, left[0].stop)
+            metric = grid.metrics[key[3]].for_data(samples.extras).for_samples(inputs, rows)
+            run = _Trials(
+                classifier,
+                grid.explainers[key[2]],
+                inputs[rows],
+                None if targets is None else targets[rows],
+                job_seed(grid.seed, left[0].repeat),
+                seconds,
+            )
             try:
-                rates[data, model, name] = evaluation_rate(classifier, explainer, inputs[:4], few)
+                found = run.predict(metric)
             except Exception:  # the run records the reason; the other lines are still valid
-                rates[data, model, name] = math.nan
-    lines: dict[tuple[str, str, str, str], Line] = {}
-    for job in plan.jobs:
-        key = (job.data, job.model, job.explainer, job.label)
-        before = lines.get(key, Line(*key, 0, 0, 0, 0.0))
-        found = job.identity in done
-        count = 0 if found else (job.stop - job.start) * grid.metrics[job.label].expected_evaluations()
-        seconds = _ALLOWANCE * count / rates[key[:3]]
-        lines[key] = Line(
-            *key, before.jobs + 1, before.done + found, before.evaluations + count, before.seconds + seconds
-        )
-    return list(lines.values())
+                found = _Trial(math.nan, metric.expected_evaluations() * len(inputs[rows]), 0.0, 0, True)
+            scale = sum(job.stop - job.start for job in left) / len(inputs[rows])
+            lines[key] = replace(
+                lines[key],
+                evaluations=round(scale * found.evaluations),
+                seconds=scale * found.seconds,
+                memory=found.memory,
+            )
+    return Estimate(tuple(lines[key] for key in groups))
 
 
-def evaluation_rate(
-    classifier: Classifier, explainer: Explainer, inputs: torch.Tensor, targets: torch.Tensor | None = None
-) -> float:
-    """How many inputs are predicted, explained and compared in one second; measured on copies for half a second."""
+def _calibrate(classifier: Classifier, inputs: Tensor) -> None:
+    """Find the batch sizes, so that no trial has to; a worker does it once for each model."""
     with torch.inference_mode(False), classifier.session():
-        probe = Probe(
-            classifier, explainer, inputs, targets, get_similarity("pearson"), absolute=True, explain="predicted"
-        )
-        x, rows = _perturb_copies(classifier, inputs, 1)
-        seconds = _time_query(probe, x, rows)  # this call also finds the batch size and warms up
-        if seconds > _SECONDS:
-            return len(x) / seconds
-        x, rows = _perturb_copies(
-            classifier, inputs, max(1, int(min(_ROWS, len(x) * _SECONDS / seconds)) // len(inputs))
-        )
-        _time_query(probe, x, rows)
-        count, spent = 0, 0.0
-        while count == 0 or spent < _SECONDS:
-            spent += _time_query(probe, x, rows)
-            count += len(x)
-        return count / spent
+        for kind in ("forward", "backward"):
+            classifier.row_budget(inputs[:1], 1, kind, 1 << 20)
 
 
-def _perturb_copies(classifier: Classifier, inputs: torch.Tensor, each: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Perturbed copies, `each` of every input, and the row of the input that each was made from."""
-    rows = torch.arange(len(inputs), device=inputs.device).repeat_interleave(each)
-    generator = torch.Generator(device=inputs.device).manual_seed(0)
-    noise = torch.rand(inputs[rows].shape, generator=generator, device=inputs.device, dtype=inputs.dtype)
-    lower, upper = (bound.isfinite().all() for bound in map(torch.as_tensor, classifier.bounds))
-    if not (lower and upper):
-        return inputs[rows] + 0.01 * (noise - 0.5) * inputs.std(), rows
-    low, high = classifier.bounds
-    return inputs[rows] + 0.01 * (low + (high - low) * noise - inputs[rows]), rows
+class _TimeIsUp(BaseException):
+    """Ends a trial; no `except Exception` in a metric or in another package may stop it."""
 
 
-def _time_query(probe: Probe, x: torch.Tensor, rows: torch.Tensor) -> float:
-    began = time.perf_counter()
-    _ = probe.query(x, rows).margin.sum().item()  # waits for the device
-    return time.perf_counter() - began
+@dataclass(frozen=True)
+class _Trial:
+    """What a run of a metric took.
+
+    Attributes:
+        seconds: from the beginning to the end.
+        evaluations: of all samples together.
+        start: seconds until the samples themselves were predicted and explained.
+        started: evaluations until then.
+        ended: whether it came to its end.
+        memory: the peak, in bytes.
+    """
+
+    seconds: float
+    evaluations: float
+    start: float
+    started: int
+    ended: bool
+    memory: float = math.nan
+
+    def scaled_to(self, evaluations: float) -> float:
+        """Seconds for so many evaluations: what the start takes is paid once."""
+        rate = (self.seconds - self.start) / max(self.evaluations - self.started, 1)
+        return self.start + rate * max(evaluations - self.started, 0)
+
+
+@dataclass(frozen=True)
+class _Trials:
+    """Runs metrics for an explainer on the samples of a job, each for a limited time."""
+
+    classifier: Classifier
+    explainer: Explainer
+    inputs: Tensor
+    targets: Tensor | None
+    seed: int
+    limit: float
+
+    def predict(self, metric: Metric) -> _Trial:
+        """What the metric will take for these samples, by a trial of itself and, if that has no end, of its pilot."""
+        whole = self._run_warm(metric)
+        if whole.ended:
+            return whole
+        try:
+            pilot = metric.pilot()
+        except HoldfastError:  # options of the user's do not go together with those of the preset
+            pilot = metric
+        most = getattr(metric, "budget", None)
+        if most is not None and getattr(pilot, "budget", most) is None:
+            metric = replace(metric, budget=None)  # type: ignore[call-arg]  # the pilot has none either
+        expected = metric.expected_evaluations() * len(self.inputs)
+        cheaper = pilot.expected_evaluations() < metric.expected_evaluations()
+        small = replace(self, limit=2 * self.limit)._run_warm(pilot) if cheaper else whole
+        if not small.ended:
+            evaluations = max(self._at_most(most, expected), whole.evaluations)
+            return replace(whole, seconds=whole.scaled_to(evaluations), evaluations=evaluations)
+        # what the pilot took more or less than it was expected to, the metric will, too
+        evaluations = expected * small.evaluations / (pilot.expected_evaluations() * len(self.inputs))
+        evaluations = max(self._at_most(most, evaluations), whole.evaluations)
+        # the pilot went through all parts of the method, but with small batches and some costs that do not grow; the
+        # trial did the first part as it will be done. Neither is always nearer, so this is their geometric mean
+        seconds = math.sqrt(small.scaled_to(evaluations) * whole.scaled_to(evaluations))
+        return replace(whole, seconds=seconds, evaluations=evaluations)
+
+    def _at_most(self, budget: object, evaluations: float) -> float:
+        return min(evaluations, budget * len(self.inputs)) if isinstance(budget, int) else evaluations
+
+    def _run_warm(self, metric: Metric) -> _Trial:
+        """A trial; if it ends within a second or so it is the first run of many things, and a second one counts."""
+        first = self._run(metric)
+        return self._run(metric) if first.ended and first.seconds < _FIRST else first
+
+    def _run(self, metric: Metric) -> _Trial:
+        count, start, started = 0, 0.0, 0
+        began = time.perf_counter()
+
+        def on_inputs(inputs: int) -> None:
+            nonlocal count, start, started
+            count += inputs
+            spent = time.perf_counter() - began
+            if count >= len(self.inputs) and not started:
+                start, started = spent, count
+            if spent > self.limit and count > len(self.inputs):
+                raise _TimeIsUp
+
+        result = None
+        generator = torch.Generator().manual_seed(self.seed)
+        watched = self.classifier.watch(on_inputs)
+        with measure_peak(self.classifier.device) as peak, contextlib.suppress(_TimeIsUp), watched:
+            result = metric(self.classifier, self.explainer, self.inputs, self.targets, generator=generator)
+        seconds = time.perf_counter() - began
+        if result is not None:
+            count = int(result.model_evaluations.sum())
+        return _Trial(seconds, count, start, started, result is not None, peak[0])
+
+
+@contextlib.contextmanager
+def measure_peak(device: torch.device) -> Iterator[list[float]]:
+    """Gives a list with one number: after the block, the most bytes that were in use within it; NaN if not known."""
+    found = [math.nan]
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        yield found
+        found[0] = float(torch.cuda.max_memory_allocated(device))
+        return
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")  # on Linux, this resets the peak
+    yield found
+    found[0] = _read_peak()
+
+
+def _read_peak() -> float:
+    """The most bytes that this process has had in memory."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+        return 1024.0 * int(next(line for line in lines if line.startswith("VmHWM")).split()[1])
+    return math.nan

@@ -15,12 +15,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from holdfast.metrics.base import plain
+from holdfast.explainers import Explainer
+from holdfast.metrics.base import Metric, plain
 from holdfast.model import Classifier
 from holdfast.segments import check_one_for_all
 from holdfast.study.grid import Grid, Samples
 from holdfast.study.identity import classifier_fingerprint, fingerprint
 from holdfast.study.store import digest, tensor_digest
+
+#: an explanation runs the model forward and backward, which takes about as long as three passes forward
+_PASSES = 3
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,7 @@ class Job:
         identity: the hash by which the store knows the job.
         label: of the configured metric.
         start, stop: the range of samples.
-        work: about how many rows the model forwards for the job.
+        work: about what the model does for the job, in forward passes of one row.
     """
 
     identity: str
@@ -64,7 +68,7 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
     explainers = {name: digest(fingerprint(explainer)) for name, explainer in grid.explainers.items()}
     metrics = {label: digest(fingerprint(metric)) for label, metric in grid.metrics.items()}
     costs = {
-        (label, name): metric.expected_evaluations() * explainer.rows_per_input
+        (label, name): _expected_work(metric, explainer)
         for label, metric in grid.metrics.items()
         for name, explainer in grid.explainers.items()
     }
@@ -93,6 +97,12 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
                         work = (stop - start) * costs[label, name]
                         jobs.append(Job(identity, data, model, name, label, repeat, start, stop, work))
     return Plan(grid, jobs, _manifest(grid, models, jobs, about))
+
+
+def _expected_work(metric: Metric, explainer: Explainer) -> float:
+    """About what the model does for one sample, in forward passes of one row."""
+    explanations, evaluations = metric.expected_explanations(), metric.expected_evaluations()
+    return explanations * explainer.rows_per_input * _PASSES + max(0, evaluations - explanations)
 
 
 def inputs_for(classifier: Classifier, samples: Samples) -> tuple[Tensor, Tensor | None]:

@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.metrics import Metric, get
+from holdfast.metrics.base import Preset
 from holdfast.metrics.base import metrics as registry
 from holdfast.neighbourhood import Neighbourhood
+from holdfast.registry import build
 from holdfast.study.executors import Executor, InProcess
+from holdfast.study.executors.base import Tell
 from holdfast.study.grid import Grid
 from holdfast.study.plan import Job, make_plan
 from holdfast.study.provenance import environment
@@ -76,7 +79,7 @@ def run_grid(
         executor: does the jobs; None for this process.
         about: the title and other facts, for the manifest.
         study: the study as plain values, for the manifest.
-        progress: called before the first job and after each job.
+        progress: called before the first job, after each job, and now and then during a job.
         folder: the manifest records its git revision; by default, the current folder.
         origin: the path of the study file, for the manifest.
     """
@@ -96,21 +99,28 @@ def run_grid(
     pending = [job for job in plan.jobs if statuses.get(job.identity) != "done"]
     retried = [job.identity for job in pending if job.identity in statuses]
     earlier, total = len(plan.jobs) - len(pending), sum(job.work for job in pending)
-    done_work, number, failed = 0.0, 0, []
+    done_work, number = 0.0, 0
+    failed: list[Job] = []
+    running: dict[str, float] = {}  # the work done for each job that is not
     began = time.monotonic()
+
+    def tell(job: Job, share: float) -> None:
+        """Show that this share of a job is done."""
+        running[job.identity] = share * job.work
+        if progress:
+            done = (done_work + sum(running.values())) / total if total else number / len(pending)
+            progress(Progress(number, len(pending), done, f"{job.label}: {job.explainer}", len(failed), earlier))
+
     if progress:
         progress(Progress(0, len(pending), 0.0, "starting", 0, earlier))
     try:
-        with closing(_outcomes(executor or InProcess(), grid, store, pending)) as outcomes:
-            for number, outcome in enumerate(outcomes, start=1):
-                job = outcome.job
-                done_work += job.work
+        with closing(_outcomes(executor or InProcess(), grid, store, pending, tell)) as outcomes:
+            for outcome in outcomes:
+                job, number = outcome.job, number + 1
                 if outcome.failed:
                     failed.append(job)
-                if progress:
-                    current = f"{job.label}: {job.explainer}"
-                    share = done_work / total if total else number / len(pending)
-                    progress(Progress(number, len(pending), share, current, len(failed), earlier))
+                tell(job, 1.0)
+                done_work += running.pop(job.identity)
     finally:
         after = store.statuses()
         store.forget_failures(job for job in retried if after.get(job) == "done")
@@ -119,10 +129,10 @@ def run_grid(
     return Summary(len(plan.jobs), earlier, number - len(failed), failed, time.monotonic() - began)
 
 
-def _outcomes(executor: Executor, grid: Grid, store: Store, pending: Sequence[Job]) -> Any:
+def _outcomes(executor: Executor, grid: Grid, store: Store, pending: Sequence[Job], tell: Tell) -> Any:
     """What the executor yields, as a generator, which can be closed."""
     if pending:
-        yield from executor.run(grid, store, pending)
+        yield from executor.run(grid, store, pending, tell)
 
 
 def _earlier(store: Store, here: Mapping[str, Any]) -> list[Any]:
@@ -137,13 +147,16 @@ def _earlier(store: Store, here: Mapping[str, Any]) -> list[Any]:
 
 
 def named_metrics(
-    metrics: Mapping[str, Metric | str] | Sequence[Metric | str], neighbourhood: Neighbourhood | None = None
+    metrics: Mapping[str, Metric | str] | Sequence[Metric | str],
+    neighbourhood: Neighbourhood | None = None,
+    preset: Preset = "standard",
 ) -> dict[str, Metric]:
     """Metrics by label: the given labels, or the metric's own label, with a number if several have the same.
 
     Args:
         metrics: metrics, or their names as `holdfast.metrics.get` takes them.
         neighbourhood: for metrics that are given by name and have this option.
+        preset: for metrics that are given by name and do not say which.
 
     >>> from holdfast.neighbourhood import LinfBall
     >>> list(named_metrics(["worst_case", "max_sensitivity", "max_sensitivity:samples=9"], LinfBall(0.1)))
@@ -152,8 +165,12 @@ def named_metrics(
     labels = list(metrics) if isinstance(metrics, Mapping) else None
     found = []
     for metric in metrics.values() if isinstance(metrics, Mapping) else metrics:
-        wanted = neighbourhood is not None and isinstance(metric, str) and has_neighbourhood(metric)
-        found.append(get(metric, neighbourhood=neighbourhood) if wanted else get(metric))
+        if isinstance(metric, str):
+            wanted = neighbourhood is not None and has_neighbourhood(metric)
+            own = {"neighbourhood": neighbourhood} if wanted else {}
+            found.append(build(registry, metric, defaults={"preset": preset, **own}))
+        else:
+            found.append(get(metric))
     return dict(zip(labels or number_labels(metric.own_label for metric in found), found, strict=True))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 import polars as pl
@@ -20,6 +21,9 @@ from holdfast.study.store import JobFiles, pack, pack_failure
 
 #: how many models a worker keeps on its device; jobs are ordered by model
 _KEPT = 2
+_SECONDS_BETWEEN_SHARES = 0.5
+#: the share of a job that takes more evaluations than expected; it is done when its result is there
+_ALMOST = 0.99
 
 
 def record_of(grid: Grid, job: Job) -> dict[str, Any]:
@@ -27,6 +31,20 @@ def record_of(grid: Grid, job: Job) -> dict[str, Any]:
     metric = grid.metrics[job.label].name
     own = {name: getattr(job, name) for name in (*COORDINATES, "start", "stop") if name != "metric"}
     return {"job": job.identity, **own, "metric": metric, "seconds": 0.0}
+
+
+def _tell_share(expected: int, tell: Callable[[float], None] | None) -> Callable[[int], None]:
+    """From counts of inputs to calls of `tell` with the share of the expected evaluations, twice a second at most."""
+    count, last = 0, time.monotonic()
+
+    def on_inputs(inputs: int) -> None:
+        nonlocal count, last
+        count += inputs
+        if tell is not None and time.monotonic() - last >= _SECONDS_BETWEEN_SHARES:
+            last = time.monotonic()
+            tell(min(count / expected, _ALMOST))
+
+    return on_inputs
 
 
 class Worker:
@@ -41,8 +59,13 @@ class Worker:
         self._ready: OrderedDict[tuple[str, str], tuple[Classifier, Tensor, Tensor | None]] = OrderedDict()
         self._metrics: dict[tuple[str, str], Metric] = {}
 
-    def run(self, job: Job) -> JobFiles:
-        """Evaluate the samples of a job. An exception is packed as a failure with its traceback."""
+    def run(self, job: Job, tell: Callable[[float], None] | None = None) -> JobFiles:
+        """Evaluate the samples of a job. An exception is packed as a failure with its traceback.
+
+        Args:
+            job: of the grid.
+            tell: called now and then with the share of the job that is done, about.
+        """
         explainer = self.grid.explainers[job.explainer]
         record = record_of(self.grid, job)
         began = time.perf_counter()
@@ -50,13 +73,14 @@ class Worker:
             classifier, inputs, targets = self._prepare(job)
             record["device"] = str(classifier.device)
             rows, metric = slice(job.start, job.stop), self._metric(job)
-            result = metric.for_samples(inputs, rows)(
-                classifier,
-                explainer,
-                inputs[rows],
-                None if targets is None else targets[rows],
-                generator=torch.Generator().manual_seed(job_seed(self.grid.seed, job.repeat)),
-            )
+            with classifier.watch(_tell_share(metric.expected_evaluations() * (job.stop - job.start), tell)):
+                result = metric.for_samples(inputs, rows)(
+                    classifier,
+                    explainer,
+                    inputs[rows],
+                    None if targets is None else targets[rows],
+                    generator=torch.Generator().manual_seed(job_seed(self.grid.seed, job.repeat)),
+                )
             frame = result.frame()
             where = [pl.lit(record[name]).alias(name) for name in COORDINATES]
             frame = frame.select(*where, pl.col("sample") + job.start, pl.exclude("sample"))

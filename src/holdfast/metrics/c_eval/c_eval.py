@@ -30,7 +30,7 @@ from holdfast.algorithms.distortion import Attack
 from holdfast.algorithms.distortion.base import get as get_attack
 from holdfast.errors import check
 from holdfast.explainers import Explainer
-from holdfast.metrics.base import Direction, Metric, metrics, of_samples
+from holdfast.metrics.base import Direction, Metric, Presets, metrics, of_samples
 from holdfast.metrics.c_eval.fixed_distortion import DistortionSearch, check_fractions, check_options, compute_ratio
 from holdfast.metrics.c_eval.fixed_features import Unit, mark_free
 from holdfast.metrics.result import Result
@@ -132,6 +132,10 @@ class CEval(Metric):
     direction: ClassVar[Direction] = "higher"
     citation: ClassVar[str] = "vu2021ceval"
     bibtex: ClassVar[str] = BIBTEX
+    presets: ClassVar[Presets] = {
+        "quick": {"attack": "fmn:steps=10,polish=3"},
+        "paper": {"attack": "iga"},
+    }
 
     attack: str | Attack = "fmn"
     fraction: float = 0.1
@@ -166,6 +170,10 @@ class CEval(Metric):
     def expected_evaluations(self) -> int:
         """Those of the attack for each size, and for c(empty)."""
         return 1 + (2 + len(self.fractions)) * get_attack(self.attack).expected_evaluations()
+
+    def expected_explanations(self) -> int:
+        """That of the sample itself."""
+        return 1
 
     def evaluate(
         self,

@@ -12,7 +12,7 @@ from holdfast.algorithms.distortion import Attack
 from holdfast.algorithms.distortion.base import get as get_attack
 from holdfast.algorithms.knees import find_knee
 from holdfast.explainers import Explainer
-from holdfast.metrics.base import Direction, Metric, metrics, of_samples
+from holdfast.metrics.base import Direction, Metric, Presets, metrics, of_samples
 from holdfast.metrics.c_eval.c_eval import BIBTEX
 from holdfast.metrics.c_eval.fixed_distortion import DistortionSearch, check_fractions, check_options, compute_ratio
 from holdfast.metrics.c_eval.fixed_features import Unit
@@ -81,6 +81,10 @@ class CEvalPlot(Metric):
     direction: ClassVar[Direction] = "higher"
     citation: ClassVar[str] = "vu2021ceval"
     bibtex: ClassVar[str] = BIBTEX
+    presets: ClassVar[Presets] = {
+        "quick": {"attack": "fmn:steps=10,polish=3", "fractions": (0.05, 0.1, 0.2, 0.4)},
+        "paper": {"attack": "iga"},
+    }
 
     fractions: tuple[float, ...] | list[float] = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
     attack: str | Attack = "fmn"
@@ -105,6 +109,10 @@ class CEvalPlot(Metric):
     def expected_evaluations(self) -> int:
         """Those of the attack for each size, and for c(empty)."""
         return 1 + (1 + len(self.fractions)) * get_attack(self.attack).expected_evaluations()
+
+    def expected_explanations(self) -> int:
+        """That of the sample itself."""
+        return 1
 
     def evaluate(
         self,

@@ -21,7 +21,7 @@ from torch import Tensor
 from holdfast.algorithms.distortion import Attack
 from holdfast.algorithms.distortion.base import get as get_attack
 from holdfast.explainers import Explainer
-from holdfast.metrics.base import Direction, Metric, metrics, of_samples
+from holdfast.metrics.base import Direction, Metric, Presets, metrics, of_samples
 from holdfast.metrics.c_eval.c_eval import BIBTEX
 from holdfast.metrics.c_eval.fixed_distortion import DistortionSearch, check_fractions, check_options
 from holdfast.metrics.c_eval.fixed_features import Unit
@@ -80,6 +80,10 @@ class NearAffinity(Metric):
     direction: ClassVar[Direction] = None  # the deviation describes the model
     citation: ClassVar[str] = "vu2021ceval"
     bibtex: ClassVar[str] = BIBTEX
+    presets: ClassVar[Presets] = {
+        "quick": {"attack": "fmn:steps=10,polish=3", "fractions": (0.1, 0.5, 0.9)},
+        "paper": {"attack": "iga"},
+    }
 
     fractions: tuple[float, ...] | list[float] = (0.1, 0.3, 0.5, 0.7, 0.9)
     attack: str | Attack = "fmn"
@@ -103,6 +107,10 @@ class NearAffinity(Metric):
     def expected_evaluations(self) -> int:
         """Those of the attack, twice for each size, and for c(empty)."""
         return 1 + (1 + 2 * len(self.fractions)) * get_attack(self.attack).expected_evaluations()
+
+    def expected_explanations(self) -> int:
+        """That of the sample itself."""
+        return 1
 
     def evaluate(
         self,

@@ -42,7 +42,7 @@ from holdfast.errors import ArgumentError, check, check_integer
 from holdfast.explainers import Background, Explainer
 from holdfast.explainers.background import check_background
 from holdfast.explainers.base import Baseline, check_baseline
-from holdfast.metrics.base import Direction, Metric, PartOf, Role, metrics
+from holdfast.metrics.base import Direction, Metric, PartOf, Presets, Role, metrics
 from holdfast.metrics.coarse_to_fine.replacement import (
     CorruptedScores,
     Fields,
@@ -253,6 +253,7 @@ class CorruptionCurve(Metric):
         "background": PartOf("replacement", only=("sample",)),
         "samples": PartOf("replacement", unless=("constant",)),
     }
+    presets: ClassVar[Presets] = {"quick": {"samples": 1}}
 
     fractions: tuple[float, ...] = FRACTIONS
     order: Order | tuple[Order, ...] = ("top", "bottom")
@@ -313,6 +314,10 @@ class CorruptionCurve(Metric):
         """The copies and the sample itself; fewer are needed where few positions have positive relevance."""
         copies = len(self.order) * len(self.fractions) - (len(self.order) - 1) * (self.fractions[-1] == 1)
         return 1 + self._draws * copies
+
+    def expected_explanations(self) -> int:
+        """That of the sample itself."""
+        return 1
 
     @property
     def _draws(self) -> int:

@@ -34,7 +34,7 @@ from torch import Tensor
 from holdfast.errors import ArgumentError, check, check_integer
 from holdfast.explainers import Explainer
 from holdfast.explainers.base import Baseline, check_baseline, resolve_baseline
-from holdfast.metrics.base import Direction, Metric, PartOf, Role, metrics, of_samples
+from holdfast.metrics.base import Direction, Metric, PartOf, Presets, Role, metrics, of_samples
 from holdfast.metrics.faithfulness.regions import cut_regions, sum_over_regions
 from holdfast.metrics.positions import Order, rank_with_random_ties
 from holdfast.metrics.probe import Probe
@@ -130,6 +130,7 @@ class AOPC(Metric):
         "samples": PartOf("replacement", unless=("constant",)),
         "baseline": PartOf("replacement", only=("constant",)),
     }
+    presets: ClassVar[Presets] = {"quick": {"steps": 30, "samples": 2}}
 
     region: int | None = None
     steps: int = 100
@@ -175,6 +176,10 @@ class AOPC(Metric):
     def expected_evaluations(self) -> int:
         """The copies and the sample itself; fewer are needed where there are fewer regions than steps."""
         return 1 + self._draws * self.steps
+
+    def expected_explanations(self) -> int:
+        """That of the sample itself."""
+        return 1
 
     @property
     def _draws(self) -> int:

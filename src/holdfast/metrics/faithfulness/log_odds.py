@@ -142,6 +142,10 @@ class LogOdds(Metric):
         """The explanations of both classes, and the erased input: most samples have one pair or none."""
         return 3
 
+    def expected_explanations(self) -> int:
+        """Those of both classes."""
+        return 2
+
     def evaluate(
         self,
         classifier: Classifier,

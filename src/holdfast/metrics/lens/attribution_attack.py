@@ -31,7 +31,7 @@ from holdfast.algorithms.searches.base import Outcome
 from holdfast.algorithms.searches.sign import SignSearch
 from holdfast.errors import ArgumentError, check, check_integer
 from holdfast.explainers import Explainer
-from holdfast.metrics.base import NO_EFFECT, Direction, Metric, PartOf, Role, larger_is_closer, metrics
+from holdfast.metrics.base import NO_EFFECT, Direction, Metric, PartOf, Presets, Role, larger_is_closer, metrics
 from holdfast.metrics.lens.attribution_objectives import (
     BLIND,
     AttributionObjective,
@@ -162,6 +162,7 @@ class AttributionAttack(Metric):
         **dict.fromkeys(("k", "curve_k", "curve_w"), NO_EFFECT),  # for the report's figures
         **dict.fromkeys(("steps", "step", "restarts", "beta"), PartOf("attack", unless=BLIND)),
     }
+    presets: ClassVar[Presets] = {"quick": {"steps": 20, "restarts": 1}}
 
     neighbourhood: Neighbourhood
     attack: str | AttributionObjective = "top_k"

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -31,7 +31,7 @@ from holdfast.algorithms.rare_events.population import Proposal
 from holdfast.algorithms.rare_events.subset_sampling import count_moves, plan_return, plan_sizes, subset_simulation
 from holdfast.errors import check, check_integer
 from holdfast.explainers import Explainer
-from holdfast.metrics.base import Direction, Metric, PartOf, Role, metrics
+from holdfast.metrics.base import Direction, Metric, PartOf, Presets, Role, metrics
 from holdfast.metrics.probe import Explain, Probe, check_probe_options
 from holdfast.metrics.result import Result
 from holdfast.metrics.safari.events import SAFARI, Event, EventName, make_event
@@ -151,6 +151,10 @@ class MisinterpretationProbability(Metric):
         ),
         "samples": PartOf("method", only=("monte_carlo",)),
     }
+    presets: ClassVar[Presets] = {
+        "quick": {"particles": 100, "first": 16.0, "moves": 3, "samples": 2000, "budget": 10_000},
+        "paper": {"first": 1.0, "quantile": 0.1, "moves": 250, "proposal": "random_walk"},
+    }
 
     neighbourhood: Neighbourhood
     event: EventName = "changed_explanation"
@@ -213,6 +217,12 @@ class MisinterpretationProbability(Metric):
         later = (size * count_moves(size, self.particles, self.moves) for size in sizes[1 : levels + 1])
         returning, moves = plan_return(self.particles, self.moves) if self.from_event else (0, 0)
         return min(sizes[0] + sum(later) + returning * moves * levels, self.budget or sys.maxsize)
+
+    def pilot(self) -> MisinterpretationProbability:
+        """A small population goes as deep as a large one, so it shows how many levels there will be."""
+        if self.method == "monte_carlo":
+            return replace(self, samples=min(self.samples, 1000))
+        return replace(self, particles=min(self.particles, 40), first=4.0, moves=1, error=None, budget=None)
 
     def _event(self) -> Event:
         return make_event(self.event, get_similarity(self.similarity), self.threshold, needs_threshold=True)

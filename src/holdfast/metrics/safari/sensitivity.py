@@ -26,7 +26,7 @@ from torch import Tensor
 from holdfast.algorithms.searches.base import Search
 from holdfast.errors import check, check_integer
 from holdfast.explainers import Explainer
-from holdfast.metrics.base import Direction, Metric, PartOf, Role, metrics
+from holdfast.metrics.base import Direction, Metric, PartOf, Presets, Role, metrics
 from holdfast.metrics.probe import Explain, Probe
 from holdfast.metrics.result import Result
 from holdfast.metrics.safari.worst_case import WorstCase
@@ -60,6 +60,7 @@ class _Sensitivity(Metric):
         "samples": PartOf("search", only=("sample",)),
         "budget": PartOf("search", unless=("sample",)),
     }
+    presets: ClassVar[Presets] = {"quick": {"samples": 10, "budget": 500}}
 
     neighbourhood: Neighbourhood
     samples: int = 50

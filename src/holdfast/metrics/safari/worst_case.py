@@ -26,7 +26,7 @@ from torch import Tensor
 from holdfast.algorithms.searches.base import Outcome, Search, Trace, searches
 from holdfast.errors import ArgumentError, check
 from holdfast.explainers import Explainer
-from holdfast.metrics.base import NO_EFFECT, Direction, Metric, Role, larger_is_closer, metrics
+from holdfast.metrics.base import NO_EFFECT, Direction, Metric, Presets, Role, larger_is_closer, metrics
 from holdfast.metrics.probe import Explain, Probe, check_probe_options
 from holdfast.metrics.probe_objective import ProbeObjective, reevaluate_found
 from holdfast.metrics.result import Result
@@ -148,6 +148,10 @@ class WorstCase(Metric):
         "threshold": NO_EFFECT,
         "track_sensitivity": NO_EFFECT,
         "keep_population": NO_EFFECT,
+    }
+    presets: ClassVar[Presets] = {
+        "quick": {"budget": 500},
+        "paper": {"search": "genetic", "budget": 500_002},  # a population of 1000, 500 generations
     }
     #: evaluations of the budget that the search does not have: the clean input and the final check
     own_evaluations: ClassVar[int] = 2

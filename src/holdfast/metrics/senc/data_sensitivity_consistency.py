@@ -32,7 +32,7 @@ from torch import Tensor
 from holdfast.algorithms.masks.random_masks import draw_masks
 from holdfast.explainers import Explainer
 from holdfast.explainers.base import Baseline, check_baseline, resolve_baseline
-from holdfast.metrics.base import metrics, of_samples
+from holdfast.metrics.base import Presets, metrics, of_samples
 from holdfast.metrics.probe import Probe
 from holdfast.metrics.replaced_copies import ReplacedCopies
 from holdfast.metrics.senc.masking import MaskedComparison
@@ -96,6 +96,10 @@ class DataSensitivityConsistency(SensitivityConsistency):
     """
 
     name: ClassVar[str] = "data_sensitivity_consistency"
+    presets: ClassVar[Presets] = {
+        "quick": {"masks": 500, "permutations": 199, "resamples": 200},
+        "paper": {"estimator": "paper"},
+    }
 
     segments: Method | int | Tensor = "auto"
     baseline: Baseline = field(default=0.0, kw_only=True)

@@ -38,7 +38,7 @@ from holdfast.algorithms.masks.random_masks import draw_masks
 from holdfast.errors import check
 from holdfast.explainers import Explainer
 from holdfast.gating import find_gateable, group_count, select_layers, weight_layers
-from holdfast.metrics.base import metrics
+from holdfast.metrics.base import Presets, metrics
 from holdfast.metrics.senc.masking import MaskedLayers
 from holdfast.metrics.senc.sensitivity_consistency import (
     CPU,
@@ -119,6 +119,10 @@ class ParameterSensitivityConsistency(SensitivityConsistency):
     """
 
     name: ClassVar[str] = "parameter_sensitivity_consistency"
+    presets: ClassVar[Presets] = {
+        "quick": {"masks": 300, "permutations": 199, "resamples": 200},
+        "paper": {"estimator": "paper"},
+    }
 
     layers: str | tuple[str, ...] = "all"
     masks: int = field(default=10_000, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,14 +26,18 @@ class JobOutcome:
     failed: bool = False
 
 
+#: called with a job and the share of it that is done, 0 to 1, while it runs
+Tell = Callable[[Job, float], None]
+
+
 class Executor(ABC):
     """Does jobs, and yields a `JobOutcome` for each when stored. Stops its workers when the generator is closed."""
 
     name: str
 
     @abstractmethod
-    def run(self, grid: Grid, store: Store, jobs: Sequence[Job]) -> Iterator[JobOutcome]:
-        """Do `jobs`, roughly in this order."""
+    def run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Iterator[JobOutcome]:
+        """Do `jobs`, roughly in this order. Those whose workers can say so `tell` how far a job is."""
 
 
 def store_result(store: Store, job: Job, packed: JobFiles) -> JobOutcome:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -19,7 +20,7 @@ from typing import Any
 import torch
 
 from holdfast.errors import HoldfastError, check_integer
-from holdfast.study.executors.base import Executor, JobOutcome, check_workers, store_failure, store_result
+from holdfast.study.executors.base import Executor, JobOutcome, Tell, check_workers, store_failure, store_result
 from holdfast.study.grid import Grid
 from holdfast.study.plan import Job
 from holdfast.study.store import Store
@@ -41,11 +42,12 @@ class InProcess(Executor):
 
     name = "local"
 
-    def run(self, grid: Grid, store: Store, jobs: Sequence[Job]) -> Iterator[JobOutcome]:
+    def run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Iterator[JobOutcome]:
         """Do `jobs` in this order."""
         worker = Worker(grid)
         for job in jobs:
-            yield store_result(store, job, worker.run(job))
+            packed = worker.run(job, None if tell is None else partial(tell, job))
+            yield store_result(store, job, packed)
 
 
 class Processes(Executor):
@@ -67,7 +69,7 @@ class Processes(Executor):
         self.workers = workers
         self.threads = threads or max(1, thread_budget() // workers)
 
-    def run(self, grid: Grid, store: Store, jobs: Sequence[Job]) -> Iterator[JobOutcome]:
+    def run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Iterator[JobOutcome]:
         """Do `jobs`; each worker takes the next one when it is free."""
         queue, deaths = deque(jobs), dict.fromkeys((job.identity for job in jobs), 0)
         count = min(self.workers, len(jobs))
@@ -96,7 +98,10 @@ class Processes(Executor):
                             pool[pool.index(process)] = fresh
                         fresh.give(queue)
                     else:
-                        if outcome is not None:  # None: the worker has only started
+                        if isinstance(outcome, float):
+                            if tell is not None and process.job is not None:
+                                tell(process.job, outcome)
+                        elif outcome is not None:  # None: the worker has only started
                             yield outcome
                             process.give(queue)
                 idle = [p for p in pool if p.job is None]
@@ -157,8 +162,11 @@ class _Process:
             except OSError:  # it is dead; `take` will notice
                 return
 
-    def take(self) -> JobOutcome | None:
-        """What it has done; None if it has only started. Raises `_DiedError` if it died during a job."""
+    def take(self) -> JobOutcome | float | None:
+        """What it has done: the outcome of its job, the share of it that is done, or None if it has only started.
+
+        Raises `_DiedError` if it died during a job.
+        """
         try:
             sent = self.connection.recv() if self.connection.poll() else None
         except (EOFError, OSError):
@@ -176,6 +184,8 @@ class _Process:
         self.started = True
         if sent == _STARTED:
             return None
+        if isinstance(sent, float):
+            return sent
         assert self.job is not None
         job, self.job = self.job, None
         return JobOutcome(job, bool(sent))
@@ -243,7 +253,7 @@ def _run_worker(connection: Connection, grid: Grid, store: Store, threads: int, 
                 job = connection.recv()
             except EOFError:
                 return
-            packed = worker.run(job)
+            packed = worker.run(job, connection.send)
             store.put(packed)
             connection.send(packed.failed)
     except Exception:

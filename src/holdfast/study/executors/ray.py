@@ -12,6 +12,7 @@ from holdfast.errors import HoldfastError, MissingExtraError, check
 from holdfast.study.executors.base import (
     Executor,
     JobOutcome,
+    Tell,
     check_workers,
     pickle_modules_of,
     store_failure,
@@ -59,7 +60,7 @@ class Ray(Executor):
         self.cpus_per_worker, self.gpus_per_worker = cpus_per_worker, gpus_per_worker
         self.threads = threads or max(1, int(cpus_per_worker))
 
-    def run(self, grid: Grid, store: Store, jobs: Sequence[Job]) -> Iterator[JobOutcome]:
+    def run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Iterator[JobOutcome]:
         """Do `jobs` on the cluster; connects to it first, unless there is a connection."""
         ray = _import_ray()
         ours = not ray.is_initialized()

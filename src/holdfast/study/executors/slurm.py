@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import ArgumentError, MissingExtraError, check
-from holdfast.study.executors.base import Executor, JobOutcome, check_workers, pickle_modules_of, store_failure
+from holdfast.study.executors.base import Executor, JobOutcome, Tell, check_workers, pickle_modules_of, store_failure
 from holdfast.study.grid import Grid
 from holdfast.study.plan import Job
 from holdfast.study.store import Store
@@ -49,7 +49,7 @@ class Slurm(Executor):
         self.tasks, self.folder, self.cluster, self.wait = tasks, Path(folder), cluster, wait
         self.options = dict(options or {})
 
-    def run(self, grid: Grid, store: Store, jobs: Sequence[Job]) -> Iterator[JobOutcome]:
+    def run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Iterator[JobOutcome]:
         """Submit the tasks, and yield their outcomes as they appear in the store."""
         submitit = _import_submitit()
         if store.folder.address.startswith("memory://"):

@@ -7,7 +7,8 @@ read, when the grid is built. What does not fit is a `Misfit`.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from holdfast.errors import ArgumentError, HoldfastError, UnknownNameError
 from holdfast.explainers import Explainer, explainers, from_callable
 from holdfast.explainers import get as get_explainer
 from holdfast.metrics.base import Metric, metrics
-from holdfast.neighbourhood import LinfBall, Neighbourhood
+from holdfast.neighbourhood import LinfBall
 from holdfast.study.file.data_entries import with_backgrounds
 from holdfast.study.file.entries import ExplainerFunction, MetricFunction
 from holdfast.study.file.imports import call_function, resolve
@@ -48,15 +49,15 @@ def explainers_from(raw: object) -> dict[str, Explained]:
     return read_section(raw, EXPLAINERS, _explainer, _labels_of_explainers)
 
 
-def metrics_from(raw: object, neighbourhood: Neighbourhood | None, complete: bool) -> dict[str, Measured]:
+def metrics_from(raw: object, common: Mapping[str, Any], complete: bool) -> dict[str, Measured]:
     """The section `metrics`, by label.
 
     Args:
         raw: as in the file.
-        neighbourhood: for metrics that have one and do not say which.
+        common: the study's own `neighbourhood` and `preset`, for metrics that have this option and do not set it.
         complete: False where the file's own neighbourhood is wrong, so that its absence needs no second error.
     """
-    build = partial(_metric, neighbourhood=neighbourhood if complete else LinfBall(0.1))
+    build = partial(_metric, common=common if complete else {**common, "neighbourhood": LinfBall(0.1)})
     return read_section(raw, METRICS, build, _labels_of_metrics)
 
 
@@ -122,22 +123,24 @@ def _explainer_elsewhere(named: ParsedEntry) -> tuple[Explainer, dict[str, Any]]
     return explainer, {"name": named.name, **named.options, **background}
 
 
-def _metric(named: ParsedEntry, neighbourhood: Neighbourhood | None) -> tuple[Metric | MetricFunction, dict[str, Any]]:
+def _metric(named: ParsedEntry, common: Mapping[str, Any]) -> tuple[Metric | MetricFunction, dict[str, Any]]:
     if named.source == "function":
         function = MetricFunction.model_validate({"function": named.name, **named.options})
         return function, function.model_dump(exclude_unset=True)
     with _errors_at_name(named, "a metric"):
         kind = metrics[named.name]
-    if neighbourhood is None and "neighbourhood" not in named.options and has_neighbourhood(kind, required=True):
+    given = {**common, **named.options}
+    if given.get("neighbourhood") is None and has_neighbourhood(kind, required=True):
         own = f"{{{named.name}: {{neighbourhood: {{linf: 0.1}}}}}}"
         words = f"a neighbourhood for {named.name}, as in {own}, or neighbourhood: {{linf: 0.1}} for all metrics"
         raise misfit(words, "nothing", "neighbourhood")
-    value = configure(kind, named.name, named.options, _defaults(kind, neighbourhood))
+    value = configure(kind, named.name, named.options, _defaults(kind, common))
     return value, {"name": named.name, **plain_options(value)}
 
 
-def _defaults(kind: type[Any], neighbourhood: Neighbourhood | None) -> dict[str, Any]:
-    return {"neighbourhood": neighbourhood} if neighbourhood is not None and has_neighbourhood(kind) else {}
+def _defaults(kind: type[Any], common: Mapping[str, Any]) -> dict[str, Any]:
+    known = {field.name for field in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else set()
+    return {name: value for name, value in common.items() if value is not None and name in known}
 
 
 @contextlib.contextmanager
@@ -173,11 +176,11 @@ def import_explainer(entry: Explained, label: str, base: Path) -> Explainer:
     return from_callable(found, name=label, **given)
 
 
-def import_metric(entry: Measured, label: str, base: Path, neighbourhood: Neighbourhood | None) -> Metric:
-    """The same for a metric, where a function is called for it; a class without a neighbourhood gets the study's."""
+def import_metric(entry: Measured, label: str, base: Path, common: Mapping[str, Any]) -> Metric:
+    """The same for a metric, where a function is called for it; a class gets the study's `common` options."""
     if isinstance(entry.value, Metric):
         return with_backgrounds(entry.value, base)
-    found = _import(entry.value, Metric, label, base, neighbourhood)
+    found = _import(entry.value, Metric, label, base, common)
     if isinstance(found, Metric):
         return found
     with errors_at("function"):
@@ -192,14 +195,14 @@ def _import(
     kind: type[Explainer] | type[Metric],
     label: str,
     base: Path,
-    neighbourhood: Neighbourhood | None = None,
+    common: Mapping[str, Any] | None = None,
 ) -> Any:
     """What the entry names; of a class, which derives from `kind`, an instance with the entry's options."""
     with errors_at("function"):
         found = resolve(entry.function, [str(base)])
     if isinstance(found, type) and issubclass(found, kind):
         with errors_at("options"):
-            return with_backgrounds(configure(found, label, entry.options, _defaults(found, neighbourhood)), base)
+            return with_backgrounds(configure(found, label, entry.options, _defaults(found, common or {})), base)
     if isinstance(found, kind):
         for key, value in entry.model_dump(exclude_unset=True, exclude={"function"}).items():
             raise misfit(f"no {key}, as the {kind.__name__} is configured already", show(value), key)

@@ -36,6 +36,7 @@ from pydantic import (
 from holdfast.errors import ArgumentError
 from holdfast.explainers import Explainer
 from holdfast.metrics import Metric
+from holdfast.metrics.base import PRESETS, Preset
 from holdfast.neighbourhood import Neighbourhood
 from holdfast.study.file.data_entries import DataEntry
 from holdfast.study.file.document import Document, read_document
@@ -67,6 +68,7 @@ from holdfast.study.file.problems import (
     Misfit,
     Problem,
     StudyError,
+    either,
     find_nearest,
     make_unknown_error,
     misfit,
@@ -96,7 +98,8 @@ def _neighbourhood(raw: object) -> Neighbourhood | None:
 
 
 def _metrics(raw: object, info: ValidationInfo) -> dict[str, Measured]:
-    return metrics_from(raw, info.data.get("neighbourhood"), "neighbourhood" in info.data)
+    common = {"neighbourhood": info.data.get("neighbourhood"), "preset": info.data.get("preset")}
+    return metrics_from(raw, common, "neighbourhood" in info.data)
 
 
 def _refer_to(definition: str) -> WithJsonSchema:
@@ -129,6 +132,9 @@ class Study(Entry):
     ] = Field(description="Models: of the zoo, from a function, or in a file; a list or under labels.")
     neighbourhood: Annotated[Any, PlainValidator(_neighbourhood), _refer_to("neighbourhood")] = Field(
         default=None, description="For all metrics that have one and do not set it."
+    )
+    preset: Annotated[Preset, Expected(either(PRESETS), PRESETS)] = Field(
+        default="standard", description="Where options of metrics come from, for all metrics that do not set it."
     )
     explainers: Annotated[
         dict[str, Explained],
@@ -183,7 +189,9 @@ class Study(Entry):
         metrics: dict[str, Metric] = {}
         for label, measured in self.metrics.items():
             with found.at("metrics", place=measured.place):
-                metrics[label] = import_metric(measured, label, base, self.neighbourhood)
+                metrics[label] = import_metric(
+                    measured, label, base, {"neighbourhood": self.neighbourhood, "preset": self.preset}
+                )
         pairs = self._pairs()
         for label, metric in metrics.items():
             for name in {data: None for data, _ in pairs if data in samples}:
@@ -282,13 +290,20 @@ def _look_up(metric: Metric, samples: Samples, name: str) -> None:
         raise misfit(error.expected, str(error.got), error.argument, near=near, note=note) from error
 
 
-def load_study(path: str | Path) -> Study:
+def load_study(path: str | Path, preset: str | None = None) -> Study:
     """The study in the file at `path`: read, with names, options and types checked. Runs no code of the user's.
+
+    Args:
+        path: of the file.
+        preset: replaces the file's own.
 
     Raises:
         StudyError: the file is missing or no YAML, or something in it is wrong; each problem with its path and line.
     """
-    return _check(read_document(path))
+    document = read_document(path)
+    if preset is not None and isinstance(document.content, Mapping):
+        document = replace(document, content={**document.content, "preset": preset})
+    return _check(document)
 
 
 def study_from(content: Mapping[str, Any], base: str | Path = ".") -> Study:
