@@ -38,14 +38,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from holdfast.algorithms.searches.base import NAN_KEY, Search, SearchRun, searches, take_points
+from holdfast.algorithms.searches.base import NAN_KEY, Outcome, Search, SearchRun, searches, take_points
 from holdfast.errors import check, check_integer
 from holdfast.neighbourhood import Region
 from holdfast.tensors import Streams, broadcast_rows
 
 _MOVES = 5  # vertex, centre, scale, nudge, relax
 _PATCHES = 7  # along each axis, in the vertices to start from
-_AHEAD = 64  # rounds whose random numbers are drawn at once
 
 
 @searches.register("block")
@@ -62,7 +61,8 @@ class BlockSearch(Search):
         memory: the factor by which the weight of a success falls with each further round.
     """
 
-    proposals: int = 2
+    proposals: int = 64
+    merges: int = 6
     starts: int = 400
     start: float = 0.1
     power: float = 3.0
@@ -82,43 +82,62 @@ class BlockSearch(Search):
     def search(self, run: SearchRun, streams: Streams) -> None:
         """Query vertices, then one round of proposals after the other."""
         region, canvas = run.region, _Canvas(run.region)
-        home, centre_key = run.best.value, run.best_key
+        home = run.best
         x = canvas.patchwork(min(self.starts, max(1, run.budget // 10)), streams)
         seen = run.query(x)
         # the incumbent is the best vertex, not the centre, which is often feasible and hard to leave
-        key, row = seen.key().max(dim=1)
-        better = torch.ones_like(key, dtype=torch.bool)
-        x, value = take_points(x, row[:, None]), seen.value.gather(1, row[:, None])[:, 0]
-        broken = key == NAN_KEY
-        x = torch.where(broadcast_rows(broken, x), region.centre[:, None], x)  # where all vertices gave NaN
-        value, key = torch.where(broken, home, value), torch.where(broken, centre_key, key)
+        now = _Incumbent(region.centre[:, None], home, torch.full_like(run.best_key, NAN_KEY))
+        now.accept(x, seen)
+        now.key = torch.where(now.key == NAN_KEY, home.key(), now.key)  # where all vertices gave NaN
         corner = torch.eye(_MOVES, dtype=torch.float64, device=region.device)[0]
         credit = torch.ones(len(region), _MOVES, dtype=torch.float64, device=region.device)
         influence = _Influence(len(region), canvas.size, region.device)
-        step = 0
+        merged, fresh = None, None
+        proposals = self.proposals
+        strata = torch.arange(proposals, device=region.device, dtype=torch.float32) / proposals
         while run.left:
-            if step % _AHEAD == 0:
-                draws = streams.uniform((_AHEAD, self.proposals, canvas.draws), torch.float32)
-            u = draws[:, step % _AHEAD, : run.left]
+            u = streams.uniform((proposals, canvas.draws), torch.float32)[:, : run.left]
             # in a box corners serve while leaving the centre gains value; where it costs value, and in a ball, any move
-            inner = (key > 0) & (value < home) if region.radius is None else torch.ones_like(better)
+            inner = (now.key > 0) & (now.seen.value < home.value)
+            inner |= region.radius is not None
             wanted = torch.where(inner[:, None], credit / credit.sum(1, keepdim=True), corner)
             chance = self.explore / _MOVES + (1 - self.explore) * wanted
             move = torch.searchsorted(chance.cumsum(1), u[..., 0].double().contiguous()).clamp(max=_MOVES - 1)
             side = canvas.side(self.start * (1 - run.spent / run.budget) ** self.power)
-            block, middle = canvas.place_block(side, influence.draw(u[..., 1]))
-            y = canvas.propose(x, move, block, middle, u[..., 2:])
+            place = strata[: u.shape[1]] + u[..., 1] / proposals
+            block, middle = canvas.place_block(side, influence.draw(place))
+            y, inside = canvas.propose(now.x, move, block, middle, u[..., 2:])
+            single = torch.ones_like(move, dtype=torch.bool)
+            if merged is not None and fresh is not None:
+                few = min(merged.shape[1], y.shape[1])
+                single[:, :few] = ~fresh[:, :few]
+                y[:, :few] = torch.where(broadcast_rows(fresh[:, :few], y), merged[:, :few], y[:, :few])
             seen = run.query(y)
-            influence.learn(block, seen.value - value[:, None])
-            new, row = seen.key().max(dim=1)
-            better, row = new > key, row[:, None]
-            key = torch.where(better, new, key)
-            x = torch.where(broadcast_rows(better, x), take_points(y, row), x)
-            value = torch.where(better, seen.value.gather(1, row)[:, 0], value)
-            credit = (self.memory * credit + (1 - self.memory) * 1e-2).scatter_add(
-                1, move.gather(1, row), better[:, None].double()
-            )
-            step += 1
+            gain = seen.value - now.seen.value[:, None]
+            rise = (seen.violation - now.seen.violation[:, None]).nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+            influence.learn(block, torch.where(single, gain, 0.0), single)
+            good = (seen.key() > now.key[:, None]) & single
+            credit = self.memory * credit + (1 - self.memory) * 1e-2
+            credit = credit.scatter_add(1, move, good.double())
+            now.accept(y, seen)
+            merged, fresh = canvas.merge(now, y, inside, gain, rise, single & (move != 4) & ~gain.isnan(), self.merges)
+
+
+class _Incumbent:
+    def __init__(self, x: Tensor, seen: Outcome, key: Tensor) -> None:
+        self.x, self.seen, self.key = x, seen, key
+
+    def accept(self, y: Tensor, seen: Outcome) -> None:
+        """Replace it by the best of y where that is better."""
+        key, row = seen.key().max(dim=1)
+        better, row = key > self.key, row[:, None]
+        found = seen.gather(row)
+        self.key = torch.where(better, key, self.key)
+        self.x = torch.where(broadcast_rows(better, self.x), take_points(y, row), self.x)
+        self.seen = Outcome(
+            torch.where(better, found.value[:, 0], self.seen.value),
+            torch.where(better, found.violation[:, 0], self.seen.violation),
+        )
 
 
 class _Canvas:
@@ -132,7 +151,7 @@ class _Canvas:
         self.centre = region.centre.reshape(flat)
         self.lower, self.upper = region.lower.reshape(flat), region.upper.reshape(flat)
         #: how many random numbers one proposal uses: move, place, box, amount, sign, channels
-        self.draws = 5 + self.channels
+        self.draws = 6 + self.channels
 
     def patchwork(self, count: int, streams: Streams) -> Tensor:
         """Random vertices `(P, count, *shape)`, constant on patches, `_PATCHES` of them along each axis."""
@@ -144,10 +163,10 @@ class _Canvas:
         lower, upper = self._box(torch.zeros(up.shape[:2], device=up.device))
         return self._project(torch.where(up, upper, lower))
 
-    def propose(self, x: Tensor, move: Tensor, block: Tensor, middle: Tensor, u: Tensor) -> Tensor:
+    def propose(self, x: Tensor, move: Tensor, block: Tensor, middle: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
         """Changed copies `(P, n, *shape)` of the incumbents `x` `(P, 1, *shape)`; `move` `(P, n)`, `u` uniform."""
         x, kind = x.reshape(self.centre.shape), move[..., None, None]
-        box, amount, sign, channels = torch.split(u, [1, 1, 1, self.channels], dim=2)
+        box, amount, sign, side, channels = torch.split(u, [1, 1, 1, 1, self.channels], dim=2)
         chosen = channels < 0.5
         inside = block[:, :, None] & (chosen | ~chosen.any(2, keepdim=True))[..., None]
         inside |= kind == 4
@@ -159,12 +178,36 @@ class _Canvas:
         factor = amount[..., None].to(x.dtype)
         step = torch.where(sign[..., None] < 0.5, -1.0, 1.0).to(x.dtype) * 2.0 ** (-8 * factor)
         offset = x - self.centre
-        y = torch.where(at - low < high - at, upper, lower)
+        far = (at - low) < side[..., None] * (high - low)
+        y = torch.where(far, upper, lower)
         y = torch.where(kind == 1, self.centre, y)
         y = torch.where(kind == 2, self.centre + offset * factor, y)
         y = torch.where(kind == 3, x + step * (upper - lower), y)
         y = torch.where(kind == 4, self.centre + offset * (1 + step), y)
-        return self._project(torch.where(inside, y, x))
+        return self._project(torch.where(inside, y, x)), inside
+
+    def merge(
+        self, now: _Incumbent, y: Tensor, inside: Tensor, gain: Tensor, rise: Tensor, usable: Tensor, count: int
+    ) -> tuple[Tensor, Tensor]:
+        """Combinations `(P, count, *shape)` of single changes; bool `(P, count)` where there is something to combine."""
+        x = now.x.reshape(self.centre.shape)
+        flat = y.reshape(*y.shape[:2], self.channels, self.size)
+        gain = torch.where(usable, gain, 0.0).double()
+        rise = torch.where(usable, rise, 0.0).double()
+        shares = [0.5**t for t in range(count)]
+        amount, score = _fill_knapsack(gain, rise, now.seen.violation.double(), shares)
+        out, fresh = [], []
+        for t in range(count):
+            s = amount[:, t]
+            taken = s > 0
+            rank = torch.where(taken, score[:, t], -torch.inf)
+            weight = torch.where(inside, rank[..., None, None], -torch.inf)
+            top, owner = weight.max(dim=1, keepdim=True)
+            value = flat.gather(1, owner)
+            theta = s[:, :, None, None].expand(-1, -1, self.channels, self.size).gather(1, owner).to(x.dtype)
+            out.append(torch.where(top > -torch.inf, torch.lerp(x, value, theta), x))
+            fresh.append(taken.sum(1) > 1)
+        return self._project(torch.cat(out, dim=1)), torch.stack(fresh, dim=1)
 
     def side(self, share: float) -> int:
         """Side of a block with this share of the features."""
@@ -195,6 +238,43 @@ class _Canvas:
         return self.region.project(x.reshape(*x.shape[:2], *self.region.shape))
 
 
+def _fill_knapsack(gain: Tensor, rise: Tensor, violation: Tensor, shares: list[float]) -> tuple[Tensor, Tensor]:
+    """How much `(P, T, k)` of each change to apply, for the top shares of them; and the order of preference."""
+    tiny = 1e-30
+    slack = rise.abs().sum(1, keepdim=True) / (rise != 0).sum(1, keepdim=True).clamp(min=1)
+    free = (gain >= 0) & (rise <= 0) & ((gain > 0) | (rise < 0))
+    item = ((gain > 0) & (rise > 0)) | ((gain < 0) & (rise < 0))
+    payer = item & (rise < 0)
+    ratio = torch.where(item, gain / torch.where(rise == 0, tiny, rise), -1.0)
+    cost = torch.where(item, rise.abs(), 0.0)
+
+    def solve(keep: Tensor) -> tuple[Tensor, Tensor]:
+        use = cost * keep
+        order = ratio.argsort(dim=1, descending=True, stable=True)
+        paid = use.gather(1, order)
+        room = -violation[:, None] - 0.02 * slack - (rise * ((free | payer) & keep)).sum(1, keepdim=True)
+        before = paid.cumsum(1) - paid
+        share = ((room - before) / paid.clamp(min=tiny)).clamp(0, 1)
+        price = torch.where((share > 0) & (paid > 0), ratio.gather(1, order), torch.inf).amin(1, keepdim=True)
+        share = torch.zeros_like(share).scatter(1, order, share)
+        amount = torch.where(payer, 1 - share, torch.where(item, share, free.double())) * keep
+        price = torch.where(price.isinf(), ratio.amax(1, keepdim=True).clamp(min=0), price)
+        return amount, price
+
+    everything = torch.ones_like(item)
+    amount, price = solve(everything)
+    score = gain - price * rise
+    amounts, scores = [amount], [score]
+    rank = torch.where(amount > 0, score, -torch.inf)
+    place = rank.argsort(dim=1, descending=True, stable=True).argsort(dim=1)
+    number = (amount > 0).sum(1, keepdim=True)
+    for share in shares[1:]:
+        keep = place < (number * share).ceil()
+        amounts.append(solve(keep)[0])
+        scores.append(score)
+    return torch.stack(amounts, dim=1), torch.stack(scores, dim=1)
+
+
 class _Influence:
     """Where a change makes a difference, learnt from the proposals of each problem, and where none was tried recently.
 
@@ -218,9 +298,11 @@ class _Influence:
         rungs = u.double() * ladder[:, -1:]
         return torch.searchsorted(ladder, rungs).clamp(max=ladder.shape[1] - 1)
 
-    def learn(self, block: Tensor, change: Tensor) -> None:
+    def learn(self, block: Tensor, change: Tensor, single: Tensor) -> None:
         """Learn from the changes of value `(P, n)` that the blocks `(P, n, S)` made."""
         each = change.double().abs().nan_to_num(nan=0.0, posinf=0.0)[..., None] / block.sum(2, keepdim=True)
-        self._change = self._FADE * self._change + (block * each).sum(1)
-        self._tries = self._FADE * self._tries + block.double().sum(1)
+        block = block & single[..., None]
+        fade = self._FADE ** (block.shape[1] / 2)
+        self._change = fade * self._change + (block * each).sum(1)
+        self._tries = fade * self._tries + block.double().sum(1)
         self._idle = torch.where(block.any(1), 0.0, self._idle + 1)
