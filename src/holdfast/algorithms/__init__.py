@@ -15,6 +15,7 @@ from holdfast.algorithms.rare_events.estimate import Levels, RareEventEstimate
 from holdfast.algorithms.rare_events.plain_sampling import monte_carlo
 from holdfast.algorithms.rare_events.priors import Prior, StandardNormal, UnitBox
 from holdfast.algorithms.rare_events.subset_sampling import subset_simulation
+from holdfast.algorithms.searches.auto import AutoSearch
 from holdfast.algorithms.searches.base import Outcome, Search, SearchResult, searches
 from holdfast.algorithms.searches.block import BlockSearch
 from holdfast.algorithms.searches.genetic import GeneticSearch
@@ -24,6 +25,7 @@ from holdfast.algorithms.searches.sign import SignSearch
 
 __all__ = [
     "Attack",
+    "AutoSearch",
     "BlockSearch",
     "CertifiedDistortion",
     "Consistency",

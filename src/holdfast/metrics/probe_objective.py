@@ -43,13 +43,20 @@ class ProbeObjective(ABC):
         """The outcome of `x` for the problems `problem` `(M,)`."""
         return self.measure(x, self.usable[problem])
 
-    def find_ascent(self, x: Tensor, problem: Tensor, feasible: Tensor) -> Tensor:
-        """Directions from the model with softplus for ReLU."""
-        return self.probe.gradient(self.ascend, x, self.usable[problem], feasible, beta=self.beta)
+    def find_ascent(self, x: Tensor, problem: Tensor, feasible: Tensor, sharpness: float = 1.0) -> Tensor:
+        """Directions from the model with softplus for ReLU, of `sharpness` times its own sharpness."""
+        return self.probe.gradient(self.ascend, x, self.usable[problem], feasible, beta=self.beta * sharpness)
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether a white-box search can use it: explainer and similarity are differentiable."""
+        similarity = self.probe.similarity
+        return self.probe.explainer.differentiable and (similarity is None or similarity.differentiable)
 
     def run(self, search: Search, region: Region, budget: int, seed: int) -> SearchResult:
         """Run the search in `region`, the neighbourhoods of the usable origins."""
-        return search.run(self, region, budget, seed, self.find_ascent if search.white_box else None)
+        wanted = search.white_box or (search.takes_gradient and self.differentiable)
+        return search.run(self, region, budget, seed, self.find_ascent if wanted else None)
 
 
 def reevaluate_found(probe: Probe, x: Tensor, compare: bool = True) -> tuple[Measurement, Tensor, Tensor]:

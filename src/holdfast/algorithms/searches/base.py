@@ -71,10 +71,11 @@ class GradientObjective(Protocol):
     """The directions of steepest ascent at points `(M, *shape)`, on a smoothed model; for white-box searches only.
 
     Where `feasible` `(M,)` holds, the gradient of the value; elsewhere the gradient of minus the violation. Shaped like
-    `x`, without NaN. The implementation cuts the work to what fits into memory.
+    `x`, without NaN. The implementation cuts the work to what fits into memory. `sharpness` above 1 asks for a smoothed
+    model that is nearer to the true one by this factor; below 1 for a smoother one.
     """
 
-    def __call__(self, x: Tensor, problem: Tensor, feasible: Tensor) -> Tensor: ...
+    def __call__(self, x: Tensor, problem: Tensor, feasible: Tensor, sharpness: float = 1.0) -> Tensor: ...
 
 
 def differentiate_outcome(outcome: Outcome, x: Tensor, feasible: Tensor) -> Tensor:
@@ -169,11 +170,17 @@ class SearchRun:
         self._note()
         return seen
 
-    def find_ascent(self, x: Tensor, feasible: Tensor) -> Tensor:
+    @property
+    def white_box(self) -> bool:
+        """Whether there is a gradient objective."""
+        return self._gradient is not None
+
+    def find_ascent(self, x: Tensor, feasible: Tensor, sharpness: float = 1.0) -> Tensor:
         """The gradient objective's directions, like `x` `(P, n, *shape)`; `feasible` `(P, n)`. One evaluation each."""
         assert self._gradient is not None
+        found = self._gradient(x.flatten(0, 1), _number_problems(x), feasible.flatten(), sharpness)
         self.spent += x.shape[1]
-        return self._gradient(x.flatten(0, 1), _number_problems(x), feasible.flatten()).reshape(x.shape)
+        return found.reshape(x.shape)
 
     def result(self, population: Tensor | None = None) -> SearchResult:
         """The best points, and how the run came to them."""
@@ -206,6 +213,8 @@ class Search(ABC):
     name: ClassVar[str]
     #: whether it needs the gradient objective
     white_box: ClassVar[bool] = False
+    #: whether it uses the gradient objective where there is one
+    takes_gradient: ClassVar[bool] = False
 
     def run(
         self,

@@ -32,20 +32,23 @@ Cost: `budget` evaluations for each problem, the first of them at the centre.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from holdfast.algorithms.searches.base import NAN_KEY, Search, SearchRun, searches, take_points
+from holdfast.algorithms.searches.base import NAN_KEY, Outcome, Search, SearchRun, searches, take_points
 from holdfast.errors import check, check_integer
 from holdfast.neighbourhood import Region
 from holdfast.tensors import Streams, broadcast_rows
 
 _MOVES = 5  # vertex, centre, scale, nudge, relax
+_RELAX = 4  # the number of the last one
+_SPREAD = 8.0  # the shares of the blocks of one round lie between the current one over and times this
+_MARGIN = 0.02  # of a typical change of the violation
 _PATCHES = 7  # along each axis, in the vertices to start from
-_AHEAD = 64  # rounds whose random numbers are drawn at once
 
 
 @searches.register("block")
@@ -62,10 +65,11 @@ class BlockSearch(Search):
         memory: the factor by which the weight of a success falls with each further round.
     """
 
-    proposals: int = 2
+    proposals: int = 64
+    merges: int = 6
     starts: int = 400
     start: float = 0.1
-    power: float = 3.0
+    power: float = 8.0
     explore: float = 0.02
     memory: float = 0.98
     name: ClassVar[str] = "block"
@@ -81,44 +85,86 @@ class BlockSearch(Search):
 
     def search(self, run: SearchRun, streams: Streams) -> None:
         """Query vertices, then one round of proposals after the other."""
-        region, canvas = run.region, _Canvas(run.region)
-        home, centre_key = run.best.value, run.best_key
-        x = canvas.patchwork(min(self.starts, max(1, run.budget // 10)), streams)
-        seen = run.query(x)
+        canvas = _Canvas(run.region)
+        home, x = run.best, canvas.patchwork(min(self.starts, max(1, run.budget // 10)), streams)
         # the incumbent is the best vertex, not the centre, which is often feasible and hard to leave
-        key, row = seen.key().max(dim=1)
-        better = torch.ones_like(key, dtype=torch.bool)
-        x, value = take_points(x, row[:, None]), seen.value.gather(1, row[:, None])[:, 0]
-        broken = key == NAN_KEY
-        x = torch.where(broadcast_rows(broken, x), region.centre[:, None], x)  # where all vertices gave NaN
-        value, key = torch.where(broken, home, value), torch.where(broken, centre_key, key)
+        now = _Incumbent(run.region.centre[:, None], home, torch.full_like(run.best_key, NAN_KEY))
+        now.accept(x, run.query(x))
+        now.key = torch.where(now.key == NAN_KEY, home.key(), now.key)  # where all vertices gave NaN
+        # in a box corners serve while leaving the centre gains value; where it costs value, and in a ball, any move
+        self._improve(run, streams, canvas, now, self.start, lambda: (now.key > 0) & (now.seen.value < home.value))
+
+    def refine(self, run: SearchRun, streams: Streams, start: float) -> None:
+        """Spend what is left of the budget on any moves of the best point; the first blocks have the share `start`."""
+        now = _Incumbent(run.best_inputs[:, None], run.best, run.best_key)
+        self._improve(run, streams, _Canvas(run.region), now, start, lambda: torch.ones_like(now.key, dtype=torch.bool))
+
+    def _improve(
+        self,
+        run: SearchRun,
+        streams: Streams,
+        canvas: _Canvas,
+        now: _Incumbent,
+        start: float,
+        leaves_corners: Callable[[], Tensor],
+    ) -> None:
+        """Rounds of proposals, from the incumbent `now`, until the budget is spent."""
+        region, first, count = run.region, run.spent, self.proposals
         corner = torch.eye(_MOVES, dtype=torch.float64, device=region.device)[0]
         credit = torch.ones(len(region), _MOVES, dtype=torch.float64, device=region.device)
         influence = _Influence(len(region), canvas.size, region.device)
-        step = 0
+        strata = torch.arange(count, device=region.device, dtype=torch.float32)
+        # neighbours in the order of places get sides of different sizes: 37 has no divisor in common with most counts
+        spread = _SPREAD ** (2 * ((strata * 37 + 0.5) % count) / count - 1)
         while run.left:
-            if step % _AHEAD == 0:
-                draws = streams.uniform((_AHEAD, self.proposals, canvas.draws), torch.float32)
-            u = draws[:, step % _AHEAD, : run.left]
-            # in a box corners serve while leaving the centre gains value; where it costs value, and in a ball, any move
-            inner = (key > 0) & (value < home) if region.radius is None else torch.ones_like(better)
+            u = streams.uniform((count, canvas.draws), torch.float32)[:, : run.left]
+            inner = leaves_corners() if region.radius is None else torch.ones_like(now.key, dtype=torch.bool)
             wanted = torch.where(inner[:, None], credit / credit.sum(1, keepdim=True), corner)
             chance = self.explore / _MOVES + (1 - self.explore) * wanted
             move = torch.searchsorted(chance.cumsum(1), u[..., 0].double().contiguous()).clamp(max=_MOVES - 1)
-            side = canvas.side(self.start * (1 - run.spent / run.budget) ** self.power)
-            block, middle = canvas.place_block(side, influence.draw(u[..., 1]))
-            y = canvas.propose(x, move, block, middle, u[..., 2:])
+            share = start * (1 - (run.spent - first) / (run.budget - first)) ** self.power
+            side = canvas.sides(share * spread[: u.shape[1]])
+            block, middle = canvas.place_block(side, influence.draw((strata[: u.shape[1]] + u[..., 1]) / count))
+            y, inside = canvas.propose(now.x, move, block, middle, u[..., 2:])
+            single = torch.ones_like(move, dtype=torch.bool)
+            if run.spent > first:
+                rows = merged.shape[1] if merged.shape[1] < y.shape[1] else y.shape[1]
+                single[:, :rows] = ~fresh[:, :rows]
+                y[:, :rows] = torch.where(broadcast_rows(single[:, :rows], y), y[:, :rows], merged[:, :rows])
             seen = run.query(y)
-            influence.learn(block, seen.value - value[:, None])
-            new, row = seen.key().max(dim=1)
-            better, row = new > key, row[:, None]
-            key = torch.where(better, new, key)
-            x = torch.where(broadcast_rows(better, x), take_points(y, row), x)
-            value = torch.where(better, seen.value.gather(1, row)[:, 0], value)
-            credit = (self.memory * credit + (1 - self.memory) * 1e-2).scatter_add(
-                1, move.gather(1, row), better[:, None].double()
+            gain = seen.value - now.seen.value[:, None]
+            rise = (seen.violation - now.seen.violation[:, None]).nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+            influence.learn(block & single[..., None], torch.where(single, gain, 0.0))
+            better = (seen.key() > now.key[:, None]) & single
+            credit = (self.memory * credit + (1 - self.memory) * 1e-2).scatter_add(1, move, better.double())
+            now.accept(y, seen)
+            usable = single & (move != _RELAX) & gain.isfinite()
+            amounts, score = _choose_changes(
+                torch.where(usable, gain, 0.0).double(),
+                torch.where(usable, rise, 0.0).double(),
+                now.seen.violation.double(),
+                self.merges,
             )
-            step += 1
+            merged, fresh = canvas.merge(now.x, y, inside, amounts, score), (amounts > 0).sum(2) > 1
+
+
+class _Incumbent:
+    """The point `(P, 1, *shape)` of each problem that proposals change, its outcome and its key, `(P,)` each."""
+
+    def __init__(self, x: Tensor, seen: Outcome, key: Tensor) -> None:
+        self.x, self.seen, self.key = x, seen, key
+
+    def accept(self, y: Tensor, seen: Outcome) -> None:
+        """The best of the points `y` `(P, n, *shape)` becomes the incumbent where it is better."""
+        key, row = seen.key().max(dim=1)
+        better, row = key > self.key, row[:, None]
+        found = seen.gather(row)
+        self.key = torch.where(better, key, self.key)
+        self.x = torch.where(broadcast_rows(better, self.x), take_points(y, row), self.x)
+        self.seen = Outcome(
+            torch.where(better, found.value[:, 0], self.seen.value),
+            torch.where(better, found.violation[:, 0], self.seen.violation),
+        )
 
 
 class _Canvas:
@@ -131,8 +177,8 @@ class _Canvas:
         flat = (len(region), 1, self.channels, self.size)
         self.centre = region.centre.reshape(flat)
         self.lower, self.upper = region.lower.reshape(flat), region.upper.reshape(flat)
-        #: how many random numbers one proposal uses: move, place, box, amount, sign, channels
-        self.draws = 5 + self.channels
+        #: how many random numbers one proposal uses: move, place, box, amount, sign, end, channels
+        self.draws = 6 + self.channels
 
     def patchwork(self, count: int, streams: Streams) -> Tensor:
         """Random vertices `(P, count, *shape)`, constant on patches, `_PATCHES` of them along each axis."""
@@ -144,13 +190,16 @@ class _Canvas:
         lower, upper = self._box(torch.zeros(up.shape[:2], device=up.device))
         return self._project(torch.where(up, upper, lower))
 
-    def propose(self, x: Tensor, move: Tensor, block: Tensor, middle: Tensor, u: Tensor) -> Tensor:
-        """Changed copies `(P, n, *shape)` of the incumbents `x` `(P, 1, *shape)`; `move` `(P, n)`, `u` uniform."""
+    def propose(self, x: Tensor, move: Tensor, block: Tensor, middle: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+        """Changed copies `(P, n, *shape)` of the incumbents `x` `(P, 1, *shape)`, and where each was changed.
+
+        `move` `(P, n)`, `u` uniform; the places are bool `(P, n, C, S)`.
+        """
         x, kind = x.reshape(self.centre.shape), move[..., None, None]
-        box, amount, sign, channels = torch.split(u, [1, 1, 1, self.channels], dim=2)
+        box, amount, sign, end, channels = torch.split(u, [1, 1, 1, 1, self.channels], dim=2)
         chosen = channels < 0.5
         inside = block[:, :, None] & (chosen | ~chosen.any(2, keepdim=True))[..., None]
-        inside |= kind == 4
+        inside |= kind == _RELAX
         lower, upper = self._box(box[..., 0])
         at, low, high = (
             values.expand(*move.shape, *x.shape[2:]).gather(3, middle[..., None, None].expand(-1, -1, self.channels, 1))
@@ -159,27 +208,43 @@ class _Canvas:
         factor = amount[..., None].to(x.dtype)
         step = torch.where(sign[..., None] < 0.5, -1.0, 1.0).to(x.dtype) * 2.0 ** (-8 * factor)
         offset = x - self.centre
-        y = torch.where(at - low < high - at, upper, lower)
+        # from inside the box either end; the further one is the likelier
+        y = torch.where(at - low < end[..., None] * (high - low), upper, lower)
         y = torch.where(kind == 1, self.centre, y)
         y = torch.where(kind == 2, self.centre + offset * factor, y)
         y = torch.where(kind == 3, x + step * (upper - lower), y)
-        y = torch.where(kind == 4, self.centre + offset * (1 + step), y)
-        return self._project(torch.where(inside, y, x))
+        y = torch.where(kind == _RELAX, self.centre + offset * (1 + step), y)
+        return self._project(torch.where(inside, y, x)), inside
 
-    def side(self, share: float) -> int:
-        """Side of a block with this share of the features."""
-        return max(1, round(math.pow(share * self.size, 1 / len(self.extents))))
+    def merge(self, x: Tensor, y: Tensor, inside: Tensor, amounts: Tensor, score: Tensor) -> Tensor:
+        """Combinations `(P, T, *shape)` of the changes `y` `(P, n, *shape)`, made in `inside`, of incumbents `x`.
 
-    def place_block(self, side: int, place: Tensor) -> tuple[Tensor, Tensor]:
-        """The block around each feature `place` `(P, n)`, within the canvas: a mask `(P, n, S)`, and its middle."""
+        Combination t moves features by `amounts` `(P, T, n)` of the way to where the changes have them; a feature that
+        several changes contain goes to the one with the highest `score` `(P, n)`.
+        """
+        x, y = x.reshape(self.centre.shape), y.reshape(*y.shape[:2], self.channels, self.size)
+        merged = []
+        for amount in amounts.unbind(1):
+            rank = torch.where(amount > 0, score, -torch.inf)[..., None, None]
+            top, owner = torch.where(inside, rank, -torch.inf).max(dim=1, keepdim=True)
+            share = amount.to(x.dtype)[..., None, None].expand(-1, -1, *x.shape[2:]).gather(1, owner)
+            merged.append(torch.where(top > -torch.inf, torch.lerp(x, y.gather(1, owner), share), x))
+        return self._project(torch.cat(merged, dim=1))
+
+    def sides(self, share: Tensor) -> Tensor:
+        """Sides `(n,)` of blocks with these shares of the features, at least 1."""
+        return (share * self.size).pow(1 / len(self.extents)).round().clamp(min=1).to(torch.int64)
+
+    def place_block(self, side: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
+        """The block of each side `(n,)` around each feature `place` `(P, n)`, within the canvas: a mask `(P, n, S)`, and its middle."""
         mask = torch.ones((*place.shape, 1), dtype=torch.bool, device=place.device)
         middle, stride = torch.zeros_like(place), self.size
         for extent in self.extents:
             stride //= extent
-            length = min(side, extent)
-            first = (place // stride % extent - length // 2).clamp(min=0, max=extent - length)
+            length = side.clamp(max=extent)
+            first = torch.minimum((place // stride % extent - length // 2).clamp(min=0), extent - length)
             line = torch.arange(extent, device=place.device) - first[..., None]
-            mask = (mask[..., None] & ((line >= 0) & (line < length))[:, :, None]).flatten(2)
+            mask = (mask[..., None] & ((line >= 0) & (line < length[:, None]))[:, :, None]).flatten(2)
             middle = middle * extent + first + length // 2
         return mask, middle
 
@@ -219,8 +284,52 @@ class _Influence:
         return torch.searchsorted(ladder, rungs).clamp(max=ladder.shape[1] - 1)
 
     def learn(self, block: Tensor, change: Tensor) -> None:
-        """Learn from the changes of value `(P, n)` that the blocks `(P, n, S)` made."""
-        each = change.double().abs().nan_to_num(nan=0.0, posinf=0.0)[..., None] / block.sum(2, keepdim=True)
-        self._change = self._FADE * self._change + (block * each).sum(1)
-        self._tries = self._FADE * self._tries + block.double().sum(1)
+        """Learn from the changes of value `(P, n)` that the blocks `(P, n, S)` made; an empty block teaches nothing."""
+        each = change.double().abs().nan_to_num(nan=0.0, posinf=0.0)[..., None] / block.sum(2, keepdim=True).clamp(min=1)
+        fade = self._FADE ** (block.shape[1] / 2)
+        self._change = fade * self._change + (block * each).sum(1)
+        self._tries = fade * self._tries + block.double().sum(1)
         self._idle = torch.where(block.any(1), 0.0, self._idle + 1)
+
+
+def _choose_changes(gain: Tensor, rise: Tensor, violation: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Which of n single changes to make at once, if value and violation were linear in them.
+
+    A fractional knapsack: the room is what the constraint leaves, at an incumbent of this `violation` `(P,)`. Changes
+    that gain value and do not raise the violation are free. Those that gain value and raise the violation cost room.
+    Those that lose value and lower the violation make room. The linear programme is solved exactly, by the order of
+    value per violation; its dual, the price of room, scores the changes.
+
+    Args:
+        gain, rise: the changes of value and violation, `(P, n)`; both 0 for a change that must not be used.
+        violation: of the incumbents, `(P,)`.
+        count: how many combinations; each next one uses half as many of the changes, the best.
+
+    Returns:
+        How much of each change to make, from 0 to 1, `(P, count, n)`; the scores `(P, n)`.
+    """
+    free = (gain >= 0) & (rise <= 0) & (gain - rise > 0)
+    traded = gain * rise > 0
+    pays = traded & (rise < 0)
+    rate = torch.where(traded, gain / torch.where(traded, rise, 1.0), -1.0)
+    order = rate.argsort(dim=1, descending=True, stable=True)
+    # a little less than all room, since value and violation are not quite linear
+    typical = rise.abs().sum(1, keepdim=True) / (rise != 0).sum(1, keepdim=True).clamp(min=1)
+    room = -violation[:, None] - _MARGIN * typical
+
+    def solve(kept: Tensor) -> Tensor:
+        cost = torch.where(traded & kept, rise.abs(), 0.0).gather(1, order)
+        left = room - torch.where((free | pays) & kept, rise, 0.0).sum(1, keepdim=True) - (cost.cumsum(1) - cost)
+        bought = (left / cost.clamp(min=1e-30)).clamp(0, 1)
+        bought = torch.zeros_like(bought).scatter(1, order, bought)  # of those that pay: what is not made
+        return torch.where(pays, 1 - bought, torch.where(traded, bought, free.double())) * kept
+
+    amount = solve(torch.ones_like(free))
+    bought = traded & torch.where(pays, amount < 1, amount > 0)
+    price = torch.where(bought, rate, torch.inf).amin(1, keepdim=True)
+    price = torch.where(price.isinf(), rate.amax(1, keepdim=True).clamp(min=0), price)
+    score = gain - price * rise
+    place = torch.where(amount > 0, score, -torch.inf).argsort(dim=1, descending=True, stable=True).argsort(dim=1)
+    number = (amount > 0).sum(1, keepdim=True).double()
+    amounts = [amount, *(solve(place < (number * 0.5**t).ceil()) for t in range(1, count))]
+    return torch.stack(amounts, dim=1), score

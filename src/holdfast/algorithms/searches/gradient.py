@@ -39,15 +39,21 @@ class GradientSearch(Search):
     """Projected gradient ascent with restarts in parallel.
 
     Args:
-        restarts: for each problem. With a multiple of 8 the results do not depend, to the last bit, on the other
+        restarts: for each problem, at the start. With a multiple of 8 the results do not depend, to the last bit, on the other
             problems of the batch (see `holdfast.model.ROW_ALIGNMENT`).
         step: the first one, as a share of the box's half width or of the ball's radius.
         momentum: how much of the last direction is kept.
+        halvings: how often the worse half of the restarts is given up, in the first half of the budget.
+        smooth, sharp: sharpness of the smoothed objective in the first and in the last iteration, as multiples of
+            its own.
     """
 
     restarts: int = 8
     step: float = 0.5
     momentum: float = 0.75
+    halvings: int = 2
+    smooth: float = 0.5
+    sharp: float = 6.0
     name: ClassVar[str] = "gradient"
     white_box: ClassVar[bool] = True
 
@@ -55,23 +61,48 @@ class GradientSearch(Search):
         check_integer(self.restarts, "restarts")
         check(self.step > 0, "step", "a number above 0", self.step)
         check(0 <= self.momentum < 1, "momentum", "a number in [0, 1)", self.momentum)
+        check_integer(self.halvings, "halvings", 0)
+        for option in ("smooth", "sharp"):
+            check(getattr(self, option) > 0, option, "a number above 0", getattr(self, option))
 
     def search(self, run: SearchRun, streams: Streams) -> Tensor:
-        """All restarts in parallel."""
-        region = run.region
-        restarts = min(self.restarts, max(1, run.left // 3))
-        iterations, over = divmod(max(0, run.left - restarts), 2 * restarts)
-        x = region.project(region.sample(min(restarts + over, run.left), streams))
+        """All restarts in parallel, then the better half of them, and so on."""
+        return self.ascend(run, streams, run.left)
+
+    def ascend(self, run: SearchRun, streams: Streams, budget: int) -> Tensor:
+        """Spend `budget` of the evaluations that are left."""
+        region, first = run.region, run.spent
+        plan = self._plan(budget)
+        restarts = plan[0]
+        x = region.project(region.sample(restarts + budget - restarts - 2 * sum(plan[1:]), streams))
         seen = run.query(x)
-        rows = seen.key().argsort(dim=1, descending=True, stable=True)[:, :restarts]
-        x, feasible = take_points(x, rows), seen.violation.gather(1, rows) <= 0
-        momentum = torch.zeros_like(x)
-        for iteration in range(iterations):
-            momentum = self.momentum * momentum + _normalise(run.find_ascent(x, feasible))
-            step = self.step * (1 - iteration / iterations)
-            x = region.project(x + step * _find_steepest(region, momentum))
-            feasible = run.query(x).violation <= 0
+        key, rows = seen.key().sort(dim=1, descending=True, stable=True)
+        x, feasible = take_points(x, rows[:, :restarts]), seen.violation.gather(1, rows[:, :restarts]) <= 0
+        best, momentum = key[:, :restarts], torch.zeros_like(x)
+        for count in plan[1:]:
+            if count < x.shape[1]:
+                rows = best.argsort(dim=1, descending=True, stable=True)[:, :count]
+                x, momentum = take_points(x, rows), take_points(momentum, rows)
+                best, feasible = best.gather(1, rows), feasible.gather(1, rows)
+            done = (run.spent - first) / budget
+            sharpness = self.smooth * (self.sharp / self.smooth) ** done
+            momentum = self.momentum * momentum + _normalise(run.find_ascent(x, feasible, sharpness))
+            x = region.project(x + self.step * (1 - done) * _find_steepest(region, momentum))
+            seen = run.query(x)
+            feasible, best = seen.violation <= 0, torch.maximum(best, seen.key())
         return x
+
+    def _plan(self, budget: int) -> list[int]:
+        """How many restarts there are at the start, and then in each iteration."""
+        restarts = min(self.restarts, max(1, budget // 3))
+        left, plan = budget - restarts, [restarts]
+        while left >= 2 * plan[-1]:
+            # each half of what the halvings leave belongs to one of them: say the quarters, if there are two
+            stage = min(self.halvings, int(2 * self.halvings * (1 - left / budget)))
+            count = max(1, restarts >> stage)
+            plan.append(count)
+            left -= 2 * count
+        return plan
 
 
 def _normalise(direction: Tensor) -> Tensor:

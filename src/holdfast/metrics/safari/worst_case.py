@@ -6,7 +6,7 @@ Problem, for `changed_explanation` (SAFARI, Eq. 5) and `changed_class` (Eq. 6), 
 
 over x' in the neighbourhood of x; `misclassification` maximises J. Source: Huang et al., "SAFARI: Versatile and
 Efficient Evaluations for Robustness of Interpretability" (ICCV 2023), Sec. 4 and App. 8.3. We depart from it in the
-default search (`block`; the paper's is `genetic`) and in working with s instead of 1/s (see `events`).
+default search (`auto`; the paper's is `genetic`) and in working with s instead of 1/s (see `events`).
 
 The result of a search is not trusted: it is projected into the neighbourhood and re-evaluated before it is reported.
 
@@ -117,7 +117,8 @@ class WorstCase(Metric):
         neighbourhood: where perturbed inputs may lie.
         event: `"changed_explanation"`, `"changed_class"` or `"misclassification"`.
         similarity: a similarity or its name.
-        search: `"block"`, `"genetic"`, `"gradient"` or `"sign"` (both white box), `"random"`, with options as in
+        search: `"auto"` (follows gradients where explainer and similarity can be differentiated, black box elsewhere),
+            `"block"`, `"genetic"`, `"gradient"` or `"sign"` (both white box), `"random"`, with options as in
             `"genetic:population=50"`; or a configured search.
         budget: how many inputs are predicted and explained for each sample at most, at least 3. The clean input and
             the final check of the result are included.
@@ -159,7 +160,7 @@ class WorstCase(Metric):
     neighbourhood: Neighbourhood
     event: EventName = "changed_explanation"
     similarity: str | Similarity = "pearson"
-    search: str | Search = "block"
+    search: str | Search = "auto"
     budget: int = 5000
     threshold: float | None = None
     absolute: bool = True
