@@ -3,9 +3,9 @@
     python benchmarks/lens.py [--pairs 8] [--side 227] [--k 1000] [--threads 1]
 
 - Eighteen numbers of each pair: intersection, precision and recall, of plain and of diverse sets, for w = 1, 2, 3. They
-  are computed by `lens_profile`, and on the same pairs in one run by two others, with which it must agree: the set-based
-  version in `tests/references/set_based_lens.py` (window lists, `intersect1d` and `setdiff1d` for each step), and plain
-  NumPy (masks, and SciPy's maximum filter for the windows).
+  are computed by `lens_profile`, and on the same pairs in one run by two others, with which it must agree: the
+  set-based version in `tests/references/set_based_lens.py` (window lists, `intersect1d` and `setdiff1d` for each step),
+  and plain NumPy (masks, and SciPy's maximum filter for the windows).
 - Two ways to find a greedy set: the compiled walk, with numba (`pip install 'holdfast[fast]'`), and parallel rounds;
   and `lens_profile` with numba and without.
 - Kendall's tau against SciPy's, with its memory.
@@ -130,9 +130,9 @@ def compare_profiles(name: str, a: Tensor, b: Tensor, k: int) -> None:
     print(
         f"{name}: a pair by sets {statistics.median(slow) * 1e3:.0f} ms, by lens_profile"
         f" {statistics.median(fast) * 1e3:.2f} ms ({batch * 1e3:.2f} ms in a batch): {statistics.median(ratios):.0f}"
-        f" times as fast (from {min(ratios):.0f} to {max(ratios):.0f}); plain NumPy {statistics.median(numpy) * 1e3:.1f}"
-        f" ms: {statistics.median(numpy) / statistics.median(fast):.0f} times as fast,"
-        f" {statistics.median(numpy) / batch:.0f} in a batch (at least 10 wanted);"
+        f" times as fast (from {min(ratios):.0f} to {max(ratios):.0f}); plain NumPy"
+        f" {statistics.median(numpy) * 1e3:.1f} ms: {statistics.median(numpy) / statistics.median(fast):.0f} times as"
+        f" fast, {statistics.median(numpy) / batch:.0f} in a batch (at least 10 wanted);"
         f" without numba {plain * 1e3:.2f} ms in a batch, {plain / batch:.1f} times as long"
     )
 
@@ -164,7 +164,8 @@ def measure_kendall(a: Tensor, b: Tensor) -> None:
     positions, maps = a[0].numel(), [smooth(m, 1).flatten(1).numpy() for m in (a, b)]
     scipys = time_call(lambda: [kendalltau(*pair) for pair in zip(*maps, strict=True)]) / len(a)
     print(
-        f"lens_kendall: {seconds * 1e3:.1f} ms a pair, SciPy without smoothing {scipys * 1e3:.1f} ms; {len(a)} pairs took {grown / 2**20:.0f} MB more than the peak"
+        f"lens_kendall: {seconds * 1e3:.1f} ms a pair, SciPy without smoothing {scipys * 1e3:.1f} ms;"
+        f" {len(a)} pairs took {grown / 2**20:.0f} MB more than the peak"
         f" before (a matrix of all pairs of pixels, one byte each: {positions**2 / 2**20:.0f} MB)"
     )
 

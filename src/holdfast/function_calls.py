@@ -40,17 +40,16 @@ class FunctionMode(TorchFunctionMode):
     """
 
     def __enter__(self) -> Any:
-        eager = run_eagerly()
-        eager.__enter__()
-        # a mode may be entered again inside of itself
-        self._eager = [*getattr(self, "_eager", []), eager]
-        return super().__enter__()
+        eager = contextlib.ExitStack()
+        eager.enter_context(run_eagerly())
+        self._eager = [*getattr(self, "_eager", []), eager]  # a mode may be entered again inside of itself
+        return super().__enter__()  # type: ignore[no-untyped-call]
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         super().__exit__(kind, error, traceback)  # type: ignore[no-untyped-call]
-        self._eager.pop().__exit__(None, None, None)
+        self._eager.pop().close()
 
     @abstractmethod
     def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:

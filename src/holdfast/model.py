@@ -66,7 +66,8 @@ class Classifier:
 
     Args:
         module: maps inputs `(N, ...)` to logits `(N, classes)`, classes >= 2. It is moved to `device`. Every call
-            restores its train/eval mode and the `requires_grad` of its parameters.
+            restores its train/eval mode and the `requires_grad` of its parameters. It may be compiled or exported; an
+            exported program stays in the mode in which it was exported.
         bounds: `(lower, upper)`, the valid values of an input: numbers, or tensors that broadcast against one
             sample, for example `(C, 1, 1)` for inputs normalised per channel.
         preprocess: applied to inputs before the module, for example a normalisation. Gradients include it.

@@ -205,13 +205,11 @@ def _profile(
     shares = torch.cat(overlaps, 1).to(dtype) / torch.stack((torch.maximum(of_x, of_y), of_x, of_y))
     flat = x.flatten(1), y.flatten(1)
     finite = where_finite(*flat, torch.zeros(len(x), dtype=dtype, device=x.device))  # NaN where they are not
-    by_kind = (finite[:, None, None] + shares).unflatten(-1, (len(kinds), len(w))).unbind(-2)
+    by_kind = torch.split(finite[:, None, None] + shares, len(w), dim=-1)
     return {diverse: _Shares(*own.unbind(0)) for diverse, own in zip(kinds, by_kind, strict=True)}
 
 
-def _make_counter(
-    shape: torch.Size, counts: Sequence[int], compiled: bool
-) -> Callable[[Tensor, Tensor, int], Tensor]:
+def _make_counter(shape: torch.Size, counts: Sequence[int], compiled: bool) -> Callable[[Tensor, Tensor, int], Tensor]:
     """The function `(s, t, w)` that counts the overlaps `(3, N, K)` of picked positions `(N, k)`.
 
     They are `|S_k n T_k|`, `|S_k n N_w(T_k)|` and `|T_k n N_w(S_k)|` for each k of `counts`.

@@ -170,7 +170,7 @@ def resampled_rho(problem: WeightedMasks, counts: Tensor) -> Tensor:
     drawn, weights = counts.sum(1, keepdim=True), torch.stack((problem.prediction, problem.explanation), 1)
     # one product with a wide matrix takes half the time of five with narrow ones
     columns = torch.cat((weights, problem.masks, *(w[:, None] * problem.masks for w in weights.unbind(1))), 1)
-    totals, kept, *sums = (counts @ columns).split([2, *[problem.masks.shape[1]] * 3], 1)
+    totals, kept, *sums = torch.split(counts @ columns, [2, *[problem.masks.shape[1]] * 3], 1)
     if problem.estimator == "centred":
         sums = [own - total[:, None] * kept / drawn for own, total in zip(sums, totals.unbind(1), strict=True)]
     ranks = [doubled_ranks(own, grid) for own, grid in zip(sums, problem.grid, strict=True)]

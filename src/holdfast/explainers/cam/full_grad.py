@@ -68,8 +68,9 @@ class FullGrad(Explainer):
     - those of linear layers count in `full_gradient` only. They belong to no place in the input, so the map leaves
       them out, as the paper does.
 
-    Biases are found by hooks on layers; an exported program has none, and is refused. Hooks do not see a bias that a function gets without its layer, constants that
-    the module adds (such as a normalisation of images inside it), and layer, group and instance normalisations.
+    Biases are found by hooks on layers; an exported program has none, and is refused. Hooks do not see a bias that a
+    function gets without its layer, constants that the module adds (such as a normalisation of images inside it), and
+    layer, group and instance normalisations.
 
     For flat inputs every feature is a position. No layer's biases lie on these positions, so the map consists of the
     input's term and of the preprocessing's shift.
@@ -206,7 +207,9 @@ def _record_runs(classifier: Classifier, x: Tensor, runs: list[_Run]) -> Iterato
     """Add to `runs` every layer with a bias that runs inside, the preprocessing first."""
     for program in classifier.module.modules():
         if isinstance(program, torch.fx.GraphModule) and not weight_layers(program):
-            raise ModelError("fullgrad: expected a module whose layers are modules, got an exported program without any")
+            raise ModelError(
+                "fullgrad: expected a module whose layers are modules, got an exported program without any"
+            )
     handles = []
 
     def watch(name: str, layer: nn.Module, bias: Tensor) -> None:

@@ -159,7 +159,7 @@ class TaylorRule(FunctionMode):
         self._note(inputs, _Known(box=(lower, upper)))
 
     def __exit__(self, *exception: Any) -> None:
-        super().__exit__(*exception)  # type: ignore[no-untyped-call]
+        super().__exit__(*exception)
         self._records.clear()
 
     def _note(self, values: Tensor, known: _Known) -> None:
