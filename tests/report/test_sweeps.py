@@ -309,7 +309,7 @@ def test_each_method_has_options_of_its_own(method: Any) -> None:
         metric.options(),
     )
     idle = [option for option in options if not metric.has_effect(option, options)]
-    assert set(idle) == ({"samples"} if method == "subset" else set(subset))
+    assert set(idle) == {"preset", *(("samples",) if method == "subset" else subset)}
 
 
 def test_other_units_are_not_put_on_one_axis() -> None:

@@ -164,7 +164,7 @@ class _Trial:
     Attributes:
         seconds: from the beginning to the end.
         evaluations: of all samples together.
-        start: seconds until the samples themselves were predicted and explained.
+        start: seconds until the samples themselves were predicted and explained; of a stopped run, its first half.
         started: evaluations until then.
         ended: whether it came to its end.
         memory: the peak, in bytes.
@@ -230,14 +230,17 @@ class _Trials:
 
     def _run(self, metric: Metric) -> _Trial:
         count, start, started = 0, 0.0, 0
+        half = 0.0, 0
         began = time.perf_counter()
 
         def on_inputs(inputs: int) -> None:
-            nonlocal count, start, started
+            nonlocal count, start, started, half
             count += inputs
             spent = time.perf_counter() - began
             if count >= len(self.inputs) and not started:
                 start, started = spent, count
+            if spent > self.limit / 2 and not half[1]:
+                half = spent, count
             if spent > self.limit and count > len(self.inputs):
                 raise _TimeIsUp
 
@@ -249,6 +252,8 @@ class _Trials:
         seconds = time.perf_counter() - began
         if result is not None:
             count = int(result.model_evaluations.sum())
+        elif started < half[1] < count:
+            start, started = half  # a metric may prepare much before its first evaluations; its rate shows later
         return _Trial(seconds, count, start, started, result is not None, peak[0])
 
 

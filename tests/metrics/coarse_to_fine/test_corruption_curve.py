@@ -565,6 +565,7 @@ def test_a_study_stores_what_the_numbers_of_the_whole_data_set_need(
 
 def test_options_that_leave_the_value_as_it_is() -> None:
     options = CorruptionCurve().options()
+    del options["preset"]
     idle = {
         kind: {name for name in options if not CorruptionCurve.has_effect(name, {**options, "replacement": kind})}
         for kind in ("constant", "gaussian", "sample", "own:noise")

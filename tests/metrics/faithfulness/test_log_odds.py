@@ -274,7 +274,8 @@ def test_a_file_spells_pairs_as_lists() -> None:
 
     metric = configure(LogOdds, "log_odds", {"pairs": [[8, 3], [4, 1]], "fraction": 0.1})
     assert metric == LogOdds(pairs=((8, 3), (4, 1)), fraction=0.1)
-    assert metric.options() == {"pairs": [[8, 3], [4, 1]], "fraction": 0.1, "baseline": 0.0}
+    plain = {"pairs": [[8, 3], [4, 1]], "fraction": 0.1, "baseline": 0.0}
+    assert metric.options() == {"preset": "standard", **plain}
     assert configure(LogOdds, "log_odds", {"pairs": None}).pairs is None
 
 
