@@ -58,7 +58,7 @@ class SignSearch(Search):
         check(fine, "step", "a finite number above 0", self.step)
 
     def search(self, run: SearchRun, streams: Streams) -> Tensor:
-        """All restarts in parallel; what does not make a whole step goes to further starts, of which the best are used."""
+        """All restarts in parallel. What does not make a whole step goes to further starts; the best are used."""
         region = run.region
         restarts = min(self.restarts, max(1, run.left // 3))
         steps, over = divmod(max(0, run.left - restarts), 2 * restarts)
