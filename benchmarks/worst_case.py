@@ -25,7 +25,7 @@ from holdfast.model import Classifier
 from holdfast.neighbourhood import LinfBall
 from holdfast.zoo import load
 
-DEFAULTS = ["random:5000", "genetic:100000:population=200", "block:5000", "gradient:5000"]
+DEFAULTS = ["random:5000", "genetic:100000:population=200", "block:5000", "gradient:5000", "auto:2500"]
 
 
 def parse_search(text: str) -> tuple[str, int, dict[str, Any]]:

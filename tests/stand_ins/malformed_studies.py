@@ -303,7 +303,7 @@ MALFORMED: dict[str, tuple[str, str]] = {
     "event": (_metric("{event: change_class}"), "got 'change_class' (did you mean 'changed_class'?)"),
     "similarity": (_metric("{similarity: pearsn}"), "got 'pearsn' (did you mean 'pearson'?)"),
     "similarity's option": (_metric("{similarity: {ssim: {windw: 3}}}"), "got 'windw' (did you mean 'window'?)"),
-    "search": (_metric("{search: blok}"), "metrics[1].worst_case.search (line 8): expected a search (block, "),
+    "search": (_metric("{search: blok}"), "metrics[1].worst_case.search (line 8): expected a search (auto, block, "),
     "search's option": (_metric("{search: {block: {startz: 1}}}"), "got 'startz' (did you mean 'start"),
     "range of search's option": (_metric("{search: {block: {starts: 0}}}"), "search.block.starts (line 8): expected a"),
     "neighbourhood": (_metric("{neighbourhood: {linv: 0.3}}"), "got 'linv' (did you mean 'linf'?)"),

@@ -10,9 +10,18 @@ import torch
 from scipy.optimize import linprog
 from torch import Tensor
 
-from holdfast.algorithms import BlockSearch, GeneticSearch, GradientSearch, RandomSearch, SignSearch, searches
+from holdfast.algorithms import (
+    AutoSearch,
+    BlockSearch,
+    GeneticSearch,
+    GradientSearch,
+    RandomSearch,
+    SignSearch,
+    searches,
+)
 from holdfast.algorithms.searches.base import GradientObjective, Outcome, SearchResult, SearchRun, differentiate_outcome
-from holdfast.errors import ArgumentError
+from holdfast.algorithms.searches.block import _choose_changes
+from holdfast.errors import ArgumentError, ModelError
 from holdfast.neighbourhood import L2Ball, LinfBall, Region
 
 NAMES = searches.names()
@@ -84,7 +93,8 @@ def box(problems: int = 3, shape: tuple[int, ...] = (1, 6, 6), radius: float = 0
 
 def solve(name: str, objective: Linear, region: Region, budget: int, seed: int = 0) -> SearchResult:
     search = GeneticSearch(population=100) if name == "genetic" else searches[name]()
-    return search.run(objective, region, budget, seed, gradient_of(objective) if search.white_box or search.takes_gradient else None)
+    gradient = gradient_of(objective) if search.white_box or search.takes_gradient else None
+    return search.run(objective, region, budget, seed, gradient)
 
 
 def same(a: SearchResult, b: SearchResult) -> bool:
@@ -110,7 +120,9 @@ def gap(objective: Linear, region: Region, found: SearchResult, optimum: Tensor)
     return (optimum - found.value) / (optimum - start)
 
 
-@pytest.mark.parametrize(("name", "missing"), [("block", 1e-5), ("gradient", 1e-5), ("sign", 1e-5), ("auto", 1e-5), ("genetic", 0.1)])
+@pytest.mark.parametrize(
+    ("name", "missing"), [("block", 1e-5), ("gradient", 1e-5), ("sign", 1e-5), ("auto", 1e-5), ("genetic", 0.1)]
+)
 def test_linear_maximum_over_a_box(name: str, missing: float) -> None:
     region = LinfBall(0.2).around(centres(2, (1, 6, 6)))
     objective = Linear(36, 2)
@@ -258,6 +270,51 @@ def test_better_than_random_on_a_rugged_slope(name: str) -> None:
 # parts
 
 
+def test_auto_is_block_search_without_a_gradient_or_where_the_model_has_none() -> None:
+    def refuse(x: Tensor, problem: Tensor, feasible: Tensor, sharpness: float = 1.0) -> Tensor:
+        raise ModelError("module: no second derivatives")
+
+    region = box()
+    block = BlockSearch().run(Rugged(36, 3), region, 300, 0)
+    assert same(AutoSearch().run(Rugged(36, 3), region, 300, 0), block)
+    refused, objective = AutoSearch(), Rugged(36, 3)
+    found = refused.run(objective, region, 300, 0, refuse)
+    assert bool((found.value > objective(region.centre, torch.arange(3)).value).all())
+    assert objective.queries.tolist() == [301] * 3  # the budget, and the line above
+
+
+def test_a_gradient_search_becomes_sharper_and_gives_up_restarts() -> None:
+    asked: list[tuple[int, float]] = []
+
+    def gradient(x: Tensor, problem: Tensor, feasible: Tensor, sharpness: float = 1.0) -> Tensor:
+        asked.append((len(x), sharpness))
+        return torch.ones_like(x)
+
+    GradientSearch(restarts=8, halvings=2, smooth=0.5, sharp=6.0).run(Linear(36, 1), box(1), 800, 0, gradient)
+    rows, sharpness = (torch.tensor(values) for values in zip(*asked, strict=True))
+    assert rows[0] == 8
+    assert rows[-1] == 2
+    assert bool((rows.diff() <= 0).all())
+    spent = 2.0 * rows.cumsum(0)
+    assert 0.2 < float(spent[rows == 8][-1]) / 800 < 0.3
+    assert 0.45 < float(spent[rows == 4][-1]) / 800 < 0.55
+    assert bool((sharpness.diff() > 0).all())
+    assert 0.5 <= float(sharpness[0]) < 0.55
+    assert 5.8 < float(sharpness[-1]) <= 6.0
+
+
+def test_changes_that_lose_value_make_room_for_those_that_gain_more() -> None:
+    # two units of room from the third change let the first be made whole; the second is bought with what is left
+    gain, rise = torch.tensor([[5.0, 1.0, -1.0, 2.0]]).double(), torch.tensor([[2.0, 2.0, -2.0, 0.0]]).double()
+    amounts, score = _choose_changes(gain, rise, torch.tensor([-1.0]).double(), 2)
+    slack = 0.02 * 2.0
+    assert amounts[0, 0].tolist() == pytest.approx([1.0, (1.0 - slack) / 2, 1.0, 1.0])
+    assert score[0].argsort(descending=True)[:2].tolist() == [0, 3]
+    assert amounts[0, 1].count_nonzero() == 2
+    free, _ = _choose_changes(gain, 0 * rise, torch.tensor([-torch.inf]).double(), 1)
+    assert free[0, 0].tolist() == [1.0, 1.0, 0.0, 1.0]
+
+
 def test_a_larger_random_search_contains_the_smaller_one() -> None:
     region = box()
     small, large = (solve("random", Rugged(36, 3), region, budget) for budget in (200, 500))
@@ -295,6 +352,11 @@ def test_a_budget_below_one_is_refused() -> None:
         (GeneticSearch, {"population": 1}),
         (GeneticSearch, {"mutation": 1.5}),
         (BlockSearch, {"proposals": 0}),
+        (BlockSearch, {"merges": 0}),
+        (AutoSearch, {"white": 0.0}),
+        (AutoSearch, {"start": 1.5}),
+        (GradientSearch, {"halvings": -1}),
+        (GradientSearch, {"sharp": 0.0}),
         (BlockSearch, {"start": 0.0}),
         (GradientSearch, {"restarts": 0}),
         (GradientSearch, {"step": 0.0}),

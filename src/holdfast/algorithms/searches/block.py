@@ -3,8 +3,8 @@
 Problem: `max value(x) subject to violation(x) <= 0` over the region. The objective is a black box, and each problem has
 one incumbent. The search starts at the best of some vertices of the box that are constant on coarse patches. Then each
 proposal changes one contiguous block (of an image, a series or a flat vector; in a random set of channels) by one of
-the moves below. The best of `proposals` replaces the incumbent if `Outcome.key` prefers it (feasible points by value,
-the others by violation). The moves:
+the moves below. A round evaluates `proposals` points at once. The best replaces the incumbent if `Outcome.key` prefers
+it (feasible points by value, the others by violation). The moves:
 
 - `vertex`: the block becomes constant, at the end of the box that its middle is further from;
 - `centre`: the block goes back to the centre;
@@ -17,14 +17,20 @@ Where leaving the centre costs value, and in an L2 ball, a move is drawn in prop
 share of the moves is drawn uniformly at random. The share of the features in a block falls from `start` to a single
 feature as `(1 - spent / budget)^power`.
 
+A round also tells what each single change does to the value and to the violation. The next round therefore tries
+`merges` combinations of them: all that pay if both were linear in the changes (a fractional knapsack, see
+`_choose_changes`), the better half, the better quarter. Combinations trade one block for another, so the search also
+moves along a tight constraint.
+
 Blocks are placed where changes have made a difference, and where no block was tried recently (`_Influence`).
 
 Source: Andriushchenko et al., "Square Attack: a query-efficient black-box adversarial attack via random search" (ECCV
-2020). We depart from it as follows. The share falls along a smooth curve, not by a table. A block takes the opposite
-vertex, since a random one is half the time the vertex where it was. Two proposals are evaluated at once, for larger
-batches. Places are learnt, not uniform. The moves besides `vertex` are ours, because the most similar explanation under
-a changed class (SAFARI's second kind) lies on the decision boundary and not in a corner. In an L2 ball a vertex is one
-of a random smaller box, of half width between `radius / sqrt(features)` and `radius`, and every proposal is projected.
+2020). We depart from it as follows. Many proposals are evaluated at once, for full batches, and combined. The share
+falls along a smooth curve, not by a table, and the blocks of one round have several sizes. A block takes the opposite
+vertex, since a random one is half the time the vertex where it was. Places are learnt, not uniform. The moves besides
+`vertex` are ours, because the most similar explanation under a changed class (SAFARI's second kind) lies on the
+decision boundary and not in a corner. In an L2 ball a vertex is one of a random smaller box, of half width between
+`radius / sqrt(features)` and `radius`, and every proposal is projected.
 
 Cost: `budget` evaluations for each problem, the first of them at the centre.
 """
@@ -57,7 +63,8 @@ class BlockSearch(Search):
     """Structured random search after Square Attack, with moves that also leave the corners.
 
     Args:
-        proposals: how many are evaluated at once; the best of them may replace the incumbent.
+        proposals: how many are evaluated at once, and so how large a batch one problem fills.
+        merges: how many combinations of the last round's changes are among them.
         starts: how many patchwork vertices are tried first, at most a tenth of the budget.
         start: share of the features in the first blocks.
         power: how fast blocks shrink.
@@ -66,7 +73,7 @@ class BlockSearch(Search):
     """
 
     proposals: int = 64
-    merges: int = 6
+    merges: int = 3
     starts: int = 400
     start: float = 0.1
     power: float = 8.0
@@ -75,7 +82,7 @@ class BlockSearch(Search):
     name: ClassVar[str] = "block"
 
     def __post_init__(self) -> None:
-        for option in ("proposals", "starts"):
+        for option in ("proposals", "merges", "starts"):
             count = getattr(self, option)
             check_integer(count, option)
         check(0 < self.start <= 1, "start", "a share above 0 and at most 1", self.start)
@@ -116,6 +123,7 @@ class BlockSearch(Search):
         strata = torch.arange(count, device=region.device, dtype=torch.float32)
         # neighbours in the order of places get sides of different sizes: 37 has no divisor in common with most counts
         spread = _SPREAD ** (2 * ((strata * 37 + 0.5) % count) / count - 1)
+        merged = fresh = None
         while run.left:
             u = streams.uniform((count, canvas.draws), torch.float32)[:, : run.left]
             inner = leaves_corners() if region.radius is None else torch.ones_like(now.key, dtype=torch.bool)
@@ -127,8 +135,8 @@ class BlockSearch(Search):
             block, middle = canvas.place_block(side, influence.draw((strata[: u.shape[1]] + u[..., 1]) / count))
             y, inside = canvas.propose(now.x, move, block, middle, u[..., 2:])
             single = torch.ones_like(move, dtype=torch.bool)
-            if run.spent > first:
-                rows = merged.shape[1] if merged.shape[1] < y.shape[1] else y.shape[1]
+            if merged is not None and fresh is not None:  # combinations take the place of the first proposals
+                rows = min(merged.shape[1], y.shape[1])
                 single[:, :rows] = ~fresh[:, :rows]
                 y[:, :rows] = torch.where(broadcast_rows(single[:, :rows], y), y[:, :rows], merged[:, :rows])
             seen = run.query(y)
@@ -236,7 +244,11 @@ class _Canvas:
         return (share * self.size).pow(1 / len(self.extents)).round().clamp(min=1).to(torch.int64)
 
     def place_block(self, side: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
-        """The block of each side `(n,)` around each feature `place` `(P, n)`, within the canvas: a mask `(P, n, S)`, and its middle."""
+        """The block of each side `(n,)` around each feature `place` `(P, n)`, within the canvas.
+
+        Returns:
+            A mask `(P, n, S)` and the block's middle `(P, n)`.
+        """
         mask = torch.ones((*place.shape, 1), dtype=torch.bool, device=place.device)
         middle, stride = torch.zeros_like(place), self.size
         for extent in self.extents:
@@ -285,7 +297,8 @@ class _Influence:
 
     def learn(self, block: Tensor, change: Tensor) -> None:
         """Learn from the changes of value `(P, n)` that the blocks `(P, n, S)` made; an empty block teaches nothing."""
-        each = change.double().abs().nan_to_num(nan=0.0, posinf=0.0)[..., None] / block.sum(2, keepdim=True).clamp(min=1)
+        size = block.sum(2, keepdim=True).clamp(min=1)
+        each = change.double().abs().nan_to_num(nan=0.0, posinf=0.0)[..., None] / size
         fade = self._FADE ** (block.shape[1] / 2)
         self._change = fade * self._change + (block * each).sum(1)
         self._tries = fade * self._tries + block.double().sum(1)

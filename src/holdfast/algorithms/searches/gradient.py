@@ -1,10 +1,14 @@
-"""Projected gradient ascent through the explanation: the white-box baseline for the black-box searches.
+"""Projected gradient ascent through the explanation, on a smoothed model that becomes sharper.
 
 Problem: `max value(x) subject to violation(x) <= 0` over the region, with the gradient objective's smoothed value and
 violation (softplus for ReLU, so that an explanation has a derivative). Each iterate of each restart:
 
     d = grad value(x) where the true model meets the constraint at x, -grad violation(x) elsewhere
     m = momentum m + d / |d|_1,    x = project(x + step s(m))
+
+The smoothed model begins with `smooth` times its own sharpness and ends with `sharp` times: at first the directions are
+good far ahead, and in the end they are those of the true model. After each `1 / (2 halvings)` of the budget, up to its
+half, the worse half of the restarts is given up, so that the others get more iterations.
 
 s is the sign for boxes and the unit vector for L2 balls. The step falls linearly from `step` times the half width of
 the box (the radius of the ball) to nothing. Following the value or the constraint, whichever is due at the point, is
@@ -39,8 +43,7 @@ class GradientSearch(Search):
     """Projected gradient ascent with restarts in parallel.
 
     Args:
-        restarts: for each problem, at the start. With a multiple of 8 the results do not depend, to the last bit, on the other
-            problems of the batch (see `holdfast.model.ROW_ALIGNMENT`).
+        restarts: for each problem, at the start.
         step: the first one, as a share of the box's half width or of the ball's radius.
         momentum: how much of the last direction is kept.
         halvings: how often the worse half of the restarts is given up, in the first half of the budget.

@@ -8,7 +8,7 @@ The iteration of attacks on classes (Madry et al., ICLR 2018) and on attribution
 from uniform points of the region. The result is the best point of all iterations that meets the constraint. Where the
 constraint is violated, the next step follows the gradient of minus the violation; those attacks leave this to chance.
 
-Cost: `1 + restarts * (2 * steps + 1)` evaluations for each problem; a gradient counts as one.
+Cost: `budget` evaluations for each problem: one, and `2 * steps + 1` for each restart; a gradient counts as one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from holdfast.algorithms.searches.base import Search, SearchRun, searches
+from holdfast.algorithms.searches.base import Search, SearchRun, searches, take_points
 from holdfast.errors import check, check_integer
 from holdfast.tensors import Streams, broadcast_rows
 
@@ -47,7 +47,7 @@ class SignSearch(Search):
     tensor([[0.40, 0.40, 0.40]])
     """
 
-    restarts: int = 3
+    restarts: int = 16
     step: float | None = None
     name: ClassVar[str] = "sign"
     white_box: ClassVar[bool] = True
@@ -58,12 +58,15 @@ class SignSearch(Search):
         check(fine, "step", "a finite number above 0", self.step)
 
     def search(self, run: SearchRun, streams: Streams) -> Tensor:
-        """All restarts in parallel; what the budget leaves after the last full step is not spent."""
+        """All restarts in parallel. What does not make a whole step goes to further starts; the best are used."""
         region = run.region
         restarts = min(self.restarts, max(1, run.left // 3))
-        steps = (run.left - restarts) // (2 * restarts)
-        x = region.project(region.sample(restarts, streams))
+        steps, over = divmod(max(0, run.left - restarts), 2 * restarts)
+        x = region.project(region.sample(restarts + over, streams))
         seen = run.query(x)
+        if over:
+            rows = seen.key().argsort(dim=1, descending=True, stable=True)[:, :restarts]
+            x, seen = take_points(x, rows), seen.gather(rows)
         half_width = ((region.upper - region.lower) / 2).flatten(1).amax(1)
         own = 2.5 * half_width / max(steps, 1) if self.step is None else torch.full_like(half_width, self.step)
         length = broadcast_rows(own, x)
