@@ -51,17 +51,17 @@ Samples = Annotated[int, typer.Option(help="Digits to evaluate, 1 to 300.", min=
 
 
 @app.command()
-def demo(out: Out = Path("demo"), seed: Seed = 0, samples: Samples = 6) -> None:
-    """Evaluate six explainers of the bundled digit classifier in a few minutes, and write a report.
+def demo(out: Out = Path("demo"), seed: Seed = 0, samples: Samples = 24) -> None:
+    """Evaluate six explainers of the bundled digit classifier in about a minute, and write a report.
 
     After an interruption, the same command continues.
     """
-    from holdfast.demo import run_demo
+    from holdfast.demo import describe_findings, run_demo
 
     with _resumable():
-        report, failures = run_demo(out, seed, samples)
-    typer.echo(f"report: {report}")
-    if failures:
+        report, found = run_demo(out, seed, samples)
+    typer.echo(f"\n{describe_findings(found)}\n\nreport: {report}")
+    if failures := len(found.failures):
         typer.echo(f"{failures} jobs failed; the report lists them, and the same command tries them again", err=True)
         raise typer.Exit(1)
 
