@@ -10,7 +10,7 @@ import polars as pl
 from holdfast import data, zoo
 from holdfast.evaluation import Evaluation, evaluate
 from holdfast.explainers import get
-from holdfast.export import list_entries
+from holdfast.export.rows import list_entries
 from holdfast.metrics import LocalLipschitz, MaxSensitivity, Metric, MisinterpretationProbability, WorstCase
 from holdfast.model import Classifier
 from holdfast.neighbourhood import LinfBall

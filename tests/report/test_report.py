@@ -344,6 +344,16 @@ def test_a_search_that_found_what_a_simulation_did_not_reach_is_told(builder: Bu
     assert "the simulation ended before it" in found
 
 
+def test_explainers_that_met_a_weaker_search_are_named(builder: Builder) -> None:
+    builder.worst("a", [0.3, 0.4], gradients=True)
+    builder.worst("b", [0.6, 0.7], gradients=False)
+    (found,) = Contents(builder.results()).warnings
+    assert "b cannot be differentiated and met a weaker search" in found
+    page = builder.page()
+    assert "searched without gradients" in cell_text(page, "b", WORST)
+    assert "searched without gradients" not in cell_text(page, "a", WORST)
+
+
 def test_both_directions_are_drawn(builder: Builder) -> None:
     missing = float("nan")
     more = {

@@ -85,6 +85,7 @@ class Builder:
         shape: tuple[int, ...] = (1, 6, 6),
         steps: int = 4,
         label: str | None = None,
+        gradients: bool | None = None,
         **where: Any,
     ) -> None:
         n, generator = len(similarity), torch.Generator().manual_seed(len(self.jobs))
@@ -111,6 +112,9 @@ class Builder:
             "trace_margin": torch.tensor(margin)[:, None].expand(n, steps).double(),
         }
         options = {"absolute": True, **COMMON, "event": event}
+        if gradients is not None:
+            options["search"] = "auto"
+            frame["followed_gradients"] = [gradients and o for o in ok]
         self.job(explainer, "worst_case", label or f"worst_case: {event}", options, frame, tensors, **where)
 
     def probability(

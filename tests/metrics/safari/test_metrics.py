@@ -413,6 +413,16 @@ def test_bad_options_of_one_metric() -> None:
             build()
 
 
+def test_the_result_says_whether_gradients_were_followed(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+    for explainer, search, followed in (
+        ("input_x_gradient", "auto", True),
+        ("input_x_gradient", "block", False),
+        ("random", "auto", False),
+    ):
+        found = WorstCase(BALL, search=search, budget=30)(lenet, explainer, digits[:2].inputs)
+        assert found.followed_gradients.tolist() == [followed] * 2, (explainer, search)
+
+
 def test_white_box_search_refuses_what_has_no_derivative(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
     with pytest.raises(hf.ArgumentError, match="samples: expected no number of samples with a search"):
         MaxSensitivity(BALL, samples=300, search="block")

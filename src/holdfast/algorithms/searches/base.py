@@ -113,6 +113,7 @@ class SearchResult:
         trace: the best outcome against the number of evaluations.
         population: the last one, `(P, n, *shape)`; None for a search without one, and where the budget was spent on
             the centres.
+        followed_gradients: whether the search used the gradient objective.
     """
 
     inputs: Tensor
@@ -120,6 +121,7 @@ class SearchResult:
     violation: Tensor
     trace: Trace
     population: Tensor | None = None
+    followed_gradients: bool = False
 
 
 class SearchRun:
@@ -133,6 +135,7 @@ class SearchRun:
         budget: evaluations of each problem at most.
         spent: evaluations of each problem so far.
         best_inputs, best, best_key: the best point of each problem `(P, *shape)`, its outcome and its key `(P,)`.
+        followed_gradients: whether the gradient objective was used.
     """
 
     def __init__(
@@ -140,6 +143,7 @@ class SearchRun:
     ) -> None:
         self._objective, self._gradient = objective, gradient
         self.region, self.budget, self.spent = region, budget, 0
+        self.followed_gradients = False
         self._every, self._next = max(1, budget // _TRACE_POINTS), 0
         self._trace: list[tuple[int, Outcome]] = []
         self.best_inputs = region.centre.clone()
@@ -179,6 +183,7 @@ class SearchRun:
         """The gradient objective's directions, like `x` `(P, n, *shape)`; `feasible` `(P, n)`. One evaluation each."""
         assert self._gradient is not None
         found = self._gradient(x.flatten(0, 1), _number_problems(x), feasible.flatten(), sharpness)
+        self.followed_gradients = True
         self.spent += x.shape[1]
         return found.reshape(x.shape)
 
@@ -191,7 +196,8 @@ class SearchRun:
             torch.stack([outcome.value for outcome in outcomes], dim=1),
             torch.stack([outcome.violation for outcome in outcomes], dim=1),
         )
-        return SearchResult(self.best_inputs, self.best.value, self.best.violation, trace, population)
+        best = self.best
+        return SearchResult(self.best_inputs, best.value, best.violation, trace, population, self.followed_gradients)
 
     def _evaluate(self, x: Tensor) -> Outcome:
         seen = self._objective(x.flatten(0, 1), _number_problems(x))

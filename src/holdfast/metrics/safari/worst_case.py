@@ -50,6 +50,7 @@ class WorstCaseResult(Result):
         found: an input that meets the constraint was found: its class is kept, or changed, as the event demands. For
             `changed_explanation` the clean input meets it, so it is False only for skipped samples. `(N,)` bool
         misinterpreted: the worst input is an event in the sense of Eq. 3, with its threshold. `(N,)` bool
+        followed_gradients: the search used gradients, and not inputs alone; see `search="auto"`. `(N,)` bool
         sens_max: largest `||g(x') - g(x)||_2` among all candidates (Table 1); NaN without tracking. `(N,)`
         sens_lips: largest `||g(x') - g(x)||_2 / ||x' - x||_2` among them; NaN without tracking. `(N,)`
         predicted: the class predicted at the worst input, `(N,)`.
@@ -65,6 +66,7 @@ class WorstCaseResult(Result):
     inputs: Tensor
     found: Tensor
     misinterpreted: Tensor
+    followed_gradients: Tensor
     sens_max: Tensor
     sens_lips: Tensor
     predicted: Tensor
@@ -238,11 +240,13 @@ class WorstCase(Metric):
         )
         objective = _WorstCaseObjective(event, probe, inputs, self.track_sensitivity)
         usable, worst, trace, population = objective.usable, inputs.clone(), _empty_trace(inputs), None
+        followed = False
         if len(usable):
             region = self.neighbourhood.around(inputs[usable], classifier.bounds)
             found = objective.run(search, region, self.budget - self.own_evaluations, draw_seed(generator))
             worst[usable] = region.project(found.inputs[:, None])[:, 0]
             trace, population = _read_trace(event, found.trace), found.population
+            followed = found.followed_gradients
         seen, maps, predicted = reevaluate_found(probe, worst)
         similarity, margin = seen.similarity, seen.margin
         assert similarity is not None
@@ -256,6 +260,7 @@ class WorstCase(Metric):
             inputs=worst,
             found=feasible & evaluated,
             misinterpreted=event.has_happened(similarity, margin) & evaluated,
+            followed_gradients=evaluated & followed,
             sens_max=objective.sens_max,
             sens_lips=objective.sens_lips,
             predicted=predicted,

@@ -54,6 +54,8 @@ class WorstCasePresentation(Presentation):
             notes.append(f"class changed: {int(read_flags(frame, 'found').sum())} of {len(frame)}")
         if event != "misclassification":
             notes.append(f"misinterpreted: {int(read_flags(frame, 'misinterpreted').sum())} of {len(frame)}")
+        if _is_auto(options) and len(frame) and "followed_gradients" in frame.columns:
+            notes += [] if read_flags(frame, "followed_gradients").any() else ["searched without gradients"]
         for column, title in (("sens_max", "largest distance"), ("sens_lips", "largest slope")):
             values = read_numbers(frame, column)
             if np.isfinite(values).any():
@@ -68,7 +70,26 @@ class WorstCasePresentation(Presentation):
             "bad. It is not a certificate, and a good value may only mean that the search was weak."
         )
         event = MEANINGS.get(str(options.get("event")))
-        return {"Worst case found": worst, **(dict([event]) if event else {}), **MARGIN, **COMPARED}
+        weaker = {
+            "Searched without gradients": "The search `auto` follows gradients where the explainer can be "
+            "differentiated. Here it cannot, so the search only evaluated inputs, which is weaker. Such an explainer "
+            "looks better than one that was searched with gradients. For a fair comparison use `search: block`."
+        }
+        more = weaker if _is_auto(options) else {}
+        return {"Worst case found": worst, **more, **(dict([event]) if event else {}), **MARGIN, **COMPARED}
+
+    def contradictions(self, view: View, others: Sequence[View]) -> list[str]:
+        """One sentence where `auto` searched some explainers with gradients and others without."""
+        if not _is_auto(view.options) or "followed_gradients" not in view.frame.columns:
+            return []
+        followed = {name: bool(read_flags(view.of(name), "followed_gradients").any()) for name in view.present}
+        without = [name for name, gradients in followed.items() if not gradients]
+        if not without or len(without) == len(followed):
+            return []
+        return [
+            f"{view.data}, {view.model}: in {view.label}, {', '.join(without)} cannot be differentiated and met a "
+            "weaker search than the others, so their worst cases are not comparable. Use `search: block` for all."
+        ]
 
     def figures(self, view: View) -> list[Chart | Gallery]:
         """The distribution, the shares below each threshold, the search's convergence, and the pictures."""
@@ -99,6 +120,11 @@ class WorstCasePresentation(Presentation):
             title = f"{explainer}: worst cases by similarity"
             galleries += [Gallery(title, tuple(rows), note, folded=bool(galleries))] if rows else []
         return galleries
+
+
+def _is_auto(options: Mapping[str, Any]) -> bool:
+    search = options.get("search")
+    return (search.get("name") if isinstance(search, Mapping) else search) == "auto"
 
 
 def _shares(view: View) -> Chart | None:
