@@ -126,3 +126,13 @@ def test_bad_arguments(kind: type[Neighbourhood], arguments: dict[str, object], 
 def test_centre_outside_the_bounds_is_refused() -> None:
     with pytest.raises(ArgumentError, match="inputs: expected values within the bounds"):
         LinfBall(0.1).around(CENTRE + 1, BOUNDS)
+
+
+def test_points_of_a_ball_are_drawn_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For large inputs; the distribution is the same."""
+    region = L2Ball(0.5).around(torch.full((1, 4), 0.5, dtype=torch.float64))
+    monkeypatch.setattr("holdfast.neighbourhood._DRAWN", 4 * 50)
+    x = region.sample(3000, Streams([1], torch.device("cpu")))
+    assert x.shape == (1, 3000, 4)
+    distance = (x[0] - 0.5).norm(dim=1)
+    assert stats.kstest((distance / 0.5).numpy() ** 4, "uniform").pvalue > 1e-3

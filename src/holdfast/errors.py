@@ -28,6 +28,10 @@ class ModelError(HoldfastError, RuntimeError):
     """The user's module does not behave like a classifier on these inputs."""
 
 
+class SecondDerivativeError(ModelError):
+    """The user's module cannot be differentiated twice, as a white-box search or attack needs."""
+
+
 class MissingExtraError(HoldfastError, ImportError):
     """An optional package is missing. The message names the extra that installs it."""
 

@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from holdfast.errors import ArgumentError, ModelError, check, check_integer
+from holdfast.errors import ArgumentError, ModelError, SecondDerivativeError, check, check_integer
 from holdfast.tensors import limited_threads
 
 Bound = float | Tensor
@@ -411,7 +411,7 @@ def _explain(error: RuntimeError, inputs: Tensor) -> Exception:
     if isinstance(error, ModelError):
         return error
     if any(text in str(error) for text in _NOT_TWICE):
-        return ModelError(
+        return SecondDerivativeError(
             "module: expected a module that can be differentiated twice, as searches with gradients and attacks on"
             f" explanations do, got: {error}; use a search without gradients, or explain a copy of the module that is"
             " not compiled"

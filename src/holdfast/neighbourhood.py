@@ -23,6 +23,8 @@ from holdfast.tensors import Streams, broadcast_rows
 Distribution = Literal["uniform", "truncated_normal"]
 Bounds = tuple[float | Tensor, float | Tensor]
 
+_DRAWN = 1 << 23  # numbers that are drawn at once for one input, to be rejected or not
+
 neighbourhoods: Registry[type[Neighbourhood]] = Registry("neighbourhood")
 
 
@@ -178,9 +180,10 @@ class Region:
 
     def _sample_by_rejection(self, count: int, streams: Streams, attempts: int = 2000) -> Tensor:
         kept: list[Tensor] = []
-        missing = count
-        for _ in range(attempts):
-            z = streams.normal((max(count, 256), *self.shape), self.centre.dtype)
+        missing, wanted = count, max(count, 256)
+        drawn = min(wanted, max(1, _DRAWN // self.shape.numel()))
+        for _ in range(attempts * math.ceil(wanted / drawn)):
+            z = streams.normal((drawn, *self.shape), self.centre.dtype)
             weight = self.log_weight(self.from_gaussian(z))
             assert weight is not None
             chance = streams.uniform(weight.shape[1:], weight.dtype)
@@ -191,7 +194,7 @@ class Region:
                 return torch.cat(kept)
         raise HoldfastError(
             f"neighbourhood: only {count - missing} of {count} points wanted were found within the L2 ball, in"
-            f" {attempts * max(count, 256)} draws; with a smaller sigma more points lie within the ball"
+            f" {attempts * wanted} draws; with a smaller sigma more points lie within the ball"
         )
 
     def _distance(self, x: Tensor) -> Tensor:

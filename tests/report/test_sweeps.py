@@ -305,7 +305,7 @@ def test_the_roles_of_options_are_those_of_the_metric(name: str) -> None:
 def test_each_method_has_options_of_its_own(method: Any) -> None:
     metric = hf.metrics.MisinterpretationProbability(hf.LinfBall(0.1), threshold=0.9, method=method)
     subset, options = (
-        ("particles", "moves", "quantile", "first", "proposal", "floor", "error", "budget"),
+        ("particles", "moves", "quantile", "first", "proposal", "floor", "error", "budget", "from_event"),
         metric.options(),
     )
     idle = [option for option in options if not metric.has_effect(option, options)]

@@ -188,6 +188,12 @@ def test_the_beginning_of_a_ranking_of_large_maps(levels, monkeypatch):
         assert torch.equal(getattr(found, name), getattr(slowly, name))
 
 
+def test_no_maps_have_no_numbers():
+    none = torch.zeros(0, 100, 100)
+    assert sim.top_k_diverse(none, 50, 1).shape == none.shape
+    assert diverse.rank_positions(none.flatten(1), 50).shape == (0, 50)
+
+
 def test_maps_with_nan_have_no_beginning_of_a_ranking():
     a, b = pair(3, 100, 110, dtype=torch.float32)
     a[0] = torch.nan

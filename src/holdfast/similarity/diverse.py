@@ -120,7 +120,7 @@ def rank_positions(x: Tensor, most: int | None = None) -> Tensor:
     below = 0.0 - x  # ascending, which is descending for x; 0.0 - 0.0 and 0.0 - -0.0 are equal
     positions = x.shape[1]
     most = positions if most is None else min(most, positions)
-    if x.device.type != "cpu" or positions < _LARGE_MAP or 2 * most > positions:
+    if x.device.type != "cpu" or positions < _LARGE_MAP or 2 * most > positions or not len(x):
         return order_rows(below)[:, :most]
     orders = []
     for row in below:  # a row of a large map is enough work for one call

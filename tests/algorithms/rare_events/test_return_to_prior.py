@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -173,6 +174,35 @@ def test_pooled_runs_have_pooled_estimates_from_the_event() -> None:
     share = values.exp() / values.exp().sum()
     assert pooled.from_event_error is not None
     assert float(pooled.from_event_error) == pytest.approx(float((share * errors).square().sum().sqrt()))
+
+
+@pytest.mark.parametrize("probability", [0.995, 0.5])
+def test_common_events_are_no_contradiction(probability: float) -> None:
+    """Also where all particles of a level are still in the event."""
+    generator = torch.Generator().manual_seed(3)
+    found = [
+        subset_simulation(
+            lambda x: probability - x[:, 0], UnitBox(2), 1000, first=1, from_event=True, generator=generator
+        )
+        for _ in range(20)
+    ]
+    assert sum(bool(e.resolved) for e in found) >= 18
+    assert count_covered(found, math.log(probability)) >= stats.binom.ppf(1e-3, 20, 0.95)
+
+
+def test_pooled_runs_compare_directions() -> None:
+    """Errors of pooled runs are smaller, so that a small contradiction shows."""
+    runs = [
+        subset_simulation(
+            lambda x: x.sum(1) - SUM, UnitBox(20), 100, from_event=True, generator=torch.Generator().manual_seed(seed)
+        )
+        for seed in range(10)
+    ]
+    runs = [run for run in runs if bool(run.resolved)]
+    assert bool(pool(runs, [100] * len(runs)).resolved)
+    moved = [replace(run, from_event=run.from_prior + 2.5) for run in runs]
+    assert sum(bool(run.contradicts(0.999)) for run in moved) <= 2
+    assert not bool(pool(moved, [100] * len(runs)).resolved)
 
 
 def test_bad_witnesses() -> None:

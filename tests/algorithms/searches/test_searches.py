@@ -21,7 +21,7 @@ from holdfast.algorithms import (
 )
 from holdfast.algorithms.searches.base import GradientObjective, Outcome, SearchResult, SearchRun, differentiate_outcome
 from holdfast.algorithms.searches.block import _choose_changes
-from holdfast.errors import ArgumentError, ModelError
+from holdfast.errors import ArgumentError, ModelError, SecondDerivativeError
 from holdfast.neighbourhood import L2Ball, LinfBall, Region
 
 NAMES = searches.names()
@@ -272,7 +272,7 @@ def test_better_than_random_on_a_rugged_slope(name: str) -> None:
 
 def test_auto_is_block_search_without_a_gradient_or_where_the_model_has_none() -> None:
     def refuse(x: Tensor, problem: Tensor, feasible: Tensor, sharpness: float = 1.0) -> Tensor:
-        raise ModelError("module: no second derivatives")
+        raise SecondDerivativeError("module: no second derivatives")
 
     region = box()
     block = BlockSearch().run(Rugged(36, 3), region, 300, 0)
@@ -281,6 +281,13 @@ def test_auto_is_block_search_without_a_gradient_or_where_the_model_has_none() -
     found = refused.run(objective, region, 300, 0, refuse)
     assert bool((found.value > objective(region.centre, torch.arange(3)).value).all())
     assert objective.queries.tolist() == [301] * 3  # the budget, and the line above
+    assert not found.followed_gradients
+
+    def break_down(*arguments: object) -> Tensor:
+        raise ModelError("module: out of memory")
+
+    with pytest.raises(ModelError, match="out of memory"):  # other errors are not hidden
+        AutoSearch().run(Rugged(36, 3), region, 300, 0, break_down)
 
 
 def test_a_gradient_search_becomes_sharper_and_gives_up_restarts() -> None:

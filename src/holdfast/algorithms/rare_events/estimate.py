@@ -106,8 +106,8 @@ class RareEventEstimate:
 
     @property
     def from_prior(self) -> Tensor:
-        """ln P from the prior to the event, which tends to be too small where `resolved` is False, `(P,)`."""
-        return self.log_probability
+        """ln P from the prior to the event, which tends to be too small; NaN where `censored`, `(P,)`."""
+        return torch.where(self.censored, torch.nan, self.log_probability)
 
     def interval(self, level: float = 0.95) -> Tensor:
         """Confidence interval for ln P, `(P, 2)`; from minus infinity where `censored`.

@@ -91,7 +91,7 @@ def pool(runs: Sequence[RareEventEstimate], sizes: Sequence[int]) -> RareEventEs
     device = evaluations.device
     best = max(reached, key=lambda run: float(run.log_probability))
     from_event, from_event_error = _pool_from_event(reached)
-    return replace(
+    pooled = replace(
         reached[-1],
         log_probability=(total - math.log(len(used)))[None].to(device),
         std_error=variance.sqrt()[None].to(device),
@@ -104,6 +104,7 @@ def pool(runs: Sequence[RareEventEstimate], sizes: Sequence[int]) -> RareEventEs
         from_event=from_event,
         from_event_error=from_event_error,
     )
+    return replace(pooled, resolved=pooled.resolved & ~pooled.contradicts(AGREEMENT))
 
 
 def _pool_from_event(runs: Sequence[RareEventEstimate]) -> tuple[Tensor | None, Tensor | None]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from holdfast.algorithms.rare_events.estimate import Score, as_columns
-from holdfast.algorithms.rare_events.moves import GaussianMoves, RandomWalk
+from holdfast.algorithms.rare_events.moves import GaussianMoves, Moves, RandomWalk
 from holdfast.algorithms.rare_events.priors import Prior
 from holdfast.tensors import Streams, broadcast_rows
 
@@ -27,6 +27,8 @@ class Population:
         state: the particles in Gaussian space, or as inputs for the random walk, `(P, n, *shape)`.
         scores: `(P, n, S)`.
     """
+
+    kernel: Moves
 
     def __init__(
         self, score: Score, prior: Prior, problems: Tensor, streams: Streams, proposal: Proposal, indexed: bool
@@ -56,6 +58,9 @@ class Population:
         """Start with these particles, `(P, n, *shape)`."""
         self.state = state
         self._begin()
+        if self.proposal == "random_walk":  # in the event the particles are not as wide as the prior
+            drawn = self.prior.from_gaussian(self.streams.normal((256, *self.prior.shape), self.prior.dtype))
+            self.kernel = RandomWalk(self.prior, drawn)
 
     def _begin(self) -> None:
         weights, scores = [], []

@@ -8,10 +8,11 @@ share of them that is still at or above the next higher level estimates that lev
 
 Particles that have not moved enough are still too high, so P comes out too large: if x is drawn from the distribution
 within `L_i`, and moves by an even number k of steps of a reversible kernel within `L_{i-1}`, the mean of the share is
-`||K^{k/2} f||^2 / ||f||_1 >= P(L_i | L_{i-1})` with f the indicator of `L_i`. Together both directions bracket ln P, as
-in Grosse, Ghahramani and Adams, "Sandwiching the marginal likelihood using bidirectional Monte Carlo" (2015). Their
-argument needs exact draws of the event. Here the particles are those of the last population, and witnesses, after some
-steps within the event. So this is a check and not a proof. It cannot see a mode in which no particle starts.
+`||K^{k/2} f||^2 / ||f||_1 >= P(L_i | L_{i-1})` with f the indicator of `L_i`. (Steps that adapt, or that take turns
+with blocks, are not exactly such a kernel.) Together both directions bracket ln P, as in Grosse, Ghahramani and Adams,
+"Sandwiching the marginal likelihood using bidirectional Monte Carlo" (2015). Their argument needs exact draws of the
+event. Here the particles are those of the last population, and witnesses, after some steps within the event. So this is
+a check and not a proof. It cannot see a mode in which no particle starts.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ def estimate_from_event(
     logarithm = torch.zeros(total, dtype=torch.float64)
     error = torch.zeros(total, dtype=torch.float64)
     influence = torch.zeros((total, population.count), dtype=torch.float64, device=device)
+    certain = torch.zeros(total, dtype=torch.float64)  # variance of levels in which all or no particles are above
+    count = population.count
     depth = 0  # how many levels the particles have gone back
     while active:
         stage, value = _as_columns([paths[place][-1 - depth] for place in active], device)
@@ -56,11 +59,14 @@ def estimate_from_event(
         if depth:
             above = _as_columns([paths[place][-depth] for place in active], device)
             inside = is_within(population.scores, *above).double()
+            hits = inside.sum(1)
             # without a particle left above, half a particle is counted
-            share = inside.mean(1).clamp(min=0.5 / population.count)
-            influence += inside / share[:, None] - 1
+            share = hits.clamp(min=0.5) / count
+            influence += torch.where(hits > 0, inside.T / share - 1, 0.0).T
+            spread = torch.polygamma(1, hits + 0.5) - torch.polygamma(1, torch.full_like(hits, count + 1.0))
+            certain[active] += torch.where((hits == 0) | (hits == count), spread, 0.0).cpu()
             logarithm[active] += share.log().cpu()
-            error[active] = (influence.square().mean(1) / population.count).sqrt().cpu()
+            error[active] = (influence.square().mean(1).cpu() / count + certain[active]).sqrt()
         depth += 1
         going_on = [row for row, place in enumerate(active) if depth < len(paths[place])]
         active = [active[row] for row in going_on]

@@ -47,10 +47,10 @@ _STATE_ELEMENTS = 1 << 26  # numbers in the particles of one group of problems: 
 _MOST_LEVELS = 1000
 _NEARLY_ALL = 0.9
 # from the event back to the prior few particles go, with many moves: there slow particles make a bias, not a variance
-_FEWEST_RETURNING = 60
+_FEWEST_RETURNING = 30
 _RETURNING_SHARE = 1 / 16
 _RETURNING_MOVES = 8  # times `moves` in each level
-_STEPS_IN_EVENT = 100  # before the first level
+_STEPS_IN_EVENT = 50  # before the first level
 _SHRINKING = 20  # positions between a witness and the middle that are tried
 _FIRST_WITH_ERROR = 32_000  # particles in the first population, at least, where an error is asked for
 _FIRST_ELEMENTS = 1 << 26  # numbers in the first population of one problem, at most
@@ -93,10 +93,12 @@ def subset_simulation(
             as many particles again, or twice as many while the result is not resolved; at most 20 runs, and without a
             budget at most 32 times the particles. None: one run.
         budget: scores at most for each problem; None: no limit. A run that would exceed it ends and is `censored`.
-        from_event: also estimate ln P from the event back to the prior, as far as the budget allows. It costs about
-            half as much as the way there. Where both directions contradict each other, the result is not resolved.
+        from_event: also estimate ln P from the event back to the prior, if the event was reached and the budget allows.
+            It costs `r (51 + 8 moves * levels)` scores with `r = max(30, particles / 16)`. Where both directions
+            contradict each other, the result is not resolved.
         witnesses: known points of the event, `(P, W, *shape)`, for example worst cases; half of the particles that go
-            back start there. Those that are not in the event are left out. They imply `from_event`.
+            back start there. Those that are not in the event are left out. They imply `from_event`, and have no effect
+            where the event was not reached.
         generator: the seed is drawn from it; without one the seed is always the same.
         indexed: call `score(x, problem)` with the problem's number for every row, int64 `(M,)`.
 
@@ -128,7 +130,7 @@ def subset_simulation(
         wanted = first * count if error is None or first == 1 else max(first * count, _FIRST_WITH_ERROR)
         most = wanted if budget is None else min(wanted, budget / 16)  # leaves room for other levels
         sizes = plan_sizes(count, round(most), features)
-        together = max(1, _STATE_ELEMENTS // (sizes[0] * features))
+        together = _count_together(sizes[0], features)
         parts = []
         for start in range(0, len(problems), together):
             rows, limits = torch.tensor(problems[start : start + together]), budgets[start : start + together]
@@ -178,9 +180,14 @@ def expect_memory(particles: int, first: int, shape: torch.Size, problems: int =
     """
     features = math.prod(shape)
     largest = plan_sizes(particles, first, features)[0]
-    together = min(problems, max(1, _STATE_ELEMENTS // (largest * features)))
     chunk = min(largest, max(1, CHUNK_ELEMENTS // features))
+    together = min(problems, _count_together(largest, features))
     return itemsize * features * together * (largest + 8 * chunk)
+
+
+def _count_together(largest: int, features: int) -> int:
+    """How many problems with such a first population run together."""
+    return max(1, _STATE_ELEMENTS // (features * (largest + 8 * min(largest, CHUNK_ELEMENTS // features))))
 
 
 def count_moves(size: int, particles: int, moves: int) -> int:
@@ -188,9 +195,14 @@ def count_moves(size: int, particles: int, moves: int) -> int:
     return max(1, moves // 4) if size > _LARGE * particles else moves
 
 
-def plan_return(particles: int, moves: int) -> tuple[int, int]:
-    """How many particles go from the event back to the prior, and their moves in each level."""
-    return max(_FEWEST_RETURNING, round(_RETURNING_SHARE * particles)), _RETURNING_MOVES * moves
+def plan_return(particles: int, moves: int, levels: int) -> tuple[int, int, int]:
+    """How many particles go from the event back to the prior, their moves in each level, and all evaluations.
+
+    >>> plan_return(1000, 4, 20)
+    (62, 32, 42842)
+    """
+    count, moves = max(_FEWEST_RETURNING, round(_RETURNING_SHARE * particles)), _RETURNING_MOVES * moves
+    return count, moves, count * (1 + _STEPS_IN_EVENT + moves * levels)
 
 
 class _Run:
@@ -277,7 +289,9 @@ class _Run:
             history.record(*column, before + log_ratio, above)
             if stage == last:
                 if self.within is not None:
-                    self.within[place] = population.state[row][above.to(population.state.device)]
+                    inside = above.nonzero()[:, 0]
+                    few = inside[:: max(1, len(inside) // plan_return(self.sizes[-1], 1, 0)[0])]
+                    self.within[place] = population.state[row][few.to(population.state.device)]
                 continue
             spent = int(self.evaluations[place]) + self._plan_evaluations()
             below = before + log_ratio < self.floor
@@ -323,13 +337,15 @@ def _return_to_prior(
     witnesses: Tensor | None,
 ) -> RareEventEstimate:
     """The estimates, with those from the event where it was reached and the budget allows."""
-    count, moves = plan_return(run.sizes[-1], run.moves)
-    spend = [count * (1 + _STEPS_IN_EVENT + moves * len(history.stage)) for history in run.histories]
-    tries = 0 if witnesses is None else witnesses.shape[1] * _SHRINKING
+    plans = [plan_return(run.sizes[-1], run.moves, len(history.stage)) for history in run.histories]
+    count, moves = plans[0][:2]
+    walk = run.population.proposal == "random_walk"
+    tries = 0 if witnesses is None else witnesses.shape[1] * (1 if walk else _SHRINKING)
+    spend = [evaluations + tries for _, _, evaluations in plans]
     places = [
         place
         for place, within in enumerate(run.within or ())
-        if within is not None and int(run.evaluations[place]) + spend[place] + tries <= run.budgets[place]
+        if within is not None and int(run.evaluations[place]) + spend[place] <= run.budgets[place]
     ]
     device = found.log_probability.device
     back, error = torch.full((2, len(found.censored)), torch.nan, dtype=torch.float64, device=device)
@@ -352,7 +368,7 @@ def _return_to_prior(
         values, errors = estimate_from_event(population, levels, moves, _STEPS_IN_EVENT)
         back[places], error[places] = values.to(device), errors.to(device)
         for place in places:
-            run.evaluations[place] += spend[place] + tries
+            run.evaluations[place] += spend[place]
     both = replace(found, from_event=back, from_event_error=error, model_evaluations=run.evaluations.to(device))
     return replace(both, resolved=both.resolved & ~both.contradicts(AGREEMENT))
 
@@ -366,7 +382,7 @@ def _shrink_witnesses(population: Population, witnesses: Tensor) -> list[Tensor]
     inputs = witnesses.to(population.prior.device, population.prior.dtype)
     if population.proposal == "random_walk":
         scores = population.evaluate(inputs)
-        within = (scores >= 0).all(2)
+        within = (scores >= 0).all(2) & (population.prior.log_density(inputs) > -torch.inf)
         return [own[inside] for own, inside in zip(inputs, within, strict=True)]
     particles = population.prior.to_gaussian(inputs)
     found, within = particles, torch.zeros(particles.shape[:2], dtype=torch.bool, device=particles.device)

@@ -20,7 +20,7 @@ from typing import ClassVar
 from holdfast.algorithms.searches.base import Search, SearchRun, searches
 from holdfast.algorithms.searches.block import BlockSearch
 from holdfast.algorithms.searches.gradient import GradientSearch
-from holdfast.errors import ModelError, check
+from holdfast.errors import SecondDerivativeError, check
 from holdfast.tensors import Streams
 
 
@@ -50,6 +50,6 @@ class AutoSearch(Search):
             return block.search(run, streams)
         try:
             GradientSearch().ascend(run, streams, max(1, round(self.white * run.left)))
-        except ModelError:  # such as a compiled model, which has no second derivatives
+        except SecondDerivativeError:  # such as a compiled model
             return block.search(run, streams)
         return block.refine(run, streams, self.start)

@@ -52,6 +52,8 @@ from holdfast.tensors import Streams, broadcast_rows
 
 _MOVES = 5  # vertex, centre, scale, nudge, relax
 _RELAX = 4  # the number of the last one
+_FEWEST = 16  # proposals of a round, unless fewer are asked for: batches have at least that many rows anyway
+_ROUNDS = 80  # of small budgets
 _SPREAD = 8.0  # the shares of the blocks of one round lie between the current one over and times this
 _MARGIN = 0.02  # of a typical change of the violation
 _PATCHES = 7  # along each axis, in the vertices to start from
@@ -63,7 +65,8 @@ class BlockSearch(Search):
     """Structured random search after Square Attack, with moves that also leave the corners.
 
     Args:
-        proposals: how many are evaluated at once, and so how large a batch one problem fills.
+        proposals: how many are evaluated at once at most, and so how large a batch one problem fills. A round has 1.25%
+            of the budget, but at least 16: more rounds are worth more than larger ones.
         merges: how many combinations of the last round's changes are among them.
         starts: how many patchwork vertices are tried first, at most a tenth of the budget.
         start: share of the features in the first blocks.
@@ -116,7 +119,8 @@ class BlockSearch(Search):
         leaves_corners: Callable[[], Tensor],
     ) -> None:
         """Rounds of proposals, from the incumbent `now`, until the budget is spent."""
-        region, first, count = run.region, run.spent, self.proposals
+        region, first = run.region, run.spent
+        count = min(self.proposals, max(_FEWEST, run.budget // _ROUNDS))
         corner = torch.eye(_MOVES, dtype=torch.float64, device=region.device)[0]
         credit = torch.ones(len(region), _MOVES, dtype=torch.float64, device=region.device)
         influence = _Influence(len(region), canvas.size, region.device)
@@ -288,10 +292,12 @@ class _Influence:
 
     def draw(self, u: Tensor) -> Tensor:
         """Features `(P, n)` for uniform numbers of that shape."""
-        mean = self._change.sum(1, keepdim=True) / self._tries.sum(1, keepdim=True).clamp(min=1e-9)
+        # sums along a row by cumsum: its bits do not depend on the number of rows
+        changes, tries = (each.cumsum(1)[:, -1:] for each in (self._change, self._tries))
+        mean = changes / tries.clamp(min=1e-9)
         influence = (self._change + self._PRIOR * mean) / (self._tries + self._PRIOR) + 1e-12
         weight = influence * (self._idle + 1)
-        ladder = (weight + self._FLOOR * weight.mean(1, keepdim=True)).cumsum(1)
+        ladder = (weight + self._FLOOR * weight.cumsum(1)[:, -1:] / weight.shape[1]).cumsum(1)
         rungs = u.double() * ladder[:, -1:]
         return torch.searchsorted(ladder, rungs).clamp(max=ladder.shape[1] - 1)
 

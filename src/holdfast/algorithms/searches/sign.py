@@ -38,7 +38,7 @@ class SignSearch(Search):
     >>> from holdfast.neighbourhood import LinfBall
     >>> def lower_sum(x, problem):
     ...     return Outcome(-x.sum(1), torch.full((len(x),), -1.0))
-    >>> def gradient(x, problem, feasible):
+    >>> def gradient(x, problem, feasible, sharpness=1.0):
     ...     with torch.enable_grad():
     ...         leaf = x.clone().requires_grad_(True)
     ...         return differentiate_outcome(lower_sum(leaf, problem), leaf, feasible)

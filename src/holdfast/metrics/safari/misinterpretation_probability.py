@@ -126,7 +126,8 @@ class MisinterpretationProbability(Metric):
         method: `"subset"` simulation, or plain `"monte_carlo"` with `samples`.
         error: the standard error of ln P that is wanted: runs are repeated until it is reached.
         budget: model evaluations at most for each sample, the clean input included.
-        from_event: also estimate ln P from the event back to the prior, as a check. It costs half as much again.
+        from_event: also estimate ln P from the event back to the prior, as a check, if the budget allows. With default
+            settings it costs about half as much again.
         particles, moves, quantile, first, proposal, floor: see `holdfast.algorithms.subset_simulation`.
         samples: of plain Monte Carlo.
         absolute, explain, margin: as for `WorstCase`.
@@ -215,8 +216,8 @@ class MisinterpretationProbability(Metric):
         sizes = plan_sizes(self.particles, round(self.first * self.particles), 1)
         sizes += [self.particles] * (levels + 1 - len(sizes))
         later = (size * count_moves(size, self.particles, self.moves) for size in sizes[1 : levels + 1])
-        returning, moves = plan_return(self.particles, self.moves) if self.from_event else (0, 0)
-        return min(sizes[0] + sum(later) + returning * moves * levels, self.budget or sys.maxsize)
+        returning = plan_return(self.particles, self.moves, levels)[2] if self.from_event else 0
+        return min(sizes[0] + sum(later) + returning, self.budget or sys.maxsize)
 
     def pilot(self) -> MisinterpretationProbability:
         """A small population goes as deep as a large one, so it shows how many levels there will be."""

@@ -56,6 +56,8 @@ class ProbabilityPresentation(Presentation):
         unresolved = int((~read_flags(frame, "resolved")).sum()) if "resolved" in frame.columns else 0
         stalled = int(read_flags(frame, "stalled").sum())
         counts = {"unresolved": unresolved, "stalled": stalled}
+        if options.get("from_event") and "from_event" in frame.columns:
+            counts["without an estimate from the event"] = int((~np.isfinite(read_numbers(frame, "from_event"))).sum())
         return notes + [f"{word}: {count} of {len(frame)}" for word, count in counts.items() if count]
 
     def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
@@ -107,6 +109,7 @@ def _draw_directions(view: View) -> list[Chart]:
     charts = []
     for name in view.present if "from_event" in view.frame.columns else []:
         rows = view.of(name).filter(pl.col("from_event").is_finite() & pl.col("from_prior").is_finite())
+        rows = rows.filter(pl.col("repeat") == pl.col("repeat").min())
         if not len(rows):
             continue
         lines = []
