@@ -79,7 +79,11 @@ def run(
     workers: Annotated[str | None, typer.Option(help="How many, or auto, instead of what the file says.")] = None,
     address: Annotated[str | None, typer.Option(help="Of a Ray cluster, such as auto or host:6379.")] = None,
     preset: Annotated[
-        str | None, typer.Option(help="quick, standard or paper for the metrics, instead of what the file says.")
+        str | None,
+        typer.Option(
+            help="quick, standard or paper for the metrics, instead of what the file says; with --out, results of"
+            " different presets stay apart."
+        ),
     ] = None,
     html: Annotated[bool, typer.Option("--report/--no-report", help="Write the report at the end.")] = True,
 ) -> None:
@@ -88,8 +92,11 @@ def run(
     Exit codes: 0 all jobs are done, 1 some failed, 2 the study file is wrong, 130 interrupted.
     """
     from holdfast.evaluation import default_folder, executor_of, run_study
+    from holdfast.metrics.base import check_preset
     from holdfast.study.file.spec import load_study
 
+    if preset is not None:
+        check_preset(preset, "--preset")
     loaded = load_study(study, preset)
     target = out or str(default_folder(loaded))
     if address is not None and (executor or loaded.executor.name) != "ray":

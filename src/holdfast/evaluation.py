@@ -22,7 +22,7 @@ from holdfast.errors import check
 from holdfast.explainers import Explainer
 from holdfast.explainers import get as get_explainer
 from holdfast.metrics import Metric
-from holdfast.metrics.base import Preset
+from holdfast.metrics.base import Preset, check_preset
 from holdfast.model import Classifier
 from holdfast.neighbourhood import LinfBall, Neighbourhood
 from holdfast.progress import watch
@@ -116,7 +116,9 @@ def evaluate(
         neighbourhood: for the metrics that are given by name and have one, such as `"worst_case"`. By default an
             `LinfBall` whose radius is one tenth of the range of the inputs: 0.1 for bounds (0, 1). The report says so.
         preset: for the metrics that are given by name: `"quick"` for an answer in seconds, `"standard"` for the
-            defaults, `"paper"` for what the publications used. `"aopc:preset=quick"` is for one metric only.
+            defaults, `"paper"` for what the publications used. `"aopc:preset=quick"` is for one metric only. Configured
+            metrics keep their options; there is a warning if no metric is given by name. Do not compare values of
+            different presets.
         targets: classes `(N,)`, or None for the model's own predictions.
         seed: of all random numbers.
         out: a folder or an fsspec address for the results. Results that are there already are not computed again, so an
@@ -198,6 +200,10 @@ def _make_grid(
     lower, upper = classifier.bounds
     notes: dict[str, Any] = {}
     listed = list(metrics.values() if isinstance(metrics, Mapping) else metrics)
+    check_preset(preset)
+    if preset != "standard" and not any(isinstance(m, str) for m in listed):
+        words = "has no effect, because no metric is given by name; configured metrics keep their options"
+        warnings.warn(f"preset={preset!r} {words}", stacklevel=3)
     if neighbourhood is None and any(isinstance(m, str) and has_neighbourhood(m, required=True) for m in listed):
         neighbourhood = default_neighbourhood(classifier)
         words = f"LinfBall({neighbourhood.radius:g}), one tenth of the range of the inputs, where none was given"
@@ -230,18 +236,19 @@ def estimate(
 ) -> Estimate:
     """Estimate what `evaluate` would cost: evaluations, time and memory for every metric and explainer.
 
-    Every metric is tried with every explainer on the first samples, which takes up to `2 * seconds` for each pair. A
-    cost that depends on what is found, as for a probability, is known to about a factor of two. `holdfast run
+    Every metric is tried with every explainer on the first samples, which takes at most about `5 * seconds` for each
+    pair. A cost that depends on what is found, as for a probability, is known to about a factor of two. `holdfast run
     --dry-run` prints the same for a study.
 
     Args:
         classifier, explainers, inputs, metrics, neighbourhood, preset, targets, repeats, samples_per_job: as for
             `evaluate`.
-        seconds: how long each of the two trials of a metric and explainer may take, about.
+        seconds: how long a trial of a metric and explainer may take, about. If it does not end, a cheaper configuration
+            of the metric is tried for up to twice as long, and once more if that takes below two seconds.
 
     Returns:
-        The costs for one worker: `evaluations`, `seconds`, `memory` (in bytes), and `frame()` with a row for each
-        metric and explainer.
+        The costs for one worker: `evaluations`, `seconds`, `memory` (in bytes; a lower bound where a trial was
+        stopped), and `frame()` with a row for each metric and explainer.
 
     Raises:
         ArgumentError: an argument does not fit.

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from holdfast.errors import ArgumentError
 from holdfast.explainers import Explainer, smooth_relu
 from holdfast.metrics import Metric, Result
-from holdfast.metrics.base import PRESETS
+from holdfast.metrics.base import PRESETS, preset_options
 from holdfast.metrics.result import COMMON_COLUMNS, STATUSES
 from holdfast.model import ROW_ALIGNMENT, Classifier
 from holdfast.neighbourhood import neighbourhoods
@@ -200,7 +200,7 @@ def check_description(metric: Metric, shape: Shape) -> None:
     for preset, own in metric.presets.items():
         _require(preset in PRESETS, f"the preset {preset!r} is one of {', '.join(PRESETS)}")
         _require(set(own) <= known, f"the preset {preset!r} names options of the metric: {', '.join(own)}")
-        made = dataclasses.replace(metric, **own, preset=preset)
+        made = dataclasses.replace(metric, **preset_options(type(metric), preset), preset=preset)
         _require(made.preset == preset, f"the preset {preset!r} makes a metric")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,12 +17,14 @@ from typer.testing import CliRunner
 
 import holdfast as hf
 from conftest import SHAPES, small_net
-from holdfast.cli import app
+from holdfast.cli import app, main
 from holdfast.explainers.gradients.input_gradients import InputXGradient
 from holdfast.metrics import Metric, Result, metrics
 from holdfast.metrics.base import PRESETS, Preset, Presets
 from holdfast.study.file.spec import StudyError, load_study, study_from
+from holdfast.study.identity import fingerprint
 from holdfast.study.run import named_metrics
+from holdfast.testing import check_description
 
 BALL = hf.LinfBall(0.1)
 
@@ -51,6 +53,24 @@ class Drawn(Metric):
         raise NotImplementedError
 
 
+@dataclass(frozen=True)
+class Masked(Drawn):
+    """Tensors cannot be compared, so its field is not."""
+
+    name = "masked"
+
+    mask: Tensor = field(default_factory=lambda: torch.zeros(2), compare=False)
+
+
+@dataclass(frozen=True)
+class Narrow(Drawn):
+    """Fixes one of the options."""
+
+    name = "narrow"
+
+    samples: int = field(init=False, default=50)
+
+
 def test_preset_fills_in_what_is_not_given() -> None:
     assert (Drawn().samples, Drawn().scale) == (100, 1.0)
     assert Drawn(preset="standard") == Drawn()
@@ -68,6 +88,43 @@ def test_stored_options_are_those_that_result() -> None:
     assert Drawn(scale=5.0, preset="quick").options() == {"preset": "quick", "samples": 3, "scale": 5.0}
     assert not Drawn.has_effect("preset", {})
     assert "preset" not in repr(Drawn(preset="quick"))
+
+
+def test_equal_options_have_one_identity_whichever_preset_they_come_from() -> None:
+    """Else jobs would be done again where only the word changes."""
+    quick = Drawn(preset="quick")
+    assert fingerprint(quick) == fingerprint(Drawn(3, 2.0)) == fingerprint(Drawn(3, 2.0, preset="paper"))
+    assert fingerprint(quick) != fingerprint(Drawn())
+    assert fingerprint(hf.metrics.LogOdds(preset="quick")) == fingerprint(hf.metrics.LogOdds())
+
+
+def test_fields_of_the_users_own_count_even_if_they_are_not_compared() -> None:
+    assert fingerprint(Masked(mask=torch.ones(2))) != fingerprint(Masked(mask=torch.zeros(2)))
+    assert fingerprint(Masked(3, 2.0, torch.ones(2))) == fingerprint(Masked(3, 2.0, torch.ones(2), preset="quick"))
+
+
+def test_options_that_a_subclass_fixes_are_left_to_it() -> None:
+    quick = Narrow(preset="quick")
+    assert (quick.samples, quick.scale) == (50, 2.0)
+    assert Narrow(scale=7.0).pilot() == Narrow(scale=2.0)
+    check_description(Narrow(), SHAPES["flat"])
+
+
+def test_an_error_that_a_preset_causes_names_it() -> None:
+    """Also in a study file, where the place of the option is named."""
+    with pytest.raises(hf.ArgumentError, match="budget: .* got 10000 .preset 'quick' sets budget=10000.$"):
+        hf.metrics.MisinterpretationProbability(BALL, particles=20_000, preset="quick")
+    entry = {"misinterpretation_probability": {"particles": 20_000, "preset": "quick", "neighbourhood": {"linf": 0.1}}}
+    with pytest.raises(StudyError, match="preset 'quick' sets budget=10000"):
+        study_from(words(metrics=[entry]))
+
+
+def test_an_error_that_a_preset_does_not_cause_is_as_it_was() -> None:
+    with pytest.raises(hf.ArgumentError) as plain:
+        hf.metrics.WorstCase(BALL, budget=1)
+    with pytest.raises(hf.ArgumentError) as quick:
+        hf.metrics.WorstCase(BALL, budget=1, preset="paper")
+    assert str(quick.value) == str(plain.value).replace("auto", "genetic")
 
 
 def test_signature_shows_the_options() -> None:
@@ -115,6 +172,25 @@ def test_presets_of_metrics_by_name() -> None:
     assert [metric.expected_evaluations() for metric in found.values()] == [61, 501, 15, 501]
 
 
+def small_model() -> hf.Classifier:
+    return hf.Classifier(small_net(SHAPES["flat"]), (0.0, 1.0), device="cpu", batch_size=64)
+
+
+@pytest.mark.parametrize("run", [partial(hf.evaluate, progress=False), hf.estimate])
+def test_a_wrong_preset_is_an_error_also_without_metrics_by_name(run: Any) -> None:
+    with pytest.raises(hf.ArgumentError, match="preset: expected one of quick, .* got 'quik' .did you mean 'quick'"):
+        run(small_model(), "saliency", torch.rand(2, *SHAPES["flat"]), hf.metrics.AOPC(), preset="quik")
+
+
+@pytest.mark.parametrize("run", [partial(hf.evaluate, progress=False), hf.estimate])
+def test_a_preset_without_metrics_by_name_is_warned_of(run: Any) -> None:
+    metric = hf.metrics.MaxSensitivity(BALL, samples=2)
+    with pytest.warns(UserWarning, match="preset='quick' has no effect, because no metric is given by name") as caught:
+        run(small_model(), "saliency", torch.rand(2, *SHAPES["flat"]), {"own": metric}, preset="quick")
+    assert caught[0].filename == __file__
+    run(small_model(), "saliency", torch.rand(2, *SHAPES["flat"]), [metric, "log_odds"], preset="quick")
+
+
 def words(**more: Any) -> dict[str, Any]:
     content = {"data": {"d": "digits"}, "models": {"m": "lenet5-mnist"}, "explainers": ["saliency"]}
     return {**content, "metrics": [{"aopc": {"steps": 7}}, {"aopc": {"preset": "paper"}}, "log_odds"], **more}
@@ -155,6 +231,18 @@ def test_preset_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     results = hf.load_results("results/study")
     assert results.manifest["metrics"]["corruption_curve"]["options"]["samples"] == 1
     assert results.manifest["study"]["preset"] == "quick"
+
+
+def test_a_wrong_preset_on_the_command_line_is_not_a_problem_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["holdfast", "run", str(tmp_path / "study.yaml"), "--preset", "quik"])
+    with pytest.raises(SystemExit):
+        main()
+    said = capsys.readouterr().err
+    assert said.startswith(
+        "error: --preset: expected one of quick, standard, paper, got 'quik' (did you mean 'quick'?)"
+    )
 
 
 @dataclass(frozen=True)

@@ -179,6 +179,42 @@ def test_a_trial_that_fails_has_no_time_and_the_others_have(clock: Clock) -> Non
     assert found.frame().height == 2
 
 
+class Forward(nn.Module):
+    """Has no gradients."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = small_net(SHAPES["flat"])
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.requires_grad:
+            raise RuntimeError("no backward pass")
+        out: Tensor = self.net(x)
+        return out
+
+
+def test_a_model_without_gradients_is_tried_with_what_needs_none() -> None:
+    model = hf.Classifier(Forward(), (0.0, 1.0), device="cpu")
+    found = hf.estimate(model, {"good": "random", "bad": "saliency"}, draw(4), Repeated(20))
+    assert [math.isnan(line.seconds) for line in found.lines] == [False, True]
+
+
+@pytest.mark.parametrize("seconds", [0, -1.0, math.nan, "a", None, True])
+def test_seconds_are_a_number_above_0(seconds: Any) -> None:
+    with pytest.raises(hf.ArgumentError, match="seconds: expected a number above 0, got"):
+        hf.estimate(hf.Classifier(small_net(SHAPES["flat"]), (0.0, 1.0)), "saliency", draw(2), "aopc", seconds=seconds)
+
+
+def test_what_a_metric_remembers_of_a_model_is_no_gain_of_the_next_trial(clock: Clock) -> None:
+    """c-Eval keeps the distortions without fixed features for the next explainers."""
+    metric, inputs = hf.metrics.CEval(attack="fmn:steps=5,polish=1"), draw(4)
+    found = hf.estimate(timed_model(clock), ["saliency", "input_x_gradient"], inputs, metric, seconds=math.inf)
+    model = timed_model(clock)
+    clock.rows = 0
+    metric(model, "saliency", inputs)
+    assert [line.seconds for line in found.lines] == pytest.approx([clock.rows / 1000] * 2, rel=0.02)
+
+
 def test_a_stopped_trial_leaves_the_model_as_it_was(clock: Clock) -> None:
     shape = SHAPES["image"]
     model, metric = timed_model(clock, shape), hf.metrics.ParameterSensitivityConsistency()

@@ -21,9 +21,11 @@ import holdfast as hf
 from conftest import small_net
 from holdfast.explainers import Explainer
 from holdfast.metrics import LocalLipschitz, MaxSensitivity, Metric, Probe, Result, WorstCase
-from holdfast.study.executors import Executor, InProcess, Processes, Ray, Slurm
+from holdfast.study import worker
+from holdfast.study.executors import Executor, InProcess, Processes, Ray, Slurm, processes
 from holdfast.study.executors.processes import local
 from holdfast.study.grid import Grid, LoadedModel, Samples
+from holdfast.study.plan import Job, make_plan
 from holdfast.study.results import Results, load_results
 from holdfast.study.run import Progress, Summary, run_grid
 from holdfast.study.store import Store
@@ -144,6 +146,62 @@ def test_progress_moves_within_a_job(make: Callable[[], Executor], tmp_path: Pat
     within = [progress for progress in seen if 0 < progress.share < 1 and progress.share != 0.5]
     assert len(within) >= 2
     assert all(progress.current == "queries: slow" for progress in within)
+
+
+@pytest.mark.parametrize("make", [InProcess, partial(Processes, 2)])
+def test_what_the_callback_of_the_progress_raises_is_no_failure_of_a_job(
+    make: Callable[[], Executor], tmp_path: Path
+) -> None:
+    def tell(progress: Progress) -> None:
+        if progress.done == 0 and progress.share > 0:
+            raise BrokenPipeError("nobody reads")
+
+    grid = replace(a_grid({"slow": hf.explainers.from_callable(slow)}, count=2), metrics={"queries": Queries()})
+    with pytest.raises(BrokenPipeError, match="nobody reads"):
+        run(tmp_path, make(), grid, progress=tell)
+    assert "failed" not in Store(tmp_path).statuses().values()
+
+
+def test_a_worker_that_nobody_listens_to_ends_and_stores_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid = replace(a_grid({"grad": hf.explainers.get("saliency")}, count=2), metrics={"queries": Queries()})
+    sent: list[object] = []
+
+    class Gone:
+        def recv(self) -> Job:
+            return make_plan(grid).jobs[0]
+
+        def send(self, value: object) -> None:
+            sent.append(value)
+            if len(sent) > 1:
+                raise BrokenPipeError
+
+    monkeypatch.setattr(worker, "_SECONDS_BETWEEN_SHARES", 0.0)
+    monkeypatch.setattr(processes, "_end_with_parent", lambda: None)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    processes._run_worker(Gone(), grid, Store(tmp_path), torch.get_num_threads(), "cpu")  # type: ignore[arg-type]
+    assert [type(value) for value in sent] == [tuple, float, str]
+    assert Store(tmp_path).statuses() == {}
+
+
+@dataclass(frozen=True)
+class Unknown(Queries):
+    """Says that it costs nothing."""
+
+    name = "unknown"
+
+    def expected_evaluations(self) -> int:
+        return 0
+
+
+def test_a_metric_that_expects_no_evaluations_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "_SECONDS_BETWEEN_SHARES", 0.0)
+    grid = replace(a_grid({"grad": hf.explainers.get("saliency")}, count=2), metrics={"unknown": Unknown()})
+    seen: list[Progress] = []
+    summary, _ = run(tmp_path, InProcess(), grid, progress=seen.append)
+    assert not summary.failed
+    assert all(0 <= progress.share <= 1 for progress in seen)
 
 
 def test_a_job_that_takes_two_workers_down_is_a_failure_and_the_rest_goes_on(tmp_path: Path) -> None:

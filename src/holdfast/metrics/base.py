@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, Literal, TypeVar, get_args
 import torch
 from torch import Tensor
 
-from holdfast.errors import HoldfastError, check, suggest_name
+from holdfast.errors import ArgumentError, HoldfastError, check, suggest_name
 from holdfast.explainers import Explainer
 from holdfast.explainers import get as get_explainer
 from holdfast.metrics.result import Result
@@ -23,6 +23,7 @@ from holdfast.segments import LabelMap, check_one_for_all
 from holdfast.similarity import Similarity
 from holdfast.similarity import get as get_similarity
 
+T = TypeVar("T")
 M = TypeVar("M", bound="Metric")
 
 #: which value is better; None where the values do not rank explainers
@@ -56,20 +57,42 @@ PRESETS: tuple[Preset, ...] = get_args(Preset)
 Presets = Mapping[Preset, Mapping[str, Any]]
 
 
+def check_preset(preset: object, argument: str = "preset") -> None:
+    """Raise `ArgumentError` unless `preset` is the name of one."""
+    near = suggest_name(preset, PRESETS) if isinstance(preset, str) else ""
+    check(preset in PRESETS, argument, f"one of {', '.join(PRESETS)}", f"{preset!r}{near}")
+
+
+def preset_options(kind: type[Metric], preset: Preset) -> dict[str, Any]:
+    """The options that a preset sets, without those that a class has taken out of its constructor."""
+    fixed = {f.name for f in dataclasses.fields(kind) if not f.init}
+    return {option: value for option, value in kind.presets.get(preset, {}).items() if option not in fixed}
+
+
 class _PresetsApplied(ABCMeta):
     """The class of metric classes: when a metric is made, its preset fills in the options that are not given.
 
     Only the call knows which options were given, so this cannot be done in `__post_init__`.
     """
 
-    def __call__(cls, *values: Any, **options: Any) -> Any:
+    def __call__(cls: type[T], *values: Any, **options: Any) -> T:
         preset = options.get("preset", "standard")
-        near = suggest_name(preset, list(PRESETS)) if isinstance(preset, str) else ""
-        check(preset in PRESETS, "preset", f"one of {', '.join(PRESETS)}", f"{preset!r}{near}")
-        positional = [f.name for f in dataclasses.fields(cls) if f.init and not f.kw_only]  # type: ignore[arg-type]
+        check_preset(preset)
+        kind: Any = cls  # a class of metrics
+        positional = [f.name for f in dataclasses.fields(kind) if f.init and not f.kw_only]
         given = {*positional[: len(values)], *options}
-        own: Mapping[str, Any] = cls.presets.get(preset, {})  # type: ignore[attr-defined]  # of `Metric`
-        return super().__call__(*values, **options, **{k: v for k, v in own.items() if k not in given})
+        own = {option: value for option, value in preset_options(kind, preset).items() if option not in given}
+        try:
+            made: T = ABCMeta.__call__(cls, *values, **options, **own)
+            return made
+        except ArgumentError as error:
+            if not own:
+                raise
+            ABCMeta.__call__(cls, *values, **options)  # raises if the preset is not the cause
+            named = {error.argument: own[error.argument]} if error.argument in own else own
+            sets = ", ".join(f"{option}={value!r}" for option, value in named.items())
+            got = f"{error.got} (preset {preset!r} sets {sets})"
+            raise ArgumentError(error.argument, error.expected, got) from error
 
     @property
     def __signature__(cls) -> inspect.Signature:
@@ -93,8 +116,10 @@ class Metric(metaclass=_PresetsApplied):
 
     Args:
         preset: a set of values for the options that are not given: `"quick"` answers in seconds for a small network,
-            with wider intervals; `"standard"` stands for the defaults; `"paper"` is what the metric's publication
-            used. The other options show the result; `preset` only says where they come from.
+            with fewer draws or a smaller budget; `"standard"` stands for the defaults; `"paper"` is what the metric's
+            publication used. Do not compare values of different presets: a search with a smaller budget finds less. The
+            other options show the result; `preset` only says where they come from, so `dataclasses.replace` does not
+            apply another one: make a new metric instead.
 
     Attributes:
         name: under which the metric is registered, such as `"worst_case"`.
@@ -262,7 +287,7 @@ class Metric(metaclass=_PresetsApplied):
 
         It runs for a second or so. Its `expected_evaluations` should be as far from the truth as those of this one.
         """
-        return dataclasses.replace(self, **self.presets.get("quick", {}))
+        return dataclasses.replace(self, **preset_options(type(self), "quick"))
 
     def options(self) -> dict[str, Any]:
         """The configuration as plain values, for reports and files."""

@@ -7,6 +7,7 @@ also as its pilot (`Metric.pilot`), a cheaper configuration. What the trials too
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +18,7 @@ import polars as pl
 import torch
 from torch import Tensor
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, check
 from holdfast.explainers import Explainer
 from holdfast.metrics import Metric
 from holdfast.model import Classifier
@@ -37,7 +38,8 @@ class Line:
         evaluations: about how many inputs the jobs that are left predict and explain.
         seconds: about how long one worker needs for them; NaN if the trial failed.
         memory: the largest number of bytes that a worker has in use: of the GPU, or of its process with everything that
-            it has loaded. NaN where it cannot be measured, and if nothing is left to do.
+            it has loaded. A lower bound where the trial was stopped before its end: later parts of the metric may need
+            more. NaN where it cannot be measured, and if nothing is left to do.
     """
 
     data: str
@@ -100,9 +102,14 @@ def estimate_plan(
         plan: of the grid.
         done: identities of the jobs that are done already.
         progress: called with a text that says what is tried.
-        seconds: how long each of the two trials of a metric and explainer may take, about. With infinity, metrics are
-            evaluated to their end.
+        seconds: how long a trial of a metric and explainer may take, about; that of its pilot may take twice as long,
+            and a trial that ends soon is repeated. With infinity, metrics are evaluated to their end.
+
+    Raises:
+        ArgumentError: `seconds` is no number above 0.
     """
+    fits = type(seconds) in (int, float) and seconds > 0
+    check(fits, "seconds", "a number above 0", repr(seconds))
     grid = plan.grid
     groups: dict[tuple[str, str, str, str], list[Job]] = {}
     for job in plan.jobs:
@@ -147,9 +154,12 @@ def estimate_plan(
 
 
 def _calibrate(classifier: Classifier, inputs: Tensor) -> None:
-    """Find the batch sizes, so that no trial has to; a worker does it once for each model."""
-    with torch.inference_mode(False), classifier.session():
-        for kind in ("forward", "backward"):
+    """Find the batch sizes, so that no trial has to; a worker does it once for each model.
+
+    A model may have no gradients, or fail altogether: the trials that need what it does not have show it.
+    """
+    for kind in ("forward", "backward"):
+        with contextlib.suppress(Exception), torch.inference_mode(False), classifier.session():
             classifier.row_budget(inputs[:1], 1, kind, 1 << 20)
 
 
@@ -213,7 +223,7 @@ class _Trials:
             evaluations = max(self._at_most(most, expected), whole.evaluations)
             return replace(whole, seconds=whole.scaled_to(evaluations), evaluations=evaluations)
         # what the pilot took more or less than it was expected to, the metric will, too
-        evaluations = expected * small.evaluations / (pilot.expected_evaluations() * len(self.inputs))
+        evaluations = expected * small.evaluations / max(1, pilot.expected_evaluations() * len(self.inputs))
         evaluations = max(self._at_most(most, evaluations), whole.evaluations)
         # the pilot went through all parts of the method, but with small batches and some costs that do not grow; the
         # trial did the first part as it will be done. Neither is always nearer, so this is their geometric mean
@@ -246,9 +256,10 @@ class _Trials:
 
         result = None
         generator = torch.Generator().manual_seed(self.seed)
-        watched = self.classifier.watch(on_inputs)
+        classifier = copy.copy(self.classifier)  # metrics remember things of a model, which no trial must find ready
+        watched = classifier.watch(on_inputs)
         with measure_peak(self.classifier.device) as peak, contextlib.suppress(_TimeIsUp), watched:
-            result = metric(self.classifier, self.explainer, self.inputs, self.targets, generator=generator)
+            result = metric(classifier, self.explainer, self.inputs, self.targets, generator=generator)
         seconds = time.perf_counter() - began
         if result is not None:
             count = int(result.model_evaluations.sum())

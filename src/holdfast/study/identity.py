@@ -7,6 +7,7 @@ import re
 import sys
 import sysconfig
 from collections.abc import Mapping
+from dataclasses import fields
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -17,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from holdfast.metrics import Metric
 from holdfast.model import Classifier
 from holdfast.study.store import digest, tensor_digest
 
@@ -25,6 +27,9 @@ _VERSIONED = (
     *("holdfast", "torch", "captum", "builtins"),
     *("lime", "pytorch_grad_cam", "quantus", "shap", "timm", "torchvision", "transformers", "zennit"),
 )
+
+#: fields of every metric that do not change its result
+_NOT_COMPARED = frozenset(field.name for field in fields(Metric) if not field.compare)
 
 
 def fingerprint(value: object, depth: int = 6, known: dict[tuple[int, int], Any] | None = None) -> Any:
@@ -76,7 +81,9 @@ def fingerprint(value: object, depth: int = 6, known: dict[tuple[int, int], Any]
         return {str(key): inner(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
         return [inner(entry) for entry in value]
-    state = {k: inner(v) for k, v in vars(value).items()} if hasattr(value, "__dict__") else None
+    # equal metrics have one identity; the user's own fields count even if they do not when two are compared
+    skipped = _NOT_COMPARED if isinstance(value, Metric) else frozenset()
+    state = {k: inner(v) for k, v in vars(value).items() if k not in skipped} if hasattr(value, "__dict__") else None
     bound = inner(value.__self__) if hasattr(value, "__self__") else None
     kind = type(value)
     return [

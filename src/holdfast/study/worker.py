@@ -42,9 +42,20 @@ def _tell_share(expected: int, tell: Callable[[float], None] | None) -> Callable
         count += inputs
         if tell is not None and time.monotonic() - last >= _SECONDS_BETWEEN_SHARES:
             last = time.monotonic()
-            tell(min(count / expected, _ALMOST))
+            try:
+                tell(min(count / max(1, expected), _ALMOST))
+            except Exception as error:
+                raise _TellError(error) from error
 
     return on_inputs
+
+
+class _TellError(BaseException):
+    """Carries an error of `tell` past all that handles errors of the job: metrics, other packages and the worker."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
 
 
 class Worker:
@@ -61,6 +72,8 @@ class Worker:
 
     def run(self, job: Job, tell: Callable[[float], None] | None = None) -> JobFiles:
         """Evaluate the samples of a job. An exception is packed as a failure with its traceback.
+
+        Exceptions of `tell` are no failures of the job; they are raised.
 
         Args:
             job: of the grid.
@@ -86,6 +99,8 @@ class Worker:
             frame = frame.select(*where, pl.col("sample") + job.start, pl.exclude("sample"))
             record["seconds"] = time.perf_counter() - began
             return pack(record, frame, result.tensors())
+        except _TellError as carrier:
+            raise carrier.error from None
         except Exception as error:
             record["seconds"] = time.perf_counter() - began
             return pack_failure(record, f"{type(error).__name__}: {error}", traceback.format_exc())

@@ -9,7 +9,7 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import resource_tracker
@@ -257,7 +257,8 @@ def _run_worker(connection: Connection, grid: Grid, store: Store, threads: int, 
             store.put(packed)
             connection.send(packed.failed)
     except Exception:
-        connection.send(traceback.format_exc())
+        with suppress(OSError):  # nobody listens any more
+            connection.send(traceback.format_exc())
 
 
 def _end_with_parent() -> None:

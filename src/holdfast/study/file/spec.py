@@ -134,7 +134,8 @@ class Study(Entry):
         default=None, description="For all metrics that have one and do not set it."
     )
     preset: Annotated[Preset, Expected(either(PRESETS), PRESETS)] = Field(
-        default="standard", description="Where options of metrics come from, for all metrics that do not set it."
+        default="standard",
+        description="Values for metric options that this file does not set. A metric may have a preset of its own.",
     )
     explainers: Annotated[
         dict[str, Explained],
