@@ -54,7 +54,7 @@ _MOVES = 5  # vertex, centre, scale, nudge, relax
 _RELAX = 4  # the number of the last one
 _FEWEST = 16  # proposals of a round, unless fewer are asked for: batches have at least that many rows anyway
 _ROUNDS = 80  # of small budgets
-_SPREAD = 8.0  # the shares of the blocks of one round lie between the current one over and times this
+_SPREAD = 3.0  # the shares of the blocks of one round lie between the current one over and times this
 _MARGIN = 0.02  # of a typical change of the violation
 _PATCHES = 7  # along each axis, in the vertices to start from
 
@@ -79,7 +79,7 @@ class BlockSearch(Search):
     merges: int = 3
     starts: int = 400
     start: float = 0.1
-    power: float = 8.0
+    power: float = 4.0
     explore: float = 0.02
     memory: float = 0.98
     name: ClassVar[str] = "block"
