@@ -229,6 +229,10 @@ def test_a_module_without_second_derivatives_is_named():
     WorstCase(hf.LinfBall(0.1), search="random", budget=20)(classifier, "saliency", make_inputs())
     with pytest.raises(ModelError, match=r"differentiated twice.*use a search without gradients"):
         WorstCase(hf.LinfBall(0.1), search="gradient", budget=60)(classifier, "saliency", make_inputs())
+    with pytest.raises(ModelError, match="differentiated twice"):
+        AttributionAttack(hf.LinfBall(0.1), steps=5)(classifier, "saliency", make_inputs())
+    found = WorstCase(hf.LinfBall(0.1), search="auto", budget=60)(classifier, "saliency", make_inputs())
+    assert not found.followed_gradients.any()
 
 
 @pytest.mark.parametrize("name", hf.metrics.names())
