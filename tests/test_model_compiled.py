@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 import holdfast as hf
 from holdfast.errors import ArgumentError, ModelError
+from holdfast.explainers import from_shap, from_zennit
 from holdfast.function_calls import run_eagerly
 from holdfast.metrics import AttributionAttack, WorstCase
 from holdfast.study.identity import fingerprint
@@ -185,6 +186,32 @@ def test_explainers_with_hooks_refuse_programs(name):
     traced = classify(torch.fx.symbolic_trace(make_module()))  # which has its layers
     expected = explainer(classify(make_module()), make_inputs(), 0)
     torch.testing.assert_close(explainer(traced, make_inputs(), 0), expected)
+
+
+def test_hooks_are_refused_for_torchscript_and_by_the_other_adapters():
+    scripted = classify(torch.jit.trace(make_module(), make_inputs()))
+    with pytest.raises(ArgumentError, match="compiled to TorchScript"):
+        hf.explainers.get("captum:GuidedBackprop")(scripted, make_inputs(), 0)
+
+    class DeepExplainer:
+        def __init__(self, model, data):
+            pass
+
+        def shap_values(self, x):
+            return x
+
+    class Composite:
+        def register(self, module):
+            pass
+
+    class Gradient:
+        def __init__(self, model, composite=None):
+            pass
+
+    adapted = from_shap(DeepExplainer), from_zennit(Composite(), Gradient)
+    for explainer in adapted:
+        with pytest.raises(ArgumentError, match="module with layers"):
+            explainer(classify(export_module(make_module())), make_inputs(), 0)
 
 
 def test_other_packages_without_hooks_explain_programs():
