@@ -70,6 +70,52 @@ def test_flags_are_as_they_were_also_after_an_exception() -> None:
     assert torch.equal(module[2].running_mean, statistics)
 
 
+class Switched(nn.Linear):
+    """Has a mode beside the flag, which only its own `train` changes."""
+
+    mode = True
+
+    def train(self, mode: bool = True) -> Switched:
+        self.mode = mode
+        return super().train(mode)
+
+
+class Fixed(nn.Linear):
+    """Refuses to change its mode, as an exported program does."""
+
+    def train(self, mode: bool = True) -> Fixed:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_modes_change_beside_a_module_that_refuses(training: bool) -> None:
+    module = nn.Sequential(nn.Sequential(Fixed(4, 4)), Switched(4, 4), nn.Linear(4, 3))
+    module[1].train(training)
+    flags = [m.training for m in module.modules()]
+    classifier = Classifier(module, (0.0, 1.0), device="cpu")
+    for _ in range(2):
+        with classifier.session():
+            assert not module[1].mode
+            assert not any(m.training for m in module.modules())
+        assert module[1].mode == training
+        assert [m.training for m in module.modules()] == flags
+
+
+def test_a_transfer_that_fails_keeps_the_watcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    classifier = Classifier(linear(), (0.0, 1.0), device="cpu", batch_size=16)
+    seen: list[int] = []
+
+    def fail(*_: object) -> Tensor:
+        raise RuntimeError("no transfer")
+
+    with classifier.watch(seen.append):
+        with monkeypatch.context() as patch, pytest.raises(ModelError, match="no transfer"):
+            patch.setattr(Tensor, "to", fail)
+            classifier.map_rows(lambda x: (x,), torch.rand(3, 4))
+        classifier.logits(torch.rand(3, 4))
+    assert seen == [3]
+
+
 def test_calibration_finds_a_row_budget_once_for_each_shape() -> None:
     classifier = Classifier(linear(), (0.0, 1.0), device="cpu")
     classifier.logits(torch.rand(10, 4))

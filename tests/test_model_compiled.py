@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 
 import pytest
 import torch
@@ -11,8 +12,10 @@ from torch import Tensor, nn
 
 import holdfast as hf
 from holdfast.errors import ArgumentError, ModelError
+from holdfast.explainers import from_shap, from_zennit
 from holdfast.function_calls import run_eagerly
 from holdfast.metrics import AttributionAttack, WorstCase
+from holdfast.study.identity import fingerprint
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning:torch"),
@@ -132,6 +135,108 @@ def test_the_stance_ends_with_the_block():
     assert calls
 
 
+def test_the_stance_lasts_until_the_last_thread_ends():
+    """Thread A starts, B starts, A ends: B is still eager. Then B ends."""
+    calls = []
+
+    def backend(graph, _inputs):
+        calls.append("compiled")
+        return graph.forward
+
+    function = torch.compile(lambda x: x + 2, backend=backend)
+    began, ended = threading.Event(), threading.Event()
+
+    def first() -> None:
+        with run_eagerly():
+            began.set()
+            ended.wait(60)
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    assert began.wait(60)
+    with run_eagerly():
+        ended.set()
+        thread.join()
+        function(torch.ones(2))
+        assert not calls
+    function(torch.ones(2))
+    assert calls
+
+
+def export_training(module: nn.Module) -> nn.Module:
+    return torch.export.export(module.train(), (torch.rand(4, 12),)).module()
+
+
+def test_a_program_in_training_mode_is_refused():
+    module = nn.Sequential(nn.BatchNorm1d(12), nn.Dropout(0.5), nn.Linear(12, 3))
+    with pytest.raises(ArgumentError, match=r"export it in evaluation mode.*batch_norm, dropout in training mode"):
+        classify(nn.Sequential(nn.Flatten(), export_training(module)))
+    classify(torch.export.export(module.eval(), (torch.rand(4, 12),)).module())
+
+
+def test_a_program_that_is_the_same_in_both_modes_is_accepted():
+    classify(export_training(nn.Sequential(nn.BatchNorm1d(12, track_running_stats=False), nn.Dropout(0.0))))
+
+
+@pytest.mark.parametrize("name", ["GuidedBackprop", "Deconvolution", "DeepLift", "LayerGradCam"])
+def test_explainers_with_hooks_refuse_programs(name):
+    explainer = hf.explainers.get(f"captum:{name}", **({"layer": "0"} if name == "LayerGradCam" else {}))
+    with pytest.raises(ArgumentError, match=f"module with layers for captum.{name}.*exported by torch.export"):
+        explainer(classify(export_module(make_module())), make_inputs(), 0)
+    traced = classify(torch.fx.symbolic_trace(make_module()))  # which has its layers
+    expected = explainer(classify(make_module()), make_inputs(), 0)
+    torch.testing.assert_close(explainer(traced, make_inputs(), 0), expected)
+
+
+def test_hooks_are_refused_for_torchscript_and_by_the_other_adapters():
+    scripted = classify(torch.jit.trace(make_module(), make_inputs()))
+    with pytest.raises(ArgumentError, match="compiled to TorchScript"):
+        hf.explainers.get("captum:GuidedBackprop")(scripted, make_inputs(), 0)
+
+    class DeepExplainer:
+        def __init__(self, model, data):
+            pass
+
+        def shap_values(self, x):
+            return x
+
+    class Composite:
+        def register(self, module):
+            pass
+
+    class Gradient:
+        def __init__(self, model, composite=None):
+            pass
+
+    adapted = from_shap(DeepExplainer), from_zennit(Composite(), Gradient)
+    for explainer in adapted:
+        with pytest.raises(ArgumentError, match="module with layers"):
+            explainer(classify(export_module(make_module())), make_inputs(), 0)
+
+
+def test_other_packages_without_hooks_explain_programs():
+    explainer = hf.explainers.get("captum:Saliency")
+    expected = explainer(classify(make_module()), make_inputs(), 0)
+    found = explainer(classify(export_module(make_module())), make_inputs(), 0)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_call_leaves_the_identity_of_a_compiled_model(nested):
+    torch.compiler.reset()  # code that is compiled already would not be changed by the call
+    compiled = compile_module(nn.Linear(4, 3))
+    module = nn.Sequential(nn.Flatten(), compiled) if nested else compiled
+    before = fingerprint(module)
+    module(torch.rand(2, 4))
+    assert fingerprint(module) == before
+    plain = nn.Linear(4, 3)
+    plain.load_state_dict(compiled._orig_mod.state_dict())
+    assert before != fingerprint(nn.Sequential(nn.Flatten(), plain) if nested else plain)
+    with torch.no_grad():
+        compiled._orig_mod.bias.add_(1)
+    assert fingerprint(module) != before
+
+
 def test_nothing_imports_the_compiler():
     code = "import sys, torch, holdfast as hf; x = torch.rand(2, 4); m = torch.nn.Linear(4, 2);"
     code += "hf.explainers.get('lrp')(hf.Classifier(m, (0, 1), device='cpu'), x); print('torch._dynamo' in sys.modules)"
@@ -151,6 +256,10 @@ def test_a_module_without_second_derivatives_is_named():
     WorstCase(hf.LinfBall(0.1), search="random", budget=20)(classifier, "saliency", make_inputs())
     with pytest.raises(ModelError, match=r"differentiated twice.*use a search without gradients"):
         WorstCase(hf.LinfBall(0.1), search="gradient", budget=60)(classifier, "saliency", make_inputs())
+    with pytest.raises(ModelError, match="differentiated twice"):
+        AttributionAttack(hf.LinfBall(0.1), steps=5)(classifier, "saliency", make_inputs())
+    found = WorstCase(hf.LinfBall(0.1), search="auto", budget=60)(classifier, "saliency", make_inputs())
+    assert not found.followed_gradients.any()
 
 
 @pytest.mark.parametrize("name", hf.metrics.names())

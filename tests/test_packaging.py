@@ -230,6 +230,12 @@ def test_lower_bounds_are_what_is_tested() -> None:
     assert requirements().keys() <= lowest.keys() & newest.keys()
 
 
+def test_the_least_torch_can_run_compiled_models_as_they_were_written() -> None:
+    """`torch.compiler.set_stance` came with torch 2.6."""
+    (bound,) = requirements()["torch"].specifier
+    assert Version(bound.version) >= Version("2.6")
+
+
 def test_the_extra_all_has_every_package_but_those_that_need_a_choice() -> None:
     extras = project()["optional-dependencies"]
     (own,) = (Requirement(line) for line in extras["all"] if line.startswith("holdfast"))

@@ -3,20 +3,47 @@
 Functions are watched and not layers. So functional calls, layers that run twice, layers that work in place and sums of
 two branches are all seen, and nothing on the user's module has to be undone. Modules compiled to TorchScript call no
 functions that could be seen; those of `torch.compile` run as they were written while functions are watched.
+The graph of an exported program can be read instead: which functions it calls, and in which mode.
 """
 
 from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch._ops import OpOverload
 from torch.overrides import TorchFunctionMode
+
+
+class _Stance:
+    """Torch's stance towards compiled code, which is one for all threads: eager while any thread needs it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._depth = 0
+        self._undo = contextlib.ExitStack()
+
+    def enter(self) -> None:
+        with self._lock:
+            if self._depth == 0:
+                self._undo.enter_context(torch.compiler.set_stance("force_eager"))
+            self._depth += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._depth -= 1
+            if self._depth == 0:
+                self._undo.close()
+
+
+_STANCE = _Stance()
 
 
 @contextlib.contextmanager
@@ -24,13 +51,59 @@ def run_eagerly() -> Iterator[None]:
     """Inside, modules compiled by `torch.compile` run as they were written.
 
     Compiled code may have no second derivatives, and may not call hooks and modes that were not there when it was
-    compiled. Whoever uses these runs the module inside.
+    compiled. Whoever uses these runs the module inside. Blocks may be nested, and may overlap in several threads: all
+    threads run compiled modules as they were written until the last block ends.
     """
     if "torch._dynamo" not in sys.modules:  # nothing has been compiled; the import alone would take a second
         yield
         return
-    with torch.compiler.set_stance("force_eager"):
+    _STANCE.enter()
+    try:
         yield
+    finally:
+        _STANCE.leave()
+
+
+def find_programs(module: nn.Module) -> list[torch.fx.Graph]:
+    """The graphs of the exported programs (`torch.export`) among the parts of a module.
+
+    Modules traced by `torch.fx` are no such programs: they call their layers.
+    """
+    parts = list(module.modules())
+    graphs = [part.graph if isinstance(part, torch.fx.GraphModule) else vars(part).get("graph") for part in parts]
+    return [
+        graph
+        for graph in graphs
+        if isinstance(graph, torch.fx.Graph)
+        and any(isinstance(node.target, OpOverload) for node in graph.nodes)
+        # torch.export itself adds a call of a module that checks the inputs' shapes
+        and all(node.op != "call_module" or node.target == "_guards_fn" for node in graph.nodes)
+    ]
+
+
+def find_training_calls(module: nn.Module) -> list[str]:
+    """The functions that exported programs among the parts of a module call in training mode, by name, sorted.
+
+    Calls that are the same in both modes do not count: dropout of nothing, batch normalisation without statistics.
+    """
+    found: set[str] = set()
+    for graph in find_programs(module):
+        for node in graph.nodes:
+            if isinstance(node.target, OpOverload) and _trains(node):
+                found.add(node.target.overloadpacket.__name__)
+    return sorted(found)
+
+
+def _trains(call: torch.fx.Node) -> bool:
+    names = [argument.name for argument in call.target._schema.arguments]  # type: ignore[union-attr]
+    given = {**dict(zip(names, call.args, strict=False)), **call.kwargs}
+    if isinstance(given.get("dropout_p"), float) and given["dropout_p"] > 0:  # of attention, which has no flag
+        return True
+    if any(given.get(name) == 0 for name in ("p", "dropout")):
+        return False
+    if "batch_norm" in str(call.target) and given.get("running_mean") is None:
+        return False
+    return any(given.get(name) is True for name in ("training", "train"))
 
 
 class FunctionMode(TorchFunctionMode):

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+<<<<<<< HEAD
 from holdfast.errors import ArgumentError, ModelError, SecondDerivativeError, check, check_integer
+=======
+from holdfast.errors import ArgumentError, ModelError, check, check_integer
+from holdfast.function_calls import find_training_calls
+>>>>>>> fix1
 from holdfast.tensors import limited_threads
 
 Bound = float | Tensor
@@ -67,7 +72,7 @@ class Classifier:
     Args:
         module: maps inputs `(N, ...)` to logits `(N, classes)`, classes >= 2. It is moved to `device`. Every call
             restores its train/eval mode and the `requires_grad` of its parameters. It may be compiled or exported; an
-            exported program stays in the mode in which it was exported.
+            exported program stays in the mode in which it was exported, which must be evaluation mode.
         bounds: `(lower, upper)`, the valid values of an input: numbers, or tensors that broadcast against one
             sample, for example `(C, 1, 1)` for inputs normalised per channel.
         preprocess: applied to inputs before the module, for example a normalisation. Gradients include it.
@@ -80,7 +85,8 @@ class Classifier:
             that is no tensor. The module is then wrapped (`ForwardWrapper`); its layers keep their names.
 
     Raises:
-        ArgumentError: `bounds` is no range, `batch_size` is below 1, or `module` is no `torch.nn.Module`.
+        ArgumentError: `bounds` is no range, `batch_size` is below 1, `module` is no `torch.nn.Module`, or it is a
+            program that was exported in training mode.
 
     >>> _ = torch.manual_seed(0)
     >>> classifier = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), bounds=(0.0, 1.0), device="cpu")
@@ -105,6 +111,9 @@ class Classifier:
         check(preprocess is None or callable(preprocess), "preprocess", "a callable or None", preprocess)
         check_integer(batch_size, "batch_size", also=("auto",))
         check(forward is None or callable(forward), "forward", "a callable (module, x) -> logits or None", forward)
+        training = find_training_calls(module)
+        expected = "a program without dropout and batch normalisation in training mode (export it in evaluation mode)"
+        check(not training, "module", expected, f"one that calls {', '.join(training)} in training mode")
         module = module if forward is None else ForwardWrapper(module, forward)
         self.module = module
         self.preprocess = preprocess
@@ -137,23 +146,18 @@ class Classifier:
             finally:
                 self._depth -= 1
             return
-        training = [m for m in self.module.modules() if m.training]
+        modes = {m: m.training for m in self.module.modules()}
         wanting_gradients = [p for p in self.module.parameters() if p.requires_grad]
         self._depth = 1
         try:
-            try:
-                self.module.eval()
-            except NotImplementedError:  # an exported program, which stays in the mode in which it was exported
-                for module in training:
-                    module.training = False
+            _evaluate(self.module)
             for parameter in wanting_gradients:
                 parameter.requires_grad_(False)
             with limited_threads():
                 yield
         finally:
             self._depth = 0
-            for module in training:
-                module.training = True
+            _restore_modes(modes)
             for parameter in wanting_gradients:
                 parameter.requires_grad_(True)
 
@@ -292,12 +296,12 @@ class Classifier:
         start = 0
         while start < total:
             on_inputs, self._on_inputs = self._on_inputs, None  # a call inside of `function` is part of this one
-            chunk = [t[start : start + step].to(self.device) for t in tensors]
-            count = chunk[0].shape[0]
-            padding = max(-count % aligned, least - count)
-            if padding:
-                chunk = [pad_rows(t, padding) for t in chunk]
             try:
+                chunk = [t[start : start + step].to(self.device) for t in tensors]
+                count = chunk[0].shape[0]
+                padding = max(-count % aligned, least - count)
+                if padding:
+                    chunk = [pad_rows(t, padding) for t in chunk]
                 out = function(*chunk)
             except RuntimeError as error:
                 if not _out_of_memory(error):
@@ -390,6 +394,30 @@ class Classifier:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         return time.perf_counter() - start
+
+
+def _evaluate(module: nn.Module) -> None:
+    """Set evaluation mode, also beside an exported program, which refuses to change its mode."""
+    try:
+        module.eval()
+    except NotImplementedError:  # raised by the program itself, or by one within the module
+        module.training = False
+        for child in module.children():
+            _evaluate(child)
+
+
+def _restore_modes(modes: Mapping[nn.Module, bool]) -> None:
+    """Put modules, outer ones first, back into training mode (True) or evaluation mode (False)."""
+    try:
+        for module, training in modes.items():
+            # a `train` of its own may do more than set flags; what it does to inner modules is undone by their turn
+            own = "train" in vars(module) or type(module).train is not nn.Module.train
+            if own and training != module.training:
+                with contextlib.suppress(NotImplementedError):  # an exported program
+                    module.train(training)
+    finally:
+        for module, training in modes.items():
+            module.training = training
 
 
 def _resolve_device(device: str | torch.device, parameter: Tensor | None) -> torch.device:

@@ -385,3 +385,17 @@ def test_what_the_command_line_says_of_workers_counts(tmp_path: Path) -> None:
         executor_of(study, None, 0)
     with pytest.raises(hf.ArgumentError, match="executor"):
         executor_of(study, "")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
+def test_an_exported_program_in_memory_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    program = torch.export.export(torch.nn.Linear(4, 3).eval(), (torch.rand(2, 4),)).module()
+    models = {"m": LoadedModel(hf.Classifier(program, (0.0, 1.0), device="cpu", batch_size=2))}
+    grid = Grid(
+        {"x": Samples(torch.rand(2, 4))},
+        models,
+        {"s": hf.explainers.get("saliency")},
+        {"max": MaxSensitivity(BALL, samples=2)},
+    )
+    with pytest.raises(hf.HoldfastError, match="exported program needs a study file that names its file"):
+        run(tmp_path, Processes(2), grid)

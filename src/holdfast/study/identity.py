@@ -67,6 +67,8 @@ def fingerprint(value: object, depth: int = 6, known: dict[tuple[int, int], Any]
         return [inner(value.__func__), inner(value.__self__)]
     if isinstance(value, ModuleType):
         return value.__name__
+    if isinstance(value, nn.Module) and "_orig_mod" in value._modules:  # of torch.compile, which adds to it when called
+        return ["compiled", inner(value._modules["_orig_mod"])]
     if isinstance(value, nn.Module):
         tensors = {n: tensor_digest(t) for n, t in (*value.state_dict().items(), *value.named_buffers())}
         return [repr(value), tensors, _classes(value), _settings(value)]
@@ -185,6 +187,8 @@ def _settings(module: nn.Module) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, part in module.named_modules():
         if isinstance(part, torch.jit.ScriptModule | torch.fx.GraphModule):  # their constants are part of their code
+            continue
+        if "_orig_mod" in part._modules:  # of torch.compile; its own attributes change when it is called
             continue
         plain = {k: v for k, v in vars(part).items() if not k.startswith("_") and k != "training"}
         if plain:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from holdfast.errors import ArgumentError, MissingExtraError, ModelError, UnknownNameError, check, check_integer
 from holdfast.explainers.base import Explainer
 from holdfast.explainers.cam.gradcam import resize
+from holdfast.function_calls import find_programs
 from holdfast.model import Classifier
 from holdfast.tensors import content_keys
 
@@ -44,6 +45,11 @@ class ForeignExplainer(Explainer):
     differentiable: ClassVar[bool] = False
 
     @property
+    def uses_hooks(self) -> bool:
+        """Whether it finds layers of the module and sets hooks on them, which exported programs do not run."""
+        return False
+
+    @property
     def label(self) -> str:
         """The package and the class of its `method`; subclasses without a `method` have another one."""
         return f"{self.package}.{get_class(getattr(self, 'method', None)).__name__}"
@@ -63,6 +69,8 @@ class ForeignExplainer(Explainer):
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
     ) -> tuple[Tensor, Tensor]:
         self._check_graph(create_graph)
+        if self.uses_hooks:
+            check_layers(self.label, classifier.module)
         with torch.no_grad():
             logits = classifier.forward(x.detach().clone())
         classes = logits.argmax(1) if targets is None else targets
@@ -227,6 +235,15 @@ def check_own_module(label: str, module: object, classifier: Classifier) -> None
     if classifier.preprocess is not None or module is not classifier.module:
         got = "another one" if classifier.preprocess is None else "a classifier with preprocessing"
         raise ArgumentError("method", f"a {label} built on the classifier's own module, or the class", got)
+
+
+def check_layers(label: str, module: nn.Module) -> None:
+    """Raise `ArgumentError` if a part of the module is a program, whose layers cannot be found or have no hooks."""
+    programs = ["one exported by torch.export"] if find_programs(module) else []
+    scripted = any(isinstance(part, torch.jit.ScriptModule) for part in module.modules())
+    programs += ["one compiled to TorchScript"] if scripted else []
+    expected = f"a module with layers for {label}, which sets hooks on them (explain the module before its export)"
+    check(not programs, "module", expected, " and ".join(programs))
 
 
 def check_option_names(options: Mapping[str, Any], known: Mapping[str, Any], title: str) -> None:

@@ -113,6 +113,14 @@ class CaptumExplainer(ForeignExplainer):
     name: ClassVar[str] = "captum"
     package: ClassVar[str] = "captum"
 
+    @property
+    def uses_hooks(self) -> bool:
+        method = self.method
+        while hasattr(method, "attribution_method"):  # of a NoiseTunnel
+            method = method.attribution_method
+        # Captum's methods that only run the model take it as `forward_func`
+        return self.layer is not None or bool({"model", "layer"} & set(inspect.signature(get_class(method)).parameters))
+
     def explain(self, classifier: Classifier, rows: Tensor, targets: Tensor) -> Tensor:
         method, options = self._build(classifier), dict(self.call_options)
         if "target" in _list_parameters(method):

@@ -52,6 +52,10 @@ class CAMExplainer(ForeignExplainer):
     name: ClassVar[str] = "grad_cam_package"
     package: ClassVar[str] = "pytorch_grad_cam"
 
+    @property
+    def uses_hooks(self) -> bool:
+        return True
+
     def explain(self, classifier: Classifier, rows: Tensor, targets: Tensor) -> Tensor:
         check(rows.ndim >= 4, "inputs", f"images (N, C, H, W) for {self.label}", f"shape {tuple(rows.shape)}")
         wanted = [ClassLogit(target) for target in targets.tolist()]

@@ -71,6 +71,11 @@ class SHAPExplainer(ForeignExplainer):
     name: ClassVar[str] = "shap"
     package: ClassVar[str] = "shap"
 
+    @property
+    def uses_hooks(self) -> bool:
+        # shap calls its deep explainer `Deep` and `PyTorchDeep` in objects
+        return "Deep" in get_class(self.method).__name__
+
     def explain(self, classifier: Classifier, rows: Tensor, targets: Tensor) -> Tensor:
         if not isinstance(self.method, type):
             if _takes_module(type(self.method)):

@@ -44,6 +44,11 @@ class ZennitExplainer(ForeignExplainer):
         rules = getattr(self.attributor, "composite", None) if built else self.composite
         return f"zennit.{kind.__name__}" + ("" if rules is None else f".{type(rules).__name__}")
 
+    @property
+    def uses_hooks(self) -> bool:
+        built = not isinstance(self.attributor, type)
+        return (getattr(self.attributor, "composite", None) if built else self.composite) is not None
+
     def explain(self, classifier: Classifier, rows: Tensor, targets: Tensor) -> Tensor:
         attributor = self.attributor
         if isinstance(attributor, type):

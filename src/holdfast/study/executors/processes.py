@@ -148,7 +148,8 @@ class _Process:
             except (AttributeError, TypeError, RuntimeError) as error:  # what pickling raises
                 raise HoldfastError(
                     f"workers: expected models, explainers and metrics that can be sent to another process, got"
-                    f" {type(error).__name__}: {error}. Functions must be importable (no lambdas); or use one worker."
+                    f" {type(error).__name__}: {error}. Functions must be importable (no lambdas). An exported program"
+                    " needs a study file that names its file (path: model.pt2). Or use one worker."
                 ) from error
         theirs.close()
         return cls(process, ours, number)
