@@ -10,12 +10,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-<<<<<<< HEAD
 from holdfast.errors import ArgumentError, ModelError, SecondDerivativeError, check, check_integer
-=======
-from holdfast.errors import ArgumentError, ModelError, check, check_integer
 from holdfast.function_calls import find_training_calls
->>>>>>> fix1
 from holdfast.tensors import limited_threads
 
 Bound = float | Tensor
