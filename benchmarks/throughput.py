@@ -56,13 +56,13 @@ def compare_search(classifier: hf.Classifier, inputs: torch.Tensor, search: str,
     counts = {"value": 0, "direction": 0}
 
     def count(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def counted(self: Probe, *args: Any, **kwargs: Any) -> Any:
+        def call(self: Probe, *args: Any, **kwargs: Any) -> Any:
             before = int(self.evaluations.sum())
             found = function(self, *args, **kwargs)
             counts[name] += int(self.evaluations.sum()) - before
             return found
 
-        return counted
+        return call
 
     batch = inputs[:1].repeat(rows, 1, 1, 1).to(classifier.device)
     metric = WorstCase(hf.LinfBall(0.3), search=search, budget=budget)

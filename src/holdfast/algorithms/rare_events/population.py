@@ -52,17 +52,17 @@ class Population:
         for part in self._chunks(count):
             drawn = self.prior.sample_gaussian(part.stop - part.start, self.streams)
             self.state[:, part] = self.prior.from_gaussian(drawn) if self.proposal == "random_walk" else drawn
-        self._begin()
+        self._begin(self.state)
 
     def place(self, state: Tensor) -> None:
         """Start with these particles, `(P, n, *shape)`."""
         self.state = state
-        self._begin()
-        if self.proposal == "random_walk":  # in the event the particles are not as wide as the prior
-            drawn = self.prior.from_gaussian(self.streams.normal((256, *self.prior.shape), self.prior.dtype))
-            self.kernel = RandomWalk(self.prior, drawn)
+        walk = self.proposal == "random_walk"  # its steps are as wide as the prior, and these particles may not be
+        drawn = self.streams.normal((256, *self.prior.shape), self.prior.dtype) if walk else state
+        self._begin(self.prior.from_gaussian(drawn) if walk else state)
 
-    def _begin(self) -> None:
+    def _begin(self, drawn: Tensor) -> None:
+        """Score the particles, and make their moves; `drawn` is as wide as the prior."""
         weights, scores = [], []
         for part in self._chunks(self.count):
             points = self.points(self.state[:, part])
@@ -71,7 +71,7 @@ class Population:
         self.weight = None if weights[0] is None else torch.cat([w for w in weights if w is not None], dim=1)
         self.scores = torch.cat(scores, dim=1)
         walk = self.proposal == "random_walk"
-        self.kernel = RandomWalk(self.prior, self.state) if walk else GaussianMoves(self.state)
+        self.kernel = RandomWalk(self.prior, drawn) if walk else GaussianMoves(self.state)
 
     def points(self, state: Tensor) -> Tensor:
         """The inputs of these particles."""

@@ -47,11 +47,10 @@ def estimate_from_event(
     device, total = population.state.device, len(population)
     paths = [[_PRIOR, *own] for own in levels]
     active = list(range(total))
-    logarithm = torch.zeros(total, dtype=torch.float64)
-    error = torch.zeros(total, dtype=torch.float64)
-    influence = torch.zeros((total, population.count), dtype=torch.float64, device=device)
-    certain = torch.zeros(total, dtype=torch.float64)  # variance of levels in which all or no particles are above
     count = population.count
+    # `certain` is the variance of levels in which all or no particles are above
+    logarithm, error, certain = torch.zeros((3, total), dtype=torch.float64, device=device)
+    influence = torch.zeros((total, count), dtype=torch.float64, device=device)
     depth = 0  # how many levels the particles have gone back
     while active:
         stage, value = _as_columns([paths[place][-1 - depth] for place in active], device)
@@ -64,9 +63,9 @@ def estimate_from_event(
             share = hits.clamp(min=0.5) / count
             influence += torch.where(hits > 0, inside.T / share - 1, 0.0).T
             spread = torch.polygamma(1, hits + 0.5) - torch.polygamma(1, torch.full_like(hits, count + 1.0))
-            certain[active] += torch.where((hits == 0) | (hits == count), spread, 0.0).cpu()
-            logarithm[active] += share.log().cpu()
-            error[active] = (influence.square().mean(1).cpu() / count + certain[active]).sqrt()
+            certain[active] += torch.where((hits == 0) | (hits == count), spread, 0.0)
+            logarithm[active] += share.log()
+            error[active] = (influence.square().mean(1) / count + certain[active]).sqrt()
         depth += 1
         going_on = [row for row, place in enumerate(active) if depth < len(paths[place])]
         active = [active[row] for row in going_on]

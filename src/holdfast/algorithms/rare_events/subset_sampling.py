@@ -18,7 +18,9 @@ Cerou, Del Moral, Furon and Guyader, "Sequential Monte Carlo for rare event esti
   we use `digamma(kept) - digamma(N + 1)`, the exact mean of the logarithm.
 - Eq. 16 with lambda = 0 treats copies as independent. The standard error here uses genealogies; see `genealogy`.
 
-Only the particles are held as a whole. Proposals, inputs and maps exist for one chunk of them; see `expect_memory`.
+Memory: `itemsize * features * (particles + 8 * chunk)` bytes for the problems that run together, and what the score
+needs. Only the particles are held as a whole. Noise, proposals, inputs and steps exist for one chunk of them, which has
+at most 2^23 numbers for each problem.
 
 Cost: `N (1 + moves * levels)` scores for each problem, about `ln P / ln quantile` levels, and 95 N for the large first
 populations with `first=32` and 4 moves.
@@ -119,8 +121,9 @@ def subset_simulation(
     check(error is None or error > 0, "error", "a number above 0, or None", error)
     check_integer(budget, "budget", particles, also=(None,))
     if witnesses is not None:
-        given, wanted = tuple(witnesses.shape), f"(P, W, *shape) = ({len(prior)}, W{_list(prior.shape)})"
-        check(given[:1] == (len(prior),) and given[2:] == tuple(prior.shape), "witnesses", f"shape {wanted}", given)
+        given, wanted = tuple(witnesses.shape), ", ".join(map(str, (len(prior), "W", *prior.shape)))
+        fits = given[:1] == (len(prior),) and given[2:] == tuple(prior.shape)
+        check(fits, "witnesses", f"shape (P, W, *shape) = ({wanted})", given)
     seed = draw_seed(generator)
     features = math.prod(prior.shape)
 
@@ -169,22 +172,6 @@ def plan_sizes(particles: int, first: int, features: int) -> list[int]:
     return sizes
 
 
-def expect_memory(particles: int, first: int, shape: torch.Size, problems: int = 1, itemsize: int = 4) -> int:
-    """Bytes at the peak of a run, without what the score itself needs.
-
-    `itemsize * features * (particles + 8 * chunk)`: the particles of the problems that run together, and about eight
-    tensors of a chunk (noise, proposals, inputs, steps). A chunk has at most 2^23 numbers for each problem.
-
-    >>> round(expect_memory(1000, 1000, torch.Size((3, 224, 224))) / 1e9, 2)
-    0.87
-    """
-    features = math.prod(shape)
-    largest = plan_sizes(particles, first, features)[0]
-    chunk = min(largest, max(1, CHUNK_ELEMENTS // features))
-    together = min(problems, _count_together(largest, features))
-    return itemsize * features * together * (largest + 8 * chunk)
-
-
 def _count_together(largest: int, features: int) -> int:
     """How many problems with such a first population run together."""
     return max(1, _STATE_ELEMENTS // (features * (largest + 8 * min(largest, CHUNK_ELEMENTS // features))))
@@ -229,7 +216,8 @@ class _Run:
         self.censored = torch.zeros(total, dtype=torch.bool)
         self.stalled = torch.zeros(total, dtype=torch.bool)
         self.out_of_budget = torch.zeros(total, dtype=torch.bool)
-        self.within: list[Tensor | None] | None = [None] * total if from_event else None  # particles in the event
+        self.from_event = from_event
+        self.within: dict[int, Tensor] = {}  # if so: a few particles in the event, by the problem's place
         population.draw(sizes[0])
         self.extreme = population.points(population.state[:, :1])[:, 0].clone()
 
@@ -288,7 +276,7 @@ class _Run:
             column = (stage - 1, 0.0) if stage and value == -math.inf else (stage, value)
             history.record(*column, before + log_ratio, above)
             if stage == last:
-                if self.within is not None:
+                if self.from_event:
                     inside = above.nonzero()[:, 0]
                     few = inside[:: max(1, len(inside) // plan_return(self.sizes[-1], 1, 0)[0])]
                     self.within[place] = population.state[row][few.to(population.state.device)]
@@ -342,16 +330,12 @@ def _return_to_prior(
     walk = run.population.proposal == "random_walk"
     tries = 0 if witnesses is None else witnesses.shape[1] * (1 if walk else _SHRINKING)
     spend = [evaluations + tries for _, _, evaluations in plans]
-    places = [
-        place
-        for place, within in enumerate(run.within or ())
-        if within is not None and int(run.evaluations[place]) + spend[place] <= run.budgets[place]
-    ]
+    places = [place for place in sorted(run.within) if int(run.evaluations[place]) + spend[place] <= run.budgets[place]]
     device = found.log_probability.device
     back, error = torch.full((2, len(found.censored)), torch.nan, dtype=torch.float64, device=device)
     if places:
         population = gather(places, seed)
-        starts = [own for place in places if run.within and (own := run.within[place]) is not None]
+        starts = [run.within[place] for place in places]
         known = [starts[0][:0]] * len(places)
         if witnesses is not None:
             known = _shrink_witnesses(population, witnesses[places])
@@ -396,10 +380,6 @@ def _shrink_witnesses(population: Population, witnesses: Tensor) -> list[Tensor]
         within |= inside
         found = torch.where(broadcast_rows(inside, found), nearer, found)
     return [own[inside] for own, inside in zip(found, within, strict=True)]
-
-
-def _list(shape: torch.Size) -> str:
-    return "".join(f", {size}" for size in shape)
 
 
 def _order(stages: Tensor, values: Tensor) -> Tensor:

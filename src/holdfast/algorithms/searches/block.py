@@ -6,7 +6,7 @@ proposal changes one contiguous block (of an image, a series or a flat vector; i
 the moves below. A round evaluates `proposals` points at once. The best replaces the incumbent if `Outcome.key` prefers
 it (feasible points by value, the others by violation). The moves:
 
-- `vertex`: the block becomes constant, at the end of the box that its middle is further from;
+- `vertex`: the block becomes constant, at one end of the box, more likely at the one further from its middle;
 - `centre`: the block goes back to the centre;
 - `scale`: the block's offset from the centre shrinks by a random factor;
 - `nudge`: the block moves up or down by a share of the box from 1 to 2^-8;

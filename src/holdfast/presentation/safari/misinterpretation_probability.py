@@ -125,7 +125,7 @@ def _draw_directions(view: View) -> list[Chart]:
             "sample",
             "ln P",
             caption="Band: ±1.96 standard errors. The simulation tends to be too low on the way to the event, and too "
-            "high on the way back. Where the bands are far apart, ln P lies between them.",
+            "high on the way back. Where the bands are far apart, ln P is probably between them. This is no proof.",
             name=f"directions-{name}",
             heading=f"{name}: both directions",
             markers=True,
