@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-import holdfast as hf
+import holdfast
 
 NETWORKS = ("lenet5-mnist-plain", "lenet5-mnist-hessian", "lenet5-mnist-pgd", "lenet5-mnist-pgd-linf01")
 EXPLAINERS = ("saliency", "input_x_gradient", "integrated_gradients", "gradcam", "deeplift")
@@ -36,11 +36,11 @@ def main() -> None:
     """Print a table for each network."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--digits", type=int, default=40)
-    x = hf.data.mnist("test")[: parser.parse_args().digits].inputs
-    pearson = hf.similarity.get("pearson")
+    x = holdfast.data.mnist("test")[: parser.parse_args().digits].inputs
+    pearson = holdfast.similarity.get("pearson")
     for name in NETWORKS:
-        module = hf.zoo.load(name)
-        classifier = hf.Classifier(module, bounds=(0.0, 1.0))
+        module = holdfast.zoo.load(name)
+        classifier = holdfast.Classifier(module, bounds=(0.0, 1.0))
         targets = classifier.forward(x.to(classifier.device)).argmax(1)
         biases = ", ".join(f"{bias:.2f}" for bias in module.features.conv1.bias.tolist())
         print(f"\n{name}; biases of the first layer: {biases}")
@@ -52,7 +52,9 @@ def main() -> None:
             noisy = torch.lerp(low, high, torch.rand(x.shape, generator=generator))
             everywhere, background = measure_switching(module, x, noisy)
             for name in EXPLAINERS:
-                maps, perturbed = (hf.explainers.get(name)(classifier, z, targets).abs().cpu() for z in (x, noisy))
+                maps, perturbed = (
+                    holdfast.explainers.get(name)(classifier, z, targets).abs().cpu() for z in (x, noisy)
+                )
                 whole = pearson(maps, perturbed).mean()
                 strokes = pearson(maps * (x > STROKE), perturbed * (x > STROKE)).mean()
                 empty = ((perturbed * (x <= EMPTY)).flatten(1).sum(1) / perturbed.flatten(1).sum(1)).mean()

@@ -9,15 +9,15 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-import holdfast as hf
+import holdfast
 
 PASSES = 20_000  # rows that the loop forwards at least
 
 
-def load_lenet(samples: int, rows: int, device: str) -> tuple[hf.Classifier, Tensor]:
+def load_lenet(samples: int, rows: int, device: str) -> tuple[holdfast.Classifier, Tensor]:
     """The bundled LeNet-5 with frozen weights and batches of `rows`, and the first bundled digits."""
-    digits = hf.data.bundled("digits")[:samples]
-    classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), digits.bounds, batch_size=rows, device=device)
+    digits = holdfast.data.bundled("digits")[:samples]
+    classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), digits.bounds, batch_size=rows, device=device)
     for parameter in classifier.module.eval().parameters():
         parameter.requires_grad_(False)
     return classifier, digits.inputs
@@ -35,7 +35,7 @@ def measure_bare_rate(module: nn.Module, x: Tensor, rows: int, passes: int) -> f
     return passes * len(x) / (time.perf_counter() - start)
 
 
-def make_bare_loop(classifier: hf.Classifier, x: Tensor, rows: int) -> Callable[[], float]:
+def make_bare_loop(classifier: holdfast.Classifier, x: Tensor, rows: int) -> Callable[[], float]:
     """A function that measures the bare rate on copies of the first of `x`, in batches of `rows`."""
     batches = x[:1].repeat(8 * rows, 1, 1, 1).to(classifier.device)
     passes = max(1, PASSES // len(batches))

@@ -16,7 +16,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-import holdfast as hf
+import holdfast
 from holdfast.metrics import DataSensitivityConsistency
 
 
@@ -73,34 +73,34 @@ def main() -> None:
     x = torch.rand(options.rows, options.channels, options.side, options.side, device=options.device)
 
     def load() -> nn.Module:
-        module: nn.Module = hf.zoo.load(options.model).to(options.device).eval()
+        module: nn.Module = holdfast.zoo.load(options.model).to(options.device).eval()
         for parameter in module.parameters():
             parameter.requires_grad_(False)
         return module
 
     metric = DataSensitivityConsistency(segments="grid", masks=1000)
-    explainer = hf.explainers.get("input_x_gradient")
+    explainer = holdfast.explainers.get("input_x_gradient")
     print(f"{options.model}, {options.rows} rows, {options.device}, {options.threads} threads\n")
     print("| form | first call, s | forward, rows/s | explained, rows/s | metric, evaluations/s | times as fast |")
     print("| --- | --- | --- | --- | --- | --- |")
     base: list[float] = []
     for name, make in make_forms(load, x, options.backend).items():
         module, inputs = make()
-        classifier = hf.Classifier(module, (0.0, 1.0), device=options.device, batch_size=options.rows)
+        classifier = holdfast.Classifier(module, (0.0, 1.0), device=options.device, batch_size=options.rows)
         start = time.perf_counter()
         classifier.logits(inputs)
         explainer(classifier, inputs)
         metric(classifier, explainer, inputs[:1])
         first = time.perf_counter() - start
 
-        def predict(classifier: hf.Classifier = classifier, inputs: Tensor = inputs) -> int:
+        def predict(classifier: holdfast.Classifier = classifier, inputs: Tensor = inputs) -> int:
             return len(classifier.logits(inputs))
 
-        def explain(classifier: hf.Classifier = classifier, inputs: Tensor = inputs) -> int:
+        def explain(classifier: holdfast.Classifier = classifier, inputs: Tensor = inputs) -> int:
             with classifier.session():
                 return len(explainer.attribute_all(classifier, inputs, None)[0])
 
-        def evaluate(classifier: hf.Classifier = classifier, inputs: Tensor = inputs) -> int:
+        def evaluate(classifier: holdfast.Classifier = classifier, inputs: Tensor = inputs) -> int:
             return int(metric(classifier, explainer, inputs[:4]).model_evaluations.sum())
 
         rates = [measure(work, classifier.device) for work in (predict, explain, evaluate)]

@@ -23,7 +23,7 @@ import time
 import torch
 from torch import Tensor, nn
 
-import holdfast as hf
+import holdfast
 from holdfast.metrics.coarse_to_fine.corruption_curve import FRACTIONS, CorruptionCurve
 from holdfast.tensors import content_keys
 
@@ -39,7 +39,7 @@ def make_network(width: int) -> nn.Module:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(width, 2)).eval()
 
 
-def make_lookup_explainer(inputs: Tensor, maps: Tensor) -> hf.explainers.Explainer:
+def make_lookup_explainer(inputs: Tensor, maps: Tensor) -> holdfast.explainers.Explainer:
     """An explainer that looks up the map of each input by the input's content."""
     keys, places = content_keys(inputs, 0).sort()
 
@@ -47,7 +47,7 @@ def make_lookup_explainer(inputs: Tensor, maps: Tensor) -> hf.explainers.Explain
         own, where = keys.to(x.device), places.to(x.device)
         return maps.to(x.device)[where[torch.searchsorted(own, content_keys(x, 0))]]
 
-    return hf.explainers.from_callable(explain, name="given")
+    return holdfast.explainers.from_callable(explain, name="given")
 
 
 def read_clock(device: torch.device) -> float:
@@ -58,7 +58,7 @@ def read_clock(device: torch.device) -> float:
     return time.process_time() if torch.get_num_threads() == 1 else time.perf_counter()
 
 
-def measure_bare_rate(classifier: hf.Classifier, inputs: Tensor, rows: int, batch: int) -> float:
+def measure_bare_rate(classifier: holdfast.Classifier, inputs: Tensor, rows: int, batch: int) -> float:
     """Rows per second of forward passes."""
     x = inputs[:batch].repeat(-(-batch // len(inputs)), 1, 1)[:batch].to(classifier.device)
     with classifier.session(), torch.no_grad():
@@ -69,7 +69,7 @@ def measure_bare_rate(classifier: hf.Classifier, inputs: Tensor, rows: int, batc
 
 
 def measure_corruption_rate(
-    classifier: hf.Classifier, inputs: Tensor, maps: Tensor, metric: CorruptionCurve
+    classifier: holdfast.Classifier, inputs: Tensor, maps: Tensor, metric: CorruptionCurve
 ) -> tuple[int, float]:
     """The number of copies, and copies per second; the explained row of each sample is not counted."""
     start = read_clock(classifier.device)
@@ -99,7 +99,9 @@ def main() -> None:
     count = max(options.samples, options.full)
     inputs, maps = torch.randn(2, count, CHANNELS, STEPS, generator=generator)
     infinite = (-float("inf"), float("inf"))
-    classifier = hf.Classifier(make_network(options.width), infinite, device=options.device, batch_size=options.batch)
+    classifier = holdfast.Classifier(
+        make_network(options.width), infinite, device=options.device, batch_size=options.batch
+    )
     metric = CorruptionCurve(fractions=FRACTIONS[:-1])
     some = inputs[: options.samples], maps[: options.samples]
     copies, _ = measure_corruption_rate(classifier, some[0][:8], some[1][:8], metric)

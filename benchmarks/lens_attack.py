@@ -33,7 +33,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-import holdfast as hf
+import holdfast
 from holdfast.metrics import AttributionAttack
 from holdfast.metrics.lens.attribution_objectives import GuidedObjective, Lens, TopK, mass_share
 
@@ -133,12 +133,12 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", help="only these attacks, and top_k")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    explainer = hf.explainers.get("integrated_gradients", steps=options.path_points)
+    explainer = holdfast.explainers.get("integrated_gradients", steps=options.path_points)
     found: dict[str, Any] = {}
     for data in options.data:
         network, radius, t = SETTINGS[data]
-        classifier = hf.Classifier(hf.zoo.load(network), bounds=(0.0, 1.0))
-        images = hf.data.load(f"{data}:test")[: options.images]
+        classifier = holdfast.Classifier(holdfast.zoo.load(network), bounds=(0.0, 1.0))
+        images = holdfast.data.load(f"{data}:test")[: options.images]
         print(f"\n{data}, {network}, radius {radius}, {options.restarts} x {options.steps} steps of 0.01")
         print("| attack | " + " | ".join(SIMILARITIES) + " | recall less top_k's | precision less top_k's | s |")
         print("| --- " * (len(SIMILARITIES) + 4) + "|")
@@ -148,7 +148,7 @@ def main() -> None:
                 continue
             start = time.perf_counter()
             metric = AttributionAttack(
-                hf.LinfBall(radius),
+                holdfast.LinfBall(radius),
                 attack,
                 options.steps,
                 0.01,

@@ -19,15 +19,15 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor, nn
 
-import holdfast as hf
+import holdfast
 from holdfast.metrics.c_eval.fixed_features import fix_pixels, mark_free
 
 Found = tuple[Tensor, float]
 
 
-def run_ours(classifier: hf.Classifier, x: Tensor, free: Tensor, attack: str) -> Found:
+def run_ours(classifier: holdfast.Classifier, x: Tensor, free: Tensor, attack: str) -> Found:
     """Distortions (infinite where no other class was found), and the mean number of gradients for a digit."""
-    found = hf.algorithms.minimal_distortion(classifier, x, None, free, attack=attack)
+    found = holdfast.algorithms.minimal_distortion(classifier, x, None, free, attack=attack)
     return torch.where(found.found, found.distortion, torch.inf), float(found.gradient_evaluations.double().mean())
 
 
@@ -72,11 +72,11 @@ def main() -> None:
     parser.add_argument("--cw", action="store_true")
     parser.add_argument("--peers", action="store_true")
     options = parser.parse_args()
-    x = hf.data.load("mnist:test")[: options.samples].inputs
-    module = hf.zoo.load("lenet5-mnist").eval()
+    x = holdfast.data.load("mnist:test")[: options.samples].inputs
+    module = holdfast.zoo.load("lenet5-mnist").eval()
     for parameter in module.parameters():
         parameter.requires_grad_(False)
-    classifier = hf.Classifier(module, (0.0, 1.0), device="cpu", batch_size=256)
+    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu", batch_size=256)
     free = torch.ones_like(x, dtype=torch.bool)
     if options.fixed:
         free = mark_free(fix_pixels(x[:, 0], options.fixed), x)

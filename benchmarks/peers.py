@@ -26,7 +26,7 @@ from captum.attr import InputXGradient, Saliency
 from captum.metrics import sensitivity_max
 from torch import Tensor, nn
 
-import holdfast as hf
+import holdfast
 from holdfast.explainers import Explainer
 from holdfast.metrics import AOPC, LocalLipschitz, MaxSensitivity, Metric, measure_sensitivity
 
@@ -53,8 +53,8 @@ def main() -> None:
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    module = hf.zoo.load("lenet5-mnist").eval()
-    setting = Setting(module, hf.data.bundled("digits")[: options.digits].inputs, options.samples)
+    module = holdfast.zoo.load("lenet5-mnist").eval()
+    setting = Setting(module, holdfast.data.bundled("digits")[: options.digits].inputs, options.samples)
     print(f"LeNet-5, {options.digits} digits, {options.samples} perturbations, {options.repeats} rounds")
     print("| metric | against | largest difference / mean value | times as fast (smallest to largest) |")
     print("| --- | --- | --- | --- |")
@@ -101,16 +101,16 @@ class Setting:
         # keeps noise within the bounds, since holdfast clips it there and the peers do not
         self.x = x = 0.8 * digits + 0.1
         self.module, self.digits, self.samples = module, digits, samples
-        self.classifier = hf.Classifier(module, bounds=(0.0, 1.0), device="cpu")
+        self.classifier = holdfast.Classifier(module, bounds=(0.0, 1.0), device="cpu")
         self.targets = self.classifier.predict(x)
         generator = torch.Generator().manual_seed(0)
         noise = torch.rand(len(x), samples, *x.shape[1:], generator=generator)
         self.perturbed = x[:, None] + RADIUS * (2 * noise - 1)
-        self.ball = hf.LinfBall(RADIUS)
+        self.ball = holdfast.LinfBall(RADIUS)
 
     def make_max_sensitivity(self) -> Task:
         """Max-sensitivity, which all three have; normalised by the norm of the map, as the peers do."""
-        explainer = hf.explainers.get("saliency")
+        explainer = holdfast.explainers.get("saliency")
         metric = MaxSensitivity(self.ball, samples=self.samples, normalise=True)
         explain = Saliency(self.module).attribute
         every = len(self.x) * self.samples
@@ -150,7 +150,7 @@ class Setting:
 
     def make_local_lipschitz(self) -> Task:
         """Local Lipschitz, which Captum lacks; by default, Quantus divides maps by the largest value of a batch."""
-        explainer = hf.explainers.get("saliency")
+        explainer = holdfast.explainers.get("saliency")
         metric = LocalLipschitz(self.ball, samples=self.samples)
         ours = measure_sensitivity(self.classifier, explainer, self.x, self.perturbed, self.targets, per_distance=True)
         build, plain = self.quantus.LocalLipschitzEstimate, {"normalise": False}
@@ -165,12 +165,12 @@ class Setting:
     def make_pixel_flipping(self) -> Task:
         """AOPC of single pixels that are replaced by zero one by one: the mean drop of the probability."""
         x, steps = self.digits, self.x[0].numel()
-        explainer, targets = hf.explainers.get("input_x_gradient"), self.classifier.predict(x)
+        explainer, targets = holdfast.explainers.get("input_x_gradient"), self.classifier.predict(x)
         metric = AOPC(region=1, steps=steps, replacement="constant", baseline=0.0)
         build = self.quantus.PixelFlipping
         settings = {"features_in_step": 1, "perturb_baseline": 0.0, "method": InputXGradient}
         # a map without ties: holdfast orders ties at random, Quantus by position
-        shuffled = hf.explainers.get("random")
+        shuffled = holdfast.explainers.get("random")
         result = metric(self.classifier, shuffled, x, targets)
         maps = shuffled(self.classifier, x, targets).numpy()
         curves = np.asarray(self._make_quantus_run(build, len(x), maps, **settings)())
@@ -185,7 +185,7 @@ class Setting:
 
     def _list_ours(self, metric: Metric, explainer: Explainer, x: Tensor, targets: Tensor) -> list[Run]:
         sizes: tuple[Any, ...] = (64, 128, 256, 512, "auto")
-        models = [hf.Classifier(self.module, bounds=(0.0, 1.0), device="cpu", batch_size=size) for size in sizes]
+        models = [holdfast.Classifier(self.module, bounds=(0.0, 1.0), device="cpu", batch_size=size) for size in sizes]
         return [partial(metric, model, explainer, x, targets) for model in models]
 
     def _make_perturbation(self) -> Callable[..., Any]:

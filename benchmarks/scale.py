@@ -28,7 +28,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-import holdfast as hf
+import holdfast
 from holdfast.charts import COLOURS
 from holdfast.metrics import Probe
 from holdfast.study.executors import Executor, Processes, Ray
@@ -113,13 +113,13 @@ class Row:
         return self.ours / self.bare
 
 
-def build(network: Network, device: str, rows: int) -> tuple[hf.Classifier, Tensor]:
+def build(network: Network, device: str, rows: int) -> tuple[holdfast.Classifier, Tensor]:
     """The classifier with random weights, and one input."""
     torch.manual_seed(0)
     module = network.make().eval()
     for parameter in module.parameters():
         parameter.requires_grad_(False)
-    classifier = hf.Classifier(module, (0.0, 1.0), device=device, batch_size=rows)
+    classifier = holdfast.Classifier(module, (0.0, 1.0), device=device, batch_size=rows)
     return classifier, torch.rand(1, *network.shape).to(classifier.device)
 
 
@@ -129,7 +129,7 @@ def measure(part: str, name: str, size: float, network: Network, rows: int, opti
     copies = (x + 0.01 * torch.rand(rows, *network.shape, device=x.device)).clamp(0, 1)
     origin = torch.zeros(rows, dtype=torch.int64, device=x.device)
     with classifier.session():
-        probe = Probe(classifier, hf.explainers.get("saliency"), x, similarity="pearson", explain="predicted")
+        probe = Probe(classifier, holdfast.explainers.get("saliency"), x, similarity="pearson", explain="predicted")
 
         def query() -> float:
             return _rate(lambda: probe.query(copies, origin), rows, options.seconds, x.device)
@@ -188,12 +188,12 @@ def by_network(options: argparse.Namespace) -> Iterator[Row]:
 def by_workers(options: argparse.Namespace) -> Iterator[Row]:
     """Jobs of a study a second; the bare rate is that of one worker, times the number of workers."""
     torch.manual_seed(0)
-    classifier = hf.Classifier(LeNet5().eval(), (0.0, 1.0), device=options.device, batch_size=64)
+    classifier = holdfast.Classifier(LeNet5().eval(), (0.0, 1.0), device=options.device, batch_size=64)
     grid = Grid(
         {"noise": Samples(torch.rand(options.jobs, 1, 28, 28))},
         {"lenet": LoadedModel(classifier)},
-        {"saliency": hf.explainers.get("saliency")},
-        {"worst": hf.metrics.WorstCase(hf.LinfBall(0.1), search="random", budget=4000)},
+        {"saliency": holdfast.explainers.get("saliency")},
+        {"worst": holdfast.metrics.WorstCase(holdfast.LinfBall(0.1), search="random", budget=4000)},
         samples_per_job=1,
         device=classifier.device.type,
     )
@@ -251,7 +251,9 @@ def price(share: float, card: float) -> None:
         card: forward-backward passes of ResNet-50 that the card makes in a second.
     """
     # LIME only predicts its copies; forward passes take a third of the time
-    passes = {name: hf.explainers.get(name).rows_per_input * (1 / 3 if "lime" in name else 1) for name in EXPLAINERS}
+    passes = {
+        name: holdfast.explainers.get(name).rows_per_input * (1 / 3 if "lime" in name else 1) for name in EXPLAINERS
+    }
     print(f"\n{IMAGES} images x {len(EXPLAINERS)} explainers, {sum(passes.values()):.0f} passes for one map by each")
     print(f"assumed: ResNet-50, {card:,.0f} forward-backward passes a second, of which we reach {share:.2f}")
     print(
@@ -260,9 +262,9 @@ def price(share: float, card: float) -> None:
     for preset in ("quick", "standard"):
         totals = [0.0, 0.0]
         for name in METRICS:
-            ball = hf.LinfBall(0.03)
+            ball = holdfast.LinfBall(0.03)
             needs = {"neighbourhood": ball} if name in METRICS[:2] else {}
-            metric = hf.metrics.get(name, preset=preset, **needs)
+            metric = holdfast.metrics.get(name, preset=preset, **needs)
             evaluations, explanations = metric.expected_evaluations(), metric.expected_explanations()
             # the attacks of c-Eval run forward and backward; copies of a corruption curve run forward only
             others = (evaluations - explanations) * (1.0 if name == "c_eval" else 1 / 3)
@@ -327,7 +329,7 @@ def main() -> None:
     parser.add_argument("--card", type=float, default=800.0, help="forward-backward passes of ResNet-50 a second")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    device = hf.Classifier(nn.Linear(2, 2), (0.0, 1.0), device=options.device).device
+    device = holdfast.Classifier(nn.Linear(2, 2), (0.0, 1.0), device=options.device).device
     options.rows = options.rows or (256 if device.type == "cuda" else 16)
     print("| device | part | case | bare | holdfast | share |\n| --- | --- | --- | ---: | ---: | ---: |")
     parts = {"batch": by_batch, "input": by_input, "network": by_network, "workers": by_workers}

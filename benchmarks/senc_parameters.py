@@ -25,7 +25,7 @@ import torch
 from captum.attr import InputXGradient
 from torch import Tensor, nn
 
-import holdfast as hf
+import holdfast
 from holdfast.gating import group_count, masked_weight, masked_weights, weight_layers
 from holdfast.metrics import ParameterSensitivityConsistency
 from holdfast.metrics.senc import masking
@@ -62,8 +62,8 @@ def time_call(function: Callable[[], object]) -> float:
 
 def compare_layers(masks: int, rows: int, repeats: int) -> None:
     """Print a table with a row for each layer."""
-    digits = hf.data.bundled("digits")
-    classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), digits.bounds, device="cpu", batch_size=rows)
+    digits = holdfast.data.bundled("digits")
+    classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), digits.bounds, device="cpu", batch_size=rows)
     module, x = classifier.module.eval(), digits.inputs[:1]
     for parameter in module.parameters():
         parameter.requires_grad_(False)

@@ -2,7 +2,7 @@
 
     python benchmarks/studies.py --part overhead     10,000 tiny jobs: overhead of a job, and the time to open results
     python benchmarks/studies.py --part workers      a compute-bound study with one and with two workers
-    python benchmarks/studies.py --part costs        `hf.estimate` against what then happens, for every metric
+    python benchmarks/studies.py --part costs        `holdfast.estimate` against what then happens, for every metric
     python benchmarks/studies.py --part presets      options and estimated costs of every preset of every metric
 
 Overhead is the time of a job minus that of the same call of the metric without a study, in the same run.
@@ -19,7 +19,7 @@ from unittest import mock
 import torch
 from torch import nn
 
-import holdfast as hf
+import holdfast
 from holdfast.metrics.base import PRESETS
 from holdfast.study.cost import measure_peak
 from holdfast.study.executors import Executor, InProcess, Processes
@@ -32,10 +32,12 @@ LOCALISATION = "relevance_localisation"  # it needs regions
 
 def measure_overhead(jobs: int) -> None:
     torch.manual_seed(0)
-    classifier = hf.Classifier(nn.Sequential(nn.Flatten(), nn.Linear(16, 3)), (0.0, 1.0), device="cpu", batch_size=64)
+    classifier = holdfast.Classifier(
+        nn.Sequential(nn.Flatten(), nn.Linear(16, 3)), (0.0, 1.0), device="cpu", batch_size=64
+    )
     inputs = torch.rand(jobs, 1, 4, 4)
-    metric = hf.metrics.MaxSensitivity(hf.LinfBall(0.1), samples=2)
-    explainer = hf.explainers.get("saliency")
+    metric = holdfast.metrics.MaxSensitivity(holdfast.LinfBall(0.1), samples=2)
+    explainer = holdfast.explainers.get("saliency")
     metric(classifier, explainer, inputs[:1])
     start = time.perf_counter()
     for row in range(jobs):
@@ -50,7 +52,7 @@ def measure_overhead(jobs: int) -> None:
         run_grid(grid, store)
         whole = time.perf_counter() - start
         start = time.perf_counter()
-        results = hf.load_results(folder)
+        results = holdfast.load_results(folder)
         opening = time.perf_counter() - start
         start = time.perf_counter()
         run_grid(grid, store)
@@ -66,17 +68,17 @@ def measure_overhead(jobs: int) -> None:
 def measure_costs(samples: int, preset: str, explainer: str, names: list[str]) -> None:
     """Print a table of estimates and of what the metrics then take. CPU time, so that other processes do not count."""
     torch.set_num_threads(1)
-    digits = hf.data.bundled("digits")[:samples]
-    classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), digits.bounds, device="cpu")
-    regions = hf.metrics.RelevanceLocalisation(digits.inputs > 0.5)
+    digits = holdfast.data.bundled("digits")[:samples]
+    classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), digits.bounds, device="cpu")
+    regions = holdfast.metrics.RelevanceLocalisation(digits.inputs > 0.5)
     print("| metric | evaluations | estimated | seconds | estimated | MB | estimated |")
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
     with mock.patch.object(time, "perf_counter", time.process_time):
-        for name in names or hf.metrics.names():
+        for name in names or holdfast.metrics.names():
             metric = regions if name == LOCALISATION else name
-            ball = hf.LinfBall(0.3)
+            ball = holdfast.LinfBall(0.3)
             options = {"neighbourhood": ball, "preset": preset, "samples_per_job": samples}
-            told = hf.estimate(classifier, explainer, digits.inputs, metric, **options)
+            told = holdfast.estimate(classifier, explainer, digits.inputs, metric, **options)
             (configured,) = named_metrics([metric], ball, preset).values()
             with measure_peak(classifier.device) as peak:
                 began = time.process_time()
@@ -91,29 +93,29 @@ def measure_costs(samples: int, preset: str, explainer: str, names: list[str]) -
 def list_presets(samples: int, explainer: str) -> None:
     """Print the table of docs/metrics/index.md: what a sample costs by preset, in CPU time of one thread."""
     torch.set_num_threads(1)
-    digits = hf.data.bundled("digits")[:samples]
-    classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), digits.bounds, device="cpu")
+    digits = holdfast.data.bundled("digits")[:samples]
+    classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), digits.bounds, device="cpu")
     print("| metric | preset | options | evaluations | seconds |")
     print("| --- | --- | --- | ---: | ---: |")
     with mock.patch.object(time, "perf_counter", time.process_time):
-        for name in hf.metrics.names():
+        for name in holdfast.metrics.names():
             for preset in PRESETS:
-                declared = hf.metrics.metrics[name].presets.get(preset, {})
+                declared = holdfast.metrics.metrics[name].presets.get(preset, {})
                 if preset != "standard" and not declared:
                     continue
-                metric = hf.metrics.RelevanceLocalisation(digits.inputs > 0.5) if name == LOCALISATION else name
-                options = {"neighbourhood": hf.LinfBall(0.3), "preset": preset, "samples_per_job": samples}
-                told = hf.estimate(classifier, explainer, digits.inputs, metric, **options)
+                metric = holdfast.metrics.RelevanceLocalisation(digits.inputs > 0.5) if name == LOCALISATION else name
+                options = {"neighbourhood": holdfast.LinfBall(0.3), "preset": preset, "samples_per_job": samples}
+                told = holdfast.estimate(classifier, explainer, digits.inputs, metric, **options)
                 words = ", ".join(f"`{option}={value!r}`" for option, value in declared.items()) or "the defaults"
                 count, seconds = told.evaluations / samples, told.seconds / samples
                 print(f"| {name} | {preset} | {words} | {count:,.0f} | {seconds:,.2g} |", flush=True)
 
 
 def measure_workers(samples: int, repeats: int) -> None:
-    digits = hf.data.bundled("digits")[:samples]
-    classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=digits.bounds)
-    metric = hf.metrics.WorstCase(hf.LinfBall(0.3), search="random", budget=2000)
-    explainers = {name: hf.explainers.get(name) for name in ("saliency", "deeplift")}
+    digits = holdfast.data.bundled("digits")[:samples]
+    classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=digits.bounds)
+    metric = holdfast.metrics.WorstCase(holdfast.LinfBall(0.3), search="random", budget=2000)
+    explainers = {name: holdfast.explainers.get(name) for name in ("saliency", "deeplift")}
     grid = Grid(
         {"digits": Samples(digits.inputs)},
         {"lenet": LoadedModel(classifier)},

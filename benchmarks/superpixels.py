@@ -17,7 +17,7 @@ import numpy as np
 import skimage.segmentation
 import torch
 
-import holdfast as hf
+import holdfast
 from holdfast.superpixels import Image, Labels, convert_to_lab, quickshift, slic
 
 Cut = Callable[[], Labels]
@@ -25,9 +25,9 @@ Cut = Callable[[], Labels]
 
 def make_images() -> dict[str, Image]:
     """A digit, and a random photo in CIELAB, both with values in [0, 1]: scikit-image rescales what is not."""
-    digit = hf.data.bundled("digits").inputs[0].double()
+    digit = holdfast.data.bundled("digits").inputs[0].double()
     noise = torch.rand(3, 224, 224, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    lab = convert_to_lab(hf.similarity.smooth(noise, 5).numpy())
+    lab = convert_to_lab(holdfast.similarity.smooth(noise, 5).numpy())
     return {"digit": (digit / digit.max()).numpy(), "photo": (lab - lab.min()) / (lab.max() - lab.min())}
 
 

@@ -28,7 +28,7 @@ import captum.attr as ca
 import torch
 from bare_model import compare_rates, describe_ratios, wait_for
 
-import holdfast as hf
+import holdfast
 from holdfast.explainers import LIME, RISE, Explainer, KernelSHAP, Occlusion, ShapleySampling
 from holdfast.segments import segment
 
@@ -40,9 +40,9 @@ class Setting:
     """The bundled model and digits, and the explainers to time."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        digits = hf.data.bundled("digits")[: options.maps]
-        module = hf.zoo.load("lenet5-mnist")
-        self.classifier = hf.Classifier(module, digits.bounds, device=options.device, batch_size=options.rows)
+        digits = holdfast.data.bundled("digits")[: options.maps]
+        module = holdfast.zoo.load("lenet5-mnist")
+        self.classifier = holdfast.Classifier(module, digits.bounds, device=options.device, batch_size=options.rows)
         self.module = module.eval().requires_grad_(False)
         self.x = digits.inputs.to(self.classifier.device)
         self.targets = self.classifier.predict(self.x)

@@ -23,21 +23,21 @@ from unittest import mock
 import torch
 from bare_model import PASSES, compare_rates, describe_ratios, load_lenet, make_bare_loop
 
-import holdfast as hf
+import holdfast
 from holdfast.explainers import smooth_relu
 from holdfast.metrics import MisinterpretationProbability, WorstCase
 from holdfast.metrics.probe import Probe
 
 
-def measure_subset_rate(classifier: hf.Classifier, x: torch.Tensor) -> float:
+def measure_subset_rate(classifier: holdfast.Classifier, x: torch.Tensor) -> float:
     """Evaluations per second of subset simulation."""
-    metric = MisinterpretationProbability(hf.LinfBall(0.3), threshold=0.5, floor=-8.0)
+    metric = MisinterpretationProbability(holdfast.LinfBall(0.3), threshold=0.5, floor=-8.0)
     start = time.perf_counter()
     result = metric(classifier, "input_x_gradient", x)
     return int(result.model_evaluations.sum()) / (time.perf_counter() - start)
 
 
-def measure_pass(classifier: hf.Classifier, x: torch.Tensor, second_order: bool) -> float:
+def measure_pass(classifier: holdfast.Classifier, x: torch.Tensor, second_order: bool) -> float:
     """CPU seconds per row of bare passes: forward-backward, or with a gradient of the gradient (softplus for ReLU)."""
     passes = max(1, PASSES // 8 // len(x))
     start = time.process_time()
@@ -51,7 +51,7 @@ def measure_pass(classifier: hf.Classifier, x: torch.Tensor, second_order: bool)
     return (time.process_time() - start) / (passes * len(x))
 
 
-def compare_search(classifier: hf.Classifier, inputs: torch.Tensor, search: str, budget: int, rows: int) -> str:
+def compare_search(classifier: holdfast.Classifier, inputs: torch.Tensor, search: str, budget: int, rows: int) -> str:
     """A row of the table: the search, samples, evaluations per CPU second, and shares of the bare loops."""
     counts = {"value": 0, "direction": 0}
 
@@ -65,7 +65,7 @@ def compare_search(classifier: hf.Classifier, inputs: torch.Tensor, search: str,
         return call
 
     batch = inputs[:1].repeat(rows, 1, 1, 1).to(classifier.device)
-    metric = WorstCase(hf.LinfBall(0.3), search=search, budget=budget)
+    metric = WorstCase(holdfast.LinfBall(0.3), search=search, budget=budget)
     with (
         mock.patch.object(Probe, "query", count("value", Probe.query)),
         mock.patch.object(Probe, "gradient", count("direction", Probe.gradient)),

@@ -15,7 +15,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import train_test_split
 from torch import Tensor, nn
 
-import holdfast as hf
+import holdfast
 from holdfast.study.grid import Samples
 
 NAMES = tuple(load_breast_cancer().feature_names)
@@ -64,31 +64,31 @@ def build(epochs: int = 60) -> nn.Module:
     return module.eval()
 
 
-def evaluate(samples: int = 20, budget: int = 500) -> hf.Evaluation:
+def evaluate(samples: int = 20, budget: int = 500) -> holdfast.Evaluation:
     """Four explainers by four metrics on the first samples of the test set."""
-    classifier = hf.Classifier(build(), bounds())
+    classifier = holdfast.Classifier(build(), bounds())
     explainers = {
-        "integrated gradients": hf.explainers.get("integrated_gradients", steps=32),
-        "DeepSHAP": hf.explainers.get("deep_shap", background=references()),
-        "KernelSHAP": hf.explainers.get("kernel_shap", samples=300, segments="pixels"),
-        "LIME": hf.explainers.get("lime", samples=300, segments="pixels", output="logit"),
+        "integrated gradients": holdfast.explainers.get("integrated_gradients", steps=32),
+        "DeepSHAP": holdfast.explainers.get("deep_shap", background=references()),
+        "KernelSHAP": holdfast.explainers.get("kernel_shap", samples=300, segments="pixels"),
+        "LIME": holdfast.explainers.get("lime", samples=300, segments="pixels", output="logit"),
     }
-    ball = hf.LinfBall(radius=0.1)  # a tenth of a standard deviation, in every feature
+    ball = holdfast.LinfBall(radius=0.1)  # a tenth of a standard deviation, in every feature
     metrics = [
-        hf.metrics.WorstCase(ball, event="changed_explanation", similarity="spearman", budget=budget),
-        hf.metrics.MaxSensitivity(ball, samples=20, normalise=True),
-        hf.metrics.CorruptionCurve(replacement="sample", background=references(), samples=3),
-        hf.metrics.DataSensitivityConsistency(masks=200),
+        holdfast.metrics.WorstCase(ball, event="changed_explanation", similarity="spearman", budget=budget),
+        holdfast.metrics.MaxSensitivity(ball, samples=20, normalise=True),
+        holdfast.metrics.CorruptionCurve(replacement="sample", background=references(), samples=3),
+        holdfast.metrics.DataSensitivityConsistency(masks=200),
     ]
-    return hf.evaluate(classifier, explainers, split()[1][:samples], metrics)
+    return holdfast.evaluate(classifier, explainers, split()[1][:samples], metrics)
 
 
 def main(folder: Path = Path("results/tabular")) -> None:
     """The report, and which features matter most for the first sample."""
-    classifier = hf.Classifier(build(), bounds())
+    classifier = holdfast.Classifier(build(), bounds())
     _, test, _, labels = split()
     print(f"accuracy on the test set: {(classifier.predict(test) == labels).float().mean():.3f}")
-    maps = hf.explainers.get("integrated_gradients", steps=32)(classifier, test[:1])
+    maps = holdfast.explainers.get("integrated_gradients", steps=32)(classifier, test[:1])
     for feature in maps[0].abs().argsort(descending=True)[:5].tolist():
         print(f"{NAMES[feature]:25} {maps[0, feature]:+.3f}")
     folder.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-import holdfast as hf
+import holdfast
 from holdfast.zoo import EmbeddedText, padded_batch, text_classifier, token_relevance
 
 GOOD = ["good", "great", "lovely", "superb", "moving", "witty"]
@@ -104,25 +104,25 @@ def build_embedded_text(radius: float = 0.0) -> EmbeddedText:
     return EmbeddedText(model, model.words, Reader.read, padding=0, radius=radius)
 
 
-def evaluate(samples: int = 12, budget: int = 500) -> hf.Evaluation:
+def evaluate(samples: int = 12, budget: int = 500) -> holdfast.Evaluation:
     """Four explainers by three metrics on new reviews."""
     text = build_embedded_text(radius=0.1)
     classifier = text_classifier(text)
     inputs = text.embed(tokens(reviews(samples, seed=1)[0]))
     nothing = text.baseline()
     explainers = {
-        "gradient x input": hf.explainers.get("input_x_gradient"),
-        "integrated gradients": hf.explainers.get("integrated_gradients", steps=32, baseline=nothing),
-        "KernelSHAP": hf.explainers.get("kernel_shap", samples=200, segments="pixels", baseline=nothing),
-        "LIME": hf.explainers.get("lime", samples=200, segments="pixels", baseline=nothing),
+        "gradient x input": holdfast.explainers.get("input_x_gradient"),
+        "integrated gradients": holdfast.explainers.get("integrated_gradients", steps=32, baseline=nothing),
+        "KernelSHAP": holdfast.explainers.get("kernel_shap", samples=200, segments="pixels", baseline=nothing),
+        "LIME": holdfast.explainers.get("lime", samples=200, segments="pixels", baseline=nothing),
     }
-    ball = hf.LinfBall(radius=0.1)
+    ball = holdfast.LinfBall(radius=0.1)
     metrics = [
-        hf.metrics.WorstCase(ball, event="changed_explanation", similarity="pearson", budget=budget),
-        hf.metrics.MaxSensitivity(ball, samples=20, normalise=True),
-        hf.metrics.CorruptionCurve(replacement="constant", baseline=nothing, unit="pixel"),
+        holdfast.metrics.WorstCase(ball, event="changed_explanation", similarity="pearson", budget=budget),
+        holdfast.metrics.MaxSensitivity(ball, samples=20, normalise=True),
+        holdfast.metrics.CorruptionCurve(replacement="constant", baseline=nothing, unit="pixel"),
     ]
-    return hf.evaluate(classifier, explainers, inputs, metrics)
+    return holdfast.evaluate(classifier, explainers, inputs, metrics)
 
 
 def main(folder: Path = Path("results/text")) -> None:
@@ -132,7 +132,7 @@ def main(folder: Path = Path("results/text")) -> None:
     texts, labels = reviews(300, seed=1)
     inputs = text.embed(tokens(texts))
     print(f"accuracy on new reviews: {(classifier.predict(inputs) == labels).float().mean():.3f}")
-    explainer = hf.explainers.get("kernel_shap", samples=200, segments="pixels", baseline=text.baseline())
+    explainer = holdfast.explainers.get("kernel_shap", samples=200, segments="pixels", baseline=text.baseline())
     relevance = token_relevance(explainer(classifier, inputs[:3])) / inputs.shape[1]
     for words, values in zip(texts[:3], relevance.tolist(), strict=True):
         print("  ".join(f"{word} {value:+.1f}" for word, value in zip(words, values, strict=False)))

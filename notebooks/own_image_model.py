@@ -24,7 +24,7 @@ import polars as pl
 import torch
 from torch import nn
 
-import holdfast as hf
+import holdfast
 
 SMALL = os.environ.get("HOLDFAST_SMALL") == "1"  # as the tests run it
 EPOCHS, SAMPLES, BUDGET = (4, 3, 20) if SMALL else (30, 12, 200)
@@ -35,7 +35,7 @@ EPOCHS, SAMPLES, BUDGET = (4, 3, 20) if SMALL else (30, 12, 200)
 # Any module will do that takes inputs `(N, C, H, W)` and returns logits `(N, classes)`.
 
 # %%
-digits = hf.data.bundled("digits")
+digits = holdfast.data.bundled("digits")
 order = torch.randperm(len(digits.inputs), generator=torch.Generator().manual_seed(0))
 train, test = order[:240], order[240:]
 
@@ -69,7 +69,7 @@ for _ in range(EPOCHS):
 # that radii are in the units of the images.
 
 # %%
-classifier = hf.Classifier(network, bounds=(0.0, 1.0), preprocess=normalise)
+classifier = holdfast.Classifier(network, bounds=(0.0, 1.0), preprocess=normalise)
 right = classifier.predict(digits.inputs[test]) == digits.labels[test]
 print(f"test accuracy: {right.double().mean():.0%} of {len(test)} digits")
 
@@ -98,8 +98,8 @@ def occluded_gradient(module: nn.Module, x: torch.Tensor, targets: torch.Tensor)
 
 explainers = {
     "saliency": "saliency",
-    "integrated gradients": hf.explainers.get("integrated_gradients", steps=16),
-    "gradient on ink": hf.explainers.from_callable(occluded_gradient, name="gradient on ink"),
+    "integrated gradients": holdfast.explainers.get("integrated_gradients", steps=16),
+    "gradient on ink": holdfast.explainers.from_callable(occluded_gradient, name="gradient on ink"),
     "random": "random",
     "centre": "centre",
 }
@@ -109,7 +109,7 @@ figure, axes = plt.subplots(2, 1 + len(explainers), figsize=(9, 3.4))
 for row, sample in enumerate(axes):
     sample[0].imshow(inputs[row, 0].numpy(), cmap="gray_r")
     for place, (name, explainer) in enumerate(explainers.items(), 1):
-        maps = hf.explainers.get(explainer)(classifier, inputs[:2], labels[:2])
+        maps = holdfast.explainers.get(explainer)(classifier, inputs[:2], labels[:2])
         most = maps[row].abs().max().item()
         sample[place].imshow(maps[row, 0].numpy(), cmap="RdBu_r", vmin=-most, vmax=most)
         sample[place].set_title(name if row == 0 else "", fontsize=8)
@@ -125,12 +125,12 @@ figure
 
 # %%
 metrics = {
-    "worst case": hf.metrics.WorstCase(hf.LinfBall(0.1), event="changed_explanation", budget=BUDGET),
-    "max-sensitivity": hf.metrics.MaxSensitivity(hf.LinfBall(0.05), samples=10, normalise=True),
-    "AOPC, noise": hf.metrics.AOPC(region=4, steps=20, samples=2),
-    "AOPC, erased": hf.metrics.AOPC(region=4, steps=20, replacement="constant", baseline=0.0),
+    "worst case": holdfast.metrics.WorstCase(holdfast.LinfBall(0.1), event="changed_explanation", budget=BUDGET),
+    "max-sensitivity": holdfast.metrics.MaxSensitivity(holdfast.LinfBall(0.05), samples=10, normalise=True),
+    "AOPC, noise": holdfast.metrics.AOPC(region=4, steps=20, samples=2),
+    "AOPC, erased": holdfast.metrics.AOPC(region=4, steps=20, replacement="constant", baseline=0.0),
 }
-found = hf.evaluate(classifier, explainers, inputs, metrics, targets=labels, progress=False)
+found = holdfast.evaluate(classifier, explainers, inputs, metrics, targets=labels, progress=False)
 assert not found.failures
 
 # %%

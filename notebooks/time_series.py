@@ -24,7 +24,7 @@ import matplotlib.pyplot as plt
 import polars as pl
 import torch
 
-import holdfast as hf
+import holdfast
 from holdfast.zoo.networks.series_cnn import SeriesCNN
 from holdfast.zoo.training.classifier import accuracy, train_classifier
 
@@ -32,8 +32,8 @@ SMALL = os.environ.get("HOLDFAST_SMALL") == "1"  # as the tests run it
 COUNT, EPOCHS, SAMPLES = (200, 1, 6) if SMALL else (1200, 6, 40)
 
 # %%
-train = hf.data.synthetic_waves(COUNT, steps=200, block=50, seed=0)
-test = hf.data.synthetic_waves(200, steps=200, block=50, seed=1)
+train = holdfast.data.synthetic_waves(COUNT, steps=200, block=50, seed=0)
+test = holdfast.data.synthetic_waves(200, steps=200, block=50, seed=1)
 print(test.inputs.shape, test.classes, test.extras["blocks"].shape)
 
 # %%
@@ -67,14 +67,14 @@ print(f"test accuracy: {accuracy(network, test.inputs, test.labels):.0%}")
 # Standardised series have no bounds, so there are none.
 
 # %%
-classifier = hf.Classifier(network, bounds=(-torch.inf, torch.inf))
+classifier = holdfast.Classifier(network, bounds=(-torch.inf, torch.inf))
 right = (classifier.predict(test.inputs) == test.labels).nonzero()[:, 0][:SAMPLES]
 inputs, labels, blocks = test.inputs[right], test.labels[right], test.extras["blocks"][right]
 
 explainers = {
     "saliency": "saliency",
     "gradient x input": "input_x_gradient",
-    "integrated gradients": hf.explainers.get("integrated_gradients", steps=16),
+    "integrated gradients": holdfast.explainers.get("integrated_gradients", steps=16),
     "random": "random",
 }
 
@@ -85,7 +85,7 @@ explainers = {
 # is what chance gives.
 
 # %%
-inside = hf.metrics.RelevanceLocalisation(regions=blocks)
+inside = holdfast.metrics.RelevanceLocalisation(regions=blocks)
 found = {name: inside(classifier, explainer, inputs, labels) for name, explainer in explainers.items()}
 pl.DataFrame(
     {
@@ -103,7 +103,7 @@ pl.DataFrame(
 # noise and looks at how much of the prediction is lost, then the least relevant.
 
 # %%
-curve = hf.metrics.CorruptionCurve(samples=2)
+curve = holdfast.metrics.CorruptionCurve(samples=2)
 results = {name: curve(classifier, explainer, inputs, labels) for name, explainer in explainers.items()}
 pl.DataFrame(
     {
@@ -149,7 +149,7 @@ pl.DataFrame(
 # ## And does the map hold?
 
 # %%
-held = hf.metrics.MaxSensitivity(hf.LinfBall(0.05), samples=10, normalise=True)
+held = holdfast.metrics.MaxSensitivity(holdfast.LinfBall(0.05), samples=10, normalise=True)
 moved = {
     name: held(classifier, explainer, inputs, labels).sensitivity.median() for name, explainer in explainers.items()
 }

@@ -23,7 +23,7 @@ import os
 import numpy as np
 import polars as pl
 
-import holdfast as hf
+import holdfast
 from holdfast.statistics.comparison import compare
 
 SMALL = os.environ.get("HOLDFAST_SMALL") == "1"  # as the tests run it
@@ -42,9 +42,9 @@ MODELS = {
 # A network that is robust and wrong is no bargain.
 
 # %%
-digits = hf.data.bundled("digits")
+digits = holdfast.data.bundled("digits")
 for name, weights in MODELS.items():
-    classifier = hf.Classifier(hf.zoo.load(weights), bounds=(0.0, 1.0))
+    classifier = holdfast.Classifier(holdfast.zoo.load(weights), bounds=(0.0, 1.0))
     share = (classifier.predict(digits.inputs) == digits.labels).double().mean()
     print(f"{name:10} {share:.1%} of {len(digits.labels)} digits")
 
@@ -69,7 +69,7 @@ study = {
         "max-sensitivity": {"name": "max_sensitivity", "samples": 20, "normalise": True},
     },
 }
-found = hf.run_study(study, out="memory://training-schemes", progress=False)
+found = holdfast.run_study(study, out="memory://training-schemes", progress=False)
 assert not found.failures
 found.summary
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-import holdfast as hf
+import holdfast
 from holdfast.metrics import Metric
 from holdfast.report import Report
 
@@ -36,21 +36,21 @@ class Figure:
     chart: str = "distribution"
     explainers: tuple[str, ...] = EXPLAINERS
     model: str = "lenet5-mnist"
-    data: hf.data.Dataset | None = None  # the bundled digits
+    data: holdfast.data.Dataset | None = None  # the bundled digits
 
 
 def figures() -> dict[str, Figure]:
     """The figure of every metric."""
-    of = hf.metrics
-    near, small = hf.LinfBall(0.1), hf.LinfBall(0.02)
+    of = holdfast.metrics
+    near, small = holdfast.LinfBall(0.1), holdfast.LinfBall(0.02)
     similarities = ("topk_intersection:k=100", "lens_precision:k=100,w=1", "lens_recall:k=100,w=1")
-    attack = of.AttributionAttack(hf.LinfBall(0.1), "top_k", steps=20, restarts=1, similarities=similarities)
+    attack = of.AttributionAttack(holdfast.LinfBall(0.1), "top_k", steps=20, restarts=1, similarities=similarities)
     rare = of.MisinterpretationProbability(near, threshold=0.8, particles=100, floor=-20.0)
-    waves = hf.data.synthetic_waves(60, seed=1)  # the class lies in two blocks, which are known
+    waves = holdfast.data.synthetic_waves(60, seed=1)  # the class lies in two blocks, which are known
     inside = of.RelevanceLocalisation(regions=waves.extras["blocks"])
     of_series = ("saliency", "input_x_gradient", "integrated_gradients", "random")
     return {
-        "worst_case": Figure(of.WorstCase(hf.LinfBall(0.2), budget=200), 8, "convergence"),
+        "worst_case": Figure(of.WorstCase(holdfast.LinfBall(0.2), budget=200), 8, "convergence"),
         "misinterpretation_probability": Figure(rare, 2, "curve_sample0", EXPLAINERS[:3]),
         "max_sensitivity": Figure(of.MaxSensitivity(small, samples=30, normalise=True), 30),
         "local_lipschitz": Figure(of.LocalLipschitz(small, samples=30, normalise=True), 30),
@@ -76,10 +76,10 @@ def _roomy(found: re.Match[str]) -> str:
 
 def draw(name: str, figure: Figure) -> Path:
     """Evaluate, build the report's charts, and keep the one that was asked for, on white."""
-    data = (figure.data or hf.data.bundled("digits"))[: figure.samples]
-    classifier = hf.Classifier(hf.zoo.load(figure.model), bounds=data.bounds, device="cpu")
+    data = (figure.data or holdfast.data.bundled("digits"))[: figure.samples]
+    classifier = holdfast.Classifier(holdfast.zoo.load(figure.model), bounds=data.bounds, device="cpu")
     with tempfile.TemporaryDirectory() as folder:
-        found = hf.evaluate(
+        found = holdfast.evaluate(
             classifier,
             figure.explainers,
             data.inputs,

@@ -2,14 +2,13 @@
 
     python scripts/train_series.py cnn-waves
 
-The data are made on the spot: `hf.data.load("waves:train")` and `"waves:test"`. The settings are those of Wei, Turbe
-and Mengaldo, "Revisiting the robustness of post-hoc interpretability methods" (2024), App. C: RAdam, batches of 64; the
-networks are smaller. In half of the series that the network sees, blocks are noise (`random_noise_blocks`), so that
-series which an evaluation corrupts so are no news to it. With `--calibrated` the loss of App. D, as
+The data are made on the spot: `holdfast.data.load("waves:train")` and `"waves:test"`. The settings are those of Wei,
+Turbe and Mengaldo, "Revisiting the robustness of post-hoc interpretability methods" (2024), App. C: RAdam, batches of
+64; the networks are smaller. In half of the series that the network sees, blocks are noise (`random_noise_blocks`),
+so that series which an evaluation corrupts so are no news to it. With `--calibrated` the loss of App. D, as
 `<name>-calibrated`, and with `--weight 10` beside it as `<name>-calibrated10`, which brings probabilities to their
 places (see `holdfast.zoo.training.calibration`); with `--data waves20db` and the like noisy series, as
-`<model>-waves20db`. The
-same seed gives the same weights on one machine with one version of torch and as many threads.
+`<model>-waves20db`. The same seed gives the same weights on one machine with one version of torch and as many threads.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ os.environ.setdefault("MKL_CBWR", "AUTO")
 import pytest
 import torch
 
-import holdfast as hf
+import holdfast
 from holdfast.testing import SHAPES, small_net
 
 __all__ = ["SHAPES", "small_net"]
@@ -28,13 +28,13 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def digits() -> hf.data.Dataset:
-    return hf.data.bundled("digits")
+def digits() -> holdfast.data.Dataset:
+    return holdfast.data.bundled("digits")
 
 
 @pytest.fixture(scope="session")
-def lenet() -> hf.Classifier:
-    return hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), device="cpu", batch_size=128)
+def lenet() -> holdfast.Classifier:
+    return holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), device="cpu", batch_size=128)
 
 
 @pytest.fixture

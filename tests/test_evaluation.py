@@ -12,19 +12,19 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-import holdfast as hf
+import holdfast
 from conftest import small_net
 from holdfast.cli import app
 from holdfast.metrics import LocalLipschitz, MaxSensitivity, WorstCase
 from holdfast.study.folders import write_atomically
 from holdfast.study.run import named_metrics
 
-BALL = hf.LinfBall(0.1)
+BALL = holdfast.LinfBall(0.1)
 
 
 @pytest.fixture
-def model() -> hf.Classifier:
-    return hf.Classifier(small_net((1, 8, 8)), (0.0, 1.0), device="cpu", batch_size=64)
+def model() -> holdfast.Classifier:
+    return holdfast.Classifier(small_net((1, 8, 8)), (0.0, 1.0), device="cpu", batch_size=64)
 
 
 @pytest.fixture
@@ -35,8 +35,10 @@ def inputs() -> torch.Tensor:
 METRICS = [WorstCase(BALL, budget=30), MaxSensitivity(BALL, samples=5), LocalLipschitz(BALL, samples=5)]
 
 
-def test_evaluate_gives_a_tidy_frame_and_a_report(model: hf.Classifier, inputs: torch.Tensor, tmp_path: Path) -> None:
-    found = hf.evaluate(model, {"a": "saliency", "b": "gradcam"}, inputs, METRICS, progress=False)
+def test_evaluate_gives_a_tidy_frame_and_a_report(
+    model: holdfast.Classifier, inputs: torch.Tensor, tmp_path: Path
+) -> None:
+    found = holdfast.evaluate(model, {"a": "saliency", "b": "gradcam"}, inputs, METRICS, progress=False)
     frame = found.frame()
     assert frame.height == 2 * 3 * 5
     assert set(frame["explainer"]) == {"a", "b"}
@@ -47,20 +49,24 @@ def test_evaluate_gives_a_tidy_frame_and_a_report(model: hf.Classifier, inputs: 
     assert report.read_text().rstrip().endswith("<!-- holdfast report: complete -->")
 
 
-def test_results_do_not_depend_on_how_the_work_is_cut(model: hf.Classifier, inputs: torch.Tensor) -> None:
+def test_results_do_not_depend_on_how_the_work_is_cut(model: holdfast.Classifier, inputs: torch.Tensor) -> None:
     frames = [
-        hf.evaluate(model, ["saliency"], inputs, METRICS, progress=False, samples_per_job=size).frame().drop("job")
+        holdfast.evaluate(model, ["saliency"], inputs, METRICS, progress=False, samples_per_job=size)
+        .frame()
+        .drop("job")
         for size in (1, 2, 5)
     ]
     order = ["label", "sample"]
     assert all(f.sort(order).equals(frames[0].sort(order)) for f in frames[1:])
-    other = hf.evaluate(model, ["saliency"], inputs, METRICS, progress=False, seed=1).frame().drop("job")
+    other = holdfast.evaluate(model, ["saliency"], inputs, METRICS, progress=False, seed=1).frame().drop("job")
     assert not other.sort(order).equals(frames[0].sort(order))
 
 
-def test_repeats_differ_and_the_first_is_the_study_without_them(model: hf.Classifier, inputs: torch.Tensor) -> None:
-    once = hf.evaluate(model, ["saliency"], inputs, METRICS, progress=False).frame()
-    thrice = hf.evaluate(model, ["saliency"], inputs, METRICS, progress=False, repeats=3).frame()
+def test_repeats_differ_and_the_first_is_the_study_without_them(
+    model: holdfast.Classifier, inputs: torch.Tensor
+) -> None:
+    once = holdfast.evaluate(model, ["saliency"], inputs, METRICS, progress=False).frame()
+    thrice = holdfast.evaluate(model, ["saliency"], inputs, METRICS, progress=False, repeats=3).frame()
     columns = [name for name in once.columns if name != "job"]  # a job's identity is its own
     first = thrice.filter(pl.col("repeat") == 0).select(columns)
     assert first.equals(once.select(columns))
@@ -71,27 +77,29 @@ def test_repeats_differ_and_the_first_is_the_study_without_them(model: hf.Classi
     assert not values[1].equals(values[2])
 
 
-def test_another_model_or_input_is_another_job(model: hf.Classifier, inputs: torch.Tensor, tmp_path: Path) -> None:
-    hf.evaluate(model, ["saliency"], inputs, METRICS[:1], progress=False, out=tmp_path)
+def test_another_model_or_input_is_another_job(
+    model: holdfast.Classifier, inputs: torch.Tensor, tmp_path: Path
+) -> None:
+    holdfast.evaluate(model, ["saliency"], inputs, METRICS[:1], progress=False, out=tmp_path)
     first = set((tmp_path / "jobs").iterdir())
     with torch.no_grad():
         next(model.module.parameters()).mul_(1.5)
-    hf.evaluate(model, ["saliency"], inputs, METRICS[:1], progress=False, out=tmp_path)
+    holdfast.evaluate(model, ["saliency"], inputs, METRICS[:1], progress=False, out=tmp_path)
     second = set((tmp_path / "jobs").iterdir())
     assert len(second) == 2 * len(first)
-    hf.evaluate(model, ["saliency"], inputs * 0.5, METRICS[:1], progress=False, out=tmp_path)
+    holdfast.evaluate(model, ["saliency"], inputs * 0.5, METRICS[:1], progress=False, out=tmp_path)
     assert len(set((tmp_path / "jobs").iterdir())) == 3 * len(first)
 
 
 def test_a_changed_function_is_another_job_and_an_equal_one_is_not(
-    model: hf.Classifier, inputs: torch.Tensor, tmp_path: Path
+    model: holdfast.Classifier, inputs: torch.Tensor, tmp_path: Path
 ) -> None:
-    def scaled(factor: float) -> hf.explainers.Explainer:
-        return hf.explainers.from_callable(lambda module, x, targets: factor * x)
+    def scaled(factor: float) -> holdfast.explainers.Explainer:
+        return holdfast.explainers.from_callable(lambda module, x, targets: factor * x)
 
     def run(factor: float, shift: float = 0.0) -> list[float]:
         model.preprocess = lambda x: x + shift
-        found = hf.evaluate(model, {"mine": scaled(factor)}, inputs, METRICS[1:2], progress=False, out=tmp_path)
+        found = holdfast.evaluate(model, {"mine": scaled(factor)}, inputs, METRICS[1:2], progress=False, out=tmp_path)
         return found.frame()["sensitivity"].to_list()
 
     units = tmp_path / "jobs"
@@ -105,32 +113,38 @@ def test_a_changed_function_is_another_job_and_an_equal_one_is_not(
     assert len(list(units.iterdir())) == 3 * count
 
 
-def test_lists_and_wrong_kinds(model: hf.Classifier, inputs: torch.Tensor) -> None:
-    explainers = [hf.explainers.get("saliency"), "gradcam"]
-    found = hf.evaluate(model, explainers, inputs, METRICS[1:2], progress=False)
+def test_lists_and_wrong_kinds(model: holdfast.Classifier, inputs: torch.Tensor) -> None:
+    explainers = [holdfast.explainers.get("saliency"), "gradcam"]
+    found = holdfast.evaluate(model, explainers, inputs, METRICS[1:2], progress=False)
     assert set(found.frame()["explainer"]) == {"saliency", "gradcam"}
-    for metric in ("aopc:steps=2", hf.metrics.AOPC(steps=2)):
-        alone = hf.evaluate(model, "saliency", inputs, metric, progress=False).frame()
+    for metric in ("aopc:steps=2", holdfast.metrics.AOPC(steps=2)):
+        alone = holdfast.evaluate(model, "saliency", inputs, metric, progress=False).frame()
         assert alone["explainer"].unique().to_list() == ["saliency"]
         assert alone["label"].unique().to_list() == ["aopc"]
-    with pytest.raises(hf.ArgumentError, match=r"metric: expected a name or a Metric \(an instance: CEval\(\)\), got"):
-        hf.evaluate(model, "saliency", inputs, hf.metrics.CEval, progress=False)  # type: ignore[arg-type]
-    with pytest.raises(hf.ArgumentError, match="classifier: expected a holdfast Classifier, got Linear"):
-        hf.evaluate(torch.nn.Linear(2, 2), "saliency", inputs, "aopc", progress=False)  # type: ignore[arg-type]
-    with pytest.raises(hf.ArgumentError, match="seed: expected a whole number, got 'a'"):
-        hf.evaluate(model, "saliency", inputs, "aopc", seed="a", progress=False)  # type: ignore[arg-type]
+    with pytest.raises(
+        holdfast.ArgumentError, match=r"metric: expected a name or a Metric \(an instance: CEval\(\)\), got"
+    ):
+        holdfast.evaluate(model, "saliency", inputs, holdfast.metrics.CEval, progress=False)  # type: ignore[arg-type]
+    with pytest.raises(holdfast.ArgumentError, match="classifier: expected a holdfast Classifier, got Linear"):
+        holdfast.evaluate(torch.nn.Linear(2, 2), "saliency", inputs, "aopc", progress=False)  # type: ignore[arg-type]
+    with pytest.raises(holdfast.ArgumentError, match="seed: expected a whole number, got 'a'"):
+        holdfast.evaluate(model, "saliency", inputs, "aopc", seed="a", progress=False)  # type: ignore[arg-type]
 
 
-def test_a_run_in_which_all_fails_warns_and_has_the_common_columns(model: hf.Classifier, inputs: torch.Tensor) -> None:
+def test_a_run_in_which_all_fails_warns_and_has_the_common_columns(
+    model: holdfast.Classifier, inputs: torch.Tensor
+) -> None:
     def broken(module: torch.nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         raise ZeroDivisionError("no explanation today")
 
     with pytest.warns(UserWarning, match="all . jobs failed, the first with .*no explanation today"):
-        found = hf.evaluate(model, [broken], inputs, "aopc", progress=False)
+        found = holdfast.evaluate(model, [broken], inputs, "aopc", progress=False)
     assert {"value", "low", "high"} <= set(found.frame().columns)
 
 
-def test_a_failure_is_recorded_and_the_rest_goes_on(model: hf.Classifier, inputs: torch.Tensor, tmp_path: Path) -> None:
+def test_a_failure_is_recorded_and_the_rest_goes_on(
+    model: holdfast.Classifier, inputs: torch.Tensor, tmp_path: Path
+) -> None:
     broken = True
 
     def fragile(module: torch.nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -138,15 +152,15 @@ def test_a_failure_is_recorded_and_the_rest_goes_on(model: hf.Classifier, inputs
             raise ZeroDivisionError("no explanation today")
         return x * 2
 
-    explainers = {"fragile": hf.explainers.from_callable(fragile), "good": hf.explainers.get("saliency")}
-    found = hf.evaluate(model, explainers, inputs, METRICS[1:2], progress=False, out=tmp_path)
+    explainers = {"fragile": holdfast.explainers.from_callable(fragile), "good": holdfast.explainers.get("saliency")}
+    found = holdfast.evaluate(model, explainers, inputs, METRICS[1:2], progress=False, out=tmp_path)
     assert {f["explainer"] for f in found.failures} == {"fragile"}
     assert set(found.frame()["explainer"]) == {"good"}
     assert "ZeroDivisionError: no explanation today" in found.failures[0]["traceback"]
     assert "fragile" in found.failures[0]["traceback"]
     assert "no explanation today" in found.to_html(tmp_path / "r.html").read_text()
     broken = False
-    again = hf.evaluate(model, explainers, inputs, METRICS[1:2], progress=False, out=tmp_path)
+    again = holdfast.evaluate(model, explainers, inputs, METRICS[1:2], progress=False, out=tmp_path)
     assert again.failures == []
     assert set(again.frame()["explainer"]) == {"good", "fragile"}
 
@@ -165,10 +179,10 @@ def brightness(module: torch.nn.Module, inputs: torch.Tensor, targets: torch.Ten
     return inputs
 
 
-def test_names_functions_and_objects_together(model: hf.Classifier, inputs: torch.Tensor) -> None:
+def test_names_functions_and_objects_together(model: holdfast.Classifier, inputs: torch.Tensor) -> None:
     pytest.importorskip("quantus")
-    metrics = ["worst_case:budget=30", "quantus:Sparseness", hf.metrics.CEval()]
-    found = hf.evaluate(model, ["saliency", brightness], inputs[:2], metrics, progress=False)
+    metrics = ["worst_case:budget=30", "quantus:Sparseness", holdfast.metrics.CEval()]
+    found = holdfast.evaluate(model, ["saliency", brightness], inputs[:2], metrics, progress=False)
     assert found.failures == []
     assert set(found.frame()["explainer"]) == {"saliency", "brightness"}
     assert found.frame().height == 2 * 3 * 2
@@ -178,7 +192,9 @@ def test_names_functions_and_objects_together(model: hf.Classifier, inputs: torc
     from holdfast.report.views import Contents
 
     assert "LinfBall(0.1), one tenth of the range of the inputs" in str(describe_study(Contents(found.results)))
-    given = hf.evaluate(model, ["saliency"], inputs[:2], metrics[:1], neighbourhood=hf.L2Ball(0.2), progress=False)
+    given = holdfast.evaluate(
+        model, ["saliency"], inputs[:2], metrics[:1], neighbourhood=holdfast.L2Ball(0.2), progress=False
+    )
     assert given.results.manifest["metrics"]["worst_case: changed_explanation"]["options"]["neighbourhood"] == {
         **worst["neighbourhood"],
         "norm": "L2Ball",
@@ -189,11 +205,13 @@ def test_names_functions_and_objects_together(model: hf.Classifier, inputs: torc
 
 @pytest.mark.parametrize("bounds", [(-torch.inf, torch.inf), (torch.zeros(2), torch.tensor([1.0, 2.0]))])
 def test_no_neighbourhood_without_a_range(bounds: tuple[float, float]) -> None:
-    model = hf.Classifier(torch.nn.Linear(2, 3), bounds, device="cpu")
-    with pytest.raises(hf.ArgumentError, match="neighbourhood: expected a neighbourhood, .* got None, for ranges of"):
-        hf.evaluate(model, ["saliency"], torch.full((1, 2), 0.5), ["max_sensitivity"], progress=False)
+    model = holdfast.Classifier(torch.nn.Linear(2, 3), bounds, device="cpu")
+    with pytest.raises(
+        holdfast.ArgumentError, match="neighbourhood: expected a neighbourhood, .* got None, for ranges of"
+    ):
+        holdfast.evaluate(model, ["saliency"], torch.full((1, 2), 0.5), ["max_sensitivity"], progress=False)
     metrics = ["parameter_sensitivity_consistency:masks=20", MaxSensitivity(BALL, samples=2)]  # without the default
-    assert hf.evaluate(model, ["saliency"], torch.full((1, 2), 0.5), metrics, progress=False).failures == []
+    assert holdfast.evaluate(model, ["saliency"], torch.full((1, 2), 0.5), metrics, progress=False).failures == []
 
 
 def test_names_of_metrics() -> None:
@@ -205,7 +223,9 @@ def test_names_of_metrics() -> None:
     ]
     assert list(named_metrics({"mine": METRICS[0]})) == ["mine"]
     assert named_metrics(["worst_case:budget=30", METRICS[1]], BALL)["worst_case: changed_explanation"] == METRICS[0]
-    with pytest.raises(hf.ArgumentError, match="neighbourhood: expected a value for worst_case, such as .*, got none"):
+    with pytest.raises(
+        holdfast.ArgumentError, match="neighbourhood: expected a value for worst_case, such as .*, got none"
+    ):
         named_metrics(["worst_case"])  # type: ignore[list-item]
 
 

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-import holdfast as hf
+import holdfast
 from holdfast.gating import (
     find_gateable,
     gate,
@@ -23,7 +23,7 @@ from holdfast.gating import (
     weight_layers,
 )
 
-GATEABLE = [name for name in hf.explainers.names() if hf.explainers.explainers[name].gateable]
+GATEABLE = [name for name in holdfast.explainers.names() if holdfast.explainers.explainers[name].gateable]
 
 
 class Net(nn.Module):
@@ -47,9 +47,9 @@ class Net(nn.Module):
 
 
 @pytest.fixture
-def model() -> hf.Classifier:
+def model() -> holdfast.Classifier:
     torch.manual_seed(3)
-    return hf.Classifier(Net(), (0.0, 1.0), device="cpu", batch_size=24)
+    return holdfast.Classifier(Net(), (0.0, 1.0), device="cpu", batch_size=24)
 
 
 def masks_for(layer: nn.Module, count: int) -> Tensor:
@@ -76,9 +76,9 @@ def test_all_of_the_net_is_seen() -> None:
 
 @pytest.mark.parametrize("target", [True, False], ids=["given", "predicted"])
 @pytest.mark.parametrize("name", GATEABLE)
-def test_gates_give_what_masked_weights_give(model: hf.Classifier, name: str, target: bool) -> None:
+def test_gates_give_what_masked_weights_give(model: holdfast.Classifier, name: str, target: bool) -> None:
     """Also for rows that an explainer makes of its own, cut by a budget that fits no whole number of inputs."""
-    explainer = hf.explainers.get(name)
+    explainer = holdfast.explainers.get(name)
     steps = {"integrated_gradients": "steps", "smoothgrad": "samples", "gradient_shap": "samples"}.get(name)
     steps = {"rise": "samples", "extremal_perturbations": "steps"}.get(name, steps)
     if steps:
@@ -111,7 +111,7 @@ def test_gates_give_what_masked_weights_give(model: hf.Classifier, name: str, ta
 def test_the_explainers_that_read_weights_or_are_not_known_are_not_gated() -> None:
     assert {"lrp", "deep_taylor", "deeplift"}.isdisjoint(GATEABLE)
     assert len(GATEABLE) == 18
-    assert not hf.explainers.from_callable(lambda module, x, y: x).gateable
+    assert not holdfast.explainers.from_callable(lambda module, x, y: x).gateable
 
 
 @pytest.mark.parametrize("dimensions", [1, 2, 3])
@@ -142,7 +142,7 @@ def test_linear_layer_over_positions_and_by_keyword() -> None:
         assert torch.allclose(seen[i], F.linear(x[i], masked_weight(layer, mask), layer.bias), atol=1e-6)
 
 
-def test_kept_channels_are_the_same_bits(model: hf.Classifier) -> None:
+def test_kept_channels_are_the_same_bits(model: holdfast.Classifier) -> None:
     x = torch.rand(8, 2, 8, 8)
     with model.session(), torch.no_grad():
         for layer in weight_layers(model.module).values():
@@ -163,7 +163,7 @@ def test_users_hooks_see_the_masked_layer() -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_model_is_as_it_was_after_an_error(model: hf.Classifier, error: type[BaseException]) -> None:
+def test_model_is_as_it_was_after_an_error(model: holdfast.Classifier, error: type[BaseException]) -> None:
     layer = model.module.stem
     for context in (gate(layer, masks_for(layer, 8)), masked_weights(layer)):
         with unchanged(model.module), pytest.raises(error), context as use:
@@ -178,14 +178,14 @@ def test_model_is_as_it_was_after_an_error(model: hf.Classifier, error: type[Bas
         model.module(torch.rand(8, 2, 8, 8))  # the rows that were named are forgotten
 
 
-def test_masks_and_rows_that_do_not_fit(model: hf.Classifier) -> None:
+def test_masks_and_rows_that_do_not_fit(model: holdfast.Classifier) -> None:
     layer = model.module.head[1]
     with (
-        pytest.raises(hf.ArgumentError, match=r"masks: expected bool of shape \(N, 45\)"),
+        pytest.raises(holdfast.ArgumentError, match=r"masks: expected bool of shape \(N, 45\)"),
         gate(layer, torch.ones(2, 4)),
     ):
         pass
-    with pytest.raises(hf.ModelError, match="expected 3 rows with 45 channels"), gate(layer, masks_for(layer, 3)):
+    with pytest.raises(holdfast.ModelError, match="expected 3 rows with 45 channels"), gate(layer, masks_for(layer, 3)):
         layer(torch.rand(4, 45))
     with gate(layer, masks_for(layer, 3)), rows_of(torch.tensor([2, 0, 0, 1])):
         assert layer(torch.rand(4, 45)).shape == (4, 12)
@@ -220,16 +220,16 @@ class Odd(nn.Module):
 @pytest.mark.parametrize("steps", [3, 8, 16])  # also where the first axis has as many entries as there are rows
 def test_gateable_finds_out_where_gates_would_lie(steps: int) -> None:
     torch.manual_seed(0)
-    model = hf.Classifier(Odd(), (-1.0, 1.0), device="cpu")
+    model = holdfast.Classifier(Odd(), (-1.0, 1.0), device="cpu")
     layers = weight_layers(model.module)
     with unchanged(model.module), model.session():
         fit = find_gateable(model, torch.zeros(1, steps, 6), layers)
     assert fit == {"plain", "normed"}
-    with pytest.raises(hf.ArgumentError, match="stores its weight"), masked_weights(layers["normed"]):
+    with pytest.raises(holdfast.ArgumentError, match="stores its weight"), masked_weights(layers["normed"]):
         pass
 
 
-def test_gateable_accepts_ordinary_nets(model: hf.Classifier) -> None:
+def test_gateable_accepts_ordinary_nets(model: holdfast.Classifier) -> None:
     layers = weight_layers(model.module)
     with unchanged(model.module), model.session():
         assert find_gateable(model, torch.zeros(1, 2, 8, 8), layers) == set(layers)
@@ -241,11 +241,13 @@ def test_layers_are_selected_by_kind_and_name() -> None:
     assert list(select_layers(module, "conv")) == ["1"]
     assert list(select_layers(module, ("3", "1"))) == ["3", "1"]
     assert list(select_layers(nn.Linear(3, 2), "all")) == ["module"]
-    with pytest.raises(hf.ArgumentError, match="at least two channels, got '0', which has 1"):
+    with pytest.raises(holdfast.ArgumentError, match="at least two channels, got '0', which has 1"):
         select_layers(module, ("0",))
-    with pytest.raises(hf.ArgumentError, match="stem, twice, up, got 'stemm' \\(did you mean 'stem'\\?\\)"):
+    with pytest.raises(holdfast.ArgumentError, match="stem, twice, up, got 'stemm' \\(did you mean 'stem'\\?\\)"):
         select_layers(Net(), ("stemm",))
-    with pytest.raises(hf.ArgumentError, match="layers: expected 'conv' only for .* Sequential with 1 \\(Linear, 4\\)"):
+    with pytest.raises(
+        holdfast.ArgumentError, match="layers: expected 'conv' only for .* Sequential with 1 \\(Linear, 4\\)"
+    ):
         select_layers(nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), "conv")
-    with pytest.raises(hf.ArgumentError, match="Flatten with neither convolutions nor linear layers"):
+    with pytest.raises(holdfast.ArgumentError, match="Flatten with neither convolutions nor linear layers"):
         select_layers(nn.Flatten(), "all")

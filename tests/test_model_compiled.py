@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import holdfast as hf
+import holdfast
 from holdfast.errors import ArgumentError, ModelError
 from holdfast.explainers import from_shap, from_zennit
 from holdfast.function_calls import run_eagerly
@@ -46,26 +46,26 @@ def export_module(module: nn.Module) -> nn.Module:
     return program.module()
 
 
-def classify(module: nn.Module) -> hf.Classifier:
-    return hf.Classifier(module, (0.0, 1.0), device="cpu", batch_size=64)
+def classify(module: nn.Module) -> holdfast.Classifier:
+    return holdfast.Classifier(module, (0.0, 1.0), device="cpu", batch_size=64)
 
 
 @pytest.fixture(scope="module", params=[compile_module, export_module])
-def pair(request) -> tuple[hf.Classifier, hf.Classifier]:
+def pair(request) -> tuple[holdfast.Classifier, holdfast.Classifier]:
     """A classifier of the module itself, and one of the compiled or exported module, which has run once."""
     own, made = classify(make_module()), classify(request.param(make_module()))
-    hf.explainers.get("saliency")(made, make_inputs())
+    holdfast.explainers.get("saliency")(made, make_inputs())
     return own, made
 
 
-def is_exported(classifier: hf.Classifier) -> bool:
+def is_exported(classifier: holdfast.Classifier) -> bool:
     return isinstance(classifier.module, torch.fx.GraphModule)
 
 
-@pytest.mark.parametrize("name", [name for name in hf.explainers.names() if ":" not in name])
+@pytest.mark.parametrize("name", [name for name in holdfast.explainers.names() if ":" not in name])
 def test_explainers(pair, name):
     own, made = pair
-    explainer = hf.explainers.get(name)
+    explainer = holdfast.explainers.get(name)
     if is_exported(made) and name in OF_LAYERS:
         with pytest.raises((ArgumentError, ModelError), match="without any"):
             explainer(made, make_inputs())
@@ -74,10 +74,10 @@ def test_explainers(pair, name):
     torch.testing.assert_close(explainer(made, make_inputs()), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", hf.metrics.names())
+@pytest.mark.parametrize("name", holdfast.metrics.names())
 def test_metrics(pair, name):
     _, made = pair
-    metric = hf.metrics.metrics[name].example()
+    metric = holdfast.metrics.metrics[name].example()
     if is_exported(made) and name == "parameter_sensitivity_consistency":
         with pytest.raises(ArgumentError, match="neither convolutions nor linear layers"):
             metric(made, "input_x_gradient", make_inputs())
@@ -89,7 +89,11 @@ def test_metrics(pair, name):
 
 
 @pytest.mark.parametrize(
-    "metric", [WorstCase(hf.LinfBall(0.1), search="gradient", budget=120), AttributionAttack(hf.LinfBall(0.1), steps=5)]
+    "metric",
+    [
+        WorstCase(holdfast.LinfBall(0.1), search="gradient", budget=120),
+        AttributionAttack(holdfast.LinfBall(0.1), steps=5),
+    ],
 )
 def test_second_derivatives(pair, metric):
     """The network with softplus is differentiated twice, also where compiled code could not do so."""
@@ -113,10 +117,10 @@ def test_a_compiled_function_within_the_module():
     module = make_module()
     compiled = torch.compile(module[3:], backend="aot_eager")
     inside = classify(nn.Sequential(module[:3], compiled))
-    hf.explainers.get("saliency")(inside, make_inputs())
+    holdfast.explainers.get("saliency")(inside, make_inputs())
     for name in ("lrp", "guided_backprop", "gradcam"):
-        expected = hf.explainers.get(name)(classify(make_module()), make_inputs())
-        torch.testing.assert_close(hf.explainers.get(name)(inside, make_inputs()), expected, rtol=1e-4, atol=1e-5)
+        expected = holdfast.explainers.get(name)(classify(make_module()), make_inputs())
+        torch.testing.assert_close(holdfast.explainers.get(name)(inside, make_inputs()), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_the_stance_ends_with_the_block():
@@ -180,7 +184,7 @@ def test_a_program_that_is_the_same_in_both_modes_is_accepted():
 
 @pytest.mark.parametrize("name", ["GuidedBackprop", "Deconvolution", "DeepLift", "LayerGradCam"])
 def test_explainers_with_hooks_refuse_programs(name):
-    explainer = hf.explainers.get(f"captum:{name}", **({"layer": "0"} if name == "LayerGradCam" else {}))
+    explainer = holdfast.explainers.get(f"captum:{name}", **({"layer": "0"} if name == "LayerGradCam" else {}))
     with pytest.raises(ArgumentError, match=f"module with layers for captum.{name}.*exported by torch.export"):
         explainer(classify(export_module(make_module())), make_inputs(), 0)
     traced = classify(torch.fx.symbolic_trace(make_module()))  # which has its layers
@@ -191,7 +195,7 @@ def test_explainers_with_hooks_refuse_programs(name):
 def test_hooks_are_refused_for_torchscript_and_by_the_other_adapters():
     scripted = classify(torch.jit.trace(make_module(), make_inputs()))
     with pytest.raises(ArgumentError, match="compiled to TorchScript"):
-        hf.explainers.get("captum:GuidedBackprop")(scripted, make_inputs(), 0)
+        holdfast.explainers.get("captum:GuidedBackprop")(scripted, make_inputs(), 0)
 
     class DeepExplainer:
         def __init__(self, model, data):
@@ -215,7 +219,7 @@ def test_hooks_are_refused_for_torchscript_and_by_the_other_adapters():
 
 
 def test_other_packages_without_hooks_explain_programs():
-    explainer = hf.explainers.get("captum:Saliency")
+    explainer = holdfast.explainers.get("captum:Saliency")
     expected = explainer(classify(make_module()), make_inputs(), 0)
     found = explainer(classify(export_module(make_module())), make_inputs(), 0)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
@@ -238,8 +242,9 @@ def test_a_call_leaves_the_identity_of_a_compiled_model(nested):
 
 
 def test_nothing_imports_the_compiler():
-    code = "import sys, torch, holdfast as hf; x = torch.rand(2, 4); m = torch.nn.Linear(4, 2);"
-    code += "hf.explainers.get('lrp')(hf.Classifier(m, (0, 1), device='cpu'), x); print('torch._dynamo' in sys.modules)"
+    code = "import sys, torch, holdfast; x = torch.rand(2, 4); m = torch.nn.Linear(4, 2);"
+    code += "holdfast.explainers.get('lrp')(holdfast.Classifier(m, (0, 1), device='cpu'), x);"
+    code += "print('torch._dynamo' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.split() == ["False"]
 
@@ -253,18 +258,18 @@ def test_a_module_without_second_derivatives_is_named():
     """Torch's fast attention has none on a CPU."""
     torch.manual_seed(0)
     classifier = classify(nn.Sequential(_Attention(), nn.Flatten(), nn.Linear(144, 3)))
-    WorstCase(hf.LinfBall(0.1), search="random", budget=20)(classifier, "saliency", make_inputs())
+    WorstCase(holdfast.LinfBall(0.1), search="random", budget=20)(classifier, "saliency", make_inputs())
     with pytest.raises(ModelError, match=r"differentiated twice.*use a search without gradients"):
-        WorstCase(hf.LinfBall(0.1), search="gradient", budget=60)(classifier, "saliency", make_inputs())
+        WorstCase(holdfast.LinfBall(0.1), search="gradient", budget=60)(classifier, "saliency", make_inputs())
     with pytest.raises(ModelError, match="differentiated twice"):
-        AttributionAttack(hf.LinfBall(0.1), steps=5)(classifier, "saliency", make_inputs())
-    found = WorstCase(hf.LinfBall(0.1), search="auto", budget=60)(classifier, "saliency", make_inputs())
+        AttributionAttack(holdfast.LinfBall(0.1), steps=5)(classifier, "saliency", make_inputs())
+    found = WorstCase(holdfast.LinfBall(0.1), search="auto", budget=60)(classifier, "saliency", make_inputs())
     assert not found.followed_gradients.any()
 
 
-@pytest.mark.parametrize("name", hf.metrics.names())
+@pytest.mark.parametrize("name", holdfast.metrics.names())
 def test_channels_last(name):
-    metric = hf.metrics.metrics[name].example()
+    metric = holdfast.metrics.metrics[name].example()
     modules = make_module(), make_module().to(memory_format=torch.channels_last)
     x = torch.rand(3, 1, 12, 12, generator=torch.Generator().manual_seed(1))
     inputs = x, x.to(memory_format=torch.channels_last)
@@ -275,14 +280,14 @@ def test_channels_last(name):
     torch.testing.assert_close(found.value.double(), expected.value.double(), rtol=1e-3, atol=1e-3, equal_nan=True)
 
 
-@pytest.mark.parametrize("name", hf.metrics.names())
+@pytest.mark.parametrize("name", holdfast.metrics.names())
 def test_bfloat16(name):
     """The model and its maps have three digits; values are there, and equal for any batch size."""
-    metric = hf.metrics.metrics[name].example()
+    metric = holdfast.metrics.metrics[name].example()
     inputs = make_inputs().bfloat16()
     results = []
     for size in (64, 16):
-        classifier = hf.Classifier(make_module().bfloat16(), (0.0, 1.0), device="cpu", batch_size=size)
+        classifier = holdfast.Classifier(make_module().bfloat16(), (0.0, 1.0), device="cpu", batch_size=size)
         results.append(metric(classifier, "input_x_gradient", inputs))
     evaluated = [status == "ok" for status in results[0].status]
     assert any(evaluated)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import holdfast as hf
+import holdfast
 from holdfast import explainers as hx
 from holdfast.errors import ArgumentError, ModelError
 from holdfast.gating import find_gateable, select_layers
@@ -69,8 +69,8 @@ def x() -> Tensor:
 
 
 def test_every_explainer_sees_the_same_model(inner: Conditioned, x: Tensor) -> None:
-    ours = hf.Classifier(inner, (0.0, 1.0), scaled, device="cpu", forward=at_age)
-    plain = hf.Classifier(Plain(inner), (0.0, 1.0), scaled, device="cpu")
+    ours = holdfast.Classifier(inner, (0.0, 1.0), scaled, device="cpu", forward=at_age)
+    plain = holdfast.Classifier(Plain(inner), (0.0, 1.0), scaled, device="cpu")
     assert torch.equal(ours.logits(x), plain.logits(x))
     quick = {"lime": {"samples": 20}, "kernel_shap": {"samples": 20}, "shapley_sampling": {"permutations": 3}}
     quick |= {"rise": {"samples": 20}, "extremal_perturbations": {"steps": 3}}
@@ -82,11 +82,11 @@ def test_every_explainer_sees_the_same_model(inner: Conditioned, x: Tensor) -> N
 
 
 def test_layers_keep_their_names(inner: Conditioned, x: Tensor) -> None:
-    ours = hf.Classifier(inner, (0.0, 1.0), device="cpu", forward=at_age)
+    ours = holdfast.Classifier(inner, (0.0, 1.0), device="cpu", forward=at_age)
     names = [name for name, _ in ours.module.named_modules()]
     assert names == ["", "(wrapped)", "conv", "relu", "flatten", "module"]
     assert dict(ours.module.named_parameters()).keys() == dict(inner.named_parameters()).keys()
-    plain = hf.Classifier(Plain(inner), (0.0, 1.0), device="cpu")
+    plain = holdfast.Classifier(Plain(inner), (0.0, 1.0), device="cpu")
     torch.testing.assert_close(hx.GradCAM(layer="conv")(ours, x), hx.GradCAM(layer="inner.conv")(plain, x))
     layers = select_layers(ours.module, "all")
     assert list(layers) == ["conv", "module"]
@@ -99,7 +99,7 @@ def test_layers_keep_their_names(inner: Conditioned, x: Tensor) -> None:
 
 
 def test_a_bare_layer_may_be_wrapped() -> None:
-    classifier = hf.Classifier(nn.Linear(4, 2), (0.0, 1.0), device="cpu", forward=lambda m, x: 2 * m(x))
+    classifier = holdfast.Classifier(nn.Linear(4, 2), (0.0, 1.0), device="cpu", forward=lambda m, x: 2 * m(x))
     x = torch.rand(3, 4)
     expected = 2 * classifier.module.module.weight[1].detach()
     torch.testing.assert_close(hx.Saliency(absolute=False)(classifier, x, 1), expected.expand(3, -1))
@@ -110,7 +110,9 @@ def test_the_function_is_part_of_what_a_model_is(inner: Conditioned, x: Tensor) 
     def later(module: nn.Module, x: Tensor) -> Tensor:
         return module(image=x, age=2 * AGE)["logits"]
 
-    one, same, other = (hf.Classifier(inner, (0.0, 1.0), device="cpu", forward=f) for f in (at_age, at_age, later))
+    one, same, other = (
+        holdfast.Classifier(inner, (0.0, 1.0), device="cpu", forward=f) for f in (at_age, at_age, later)
+    )
     assert classifier_fingerprint(one) == classifier_fingerprint(same)
     assert classifier_fingerprint(one) != classifier_fingerprint(other)
     assert not torch.equal(one.logits(x), other.logits(x))
@@ -118,20 +120,20 @@ def test_the_function_is_part_of_what_a_model_is(inner: Conditioned, x: Tensor) 
 
 def test_what_does_not_fit(inner: Conditioned, x: Tensor) -> None:
     with pytest.raises(ArgumentError, match="forward: expected a callable"):
-        hf.Classifier(inner, (0.0, 1.0), forward="logits")  # type: ignore[arg-type]
-    whole = hf.Classifier(inner, (0.0, 1.0), device="cpu", forward=lambda m, x: m(image=x, age=AGE))
+        holdfast.Classifier(inner, (0.0, 1.0), forward="logits")  # type: ignore[arg-type]
+    whole = holdfast.Classifier(inner, (0.0, 1.0), device="cpu", forward=lambda m, x: m(image=x, age=AGE))
     with pytest.raises(ModelError, match="expected logits of shape .*, got a dict .*forward="):
         whole.logits(x)
     assert isinstance(whole.module, ForwardWrapper)
 
 
 def test_metrics_and_reports(inner: Conditioned, x: Tensor, tmp_path: Path) -> None:
-    ours = hf.Classifier(inner, (0.0, 1.0), device="cpu", forward=at_age)
-    plain = hf.Classifier(Plain(inner), (0.0, 1.0), device="cpu")
+    ours = holdfast.Classifier(inner, (0.0, 1.0), device="cpu", forward=at_age)
+    plain = holdfast.Classifier(Plain(inner), (0.0, 1.0), device="cpu")
     metrics = [
-        hf.metrics.MaxSensitivity(hf.LinfBall(0.1), samples=4),
-        hf.metrics.ParameterSensitivityConsistency(masks=40),
-        hf.metrics.CEval(fraction=0.2),
+        holdfast.metrics.MaxSensitivity(holdfast.LinfBall(0.1), samples=4),
+        holdfast.metrics.ParameterSensitivityConsistency(masks=40),
+        holdfast.metrics.CEval(fraction=0.2),
     ]
     for metric in metrics:
         one, other = (metric(classifier, "saliency", x).frame() for classifier in (ours, plain))
@@ -156,7 +158,7 @@ def test_a_study_names_the_function(tmp_path: Path) -> None:
         "explainers": ["saliency"],
         "metrics": [{"max_sensitivity": {"neighbourhood": {"linf": 0.05}, "samples": 2}}],
     }
-    found = hf.run_study(study_from(study, tmp_path), tmp_path / "results", progress=False)
+    found = holdfast.run_study(study_from(study, tmp_path), tmp_path / "results", progress=False)
     assert found.failures == []
     assert study_from(study, tmp_path).plain()["models"]["net"]["forward"] == "forwarded:logits"
     for wrong, words in (("forwarded:nothing", "a function .module, inputs"), ("forwarded:logit", "'logits'")):
@@ -170,7 +172,7 @@ def test_outputs_with_attributes() -> None:
         def forward(self, pixel_values: Tensor) -> SimpleNamespace:
             return SimpleNamespace(logits=pixel_values.flatten(1)[:, :2])
 
-    classifier = hf.Classifier(
+    classifier = holdfast.Classifier(
         Answers(), (0.0, 1.0), device="cpu", forward=lambda module, x: module(pixel_values=x).logits
     )
     assert classifier.predict(torch.tensor([[[[0.1, 0.9]]]])).tolist() == [1]

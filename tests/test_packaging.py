@@ -46,7 +46,8 @@ def test_import_brings_nothing_that_was_not_asked_for() -> None:
 
 
 def test_explainers_and_models_come_without_tables_and_charts() -> None:
-    code = "import sys, holdfast as hf; hf.Classifier, hf.explainers.names(), hf.LinfBall; print(sorted(sys.modules))"
+    code = "import sys, holdfast; holdfast.Classifier, holdfast.explainers.names(), holdfast.LinfBall;"
+    code += "print(sorted(sys.modules))"
     loaded = set(eval(python(code).stdout))
     assert "torch" in loaded
     assert (
@@ -114,7 +115,7 @@ def test_a_strict_user_needs_no_stubs(tmp_path: Path) -> None:
     pytest.importorskip("mypy", reason="needs mypy")
     wrong = tmp_path / "wrong.py"
     wrong.write_text(
-        "import holdfast as hf\n\nhf.LinfBall(radius='a')\nhf.nonsense\nhf.metrics.nonsense\nx: int = hf.__version__\n"
+        "import holdfast\n\nhf.LinfBall(radius='a')\nhf.nonsense\nhf.metrics.nonsense\nx: int = holdfast.__version__\n"
     )
     # the package as a user has it: found where it is installed, and without our configuration
     command = [
@@ -279,23 +280,23 @@ PLAIN = """
 import importlib, json, pkgutil, sys
 for name in json.loads(sys.argv[1]):
     sys.modules[name] = None  # importing it raises ModuleNotFoundError
-import holdfast as hf
-for module in pkgutil.walk_packages(hf.__path__, "holdfast."):
+import holdfast
+for module in pkgutil.walk_packages(holdfast.__path__, "holdfast."):
     importlib.import_module(module.name)
-digits = hf.data.bundled("digits")[:2]
-classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=digits.bounds)
-ball = hf.LinfBall(0.1)
+digits = holdfast.data.bundled("digits")[:2]
+classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=digits.bounds)
+ball = holdfast.LinfBall(0.1)
 metrics = [
-    hf.metrics.WorstCase(ball, search="random", budget=40),
-    hf.metrics.WorstCase(ball, search="random", budget=40, similarity="lens_recall:diverse=true,w=1"),
-    hf.metrics.MisinterpretationProbability(ball, particles=16, floor=-7.0),
-    hf.metrics.DataSensitivityConsistency(masks=30),
-    hf.metrics.AOPC(),
+    holdfast.metrics.WorstCase(ball, search="random", budget=40),
+    holdfast.metrics.WorstCase(ball, search="random", budget=40, similarity="lens_recall:diverse=true,w=1"),
+    holdfast.metrics.MisinterpretationProbability(ball, particles=16, floor=-7.0),
+    holdfast.metrics.DataSensitivityConsistency(masks=30),
+    holdfast.metrics.AOPC(),
     "c_eval",
 ]
 surrogates = ["gradcam", "lime:samples=60", "lime:samples=60,segments=quickshift", "kernel_shap:samples=60"]
 for explainers, chosen in ((["saliency"], metrics), (surrogates, ["aopc"])):
-    found = hf.evaluate(classifier, explainers, digits.inputs, chosen, out=sys.argv[2], progress=False)
+    found = holdfast.evaluate(classifier, explainers, digits.inputs, chosen, out=sys.argv[2], progress=False)
     assert set(found.frame()["status"]) == {"ok"}, found.frame()
 report = found.to_html(sys.argv[3]).read_text()
 assert report.count("<svg") > 3

@@ -95,18 +95,18 @@ def test_files_of_the_page_register_themselves(page: Page) -> None:
     names = """
 import blur, deletion, blur_presentation, contrast, overlap, stripes
 import torch
-import holdfast as hf
+import holdfast
 from holdfast.presentation import presentation_of
-assert {"blur_consistency", "deletion"} <= set(hf.metrics.names())
-assert hf.metrics.get("blur_consistency", size=5) == blur.BlurConsistency(5)
-assert hf.explainers.get("contrast:gain=2.0") == contrast.Contrast(2.0)
-assert hf.similarity.get("overlap") is hf.similarity.get(overlap.overlap) is overlap.OVERLAP
-assert len(hf.data.load("stripes")) == 8
+assert {"blur_consistency", "deletion"} <= set(holdfast.metrics.names())
+assert holdfast.metrics.get("blur_consistency", size=5) == blur.BlurConsistency(5)
+assert holdfast.explainers.get("contrast:gain=2.0") == contrast.Contrast(2.0)
+assert holdfast.similarity.get("overlap") is holdfast.similarity.get(overlap.overlap) is overlap.OVERLAP
+assert len(holdfast.data.load("stripes")) == 8
 def powered(a, b, power=1):
     return overlap.overlap(a, b) ** power
-hf.similarity.similarities.add("powered", hf.similarity.Similarity("powered", powered))
+holdfast.similarity.similarities.add("powered", holdfast.similarity.Similarity("powered", powered))
 a, b = torch.rand(2, 3, 4)
-assert torch.equal(hf.similarity.get("powered:power=2")(a, b), overlap.overlap(a, b) ** 2)
+assert torch.equal(holdfast.similarity.get("powered:power=2")(a, b), overlap.overlap(a, b) ** 2)
 assert type(presentation_of("blur_consistency")) is blur_presentation.BlurPresentation
 """
     page.run("-c", names, paths=[page.modules])
@@ -116,14 +116,14 @@ def test_deletion_of_the_page_is_right(page: Page) -> None:
     """Against one copy after another, made by hand; and a map that knows the model is better than a random one."""
     slow = """
 import torch
-import holdfast as hf
+import holdfast
 from deletion import Deletion
 from holdfast.tensors import Streams, draw_seed
-x = hf.data.bundled("digits")[:4].inputs
-model = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+x = holdfast.data.bundled("digits")[:4].inputs
+model = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
 found = Deletion(steps=4)(model, "saliency", x)
 assert (found.value < Deletion(steps=4)(model, "random", x).value).all()
-maps, noise = hf.explainers.get("saliency")(model, x), Streams.for_rows(x, 0).uniform(x.shape[1:], x.dtype)
+maps, noise = holdfast.explainers.get("saliency")(model, x), Streams.for_rows(x, 0).uniform(x.shape[1:], x.dtype)
 for row, (one, map) in enumerate(zip(x, maps)):
     curve = []
     for step in range(5):
@@ -151,12 +151,12 @@ def test_package_of_the_page_passes_the_whole_contract(page: Page) -> None:
 def test_package_of_the_page_in_a_study(page: Page) -> None:
     assert {"blur_consistency", "deletion"} <= set(page.holdfast("list", "metrics").split())
     listed = """
-import holdfast as hf, sys
-for name, kind in (("contrast", hf.explainers), ("overlap", hf.similarity), ("stripes", hf.data)):
+import holdfast, sys
+for name, kind in (("contrast", holdfast.explainers), ("overlap", holdfast.similarity), ("stripes", holdfast.data)):
     assert name in kind.names() and name not in sys.modules, name
-metric = hf.metrics.get("blur_consistency")
-classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
-metric(classifier, "contrast", hf.data.load("stripes").inputs)
+metric = holdfast.metrics.get("blur_consistency")
+classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+metric(classifier, "contrast", holdfast.data.load("stripes").inputs)
 assert "blur_presentation" not in sys.modules  # only reports need it
 """
     page.run("-c", listed, paths=[page.modules, page.site])

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-import holdfast as hf
+import holdfast
 from holdfast.explainers import Explainer
 from holdfast.metrics import Metric, Probe, Result
 from holdfast.similarity import Similarity
@@ -30,7 +30,7 @@ class Halved(Metric):
         found = probe.query(self.perturb(inputs, classifier)).similarity
         return self.finish(Result(**probe.common_fields(self), value=found))
 
-    def perturb(self, inputs: Tensor, classifier: hf.Classifier) -> Tensor:
+    def perturb(self, inputs: Tensor, classifier: holdfast.Classifier) -> Tensor:
         return inputs * self.factor
 
     def finish(self, result: Result) -> Result:
@@ -38,29 +38,29 @@ class Halved(Metric):
 
 
 class OfTheBatch(Halved):
-    def perturb(self, inputs: Tensor, classifier: hf.Classifier) -> Tensor:
+    def perturb(self, inputs: Tensor, classifier: holdfast.Classifier) -> Tensor:
         return inputs * inputs.mean()
 
 
 class GlobalNumbers(Halved):
-    def perturb(self, inputs: Tensor, classifier: hf.Classifier) -> Tensor:
+    def perturb(self, inputs: Tensor, classifier: holdfast.Classifier) -> Tensor:
         return inputs * torch.rand(1, *inputs.shape[1:])
 
 
 class GlobalSeed(Halved):
-    def perturb(self, inputs: Tensor, classifier: hf.Classifier) -> Tensor:
+    def perturb(self, inputs: Tensor, classifier: holdfast.Classifier) -> Tensor:
         torch.manual_seed(0)
         return inputs * torch.rand(1, *inputs.shape[1:])
 
 
 class LeavesAHook(Halved):
-    def perturb(self, inputs: Tensor, classifier: hf.Classifier) -> Tensor:
+    def perturb(self, inputs: Tensor, classifier: holdfast.Classifier) -> Tensor:
         classifier.module.register_forward_hook(lambda *_: None)
         return inputs * self.factor
 
 
 class Uncounted(Halved):
-    def perturb(self, inputs: Tensor, classifier: hf.Classifier) -> Tensor:
+    def perturb(self, inputs: Tensor, classifier: holdfast.Classifier) -> Tensor:
         for _ in range(3):
             classifier.forward(inputs.repeat(30, *[1] * (inputs.ndim - 1)))
         return inputs * self.factor
@@ -115,8 +115,8 @@ def test_metric_that_keeps_every_promise() -> None:
 @pytest.mark.parametrize(
     "metric",
     [
-        hf.metrics.CorruptionCurve(fractions=(0.2, 0.6), order=("bottom",), samples=2),
-        hf.metrics.WorstCase(hf.LinfBall(0.1), "misclassification", budget=12),
+        holdfast.metrics.CorruptionCurve(fractions=(0.2, 0.6), order=("bottom",), samples=2),
+        holdfast.metrics.WorstCase(holdfast.LinfBall(0.1), "misclassification", budget=12),
     ],
     ids=lambda metric: metric.name,
 )
@@ -150,11 +150,11 @@ def test_metric_that_breaks_a_promise(kind: type[Halved], words: str) -> None:
 
 def test_metric_for_images_only_is_checked_on_images_only() -> None:
     class Images(Halved):
-        def perturb(self, inputs: Tensor, classifier: hf.Classifier) -> Tensor:
+        def perturb(self, inputs: Tensor, classifier: holdfast.Classifier) -> Tensor:
             return inputs * 0.5 if inputs.ndim == 4 else inputs[:, :, None]
 
     check_metric(Images(), ["image"])
-    with pytest.raises(hf.ModelError):
+    with pytest.raises(holdfast.ModelError):
         check_metric(Images(), ["series"])
 
 

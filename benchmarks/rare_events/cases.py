@@ -17,7 +17,7 @@ from safari_walk import safari_estimate
 from scipy import integrate, special, stats
 from torch import Tensor
 
-import holdfast as hf
+import holdfast
 from holdfast.algorithms import Prior, StandardNormal, subset_simulation
 from holdfast.explainers import get as get_explainer
 from holdfast.metrics.probe import Probe
@@ -62,7 +62,7 @@ class Case:
 
 def make_box(dimension: int) -> Region:
     """The uniform distribution on the unit box, in float32 as images are."""
-    return hf.LinfBall(0.5).around(torch.full((1, dimension), 0.5))
+    return holdfast.LinfBall(0.5).around(torch.full((1, dimension), 0.5))
 
 
 def sum_features(x: Tensor) -> Tensor:
@@ -101,7 +101,7 @@ def make_two_stages() -> Problem:
 
 def make_normal_problem(dimension: int, score: Score, truth: float) -> Problem:
     """A problem with standard normal input."""
-    ball = hf.LinfBall(CUT, "truncated_normal", 1.0)
+    ball = holdfast.LinfBall(CUT, "truncated_normal", 1.0)
     region = ball.around(torch.zeros(1, dimension, dtype=torch.float64))
     return Problem(score, StandardNormal(dimension), region, CUT, truth)
 
@@ -149,24 +149,24 @@ def make_linear_classifier() -> Problem:
         layer.weight.copy_(torch.stack([sign, -sign]))
         layer.bias.copy_(torch.tensor([1000.0, -1000.0]))  # the class cannot change
     x = sign * torch.linspace(-1.8, 1.8, dimension, dtype=torch.float64)
-    classifier = hf.Classifier(layer, bounds=(-100.0, 100.0), device="cpu", batch_size=1024)
-    ball = hf.LinfBall(CUT, "truncated_normal", 1.0)
+    classifier = holdfast.Classifier(layer, bounds=(-100.0, 100.0), device="cpu", batch_size=1024)
+    ball = holdfast.LinfBall(CUT, "truncated_normal", 1.0)
     mapped = sign * x
     truth = compute_cone_log_probability(dimension, float((mapped - mapped.mean()).norm()), threshold)
     return make_explanation_problem(classifier, x[None], ball, threshold, absolute=False, truth=truth)
 
 
 def make_explanation_problem(
-    classifier: hf.Classifier,
+    classifier: holdfast.Classifier,
     x: Tensor,
-    ball: hf.LinfBall,
+    ball: holdfast.LinfBall,
     threshold: float,
     absolute: bool = True,
     truth: float = math.nan,
 ) -> Problem:
     """`changed_explanation` of input x gradient, Pearson below the threshold, around one input."""
     explainer = get_explainer("input_x_gradient")
-    event = make_event("changed_explanation", hf.similarity.get("pearson"), threshold, needs_threshold=True)
+    event = make_event("changed_explanation", holdfast.similarity.get("pearson"), threshold, needs_threshold=True)
     with classifier.session():
         probe = Probe(classifier, explainer, x, None, event.similarity, absolute=absolute)
     assert len(probe.usable()) == 1
@@ -185,10 +185,10 @@ def make_explanation_problem(
 
 
 @functools.cache
-def load_lenet() -> tuple[hf.Classifier, Tensor]:
+def load_lenet() -> tuple[holdfast.Classifier, Tensor]:
     """The bundled LeNet-5 and the first ten digits."""
-    classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), device="cpu", batch_size=256)
-    return classifier, hf.data.bundled("digits")[:10].inputs
+    classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), device="cpu", batch_size=256)
+    return classifier, holdfast.data.bundled("digits")[:10].inputs
 
 
 def make_digit_case(kind: str, digit: int, radius: float, threshold: float) -> Case:
@@ -196,7 +196,7 @@ def make_digit_case(kind: str, digit: int, radius: float, threshold: float) -> C
 
     def build() -> Problem:
         classifier, digits = load_lenet()
-        return make_explanation_problem(classifier, digits[digit : digit + 1], hf.LinfBall(radius), threshold)
+        return make_explanation_problem(classifier, digits[digit : digit + 1], holdfast.LinfBall(radius), threshold)
 
     name = f"digit {digit}, radius {radius}, PCC < {threshold}"
     return Case(name, kind, build, digit, radius, threshold)

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-import holdfast as hf
+import holdfast
 from holdfast.algorithms import StandardNormal, UnitBox, subset_simulation
 from holdfast.algorithms.rare_events.estimate import RareEventEstimate
 from holdfast.metrics import MisinterpretationProbability
@@ -89,13 +89,15 @@ def compare_traps(runs: int) -> None:
 
 def compare_particles(runs: int) -> None:
     """A difficult event with few particles: the first MNIST test digit, radius 0.3, Pearson below 0.4."""
-    x = hf.data.load("mnist:test")[:1].inputs
-    classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), batch_size=256)
+    x = holdfast.data.load("mnist:test")[:1].inputs
+    classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), batch_size=256)
     print("\n| particles | first | ln P: smallest, median, largest | unresolved | interval holds -36 | evaluations |")
     print("| --- | --- | --- | --- | --- | --- |")
     for particles in (50, 100, 200, 400, 1000):
         for first in (1.0, 32.0):
-            metric = MisinterpretationProbability(hf.LinfBall(0.3), threshold=0.4, particles=particles, first=first)
+            metric = MisinterpretationProbability(
+                holdfast.LinfBall(0.3), threshold=0.4, particles=particles, first=first
+            )
             generator = torch.Generator().manual_seed(5)
             found = [metric(classifier, "input_x_gradient", x, generator=generator) for _ in range(runs)]
             values = sorted(f.log_probability.item() for f in found)
@@ -138,9 +140,9 @@ def compare_walk() -> None:
 
 def compare_model(samples: int) -> None:
     """Events with P between 1e-4 and 1e-2 on the bundled model: subset simulation and plain Monte Carlo."""
-    digits = hf.data.bundled("digits")[:10].inputs
-    classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
-    ball, agree = hf.LinfBall(0.3), 0
+    digits = holdfast.data.bundled("digits")[:10].inputs
+    classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    ball, agree = holdfast.LinfBall(0.3), 0
     print("\n| digit | threshold | ln P, Monte Carlo | ln P, subset simulation | difference in combined errors |")
     print("| --- | --- | --- | --- | --- |")
     pilot = MisinterpretationProbability(ball, threshold=-0.9, particles=1000, floor=-9.0)

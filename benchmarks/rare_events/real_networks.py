@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
-import holdfast as hf
+import holdfast
 from holdfast.metrics import MisinterpretationProbability
 
 EVENTS = ("changed_explanation", "changed_class")
@@ -32,14 +32,14 @@ Cell = tuple[str, str, float, str, int]
 def run_cells(options: argparse.Namespace) -> None:
     """Compute the runs that the file lacks; all inputs of a setting share batches."""
     done = {(r["model"], r["explainer"], r["radius"], r["event"], r["run"]) for r in read_runs(options.out)}
-    inputs = hf.data.load(options.data)[: options.inputs].inputs
+    inputs = holdfast.data.load(options.data)[: options.inputs].inputs
     for run, explainer, radius, event in itertools.product(
         range(options.runs), options.explainers, options.radii, options.events
     ):
         if (options.model, explainer, radius, event, run) in done:
             continue
-        classifier = hf.Classifier(hf.zoo.load(options.model), bounds=(0.0, 1.0), device=options.device)
-        metric = MisinterpretationProbability(hf.LinfBall(radius), event=event, **json.loads(options.settings))
+        classifier = holdfast.Classifier(holdfast.zoo.load(options.model), bounds=(0.0, 1.0), device=options.device)
+        metric = MisinterpretationProbability(holdfast.LinfBall(radius), event=event, **json.loads(options.settings))
         start = time.process_time()
         found = metric(classifier, explainer, inputs, generator=torch.Generator().manual_seed(1000 + run))
         seconds = time.process_time() - start

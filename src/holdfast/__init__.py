@@ -1,7 +1,7 @@
 """holdfast: how far can the explanations of a trained classifier be trusted?
 
-Nothing is imported until it is asked for: `import holdfast` takes milliseconds, and `hf.data` brings the data sets
-without the metrics. `dir(holdfast)` shows all names from the start.
+Nothing is imported until it is asked for: `import holdfast` takes milliseconds, and `holdfast.data` brings the data
+sets without the metrics. `dir(holdfast)` shows all names from the start.
 """
 
 from importlib import import_module

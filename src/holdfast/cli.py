@@ -322,7 +322,7 @@ def list_names(
     ],
 ) -> None:
     """List the names that can be used."""
-    import holdfast as hf
+    import holdfast
     from holdfast.algorithms.searches.base import searches
     from holdfast.metrics.lens.attribution_objectives import attribution_attacks
     from holdfast.neighbourhood import neighbourhoods
@@ -330,15 +330,15 @@ def list_names(
     from holdfast.zoo.training.schemes import schemes
 
     kinds = {
-        "explainers": hf.explainers.names,
-        "metrics": hf.metrics.names,
-        "similarities": hf.similarity.names,
+        "explainers": holdfast.explainers.names,
+        "metrics": holdfast.metrics.names,
+        "similarities": holdfast.similarity.names,
         "neighbourhoods": neighbourhoods.names,
         "searches": searches.names,
-        "attacks": hf.algorithms.attacks.names,
+        "attacks": holdfast.algorithms.attacks.names,
         "attribution_attacks": attribution_attacks.names,
-        "datasets": hf.data.names,
-        "models": hf.zoo.names,
+        "datasets": holdfast.data.names,
+        "models": holdfast.zoo.names,
         "architectures": architectures.names,
         "schemes": schemes.names,
         "reproductions": _reproductions,

@@ -137,13 +137,13 @@ def evaluate(
         ArgumentError: an argument does not fit, an unknown name among them; a metric by name needs a neighbourhood, and
             the bounds of the inputs give no range for the default.
 
-    >>> import holdfast as hf
-    >>> digits = hf.data.bundled("digits")[:2]
-    >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> import holdfast
+    >>> digits = holdfast.data.bundled("digits")[:2]
+    >>> classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
     >>> def brightness(module, inputs, targets):
     ...     return inputs
-    >>> metrics = ["worst_case:budget=20", hf.metrics.MaxSensitivity(hf.LinfBall(0.1), samples=5)]
-    >>> report = hf.evaluate(classifier, ["saliency", brightness], digits.inputs, metrics, progress=False)
+    >>> metrics = ["worst_case:budget=20", holdfast.metrics.MaxSensitivity(holdfast.LinfBall(0.1), samples=5)]
+    >>> report = holdfast.evaluate(classifier, ["saliency", brightness], digits.inputs, metrics, progress=False)
     >>> report.frame().shape[0], report.failures
     (8, [])
     """
@@ -253,10 +253,10 @@ def estimate(
     Raises:
         ArgumentError: an argument does not fit.
 
-    >>> import holdfast as hf
-    >>> digits = hf.data.bundled("digits")[:8]
-    >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
-    >>> costs = hf.estimate(classifier, ["saliency", "gradcam"], digits.inputs, ["aopc", "max_sensitivity"])
+    >>> import holdfast
+    >>> digits = holdfast.data.bundled("digits")[:8]
+    >>> classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> costs = holdfast.estimate(classifier, ["saliency", "gradcam"], digits.inputs, ["aopc", "max_sensitivity"])
     >>> costs.evaluations, costs.seconds < 60
     (8832, True)
     """
@@ -303,9 +303,9 @@ def run_study(
     Raises:
         StudyError: something in the file does not fit.
 
-    >>> import holdfast as hf
+    >>> import holdfast
     >>> ball = {"linf": 0.1}
-    >>> found = hf.run_study(
+    >>> found = holdfast.run_study(
     ...     {
     ...         "data": {"digits": "digits"},
     ...         "samples": 2,

@@ -55,8 +55,8 @@ def check_metric(metric: Metric, shapes: Iterable[str] = tuple(SHAPES)) -> None:
     Raises:
         AssertionError: it does not keep the contract.
 
-    >>> import holdfast as hf
-    >>> check_metric(hf.metrics.AOPC(steps=3, samples=1), shapes=["flat"])
+    >>> import holdfast
+    >>> check_metric(holdfast.metrics.AOPC(steps=3, samples=1), shapes=["flat"])
     """
     for shape in shapes:
         for check in METRIC_CHECKS:
@@ -229,8 +229,8 @@ def check_explainer(explainer: Explainer, shapes: Iterable[str] = tuple(SHAPES))
     Raises:
         AssertionError: it does not keep the contract.
 
-    >>> import holdfast as hf
-    >>> check_explainer(hf.explainers.get("saliency"), shapes=["flat"])
+    >>> import holdfast
+    >>> check_explainer(holdfast.explainers.get("saliency"), shapes=["flat"])
     """
     for shape in (SHAPES[name] for name in shapes):
         x, model = _draw_inputs(shape, 19), _classifier(shape)
@@ -276,8 +276,8 @@ def check_similarity(similarity: Similarity, shapes: Iterable[str] = tuple(SHAPE
     Raises:
         AssertionError: it does not keep the contract.
 
-    >>> import holdfast as hf
-    >>> check_similarity(hf.similarity.get("pearson"))
+    >>> import holdfast
+    >>> check_similarity(holdfast.similarity.get("pearson"))
     """
     for shape in (SHAPES[name] for name in shapes):
         a, b = _draw_inputs(shape, 6) - 0.5, _draw_inputs(shape, 6).flip(0) - 0.5

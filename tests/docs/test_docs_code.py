@@ -33,11 +33,11 @@ SMALLER = {
 #: what has been done by somebody who reads that page
 BEFORE = {
     "docs/studies.md": """
-import holdfast as hf
+import holdfast
 
 study = {"data": {"digits": "digits"}, "samples": 2, "models": {"lenet": "lenet5-mnist"}, "explainers": ["saliency"]}
 study |= {"metrics": [{"max_sensitivity": {"neighbourhood": {"linf": 0.1}, "samples": 3}}]}
-hf.run_study(study, out="results/mnist", progress=False)
+holdfast.run_study(study, out="results/mnist", progress=False)
 """
 }
 _BLOCK = re.compile(

@@ -81,9 +81,9 @@ def test_formulas_are_converted(site: Path) -> None:
 
 def test_pages_have_what_the_hooks_put_there(site: Path) -> None:
     classes = (site / "api" / "metrics.html").read_text(encoding="utf-8")
-    import holdfast as hf
+    import holdfast
 
-    assert [n for n in hf.metrics.__all__ if f"holdfast.metrics.{n}" not in classes] == []
+    assert [n for n in holdfast.metrics.__all__ if f"holdfast.metrics.{n}" not in classes] == []
     assert "public: holdfast" not in classes
     notebook = (site / "notebooks" / "time_series.html").read_text(encoding="utf-8")
     assert "synthetic_waves" in notebook
@@ -92,7 +92,7 @@ def test_pages_have_what_the_hooks_put_there(site: Path) -> None:
 
 def test_examples_of_docstrings_are_code(site: Path) -> None:
     text = re.sub(r"<[^>]+>", "", (site / "api" / "holdfast.html").read_text(encoding="utf-8"))
-    assert "&gt;&gt;&gt; import holdfast as hf" in text
+    assert "&gt;&gt;&gt; import holdfast" in text
     assert not re.search(r"<blockquote>\s*<blockquote>", (site / "api" / "metrics.html").read_text(encoding="utf-8"))
 
 

@@ -17,7 +17,7 @@ import torch
 from scipy import stats
 from torch import distributions
 
-import holdfast as hf
+import holdfast
 from exact import irwin_hall_log_sf, irwin_hall_threshold
 from holdfast.algorithms.rare_events.estimate import clopper_pearson
 
@@ -58,7 +58,7 @@ def make_box(dimension: int) -> Any:
 def test_window_is_the_uniform_proposal_cut_to_the_ball(width: float) -> None:
     # against torch.distributions, feature by feature, on a ball that the bounds cut
     centre = torch.rand(1, 300, generator=torch.Generator().manual_seed(0), dtype=torch.float64).round(decimals=1)
-    region = hf.LinfBall(0.3).around(centre, (0.0, 1.0))
+    region = holdfast.LinfBall(0.3).around(centre, (0.0, 1.0))
     window = Window(region.lower, region.upper, 0.3)
     widths = torch.full((40, 1), width, dtype=torch.float64)
     x = region.sample(40, region.streams(1))[0]
@@ -85,7 +85,7 @@ def test_the_walk_is_right_where_it_mixes(adaptation: str) -> None:
 
 
 def test_the_walk_with_a_normal_prior_and_with_stages() -> None:
-    ball = hf.LinfBall(8.0, "truncated_normal", 1.0)
+    ball = holdfast.LinfBall(8.0, "truncated_normal", 1.0)
     region = ball.around(torch.zeros(1, 3, dtype=torch.float64))
     found = repeat(lambda x: x.sum(1) / 3**0.5 - 3.5, region, 8.0, 12, moves=60, width=0.1)
     check_mean(found, stats.norm.logsf(3.5))
@@ -151,8 +151,8 @@ def test_monte_carlo_hits_and_reference() -> None:
         patch.setattr(cases, "BLOCK", 1000)
         hits = cases.count_monte_carlo_hits([case], 0)[case.name]
         assert hits == cases.count_monte_carlo_hits([case], 0)[case.name]
-    metric = hf.metrics.MisinterpretationProbability(
-        hf.LinfBall(0.3), threshold=0.72, method="monte_carlo", samples=2000
+    metric = holdfast.metrics.MisinterpretationProbability(
+        holdfast.LinfBall(0.3), threshold=0.72, method="monte_carlo", samples=2000
     )
     classifier, digits = cases.load_lenet()
     expected = metric(classifier, "input_x_gradient", digits[1:2]).log_probability.exp().item()

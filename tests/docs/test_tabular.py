@@ -12,7 +12,7 @@ import torch
 from ruamel.yaml import YAML
 from torch import nn
 
-import holdfast as hf
+import holdfast
 from holdfast.errors import ArgumentError
 from holdfast.study.file.spec import study_from
 
@@ -31,11 +31,11 @@ def tabular() -> ModuleType:
 
 
 @pytest.fixture(scope="module")
-def classifier(tabular: ModuleType) -> hf.Classifier:
-    return hf.Classifier(tabular.build(), tabular.bounds(), device="cpu", batch_size=512)
+def classifier(tabular: ModuleType) -> holdfast.Classifier:
+    return holdfast.Classifier(tabular.build(), tabular.bounds(), device="cpu", batch_size=512)
 
 
-def test_the_network_has_learned(tabular: ModuleType, classifier: hf.Classifier) -> None:
+def test_the_network_has_learned(tabular: ModuleType, classifier: holdfast.Classifier) -> None:
     train, test, _, labels = tabular.split()
     torch.testing.assert_close(train.mean(0), torch.zeros(30), rtol=0, atol=1e-5)
     torch.testing.assert_close(train.std(0), torch.ones(30))
@@ -45,13 +45,13 @@ def test_the_network_has_learned(tabular: ModuleType, classifier: hf.Classifier)
     assert all(torch.equal(again[key], same[key]) for key in same)
 
 
-def test_features_have_bounds_of_their_own(tabular: ModuleType, classifier: hf.Classifier) -> None:
+def test_features_have_bounds_of_their_own(tabular: ModuleType, classifier: holdfast.Classifier) -> None:
     """What neighbourhoods give stays within each feature's range, and a row beyond it is refused."""
     lower, upper = tabular.bounds()
     test = tabular.split()[1]
     edge = test[int((test == upper).any(1).nonzero()[0])][None]
-    ball = hf.LinfBall(radius=0.5)
-    metric = hf.metrics.WorstCase(ball, event="changed_explanation", similarity="spearman", budget=200)
+    ball = holdfast.LinfBall(radius=0.5)
+    metric = holdfast.metrics.WorstCase(ball, event="changed_explanation", similarity="spearman", budget=200)
     found = metric(classifier, "saliency", edge)
     worst = found.inputs
     assert bool(((worst >= lower - 1e-6) & (worst <= upper + 1e-6)).all())
@@ -66,11 +66,11 @@ def test_features_have_bounds_of_their_own(tabular: ModuleType, classifier: hf.C
 def test_shapley_values_of_an_additive_model() -> None:
     """Each feature its own player: `w_i x_i` exactly, for KernelSHAP, and in the limit for LIME without a kernel."""
     module = nn.Linear(30, 2)
-    classifier = hf.Classifier(module, (-3.0, 3.0), device="cpu")
+    classifier = holdfast.Classifier(module, (-3.0, 3.0), device="cpu")
     x = torch.randn(4, 30, generator=torch.Generator().manual_seed(0)).clamp(-3, 3)
     expected = module.weight[1].detach() * x
     for name, options in (("kernel_shap", {}), ("lime", {"output": "logit", "ridge": 0.0, "kernel_width": 100.0})):
-        maps = hf.explainers.get(name, samples=300, segments="pixels", **options)(classifier, x, 1)
+        maps = holdfast.explainers.get(name, samples=300, segments="pixels", **options)(classifier, x, 1)
         torch.testing.assert_close(maps, expected, rtol=1e-3, atol=1e-4)
 
 
@@ -91,7 +91,7 @@ def test_the_study(tabular: ModuleType, tmp_path: Path, monkeypatch: pytest.Monk
     content |= {"samples": 2, "executor": {"workers": 1}}
     content["metrics"][0]["worst_case"]["budget"] = 40
     content["explainers"] = {key: content["explainers"][key] for key in ("integrated gradients", "Captum's occlusion")}
-    found = hf.run_study(study_from(content, EXAMPLES), tmp_path / "results", progress=False)
+    found = holdfast.run_study(study_from(content, EXAMPLES), tmp_path / "results", progress=False)
     sys.modules.pop("tabular", None)
     assert found.failures == []
     samples = found.results.samples

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import holdfast as hf
+import holdfast
 from holdfast.errors import ArgumentError, ModelError
 from holdfast.zoo import EmbeddedText, from_text_transformers, padded_batch, text_classifier, token_relevance
 
@@ -64,7 +64,7 @@ def test_the_model_is_the_users(example: ModuleType) -> None:
     assert sum(p is text.embedding.weight for p in text.parameters()) == 1
     leaf = x.clone().requires_grad_(True)
     (gradient,) = torch.autograd.grad(text(leaf)[:, 1].sum(), leaf)
-    maps = hf.explainers.get("saliency", absolute=False)(classifier, x, 1)
+    maps = holdfast.explainers.get("saliency", absolute=False)(classifier, x, 1)
     torch.testing.assert_close(maps, gradient)
     assert bool((maps[1, :, 3:] == 0).all())  # padding
     torch.testing.assert_close(token_relevance(maps), gradient.sum(1))
@@ -75,7 +75,7 @@ def test_shapley_values_of_tokens_by_leaving_them_out(example: ModuleType) -> No
     text = reader(example)
     classifier = text_classifier(text, device="cpu")
     tokens = ids(TEXTS[0])
-    explainer = hf.explainers.get("kernel_shap", samples=30, segments="pixels", baseline=text.baseline())
+    explainer = holdfast.explainers.get("kernel_shap", samples=30, segments="pixels", baseline=text.baseline())
     maps = explainer(classifier, text.embed(tokens), 1)
     assert bool((maps[0] == maps[0, :1]).all())
     many = list(itertools.product([0, 1], repeat=5))
@@ -143,7 +143,7 @@ def test_the_example(example: ModuleType, tmp_path: Path) -> None:
     texts, labels = example.reviews(60, seed=1)
     inputs = text.embed(example.tokens(texts))
     assert float((classifier.predict(inputs) == labels).float().mean()) > 0.95
-    explainer = hf.explainers.get("kernel_shap", samples=100, segments="pixels", baseline=text.baseline())
+    explainer = holdfast.explainers.get("kernel_shap", samples=100, segments="pixels", baseline=text.baseline())
     relevance = token_relevance(explainer(classifier, inputs[:20]))
     hits, telling, other = 0, [], []
     for words, values in zip(texts[:20], relevance.abs(), strict=True):
@@ -185,7 +185,7 @@ def test_sequence_classifiers_of_transformers() -> None:
     assert text.padding == 0
     leaf = x.clone().requires_grad_(True)
     (gradient,) = torch.autograd.grad(text(leaf).gather(1, expected.argmax(1)[:, None]).sum(), leaf)
-    maps = hf.explainers.get("input_x_gradient")(classifier, x)
+    maps = holdfast.explainers.get("input_x_gradient")(classifier, x)
     torch.testing.assert_close(maps, x * gradient, rtol=1e-3, atol=1e-6)
-    result = hf.metrics.MaxSensitivity(hf.LinfBall(0.01), samples=3)(classifier, "saliency", x)
+    result = holdfast.metrics.MaxSensitivity(holdfast.LinfBall(0.01), samples=3)(classifier, "saliency", x)
     assert set(result.status) == {"ok"}

@@ -7,7 +7,7 @@ import torch
 from small_networks import SMALL, drawn, fixed, noise
 from torch import nn
 
-import holdfast as hf
+import holdfast
 
 LAST_CONVOLUTION = {
     "resnet20": "stage3.block3.conv2",
@@ -25,9 +25,9 @@ each = pytest.mark.parametrize("name", SMALL)
 )
 @each
 def test_explainers_explain_them(name: str, explainer: str) -> None:
-    classifier = hf.Classifier(fixed(name), bounds=(0.0, 1.0), device="cpu", batch_size=64)
+    classifier = holdfast.Classifier(fixed(name), bounds=(0.0, 1.0), device="cpu", batch_size=64)
     inputs = noise(2)
-    maps = hf.explainers.get(explainer)(classifier, inputs, 3)
+    maps = holdfast.explainers.get(explainer)(classifier, inputs, 3)
     assert maps.shape == inputs.shape
     assert torch.isfinite(maps).all()
     assert (maps.flatten(1).abs().amax(1) > 1e-9).all()
@@ -38,10 +38,10 @@ def test_explainers_explain_them(name: str, explainer: str) -> None:
 @each
 def test_deeplift_adds_up(name: str) -> None:
     """Attributions add up to the change of the logit, with sums, concatenations, maxima and ReLU6."""
-    classifier = hf.Classifier(fixed(name), bounds=(0.0, 1.0), device="cpu", batch_size=64)
+    classifier = holdfast.Classifier(fixed(name), bounds=(0.0, 1.0), device="cpu", batch_size=64)
     inputs = noise(2)
     change = (classifier.logits(inputs) - classifier.logits(0 * inputs))[:, 3]
-    torch.testing.assert_close(hf.explainers.get("deeplift")(classifier, inputs, 3).sum((1, 2, 3)), change)
+    torch.testing.assert_close(holdfast.explainers.get("deeplift")(classifier, inputs, 3).sum((1, 2, 3)), change)
 
 
 @each
@@ -55,18 +55,18 @@ def test_relevance_without_biases_adds_up(name: str) -> None:
                 part.running_mean.zero_()
             if isinstance(part, nn.BatchNorm2d | nn.Conv2d | nn.Linear) and part.bias is not None:
                 part.bias.zero_()
-    classifier = hf.Classifier(model, bounds=(0.0, 1.0), device="cpu", batch_size=64)
+    classifier = holdfast.Classifier(model, bounds=(0.0, 1.0), device="cpu", batch_size=64)
     inputs = noise(2)
-    relevance = hf.explainers.get("lrp", epsilon=1e-12)(classifier, inputs, 3)
+    relevance = holdfast.explainers.get("lrp", epsilon=1e-12)(classifier, inputs, 3)
     torch.testing.assert_close(relevance.sum((1, 2, 3)), classifier.logits(inputs)[:, 3], rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", LAST_CONVOLUTION)
 def test_gradcam_uses_the_last_convolution(name: str) -> None:
-    classifier = hf.Classifier(fixed(name), bounds=(0.0, 1.0), device="cpu", batch_size=64)
+    classifier = holdfast.Classifier(fixed(name), bounds=(0.0, 1.0), device="cpu", batch_size=64)
     inputs = noise(2)
-    by_default = hf.explainers.get("gradcam", relu=False)(classifier, inputs, 3)
-    named = hf.explainers.get("gradcam", relu=False, layer=LAST_CONVOLUTION[name])(classifier, inputs, 3)
+    by_default = holdfast.explainers.get("gradcam", relu=False)(classifier, inputs, 3)
+    named = holdfast.explainers.get("gradcam", relu=False, layer=LAST_CONVOLUTION[name])(classifier, inputs, 3)
     assert torch.equal(by_default, named)
 
 
@@ -76,6 +76,6 @@ def test_guided_backpropagation_reaches_every_rectifier() -> None:
     for name in SMALL:
         leaf = inputs.clone().requires_grad_(True)
         (gradient,) = torch.autograd.grad(fixed(name)(leaf)[:, 3].sum(), leaf)
-        classifier = hf.Classifier(fixed(name), bounds=(0.0, 1.0), device="cpu", batch_size=64)
-        guided = hf.explainers.get("guided_backprop")(classifier, inputs, 3)
+        classifier = holdfast.Classifier(fixed(name), bounds=(0.0, 1.0), device="cpu", batch_size=64)
+        guided = holdfast.explainers.get("guided_backprop")(classifier, inputs, 3)
         assert not torch.allclose(guided, gradient, rtol=1e-3, atol=0), name

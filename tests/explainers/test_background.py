@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-import holdfast as hf
+import holdfast
 from conftest import small_net
 from holdfast.explainers import Background, DeepSHAP, GradientSHAP
 from holdfast.metrics.base import plain
@@ -29,8 +29,8 @@ def batch(count: int, seed: int = 0) -> Tensor:
     return torch.rand(count, 1, 8, 8, generator=torch.Generator().manual_seed(seed))
 
 
-def classifier(size: int = 64, bounds: tuple[float, float] = (0.0, 1.0)) -> hf.Classifier:
-    return hf.Classifier(small_net((1, 8, 8)), bounds, device="cpu", batch_size=size)
+def classifier(size: int = 64, bounds: tuple[float, float] = (0.0, 1.0)) -> holdfast.Classifier:
+    return holdfast.Classifier(small_net((1, 8, 8)), bounds, device="cpu", batch_size=size)
 
 
 # ---------------------------------------------------------------- the object
@@ -80,7 +80,7 @@ def test_can_be_pickled_and_copied() -> None:
     ids=["array", "one axis", "empty", "integers", "nan"],
 )
 def test_refuses_what_is_not_a_batch(wrong: Any) -> None:
-    with pytest.raises(hf.ArgumentError, match="^background: expected .*reference inputs"):
+    with pytest.raises(holdfast.ArgumentError, match="^background: expected .*reference inputs"):
         Background(wrong)
 
 
@@ -90,15 +90,19 @@ def test_refuses_what_is_not_a_batch(wrong: Any) -> None:
 @pytest.mark.parametrize("name", SETS)
 def test_shape_and_bounds_are_checked_in_the_call(name: str) -> None:
     make = SETS[name]
-    with pytest.raises(hf.ArgumentError, match=r"background: expected reference inputs of shape \(B, \*\(1, 8, 8\)\)"):
+    with pytest.raises(
+        holdfast.ArgumentError, match=r"background: expected reference inputs of shape \(B, \*\(1, 8, 8\)\)"
+    ):
         make(torch.zeros(2, 1, 4, 4))(classifier(), batch(2))
-    with pytest.raises(hf.ArgumentError, match=r"background: expected values within the bounds \[0, 1\], got .*1\.5"):
+    with pytest.raises(
+        holdfast.ArgumentError, match=r"background: expected values within the bounds \[0, 1\], got .*1\.5"
+    ):
         make(torch.full((2, 1, 8, 8), 1.5))(classifier(), batch(2))
-    with pytest.raises(hf.ArgumentError, match=r"background: expected values within the bounds \[0\.5, 1\]"):
+    with pytest.raises(holdfast.ArgumentError, match=r"background: expected values within the bounds \[0\.5, 1\]"):
         make(0.0)(classifier(bounds=(0.5, 1.0)), 0.5 + batch(2) / 2)
-    with pytest.raises(hf.ArgumentError, match="background: expected one number, or 1"):
+    with pytest.raises(holdfast.ArgumentError, match="background: expected one number, or 1"):
         make((0.0, 1.0))(classifier(), batch(2))
-    double = hf.Classifier(small_net((1, 8, 8)).double(), (0.0, 1.0), device="cpu")
+    double = holdfast.Classifier(small_net((1, 8, 8)).double(), (0.0, 1.0), device="cpu")
     assert make(batch(2))(double, batch(2).double()).dtype == torch.float64
 
 
@@ -136,7 +140,7 @@ def study(folder: Path, *explainers: Any) -> Any:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    digits = hf.data.bundled("digits").inputs
+    digits = holdfast.data.bundled("digits").inputs
     np.save(tmp_path / "references.npy", digits[10:16].numpy())
     np.savez(tmp_path / "references.npz", x=digits[10:16].numpy(), y=np.arange(6))
     np.save(tmp_path / "small.npy", np.zeros((3, 1, 4, 4), dtype=np.float32))
@@ -145,7 +149,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_in_a_study_file(folder: Path) -> None:
-    digits = hf.data.bundled("digits").inputs
+    digits = holdfast.data.bundled("digits").inputs
     found = study(
         folder,
         {"gradient_shap": {"background": "references.npy", "samples": 4}},
@@ -181,13 +185,13 @@ def test_a_study_with_a_background_runs(folder: Path) -> None:
     entry = {"deep_shap": {"background": "references.npy"}}
     jobs = identities(entry)
     assert jobs == identities(entry) == identities({"deep_shap": {"background": {"path": "references.npz"}}})
-    np.save(folder / "references.npy", hf.data.bundled("digits").inputs[20:26].numpy())
+    np.save(folder / "references.npy", holdfast.data.bundled("digits").inputs[20:26].numpy())
     assert set(jobs).isdisjoint(identities(entry))  # other references, other results
-    result = hf.evaluate(
-        hf.Classifier(hf.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu", batch_size=64),
+    result = holdfast.evaluate(
+        holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu", batch_size=64),
         study(folder, entry).grid(check=False).explainers,
-        hf.data.bundled("digits").inputs[:2],
-        [hf.metrics.MaxSensitivity(hf.LinfBall(0.1), samples=2)],
+        holdfast.data.bundled("digits").inputs[:2],
+        [holdfast.metrics.MaxSensitivity(holdfast.LinfBall(0.1), samples=2)],
     )
     assert result.frame().height == 2
 
@@ -231,9 +235,10 @@ def test_entries_that_name_no_background(folder: Path, background: Any, message:
 def test_references_of_another_shape_are_found_before_the_study_runs(folder: Path) -> None:
     """In the first call; the study's data and models are read before."""
     explainer = study(folder, {"deep_shap": {"background": "small.npy"}}).grid(check=False).explainers["deep_shap"]
-    with pytest.raises(hf.ArgumentError, match="background: expected reference inputs of shape"):
+    with pytest.raises(holdfast.ArgumentError, match="background: expected reference inputs of shape"):
         explainer(
-            hf.Classifier(hf.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu"), hf.data.bundled("digits").inputs[:1]
+            holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu"),
+            holdfast.data.bundled("digits").inputs[:1],
         )
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import holdfast as hf
+import holdfast
 from conftest import small_net
 from holdfast.explainers import DeepLift, DeepSHAP, Explainer
 from holdfast.explainers import completeness as module_of
@@ -28,8 +28,8 @@ class Squared(nn.Module):
         return torch.stack([torch.zeros_like(total), 0.5 * total.square()], dim=1)
 
 
-def model(module: nn.Module, batch_size: int = 64) -> hf.Classifier:
-    return hf.Classifier(module, (-math.inf, math.inf), device="cpu", batch_size=batch_size)
+def model(module: nn.Module, batch_size: int = 64) -> holdfast.Classifier:
+    return holdfast.Classifier(module, (-math.inf, math.inf), device="cpu", batch_size=batch_size)
 
 
 def series(rows: int = 8, seed: int = 0) -> Tensor:
@@ -115,7 +115,7 @@ def test_the_gap_is_that_of_the_mean_over_references() -> None:
 @pytest.mark.parametrize("shape", [(1, 8, 8), (2, 16), (12,)], ids=["image", "series", "flat"])
 def test_networks_that_add_up_do_not_warn(shape: tuple[int, ...]) -> None:
     x = torch.rand(40, *shape, generator=torch.Generator().manual_seed(0))
-    classifier = hf.Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=16)
+    classifier = holdfast.Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=16)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         DeepLift(baseline=0.5)(classifier, x)

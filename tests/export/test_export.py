@@ -19,7 +19,7 @@ from report_builder import PROB, WORST, Builder, study
 from torch import nn
 from typer.testing import CliRunner
 
-import holdfast as hf
+import holdfast
 from holdfast import export
 from holdfast.cli import app
 from holdfast.export.latex import escape
@@ -120,7 +120,7 @@ def test_bounds_are_never_numbers(tmp_path: Path) -> None:
     assert f"{PROB}/bounded/median_at_most" in names
     assert f"{PROB}/bounded/median" not in names
     assert f"{PROB}/bounded/low" not in names
-    with pytest.raises(hf.ArgumentError, match="no mean is taken over bounds"):
+    with pytest.raises(holdfast.ArgumentError, match="no mean is taken over bounds"):
         export.summary(source, statistic="mean")
 
 
@@ -225,29 +225,29 @@ def test_all_that_stands_for_results_is_taken(results: Results) -> None:
     expected, folder = export.summary(results), results.store.folder.address
     for source in (results.store, folder, Path(folder), Report(folder), Report(results)):
         assert export.summary(source).equals(expected)
-    with pytest.raises(hf.ArgumentError, match="source: expected Results"):
+    with pytest.raises(holdfast.ArgumentError, match="source: expected Results"):
         export.summary(3)  # type: ignore[arg-type]
-    with pytest.raises(hf.ArgumentError, match=r"labels: expected some of .* got 'worst'"):
+    with pytest.raises(holdfast.ArgumentError, match=r"labels: expected some of .* got 'worst'"):
         export.to_latex(results, labels=["worst"])
-    with pytest.raises(hf.ArgumentError, match="statistic"):
+    with pytest.raises(holdfast.ArgumentError, match="statistic"):
         export.summary(results, statistic="mode")  # type: ignore[arg-type]
 
 
 def test_one_result_and_an_evaluation() -> None:
     torch.manual_seed(0)
-    classifier = hf.Classifier(nn.Sequential(nn.Flatten(), nn.Linear(9, 3)), bounds=(0.0, 1.0))
+    classifier = holdfast.Classifier(nn.Sequential(nn.Flatten(), nn.Linear(9, 3)), bounds=(0.0, 1.0))
     inputs = torch.rand(5, 1, 3, 3)
-    metric = hf.metrics.MaxSensitivity(hf.LinfBall(0.1), samples=4)
-    saliency = hf.explainers.get("input_x_gradient")
+    metric = holdfast.metrics.MaxSensitivity(holdfast.LinfBall(0.1), samples=4)
+    saliency = holdfast.explainers.get("input_x_gradient")
     result = metric(classifier, saliency, inputs)
     assert export.to_pandas(result).shape[0] == 5
     row = export.summary(result).row(0, named=True)
     assert row["value"] == pytest.approx(float(np.median(result.sensitivity.numpy())))  # type: ignore[attr-defined]
-    found = hf.evaluate(classifier, {"ig": saliency}, inputs, {"sens": metric}, progress=False)
+    found = holdfast.evaluate(classifier, {"ig": saliency}, inputs, {"sens": metric}, progress=False)
     assert export.summary(found).row(0, named=True)["count"] == 5
     logged = export.log_scalars(found, Log())
     assert set(logged) == {f"sens/ig/{each}" for each in ("median", "low", "high", "count")}
-    with pytest.raises(hf.ArgumentError, match="labels"):
+    with pytest.raises(holdfast.ArgumentError, match="labels"):
         export.summary(result, labels=["max_sensitivity"])
 
 
@@ -298,7 +298,7 @@ def test_every_tracker_gets_the_same_numbers(results: Results) -> None:
         name = f"holdfast/{row['data']}/{row['model']}/{row['label']}/{row['explainer']}"
         assert named[f"{name}/median"] == row["value"]
         assert named[f"{name}/count"] == row["count"]
-    with pytest.raises(hf.ArgumentError, match=r"sink: expected an object with log_metrics \(mlflow\).*got list"):
+    with pytest.raises(holdfast.ArgumentError, match=r"sink: expected an object with log_metrics \(mlflow\).*got list"):
         export.log_scalars(results, [])  # type: ignore[arg-type]
 
 
@@ -340,5 +340,5 @@ def test_the_command(results: Results, tmp_path: Path) -> None:
         (["--format", "latex", "--what", "samples"], "--what"),
     ):
         done = runner.invoke(app, ["export", folder, *wrong])
-        assert isinstance(done.exception, hf.ArgumentError)
+        assert isinstance(done.exception, holdfast.ArgumentError)
         assert done.exception.argument == argument

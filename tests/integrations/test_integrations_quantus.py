@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import holdfast as hf
+import holdfast
 from conftest import SHAPES, small_net
 from holdfast.metrics import Metric
 from holdfast.metrics.base import metrics
@@ -22,7 +22,7 @@ with warnings.catch_warnings():
 
 from holdfast.integrations import quantus as ours
 
-BALL = hf.LinfBall(0.1)
+BALL = holdfast.LinfBall(0.1)
 
 
 def rand(shape: tuple[int, ...] = (1, 8, 8), count: int = 5) -> Tensor:
@@ -42,8 +42,8 @@ def gradient(model: nn.Module, inputs: Any, targets: Any, **_: Any) -> np.ndarra
 
 
 def direct(metric: Metric, model: nn.Module, x: Tensor, y: Tensor, seed: int = 0) -> Tensor:
-    classifier = hf.Classifier(model, (0.0, 1.0), device="cpu")
-    explainer = hf.explainers.from_callable(gradient)  # the very function that Quantus gets
+    classifier = holdfast.Classifier(model, (0.0, 1.0), device="cpu")
+    explainer = holdfast.explainers.from_callable(gradient)  # the very function that Quantus gets
     result = metric(classifier, explainer, x, y, generator=torch.Generator().manual_seed(seed))
     return result.value.double()
 
@@ -53,7 +53,7 @@ def same(scores: Any, wanted: Tensor) -> bool:
     return bool(torch.allclose(torch.tensor(scores, dtype=torch.float64), wanted, rtol=1e-4, atol=1e-6, equal_nan=True))
 
 
-@pytest.mark.parametrize("name", hf.metrics.names())
+@pytest.mark.parametrize("name", holdfast.metrics.names())
 def test_every_metric_has_the_value_of_our_own_call(name: str) -> None:
     model, x = net(), rand(count=3)
     y = model(x).argmax(1)
@@ -80,8 +80,8 @@ def test_quantus_evaluate_runs_ours_beside_its_own(capsys: pytest.CaptureFixture
     }
     found = quantus.evaluate(together, {"gradient": gradient}, model, x.numpy(), y.numpy(), explain_func_kwargs={})
     assert "Error" not in capsys.readouterr().out
-    assert same(found["gradient"]["ours"], direct(hf.metrics.MaxSensitivity(BALL, samples=4), model, x, y))
-    assert same(found["gradient"]["aopc"], direct(hf.metrics.AOPC(steps=5), model, x, y))
+    assert same(found["gradient"]["ours"], direct(holdfast.metrics.MaxSensitivity(BALL, samples=4), model, x, y))
+    assert same(found["gradient"]["aopc"], direct(holdfast.metrics.AOPC(steps=5), model, x, y))
     assert len(found["gradient"]["theirs"]) == 5
 
 
@@ -89,7 +89,7 @@ def test_quantus_evaluate_runs_ours_beside_its_own(capsys: pytest.CaptureFixture
 def test_shapes(shape: tuple[int, ...]) -> None:
     model, x = net(shape), rand(shape)
     y = model(x).argmax(1)
-    metric = hf.metrics.LocalLipschitz(BALL, samples=4)
+    metric = holdfast.metrics.LocalLipschitz(BALL, samples=4)
     scores = ours.metric(metric, (0.0, 1.0))(model, x.numpy(), y.numpy(), explain_func=gradient, channel_first=True)
     assert same(scores, direct(metric, model, x, y))
 
@@ -101,9 +101,9 @@ def test_maps_with_one_channel_for_all() -> None:
     def summed(model: nn.Module, inputs: Any, targets: Any, **_: Any) -> np.ndarray[Any, Any]:
         return gradient(model, inputs, targets).sum(1)
 
-    metric = hf.metrics.MaxSensitivity(BALL, samples=4, normalise=True)
-    explainer = hf.explainers.from_callable(lambda m, x, t: gradient(m, x, t).sum(1, keepdims=True).repeat(3, 1))
-    classifier, generator = hf.Classifier(model, (0.0, 1.0), device="cpu"), torch.Generator().manual_seed(0)
+    metric = holdfast.metrics.MaxSensitivity(BALL, samples=4, normalise=True)
+    explainer = holdfast.explainers.from_callable(lambda m, x, t: gradient(m, x, t).sum(1, keepdims=True).repeat(3, 1))
+    classifier, generator = holdfast.Classifier(model, (0.0, 1.0), device="cpu"), torch.Generator().manual_seed(0)
     wanted = metric(classifier, explainer, x, y, generator=generator).sensitivity.double()
     assert same(ours.metric(metric, (0.0, 1.0))(model, x.numpy(), y.numpy(), explain_func=summed), wanted)
 
@@ -113,7 +113,7 @@ def test_an_option_of_ours_with_a_name_of_theirs_is_ours() -> None:
     y = model(x).argmax(1)
     wrapped = ours.metric("max_sensitivity", (0.0, 1.0), neighbourhood=BALL, samples=4, normalise=True)
     assert (wrapped.metric.normalise, wrapped.normalise) == (True, False)
-    wanted = direct(hf.metrics.MaxSensitivity(BALL, samples=4, normalise=True), model, x, y)
+    wanted = direct(holdfast.metrics.MaxSensitivity(BALL, samples=4, normalise=True), model, x, y)
     assert same(wrapped(model, x.numpy(), y.numpy(), explain_func=gradient), wanted)
     assert not ours.metric("max_sensitivity", (0.0, 1.0), neighbourhood=BALL).metric.normalise
 
@@ -121,7 +121,7 @@ def test_an_option_of_ours_with_a_name_of_theirs_is_ours() -> None:
 def test_a_batch_is_what_is_compared_with() -> None:
     model, x = net(), rand()
     y = model(x).argmax(1)
-    metric = hf.metrics.MaxSensitivity(BALL, samples=4)
+    metric = holdfast.metrics.MaxSensitivity(BALL, samples=4)
     wrapped = ours.metric(metric, (0.0, 1.0))
     maps = gradient(model, x.numpy(), y.numpy())
     wanted = direct(metric, model, x, y)
@@ -135,9 +135,11 @@ def test_a_batch_alone_is_enough_where_nothing_else_is_explained() -> None:
     y = model(x).argmax(1)
     maps = gradient(model, x.numpy(), y.numpy())
     alone = ours.AOPC((0.0, 1.0), steps=5)(model, x.numpy(), y.numpy(), maps)
-    assert same(alone, direct(hf.metrics.AOPC(steps=5), model, x, y))
+    assert same(alone, direct(holdfast.metrics.AOPC(steps=5), model, x, y))
     sensitivity = ours.MaxSensitivity((0.0, 1.0), neighbourhood=BALL)
-    with pytest.raises(hf.ModelError, match="explain_func: expected a function, because this metric also explains"):
+    with pytest.raises(
+        holdfast.ModelError, match="explain_func: expected a function, because this metric also explains"
+    ):
         sensitivity(model, x.numpy(), y.numpy(), maps)
 
 
@@ -145,10 +147,10 @@ def test_a_batch_belongs_to_the_module_as_it_is() -> None:
     model, x = net(), rand(count=2)
     y = model(x).argmax(1)
     maps = gradient(model, x.numpy(), y.numpy())
-    metric = hf.metrics.ParameterSensitivityConsistency.example()  # explains the inputs with masked weights
+    metric = holdfast.metrics.ParameterSensitivityConsistency.example()  # explains the inputs with masked weights
     wrapped = ours.metric(metric, (0.0, 1.0))
     assert same(wrapped(model, x.numpy(), y.numpy(), maps, explain_func=gradient), direct(metric, model, x, y))
-    with pytest.raises(hf.ModelError, match="explain_func: expected a function"):
+    with pytest.raises(holdfast.ModelError, match="explain_func: expected a function"):
         wrapped(model, x.numpy(), y.numpy(), maps)
 
 
@@ -172,7 +174,7 @@ def test_signs_aggregates_and_explanation_options() -> None:
         device="cpu",
         softmax=False,
     )
-    wanted = direct(hf.metrics.MaxSensitivity(BALL, samples=4, absolute=True), model, x, y)
+    wanted = direct(holdfast.metrics.MaxSensitivity(BALL, samples=4, absolute=True), model, x, y)
     assert found == pytest.approx([float(wanted.mean())], rel=1e-4)
     assert all(more == {"n_steps": 7, "device": "cpu"} for more in seen)
     largest = ours.MaxSensitivity((0.0, 1.0), **settings, abs=True, return_aggregate=True, aggregate_func=np.max)
@@ -185,7 +187,7 @@ def test_what_cannot_be_evaluated_is_nan_and_not_in_the_mean() -> None:
     model, x = net(), rand()
     y = model(x).argmax(1)
     y[2] = (y[2] + 1) % 4
-    metric = hf.metrics.MaxSensitivity(BALL, samples=4)
+    metric = holdfast.metrics.MaxSensitivity(BALL, samples=4)
     scores = ours.metric(metric, (0.0, 1.0))(model, x.numpy(), y.numpy(), explain_func=gradient)
     assert [bool(np.isnan(score)) for score in scores] == [False, False, True, False, False]
     mean = ours.metric(metric, (0.0, 1.0), return_aggregate=True)
@@ -211,7 +213,7 @@ def test_regions_for_each_sample_go_with_their_batch() -> None:
     model, x = net(), rand()
     y = model(x).argmax(1)
     labels = torch.stack([torch.arange(64).reshape(8, 8) // (8 if row % 2 else 16) for row in range(5)])
-    metric = hf.metrics.AOPC(steps=3, segments=labels)
+    metric = holdfast.metrics.AOPC(steps=3, segments=labels)
     scores = ours.metric(metric, (0.0, 1.0))(model, x.numpy(), y.numpy(), explain_func=gradient, batch_size=2)
     assert same(scores, direct(metric, model, x, y))
 
@@ -223,11 +225,11 @@ def test_masks() -> None:
     scores = ours.RelevanceLocalisation((0.0, 1.0))(
         model, x.numpy(), y.numpy(), s_batch=masks.numpy().astype(float), explain_func=gradient, batch_size=2
     )
-    assert same(scores, direct(hf.metrics.RelevanceLocalisation(masks), model, x, y))
-    named = ours.metric(hf.metrics.RelevanceLocalisation("object"), (0.0, 1.0))
+    assert same(scores, direct(holdfast.metrics.RelevanceLocalisation(masks), model, x, y))
+    named = ours.metric(holdfast.metrics.RelevanceLocalisation("object"), (0.0, 1.0))
     again = named(model, x.numpy(), y.numpy(), s_batch=masks.numpy(), explain_func=gradient)
     assert same(again, torch.tensor(scores, dtype=torch.float64))
-    sensitivity = hf.metrics.MaxSensitivity(BALL, samples=2)
+    sensitivity = holdfast.metrics.MaxSensitivity(BALL, samples=2)
     beside = ours.metric(sensitivity, (0.0, 1.0))
     assert same(
         beside(model, x.numpy(), y.numpy(), s_batch=masks.numpy(), explain_func=gradient),
@@ -243,25 +245,25 @@ def test_options_that_make_no_sense_are_refused() -> None:
     def call(**options: Any) -> Any:
         return metric(model, x.numpy(), y, **{"explain_func": gradient, **options})
 
-    with pytest.raises(hf.ArgumentError, match="softmax: expected False"):
+    with pytest.raises(holdfast.ArgumentError, match="softmax: expected False"):
         call(softmax=True)
-    with pytest.raises(hf.ArgumentError, match="channel_first: expected True"):
+    with pytest.raises(holdfast.ArgumentError, match="channel_first: expected True"):
         metric(model, np.moveaxis(x.numpy(), 1, -1), y, explain_func=gradient, channel_first=False)
-    with pytest.raises(hf.ArgumentError, match="model_predict_kwargs: expected None"):
+    with pytest.raises(holdfast.ArgumentError, match="model_predict_kwargs: expected None"):
         call(model_predict_kwargs={"a": 1})
-    with pytest.raises(hf.ArgumentError, match="custom_batch: expected None"):
+    with pytest.raises(holdfast.ArgumentError, match="custom_batch: expected None"):
         call(custom_batch=np.ones(5))
-    with pytest.raises(hf.ArgumentError, match="explain_func: expected a function .*, got neither"):
+    with pytest.raises(holdfast.ArgumentError, match="explain_func: expected a function .*, got neither"):
         call(explain_func=None)
-    with pytest.raises(hf.ArgumentError, match="normalise: expected False: Quantus divides by the largest"):
+    with pytest.raises(holdfast.ArgumentError, match="normalise: expected False: Quantus divides by the largest"):
         ours.AOPC((0.0, 1.0), normalise=True)
-    with pytest.raises(hf.ArgumentError, match="normalise: expected False: Quantus divides by the largest"):
-        ours.metric(hf.metrics.MaxSensitivity(BALL), (0.0, 1.0), normalise=True)  # configured: too late for ours
-    with pytest.raises(hf.ArgumentError, match="did you mean 'samples'"):
+    with pytest.raises(holdfast.ArgumentError, match="normalise: expected False: Quantus divides by the largest"):
+        ours.metric(holdfast.metrics.MaxSensitivity(BALL), (0.0, 1.0), normalise=True)  # configured: too late for ours
+    with pytest.raises(holdfast.ArgumentError, match="did you mean 'samples'"):
         ours.MaxSensitivity((0.0, 1.0), neighbourhood=BALL, sample=2)
-    with pytest.raises(hf.ArgumentError, match="x_batch: expected values within the bounds"):
+    with pytest.raises(holdfast.ArgumentError, match="x_batch: expected values within the bounds"):
         metric(model, x.numpy() + 1, y, explain_func=gradient)
-    with pytest.raises(hf.ArgumentError, match="did you mean 'worst_case'"):
+    with pytest.raises(holdfast.ArgumentError, match="did you mean 'worst_case'"):
         ours.metric("worst_cas", (0.0, 1.0))
     with pytest.raises(AttributeError, match="WorstCas"):
         _ = ours.WorstCas
@@ -292,5 +294,5 @@ def test_without_quantus_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(ours, "import_module", missing)
     ours._make_class.cache_clear()
-    with pytest.raises(hf.MissingExtraError, match=r"pip install 'holdfast\[peers\]'"):
+    with pytest.raises(holdfast.MissingExtraError, match=r"pip install 'holdfast\[peers\]'"):
         ours.metric_class("aopc")

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-import holdfast as hf
+import holdfast
 from conftest import small_net
 from holdfast.metrics import Metric, Probe, Result
 from holdfast.metrics.result import COMMON_COLUMNS
@@ -32,15 +32,15 @@ class Halved(Metric):
 
 
 @pytest.fixture
-def model() -> hf.Classifier:
-    return hf.Classifier(small_net((12,)), (0.0, 1.0), device="cpu", batch_size=16)
+def model() -> holdfast.Classifier:
+    return holdfast.Classifier(small_net((12,)), (0.0, 1.0), device="cpu", batch_size=16)
 
 
 def rows(count: int = 3) -> Tensor:
     return torch.rand(count, 12, generator=torch.Generator().manual_seed(1))
 
 
-def test_defaults_of_a_metric(model: hf.Classifier) -> None:
+def test_defaults_of_a_metric(model: holdfast.Classifier) -> None:
     metric = Halved.example()
     assert metric == Halved()
     assert (metric.direction, metric.citation, metric.bibtex, metric.own_label) == ("higher", "", "", "halved")
@@ -48,12 +48,12 @@ def test_defaults_of_a_metric(model: hf.Classifier) -> None:
     result = metric(model, "saliency", rows())
     assert result.frame().columns == [*COMMON_COLUMNS, "targets", "model_evaluations", "degenerate", "nonfinite"]
     assert result.model_evaluations.tolist() == [2, 2, 2]
-    maps = [hf.explainers.get("saliency")(model, x, result.targets) for x in (rows(), rows() / 2)]
-    assert torch.equal(result.value, hf.similarity.cosine(*maps))
+    maps = [holdfast.explainers.get("saliency")(model, x, result.targets) for x in (rows(), rows() / 2)]
+    assert torch.equal(result.value, holdfast.similarity.cosine(*maps))
 
 
-def test_metric_is_used_without_being_registered(model: hf.Classifier, tmp_path: Path) -> None:
-    found = hf.evaluate(model, ["saliency"], rows(), [Halved()], progress=False)
+def test_metric_is_used_without_being_registered(model: holdfast.Classifier, tmp_path: Path) -> None:
+    found = holdfast.evaluate(model, ["saliency"], rows(), [Halved()], progress=False)
     assert found.frame()["metric"].to_list() == ["halved"] * 3
     assert "Halved" in found.to_html(tmp_path / "report.html").read_text()
 
@@ -68,7 +68,7 @@ def test_metric_is_used_without_being_registered(model: hf.Classifier, tmp_path:
     ],
 )
 def test_incomplete_metric_is_an_error_where_its_class_is_made(attributes: dict[str, Any], words: str) -> None:
-    with pytest.raises(hf.ArgumentError, match=words):
+    with pytest.raises(holdfast.ArgumentError, match=words):
         type("Mine", (Metric,), attributes)
 
 
@@ -80,18 +80,18 @@ def test_base_of_metrics_needs_no_direction_and_none_ranks_nothing() -> None:
 @pytest.mark.parametrize(
     ("metric", "direction"),
     [
-        (hf.metrics.NearAffinity(), None),
-        (hf.metrics.AOPC(), "higher"),
-        (hf.metrics.AOPC(order="bottom"), "lower"),
-        (hf.metrics.CorruptionCurve(), "higher"),
-        (hf.metrics.CorruptionCurve(order=("bottom",)), "lower"),
-        (hf.metrics.WorstCase(hf.LinfBall(0.1)), "higher"),
-        (hf.metrics.WorstCase(hf.LinfBall(0.1), similarity="mse"), "lower"),
-        (hf.metrics.WorstCase(hf.LinfBall(0.1), "changed_class"), "lower"),
-        (hf.metrics.WorstCase(hf.LinfBall(0.1), "misclassification"), None),
-        (hf.metrics.MisinterpretationProbability(hf.LinfBall(0.1)), "lower"),
-        (hf.metrics.MisinterpretationProbability(hf.LinfBall(0.1), "misclassification"), None),
-        (hf.metrics.AttributionAttack(hf.LinfBall(0.1), similarities=("mse",)), "lower"),
+        (holdfast.metrics.NearAffinity(), None),
+        (holdfast.metrics.AOPC(), "higher"),
+        (holdfast.metrics.AOPC(order="bottom"), "lower"),
+        (holdfast.metrics.CorruptionCurve(), "higher"),
+        (holdfast.metrics.CorruptionCurve(order=("bottom",)), "lower"),
+        (holdfast.metrics.WorstCase(holdfast.LinfBall(0.1)), "higher"),
+        (holdfast.metrics.WorstCase(holdfast.LinfBall(0.1), similarity="mse"), "lower"),
+        (holdfast.metrics.WorstCase(holdfast.LinfBall(0.1), "changed_class"), "lower"),
+        (holdfast.metrics.WorstCase(holdfast.LinfBall(0.1), "misclassification"), None),
+        (holdfast.metrics.MisinterpretationProbability(holdfast.LinfBall(0.1)), "lower"),
+        (holdfast.metrics.MisinterpretationProbability(holdfast.LinfBall(0.1), "misclassification"), None),
+        (holdfast.metrics.AttributionAttack(holdfast.LinfBall(0.1), similarities=("mse",)), "lower"),
     ],
 )
 def test_options_decide_which_value_is_better(metric: Metric, direction: str | None) -> None:
@@ -101,62 +101,68 @@ def test_options_decide_which_value_is_better(metric: Metric, direction: str | N
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: hf.metrics.CEval(fractions=0.5), "fractions: expected .*, got 0.5"),
-        (lambda: hf.LinfBall(0.1, sigma="a"), "sigma: expected a number above 0 or None, got 'a'"),
+        (lambda: holdfast.metrics.CEval(fractions=0.5), "fractions: expected .*, got 0.5"),
+        (lambda: holdfast.LinfBall(0.1, sigma="a"), "sigma: expected a number above 0 or None, got 'a'"),
         (
-            lambda: hf.metrics.WorstCase(hf.LinfBall(0.1), threshold="a"),
+            lambda: holdfast.metrics.WorstCase(holdfast.LinfBall(0.1), threshold="a"),
             "threshold: expected a number or None, got 'a'",
         ),
-        (lambda: hf.metrics.WorstCase(hf.LinfBall(0.1), track_sensitivity="a"), "track_sensitivity: expected True or"),
-        (lambda: hf.metrics.WorstCase(hf.LinfBall(0.1), search=3), "search: expected a name or a Search, got 3"),
-        (lambda: hf.metrics.WorstCase(hf.LinfBall(0.1), search="block:starts=0"), "starts: expected"),
+        (
+            lambda: holdfast.metrics.WorstCase(holdfast.LinfBall(0.1), track_sensitivity="a"),
+            "track_sensitivity: expected True or",
+        ),
+        (
+            lambda: holdfast.metrics.WorstCase(holdfast.LinfBall(0.1), search=3),
+            "search: expected a name or a Search, got 3",
+        ),
+        (lambda: holdfast.metrics.WorstCase(holdfast.LinfBall(0.1), search="block:starts=0"), "starts: expected"),
     ],
 )
 def test_options_of_a_wrong_kind_are_errors(make: Callable[[], object], words: str) -> None:
-    with pytest.raises(hf.ArgumentError, match=words):
+    with pytest.raises(holdfast.ArgumentError, match=words):
         make()
 
 
-def test_generator_is_one_of_torch(model: hf.Classifier) -> None:
-    with pytest.raises(hf.ArgumentError, match="generator: expected a torch.Generator or None, got 3"):
+def test_generator_is_one_of_torch(model: holdfast.Classifier) -> None:
+    with pytest.raises(holdfast.ArgumentError, match="generator: expected a torch.Generator or None, got 3"):
         Halved()(model, "saliency", rows(), generator=3)  # type: ignore[arg-type]
 
 
-def test_search_with_options_in_a_text(model: hf.Classifier) -> None:
-    search = hf.algorithms.searches["genetic"](population=6)
-    for kind in (hf.metrics.WorstCase, hf.metrics.MaxSensitivity):
-        text, made = (kind(hf.LinfBall(0.1), search=s, budget=30) for s in ("genetic:population=6", search))
+def test_search_with_options_in_a_text(model: holdfast.Classifier) -> None:
+    search = holdfast.algorithms.searches["genetic"](population=6)
+    for kind in (holdfast.metrics.WorstCase, holdfast.metrics.MaxSensitivity):
+        text, made = (kind(holdfast.LinfBall(0.1), search=s, budget=30) for s in ("genetic:population=6", search))
         assert torch.equal(text(model, "saliency", rows()).value, made(model, "saliency", rows()).value)
 
 
 def test_an_order_may_be_a_single_name() -> None:
-    assert hf.metrics.CorruptionCurve(order="bottom") == hf.metrics.CorruptionCurve(order=("bottom",))
+    assert holdfast.metrics.CorruptionCurve(order="bottom") == holdfast.metrics.CorruptionCurve(order=("bottom",))
 
 
-def test_origins_may_be_left_out_for_one_copy_of_each(model: hf.Classifier) -> None:
+def test_origins_may_be_left_out_for_one_copy_of_each(model: holdfast.Classifier) -> None:
     x = rows()
     with model.session():
-        probe = Probe(model, hf.explainers.get("saliency"), x, similarity="cosine")
+        probe = Probe(model, holdfast.explainers.get("saliency"), x, similarity="cosine")
         found, named = probe.query(x / 2), probe.query(x / 2, torch.arange(3))
         assert torch.equal(found.similarity, named.similarity)
         assert torch.equal(probe.query_class(x / 2).margin, found.margin)
         assert probe.evaluations.tolist() == [4, 4, 4]
         for query in (probe.query, probe.query_class):
             with pytest.raises(
-                hf.ArgumentError, match="origin: expected the number of each copy's origin, got None for 6"
+                holdfast.ArgumentError, match="origin: expected the number of each copy's origin, got None for 6"
             ):
                 query(torch.cat([x, x]))
 
 
-def test_similarity_of_a_probe_can_be_named(model: hf.Classifier) -> None:
+def test_similarity_of_a_probe_can_be_named(model: holdfast.Classifier) -> None:
     def same(a: Tensor, b: Tensor) -> Tensor:
         return torch.ones(len(a))
 
     with model.session():
-        explainer = hf.explainers.get("saliency")
+        explainer = holdfast.explainers.get("saliency")
         assert Probe(model, explainer, rows()).similarity is None
         assert Probe(model, explainer, rows(), similarity=same).query(rows()).similarity.tolist() == [1.0] * 3
-        with pytest.raises(hf.ArgumentError, match="did you mean 'cosine'"):
+        with pytest.raises(holdfast.ArgumentError, match="did you mean 'cosine'"):
             Probe(model, explainer, rows(), similarity="cosin")
 
 
@@ -172,19 +178,19 @@ def test_numbers_that_are_none_are_null_in_the_common_columns() -> None:
     assert result.interval[0].tolist() == [0.0, 2.0]
 
 
-@pytest.mark.parametrize("name", hf.metrics.names())
+@pytest.mark.parametrize("name", holdfast.metrics.names())
 def test_missing_options_are_named_with_an_example(name: str) -> None:
-    kind = hf.metrics.metrics[name]
+    kind = holdfast.metrics.metrics[name]
     required = [field for field in dataclasses.fields(kind) if field.default is field.default_factory]
     if not required:
-        assert hf.metrics.get(name) == kind()
+        assert holdfast.metrics.get(name) == kind()
         return
-    with pytest.raises(hf.ArgumentError, match=f"{required[0].name}: expected a value for {name}, such as "):
-        hf.metrics.get(name)
+    with pytest.raises(holdfast.ArgumentError, match=f"{required[0].name}: expected a value for {name}, such as "):
+        holdfast.metrics.get(name)
 
 
 def test_a_missing_neighbourhood_has_a_short_example() -> None:
-    with pytest.raises(hf.ArgumentError) as error:
-        hf.metrics.get("max_sensitivity:samples=5")
+    with pytest.raises(holdfast.ArgumentError) as error:
+        holdfast.metrics.get("max_sensitivity:samples=5")
     assert error.value.argument == "neighbourhood"
     assert "such as neighbourhood=LinfBall(radius=0.1), got none" in str(error.value)

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 import torch
 
-import holdfast as hf
+import holdfast
 from holdfast.metrics import Metric, metrics
 from holdfast.similarity import similarities
 from holdfast.testing import METRIC_CHECKS, SHAPES, check_explainer, check_similarity, small_net
@@ -25,7 +25,7 @@ QUICK: dict[str, dict[str, Any]] = {"extremal_perturbations": {"steps": 4}, "ris
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("check", METRIC_CHECKS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("name", hf.metrics.names())
+@pytest.mark.parametrize("name", holdfast.metrics.names())
 def test_metric(name: str, check: Callable[[Metric, tuple[int, ...]], None], shape: str) -> None:
     metric = metrics[name].example()
     assert metric.name == name
@@ -33,26 +33,26 @@ def test_metric(name: str, check: Callable[[Metric, tuple[int, ...]], None], sha
 
 
 def test_frames_of_all_metrics_can_be_put_below_each_other() -> None:
-    x = hf.data.bundled("digits")[:2].inputs
-    model = hf.Classifier(hf.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu")
-    frames = [metrics[name].example()(model, "saliency", x).frame() for name in hf.metrics.names()]
+    x = holdfast.data.bundled("digits")[:2].inputs
+    model = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu")
+    frames = [metrics[name].example()(model, "saliency", x).frame() for name in holdfast.metrics.names()]
     assert len(pl.concat(frames, how="diagonal")) == 2 * len(frames)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("name", hf.explainers.names())
+@pytest.mark.parametrize("name", holdfast.explainers.names())
 def test_explainer(name: str, shape: str) -> None:
-    explainer = hf.explainers.get(name, **QUICK.get(name, {}))
+    explainer = holdfast.explainers.get(name, **QUICK.get(name, {}))
     of_layer = any(field.name == "layer" for field in dataclasses.fields(explainer))  # type: ignore[arg-type]
     if of_layer and shape == "flat":
-        model = hf.Classifier(small_net(SHAPES[shape]), (0.0, 1.0), device="cpu")
-        with pytest.raises(hf.HoldfastError, match="layer"):
+        model = holdfast.Classifier(small_net(SHAPES[shape]), (0.0, 1.0), device="cpu")
+        with pytest.raises(holdfast.HoldfastError, match="layer"):
             explainer(model, torch.rand(2, *SHAPES[shape]))
         return
     check_explainer(explainer, [shape])
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("name", hf.similarity.names())
+@pytest.mark.parametrize("name", holdfast.similarity.names())
 def test_similarity(name: str, shape: str) -> None:
     check_similarity(similarities[name], [shape])

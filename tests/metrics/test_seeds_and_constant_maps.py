@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import holdfast as hf
+import holdfast
 from conftest import small_net
 from holdfast.metrics import metrics
 
@@ -18,12 +18,12 @@ SHAPE = (1, 8, 8)
 SAME_FOR_ALL_SEEDS = ("c_eval", "c_eval_plot", "log_odds", "near_affinity", "relevance_localisation")
 #: metrics that have a value for a constant explanation
 WITH_CONSTANT_MAPS = ("corruption_curve", "local_lipschitz", "max_sensitivity", "relevance_localisation")
-OWN = [name for name in hf.metrics.names() if metrics[name].__module__.startswith("holdfast.")]
+OWN = [name for name in holdfast.metrics.names() if metrics[name].__module__.startswith("holdfast.")]
 
 
-def model_and_inputs() -> tuple[hf.Classifier, Tensor]:
+def model_and_inputs() -> tuple[holdfast.Classifier, Tensor]:
     x = torch.rand(5, *SHAPE, generator=torch.Generator().manual_seed(1))
-    return hf.Classifier(small_net(SHAPE), (0.0, 1.0), device="cpu", batch_size=16), x
+    return holdfast.Classifier(small_net(SHAPE), (0.0, 1.0), device="cpu", batch_size=16), x
 
 
 @pytest.mark.parametrize("name", OWN)
@@ -50,6 +50,6 @@ class Constant(nn.Module):
 @pytest.mark.parametrize("name", OWN)
 def test_constant_explanation(name: str) -> None:
     _, x = model_and_inputs()
-    model = hf.Classifier(Constant(), (0.0, 1.0), device="cpu", batch_size=16)
+    model = holdfast.Classifier(Constant(), (0.0, 1.0), device="cpu", batch_size=16)
     wanted = "ok" if name in WITH_CONSTANT_MAPS else "degenerate"
     assert metrics[name].example()(model, "saliency", x).status == (wanted,) * 5

@@ -14,7 +14,7 @@ import pytest
 import torch
 from report_builder import COMMON, Builder, assert_whole, base
 
-import holdfast as hf
+import holdfast
 from holdfast.charts import Chart, Gallery, GalleryRow, IntervalBar, Picture, Strip, Track, draw_strips, draw_sweep
 from holdfast.charts.sweep_plot import choose_styles_of_explainers, choose_styles_of_values
 from holdfast.metrics.base import PartOf, metrics
@@ -303,7 +303,7 @@ def test_the_roles_of_options_are_those_of_the_metric(name: str) -> None:
 
 @pytest.mark.parametrize("method", ["subset", "monte_carlo"])
 def test_each_method_has_options_of_its_own(method: Any) -> None:
-    metric = hf.metrics.MisinterpretationProbability(hf.LinfBall(0.1), threshold=0.9, method=method)
+    metric = holdfast.metrics.MisinterpretationProbability(holdfast.LinfBall(0.1), threshold=0.9, method=method)
     subset, options = (
         ("particles", "moves", "quantile", "first", "proposal", "floor", "error", "budget", "from_event"),
         metric.options(),
@@ -697,8 +697,8 @@ def test_a_study_of_searches_and_similarities(tmp_path: Path) -> None:
             },
         },
     }
-    hf.run_study(study, out=tmp_path / "results")
-    results = hf.load_results(tmp_path / "results")
+    holdfast.run_study(study, out=tmp_path / "results")
+    results = holdfast.load_results(tmp_path / "results")
     contents = Contents(results)
     population, similarity = compare_options(contents).sections
     (chart,) = charts_of(population.parts[0])

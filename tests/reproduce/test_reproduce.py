@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-import holdfast as hf
+import holdfast
 from holdfast.cli import app
 from holdfast.reproduce import print_table, read_table, reproductions, write_studies
 from holdfast.reproduce.base import SCALES, Column, Part, Scale, make_table
@@ -33,7 +33,7 @@ def test_a_tiny_run_reads_as_a_table(tmp_path: Path, capsys: pytest.CaptureFixtu
     metrics = {"data SenC": {**study["metrics"]["data SenC"], "masks": 60, "permutations": 99}}
     explainers = {name: study["explainers"][name] for name in ("saliency", "Grad-CAM", "random")}
     tiny = {**study, "data": {"MNIST": "digits"}, "samples": 3, "metrics": metrics, "explainers": explainers}
-    found = hf.run_study(tiny, tmp_path, progress=False)
+    found = holdfast.run_study(tiny, tmp_path, progress=False)
     table = read_table(part, found.results)
     assert table.failures == 0
     assert table.rows["explainer"].to_list() == ["saliency", "Grad-CAM", "random"]
@@ -88,5 +88,5 @@ def test_the_command_writes_studies_and_lists_names(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert len(list(tmp_path.glob("*.yaml"))) == 2
     assert "senc-figure5" in CliRunner().invoke(app, ["list", "reproductions"]).output.split()
-    with pytest.raises(hf.ArgumentError, match="did you mean 'senc-mnist'"):
+    with pytest.raises(holdfast.ArgumentError, match="did you mean 'senc-mnist'"):
         reproductions["senc-minst"]

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-import holdfast as hf
+import holdfast
 from conftest import SHAPES, small_net
 from holdfast import similarity as sim
 from holdfast.errors import ArgumentError
@@ -31,8 +31,8 @@ def inputs(shape: tuple[int, ...], count: int = 6) -> Tensor:
     return torch.rand(count, *shape, generator=torch.Generator().manual_seed(1))
 
 
-def classifier(shape: tuple[int, ...]) -> hf.Classifier:
-    return hf.Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=64)
+def classifier(shape: tuple[int, ...]) -> holdfast.Classifier:
+    return holdfast.Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=64)
 
 
 def test_which_know_positions() -> None:
@@ -147,7 +147,7 @@ def test_colour_images_are_compared_pixel_by_pixel(name: str) -> None:
 @pytest.mark.parametrize("name", ["topk_intersection:k=5", "lens_precision:k=5,channels=max", "lens_spearman", "ssim"])
 def test_the_probe_compares_positions(name: str, absolute: bool, shape: tuple[int, ...]) -> None:
     model, similarity, x = classifier(shape), sim.get(name), inputs(shape)
-    explainer = hf.explainers.get("input_x_gradient")
+    explainer = holdfast.explainers.get("input_x_gradient")
     seed = torch.tensor([0, 1, 2, 3, 4, 5, 5, 0])
     moved = (x[seed] + 0.1 * torch.randn(8, *shape, generator=torch.Generator().manual_seed(2))).clamp(0, 1)
     with model.session():
@@ -173,7 +173,7 @@ def test_a_constant_reference_is_skipped_by_what_compares_orders() -> None:
     with torch.no_grad():
         layer.weight.copy_(torch.tensor([[1.0, 1, 1, 1], [0, 0, 0, 0]]))
         layer.bias.zero_()
-    model = hf.Classifier(layer, (0.0, 1.0), device="cpu")
+    model = holdfast.Classifier(layer, (0.0, 1.0), device="cpu")
     x = torch.tensor([[0.5, 0.5, 0.5, 0.5], [0.1, 0.2, 0.3, 0.4]])
     for name, expected in (("lens_distance", "degenerate"), ("lens_recall", "degenerate"), ("centre_of_mass", "ok")):
         worst = WorstCase(

@@ -7,37 +7,39 @@ import polars as pl
 import torch
 from torch import Tensor, nn
 
-import holdfast as hf
+import holdfast
 
 
 def contrast(module: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
     return inputs - inputs.mean()
 
 
-def page(found: hf.Evaluation, out: Path) -> Path:
+def page(found: holdfast.Evaluation, out: Path) -> Path:
     return found.to_html(out / "report.html")
 
 
 def main(out: Path) -> None:
-    digits: hf.data.Dataset = hf.data.bundled("digits")[:2]
-    classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
-    ball: hf.Neighbourhood = hf.LinfBall(radius=0.1)
-    metric = hf.metrics.MaxSensitivity(ball, samples=3)
-    explainer: hf.explainers.Explainer = hf.explainers.from_callable(contrast)
-    result: hf.metrics.Result = metric(classifier, explainer, digits.inputs)
+    digits: holdfast.data.Dataset = holdfast.data.bundled("digits")[:2]
+    classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    ball: holdfast.Neighbourhood = holdfast.LinfBall(radius=0.1)
+    metric = holdfast.metrics.MaxSensitivity(ball, samples=3)
+    explainer: holdfast.explainers.Explainer = holdfast.explainers.from_callable(contrast)
+    result: holdfast.metrics.Result = metric(classifier, explainer, digits.inputs)
     frame: pl.DataFrame = result.frame()
-    similarity: Tensor = hf.similarity.get("pearson")(digits.inputs[:1], digits.inputs[1:])
-    explainers = {"own": explainer, "saliency": hf.explainers.get("saliency")}
-    found: hf.Evaluation = hf.evaluate(classifier, explainers, digits.inputs, [metric], out=out, progress=False)
-    stored: hf.Results = hf.load_results(out)
-    latex: str = hf.export.to_latex(found)
+    similarity: Tensor = holdfast.similarity.get("pearson")(digits.inputs[:1], digits.inputs[1:])
+    explainers = {"own": explainer, "saliency": holdfast.explainers.get("saliency")}
+    found: holdfast.Evaluation = holdfast.evaluate(
+        classifier, explainers, digits.inputs, [metric], out=out, progress=False
+    )
+    stored: holdfast.Results = holdfast.load_results(out)
+    latex: str = holdfast.export.to_latex(found)
     generator = torch.Generator().manual_seed(0)
-    box = hf.algorithms.UnitBox(3)
-    estimate = hf.algorithms.monte_carlo(lambda x: x.sum(1) - 2.9, box, samples=100, generator=generator)
-    print(frame, similarity, stored.samples, latex, estimate.log_probability, hf.__version__)
+    box = holdfast.algorithms.UnitBox(3)
+    estimate = holdfast.algorithms.monte_carlo(lambda x: x.sum(1) - 2.9, box, samples=100, generator=generator)
+    print(frame, similarity, stored.samples, latex, estimate.log_probability, holdfast.__version__)
     try:
-        hf.LinfBall(radius=-1.0)
-    except hf.ArgumentError as error:
+        holdfast.LinfBall(radius=-1.0)
+    except holdfast.ArgumentError as error:
         print(error.argument)
 
 

@@ -1,4 +1,4 @@
-"""What `hf.estimate` and a dry run say of the costs, and what they spend to find out."""
+"""What `holdfast.estimate` and a dry run say of the costs, and what they spend to find out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import holdfast as hf
+import holdfast
 from conftest import SHAPES, small_net
 from holdfast.metrics import Metric, Probe, Result, metrics
 from holdfast.study import cost
@@ -46,8 +46,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-def timed_model(clock: Clock, shape: tuple[int, ...] = SHAPES["flat"]) -> hf.Classifier:
-    return hf.Classifier(Timed(small_net(shape), clock), (0.0, 1.0), device="cpu", batch_size=64)
+def timed_model(clock: Clock, shape: tuple[int, ...] = SHAPES["flat"]) -> holdfast.Classifier:
+    return holdfast.Classifier(Timed(small_net(shape), clock), (0.0, 1.0), device="cpu", batch_size=64)
 
 
 def draw(count: int, shape: tuple[int, ...] = SHAPES["flat"]) -> Tensor:
@@ -78,13 +78,15 @@ class Repeated(Metric):
         return Result(**probe.common_fields(self), value=value)
 
 
-@pytest.mark.parametrize("name", hf.metrics.names())
+@pytest.mark.parametrize("name", holdfast.metrics.names())
 def test_trials_to_the_end_count_what_results_report(name: str) -> None:
     shape = SHAPES["image"]
-    model = hf.Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=64)
+    model = holdfast.Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=64)
     options: dict[str, Any] = {"samples_per_job": 2}
-    found = hf.estimate(model, "input_x_gradient", draw(2, shape), metrics[name].example(), seconds=math.inf, **options)
-    result = hf.evaluate(
+    found = holdfast.estimate(
+        model, "input_x_gradient", draw(2, shape), metrics[name].example(), seconds=math.inf, **options
+    )
+    result = holdfast.evaluate(
         model, "input_x_gradient", draw(2, shape), metrics[name].example(), progress=False, **options
     ).frame()
     assert found.evaluations == result["model_evaluations"].sum()
@@ -93,7 +95,7 @@ def test_trials_to_the_end_count_what_results_report(name: str) -> None:
 
 def test_a_short_metric_is_run_to_its_end(clock: Clock) -> None:
     model, inputs = timed_model(clock), draw(16)
-    found = hf.estimate(model, "saliency", inputs, Repeated(20), samples_per_job=16)
+    found = holdfast.estimate(model, "saliency", inputs, Repeated(20), samples_per_job=16)
     assert found.evaluations == 16 * 21
     clock.rows = 0
     Repeated(20)(model, "saliency", inputs)
@@ -104,26 +106,28 @@ def test_a_long_metric_is_stopped_and_its_pilot_run(clock: Clock) -> None:
     """16 rows take 16 ms: the metric 160 s, its pilot 1.6 s. All that they take is known, to the last second."""
     model, inputs = timed_model(clock), draw(16)
     clock.rows = 0
-    found = hf.estimate(model, "saliency", inputs, Repeated(), samples_per_job=16, seconds=2.0)
+    found = holdfast.estimate(model, "saliency", inputs, Repeated(), samples_per_job=16, seconds=2.0)
     assert clock.rows < 10_000
     assert found.evaluations == 16 * 10_001
     assert found.seconds == pytest.approx(160, rel=0.02)
 
 
 def test_what_a_pilot_takes_more_than_expected_is_scaled(clock: Clock) -> None:
-    found = hf.estimate(timed_model(clock), "saliency", draw(16), Repeated(factor=3), samples_per_job=16, seconds=6.0)
+    found = holdfast.estimate(
+        timed_model(clock), "saliency", draw(16), Repeated(factor=3), samples_per_job=16, seconds=6.0
+    )
     assert found.evaluations == pytest.approx(16 * 30_000, rel=0.02)
     assert found.seconds == pytest.approx(480, rel=0.02)
 
 
 def test_no_more_than_the_budget_is_expected(clock: Clock) -> None:
     metric = Repeated(factor=3, budget=12_000)
-    found = hf.estimate(timed_model(clock), "saliency", draw(16), metric, samples_per_job=16, seconds=6.0)
+    found = holdfast.estimate(timed_model(clock), "saliency", draw(16), metric, samples_per_job=16, seconds=6.0)
     assert found.evaluations == 16 * 12_000
 
 
 def test_where_the_pilot_takes_too_long_too_the_rate_counts(clock: Clock) -> None:
-    found = hf.estimate(timed_model(clock), "saliency", draw(16), Repeated(), samples_per_job=16, seconds=0.1)
+    found = holdfast.estimate(timed_model(clock), "saliency", draw(16), Repeated(), samples_per_job=16, seconds=0.1)
     assert found.evaluations == 16 * 10_001
     assert found.seconds == pytest.approx(160, rel=0.02)
 
@@ -140,8 +144,8 @@ class Slow:
 def test_explanations_are_not_reckoned_for_every_evaluation(clock: Clock) -> None:
     """A corruption curve explains once, and predicts many copies."""
     model, inputs = timed_model(clock), draw(16)
-    metric, slow = hf.metrics.CorruptionCurve(samples=100), hf.explainers.from_callable(Slow())
-    found = hf.estimate(model, slow, inputs, metric, samples_per_job=16, seconds=2.0)
+    metric, slow = holdfast.metrics.CorruptionCurve(samples=100), holdfast.explainers.from_callable(Slow())
+    found = holdfast.estimate(model, slow, inputs, metric, samples_per_job=16, seconds=2.0)
     clock.rows = 0
     metric(model, slow, inputs)
     assert found.seconds == pytest.approx(clock.rows / 1000, rel=0.2)
@@ -151,7 +155,7 @@ def test_jobs_that_are_left_are_added_up(clock: Clock) -> None:
     from holdfast.study.grid import Grid, LoadedModel, Samples
     from holdfast.study.plan import make_plan
 
-    explainers = {"a": hf.explainers.get("saliency"), "b": hf.explainers.get("gradcam:layer=net.1")}
+    explainers = {"a": holdfast.explainers.get("saliency"), "b": holdfast.explainers.get("gradcam:layer=net.1")}
     grid = Grid(
         {"x": Samples(draw(24, SHAPES["image"]))},
         {"m": LoadedModel(timed_model(clock, SHAPES["image"]))},
@@ -172,7 +176,7 @@ def test_a_trial_that_fails_has_no_time_and_the_others_have(clock: Clock) -> Non
     def broken(module: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         raise ValueError("no")
 
-    found = hf.estimate(timed_model(clock), {"good": "saliency", "bad": broken}, draw(4), Repeated(20))
+    found = holdfast.estimate(timed_model(clock), {"good": "saliency", "bad": broken}, draw(4), Repeated(20))
     good, bad = found.lines
     assert (good.explainer, bad.explainer, math.isnan(bad.seconds)) == ("good", "bad", True)
     assert found.seconds == good.seconds > 0
@@ -194,21 +198,23 @@ class Forward(nn.Module):
 
 
 def test_a_model_without_gradients_is_tried_with_what_needs_none() -> None:
-    model = hf.Classifier(Forward(), (0.0, 1.0), device="cpu")
-    found = hf.estimate(model, {"good": "random", "bad": "saliency"}, draw(4), Repeated(20))
+    model = holdfast.Classifier(Forward(), (0.0, 1.0), device="cpu")
+    found = holdfast.estimate(model, {"good": "random", "bad": "saliency"}, draw(4), Repeated(20))
     assert [math.isnan(line.seconds) for line in found.lines] == [False, True]
 
 
 @pytest.mark.parametrize("seconds", [0, -1.0, math.nan, "a", None, True])
 def test_seconds_are_a_number_above_0(seconds: Any) -> None:
-    with pytest.raises(hf.ArgumentError, match="seconds: expected a number above 0, got"):
-        hf.estimate(hf.Classifier(small_net(SHAPES["flat"]), (0.0, 1.0)), "saliency", draw(2), "aopc", seconds=seconds)
+    with pytest.raises(holdfast.ArgumentError, match="seconds: expected a number above 0, got"):
+        holdfast.estimate(
+            holdfast.Classifier(small_net(SHAPES["flat"]), (0.0, 1.0)), "saliency", draw(2), "aopc", seconds=seconds
+        )
 
 
 def test_what_a_metric_remembers_of_a_model_is_no_gain_of_the_next_trial(clock: Clock) -> None:
     """c-Eval keeps the distortions without fixed features for the next explainers."""
-    metric, inputs = hf.metrics.CEval(attack="fmn:steps=5,polish=1"), draw(4)
-    found = hf.estimate(timed_model(clock), ["saliency", "input_x_gradient"], inputs, metric, seconds=math.inf)
+    metric, inputs = holdfast.metrics.CEval(attack="fmn:steps=5,polish=1"), draw(4)
+    found = holdfast.estimate(timed_model(clock), ["saliency", "input_x_gradient"], inputs, metric, seconds=math.inf)
     model = timed_model(clock)
     clock.rows = 0
     metric(model, "saliency", inputs)
@@ -217,9 +223,9 @@ def test_what_a_metric_remembers_of_a_model_is_no_gain_of_the_next_trial(clock: 
 
 def test_a_stopped_trial_leaves_the_model_as_it_was(clock: Clock) -> None:
     shape = SHAPES["image"]
-    model, metric = timed_model(clock, shape), hf.metrics.ParameterSensitivityConsistency()
+    model, metric = timed_model(clock, shape), holdfast.metrics.ParameterSensitivityConsistency()
     before = metric.example()(model, "saliency", draw(3, shape))
-    hf.estimate(model, ["saliency", "guided_backprop", "lrp"], draw(3, shape), metric, seconds=0.01)
+    holdfast.estimate(model, ["saliency", "guided_backprop", "lrp"], draw(3, shape), metric, seconds=0.01)
     assert model.module.training
     assert all(p.requires_grad for p in model.module.parameters())
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.module.modules())
@@ -242,9 +248,9 @@ class Large(Repeated):
 @pytest.mark.skipif(sys.platform != "linux", reason="peaks of memory are read from /proc")
 def test_memory_is_the_peak_of_the_process(clock: Clock) -> None:
     model, inputs = timed_model(clock), draw(4)
-    small = hf.estimate(model, "saliency", inputs, Repeated(20)).memory
-    large = hf.estimate(model, "saliency", inputs, Large(20)).memory
-    again = hf.estimate(model, "saliency", inputs, Repeated(20)).memory
+    small = holdfast.estimate(model, "saliency", inputs, Repeated(20)).memory
+    large = holdfast.estimate(model, "saliency", inputs, Large(20)).memory
+    again = holdfast.estimate(model, "saliency", inputs, Repeated(20)).memory
     assert 2.5e8 < large - small < 4e8
     assert abs(again - small) < 1e8
 
@@ -254,9 +260,12 @@ def test_progress_weighs_jobs_by_explanations_and_predictions() -> None:
     from holdfast.study.grid import Grid, LoadedModel, Samples
     from holdfast.study.plan import make_plan
 
-    model = hf.Classifier(small_net((12,)), (0.0, 1.0), device="cpu", batch_size=16)
-    curve, many = hf.metrics.CorruptionCurve(samples=1), hf.metrics.MaxSensitivity(hf.LinfBall(0.1), samples=21)
-    explainer = hf.explainers.get("integrated_gradients", steps=10)
+    model = holdfast.Classifier(small_net((12,)), (0.0, 1.0), device="cpu", batch_size=16)
+    curve, many = (
+        holdfast.metrics.CorruptionCurve(samples=1),
+        holdfast.metrics.MaxSensitivity(holdfast.LinfBall(0.1), samples=21),
+    )
+    explainer = holdfast.explainers.get("integrated_gradients", steps=10)
     grid = Grid({"x": Samples(draw(2))}, {"m": LoadedModel(model)}, {"ig": explainer}, {"curve": curve, "many": many})
     work = {job.label: job.work for job in make_plan(grid).jobs}
     assert curve.expected_evaluations() == many.expected_evaluations() == 22

@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 import torch
 
-import holdfast as hf
+import holdfast
 from conftest import small_net
 from holdfast.explainers import Explainer
 from holdfast.metrics import LocalLipschitz, MaxSensitivity, Metric, Probe, Result, WorstCase
@@ -30,7 +30,7 @@ from holdfast.study.results import Results, load_results
 from holdfast.study.run import Progress, Summary, run_grid
 from holdfast.study.store import Store
 
-BALL = hf.LinfBall(0.1)
+BALL = holdfast.LinfBall(0.1)
 
 
 def fussy(module: torch.nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -79,7 +79,7 @@ class Queries(Metric):
 
 def a_grid(explainers: dict[str, Explainer] | None = None, count: int = 6, repeats: int = 2) -> Grid:
     torch.manual_seed(0)
-    classifier = hf.Classifier(small_net((1, 8, 8)), (0.0, 1.0), device="cpu", batch_size=64)
+    classifier = holdfast.Classifier(small_net((1, 8, 8)), (0.0, 1.0), device="cpu", batch_size=64)
     inputs = 0.2 + 0.6 * torch.rand(count, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     inputs[0, 0, 0, 0] = 0.0
     metrics: dict[str, Metric] = {
@@ -87,7 +87,10 @@ def a_grid(explainers: dict[str, Explainer] | None = None, count: int = 6, repea
         "max": MaxSensitivity(BALL, samples=8),
         "slope": LocalLipschitz(BALL, samples=8),
     }
-    explainers = explainers or {"grad": hf.explainers.get("saliency"), "mine": hf.explainers.from_callable(fussy)}
+    explainers = explainers or {
+        "grad": holdfast.explainers.get("saliency"),
+        "mine": holdfast.explainers.from_callable(fussy),
+    }
     return Grid(
         {"noise": Samples(inputs)},
         {"net": LoadedModel(classifier)},
@@ -137,7 +140,7 @@ def test_two_processes_give_the_bits_of_one(expected: Results, tmp_path: Path) -
 @pytest.mark.parametrize("make", [InProcess, partial(Processes, 2)])
 def test_progress_moves_within_a_job(make: Callable[[], Executor], tmp_path: Path) -> None:
     """Two jobs of 21 queries one after the other, each of which is a batch of a tenth of a second."""
-    grid = replace(a_grid({"slow": hf.explainers.from_callable(slow)}, count=2), metrics={"queries": Queries()})
+    grid = replace(a_grid({"slow": holdfast.explainers.from_callable(slow)}, count=2), metrics={"queries": Queries()})
     seen: list[Progress] = []
     run(tmp_path, make(), grid, progress=seen.append)
     shares = [progress.share for progress in seen]
@@ -156,7 +159,7 @@ def test_what_the_callback_of_the_progress_raises_is_no_failure_of_a_job(
         if progress.done == 0 and progress.share > 0:
             raise BrokenPipeError("nobody reads")
 
-    grid = replace(a_grid({"slow": hf.explainers.from_callable(slow)}, count=2), metrics={"queries": Queries()})
+    grid = replace(a_grid({"slow": holdfast.explainers.from_callable(slow)}, count=2), metrics={"queries": Queries()})
     with pytest.raises(BrokenPipeError, match="nobody reads"):
         run(tmp_path, make(), grid, progress=tell)
     assert "failed" not in Store(tmp_path).statuses().values()
@@ -165,7 +168,7 @@ def test_what_the_callback_of_the_progress_raises_is_no_failure_of_a_job(
 def test_a_worker_that_nobody_listens_to_ends_and_stores_no_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    grid = replace(a_grid({"grad": hf.explainers.get("saliency")}, count=2), metrics={"queries": Queries()})
+    grid = replace(a_grid({"grad": holdfast.explainers.get("saliency")}, count=2), metrics={"queries": Queries()})
     sent: list[object] = []
 
     class Gone:
@@ -197,7 +200,7 @@ class Unknown(Queries):
 
 def test_a_metric_that_expects_no_evaluations_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "_SECONDS_BETWEEN_SHARES", 0.0)
-    grid = replace(a_grid({"grad": hf.explainers.get("saliency")}, count=2), metrics={"unknown": Unknown()})
+    grid = replace(a_grid({"grad": holdfast.explainers.get("saliency")}, count=2), metrics={"unknown": Unknown()})
     seen: list[Progress] = []
     summary, _ = run(tmp_path, InProcess(), grid, progress=seen.append)
     assert not summary.failed
@@ -205,7 +208,7 @@ def test_a_metric_that_expects_no_evaluations_is_told_of(tmp_path: Path, monkeyp
 
 
 def test_a_job_that_takes_two_workers_down_is_a_failure_and_the_rest_goes_on(tmp_path: Path) -> None:
-    explainers = {"grad": hf.explainers.get("saliency"), "deadly": hf.explainers.from_callable(deadly)}
+    explainers = {"grad": holdfast.explainers.get("saliency"), "deadly": holdfast.explainers.from_callable(deadly)}
     grid = a_grid(explainers, count=2, repeats=1)
     summary, results = run(tmp_path, Processes(2), grid)
     assert {job.explainer for job in summary.failed} == {"deadly"}
@@ -216,7 +219,7 @@ def test_a_job_that_takes_two_workers_down_is_a_failure_and_the_rest_goes_on(tmp
 
 def test_a_worker_that_dies_once_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOLDFAST_TEST_MARKER", str(tmp_path / "died"))
-    grid = a_grid({"once": hf.explainers.from_callable(once_deadly)}, repeats=1)
+    grid = a_grid({"once": holdfast.explainers.from_callable(once_deadly)}, repeats=1)
     summary, results = run(tmp_path / "store", Processes(2), grid)
     assert (tmp_path / "died").exists()
     assert summary.failed == []
@@ -224,8 +227,8 @@ def test_a_worker_that_dies_once_is_replaced(tmp_path: Path, monkeypatch: pytest
 
 
 def test_what_cannot_be_sent_to_a_process_is_said(tmp_path: Path) -> None:
-    grid = a_grid({"lambda": hf.explainers.from_callable(lambda module, x, targets: x)})
-    with pytest.raises(hf.HoldfastError, match="can be sent to another process"):
+    grid = a_grid({"lambda": holdfast.explainers.from_callable(lambda module, x, targets: x)})
+    with pytest.raises(holdfast.HoldfastError, match="can be sent to another process"):
         run(tmp_path, Processes(2), grid)
 
 
@@ -234,7 +237,9 @@ def test_local_counts_its_workers() -> None:
     two = local(2, threads=3)
     assert isinstance(two, Processes)
     assert (two.workers, two.threads) == (2, 3)
-    with pytest.raises(hf.ArgumentError, match="workers: expected a whole number of at least 1, or 'auto', got 0"):
+    with pytest.raises(
+        holdfast.ArgumentError, match="workers: expected a whole number of at least 1, or 'auto', got 0"
+    ):
         local(0)
 
 
@@ -355,9 +360,9 @@ def test_executors_refuse_nonsense(tmp_path: Path) -> None:
         (lambda: Slurm(tasks=-1), "tasks: expected a whole number of at least 1, or 'auto', got -1"),
         (lambda: Slurm(cluster="pbs"), "cluster: expected slurm or local, got 'pbs'"),
     ):
-        with pytest.raises(hf.ArgumentError, match=message):
+        with pytest.raises(holdfast.ArgumentError, match=message):
             make()
-    with pytest.raises(hf.ArgumentError, match="out: expected a place that all machines reach"):
+    with pytest.raises(holdfast.ArgumentError, match="out: expected a place that all machines reach"):
         run_grid(a_grid(), Store("memory://results"), executor=Slurm(folder=tmp_path, cluster="local"))
 
 
@@ -381,21 +386,21 @@ def test_what_the_command_line_says_of_workers_counts(tmp_path: Path) -> None:
     assert isinstance(ray, Ray)
     assert isinstance(slurm, Slurm)
     assert (ray.workers, slurm.tasks) == (1, 1)
-    with pytest.raises(hf.ArgumentError, match="workers"):
+    with pytest.raises(holdfast.ArgumentError, match="workers"):
         executor_of(study, None, 0)
-    with pytest.raises(hf.ArgumentError, match="executor"):
+    with pytest.raises(holdfast.ArgumentError, match="executor"):
         executor_of(study, "")
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
 def test_an_exported_program_in_memory_is_refused_with_what_to_do(tmp_path: Path) -> None:
     program = torch.export.export(torch.nn.Linear(4, 3).eval(), (torch.rand(2, 4),)).module()
-    models = {"m": LoadedModel(hf.Classifier(program, (0.0, 1.0), device="cpu", batch_size=2))}
+    models = {"m": LoadedModel(holdfast.Classifier(program, (0.0, 1.0), device="cpu", batch_size=2))}
     grid = Grid(
         {"x": Samples(torch.rand(2, 4))},
         models,
-        {"s": hf.explainers.get("saliency")},
+        {"s": holdfast.explainers.get("saliency")},
         {"max": MaxSensitivity(BALL, samples=2)},
     )
-    with pytest.raises(hf.HoldfastError, match="exported program needs a study file that names its file"):
+    with pytest.raises(holdfast.HoldfastError, match="exported program needs a study file that names its file"):
         run(tmp_path, Processes(2), grid)

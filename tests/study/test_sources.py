@@ -17,7 +17,7 @@ from PIL import Image
 from safetensors.torch import save_file
 from torch import nn
 
-import holdfast as hf
+import holdfast
 from holdfast.data.user_files import as_inputs, read_images
 from holdfast.study.file.data_entries import DataEntry
 from holdfast.study.file.entries import build_entry
@@ -32,13 +32,13 @@ MODULE = """
 import numpy as np
 import torch
 from torch import nn
-import holdfast as hf
+import holdfast
 from holdfast.study.grid import Samples
 
 def tensor(): return torch.full((3, 5), 0.5)
 def array(): return np.full((3, 5), 0.5)
 def pair(): return np.full((3, 5), 0.5), [0, 1, 2]
-def dataset(): return hf.data.bundled("digits")[:3]
+def dataset(): return holdfast.data.bundled("digits")[:3]
 def samples(): return Samples(torch.full((3, 5), 2.0), torch.tensor([1, 0, 1]), (0.0, 4.0))
 def noise(): return torch.rand(3, 5)
 def net(width=6): return nn.Sequential(nn.Linear(5, width), nn.ReLU(), nn.Linear(width, 4))
@@ -119,7 +119,7 @@ def test_types_of_numbers(folder: Path) -> None:
     assert data(folder, path="half.safetensors").inputs.dtype == torch.float32
     assert as_inputs(X.double()).dtype == torch.float64  # a tensor of the user's own is in the precision they chose
     for wrong in (np.ones((2, 2), dtype=bool), np.ones((2, 2), dtype=complex), np.ones(3), np.ones((0, 3)), "x"):
-        with pytest.raises(hf.ArgumentError):
+        with pytest.raises(holdfast.ArgumentError):
             as_inputs(wrong)
 
 
@@ -133,7 +133,7 @@ def test_bounds(folder: Path) -> None:
     np.save(folder / "a.npy", 4 * np.ones((2, 3, 4, 4)) - 6)
     found = data(folder, path="a.npy", bounds=[[-3, -2.5, -2], [2, 2, 2]])
     assert found.bounds[0].shape == (3, 1, 1)
-    hf.Classifier(nn.Sequential(nn.Flatten(), nn.Linear(48, 2)), found.bounds, device="cpu").logits(found.inputs)
+    holdfast.Classifier(nn.Sequential(nn.Flatten(), nn.Linear(48, 2)), found.bounds, device="cpu").logits(found.inputs)
     assert data(folder, path="a.npy", bounds=[-2, 2]).bounds == (-2.0, 2.0)
     for bounds in (None, [-1, 1], [[-3, -2.5, -1], [2, 2, 2]], [[-3, -3], [2, 2]]):
         with pytest.raises(Misfit) as caught:
@@ -240,7 +240,7 @@ def sources(folder: Path) -> dict[str, ModelSource]:
 
 def test_every_source_gives_the_same_model_anywhere(folder: Path) -> None:
     found = sources(folder)
-    expected = hf.Classifier(net(), (0.0, 1.0), device="cpu").logits(X)
+    expected = holdfast.Classifier(net(), (0.0, 1.0), device="cpu").logits(X)
     copies = {name: pickle.dumps(kind) for name, kind in found.items()}
     for file in folder.glob("*.p*t*"):  # a worker elsewhere has no files
         file.unlink()
@@ -263,10 +263,10 @@ def test_every_source_gives_the_same_model_anywhere(folder: Path) -> None:
 @pytest.mark.parametrize("name", ["scripted", "exported", "scaled"])
 def test_gradients_flow_through_programs(folder: Path, name: str) -> None:
     classifier = sources(folder)[name].classifier(SAMPLES, "cpu")
-    expected = hf.Classifier(net(), (0.0, 1.0), classifier.preprocess, device="cpu")
+    expected = holdfast.Classifier(net(), (0.0, 1.0), classifier.preprocess, device="cpu")
     for explainer in ("saliency", "integrated_gradients:steps=3"):
-        found = hf.explainers.get(explainer)(classifier, X, 1)
-        assert torch.allclose(found, hf.explainers.get(explainer)(expected, X, 1), atol=1e-6)
+        found = holdfast.explainers.get(explainer)(classifier, X, 1)
+        assert torch.allclose(found, holdfast.explainers.get(explainer)(expected, X, 1), atol=1e-6)
     was = classifier.module.training
     with classifier.session():
         assert not classifier.module.training
@@ -274,9 +274,9 @@ def test_gradients_flow_through_programs(folder: Path, name: str) -> None:
 
 
 def test_the_zoo(folder: Path) -> None:
-    digits = hf.data.bundled("digits")[:2].inputs
+    digits = holdfast.data.bundled("digits")[:2].inputs
     classifier = source(folder, name="lenet5-mnist").classifier(Samples(digits), "cpu")
-    assert torch.equal(classifier.module(digits), hf.zoo.load("lenet5-mnist")(digits))
+    assert torch.equal(classifier.module(digits), holdfast.zoo.load("lenet5-mnist")(digits))
 
 
 def test_batch_size_is_handed_on(folder: Path) -> None:
@@ -295,13 +295,13 @@ def test_weights_with_code_are_refused_and_not_run(folder: Path) -> None:
     buffer = io.BytesIO()
     torch.save({"state_dict": {"a": evil}}, buffer)
     for content in (buffer.getvalue(), pickle.dumps(evil, protocol=2), pickle.dumps(evil, protocol=4)):
-        with pytest.raises(hf.ArgumentError):
+        with pytest.raises(holdfast.ArgumentError):
             read_weights(content)
     torch.save(net(), buffer := io.BytesIO())  # a whole module is code, too
-    with pytest.raises(hf.ArgumentError, match="could run code"):
+    with pytest.raises(holdfast.ArgumentError, match="could run code"):
         read_weights(buffer.getvalue())
     torch.save([1, 2], buffer := io.BytesIO())
-    with pytest.raises(hf.ArgumentError, match="a list of other things"):
+    with pytest.raises(holdfast.ArgumentError, match="a list of other things"):
         read_weights(buffer.getvalue())
     assert not (folder / "executed").exists()
 

@@ -21,7 +21,7 @@ import torch
 from torch import nn
 from typer.testing import CliRunner
 
-import holdfast as hf
+import holdfast
 from holdfast.cli import app
 from holdfast.study.grid import Grid, LoadedModel, Samples
 from holdfast.study.plan import make_plan
@@ -53,10 +53,12 @@ def write_study(folder: Path, samples: int = 3, workers: int = 1) -> Path:
 
 def tiny_grid(count: int, **more: Any) -> Grid:
     torch.manual_seed(0)
-    classifier = hf.Classifier(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), (0.0, 1.0), device="cpu", batch_size=64)
+    classifier = holdfast.Classifier(
+        nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), (0.0, 1.0), device="cpu", batch_size=64
+    )
     inputs = torch.rand(count, 1, 2, 2, generator=torch.Generator().manual_seed(1))
-    metric = hf.metrics.MaxSensitivity(hf.LinfBall(0.1), samples=2)
-    saliency = hf.explainers.get("saliency")
+    metric = holdfast.metrics.MaxSensitivity(holdfast.LinfBall(0.1), samples=2)
+    saliency = holdfast.explainers.get("saliency")
     return Grid(
         {"x": Samples(inputs)},
         {"m": LoadedModel(classifier)},
@@ -186,7 +188,7 @@ def test_the_code_of_the_users_layers_is_part_of_the_identity(monkeypatch: pytes
             module[1].weight.fill_(0.5)
             module[1].bias.zero_()
         grid = tiny_grid(1)
-        models = {"m": LoadedModel(hf.Classifier(module, (0.0, 1.0), device="cpu"))}
+        models = {"m": LoadedModel(holdfast.Classifier(module, (0.0, 1.0), device="cpu"))}
         return make_plan(Grid(grid.data, models, grid.explainers, grid.metrics)).jobs[0].identity
 
     before = identity()
@@ -364,10 +366,10 @@ def test_any_fsspec_address_will_do(tmp_path: Path) -> None:
     assert_same(load_results(address), load_results(tmp_path / "local"))
     assert load_results(f"file://{tmp_path}/local").samples.height == 60
     with pytest.raises(
-        hf.ArgumentError, match="address: expected a folder, or an address that fsspec knows, got noo://"
+        holdfast.ArgumentError, match="address: expected a folder, or an address that fsspec knows, got noo://"
     ):
         Store("noo://somewhere")
-    with pytest.raises(hf.ArgumentError, match="results: expected a folder with a manifest.json"):
+    with pytest.raises(holdfast.ArgumentError, match="results: expected a folder with a manifest.json"):
         load_results("memory://nothing/there")
 
 
@@ -379,7 +381,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     pl.DataFrame({"a": [1.0]}).write_parquet(other)  # a Parquet file that is not ours
     for content in (b"", b"PAR1", b"nothing of the kind", whole[:-1], whole[: len(whole) // 2], other.getvalue()):
         file.write_bytes(content)
-        with pytest.raises(hf.HoldfastError, match=f"{file.name} is damaged, delete it and run again"):
+        with pytest.raises(holdfast.HoldfastError, match=f"{file.name} is damaged, delete it and run again"):
             load_results(tmp_path)
 
 
@@ -397,7 +399,7 @@ def test_flipped_bits_are_found_or_do_not_matter_to_the_reader(tmp_path: Path) -
         file.write_bytes(content)
         try:
             assert store.read(job)[1].height == 1
-        except hf.HoldfastError as error:
+        except holdfast.HoldfastError as error:
             errors.append(str(error))
     assert len(errors) > 60
     assert all("is damaged, delete it and run again" in error for error in errors)
@@ -450,7 +452,7 @@ def test_the_manifest_says_what_where_and_with_which_versions(tmp_path: Path) ->
 
 def test_results_of_an_older_schema_are_refused_in_words(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text('{"schema": 1}')
-    with pytest.raises(hf.ArgumentError, match="results: expected a manifest of schema 2, got schema 1"):
+    with pytest.raises(holdfast.ArgumentError, match="results: expected a manifest of schema 2, got schema 1"):
         load_results(tmp_path)
 
 
@@ -579,11 +581,11 @@ def test_plausible_mistakes_end_in_words(tmp_path: Path) -> None:
 
 
 UNGUARDED = """
-import holdfast as hf
-digits = hf.data.bundled("digits")[:2]
-classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
-metric = hf.metrics.MaxSensitivity(hf.LinfBall(0.1), samples=2)
-hf.evaluate(classifier, ["saliency"], digits.inputs, [metric], samples_per_job=1, workers=2, progress=False)
+import holdfast
+digits = holdfast.data.bundled("digits")[:2]
+classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+metric = holdfast.metrics.MaxSensitivity(holdfast.LinfBall(0.1), samples=2)
+holdfast.evaluate(classifier, ["saliency"], digits.inputs, [metric], samples_per_job=1, workers=2, progress=False)
 """
 
 

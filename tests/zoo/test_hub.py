@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-import holdfast as hf
+import holdfast
 from holdfast import zoo
 from holdfast.errors import ArgumentError, HoldfastError, MissingExtraError, ModelError, UnknownNameError
 from holdfast.study.file.spec import study_from
@@ -105,7 +105,7 @@ def test_a_wide_resnet_of_timm_takes_images_in_0_1(wide_resnet: list[tuple[str, 
     assert isinstance(module, Normalised)
     assert not any(part.training for part in module.modules())
     assert module.input_size == (3, 224, 224)
-    classifier = hf.Classifier(module, bounds=(0.0, 1.0), device="cpu", batch_size=8)
+    classifier = holdfast.Classifier(module, bounds=(0.0, 1.0), device="cpu", batch_size=8)
     assert classifier.preprocess is None
     images = torch.rand(2, *module.input_size, generator=torch.Generator().manual_seed(0))
     logits = classifier.logits(images)
@@ -116,7 +116,7 @@ def test_a_wide_resnet_of_timm_takes_images_in_0_1(wide_resnet: list[tuple[str, 
     torch.testing.assert_close(inner.seen[-1][:2], (images - mean) / std)
     leaf = ((images - mean) / std).requires_grad_(True)
     (outside,) = torch.autograd.grad(inner(leaf)[:, 5].sum(), leaf)
-    found = hf.explainers.get("saliency", absolute=False)(classifier, images, 5)
+    found = holdfast.explainers.get("saliency", absolute=False)(classifier, images, 5)
     torch.testing.assert_close(found, outside / std, rtol=1e-3, atol=1e-6)
     with pytest.raises(ArgumentError, match="within the bounds .0, 1., got values in .2, 2"):
         classifier.logits(torch.full_like(images, 2.0))
@@ -169,6 +169,6 @@ def test_a_study_takes_a_hubs_model(timm: SimpleNamespace, tmp_path: Path) -> No
         "explainers": ["saliency"],
         "metrics": [{"max_sensitivity": {"neighbourhood": {"linf": 0.05}, "samples": 2}}],
     }
-    found = hf.run_study(study_from(study, tmp_path), tmp_path / "results", progress=False)
+    found = holdfast.run_study(study_from(study, tmp_path), tmp_path / "results", progress=False)
     assert found.failures == []
     assert found.results.manifest["models"]["vit"]["name"] == "timm:tiny"

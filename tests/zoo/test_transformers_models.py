@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import holdfast as hf
+import holdfast
 from holdfast import zoo
 from holdfast.errors import ArgumentError, HoldfastError, MissingExtraError, ModelError
 from holdfast.study.file.spec import study_from
@@ -60,20 +60,20 @@ def test_the_processors_arithmetic_is_put_before_the_model() -> None:
         (PROCESSOR | {"do_rescale": False}, (255 * x - mean) / std),
         (PROCESSOR | {"do_normalize": False}, x),
     ):
-        classifier = hf.zoo.from_transformers(model, processor, device="cpu")
+        classifier = holdfast.zoo.from_transformers(model, processor, device="cpu")
         torch.testing.assert_close(classifier.logits(x), model(expected).logits.detach(), rtol=1e-4, atol=1e-4)
     assert classifier.module.input_size == (3, 16, 16)
     assert (classifier.bounds[0].item(), classifier.bounds[1].item()) == (0.0, 1.0)
     cropped = PROCESSOR | {"do_center_crop": True, "crop_size": {"height": 12, "width": 10}}
-    assert hf.zoo.from_transformers(model, cropped).module.input_size == (3, 12, 10)
+    assert holdfast.zoo.from_transformers(model, cropped).module.input_size == (3, 12, 10)
     edge = PROCESSOR | {"size": {"shortest_edge": 16}}
-    assert hf.zoo.from_transformers(model, edge).module.input_size is None
+    assert holdfast.zoo.from_transformers(model, edge).module.input_size is None
     with pytest.raises(ModelError, match=r"expected images of shape \(N, 3, 16, 16\), got .* doesn't match model"):
         classifier.logits(rand(2, 3, 8, 8))
     with pytest.raises(ArgumentError, match="processor: expected an image processor with image_std"):
-        hf.zoo.from_transformers(model, {"image_mean": MEAN})
+        holdfast.zoo.from_transformers(model, {"image_mean": MEAN})
     with pytest.raises(ArgumentError, match="as many numbers"):
-        hf.zoo.from_transformers(model, {"image_mean": MEAN, "image_std": [1.0]})
+        holdfast.zoo.from_transformers(model, {"image_mean": MEAN, "image_std": [1.0]})
 
 
 def test_timm_models_that_are_already_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,13 +84,13 @@ def test_timm_models_that_are_already_loaded(monkeypatch: pytest.MonkeyPatch) ->
     )
     monkeypatch.setitem(sys.modules, "timm", stand_in)
     model, x = nn.Sequential(nn.Flatten(), nn.Linear(768, 4)), rand(2, 3, 16, 16)
-    classifier = hf.zoo.from_timm(model, device="cpu", batch_size=32)
+    classifier = holdfast.zoo.from_timm(model, device="cpu", batch_size=32)
     assert asked == [model]
     mean, std = torch.tensor(MEAN).reshape(3, 1, 1), torch.tensor(STD).reshape(3, 1, 1)
     torch.testing.assert_close(classifier.logits(x), model((x - mean) / std).detach(), rtol=1e-4, atol=1e-5)
     monkeypatch.setitem(sys.modules, "timm", None)
     with pytest.raises(MissingExtraError, match=r"holdfast\[hub\]"):
-        hf.zoo.from_timm(model)
+        holdfast.zoo.from_timm(model)
 
 
 def transformers() -> Any:
@@ -124,7 +124,7 @@ def test_a_vision_transformer_from_its_folder(vit: Path) -> None:
     module = zoo.load(f"transformers:{vit}")
     assert torch.equal(state, torch.random.get_rng_state())
     assert module.input_size == (3, 16, 16)
-    classifier = hf.Classifier(module, (0.0, 1.0), device="cpu")
+    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu")
     x = torch.from_numpy(images).permute(0, 3, 1, 2).float() / 255
     processor = package.AutoImageProcessor.from_pretrained(vit)
     model = package.AutoModelForImageClassification.from_pretrained(vit).eval()
@@ -132,9 +132,9 @@ def test_a_vision_transformer_from_its_folder(vit: Path) -> None:
         expected = model(**processor(list(images), return_tensors="pt")).logits
     torch.testing.assert_close(classifier.logits(x), expected, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(
-        hf.zoo.from_transformers(model, processor, device="cpu").logits(x), expected, rtol=1e-4, atol=1e-5
+        holdfast.zoo.from_transformers(model, processor, device="cpu").logits(x), expected, rtol=1e-4, atol=1e-5
     )
-    gradients = hf.explainers.get("saliency", absolute=False)(classifier, x, 2)
+    gradients = holdfast.explainers.get("saliency", absolute=False)(classifier, x, 2)
     leaf = ((x - torch.tensor(MEAN).reshape(3, 1, 1)) / torch.tensor(STD).reshape(3, 1, 1)).requires_grad_(True)
     (outside,) = torch.autograd.grad(model(pixel_values=leaf).logits[:, 2].sum(), leaf)
     torch.testing.assert_close(gradients, outside / torch.tensor(STD).reshape(3, 1, 1), rtol=1e-3, atol=1e-6)
@@ -149,7 +149,7 @@ def test_a_study_takes_a_model_in_its_folder(vit: Path, tmp_path: Path) -> None:
         "explainers": ["saliency"],
         "metrics": [{"max_sensitivity": {"neighbourhood": {"linf": 0.05}, "samples": 2}}],
     }
-    found = hf.run_study(study_from(study, tmp_path), tmp_path / "results", progress=False)
+    found = holdfast.run_study(study_from(study, tmp_path), tmp_path / "results", progress=False)
     assert found.failures == []
     assert found.results.manifest["models"]["vit"]["name"] == "transformers:mine"
 

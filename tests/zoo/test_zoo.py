@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-import holdfast as hf
+import holdfast
 from holdfast import data, zoo
 from holdfast.data.waves import NOISES
 from holdfast.errors import ArgumentError, ModelError, UnknownNameError
@@ -272,7 +272,7 @@ def test_a_network_for_series_in_a_study_file(tmp_path: Path):
         "metrics": [{"corruption_curve": {"samples": 1, "fractions": [0.2, 1.0]}}],
         "executor": {"workers": 1},
     }
-    found = hf.run_study(study, tmp_path, progress=False).results
+    found = holdfast.run_study(study, tmp_path, progress=False).results
     frame = found.samples
     assert len(frame) == 16
     assert set(frame["status"]) == {"ok"}

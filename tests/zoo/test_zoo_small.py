@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load as load_safetensors
 from torch import nn
 
-import holdfast as hf
+import holdfast
 from holdfast import data, zoo
 from holdfast.errors import ArgumentError
 from holdfast.zoo.networks.resnet import BasicBlock, ResNet18
@@ -23,7 +23,7 @@ from holdfast.zoo.training.classifier import accuracy, initialize, random_flip, 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 MODELS = {"resnet18w16-cifar10": (10, 701466, "cifar10:test"), "cnn-gtsrb": (43, 184483, "gtsrb:test")}
 each_model = pytest.mark.parametrize("name", MODELS)
-EXPLAINERS = hf.explainers.names()
+EXPLAINERS = holdfast.explainers.names()
 
 
 def parameters(module: nn.Module) -> int:
@@ -172,8 +172,8 @@ def images() -> torch.Tensor:
 @pytest.mark.parametrize("explainer", EXPLAINERS)
 @each_model
 def test_every_explainer_explains_it(name: str, explainer: str, images: torch.Tensor) -> None:
-    classifier = hf.Classifier(zoo.load(name), bounds=(0.0, 1.0), device="cpu", batch_size=64)
-    maps = hf.explainers.get(explainer)(classifier, images)
+    classifier = holdfast.Classifier(zoo.load(name), bounds=(0.0, 1.0), device="cpu", batch_size=64)
+    maps = holdfast.explainers.get(explainer)(classifier, images)
     assert maps.shape == images.shape
     assert torch.isfinite(maps).all()
     if explainer != "gradcam":  # after its rectifier it may be zero everywhere
@@ -184,9 +184,9 @@ def test_every_explainer_explains_it(name: str, explainer: str, images: torch.Te
 def test_deeplift_adds_up(name: str, images: torch.Tensor) -> None:
     """Attributions add up to the change of the logit, also with residual sums; in double precision."""
     module = zoo.load(name).double()
-    classifier, inputs = hf.Classifier(module, bounds=(0.0, 1.0), device="cpu", batch_size=64), images.double()
+    classifier, inputs = holdfast.Classifier(module, bounds=(0.0, 1.0), device="cpu", batch_size=64), images.double()
     change = (classifier.logits(inputs) - classifier.logits(0 * inputs))[:, 3]
-    torch.testing.assert_close(hf.explainers.get("deeplift")(classifier, inputs, 3).sum((1, 2, 3)), change)
+    torch.testing.assert_close(holdfast.explainers.get("deeplift")(classifier, inputs, 3).sum((1, 2, 3)), change)
 
 
 @each_model
@@ -199,16 +199,16 @@ def test_relevance_without_biases_adds_up(name: str, images: torch.Tensor) -> No
                 part.running_mean.zero_()
             if isinstance(part, nn.BatchNorm2d | nn.Conv2d | nn.Linear) and part.bias is not None:
                 part.bias.zero_()
-    classifier, inputs = hf.Classifier(module, bounds=(0.0, 1.0), device="cpu", batch_size=64), images.double()
-    relevance = hf.explainers.get("lrp", epsilon=1e-12)(classifier, inputs, 3)
+    classifier, inputs = holdfast.Classifier(module, bounds=(0.0, 1.0), device="cpu", batch_size=64), images.double()
+    relevance = holdfast.explainers.get("lrp", epsilon=1e-12)(classifier, inputs, 3)
     torch.testing.assert_close(relevance.sum((1, 2, 3)), classifier.logits(inputs)[:, 3], rtol=1e-4, atol=1e-6)
 
 
 def test_gradcam_uses_the_last_convolution(images: torch.Tensor) -> None:
     """Not that of a shortcut."""
-    classifier = hf.Classifier(zoo.load("resnet18w16-cifar10"), bounds=(0.0, 1.0), device="cpu", batch_size=64)
-    by_default = hf.explainers.get("gradcam", relu=False)(classifier, images)
-    named = hf.explainers.get("gradcam", relu=False, layer="stage4.block2.conv2")(classifier, images)
+    classifier = holdfast.Classifier(zoo.load("resnet18w16-cifar10"), bounds=(0.0, 1.0), device="cpu", batch_size=64)
+    by_default = holdfast.explainers.get("gradcam", relu=False)(classifier, images)
+    named = holdfast.explainers.get("gradcam", relu=False, layer="stage4.block2.conv2")(classifier, images)
     assert torch.equal(by_default, named)
 
 

@@ -6,11 +6,11 @@ Every function takes the value of `evaluate` or `run_study`, opened `Results`, a
 - `"samples"`: one row per data, model, explainer, configured metric, repeat and sample, all columns;
 - `"summary"`: one row per data, model, explainer and configured metric, a median (or mean) with its interval.
 
->>> import holdfast as hf
->>> digits = hf.data.bundled("digits")[:3]
->>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=digits.bounds)
->>> metric = hf.metrics.MaxSensitivity(hf.LinfBall(0.1), samples=3)
->>> found = hf.evaluate(classifier, ["saliency", "random"], digits.inputs, {"max_sens": metric}, progress=False)
+>>> import holdfast
+>>> digits = holdfast.data.bundled("digits")[:3]
+>>> classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=digits.bounds)
+>>> metric = holdfast.metrics.MaxSensitivity(holdfast.LinfBall(0.1), samples=3)
+>>> found = holdfast.evaluate(classifier, ["saliency", "random"], digits.inputs, {"max_sens": metric}, progress=False)
 >>> summary(found).select("explainer", "label", "count").rows()
 [('saliency', 'max_sens', 3), ('random', 'max_sens', 3)]
 >>> table_of_both = to_latex(found, caption="Sensitivity", label="tab:sensitivity")
@@ -19,7 +19,7 @@ Every function takes the value of `evaluate` or `run_study`, opened `Results`, a
 >>> class Writer:  # or torch.utils.tensorboard.SummaryWriter()
 ...     def add_scalar(self, tag, value, step):
 ...         print(tag)
->>> _ = log_scalars(metric(classifier, hf.explainers.get("saliency"), digits.inputs), Writer())
+>>> _ = log_scalars(metric(classifier, holdfast.explainers.get("saliency"), digits.inputs), Writer())
 max_sensitivity/median
 max_sensitivity/low
 max_sensitivity/high

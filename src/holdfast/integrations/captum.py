@@ -79,9 +79,9 @@ def get(name: str) -> Callable[..., Any]:
     >>> import captum.attr, torch
     >>> _ = torch.manual_seed(0)
     >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
-    >>> import holdfast as hf
+    >>> import holdfast
     >>> explain = captum.attr.InputXGradient(model).attribute
-    >>> get("max_sensitivity")(explain, torch.rand(5, 4), bounds=(0, 1), neighbourhood=hf.LinfBall(0.1)).shape
+    >>> get("max_sensitivity")(explain, torch.rand(5, 4), bounds=(0, 1), neighbourhood=holdfast.LinfBall(0.1)).shape
     torch.Size([5])
     """
     kind = metrics[name]

@@ -2,10 +2,10 @@
 
 A metric is configured first and called then, and returns a `Result`:
 
->>> import holdfast as hf
->>> digits = hf.data.bundled("digits")[:2]
->>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
->>> hf.metrics.AOPC(steps=20, samples=2)(classifier, "saliency", digits.inputs).status
+>>> import holdfast
+>>> digits = holdfast.data.bundled("digits")[:2]
+>>> classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+>>> holdfast.metrics.AOPC(steps=20, samples=2)(classifier, "saliency", digits.inputs).status
 ('ok', 'ok')
 """
 

@@ -139,10 +139,10 @@ class Metric(metaclass=_PresetsApplied):
         ArgumentError: when a class is created whose `name` is no text, or whose `direction` is missing or is none of
             the above.
 
-    >>> import holdfast as hf
-    >>> digits = hf.data.bundled("digits")[:2]
-    >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
-    >>> metric = hf.metrics.get("max_sensitivity", neighbourhood=hf.LinfBall(0.02), samples=5)
+    >>> import holdfast
+    >>> digits = holdfast.data.bundled("digits")[:2]
+    >>> classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> metric = holdfast.metrics.get("max_sensitivity", neighbourhood=holdfast.LinfBall(0.02), samples=5)
     >>> result = metric(classifier, "saliency", digits.inputs)
     >>> result.status, result.value.shape, result.model_evaluations.tolist()
     (('ok', 'ok'), torch.Size([2]), [6, 6])

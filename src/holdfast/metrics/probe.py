@@ -84,11 +84,11 @@ class Probe:
         status: for each origin `"ok"`, or why it is not evaluated.
         evaluations: model evaluations for each origin so far, int64 `(P,)`.
 
-    >>> import holdfast as hf
-    >>> digits = hf.data.bundled("digits")[:2]
-    >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> import holdfast
+    >>> digits = holdfast.data.bundled("digits")[:2]
+    >>> classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
     >>> with classifier.session():
-    ...     probe = Probe(classifier, hf.explainers.get("saliency"), digits.inputs, similarity="pearson")
+    ...     probe = Probe(classifier, holdfast.explainers.get("saliency"), digits.inputs, similarity="pearson")
     ...     same = probe.query(digits.inputs)
     ...     darker = probe.query(0.9 * digits.inputs[[0, 0, 1]], origin=torch.tensor([0, 0, 1]))
     >>> [round(value, 3) for value in same.similarity.tolist()], darker.similarity.shape

@@ -70,12 +70,12 @@ class ReplacedCopies:
         probe: it has the model and the explained classes, and counts evaluations and copies that are not finite.
         inputs: the samples of the probe, `(N, ...)`.
 
-    >>> import holdfast as hf
-    >>> digits = hf.data.bundled("digits")[:2]
-    >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> import holdfast
+    >>> digits = holdfast.data.bundled("digits")[:2]
+    >>> classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
     >>> half = (torch.arange(784) < 392).float()
     >>> with classifier.session():
-    ...     probe = Probe(classifier, hf.explainers.get("saliency"), digits.inputs)
+    ...     probe = Probe(classifier, holdfast.explainers.get("saliency"), digits.inputs)
     ...     scores = ReplacedCopies(probe, digits.inputs).scores(
     ...         lambda logits, owner: score_classes(logits, probe.targets[owner], "probability"),
     ...         lambda owner: (half.expand(len(owner), -1), torch.tensor(0.0)),
@@ -137,11 +137,11 @@ class ReplacedCopies:
             values: what is put in their place, `(N, ...)`.
             score: the class's `"probability"` or its `"logit"`.
 
-        >>> import holdfast as hf
-        >>> digits = hf.data.bundled("digits")[:2]
-        >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+        >>> import holdfast
+        >>> digits = holdfast.data.bundled("digits")[:2]
+        >>> classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
         >>> with classifier.session():
-        ...     probe = Probe(classifier, hf.explainers.get("saliency"), digits.inputs)
+        ...     probe = Probe(classifier, holdfast.explainers.get("saliency"), digits.inputs)
         ...     ranks = probe.maps.flatten(1).argsort(1, descending=True).argsort(1)
         ...     copies = ReplacedCopies(probe, digits.inputs)
         ...     curve = copies.curve(ranks, torch.tensor([0, 100, 784]), torch.zeros_like(digits.inputs))

@@ -39,10 +39,10 @@ class Result:
             that the metric has no number for the sample, such as a ratio of two searches that found nothing.
         low, high: the ends of a 95% interval of `value`, `(N,)`; None for a metric without one.
 
-    >>> import holdfast as hf
-    >>> digits = hf.data.bundled("digits")[:2]
-    >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
-    >>> result = hf.metrics.AOPC(steps=20, samples=2)(classifier, "saliency", digits.inputs)
+    >>> import holdfast
+    >>> digits = holdfast.data.bundled("digits")[:2]
+    >>> classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> result = holdfast.metrics.AOPC(steps=20, samples=2)(classifier, "saliency", digits.inputs)
     >>> result.frame().columns[:8]
     ['sample', 'status', 'value', 'low', 'high', 'targets', 'model_evaluations', 'degenerate']
     """

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from scipy.optimize import minimize
 from torch import Tensor, nn
 
-import holdfast as hf
+import holdfast
 from holdfast.algorithms.certified.bound import certified_distortion
 from holdfast.algorithms.certified.linear_relaxation import PermittedInputs, bound_margins, bound_values
 from holdfast.algorithms.certified.network_rules import MaxPool, Rectifier, pool_windows
@@ -24,8 +24,8 @@ TIGHT = 1e-4
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same'")  # the copy it makes is no matter here
 
 
-def classifier_of(module: nn.Module, bounds: tuple[float, float] = (0.0, 1.0), **options: Any) -> hf.Classifier:
-    return hf.Classifier(module, bounds=bounds, device="cpu", **options)
+def classifier_of(module: nn.Module, bounds: tuple[float, float] = (0.0, 1.0), **options: Any) -> holdfast.Classifier:
+    return holdfast.Classifier(module, bounds=bounds, device="cpu", **options)
 
 
 def affine(seed: int, features: int, classes: int) -> nn.Linear:
@@ -93,7 +93,7 @@ def networks() -> dict[str, tuple[nn.Module, tuple[int, ...]]]:
     return cases
 
 
-def traced(classifier: hf.Classifier, x: Tensor) -> Network:
+def traced(classifier: holdfast.Classifier, x: Tensor) -> Network:
     with classifier.session():
         return trace_network(classifier.forward, classifier.module, x[:1])
 
@@ -115,7 +115,7 @@ def points(x: Tensor, free: Tensor, radius: Tensor, norm: float, count: int, see
 
 
 def attacked(
-    classifier: hf.Classifier, x: Tensor, y: int, rival: int, free: Tensor, radius: float, norm: float
+    classifier: holdfast.Classifier, x: Tensor, y: int, rival: int, free: Tensor, radius: float, norm: float
 ) -> Tensor:
     """Projected gradient descent on one margin from several starts."""
     start = points(x, free, torch.tensor(radius), norm, 12, seed=rival)
@@ -502,7 +502,7 @@ def test_arguments_are_checked(options: dict[str, Any], words: str) -> None:
 
 def test_the_residual_network_of_the_zoo_is_supported() -> None:
     torch.manual_seed(0)
-    module = hf.zoo.ResNet18(num_classes=3, width=1)
+    module = holdfast.zoo.ResNet18(num_classes=3, width=1)
     classifier, x = classifier_of(module), torch.rand(1, 3, 32, 32)
     free = torch.zeros(1, 1, 32, 32, dtype=torch.bool)
     free[..., 10:13, 10:13] = True

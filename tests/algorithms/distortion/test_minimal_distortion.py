@@ -10,7 +10,7 @@ import scipy.optimize
 import torch
 from torch import Tensor, nn
 
-import holdfast as hf
+import holdfast
 from holdfast.algorithms import attacks, minimal_distortion
 from holdfast.algorithms.distortion import FastMinimumNorm
 from holdfast.algorithms.distortion.geometry import nearest_on_plane
@@ -83,7 +83,7 @@ def exact_in_bounds(layer: nn.Linear, x: Tensor, free: Tensor, norm: float) -> f
 def test_affine_without_bounds(norm: float | str) -> None:
     inputs, free = cases(1000)
     layer = affine(torch.Generator().manual_seed(0))
-    found = minimal_distortion(hf.Classifier(layer, (-1e6, 1e6), device="cpu"), inputs, None, free, norm=norm)
+    found = minimal_distortion(holdfast.Classifier(layer, (-1e6, 1e6), device="cpu"), inputs, None, free, norm=norm)
     expected = torch.tensor(
         [exact(layer, x, f, 2 if norm == 2 else math.inf) for x, f in zip(inputs, free, strict=True)]
     )
@@ -96,7 +96,7 @@ def test_affine_without_bounds(norm: float | str) -> None:
 def test_affine_within_bounds(norm: float | str, count: int) -> None:
     inputs, free = cases(count)
     layer = affine(torch.Generator().manual_seed(0))
-    found = minimal_distortion(hf.Classifier(layer, (0.0, 1.0), device="cpu"), inputs, None, free, norm=norm)
+    found = minimal_distortion(holdfast.Classifier(layer, (0.0, 1.0), device="cpu"), inputs, None, free, norm=norm)
     power = 2 if norm == 2 else math.inf
     expected = torch.tensor([exact_in_bounds(layer, x, f, power) for x, f in zip(inputs, free, strict=True)])
     possible = expected.isfinite()
@@ -132,18 +132,18 @@ def test_the_foot_of_a_plane_within_bounds(norm: float | str) -> None:
 
 @pytest.fixture(scope="module")
 def digits() -> Tensor:
-    return hf.data.bundled("digits").inputs[:24]
+    return holdfast.data.bundled("digits").inputs[:24]
 
 
 @pytest.fixture(scope="module")
-def lenet() -> hf.Classifier:
-    return hf.Classifier(hf.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu", batch_size=128)
+def lenet() -> holdfast.Classifier:
+    return holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu", batch_size=128)
 
 
 @pytest.mark.parametrize("name", ["fmn", "cw:steps=60,searches=4,learning_rate=0.05", "iga", "gsa"])
 @pytest.mark.parametrize("norm", [2, "inf"])
 def test_what_is_found_flips_and_keeps_what_is_held(
-    name: str, norm: float | str, lenet: hf.Classifier, digits: Tensor
+    name: str, norm: float | str, lenet: holdfast.Classifier, digits: Tensor
 ) -> None:
     if name.startswith("cw") and norm == "inf":
         with pytest.raises(ArgumentError, match="norm: expected 2 for the attack 'cw'"):
@@ -161,7 +161,7 @@ def test_what_is_found_flips_and_keeps_what_is_held(
     assert found.distortion[found.found].tolist() == pytest.approx(size[found.found].tolist(), rel=1e-5)
 
 
-def test_fmn_is_below_the_others(lenet: hf.Classifier, digits: Tensor) -> None:
+def test_fmn_is_below_the_others(lenet: holdfast.Classifier, digits: Tensor) -> None:
     """The papers' attacks, and ours with a longer search: what the default leaves is little."""
     found = {name: minimal_distortion(lenet, digits, None, None, attack=name) for name in ("fmn", "iga", "gsa")}
     assert found["fmn"].found.all()
@@ -172,7 +172,7 @@ def test_fmn_is_below_the_others(lenet: hf.Classifier, digits: Tensor) -> None:
     assert float(long.gradient_evaluations.min()) > 10 * float(found["fmn"].gradient_evaluations.max())
 
 
-def test_the_sign_attack_is_the_least_step_that_flips(lenet: hf.Classifier, digits: Tensor) -> None:
+def test_the_sign_attack_is_the_least_step_that_flips(lenet: holdfast.Classifier, digits: Tensor) -> None:
     """Against a fine scan of step sizes."""
     x = digits[:4]
     found = minimal_distortion(lenet, x, None, None, norm="inf", attack="gsa")
@@ -192,11 +192,11 @@ def test_the_sign_attack_is_the_least_step_that_flips(lenet: hf.Classifier, digi
 
 def test_results_do_not_depend_on_other_samples_or_batch_size(digits: Tensor) -> None:
     free = torch.rand(len(digits), 1, 28, 28, generator=torch.Generator().manual_seed(0)) < 0.7
-    module = hf.zoo.load("lenet5-mnist")
+    module = holdfast.zoo.load("lenet5-mnist")
     attack = FastMinimumNorm(steps=8, rivals=1, candidates=1, polish=2, restarts=3)
     runs = []
     for size in (24, 200):
-        classifier = hf.Classifier(module, (0.0, 1.0), device="cpu", batch_size=size)
+        classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu", batch_size=size)
         runs.append(minimal_distortion(classifier, digits, None, free, attack=attack))
     turned = minimal_distortion(classifier, digits.flip(0), None, free.flip(0), attack=attack)
     alone = minimal_distortion(classifier, digits[3:4], None, free[3:4], attack=attack)
@@ -211,7 +211,7 @@ def test_results_do_not_depend_on_other_samples_or_batch_size(digits: Tensor) ->
 
 @pytest.mark.parametrize("name", ["fmn:steps=3,polish=1", "iga:steps=2", "gsa"])
 def test_any_batch_size_is_calibrated_on_inputs_as_they_are(name: str, digits: Tensor) -> None:
-    classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu")
+    classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu")
     found = minimal_distortion(classifier, digits, None, None, attack=name)
     assert found.found.any()
 
@@ -223,7 +223,7 @@ def test_wide_and_missing_bounds(name: str, bound: float) -> None:
     inputs, free = cases(12)
     layer = affine(torch.Generator().manual_seed(0)).float()
     inputs = inputs.float()
-    found = minimal_distortion(hf.Classifier(layer, (-bound, bound), device="cpu"), inputs, None, free, 2, name)
+    found = minimal_distortion(holdfast.Classifier(layer, (-bound, bound), device="cpu"), inputs, None, free, 2, name)
     some = free.any(1)
     assert found.found[some].all()
     for x, f, c in zip(inputs[some], free[some], found.distortion[some], strict=True):
@@ -247,7 +247,7 @@ def test_two_dimensions_against_a_grid() -> None:
                     parameter.copy_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
                 module[0].weight[:, 0] /= scale  # type: ignore[index, operator]
             upper = torch.tensor([scale, 1.0], dtype=torch.float64)
-            classifier = hf.Classifier(module, (torch.zeros(2), upper), device="cpu")
+            classifier = holdfast.Classifier(module, (torch.zeros(2), upper), device="cpu")
             steps = torch.linspace(0, 1, 401, dtype=torch.float64)
             grid = torch.cartesian_prod(steps, steps) * upper
             classes = classifier.predict(grid)
@@ -278,14 +278,14 @@ def test_a_network_that_breaks_beyond_the_input_does_no_harm() -> None:
             return torch.where(x.sum(1, keepdim=True) > 1.6, torch.nan, out)
 
     torch.manual_seed(0)
-    classifier = hf.Classifier(Breaks(), (0.0, 1.0), device="cpu")
+    classifier = holdfast.Classifier(Breaks(), (0.0, 1.0), device="cpu")
     for name in ("fmn", "iga", "gsa"):
         found = minimal_distortion(classifier, torch.full((4, 3), 0.5), None, None, attack=name)
         assert bool(found.distortion.isfinite().all())
         assert bool(found.inputs.isfinite().all())
 
 
-def test_nothing_free_already_flipped_and_never_flipping(lenet: hf.Classifier, digits: Tensor) -> None:
+def test_nothing_free_already_flipped_and_never_flipping(lenet: holdfast.Classifier, digits: Tensor) -> None:
     free = torch.ones(3, 1, 28, 28, dtype=torch.bool)
     free[0] = False
     targets = lenet.predict(digits[:3])
@@ -297,13 +297,13 @@ def test_nothing_free_already_flipped_and_never_flipping(lenet: hf.Classifier, d
     with torch.no_grad():
         constant[1].weight.zero_()  # type: ignore[union-attr]
         constant[1].bias.copy_(torch.arange(10.0))  # type: ignore[union-attr]
-    never = minimal_distortion(hf.Classifier(constant, (0.0, 1.0), device="cpu"), digits[:2], None, None)
+    never = minimal_distortion(holdfast.Classifier(constant, (0.0, 1.0), device="cpu"), digits[:2], None, None)
     assert not never.found.any()
     assert torch.equal(never.inputs, digits[:2])
     assert bool(never.distortion.isfinite().all())
 
 
-def test_a_start_helps_where_the_search_is_short(lenet: hf.Classifier, digits: Tensor) -> None:
+def test_a_start_helps_where_the_search_is_short(lenet: holdfast.Classifier, digits: Tensor) -> None:
     good = minimal_distortion(lenet, digits, None, None, attack="fmn:steps=150")
     short = FastMinimumNorm(steps=1, rivals=1, candidates=1, polish=0)
     alone = minimal_distortion(lenet, digits, None, None, attack=short)
@@ -327,7 +327,7 @@ def test_a_start_helps_where_the_search_is_short(lenet: hf.Classifier, digits: T
     ],
 )
 def test_bad_arguments_are_named(
-    arguments: dict[str, object], message: str, lenet: hf.Classifier, digits: Tensor
+    arguments: dict[str, object], message: str, lenet: holdfast.Classifier, digits: Tensor
 ) -> None:
     given = {"free": None, **arguments}
     with pytest.raises(ArgumentError, match=message):
@@ -341,7 +341,7 @@ def test_attacks_have_names_and_estimates() -> None:
         assert kind().expected_evaluations() > 0
 
 
-def test_fmn_against_foolbox(lenet: hf.Classifier, digits: Tensor) -> None:
+def test_fmn_against_foolbox(lenet: holdfast.Classifier, digits: Tensor) -> None:
     """With nothing held, within 2% of the better of two peers with seven times as many gradients."""
     foolbox = pytest.importorskip("foolbox", reason="needs foolbox (extra peers)")
     model = foolbox.PyTorchModel(lenet.module.eval(), bounds=(0, 1), device="cpu")
@@ -357,9 +357,9 @@ def test_fmn_against_foolbox(lenet: hf.Classifier, digits: Tensor) -> None:
 
 
 @pytest.mark.slow
-def test_fmn_is_no_worse_than_cw(lenet: hf.Classifier) -> None:
+def test_fmn_is_no_worse_than_cw(lenet: holdfast.Classifier) -> None:
     """On 100 digits its median c is no larger, with a tenth of the gradients at most; 9 times 1000 in all."""
-    x = hf.data.bundled("digits").inputs[:100]
+    x = holdfast.data.bundled("digits").inputs[:100]
     ours, cw = (minimal_distortion(lenet, x, None, None, attack=name) for name in ("fmn", "cw"))
     assert float(ours.distortion.median()) <= float(cw.distortion.median())
     assert float(ours.gradient_evaluations.max()) * 10 <= float(cw.gradient_evaluations.min())

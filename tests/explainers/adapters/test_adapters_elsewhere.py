@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import holdfast as hf
+import holdfast
 from conftest import SHAPES, small_net
 from holdfast import explainers as hx
 from holdfast.errors import ArgumentError, MissingExtraError, ModelError, UnknownNameError
@@ -42,8 +42,8 @@ def shift(x: Tensor) -> Tensor:
     return (x - 0.4) / 0.3
 
 
-def net(kind: str, preprocess: Callable[[Tensor], Tensor] | None = shift, **options: Any) -> hf.Classifier:
-    return hf.Classifier(small_net(SHAPES[kind]), (0.0, 1.0), preprocess, device="cpu", **options)
+def net(kind: str, preprocess: Callable[[Tensor], Tensor] | None = shift, **options: Any) -> holdfast.Classifier:
+    return holdfast.Classifier(small_net(SHAPES[kind]), (0.0, 1.0), preprocess, device="cpu", **options)
 
 
 def draws(model: nn.Module, inputs: np.ndarray, targets: np.ndarray, level: float = 0.5) -> np.ndarray:
@@ -201,7 +201,7 @@ def test_deep_and_gradient_shap_equal_those_of_the_package() -> None:
     assert ours.rows_per_input == 8
     module = classifier.module.eval()
     torch.manual_seed(0)
-    bare = hf.Classifier(module, (0.0, 1.0), device="cpu")
+    bare = holdfast.Classifier(module, (0.0, 1.0), device="cpu")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         theirs = shap.GradientExplainer(module, references)
@@ -221,7 +221,7 @@ def test_additive_shap_of_a_linear_model() -> None:
     """`w_i (x_i - mean of the references)`, by each of shap's explainers."""
     package("shap")  # its import compiles for many seconds
     module = nn.Linear(12, 3)
-    classifier = hf.Classifier(module, (0.0, 1.0), device="cpu")
+    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu")
     x, references = batch("flat", 3), batch("flat", 4, seed=9)
     expected = module.weight[1].detach() * (x - references.mean(0))
     for name, options in (
@@ -280,7 +280,7 @@ def test_lime_for_tables() -> None:
     weights[1, 2], weights[1, 7] = 8.0, -4.0
     module = nn.Linear(12, 3)
     module.weight.data, module.bias.data = weights, torch.zeros(3)
-    classifier = hf.Classifier(module, (0.0, 1.0), device="cpu")
+    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu")
     object_ = LimeTabularExplainer(train.numpy(), random_state=1, discretize_continuous=False)
     state = object_.random_state.get_state()[1].copy()
     explainer = hx.from_lime(object_, num_samples=500, output="logit")
@@ -475,7 +475,7 @@ def test_a_study_takes_explainers_of_other_packages(tmp_path: Any, stand_ins: No
     again = study_from(study.plain(), tmp_path)
     assert again.plain() == study.plain()
     assert study.plain()["explainers"]["ig"] == {"name": "captum:IntegratedGradients", "n_steps": 4}
-    found = hf.run_study(study, tmp_path / "results", progress=False)
+    found = holdfast.run_study(study, tmp_path / "results", progress=False)
     assert found.failures == []
     assert set(found.results.samples["explainer"]) == set(content["explainers"])
     listed = study_from(

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-import holdfast as hf
+import holdfast
 from holdfast.explainers import GradCAM, GuidedBackprop, GuidedGradCAM
 
 
@@ -48,10 +48,10 @@ KINDS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 }
 
 
-def setting(kind: str) -> tuple[hf.Classifier, Tensor]:
+def setting(kind: str) -> tuple[holdfast.Classifier, Tensor]:
     build, shape = KINDS[kind]
     x = torch.rand(9, *shape, generator=torch.Generator().manual_seed(3))
-    return hf.Classifier(build().eval(), (0.0, 1.0), device="cpu"), x
+    return holdfast.Classifier(build().eval(), (0.0, 1.0), device="cpu"), x
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -82,7 +82,7 @@ def test_is_the_product_of_its_factors(kind: str, interpolation: Literal["linear
 
 def test_functional_and_in_place_rectifiers() -> None:
     classifier, x = setting("images")
-    functional = hf.Classifier(Functional(), (0.0, 1.0), device="cpu")
+    functional = holdfast.Classifier(Functional(), (0.0, 1.0), device="cpu")
     ours = GuidedGradCAM("layers.3")(functional, x, 1)
     torch.testing.assert_close(ours, GuidedGradCAM("3")(classifier, x, 1))
 
@@ -110,15 +110,17 @@ def test_the_gradients_to_the_layer_are_plain_and_there_is_one_forward_pass() ->
 
 def test_errors() -> None:
     classifier, x = setting("images")
-    with pytest.raises(hf.ArgumentError, match="layer: expected one of '0', '1'"):
+    with pytest.raises(holdfast.ArgumentError, match="layer: expected one of '0', '1'"):
         GuidedGradCAM("conv")(classifier, x)
-    with pytest.raises(hf.ArgumentError, match="layer: expected a layer with outputs"):
+    with pytest.raises(holdfast.ArgumentError, match="layer: expected a layer with outputs"):
         GuidedGradCAM("6")(classifier, x)
-    with pytest.raises(hf.ArgumentError, match="interpolation: expected one of linear, nearest"):
+    with pytest.raises(holdfast.ArgumentError, match="interpolation: expected one of linear, nearest"):
         GuidedGradCAM(interpolation="cubic")  # type: ignore[arg-type]
-    with classifier.session(), pytest.raises(hf.ArgumentError, match="no derivative"):
+    with classifier.session(), pytest.raises(holdfast.ArgumentError, match="no derivative"):
         GuidedGradCAM().attribute(classifier, x.requires_grad_(True), None, create_graph=True)
     twice = nn.Conv2d(2, 2, 3, padding=1)
     module = nn.Sequential(twice, nn.ReLU(), twice, nn.Flatten(), nn.Linear(200, 3))
-    with pytest.raises(hf.ModelError, match="guided_gradcam: expected layer '0' to run once a forward pass, ran 2x"):
-        GuidedGradCAM()(hf.Classifier(module, (0.0, 1.0), device="cpu"), x.detach())
+    with pytest.raises(
+        holdfast.ModelError, match="guided_gradcam: expected layer '0' to run once a forward pass, ran 2x"
+    ):
+        GuidedGradCAM()(holdfast.Classifier(module, (0.0, 1.0), device="cpu"), x.detach())

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import holdfast as hf
+import holdfast
 from conftest import SHAPES, small_net
 from holdfast.explainers import GradientSHAP, IntegratedGradients, SmoothGrad
 from holdfast.explainers.gradients.gradient_shap import _draw_points
@@ -24,17 +24,17 @@ def batch(shape: tuple[int, ...], count: int, seed: int = 0) -> Tensor:
     return torch.rand(count, *shape, generator=torch.Generator().manual_seed(seed))
 
 
-def double_net(shape: tuple[int, ...]) -> hf.Classifier:
-    return hf.Classifier(small_net(shape).double(), (0.0, 1.0), device="cpu", batch_size=256)
+def double_net(shape: tuple[int, ...]) -> holdfast.Classifier:
+    return holdfast.Classifier(small_net(shape).double(), (0.0, 1.0), device="cpu", batch_size=256)
 
 
-def gradients_at(classifier: hf.Classifier, points: Tensor, target: int) -> Tensor:
+def gradients_at(classifier: holdfast.Classifier, points: Tensor, target: int) -> Tensor:
     leaf = points.clone().requires_grad_(True)
     with classifier.session():
         return torch.autograd.grad(classifier.forward(leaf)[:, target].sum(), leaf)[0]
 
 
-def products(classifier: hf.Classifier, x: Tensor, references: Tensor, explainer: GradientSHAP) -> Tensor:
+def products(classifier: holdfast.Classifier, x: Tensor, references: Tensor, explainer: GradientSHAP) -> Tensor:
     """The terms of the mean in the formula, `(samples, N, ...)`."""
     which, places = _draw_points(explainer.seed, explainer.samples, len(references), explainer.draws, CPU)
     noise = draw_shared_noise(explainer.seed + 1, (explainer.samples, *x.shape[1:]), x.dtype, CPU)
@@ -51,7 +51,7 @@ def products(classifier: hf.Classifier, x: Tensor, references: Tensor, explainer
 @pytest.mark.parametrize("draws", ["stratified", "uniform"])
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 def test_equals_its_formula(shape: tuple[int, ...], draws: Any, noise: float) -> None:
-    classifier = hf.Classifier(small_net(shape).double(), (-1.0, 1.0), device="cpu", batch_size=24)
+    classifier = holdfast.Classifier(small_net(shape).double(), (-1.0, 1.0), device="cpu", batch_size=24)
     x, references = batch(shape, 4).double(), batch(shape, 5, seed=1).double() - 0.5
     explainer = GradientSHAP(references, samples=13, draws=draws, noise=noise, seed=3)
     expected = products(classifier, x, references, explainer).mean(0)
@@ -63,7 +63,7 @@ def test_equals_its_formula(shape: tuple[int, ...], draws: Any, noise: float) ->
 def test_linear_model_is_exact(options: dict[str, Any]) -> None:
     torch.manual_seed(0)
     module = nn.Sequential(nn.Flatten(), nn.Linear(12, 3)).double()
-    classifier = hf.Classifier(module, (0.0, 1.0), device="cpu")
+    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu")
     x, references = batch((3, 4), 5).double(), batch((3, 4), 6, seed=1).double()
     t = torch.tensor([0, 1, 2, 2, 1])
     explainer = GradientSHAP(references, **options)
@@ -158,7 +158,7 @@ def test_derivative_with_a_background_set() -> None:
     classifier, x = double_net((12,)), batch((12,), 3).double()
     explainer = GradientSHAP(batch((12,), 4, seed=1), samples=6, noise=0.1)
     direction = batch((12,), 3, seed=2).double()
-    with classifier.session(), hf.explainers.smooth_relu(5.0):
+    with classifier.session(), holdfast.explainers.smooth_relu(5.0):
         leaf = x.clone().requires_grad_(True)
         maps, _ = explainer.attribute(classifier, leaf, torch.tensor([0, 1, 2]), create_graph=True)
         (gradient,) = torch.autograd.grad(maps.square().sum(), leaf)
@@ -181,7 +181,7 @@ def test_derivative_with_a_background_set() -> None:
     ],
 )
 def test_options_out_of_range(options: dict[str, Any], argument: str) -> None:
-    with pytest.raises(hf.ArgumentError, match=f"^{argument}: expected"):
+    with pytest.raises(holdfast.ArgumentError, match=f"^{argument}: expected"):
         GradientSHAP(**options)
 
 
@@ -207,7 +207,7 @@ def test_smoothgrad_statistics_equal_their_formulas(times_input: bool, absolute:
         ours = SmoothGrad(statistic=statistic, **options)(classifier, x, 2)  # type: ignore[arg-type]
         torch.testing.assert_close(ours, expected)
     # the default is bit for bit the mean of the noisy copies' gradients
-    plain = hf.Classifier(small_net((1, 8, 8)), (0.0, 1.0), device="cpu", batch_size=256)
+    plain = holdfast.Classifier(small_net((1, 8, 8)), (0.0, 1.0), device="cpu", batch_size=256)
     x = x.float()
     noise = draw_shared_noise(0, (16, 1, 8, 8), torch.float32, CPU)
     points = x[:, None] + 0.1 * noise
@@ -222,7 +222,7 @@ def test_vargrad_of_a_quadratic_is_known() -> None:
             c = torch.arange(1.0, 5.0, dtype=x.dtype)
             return torch.stack([(c * x.square()).sum(1), x.sum(1)], 1)
 
-    classifier = hf.Classifier(Quadratic(), (0.0, 2.0), device="cpu")
+    classifier = holdfast.Classifier(Quadratic(), (0.0, 2.0), device="cpu")
     x = batch((4,), 3)
     noise = draw_shared_noise(0, (500, 4), torch.float32, CPU)
     expected = 4 * torch.arange(1.0, 5.0).square() * (0.1 * 2) ** 2 * noise.var(0, correction=0)
@@ -233,7 +233,7 @@ def test_vargrad_of_a_quadratic_is_known() -> None:
 
 
 def test_smoothgrad_refuses_an_unknown_statistic() -> None:
-    with pytest.raises(hf.ArgumentError, match="statistic: expected one of mean, mean_square, variance"):
+    with pytest.raises(holdfast.ArgumentError, match="statistic: expected one of mean, mean_square, variance"):
         SmoothGrad(statistic="median")  # type: ignore[arg-type]
-    with pytest.raises(hf.ArgumentError, match="samples: expected at least 2 for a variance"):
+    with pytest.raises(holdfast.ArgumentError, match="samples: expected at least 2 for a variance"):
         SmoothGrad(samples=1, statistic="variance")

@@ -13,7 +13,7 @@ import torch
 from games import mlp, rand
 from torch import Tensor, nn
 
-import holdfast as hf
+import holdfast
 from conftest import SHAPES, small_net
 from holdfast.errors import ArgumentError
 from holdfast.explainers import LIME, KernelSHAP
@@ -54,7 +54,7 @@ def by_segment(maps: Tensor, labels: Tensor) -> Tensor:
 @pytest.mark.parametrize("features", [3, 4, 7, 10])
 def test_the_full_budget_gives_exact_shapley_values(features: int, output: str) -> None:
     module, x = mlp(features), rand(5, features)
-    classifier = hf.Classifier(module, (0.0, 1.0), device="cpu")
+    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu")
     explainer = KernelSHAP(samples=2**features - 2, baseline=0.3, output=output)  # type: ignore[arg-type]
     ours = explainer(classifier, x, 1)
     expected = torch.stack([shapley(module, row, torch.arange(features), 0.3, 1, output) for row in x])
@@ -65,7 +65,7 @@ def test_the_full_budget_gives_exact_shapley_values(features: int, output: str) 
 def test_exact_for_segments_of_images_and_series() -> None:
     for shape, how in (((3, 8, 8), 4), ((2, 16), 5), ((1, 8, 8), (torch.arange(64) // 11).reshape(8, 8))):
         module, x = small_net(shape).double().eval(), rand(2, *shape)
-        classifier = hf.Classifier(module, (0.0, 1.0), device="cpu")
+        classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu")
         labels = segment(x, how).labels
         ours = KernelSHAP(samples=1000, segments=how)(classifier, x, 2)
         assert torch.equal(ours[:, :1].expand_as(ours), ours)  # the same in all channels
@@ -76,7 +76,7 @@ def test_exact_for_segments_of_images_and_series() -> None:
 
 def test_a_sampled_budget_is_right_on_average() -> None:
     module, x = mlp(10), rand(1, 10)
-    classifier = hf.Classifier(module, (0.0, 1.0), device="cpu")
+    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu")
     exact = shapley(module, x[0], torch.arange(10), 0.0, 0, "logit")
     # a fit to few samples has a bias of order 1 / samples; here it is a tenth of the spread
     seen = torch.stack([KernelSHAP(samples=200, seed=s)(classifier, x, 0)[0] for s in range(200)])
@@ -91,7 +91,7 @@ def test_a_sampled_budget_is_right_on_average() -> None:
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_efficiency_for_any_samples(samples: int, shape: tuple[int, ...]) -> None:
     module, x = small_net(shape).double().eval(), rand(4, *shape)
-    classifier = hf.Classifier(module, (0.0, 1.0), device="cpu")
+    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu")
     for how in ("auto", "pixels"):
         labels = segment(x, "auto").labels if how == "auto" else torch.arange(x[0, ..., 0:].numel())
         maps = KernelSHAP(samples=samples, segments=how, baseline=0.2)(classifier, x, 1)  # type: ignore[arg-type]
@@ -134,7 +134,7 @@ def test_duplicates_are_forwarded_once() -> None:
     rows: list[int] = []
     module, x = mlp(4), rand(3, 4)
     module.register_forward_hook(lambda m, args, out: rows.append(len(args[0])))
-    classifier = hf.Classifier(module, (0.0, 1.0), device="cpu", batch_size=256)
+    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu", batch_size=256)
     KernelSHAP()(classifier, x, 0)
     assert sum(rows[1:]) == 3 * 16  # all coalitions of four; before that, one pass to find the number of classes
 
@@ -156,7 +156,7 @@ def test_agrees_with_captum_within_sampling_error() -> None:
     shape = (1, 8, 8)
     module, x = small_net(shape).eval(), rand(1, *shape).float()
     labels = (torch.arange(64) // 8).reshape(8, 8)
-    classifier = hf.Classifier(module, (0.0, 1.0), device="cpu")
+    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu")
     ours = by_segment(KernelSHAP(samples=254, segments=labels)(classifier, x, 2)[0, 0], labels)
     theirs = by_segment(captum_map(module, x[0], 2, 3000, labels)[0], labels)
     assert float(ours.abs().max()) > 0.01
@@ -170,7 +170,7 @@ def test_agrees_with_shap() -> None:
         lambda z: module(torch.as_tensor(z, dtype=x.dtype)).detach().numpy()[:, 0], torch.zeros(1, 10).numpy()
     )
     expected = torch.as_tensor(theirs.shap_values(x.numpy(), nsamples=2000, silent=True)).reshape(1, 10)
-    ours = KernelSHAP(samples=1022)(hf.Classifier(module, (0.0, 1.0), device="cpu"), x, 0)
+    ours = KernelSHAP(samples=1022)(holdfast.Classifier(module, (0.0, 1.0), device="cpu"), x, 0)
     torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-6)
 
 
@@ -196,13 +196,13 @@ def test_with_fewer_coalitions_than_features_the_solution_has_the_smallest_norm(
 BOTH: dict[str, Any] = {"lime": LIME, "kernel_shap": KernelSHAP}
 
 
-def lenet_at(batch_size: int) -> hf.Classifier:
-    return hf.Classifier(hf.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu", batch_size=batch_size)
+def lenet_at(batch_size: int) -> holdfast.Classifier:
+    return holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu", batch_size=batch_size)
 
 
 @pytest.mark.parametrize("how", ["auto", "quickshift", "pixels"])
 @pytest.mark.parametrize("name", BOTH)
-def test_maps_do_not_depend_on_the_batch_if_segments_differ(name: str, how: Any, digits: hf.data.Dataset) -> None:
+def test_maps_do_not_depend_on_the_batch_if_segments_differ(name: str, how: Any, digits: holdfast.data.Dataset) -> None:
     x = digits.inputs[:17]
     assert how == "pixels" or len(segment(x, how).count.unique()) > 3
     explainer = BOTH[name](samples=40, segments=how)  # LIME: 40 rows in batches of 16, the last one with 8 rows
@@ -220,7 +220,7 @@ def test_maps_do_not_depend_on_the_batch_if_segments_differ(name: str, how: Any,
 @pytest.mark.parametrize("shape", [*SHAPES.values(), (3, 8, 8)], ids=[*SHAPES, "colour"])
 def test_maps_are_constant_on_segments(name: str, shape: tuple[int, ...], how: Any) -> None:
     x = rand(6, *shape).float()
-    classifier = hf.Classifier(small_net(shape), (0.0, 1.0), device="cpu")
+    classifier = holdfast.Classifier(small_net(shape), (0.0, 1.0), device="cpu")
     maps = BOTH[name](samples=40, segments=how)(classifier, x)
     assert maps.shape == x.shape
     assert maps.dtype == x.dtype
@@ -242,7 +242,7 @@ def test_a_baseline_for_each_channel(name: str) -> None:
     x[:, 1] = 0.7
     module = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 2))
     module[2].weight.data.copy_(torch.tensor([[0.0, 5.0, 0.0], [0.0, 0.0, 0.0]]))
-    classifier = hf.Classifier(module, (0.0, 1.0), device="cpu")
+    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu")
     black, fitting = (BOTH[name](samples=40, segments="grid", baseline=b) for b in (0.0, (0.2, 0.7, 0.4)))
     assert float(black(classifier, x, 0).abs().min()) > 0.001
     assert float(fitting(classifier, x, 0).abs().max()) < 1e-6  # the channel that the model depends on is not masked
@@ -288,7 +288,7 @@ def test_options_out_of_range(name: str, options: dict[str, Any], match: str) ->
 @pytest.mark.parametrize("name", BOTH)
 def test_segments_that_do_not_fit_the_inputs(name: str) -> None:
     x = rand(2, 1, 8, 8).float()
-    classifier = hf.Classifier(small_net((1, 8, 8)), (0.0, 1.0), device="cpu")
+    classifier = holdfast.Classifier(small_net((1, 8, 8)), (0.0, 1.0), device="cpu")
     each = (torch.arange(128) % 64 // 8).reshape(2, 8, 8)
     for how, match in (
         ("windows", "cuts images, got 'windows'"),
@@ -297,7 +297,7 @@ def test_segments_that_do_not_fit_the_inputs(name: str) -> None:
     ):
         with pytest.raises(ArgumentError, match=match):
             BOTH[name](segments=how)(classifier, x)
-    single = hf.Classifier(nn.Linear(1, 2), (0.0, 1.0), device="cpu")
+    single = holdfast.Classifier(nn.Linear(1, 2), (0.0, 1.0), device="cpu")
     with pytest.raises(ArgumentError, match="at least 2 pixels"):
         BOTH[name](segments="pixels")(single, torch.rand(3, 1))
 
@@ -306,7 +306,9 @@ def test_segments_that_do_not_fit_the_inputs(name: str) -> None:
 def test_by_name_and_in_study_files(name: str) -> None:
     from holdfast.study.file.options import configure, json_schema_of
 
-    assert hf.explainers.get(f"{name}:samples=50,segments=quickshift") == BOTH[name](samples=50, segments="quickshift")
+    assert holdfast.explainers.get(f"{name}:samples=50,segments=quickshift") == BOTH[name](
+        samples=50, segments="quickshift"
+    )
     assert configure(BOTH[name], name, {"segments": 12, "baseline": [0, 1]}) == BOTH[name](segments=12, baseline=(0, 1))
     assert json_schema_of(float) is not None
     labels = torch.arange(9).reshape(3, 3)

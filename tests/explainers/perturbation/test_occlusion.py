@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import holdfast as hf
+import holdfast
 from conftest import SHAPES, small_net
 from holdfast.errors import ArgumentError
 from holdfast.explainers import Occlusion
@@ -39,7 +39,7 @@ def test_equals_captum(kind: str, window: Any, stride: Any) -> None:
     theirs = ca.Occlusion(module).attribute(
         x, sliding_window_shapes=channels + sides, strides=channels + steps, baselines=0.3, target=t
     )
-    classifier = hf.Classifier(module, (0.0, 1.0), device="cpu")
+    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu")
     ours = Occlusion(window, stride, baseline=0.3, output="logit")(classifier, x, t)
     torch.testing.assert_close(ours, theirs.to(ours.dtype), rtol=1e-6, atol=1e-6)  # Captum's masks are float32
     assert float(ours.abs().max()) > 1e-3
@@ -62,7 +62,7 @@ def test_equals_a_loop_over_the_default_windows(kind: str) -> None:
             count[place] += 1
     assert int(count.min()) >= 1
     expected = (total / count).reshape(3, *[1] * (len(shape) > 1), *spatial).expand_as(x)
-    found = Occlusion()(hf.Classifier(module, (0.0, 1.0), device="cpu"), x, 2)
+    found = Occlusion()(holdfast.Classifier(module, (0.0, 1.0), device="cpu"), x, 2)
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
 
 
@@ -73,7 +73,7 @@ def test_a_model_that_depends_on_one_pixel() -> None:
 
     x = torch.ones(2, 1, 10, 12)
     x[1] *= 0.5
-    classifier = hf.Classifier(OnePixel(), (0.0, 1.0), device="cpu")
+    classifier = holdfast.Classifier(OnePixel(), (0.0, 1.0), device="cpu")
     found = Occlusion(window=3, stride=1, output="logit")(classifier, x, 0)
     # the share of a position's windows that cover the pixel, times its value
     away = (torch.arange(10)[:, None] - 4).abs(), (torch.arange(12) - 6).abs()
@@ -81,7 +81,7 @@ def test_a_model_that_depends_on_one_pixel() -> None:
     torch.testing.assert_close(found, x * expected)
 
 
-def test_each_row_is_forwarded_once_in_large_batches(digits: hf.data.Dataset, lenet: hf.Classifier) -> None:
+def test_each_row_is_forwarded_once_in_large_batches(digits: holdfast.data.Dataset, lenet: holdfast.Classifier) -> None:
     rows: list[int] = []
     handle = lenet.module.register_forward_hook(lambda m, a, out: rows.append(len(out)))
     x, t = digits.inputs[:2], torch.tensor([1, 2])
@@ -110,7 +110,7 @@ def test_options_out_of_range(options: dict[str, Any], match: str) -> None:
 
 
 def test_windows_that_do_not_fit_the_inputs() -> None:
-    classifier = hf.Classifier(small_net((1, 8, 8)), (0.0, 1.0), device="cpu")
+    classifier = holdfast.Classifier(small_net((1, 8, 8)), (0.0, 1.0), device="cpu")
     x = rand(2, 1, 8, 8).float()
     for options, match in (
         ({"window": 9}, r"window: expected at most the inputs' size \(8, 8\), got 9"),
@@ -125,6 +125,6 @@ def test_windows_that_do_not_fit_the_inputs() -> None:
 def test_by_name_and_in_study_files() -> None:
     from holdfast.study.file.options import configure
 
-    assert hf.explainers.get("occlusion:window=5,stride=2") == Occlusion(5, 2)
+    assert holdfast.explainers.get("occlusion:window=5,stride=2") == Occlusion(5, 2)
     assert configure(Occlusion, "occlusion", {"window": [4, 2]}) == Occlusion(window=(4, 2))
     assert hash(Occlusion(window=[4, 2])) == hash(Occlusion(window=(4, 2)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-import holdfast as hf
+import holdfast
 from holdfast.errors import ArgumentError
 from holdfast.metrics.probe import Probe
 from holdfast.segments import segment
@@ -24,15 +24,15 @@ def perturb(inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 @pytest.mark.parametrize("explain", ["predicted", "origin"])
 @pytest.mark.parametrize("rows", [7, 100_000])
 def test_fixed_segments_are_those_of_the_origin(
-    name: str, explain: str, rows: int, digits: hf.data.Dataset, lenet: hf.Classifier
+    name: str, explain: str, rows: int, digits: holdfast.data.Dataset, lenet: holdfast.Classifier
 ) -> None:
     inputs = digits.inputs[:3]
-    classifier = hf.Classifier(lenet.module, bounds=(0.0, 1.0), device="cpu", batch_size=rows)
+    classifier = holdfast.Classifier(lenet.module, bounds=(0.0, 1.0), device="cpu", batch_size=rows)
     maps = {}
     for segmentation in ("each", "fixed"):
-        explainer = hf.explainers.get(name, **SIZE[name], segments="quickshift", segmentation=segmentation)
+        explainer = holdfast.explainers.get(name, **SIZE[name], segments="quickshift", segmentation=segmentation)
         with classifier.session():
-            probe = Probe(classifier, explainer, inputs, None, hf.similarity.get("pearson"), explain=explain)
+            probe = Probe(classifier, explainer, inputs, None, holdfast.similarity.get("pearson"), explain=explain)
             x, origin = perturb(inputs)
             maps[segmentation] = probe.query(x, origin, keep_maps=True).maps
             targets = probe.targets
@@ -41,20 +41,22 @@ def test_fixed_segments_are_those_of_the_origin(
     for row, whose in enumerate(origin.tolist()):
         target = int(targets[whose]) if explain == "origin" else None
         for segmentation, segments in (("fixed", given[whose]), ("each", "quickshift")):
-            own = hf.explainers.get(name, **SIZE[name], segments=segments)
+            own = holdfast.explainers.get(name, **SIZE[name], segments=segments)
             expected = own(classifier, x[row : row + 1], target)[0]
             assert torch.allclose(maps[segmentation][row], expected, atol=1e-6), (segmentation, row)
         changed += not torch.equal(segment(x[row : row + 1], "quickshift").labels[0], given[whose])
     assert changed == len(origin), "noise this strong should change the segments of every copy"
 
 
-def test_both_explain_the_input_itself_in_the_same_way(digits: hf.data.Dataset, lenet: hf.Classifier) -> None:
-    fixed, each = (hf.explainers.LIME(samples=40, segmentation=how) for how in ("fixed", "each"))
+def test_both_explain_the_input_itself_in_the_same_way(
+    digits: holdfast.data.Dataset, lenet: holdfast.Classifier
+) -> None:
+    fixed, each = (holdfast.explainers.LIME(samples=40, segmentation=how) for how in ("fixed", "each"))
     assert torch.equal(fixed(lenet, digits.inputs[:2]), each(lenet, digits.inputs[:2]))
 
 
-def test_a_fixed_segmentation_moves_less(digits: hf.data.Dataset, lenet: hf.Classifier) -> None:
-    metric = hf.metrics.WorstCase(hf.LinfBall(0.1), budget=60, search="random")
+def test_a_fixed_segmentation_moves_less(digits: holdfast.data.Dataset, lenet: holdfast.Classifier) -> None:
+    metric = holdfast.metrics.WorstCase(holdfast.LinfBall(0.1), budget=60, search="random")
     worst = {
         how: metric(lenet, f"lime:samples=50,segments=quickshift,segmentation={how}", digits.inputs[:4]).similarity
         for how in ("fixed", "each")
@@ -64,4 +66,4 @@ def test_a_fixed_segmentation_moves_less(digits: hf.data.Dataset, lenet: hf.Clas
 
 def test_other_words_are_refused() -> None:
     with pytest.raises(ArgumentError, match=r"segmentation: expected one of each, fixed, got 'origin'"):
-        hf.explainers.get("lime", segmentation="origin")
+        holdfast.explainers.get("lime", segmentation="origin")

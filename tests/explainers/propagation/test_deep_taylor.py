@@ -11,7 +11,7 @@ from small_networks import SMALL, drawn, noise
 from taylor_by_hand import NETWORKS, batch, by_hand, linear, of, seeded
 from torch import Tensor, nn
 
-import holdfast as hf
+import holdfast
 from holdfast.explainers import DeepTaylor
 
 
@@ -115,10 +115,10 @@ def test_relevance_of_a_unit_without_positive_contributions_is_lost() -> None:
     torch.testing.assert_close(maps, expected)
 
 
-def test_bundled_network(digits: hf.data.Dataset) -> None:
-    classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), device="cpu")
+def test_bundled_network(digits: holdfast.data.Dataset) -> None:
+    classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), device="cpu")
     x = digits[:8].inputs
-    maps, logits = hf.explainers.get("deep_taylor")(classifier, x), classifier.logits(x).amax(1)
+    maps, logits = holdfast.explainers.get("deep_taylor")(classifier, x), classifier.logits(x).amax(1)
     torch.testing.assert_close(
         maps.sum((1, 2, 3)), logits, rtol=1e-4, atol=0
     )  # no relevance is lost in spite of the biases

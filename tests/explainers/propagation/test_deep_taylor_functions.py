@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from taylor_by_hand import NETWORKS, Function, Mean, Net, batch, by_hand, linear, of, seeded
 from torch import Tensor, nn
 
-import holdfast as hf
+import holdfast
 from holdfast.errors import ArgumentError, ModelError
 from holdfast.explainers import DeepTaylor
 
@@ -349,8 +349,8 @@ def test_preprocessing_moves_the_bounds(sign: float) -> None:
 
 def test_maps_do_not_depend_on_the_batch() -> None:
     module, x = NETWORKS["images"][1]().float(), batch((2, 6, 6), 37).float()
-    maps = DeepTaylor()(hf.Classifier(module, (0.0, 1.0), device="cpu", batch_size=64), x, 1)
-    few = hf.Classifier(module, (0.0, 1.0), device="cpu", batch_size=8)
+    maps = DeepTaylor()(holdfast.Classifier(module, (0.0, 1.0), device="cpu", batch_size=64), x, 1)
+    few = holdfast.Classifier(module, (0.0, 1.0), device="cpu", batch_size=8)
     assert torch.equal(DeepTaylor()(few, x, 1), maps)
     assert torch.equal(DeepTaylor()(few, x[30:31], 1)[0], maps[30])
 

@@ -11,14 +11,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-import holdfast as hf
+import holdfast
 from holdfast.explainers import DeepLift, DeepSHAP, Saliency, smooth_relu
 from holdfast.zoo import LeNet5
 from holdfast.zoo.training.classifier import initialize
 
 
-def of(module: nn.Module, **options: Any) -> hf.Classifier:
-    return hf.Classifier(module.eval(), **{"bounds": (0.0, 1.0), "device": "cpu", "batch_size": 64} | options)
+def of(module: nn.Module, **options: Any) -> holdfast.Classifier:
+    return holdfast.Classifier(module.eval(), **{"bounds": (0.0, 1.0), "device": "cpu", "batch_size": 64} | options)
 
 
 def batch(shape: tuple[int, ...], count: int = 3, seed: int = 0) -> Tensor:
@@ -31,13 +31,13 @@ def seeded(*layers: Callable[[], nn.Module]) -> nn.Sequential:
         return nn.Sequential(*(layer() for layer in layers)).double()
 
 
-def attributions(explainer: DeepLift, classifier: hf.Classifier, x: Tensor, targets: Tensor) -> Tensor:
+def attributions(explainer: DeepLift, classifier: holdfast.Classifier, x: Tensor, targets: Tensor) -> Tensor:
     with classifier.session():
         return explainer.attribute(classifier, x, targets)[0]
 
 
 def check_derivative(
-    explainer: DeepLift, classifier: hf.Classifier, x: Tensor, *, step: float = 1e-5, directions: int = 3
+    explainer: DeepLift, classifier: holdfast.Classifier, x: Tensor, *, step: float = 1e-5, directions: int = 3
 ) -> Tensor:
     """Check the derivative of random sums of attributions along random directions, and the bits of the attributions."""
     generator = torch.Generator().manual_seed(7)
@@ -86,9 +86,9 @@ def test_lenet_with_softplus(preprocess: Any, baseline: Any) -> None:
         )
 
 
-def test_digits_on_a_black_background(digits: hf.data.Dataset) -> None:
+def test_digits_on_a_black_background(digits: holdfast.data.Dataset) -> None:
     """Most units of the first layers equal those of the baseline: their slope is the derivative of the softplus."""
-    classifier = of(hf.zoo.load("lenet5-mnist").double())
+    classifier = of(holdfast.zoo.load("lenet5-mnist").double())
     x = digits[:3].inputs.double()
     direction = torch.rand(x.shape, generator=torch.Generator().manual_seed(0), dtype=x.dtype)
     inked = (x > 0).to(x.dtype)
@@ -285,11 +285,13 @@ def test_constant_activations_have_no_influence() -> None:
     check_derivative(DeepLift(0.2), of(Net()), batch((4,)))
 
 
-def test_searches_with_gradients_use_it(digits: hf.data.Dataset) -> None:
-    classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu", batch_size=64)
-    ball, x = hf.LinfBall(0.1), digits[:4].inputs
+def test_searches_with_gradients_use_it(digits: holdfast.data.Dataset) -> None:
+    classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu", batch_size=64)
+    ball, x = holdfast.LinfBall(0.1), digits[:4].inputs
     found = {
-        search: hf.metrics.WorstCase(ball, search=search, budget=60, similarity="cosine")(classifier, "deeplift", x)
+        search: holdfast.metrics.WorstCase(ball, search=search, budget=60, similarity="cosine")(
+            classifier, "deeplift", x
+        )
         for search in ("gradient", "random")
     }
     by_gradient, by_chance = (found[search].similarity for search in ("gradient", "random"))

@@ -18,7 +18,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import holdfast as hf
+import holdfast
 from conftest import small_net
 from holdfast.explainers import Explainer
 from holdfast.metrics import Metric, Result
@@ -29,8 +29,8 @@ from holdfast.study.grid import Grid, LoadedModel, Samples
 from holdfast.study.run import Progress, run_grid
 from holdfast.study.store import Store
 
-METRICS = hf.metrics.names()
-EXPLAINED = hf.explainers.names()
+METRICS = holdfast.metrics.names()
+EXPLAINED = holdfast.explainers.names()
 
 #: explainers that take long by default, with less of what takes it
 QUICK: dict[str, dict[str, Any]] = {
@@ -61,8 +61,8 @@ class Watched:
         next(self.module.children()).register_forward_pre_hook(note)
 
 
-def classifier(module: nn.Module | None = None, upper: float = 1.0) -> hf.Classifier:
-    return hf.Classifier(module or small_net((1, 8, 8)), (0.0, upper), device="cpu", batch_size=16)
+def classifier(module: nn.Module | None = None, upper: float = 1.0) -> holdfast.Classifier:
+    return holdfast.Classifier(module or small_net((1, 8, 8)), (0.0, upper), device="cpu", batch_size=16)
 
 
 def inputs(count: int = 3) -> Tensor:
@@ -78,7 +78,7 @@ def example(name: str) -> Metric:
 
 
 def explainer(name: str) -> Explainer:
-    return hf.explainers.get(name, **QUICK.get(name, {}))
+    return holdfast.explainers.get(name, **QUICK.get(name, {}))
 
 
 def values(metric: Metric, result: Result) -> Tensor:
@@ -250,7 +250,7 @@ def test_an_all_zero_map_does_not_end_the_run(name: str) -> None:
         flat = (x.detach().flatten(1).mean(1) < 0.2).reshape(-1, 1, 1, 1)
         return torch.where(flat, 0.0, x * found)
 
-    silent = hf.explainers.from_callable(vanishing, differentiable=True)
+    silent = holdfast.explainers.from_callable(vanishing, differentiable=True)
     metric, model, x = example(name), classifier(), inputs()
     dark = torch.cat([x[:1] * 0.1, x[1:]])
     result = metric(model, silent, dark)
@@ -337,7 +337,7 @@ def test_progress_counts_jobs_up_to_their_number(samples_per_job: int) -> None:
     grid = Grid(
         {"x": Samples(inputs())},
         {"m": LoadedModel(classifier())},
-        {"a": hf.explainers.get("saliency"), "b": hf.explainers.get("gradcam")},
+        {"a": holdfast.explainers.get("saliency"), "b": holdfast.explainers.get("gradcam")},
         chosen,
         samples_per_job=samples_per_job,
     )

@@ -21,7 +21,7 @@ import torch
 from ruamel.yaml import YAML
 from torch import Tensor, nn
 
-import holdfast as hf
+import holdfast
 from conftest import SHAPES, small_net
 from holdfast.integrations.peers import PeerMetric, peer_class, peer_names
 from holdfast.integrations.peers import quantus as peers_quantus
@@ -45,7 +45,7 @@ NAMES = peer_names("captum") + peer_names("quantus")
 
 def small(name: str, **more: Any) -> PeerMetric:
     known = {field.name for field in dataclasses.fields(peer_class(name))}
-    metric = hf.metrics.get(name, **{key: value for key, value in SMALL.items() if key in known}, **more)
+    metric = holdfast.metrics.get(name, **{key: value for key, value in SMALL.items() if key in known}, **more)
     assert isinstance(metric, PeerMetric)
     return metric
 
@@ -54,8 +54,8 @@ def rand(shape: tuple[int, ...] = (1, 8, 8), count: int = 3) -> Tensor:
     return torch.rand(count, *shape, generator=torch.Generator().manual_seed(1))
 
 
-def classifier(shape: tuple[int, ...] = (1, 8, 8), batch_size: int = 64) -> hf.Classifier:
-    return hf.Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=batch_size)
+def classifier(shape: tuple[int, ...] = (1, 8, 8), batch_size: int = 64) -> holdfast.Classifier:
+    return holdfast.Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=batch_size)
 
 
 def alone(x: Tensor, run: Callable[[], Any], seed: int = 0) -> Any:
@@ -95,7 +95,7 @@ def gradient(model: nn.Module, inputs: Any, targets: Any, **_: Any) -> np.ndarra
 )
 def test_quantus_has_its_own_values(name: str, options: dict[str, Any]) -> None:
     model, x = classifier(), rand()
-    found = hf.metrics.get(f"quantus:{name}", **options)(model, "input_x_gradient", x)
+    found = holdfast.metrics.get(f"quantus:{name}", **options)(model, "input_x_gradient", x)
     assert found.status == ("ok",) * 3
     module = model.module.eval()
     for row in range(3):
@@ -114,8 +114,8 @@ def test_quantus_has_its_own_values(name: str, options: dict[str, Any]) -> None:
 def test_captum_has_its_own_values() -> None:
     model, x = classifier(), rand()
     module = model.module.eval()
-    sensitivity = hf.metrics.get("captum:sensitivity_max", perturb_radius=0.1, n_perturb_samples=7)
-    infidelity = hf.metrics.get("captum:infidelity", noise=0.2, n_perturb_samples=7, normalize=True)
+    sensitivity = holdfast.metrics.get("captum:sensitivity_max", perturb_radius=0.1, n_perturb_samples=7)
+    infidelity = holdfast.metrics.get("captum:infidelity", noise=0.2, n_perturb_samples=7, normalize=True)
     found = [metric(model, "input_x_gradient", x).score for metric in (sensitivity, infidelity)]
 
     def explain(inputs: Any) -> tuple[Tensor]:
@@ -142,8 +142,10 @@ def test_captum_has_its_own_values() -> None:
 def test_ours_and_captum_s_max_sensitivity_are_the_same_number() -> None:
     """Away from the bounds both draw from the whole ball, and a sample's stream begins with the same numbers."""
     model, x = classifier(), rand() * 0.6 + 0.2
-    theirs = hf.metrics.get("captum:sensitivity_max", perturb_radius=0.1, n_perturb_samples=10)(model, "saliency", x)
-    ours = hf.metrics.MaxSensitivity(hf.LinfBall(0.1), samples=10, normalise=True)(model, "saliency", x)
+    theirs = holdfast.metrics.get("captum:sensitivity_max", perturb_radius=0.1, n_perturb_samples=10)(
+        model, "saliency", x
+    )
+    ours = holdfast.metrics.MaxSensitivity(holdfast.LinfBall(0.1), samples=10, normalise=True)(model, "saliency", x)
     assert torch.allclose(theirs.score, ours.sensitivity.double(), rtol=1e-5)
 
 
@@ -195,7 +197,7 @@ def test_evaluations_are_counted() -> None:
     for name, wanted in counts.items():
         assert small(name)(model, "saliency", x).model_evaluations.tolist() == [wanted] * 2, name
     # not the rows of a batch that was padded, nor an explainer's steps
-    steps = small("quantus:MaxSensitivity")(model, hf.explainers.get("integrated_gradients", steps=4), x)
+    steps = small("quantus:MaxSensitivity")(model, holdfast.explainers.get("integrated_gradients", steps=4), x)
     assert steps.model_evaluations.tolist() == [4, 4]
 
 
@@ -219,23 +221,25 @@ def test_a_sample_without_a_value_is_flagged_and_the_rest_goes_on() -> None:
             dark = (x.flatten(1).mean(1) < 0.1)[:, None]
             return torch.where(dark, torch.arange(4.0).flip(0).expand(len(x), 4), self.net(x))
 
-    model, x = hf.Classifier(Blank(), (0.0, 1.0), device="cpu"), rand(count=4)
+    model, x = holdfast.Classifier(Blank(), (0.0, 1.0), device="cpu"), rand(count=4)
     x[1] = 0.01
     y = model.predict(x)
     y[2] = (y[2] + 1) % 4
-    result = hf.metrics.get("quantus:Sparseness")(model, "saliency", x, y)  # which asserts that a map is not zero
+    result = holdfast.metrics.get("quantus:Sparseness")(model, "saliency", x, y)  # which asserts that a map is not zero
     assert result.status == ("ok", "nonfinite", "misclassified", "ok")
     assert result.failed.tolist() == [False, True, False, False]
     assert result.score.isnan().tolist() == [False, True, True, False]
     assert result.frame()["failure"].to_list()[0] is None
     assert "all equal to zero" in result.frame()["failure"].to_list()[1]
-    nan = hf.metrics.get("quantus:MaxSensitivity", nr_samples=2, norm_denominator=lambda a: np.full(len(a), np.nan))
+    nan = holdfast.metrics.get(
+        "quantus:MaxSensitivity", nr_samples=2, norm_denominator=lambda a: np.full(len(a), np.nan)
+    )
     assert nan(model, "saliency", x[:1]).failure == ("quantus:MaxSensitivity gave nan",)
 
     def refuse(**_: Any) -> float:
         raise ValueError("not this one")
 
-    metric = hf.metrics.get(
+    metric = holdfast.metrics.get(
         "quantus:MaxSensitivity", nr_samples=2, similarity_func=lambda a, b: a - b, norm_denominator=refuse
     )
     assert metric(model, "saliency", x[2:], y[2:]).failure == (None, "ValueError: not this one")
@@ -251,16 +255,18 @@ def test_errors_of_the_user_s_explainer_and_of_a_peer_that_does_not_run_are_erro
         return inputs
 
     with pytest.raises(ZeroDivisionError, match="of the user's"):
-        small("quantus:MaxSensitivity")(model, hf.explainers.from_callable(breaks), x)
+        small("quantus:MaxSensitivity")(model, holdfast.explainers.from_callable(breaks), x)
 
     def typo(a: Any, b: Any) -> Any:
         return a.shap  # type: ignore[attr-defined]
 
-    metric = hf.metrics.get("quantus:MaxSensitivity", similarity_func=typo)
-    with pytest.raises(hf.HoldfastError, match="quantus:MaxSensitivity of quantus .* does not run: AttributeError"):
+    metric = holdfast.metrics.get("quantus:MaxSensitivity", similarity_func=typo)
+    with pytest.raises(
+        holdfast.HoldfastError, match="quantus:MaxSensitivity of quantus .* does not run: AttributeError"
+    ):
         metric(model, "saliency", x)
-    with pytest.raises(hf.ModelError, match="float32"):
-        double = hf.Classifier(small_net((1, 8, 8)).double(), (0.0, 1.0), device="cpu")
+    with pytest.raises(holdfast.ModelError, match="float32"):
+        double = holdfast.Classifier(small_net((1, 8, 8)).double(), (0.0, 1.0), device="cpu")
         small("quantus:MaxSensitivity")(double, "saliency", x.double())
 
 
@@ -272,36 +278,36 @@ def test_several_numbers_for_a_sample() -> None:
     )[0]
     wanted = {"mean": float(np.mean(curve)), "last": float(curve[-1]), "max": float(np.max(curve))}
     for how, value in wanted.items():
-        metric = hf.metrics.get("quantus:RegionPerturbation", patch_size=4, reduce=how)
+        metric = holdfast.metrics.get("quantus:RegionPerturbation", patch_size=4, reduce=how)
         assert metric(model, "input_x_gradient", x).score.item() == pytest.approx(value, rel=1e-4)
     with pytest.raises(
-        hf.ArgumentError, match="reduce: expected mean, last or max, because .* has 4 numbers for a sample"
+        holdfast.ArgumentError, match="reduce: expected mean, last or max, because .* has 4 numbers for a sample"
     ):
-        hf.metrics.get("quantus:RegionPerturbation", patch_size=4, reduce=None)(model, "saliency", x)
-    assert hf.metrics.get("quantus:RegionPerturbation").direction == "higher"  # drops, most relevant first
-    assert hf.metrics.get("quantus:RegionPerturbation", order="lerf").direction == "lower"
+        holdfast.metrics.get("quantus:RegionPerturbation", patch_size=4, reduce=None)(model, "saliency", x)
+    assert holdfast.metrics.get("quantus:RegionPerturbation").direction == "higher"  # drops, most relevant first
+    assert holdfast.metrics.get("quantus:RegionPerturbation", order="lerf").direction == "lower"
 
 
 def test_names_and_options_are_checked() -> None:
-    assert hf.metrics.metrics.is_from_package("quantus:x")
-    assert not hf.metrics.metrics.is_from_package("max_sensitivity")
-    with pytest.raises(hf.ArgumentError, match="did you mean 'MaxSensitivity'"):
-        hf.metrics.get("quantus:MaxSensitivit")
-    with pytest.raises(hf.ArgumentError, match="option of quantus:MaxSensitivity: .*did you mean 'nr_samples'"):
-        hf.metrics.get("quantus:MaxSensitivity", nr_sample=3)
-    with pytest.raises(hf.ArgumentError, match="package: expected one of captum, quantus, got 'quantos'"):
+    assert holdfast.metrics.metrics.is_from_package("quantus:x")
+    assert not holdfast.metrics.metrics.is_from_package("max_sensitivity")
+    with pytest.raises(holdfast.ArgumentError, match="did you mean 'MaxSensitivity'"):
+        holdfast.metrics.get("quantus:MaxSensitivit")
+    with pytest.raises(holdfast.ArgumentError, match="option of quantus:MaxSensitivity: .*did you mean 'nr_samples'"):
+        holdfast.metrics.get("quantus:MaxSensitivity", nr_sample=3)
+    with pytest.raises(holdfast.ArgumentError, match="package: expected one of captum, quantus, got 'quantos'"):
         peer_class("quantos:MaxSensitivity")
-    with pytest.raises(hf.ArgumentError, match="nr_samples: expected a whole number of at least 1, got 0"):
-        hf.metrics.get("quantus:MaxSensitivity", nr_samples=0)
-    with pytest.raises(hf.ArgumentError, match="n_perturb_samples: expected a whole number of at least 1, got 0"):
-        hf.metrics.get("captum:infidelity", n_perturb_samples=0)
-    with pytest.raises(hf.ArgumentError, match="similarity_func: expected one of .*, got 'corelation_spearman'"):
-        hf.metrics.get("quantus:FaithfulnessCorrelation", similarity_func="corelation_spearman")
-    by_name = hf.metrics.get("quantus:FaithfulnessCorrelation", similarity_func="correlation_spearman")
+    with pytest.raises(holdfast.ArgumentError, match="nr_samples: expected a whole number of at least 1, got 0"):
+        holdfast.metrics.get("quantus:MaxSensitivity", nr_samples=0)
+    with pytest.raises(holdfast.ArgumentError, match="n_perturb_samples: expected a whole number of at least 1, got 0"):
+        holdfast.metrics.get("captum:infidelity", n_perturb_samples=0)
+    with pytest.raises(holdfast.ArgumentError, match="similarity_func: expected one of .*, got 'corelation_spearman'"):
+        holdfast.metrics.get("quantus:FaithfulnessCorrelation", similarity_func="corelation_spearman")
+    by_name = holdfast.metrics.get("quantus:FaithfulnessCorrelation", similarity_func="correlation_spearman")
     assert by_name.options()["similarity_func"] == "correlation_spearman"
     for name, why in (("Consistency", "compares samples"), ("PointingGame", "needs a mask")):
-        with pytest.raises(hf.ArgumentError, match=f"{name}, which {why}"):
-            hf.metrics.get(f"quantus:{name}")
+        with pytest.raises(holdfast.ArgumentError, match=f"{name}, which {why}"):
+            holdfast.metrics.get(f"quantus:{name}")
         assert f"quantus:{name}" not in NAMES
     assert bibtex("captum:sensitivity_max").startswith("@misc{yeh2019infidelity,")
 
@@ -312,8 +318,8 @@ def test_without_quantus_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(peers_quantus, "import_module", missing)
     peers_quantus.metrics.cache_clear()
-    with pytest.raises(hf.MissingExtraError, match=r"pip install 'holdfast\[peers\]'"):
-        hf.metrics.get("quantus:Monotonicity_")
+    with pytest.raises(holdfast.MissingExtraError, match=r"pip install 'holdfast\[peers\]'"):
+        holdfast.metrics.get("quantus:Monotonicity_")
     study = {"data": {"d": "digits"}, "models": {"m": "lenet5-mnist"}, "explainers": ["lrp"]}
     with pytest.raises(StudyError, match=r"(?s)metrics\[0\].*pip install\s+'holdfast\[peers\]'"):
         study_from({**study, "metrics": ["quantus:Monotonicity_"]})
@@ -347,7 +353,7 @@ def test_a_study_with_their_metrics_and_ours(tmp_path: Path) -> None:
     assert list(study.metrics) == [*names, "max_sensitivity"]
     assert study.plain()["metrics"]["quantus:LocalLipschitzEstimate"]["nr_samples"] == 5
     assert study_from(study.plain()).plain() == study.plain()
-    found = hf.run_study(file, out=tmp_path / "results", progress=False)
+    found = holdfast.run_study(file, out=tmp_path / "results", progress=False)
     assert found.failures == []
     frame = found.frame()
     assert frame.height == 2 * 2 * 5
@@ -363,7 +369,7 @@ def test_a_study_with_their_metrics_and_ours(tmp_path: Path) -> None:
         assert words in page, words
     assert "Quantus:MaxSensitivity" not in page
     assert "not installed" not in page
-    again = hf.run_study(write(tmp_path, per_job=1), out=tmp_path / "others", progress=False).frame()
+    again = holdfast.run_study(write(tmp_path, per_job=1), out=tmp_path / "others", progress=False).frame()
     order = ["label", "explainer", "sample"]
     assert (
         theirs.sort(order)["score"].to_list()
@@ -374,7 +380,7 @@ def test_a_study_with_their_metrics_and_ours(tmp_path: Path) -> None:
 def test_evaluate_takes_them_and_other_processes_too(tmp_path: Path) -> None:
     metrics = [small("quantus:MaxSensitivity"), small("captum:infidelity")]
     model, x = classifier(), rand()
-    here = hf.evaluate(model, ["saliency"], x, metrics, progress=False, samples_per_job=1)
+    here = holdfast.evaluate(model, ["saliency"], x, metrics, progress=False, samples_per_job=1)
     assert here.failures == []
     direct = metrics[0](model, "saliency", x, generator=torch.Generator().manual_seed(0)).score
     frame = here.frame()
@@ -382,12 +388,12 @@ def test_evaluate_takes_them_and_other_processes_too(tmp_path: Path) -> None:
 
 
 def test_the_version_of_the_package_is_part_of_the_identity(monkeypatch: pytest.MonkeyPatch) -> None:
-    metric = hf.metrics.get("captum:infidelity")
+    metric = holdfast.metrics.get("captum:infidelity")
     before = fingerprint(metric)
-    assert fingerprint(hf.metrics.get("captum:infidelity", noise=0.2)) != before
+    assert fingerprint(holdfast.metrics.get("captum:infidelity", noise=0.2)) != before
     assert fingerprint(pickle.loads(pickle.dumps(metric))) == before
     monkeypatch.setattr(type(metric), "package", "captum 0.0.1")
-    assert fingerprint(hf.metrics.get("captum:infidelity")) != before
+    assert fingerprint(holdfast.metrics.get("captum:infidelity")) != before
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import holdfast as hf
+import holdfast
 from holdfast.algorithms import find_knee
 from holdfast.errors import ArgumentError
 from holdfast.metrics import CEval, CEvalPlot, NearAffinity
@@ -21,14 +21,14 @@ FEATURES = 12
 
 
 @pytest.fixture(scope="module")
-def affine() -> hf.Classifier:
+def affine() -> holdfast.Classifier:
     """Two classes, so one boundary, far within the bounds."""
     module = nn.Linear(FEATURES, 2)
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
         module.weight.copy_(torch.randn(2, FEATURES, generator=generator))
         module.bias.zero_()
-    return hf.Classifier(module, (-1e4, 1e4), device="cpu")
+    return holdfast.Classifier(module, (-1e4, 1e4), device="cpu")
 
 
 @pytest.fixture(scope="module")
@@ -38,23 +38,23 @@ def inputs() -> Tensor:
 
 @pytest.fixture(scope="module")
 def digits() -> Tensor:
-    return hf.data.bundled("digits").inputs[:12]
+    return holdfast.data.bundled("digits").inputs[:12]
 
 
 @pytest.fixture(scope="module")
-def lenet() -> hf.Classifier:
-    return hf.Classifier(hf.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu", batch_size=128)
+def lenet() -> holdfast.Classifier:
+    return holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu", batch_size=128)
 
 
-def slope(classifier: hf.Classifier) -> np.ndarray:
+def slope(classifier: holdfast.Classifier) -> np.ndarray:
     weight = classifier.module.weight.detach().double().numpy()  # type: ignore[union-attr, operator]
     return np.asarray(weight[1] - weight[0])
 
 
-def test_affine_closed_form(affine: hf.Classifier, inputs: Tensor) -> None:
+def test_affine_closed_form(affine: holdfast.Classifier, inputs: Tensor) -> None:
     """`c(e) = margin / ||w on the rest||`, e the features with the largest attributions."""
     result = CEval(fraction=0.25)(affine, "input_x_gradient", inputs)
-    maps = hf.explainers.get("input_x_gradient")(affine, inputs)
+    maps = holdfast.explainers.get("input_x_gradient")(affine, inputs)
     w, logits = slope(affine), affine.logits(inputs).double().numpy()
     for row in range(len(inputs)):
         top = np.argsort(-maps[row].numpy(), kind="stable")[:3]
@@ -69,7 +69,7 @@ def test_affine_closed_form(affine: hf.Classifier, inputs: Tensor) -> None:
 
 
 def test_near_affinity_of_an_affine_classifier_and_of_a_network(
-    affine: hf.Classifier, inputs: Tensor, lenet: hf.Classifier, digits: Tensor
+    affine: holdfast.Classifier, inputs: Tensor, lenet: holdfast.Classifier, digits: Tensor
 ) -> None:
     """Eq. 11 holds for a plane without bounds, and not for a network."""
     plane = NearAffinity((0.25, 0.5, 0.75))(affine, "saliency", inputs)
@@ -79,12 +79,12 @@ def test_near_affinity_of_an_affine_classifier_and_of_a_network(
     assert float(network.deviation.nanmedian()) > 0.02
 
 
-def test_the_best_features_give_the_largest_c(affine: hf.Classifier, inputs: Tensor) -> None:
+def test_the_best_features_give_the_largest_c(affine: holdfast.Classifier, inputs: Tensor) -> None:
     """Held by size of weight, c is the largest that any set of that size can have; against all sets."""
     from itertools import combinations
 
     across = torch.from_numpy(np.abs(slope(affine))).float()
-    best_map = hf.explainers.from_callable(lambda model, x, y: across.expand(x.shape), name="across")
+    best_map = holdfast.explainers.from_callable(lambda model, x, y: across.expand(x.shape), name="across")
     result = CEval(fraction=0.25)(affine, best_map, inputs[:2])
     w, logits = slope(affine), affine.logits(inputs[:2]).double().numpy()
     for row in range(2):
@@ -127,7 +127,7 @@ def test_signs_channels_and_units() -> None:
 
 
 @pytest.mark.parametrize("attack", ["fmn:steps=3,rivals=1,candidates=1,polish=0,scatter=0", "gsa"])
-def test_ratios_are_at_least_one_and_sweeps_never_fall(attack: str, lenet: hf.Classifier, digits: Tensor) -> None:
+def test_ratios_are_at_least_one_and_sweeps_never_fall(attack: str, lenet: holdfast.Classifier, digits: Tensor) -> None:
     """Also with attacks far from the minimum, whose c(empty) is repaired by what they find with less free."""
     sizes = (0.05, 0.1, 0.2, 0.4, 0.6)
     result = CEval(attack, 0.2, fractions=sizes)(lenet, "saliency", digits)
@@ -151,8 +151,8 @@ def test_c_empty_is_computed_once_for_all_explainers(monkeypatch: pytest.MonkeyP
         return whole(classifier, x, *args, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(empty_distortion, "minimal_distortion", counting)
-    module = hf.zoo.load("lenet5-mnist")
-    classifier = hf.Classifier(module, (0.0, 1.0), device="cpu")
+    module = holdfast.zoo.load("lenet5-mnist")
+    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu")
     metric = CEval("fmn:steps=4,polish=1")
     first = metric(classifier, "saliency", digits[:6])
     second = metric(classifier, "random", digits[2:9])
@@ -162,7 +162,9 @@ def test_c_empty_is_computed_once_for_all_explainers(monkeypatch: pytest.MonkeyP
         least = torch.minimum(own, torch.where(result.found, result.c, torch.inf))
         assert result.c_empty.tolist() == least.tolist()
     assert first.empty_evaluations.tolist()[2:] == second.empty_evaluations.tolist()[:4]
-    alone = metric(hf.Classifier(hf.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu"), "random", digits[2:9])
+    alone = metric(
+        holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu"), "random", digits[2:9]
+    )
     assert second.frame().equals(alone.frame())
     with torch.no_grad():
         next(module.parameters()).mul_(1.01)
@@ -177,10 +179,10 @@ def test_nothing_found_is_a_lower_end(digits: Tensor) -> None:
         module[1].weight.zero_()  # type: ignore[union-attr, operator]
         module[1].weight[1, 0] = 4.0  # type: ignore[index]
         module[1].bias.copy_(torch.tensor([1.0, 0.0]))  # type: ignore[union-attr]
-    classifier = hf.Classifier(module, (0.0, 1.0), device="cpu")
+    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu")
     first = torch.zeros(1, 1, 28, 28)
     first[..., 0, 0] = 1.0
-    explainer = hf.explainers.from_callable(lambda model, x, y: first.expand(x.shape), name="first")
+    explainer = holdfast.explainers.from_callable(lambda model, x, y: first.expand(x.shape), name="first")
     result = CEval()(classifier, explainer, digits[:3])
     assert result.c_empty.tolist() == pytest.approx([0.25] * 3, rel=1e-3)
     assert not result.found.any()
@@ -190,8 +192,8 @@ def test_nothing_found_is_a_lower_end(digits: Tensor) -> None:
     assert (reading.censored, reading.censored_side) == ("bound", "lower")
 
 
-def test_a_constant_map_is_degenerate(lenet: hf.Classifier, digits: Tensor) -> None:
-    flat = hf.explainers.from_callable(lambda model, x, y: torch.zeros_like(x), name="flat")
+def test_a_constant_map_is_degenerate(lenet: holdfast.Classifier, digits: Tensor) -> None:
+    flat = holdfast.explainers.from_callable(lambda model, x, y: torch.zeros_like(x), name="flat")
     result = CEval.example()(lenet, flat, digits[:2])
     assert result.status == ("degenerate", "degenerate")
     assert bool(result.ratio.isnan().all())
@@ -204,13 +206,13 @@ def test_brackets_hold(digits: Tensor) -> None:
     with torch.no_grad():
         module[2].weight.mul_(8)  # type: ignore[union-attr, operator]
         module[4].weight.mul_(8)  # type: ignore[union-attr, operator]
-    classifier = hf.Classifier(module, (0.0, 1.0), device="cpu")
+    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu")
     for norm in (2, "inf"):
         result = CEval(norm=norm, certify="crown", fraction=0.3)(classifier, "saliency", digits[:6])
         assert result.found.all()
         assert bool((result.certified_c > 0.05 * result.c).all())
         assert bool((result.certified_c <= result.c * 1.0001).all())
-    plane = hf.Classifier(nn.Sequential(nn.Flatten(), nn.Linear(784, 3)), (0.0, 1.0), device="cpu")
+    plane = holdfast.Classifier(nn.Sequential(nn.Flatten(), nn.Linear(784, 3)), (0.0, 1.0), device="cpu")
     result = CEval(certify="crown")(plane, "saliency", digits[:3])
     sure = result.found
     assert sure.any()
@@ -240,9 +242,9 @@ def test_which_setting_is_enough() -> None:
     assert compare_settings(curves) == ["LIME: 4000 still gains."]
 
 
-def test_report(lenet: hf.Classifier, digits: Tensor, tmp_path: Path) -> None:
+def test_report(lenet: holdfast.Classifier, digits: Tensor, tmp_path: Path) -> None:
     """Random and centre-square baselines, the plot with its knee, and the pictures."""
-    found = hf.evaluate(
+    found = holdfast.evaluate(
         lenet,
         ["saliency", "random", "centre"],
         digits[:6],

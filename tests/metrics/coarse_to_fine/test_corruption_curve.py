@@ -17,7 +17,7 @@ import scipy.stats
 import torch
 from torch import Tensor, nn
 
-import holdfast as hf
+import holdfast
 from conftest import small_net
 from holdfast.metrics import replaced_copies
 from holdfast.metrics.coarse_to_fine import replacement
@@ -35,34 +35,34 @@ ENDLESS = (-float("inf"), float("inf"))
 FEW = (0.1, 0.29, 0.55, 1.0)
 
 
-def classifier(shape: tuple[int, ...], batch_size: int = 64, bounds: Any = ENDLESS) -> hf.Classifier:
-    return hf.Classifier(small_net(shape), bounds, device="cpu", batch_size=batch_size)
+def classifier(shape: tuple[int, ...], batch_size: int = 64, bounds: Any = ENDLESS) -> holdfast.Classifier:
+    return holdfast.Classifier(small_net(shape), bounds, device="cpu", batch_size=batch_size)
 
 
 def inputs(shape: tuple[int, ...], count: int = 3) -> Tensor:
     return torch.rand(count, *shape, generator=torch.Generator().manual_seed(1))
 
 
-def linear(weights: Tensor, bias: float = 0.5) -> hf.Classifier:
+def linear(weights: Tensor, bias: float = 0.5) -> holdfast.Classifier:
     """Two classes, logits `w x + bias` and 0; input x gradient is `w x` of the first."""
     layer = nn.Linear(len(weights), 2)
     with torch.no_grad():
         layer.weight.copy_(torch.stack((weights, torch.zeros_like(weights))))
         layer.bias.copy_(torch.tensor([bias, 0.0]))
-    return hf.Classifier(layer, ENDLESS, device="cpu", batch_size=64)
+    return holdfast.Classifier(layer, ENDLESS, device="cpu", batch_size=64)
 
 
-def given(x: Tensor, maps: Tensor) -> hf.explainers.Explainer:
+def given(x: Tensor, maps: Tensor) -> holdfast.explainers.Explainer:
     """An explainer that looks up the maps of inputs that it knows by their content."""
     keys = content_keys(x, 0).tolist()
 
     def explain(module: nn.Module, asked: Tensor, targets: Tensor) -> Tensor:
         return maps[[keys.index(key) for key in content_keys(asked, 0).tolist()]]
 
-    return hf.explainers.from_callable(explain, name="given")
+    return holdfast.explainers.from_callable(explain, name="given")
 
 
-def replacements(metric: CorruptionCurve, x: Tensor, model: hf.Classifier, seed: int) -> Tensor:
+def replacements(metric: CorruptionCurve, x: Tensor, model: holdfast.Classifier, seed: int) -> Tensor:
     """The values that stand in for those of `x` in each draw, `(N, draws, ...)`."""
     keys = make_draw_keys(make_sample_keys(x, seed), metric._draws)
     fields = metric._make_fields(model, x)
@@ -72,7 +72,7 @@ def replacements(metric: CorruptionCurve, x: Tensor, model: hf.Classifier, seed:
 
 
 def slowly(
-    model: hf.Classifier, metric: CorruptionCurve, x: Tensor, relevance: Tensor, noise: Tensor, order: str
+    model: holdfast.Classifier, metric: CorruptionCurve, x: Tensor, relevance: Tensor, noise: Tensor, order: str
 ) -> tuple[list[float], list[float]]:
     """Drops and shares of one input `(...)` at each k, from the formula of App. A.1, copy by copy."""
 
@@ -121,8 +121,8 @@ def slowly(
 def test_the_formula_written_out(metric: CorruptionCurve, shape: tuple[int, ...]) -> None:
     model, x = classifier(shape), inputs(shape)
     found = metric(model, "input_x_gradient", x, generator=torch.Generator().manual_seed(5))
-    maps = hf.explainers.get("input_x_gradient")(model, x)
-    seed = hf.tensors.draw_seed(torch.Generator().manual_seed(5))
+    maps = holdfast.explainers.get("input_x_gradient")(model, x)
+    seed = holdfast.tensors.draw_seed(torch.Generator().manual_seed(5))
     noise = replacements(metric, x, model, seed)
     assert noise.shape == (3, metric._draws, *shape)
     assert tuple(found.score_drop) == metric.order
@@ -171,7 +171,7 @@ def test_copies_are_nested_and_both_orders_share_their_noise() -> None:
 
     x = inputs((20,), 1)
     maps = torch.linspace(-0.3, 1.0, 20)[torch.randperm(20, generator=torch.Generator().manual_seed(0))][None]
-    model = hf.Classifier(Watched(), ENDLESS, device="cpu", batch_size=64)
+    model = holdfast.Classifier(Watched(), ENDLESS, device="cpu", batch_size=64)
     metric = CorruptionCurve(fractions=(0.2, 0.5, 1.0), samples=1)
     found = metric(model, given(x, maps), x)
     copies = seen[-1][:5]  # three of the top, two of the bottom
@@ -244,7 +244,7 @@ def test_the_expected_drop_under_normal_noise_by_quadrature() -> None:
 def test_the_standard_error_is_that_of_the_areas_of_single_draws() -> None:
     model, x = classifier((12,)), inputs((12,), 2)
     metric = CorruptionCurve(fractions=FEW, samples=4)
-    found, maps = metric(model, "input_x_gradient", x), hf.explainers.get("input_x_gradient")(model, x)
+    found, maps = metric(model, "input_x_gradient", x), holdfast.explainers.get("input_x_gradient")(model, x)
     noise = replacements(metric, x, model, 0)
     for row in range(2):
         areas = []
@@ -291,11 +291,11 @@ def test_noise_belongs_to_the_sample_and_the_seed_and_not_to_the_explainer() -> 
     metric = CorruptionCurve(samples=3)
 
     def doubled(module: nn.Module, x: Tensor, targets: Tensor) -> Tensor:
-        return 2 * hf.explainers.get("saliency")(model, x, targets)
+        return 2 * holdfast.explainers.get("saliency")(model, x, targets)
 
     one = metric(model, "saliency", x)
-    two = metric(model, hf.explainers.from_callable(doubled, name="doubled"), x)
-    stored = metric(model, given(x, hf.explainers.get("saliency")(model, x)), x)
+    two = metric(model, holdfast.explainers.from_callable(doubled, name="doubled"), x)
+    stored = metric(model, given(x, holdfast.explainers.get("saliency")(model, x)), x)
     for other in (two, stored):  # the same order and the same noise: the same bits
         assert torch.equal(one.drop_top, other.drop_top)
         assert torch.equal(one.drop_bottom, other.drop_bottom)
@@ -322,7 +322,7 @@ def test_noise_is_clipped_to_the_bounds_and_that_is_told() -> None:
             seen.append(x)
             return self.net(x)
 
-    model = hf.Classifier(Watched(), (0.0, 1.0), device="cpu", batch_size=64)
+    model = holdfast.Classifier(Watched(), (0.0, 1.0), device="cpu", batch_size=64)
     x = inputs((1, 6, 7))
     found = CorruptionCurve(samples=4)(model, "saliency", x)
     copies = torch.cat(seen)
@@ -348,7 +348,7 @@ def test_replacements_are_those_of_reference_inputs() -> None:
             seen.append(x)
             return self.net(x)
 
-    model = hf.Classifier(Watched(), (0.0, 9.0), device="cpu", batch_size=256)
+    model = holdfast.Classifier(Watched(), (0.0, 9.0), device="cpu", batch_size=256)
     x = inputs((9,), 2)
     references = torch.arange(2.0, 7.0)[:, None].expand(5, 9).contiguous()
     metric = CorruptionCurve(fractions=(0.5, 1.0), samples=60, replacement="sample", background=references)
@@ -358,7 +358,7 @@ def test_replacements_are_those_of_reference_inputs() -> None:
     drawn = [values for values in drawn if values]
     assert all(len(values) == 1 for values in drawn)  # of a draw, all from one reference
     assert {value for (value,) in drawn} == {2.0, 3.0, 4.0, 5.0, 6.0}
-    assert isinstance(metric.background, hf.explainers.Background)
+    assert isinstance(metric.background, holdfast.explainers.Background)
     same = dataclasses.replace(metric, background=references.clone())
     assert same == metric
     json.dumps(metric.options())
@@ -384,7 +384,7 @@ def test_a_function_gets_each_row_by_itself() -> None:
         (lambda x, u: 1.0, "replacement: expected a function that returns a tensor of shape .*, got a float"),
         (lambda x, u: x / 0, "replacement: expected a function that returns finite values"),
     ):
-        with pytest.raises(hf.ArgumentError, match=message):
+        with pytest.raises(holdfast.ArgumentError, match=message):
             CorruptionCurve(replacement=broken)(model, "saliency", x)  # type: ignore[arg-type]
 
 
@@ -415,7 +415,7 @@ def test_batches_order_other_samples_and_chunks_change_no_bit(
 
 def test_no_positive_relevance_is_flagged_and_counts_as_no_drop() -> None:
     model, x = classifier((12,)), inputs((12,), 4)
-    maps = hf.explainers.get("input_x_gradient")(model, x)
+    maps = holdfast.explainers.get("input_x_gradient")(model, x)
     maps[1], maps[2] = 0.0, -maps[2].abs()
     found = CorruptionCurve()(model, given(x, maps), x)
     assert found.status == ("ok",) * 4
@@ -445,7 +445,7 @@ def test_what_is_skipped_or_not_finite() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return torch.where((x[:, :1] < 0), torch.nan, self.net(x))
 
-    model = hf.Classifier(Fragile(), ENDLESS, device="cpu", batch_size=64)
+    model = holdfast.Classifier(Fragile(), ENDLESS, device="cpu", batch_size=64)
     x = inputs((12,), 4)
     x[2, 0] = -1.0
     maps = torch.ones(4, 12)
@@ -485,7 +485,7 @@ def test_pixels_go_with_all_their_channels() -> None:
             seen.append(x)
             return self.net(x)
 
-    model = hf.Classifier(Watched(), ENDLESS, device="cpu", batch_size=256)
+    model = holdfast.Classifier(Watched(), ENDLESS, device="cpu", batch_size=256)
     x = inputs((3, 5, 5), 1)
     maps = torch.zeros(1, 3, 5, 5)
     maps[0, :, 2, 3], maps[0, 0, 0, 0], maps[0, :, 4, 4] = torch.tensor([5.0, -1.0, 2.0]), 1.0, -1.0
@@ -520,13 +520,15 @@ def test_a_result_has_the_numbers_of_its_summary() -> None:
     np.testing.assert_array_equal(found.quantile(0.25), whole.quantile)
     np.testing.assert_array_equal(found.quantile(0.25), np.sort(top, axis=0)[7])
     bottom = CorruptionCurve(fractions=FEW, samples=2, order=("bottom",))(model, "saliency", x)
-    with pytest.raises(hf.ArgumentError, match="order: expected one with 'top', got"):
+    with pytest.raises(holdfast.ArgumentError, match="order: expected one with 'top', got"):
         bottom.share_above(0.5)
-    with pytest.raises(hf.ArgumentError, match="q: expected a number between 0 and 1"):
+    with pytest.raises(holdfast.ArgumentError, match="q: expected a number between 0 and 1"):
         found.quantile(0.0)
 
 
-def test_maps_of_the_model_pass_the_gate_and_random_ones_do_not(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+def test_maps_of_the_model_pass_the_gate_and_random_ones_do_not(
+    lenet: holdfast.Classifier, digits: holdfast.data.Dataset
+) -> None:
     x, metric = digits[:24].inputs, CorruptionCurve(fractions=(0.05, 0.2, 0.5, 1.0), samples=2, mean=0.13, sd=0.31)
     found = {name: metric(lenet, name, x) for name in ("integrated_gradients", "random")}
     other = metric(lenet, given(x, torch.rand(x.shape, generator=torch.Generator().manual_seed(7)) - 0.5), x)
@@ -543,10 +545,10 @@ def test_maps_of_the_model_pass_the_gate_and_random_ones_do_not(lenet: hf.Classi
 
 
 def test_a_study_stores_what_the_numbers_of_the_whole_data_set_need(
-    lenet: hf.Classifier, digits: hf.data.Dataset
+    lenet: holdfast.Classifier, digits: holdfast.data.Dataset
 ) -> None:
     metric, x = CorruptionCurve(fractions=FEW, replacement="constant"), digits[:5].inputs
-    done = hf.evaluate(lenet, ["saliency", "random"], x, [metric], samples_per_job=2, progress=False)
+    done = holdfast.evaluate(lenet, ["saliency", "random"], x, [metric], samples_per_job=2, progress=False)
     assert done.failures == []
     assert {"area_top", "area_bottom", "no_positive", "std_error"} <= set(done.frame().columns)
     (view,) = Contents(done.results).views("corruption_curve")
@@ -556,7 +558,7 @@ def test_a_study_stores_what_the_numbers_of_the_whole_data_set_need(
     np.testing.assert_array_equal(stored.fractions, FEW)
     np.testing.assert_array_equal(stored.top, direct.drop_top)  # type: ignore[arg-type]
     assert summarise(stored, resamples=0).f1 == direct.f1
-    page = hf.report.build_html(done.results)
+    page = holdfast.report.build_html(done.results)
     for text in ("Area under the drop", "Coarse before fine", "wei2024revisiting"):
         assert text in page
     assert presentation_of(CorruptionCurve.name).reading({"order": ["bottom"]}).direction == "lower"
@@ -606,7 +608,7 @@ def test_options_that_leave_the_value_as_it_is() -> None:
     ],
 )
 def test_errors_of_options(make: Callable[[], CorruptionCurve], message: str) -> None:
-    with pytest.raises(hf.ArgumentError, match=message):
+    with pytest.raises(holdfast.ArgumentError, match=message):
         make()
 
 
@@ -628,5 +630,5 @@ def test_errors_of_the_call() -> None:
             "background: expected values within the bounds",
         ),
     ):
-        with pytest.raises(hf.ArgumentError, match=message):
+        with pytest.raises(holdfast.ArgumentError, match=message):
             metric(model, "saliency", x)

@@ -12,7 +12,7 @@ import scipy.integrate
 import scipy.stats
 import torch
 
-import holdfast as hf
+import holdfast
 from holdfast.metrics.coarse_to_fine.gate import apply_gate, compare_curves
 from holdfast.metrics.coarse_to_fine.statistics import (
     compute_area,
@@ -256,7 +256,7 @@ def test_a_summary_by_loops() -> None:
     assert found.auc_kurtosis == pytest.approx(scipy.integrate.trapezoid([(e + 2) / (e + 4) for e in kurtosis], K))
     assert found.auc_share_above == pytest.approx(scipy.integrate.trapezoid(above, K))
     assert (found.samples, found.left_out, found.scale) == (40, 0, "absolute")
-    with pytest.raises(hf.ArgumentError, match="name: expected one of none, as no intervals were asked for"):
+    with pytest.raises(holdfast.ArgumentError, match="name: expected one of none, as no intervals were asked for"):
         found.interval("auc_top")
 
 
@@ -287,7 +287,7 @@ def test_curves_of_what_is_stored() -> None:
     assert found.bottom is None
     np.testing.assert_array_equal(found.top, data.top)
     assert summarise(found, resamples=0).auc_top == summarise(data, resamples=0).auc_top
-    with pytest.raises(hf.ArgumentError, match="samples: expected at least one, got 0"):
+    with pytest.raises(holdfast.ArgumentError, match="samples: expected at least one, got 0"):
         Curves.from_stored([])
 
 
@@ -461,11 +461,11 @@ def test_positive_positions_alone_pass_the_gate_and_not_at_the_same_share() -> N
         weight = torch.randn(40, generator=torch.Generator().manual_seed(0))
         module[0].weight.copy_(torch.stack([weight, -weight]))
         module[0].bias.zero_()
-    classifier = hf.Classifier(module, bounds=(-float("inf"), float("inf")), device="cpu")
+    classifier = holdfast.Classifier(module, bounds=(-float("inf"), float("inf")), device="cpu")
     x = torch.randn(120, 40, generator=torch.Generator().manual_seed(1))
-    noise = hf.explainers.RandomExplainer()
-    sizes = hf.explainers.from_callable(lambda module, x, targets: noise(classifier, x).abs(), name="sizes")
-    metric = hf.metrics.CorruptionCurve(fractions=(0.25, 0.5, 0.75, 1.0), order=("top",), samples=2)
+    noise = holdfast.explainers.RandomExplainer()
+    sizes = holdfast.explainers.from_callable(lambda module, x, targets: noise(classifier, x).abs(), name="sizes")
+    metric = holdfast.metrics.CorruptionCurve(fractions=(0.25, 0.5, 0.75, 1.0), order=("top",), samples=2)
     random, everywhere, better = (
         metric(classifier, explainer, x).curves() for explainer in (noise, sizes, "input_x_gradient")
     )
@@ -507,5 +507,5 @@ def test_the_gate_errs_seldom() -> None:
     ],
 )
 def test_errors(make: Callable[[], Any], message: str) -> None:
-    with pytest.raises(hf.ArgumentError, match=message):
+    with pytest.raises(holdfast.ArgumentError, match=message):
         make()

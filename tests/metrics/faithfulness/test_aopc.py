@@ -13,7 +13,7 @@ import torch
 from report_builder import assert_whole
 from torch import nn
 
-import holdfast as hf
+import holdfast
 from conftest import small_net
 from holdfast.metrics import AOPC, AOPCResult, replaced_copies
 from holdfast.metrics.faithfulness.aopc import draw_uniform
@@ -25,30 +25,30 @@ from holdfast.presentation import presentation_of
 SHAPES = {"grey": (1, 8, 9), "colour": (3, 8, 8), "series": (2, 17), "flat": (12,)}
 
 
-def classifier(shape: tuple[int, ...], batch_size: int = 64, bounds: Any = (0.0, 1.0)) -> hf.Classifier:
-    return hf.Classifier(small_net(shape), bounds, device="cpu", batch_size=batch_size)
+def classifier(shape: tuple[int, ...], batch_size: int = 64, bounds: Any = (0.0, 1.0)) -> holdfast.Classifier:
+    return holdfast.Classifier(small_net(shape), bounds, device="cpu", batch_size=batch_size)
 
 
 def inputs(shape: tuple[int, ...], count: int = 3) -> torch.Tensor:
     return torch.rand(count, *shape, generator=torch.Generator().manual_seed(1))
 
 
-def linear(weights: torch.Tensor, bounds: tuple[float, float] = (0.0, 1.0)) -> hf.Classifier:
+def linear(weights: torch.Tensor, bounds: tuple[float, float] = (0.0, 1.0)) -> holdfast.Classifier:
     """Two classes, logits `w x + 10` and 0: the first is predicted, and its input x gradient is `w x`."""
     layer = nn.Linear(len(weights), 2)
     with torch.no_grad():
         layer.weight.copy_(torch.stack((weights, torch.zeros_like(weights))))
         layer.bias.copy_(torch.tensor([10.0, 0.0]))
-    return hf.Classifier(layer, bounds, device="cpu", batch_size=64)
+    return holdfast.Classifier(layer, bounds, device="cpu", batch_size=64)
 
 
-def fixed(maps: torch.Tensor) -> hf.explainers.Explainer:
+def fixed(maps: torch.Tensor) -> holdfast.explainers.Explainer:
     """An explainer that looks its maps up: the input's first value is its number in the table, in thousandths."""
 
     def explain(module: nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         return maps[(x.flatten(1)[:, 0] * 1000).round().long()]
 
-    return hf.explainers.from_callable(explain, name="fixed")
+    return holdfast.explainers.from_callable(explain, name="fixed")
 
 
 def uniform_noise(x: torch.Tensor, seed: int, draws: int, bounds: Any) -> torch.Tensor:
@@ -58,7 +58,7 @@ def uniform_noise(x: torch.Tensor, seed: int, draws: int, bounds: Any) -> torch.
 
 
 def slowly(
-    model: hf.Classifier, metric: AOPC, x: torch.Tensor, maps: torch.Tensor, noise: np.ndarray[Any, Any] | None
+    model: holdfast.Classifier, metric: AOPC, x: torch.Tensor, maps: torch.Tensor, noise: np.ndarray[Any, Any] | None
 ) -> tuple[np.ndarray[Any, Any], float]:
     """Samek et al.'s sum for one input `(1, ...)`, copy by copy; noise `(draws, ...)`, None for a constant."""
     spatial = x.shape[2:] if x.ndim > 2 else x.shape[1:]
@@ -107,8 +107,8 @@ def test_the_formula_written_out(metric: AOPC, shape: tuple[int, ...]) -> None:
     model, x = classifier(shape), inputs(shape)
     generator = torch.Generator().manual_seed(5)
     found = metric(model, "input_x_gradient", x, generator=generator)
-    maps = hf.explainers.get("input_x_gradient")(model, x)
-    seed = hf.tensors.draw_seed(torch.Generator().manual_seed(5))
+    maps = holdfast.explainers.get("input_x_gradient")(model, x)
+    seed = holdfast.tensors.draw_seed(torch.Generator().manual_seed(5))
     noise = uniform_noise(x, seed, metric.samples, model.bounds).numpy()
     assert noise.shape == (3, metric.samples, *shape)
     for row in range(3):
@@ -157,10 +157,10 @@ def test_noise_belongs_to_the_sample_and_the_seed_and_not_to_the_explainer() -> 
     metric = AOPC(steps=16, samples=3)
 
     def doubled(module: nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        return 2 * hf.explainers.get("saliency")(model, x, targets)
+        return 2 * holdfast.explainers.get("saliency")(model, x, targets)
 
     one = metric(model, "saliency", x)
-    two = metric(model, hf.explainers.from_callable(doubled, name="doubled"), x)
+    two = metric(model, holdfast.explainers.from_callable(doubled, name="doubled"), x)
     assert torch.equal(one.aopc, two.aopc)  # the same order and the same noise: the same bits
     other = metric(model, "random", x)
     assert torch.equal(one.noise_key, other.noise_key)
@@ -240,7 +240,7 @@ def test_what_cannot_be_ordered_or_is_not_finite() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return torch.where((x[:, 0, 0, 0] < 0.2)[:, None], torch.nan, self.net(x))
 
-    model = hf.Classifier(Fragile(), (0.0, 1.0), device="cpu", batch_size=64)
+    model = holdfast.Classifier(Fragile(), (0.0, 1.0), device="cpu", batch_size=64)
     x = inputs((1, 4, 4), 3).clamp(min=0.3)
     x[:, 0, 0, 0] = torch.tensor([0.3, 0.301, 0.302])
     table = torch.zeros(400, 1, 4, 4)
@@ -275,23 +275,27 @@ def test_what_cannot_be_ordered_or_is_not_finite() -> None:
     ],
 )
 def test_errors_of_options(make: Callable[[], AOPC], message: str) -> None:
-    with pytest.raises(hf.ArgumentError, match=message):
+    with pytest.raises(holdfast.ArgumentError, match=message):
         make()
 
 
 def test_errors_of_the_call() -> None:
     model, x = classifier((1, 8, 8)), inputs((1, 8, 8))
-    with pytest.raises(hf.ArgumentError, match="region: expected cells small enough .* got 8"):
+    with pytest.raises(holdfast.ArgumentError, match="region: expected cells small enough .* got 8"):
         AOPC(region=8)(model, "saliency", x)
-    with pytest.raises(hf.ArgumentError, match=r"baseline: expected values within the bounds \[0, 1\], got 2.0"):
+    with pytest.raises(holdfast.ArgumentError, match=r"baseline: expected values within the bounds \[0, 1\], got 2.0"):
         AOPC(replacement="constant", baseline=2.0)(model, "saliency", x)
-    with pytest.raises(hf.ArgumentError, match="baseline: expected one number, or 1 .one for each channel., got 2"):
+    with pytest.raises(
+        holdfast.ArgumentError, match="baseline: expected one number, or 1 .one for each channel., got 2"
+    ):
         AOPC(replacement="constant", baseline=(0.0, 1.0))(model, "saliency", x)
     endless = classifier((1, 8, 8), bounds=(-float("inf"), float("inf")))
-    with pytest.raises(hf.ArgumentError, match="replacement: expected 'constant', as the classifier's bounds are inf"):
+    with pytest.raises(
+        holdfast.ArgumentError, match="replacement: expected 'constant', as the classifier's bounds are inf"
+    ):
         AOPC()(endless, "saliency", x)
     assert torch.isfinite(AOPC(replacement="constant", steps=3)(endless, "saliency", x).aopc).all()
-    with pytest.raises(hf.ArgumentError, match="segments: expected labels of shape"):
+    with pytest.raises(holdfast.ArgumentError, match="segments: expected labels of shape"):
         AOPC(segments=torch.arange(9))(model, "saliency", x)
 
 
@@ -308,7 +312,7 @@ def test_bounds_and_baselines_of_each_channel() -> None:
     assert torch.isfinite(constant(model, "saliency", x).aopc).all()
 
 
-def test_a_map_of_the_model_beats_a_random_one(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+def test_a_map_of_the_model_beats_a_random_one(lenet: holdfast.Classifier, digits: holdfast.data.Dataset) -> None:
     medians = {}
     for name, order in itertools.product(("integrated_gradients", "random"), ("top", "bottom")):
         result = AOPC(steps=60, order=order, replacement="constant")(lenet, name, digits[:12].inputs)  # type: ignore[arg-type]
@@ -318,14 +322,16 @@ def test_a_map_of_the_model_beats_a_random_one(lenet: hf.Classifier, digits: hf.
     assert medians["integrated_gradients", "bottom"] < 0.01
 
 
-def test_the_report_shows_the_curves(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+def test_the_report_shows_the_curves(lenet: holdfast.Classifier, digits: holdfast.data.Dataset) -> None:
     metrics = [AOPC(steps=8, samples=2), AOPC(steps=8, order="bottom", replacement="constant", score="logit")]
-    done = hf.evaluate(lenet, ["saliency", "random"], digits[:5].inputs, metrics, samples_per_job=2, progress=False)
+    done = holdfast.evaluate(
+        lenet, ["saliency", "random"], digits[:5].inputs, metrics, samples_per_job=2, progress=False
+    )
     assert done.failures == []
     assert done.frame()["aopc"].is_finite().all()
     direct = metrics[0](lenet, "saliency", digits[:5].inputs, generator=torch.Generator().manual_seed(0))
     assert direct.curve.shape == (5, 9)
-    page = hf.report.build_html(done.results)
+    page = holdfast.report.build_html(done.results)
     assert_whole(page)
     for text in ("Perturbation curves", "most relevant regions first", "least relevant regions first", "Paired noise"):
         assert text in page

@@ -13,7 +13,7 @@ import torch
 from report_builder import assert_whole
 from torch import nn
 
-import holdfast as hf
+import holdfast
 from conftest import small_net
 from holdfast.metrics import LogOdds, LogOddsResult
 from holdfast.metrics.faithfulness import log_odds
@@ -22,28 +22,28 @@ from holdfast.presentation import presentation_of
 SHAPES = {"grey": (1, 8, 9), "colour": (3, 8, 8), "series": (2, 17), "flat": (12,)}
 
 
-def classifier(shape: tuple[int, ...], batch_size: int = 64) -> hf.Classifier:
-    return hf.Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=batch_size)
+def classifier(shape: tuple[int, ...], batch_size: int = 64) -> holdfast.Classifier:
+    return holdfast.Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=batch_size)
 
 
 def inputs(shape: tuple[int, ...], count: int = 4) -> torch.Tensor:
     return torch.rand(count, *shape, generator=torch.Generator().manual_seed(1))
 
 
-def linear(weights: torch.Tensor, bias: torch.Tensor) -> hf.Classifier:
+def linear(weights: torch.Tensor, bias: torch.Tensor) -> holdfast.Classifier:
     layer = nn.Linear(weights.shape[1], weights.shape[0])
     with torch.no_grad():
         layer.weight.copy_(weights)
         layer.bias.copy_(bias)
-    return hf.Classifier(layer, (0.0, 1.0), device="cpu", batch_size=64)
+    return holdfast.Classifier(layer, (0.0, 1.0), device="cpu", batch_size=64)
 
 
 def slowly(
-    model: hf.Classifier, explainer: str, x: torch.Tensor, other: int, fraction: float, baseline: float
+    model: holdfast.Classifier, explainer: str, x: torch.Tensor, other: int, fraction: float, baseline: float
 ) -> tuple[float, float, set[int]]:
     """Log-odds of the sample `(1, ...)` and of the erased one, and which places were erased."""
     own = int(model.predict(x))
-    of = {c: hf.explainers.get(explainer)(model, x, c)[0].double().numpy() for c in (own, other)}
+    of = {c: holdfast.explainers.get(explainer)(model, x, c)[0].double().numpy() for c in (own, other)}
     difference = of[own] - of[other]
     flat = difference if difference.ndim == 1 else difference.reshape(len(difference), -1).sum(0)
     allowed = max(1, round(fraction * len(flat)))
@@ -117,7 +117,7 @@ def test_a_linear_model_in_closed_form_and_no_other_choice_is_better() -> None:
     assert found.model_evaluations.tolist() == [7] * 50
 
 
-def test_only_the_pairs_first_classes_have_a_value(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+def test_only_the_pairs_first_classes_have_a_value(lenet: holdfast.Classifier, digits: holdfast.data.Dataset) -> None:
     x = digits[:40].inputs
     predicted = lenet.predict(x)
     found = LogOdds()(lenet, "input_x_gradient", x)
@@ -142,7 +142,7 @@ def test_only_the_pairs_first_classes_have_a_value(lenet: hf.Classifier, digits:
     assert (wrong.towards == -1).all()
 
 
-def test_maps_of_the_model_beat_random_pixels(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+def test_maps_of_the_model_beat_random_pixels(lenet: holdfast.Classifier, digits: holdfast.data.Dataset) -> None:
     x = digits[:60].inputs
     found = {name: LogOdds()(lenet, name, x) for name in ("integrated_gradients", "deeplift", "random", "centre")}
     median = {name: float(result.log_odds.nanmedian()) for name, result in found.items()}
@@ -165,7 +165,7 @@ def test_batches_order_other_samples_and_chunks_change_no_bit(
 ) -> None:
     x, metric = inputs(shape, 9), LogOdds(pairs=tuple(itertools.permutations(range(4), 2)), fraction=0.3)
 
-    def values(model: hf.Classifier, x: torch.Tensor) -> torch.Tensor:
+    def values(model: holdfast.Classifier, x: torch.Tensor) -> torch.Tensor:
         result = metric(model, "integrated_gradients", x)
         assert isinstance(result, LogOddsResult)
         return torch.cat((result.per_pair, result.erased_pixels.flatten(1)), 1).nan_to_num(nan=-7.0)
@@ -188,11 +188,11 @@ def test_equal_differences_are_broken_by_the_sample_and_the_seed() -> None:
         return left * (targets == 0).to(x.dtype)[:, None, None, None]
 
     net = linear(torch.zeros(2, 64), torch.tensor([1.0, 0.0])).module
-    model = hf.Classifier(nn.Sequential(nn.Flatten(), net), (0.0, 1.0), device="cpu", batch_size=64)
+    model = holdfast.Classifier(nn.Sequential(nn.Flatten(), net), (0.0, 1.0), device="cpu", batch_size=64)
     x, metric = inputs((1, 8, 8), 40), LogOdds(pairs=((0, 1),), fraction=0.25)
 
     def gone(name: str, seed: int) -> torch.Tensor:
-        explainer = hf.explainers.from_callable(halves, name=name)
+        explainer = holdfast.explainers.from_callable(halves, name=name)
         found = metric(model, explainer, x, generator=torch.Generator().manual_seed(seed))
         assert (found.erased == 0.25).all()
         return found.erased_pixels[:, 0]
@@ -219,7 +219,7 @@ def test_maps_that_tell_nothing_or_are_not_finite() -> None:
         maps[targets == others[1]] = (x + kind * x.square() - 3)[targets == others[1]]  # differs by a constant
         return maps
 
-    explainer = hf.explainers.from_callable(explain, name="odd")
+    explainer = holdfast.explainers.from_callable(explain, name="odd")
     found = LogOdds(pairs=pairs)(model, explainer, x, torch.full((12,), kind))
     rows = own == kind
     assert rows.sum() >= 2
@@ -231,7 +231,7 @@ def test_maps_that_tell_nothing_or_are_not_finite() -> None:
     assert (found.nonfinite[rows] == 1).all()
     assert (found.degenerate[rows] == 1).all()
     assert not found.erased_pixels[rows][:, :2].any()
-    blind = hf.explainers.from_callable(lambda module, x, targets: x, name="blind")
+    blind = holdfast.explainers.from_callable(lambda module, x, targets: x, name="blind")
     for pairs_ in (pairs, None):
         same = LogOdds(pairs=pairs_)(model, blind, x)
         assert all(s == "degenerate" for s, r in zip(same.status, rows.tolist(), strict=True) if r)
@@ -254,17 +254,19 @@ def test_maps_that_tell_nothing_or_are_not_finite() -> None:
     ],
 )
 def test_errors_of_options(make: Callable[[], LogOdds], message: str) -> None:
-    with pytest.raises(hf.ArgumentError, match=message):
+    with pytest.raises(holdfast.ArgumentError, match=message):
         make()
 
 
 def test_errors_of_the_call() -> None:
     model, x = classifier((3, 8, 8)), inputs((3, 8, 8))
-    with pytest.raises(hf.ArgumentError, match="pairs: expected classes from 0 to 3, or None, got .*8, 3"):
+    with pytest.raises(holdfast.ArgumentError, match="pairs: expected classes from 0 to 3, or None, got .*8, 3"):
         LogOdds()(model, "saliency", x)
-    with pytest.raises(hf.ArgumentError, match=r"baseline: expected values within the bounds \[0, 1\], got -1.0"):
+    with pytest.raises(holdfast.ArgumentError, match=r"baseline: expected values within the bounds \[0, 1\], got -1.0"):
         LogOdds(pairs=None, baseline=-1.0)(model, "saliency", x)
-    with pytest.raises(hf.ArgumentError, match="baseline: expected one number, or 3 .one for each channel., got 2"):
+    with pytest.raises(
+        holdfast.ArgumentError, match="baseline: expected one number, or 3 .one for each channel., got 2"
+    ):
         LogOdds(pairs=None, baseline=(0.0, 1.0))(model, "saliency", x)
     assert LogOdds(pairs=None, baseline=(0.0, 0.5, 1.0))(model, "saliency", x).log_odds.isfinite().all()
 
@@ -279,16 +281,16 @@ def test_a_file_spells_pairs_as_lists() -> None:
     assert configure(LogOdds, "log_odds", {"pairs": None}).pairs is None
 
 
-def test_the_report_shows_the_pairs(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+def test_the_report_shows_the_pairs(lenet: holdfast.Classifier, digits: holdfast.data.Dataset) -> None:
     metrics: dict[str, Any] = {"published": LogOdds(), "runner-up": LogOdds(pairs=None), "none": LogOdds(((9, 0),))}
     x = digits.inputs[lenet.predict(digits.inputs) != 9][:25]
-    done = hf.evaluate(lenet, ["input_x_gradient", "random"], x, metrics, samples_per_job=10, progress=False)
+    done = holdfast.evaluate(lenet, ["input_x_gradient", "random"], x, metrics, samples_per_job=10, progress=False)
     assert done.failures == []
     frame = done.frame()
     own = frame.filter(frame["label"] == "runner-up")
     assert own["log_odds"].is_finite().all()
     assert own["log_odds_8_3"].is_null().all()
-    page = hf.report.build_html(done.results)
+    page = holdfast.report.build_html(done.results)
     assert_whole(page)
     for text in ("Class 8 towards 3", "Class 4 towards 1", "turned into the other class", "shrikumar2017deeplift"):
         assert text in page

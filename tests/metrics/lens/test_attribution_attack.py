@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import holdfast as hf
+import holdfast
 from holdfast.metrics import AttributionAttack
 from holdfast.metrics.lens.attribution_objectives import (
     Lens,
@@ -25,7 +25,7 @@ from holdfast.metrics.lens.attribution_objectives import (
     mass_share,
 )
 
-BALL = hf.LinfBall(0.1)
+BALL = holdfast.LinfBall(0.1)
 GUIDED = ("lens", "mass_centre", "target", "top_k")
 BLIND = ("random_sign", "universal")
 
@@ -43,10 +43,10 @@ class Quadratic(nn.Module):
         return torch.stack([value, torch.full_like(value, self.floor)], dim=1)
 
 
-def quadratic(shape: tuple[int, ...], seed: int = 0, floor: float = -10.0) -> tuple[hf.Classifier, Tensor]:
+def quadratic(shape: tuple[int, ...], seed: int = 0, floor: float = -10.0) -> tuple[holdfast.Classifier, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     module = Quadratic(0.5 + torch.rand(shape, generator=generator), floor)
-    classifier = hf.Classifier(module, (0.0, 1.0), device="cpu", batch_size=64)
+    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu", batch_size=64)
     return classifier, 0.3 + 0.4 * torch.rand((3, *shape), generator=generator)
 
 
@@ -79,7 +79,7 @@ def test_the_optimum_of_a_share_of_mass_is_found(name: str) -> None:
     wanted = torch.zeros(6, 6, dtype=torch.bool)
     wanted[3:, :3] = True
     inside = {"top_k": top_mask(maps, 5), "lens": near(top_mask(maps, 3), 1), "target": ~wanted.expand(3, 6, 6)}
-    metric = AttributionAttack(hf.LinfBall(0.1), name, steps=20, step=0.02, restarts=2, curve_k=(3,))
+    metric = AttributionAttack(holdfast.LinfBall(0.1), name, steps=20, step=0.02, restarts=2, curve_k=(3,))
     result = metric(classifier, "saliency", x)
     best = torch.where(inside[get(name).name][:, None], x - 0.1, x + 0.1)
     assert torch.allclose(result.inputs, best, atol=1e-6)
@@ -91,7 +91,9 @@ def test_the_farthest_centre_of_mass_is_found() -> None:
     """A ratio of linear functions is largest at a corner of the box: all 64 are looked at."""
     classifier, x = quadratic((6,))
     coefficients = classifier.module.coefficients.detach()
-    metric = AttributionAttack(hf.LinfBall(0.1), "mass_centre", steps=25, step=0.02, restarts=6, curve_k=(2,), k=2)
+    metric = AttributionAttack(
+        holdfast.LinfBall(0.1), "mass_centre", steps=25, step=0.02, restarts=6, curve_k=(2,), k=2
+    )
     result = metric(classifier, "saliency", x)
 
     def centre(points: Tensor) -> Tensor:
@@ -156,7 +158,9 @@ def test_mass_centre_can_be_followed_from_the_seed_itself() -> None:
 # the loop that it is, written out
 
 
-def loop(classifier: hf.Classifier, x: Tensor, start: Tensor, t: int, radius: float, step: float, steps: int) -> Tensor:
+def loop(
+    classifier: holdfast.Classifier, x: Tensor, start: Tensor, t: int, radius: float, step: float, steps: int
+) -> Tensor:
     """Ghorbani, Abid and Zou's iteration for gradient x input on one image, with softplus for the search."""
     target = classifier.logits(x).argmax(1)
 
@@ -173,7 +177,7 @@ def loop(classifier: hf.Classifier, x: Tensor, start: Tensor, t: int, radius: fl
     for number in range(steps + 1):
         if number:
             leaf = z.clone().requires_grad_(True)
-            with hf.explainers.smooth_relu(10.0):
+            with holdfast.explainers.smooth_relu(10.0):
                 _, mass, _ = share(leaf, True)
                 (ascent,) = torch.autograd.grad(-(mass * top[0]).sum(), leaf)
             z = (z + step * ascent.sign()).clamp(x - radius, x + radius).clamp(0, 1)
@@ -185,16 +189,16 @@ def loop(classifier: hf.Classifier, x: Tensor, start: Tensor, t: int, radius: fl
     return best
 
 
-def test_the_attack_is_the_loop_written_out(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+def test_the_attack_is_the_loop_written_out(lenet: holdfast.Classifier, digits: holdfast.data.Dataset) -> None:
     x = digits[:3].inputs
-    attack = AttributionAttack(hf.LinfBall(0.05), "top_k:t=60", steps=8, step=0.01, restarts=1)
+    attack = AttributionAttack(holdfast.LinfBall(0.05), "top_k:t=60", steps=8, step=0.01, restarts=1)
     generator = torch.Generator().manual_seed(4)
-    seed = hf.tensors.draw_seed(torch.Generator().manual_seed(4))
+    seed = holdfast.tensors.draw_seed(torch.Generator().manual_seed(4))
     result = attack(lenet, "input_x_gradient", x, generator=generator)
-    region = hf.LinfBall(0.05).around(x, (0.0, 1.0))
+    region = holdfast.LinfBall(0.05).around(x, (0.0, 1.0))
     starts = region.project(region.sample(1, region.streams(seed)))[:, 0]
-    kept = hf.similarity.get("topk_intersection:k=60")
-    explainer = hf.explainers.get("input_x_gradient")
+    kept = holdfast.similarity.get("topk_intersection:k=60")
+    explainer = holdfast.explainers.get("input_x_gradient")
     for row in range(3):
         slow = loop(lenet, x[row : row + 1], starts[row : row + 1], 60, 0.05, 0.01, 8)
         # signs of tiny gradients differ by the last bit of other kernels: a few pixels, not the outcome
@@ -209,7 +213,7 @@ def test_the_attack_is_the_loop_written_out(lenet: hf.Classifier, digits: hf.dat
 
 
 @pytest.mark.parametrize("name", [*GUIDED, *BLIND])
-def test_results_hold_what_they_say(name: str, lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+def test_results_hold_what_they_say(name: str, lenet: holdfast.Classifier, digits: holdfast.data.Dataset) -> None:
     x = digits[:5].inputs
     y = lenet.predict(x)
     names = (
@@ -220,7 +224,7 @@ def test_results_hold_what_they_say(name: str, lenet: hf.Classifier, digits: hf.
         "topk_intersection:k=60,diverse=true,w=1",
     )
     metric = AttributionAttack(
-        hf.LinfBall(0.1), name, steps=4, restarts=2, similarities=names, k=100, curve_k=(20, 100)
+        holdfast.LinfBall(0.1), name, steps=4, restarts=2, similarities=names, k=100, curve_k=(20, 100)
     )
     result = metric(lenet, "saliency", x, y)
     assert result.names == names
@@ -228,11 +232,11 @@ def test_results_hold_what_they_say(name: str, lenet: hf.Classifier, digits: hf.
     assert result.inputs.min() >= 0
     assert result.inputs.max() <= 1
     assert torch.equal(result.label_kept, lenet.predict(result.inputs) == y)
-    saliency = hf.explainers.get("saliency")
+    saliency = holdfast.explainers.get("saliency")
     before, after = saliency(lenet, x, y), saliency(lenet, result.inputs, y)
     assert torch.allclose(after, result.maps, atol=1e-5)
     for column, similarity in enumerate(names):
-        expected = hf.similarity.get(similarity)
+        expected = holdfast.similarity.get(similarity)
         assert torch.allclose(
             result.similarities[:, column], expected(before[:, 0], result.maps[:, 0].abs()), atol=1e-5
         )
@@ -248,9 +252,9 @@ def test_results_hold_what_they_say(name: str, lenet: hf.Classifier, digits: hf.
     assert all(len(array) == 5 for array in result.tensors().values())
 
 
-def test_random_signs_differ_and_universal_ones_do_not(lenet: hf.Classifier) -> None:
+def test_random_signs_differ_and_universal_ones_do_not(lenet: holdfast.Classifier) -> None:
     x = torch.full((3, 1, 28, 28), 0.5) + 0.01 * torch.arange(3).reshape(3, 1, 1, 1)
-    region = hf.LinfBall(0.1).around(x, (0.0, 1.0))
+    region = holdfast.LinfBall(0.1).around(x, (0.0, 1.0))
     universal, single = (attack.draw(region, 0.1, 7) - x for attack in (Universal(), RandomSign()))
     for offset in (universal, single):
         assert torch.allclose(offset.abs(), torch.full_like(offset, 0.1), atol=1e-6)
@@ -260,7 +264,7 @@ def test_random_signs_differ_and_universal_ones_do_not(lenet: hf.Classifier) -> 
     assert not torch.equal(Universal().draw(region, 0.1, 8), Universal().draw(region, 0.1, 7))
 
 
-def test_a_wrong_prediction_is_skipped_and_counted(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+def test_a_wrong_prediction_is_skipped_and_counted(lenet: holdfast.Classifier, digits: holdfast.data.Dataset) -> None:
     x = digits[:4].inputs
     y = lenet.predict(x)
     y[2] = (y[2] + 1) % 10
@@ -276,7 +280,7 @@ def test_the_class_is_kept_where_it_hangs_by_a_thread() -> None:
     logits = classifier.logits(x)[:, 0]
     for row in range(3):
         classifier.module.floor = float(logits[row]) - 0.05
-        metric = AttributionAttack(hf.LinfBall(0.2), "top_k:t=20", steps=15, restarts=2, curve_k=(5,))
+        metric = AttributionAttack(holdfast.LinfBall(0.2), "top_k:t=20", steps=15, restarts=2, curve_k=(5,))
         result = metric(classifier, "saliency", x[row : row + 1])
         assert result.label_kept.all()
         assert (result.margin < 0).all()
@@ -290,7 +294,7 @@ def test_a_lost_class_is_won_back() -> None:
     maps = classifier.module.coefficients.detach() * x
     low = classifier.logits(torch.where(top_mask(maps[0], 30)[None], x - 0.1, x))[0, 0].item()
     classifier.module.floor = 0.5 * (low + classifier.logits(x)[0, 0].item())
-    metric = AttributionAttack(hf.LinfBall(0.1), "top_k:t=30", steps=40, step=0.01, restarts=1, curve_k=(5,))
+    metric = AttributionAttack(holdfast.LinfBall(0.1), "top_k:t=30", steps=40, step=0.01, restarts=1, curve_k=(5,))
     found = metric(classifier, "saliency", x)
     # the optimum lies at the boundary of the class: the steps go to and fro across it, and end close to it
     assert -0.15 < found.margin[0] < 0
@@ -303,9 +307,9 @@ def test_nothing_is_found_where_nothing_moves() -> None:
     with torch.no_grad():
         layer.weight.copy_(torch.stack([torch.arange(1.0, 7.0), torch.zeros(6)]))
         layer.bias.zero_()
-    classifier = hf.Classifier(layer, (0.0, 1.0), device="cpu", batch_size=16)
+    classifier = holdfast.Classifier(layer, (0.0, 1.0), device="cpu", batch_size=16)
     x = torch.full((2, 6), 0.5)
-    result = AttributionAttack(hf.LinfBall(0.1), "top_k:t=2", steps=3, restarts=2, curve_k=(2,))(
+    result = AttributionAttack(holdfast.LinfBall(0.1), "top_k:t=2", steps=3, restarts=2, curve_k=(2,))(
         classifier, "saliency", x
     )
     assert result.status == ("ok", "ok")
@@ -314,7 +318,7 @@ def test_nothing_is_found_where_nothing_moves() -> None:
     assert torch.equal(result.inputs, x)
 
 
-def test_what_fits_no_map_is_refused_before_the_work(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+def test_what_fits_no_map_is_refused_before_the_work(lenet: holdfast.Classifier, digits: holdfast.data.Dataset) -> None:
     rows: list[int] = []
     handle = lenet.module.register_forward_hook(lambda _, args, out: rows.append(len(out)))
     for options, message in (
@@ -324,7 +328,7 @@ def test_what_fits_no_map_is_refused_before_the_work(lenet: hf.Classifier, digit
         ({"curve_k": (5, 1000)}, "k of option curve_k: expected .* got 1000"),
     ):
         rows.clear()
-        with pytest.raises(hf.ArgumentError, match=message):
+        with pytest.raises(holdfast.ArgumentError, match=message):
             AttributionAttack(**{"neighbourhood": BALL, "steps": 30, **options})(lenet, "saliency", digits[:1].inputs)
         assert sum(rows) <= 32
     handle.remove()
@@ -334,7 +338,7 @@ def test_constant_maps_are_degenerate_whatever_is_asked_for() -> None:
     layer = nn.Linear(6, 2, bias=False)
     with torch.no_grad():
         layer.weight.copy_(torch.stack([torch.ones(6), torch.zeros(6)]))
-    classifier = hf.Classifier(layer, (0.0, 1.0), device="cpu", batch_size=16)
+    classifier = holdfast.Classifier(layer, (0.0, 1.0), device="cpu", batch_size=16)
     for first in ("mse", "pearson", "centre_of_mass", "lens_precision:k=2"):
         metric = AttributionAttack(BALL, "random_sign", similarities=(first,), k=2, curve_k=(2,))
         assert metric(classifier, "saliency", torch.full((2, 6), 0.5)).status == ("degenerate", "degenerate")
@@ -350,7 +354,7 @@ def test_a_random_attack_may_lose_the_class() -> None:
     classifier, x = quadratic((1, 6, 6), floor=0.0)
     classifier.module.floor = float(classifier.logits(x)[:, 0].min()) - 1e-4
     results = [
-        AttributionAttack(hf.LinfBall(0.3), "random_sign", curve_k=(5,))(
+        AttributionAttack(holdfast.LinfBall(0.3), "random_sign", curve_k=(5,))(
             classifier, "saliency", x, generator=torch.Generator().manual_seed(seed)
         )
         for seed in range(8)
@@ -361,7 +365,7 @@ def test_a_random_attack_may_lose_the_class() -> None:
     assert all(torch.equal(result.found, result.label_kept) for result in results)
 
 
-def test_the_model_is_left_as_it_was(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+def test_the_model_is_left_as_it_was(lenet: holdfast.Classifier, digits: holdfast.data.Dataset) -> None:
     x = digits[:2].inputs
     before = {key: value.clone() for key, value in lenet.module.state_dict().items()}
     logits = lenet.logits(x)
@@ -375,7 +379,7 @@ def test_colour_images_and_series_are_compared_by_position() -> None:
     from conftest import small_net
 
     for shape in ((3, 8, 8), (2, 16)):
-        classifier = hf.Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=64)
+        classifier = holdfast.Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=64)
         x = torch.rand(4, *shape, generator=torch.Generator().manual_seed(2))
         for attack in ("top_k:t=4", "lens:k=4,w=1", "mass_centre", "target", "random_sign"):
             metric = AttributionAttack(
@@ -383,18 +387,18 @@ def test_colour_images_and_series_are_compared_by_position() -> None:
             )
             result = metric(classifier, "saliency", x)
             before, after = (maps.abs().sum(1) for maps in (result.origin_maps, result.maps))
-            assert torch.allclose(result.similarity, hf.similarity.topk_intersection(before, after, 4))
-            recall = hf.similarity.lens_recall(before, after, 4, 2)
+            assert torch.allclose(result.similarity, holdfast.similarity.topk_intersection(before, after, 4))
+            recall = holdfast.similarity.lens_recall(before, after, 4, 2)
             assert torch.allclose(result.similarities[:, 1], recall)
 
 
-def test_lens_goes_further_than_top_k(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+def test_lens_goes_further_than_top_k(lenet: holdfast.Classifier, digits: holdfast.data.Dataset) -> None:
     """Mass pushed out of the neighbourhood leaves less of it than mass pushed off the positions."""
     x = digits[:24].inputs
     found = {}
     for name in ("top_k:t=100", "lens:k=100,w=1"):
         metric = AttributionAttack(
-            hf.LinfBall(0.2), name, 10, None, 1, ("lens_recall:k=100,w=1", "lens_precision:k=100,w=1")
+            holdfast.LinfBall(0.2), name, 10, None, 1, ("lens_recall:k=100,w=1", "lens_precision:k=100,w=1")
         )
         found[name] = metric(lenet, "input_x_gradient", x).similarities.mean(1)
     better = found["top_k:t=100"] - found["lens:k=100,w=1"]
@@ -422,12 +426,19 @@ def test_lens_goes_further_than_top_k(lenet: hf.Classifier, digits: hf.data.Data
         ({"similarities": "pearson"}, "similarities: expected a list with at least one entry, got 'pearson'"),
         ({"similarities": ("pearson", "pearson")}, "similarities: expected each of them once"),
         ({"similarities": ("lens_precision:k=0",)}, "k"),
-        ({"similarities": (hf.similarity.Similarity("margin", hf.similarity.pearson),)}, "no columns of the result"),
         (
-            {"similarities": (hf.similarity.Similarity("mine", hf.similarity.mse, larger_is_closer=False),)},
+            {"similarities": (holdfast.similarity.Similarity("margin", holdfast.similarity.pearson),)},
+            "no columns of the result",
+        ),
+        (
+            {
+                "similarities": (
+                    holdfast.similarity.Similarity("mine", holdfast.similarity.mse, larger_is_closer=False),
+                )
+            },
             "as the first a similarity, or a registered discrepancy, got 'mine'",
         ),
-        ({"neighbourhood": hf.L2Ball(1.0)}, "neighbourhood: expected a LinfBall, since steps .* got L2Ball"),
+        ({"neighbourhood": holdfast.L2Ball(1.0)}, "neighbourhood: expected a LinfBall, since steps .* got L2Ball"),
         ({"k": 1.5}, "k: expected a whole number of at least 1, or a share"),
         ({"curve_k": (0,)}, "curve_k: expected a whole number of at least 1, or a share"),
         ({"curve_w": (1.5,)}, "curve_w: expected whole numbers"),
@@ -435,13 +446,15 @@ def test_lens_goes_further_than_top_k(lenet: hf.Classifier, digits: hf.data.Data
     ],
 )
 def test_options_are_checked(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(hf.ArgumentError, match=message):
+    with pytest.raises(holdfast.ArgumentError, match=message):
         AttributionAttack(**{"neighbourhood": BALL, **options})
 
 
-def test_what_cannot_be_differentiated_is_refused(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+def test_what_cannot_be_differentiated_is_refused(lenet: holdfast.Classifier, digits: holdfast.data.Dataset) -> None:
     x = digits[:1].inputs
-    with pytest.raises(hf.ArgumentError, match="attack: expected random_sign or universal, since guided_backprop"):
+    with pytest.raises(
+        holdfast.ArgumentError, match="attack: expected random_sign or universal, since guided_backprop"
+    ):
         AttributionAttack.example()(lenet, "guided_backprop", x)
     assert AttributionAttack(BALL, "random_sign")(lenet, "guided_backprop", x).status == ("ok",)
 
@@ -495,7 +508,7 @@ def test_a_study_takes_attacks_and_similarities_by_name(tmp_path: Any) -> None:
         "neighbourhood": {"linf": 0.1},
         "metrics": {"lens": metric, "blind": {**metric, "attack": "universal"}},
     }
-    results = hf.run_study(study, tmp_path, progress=False).results
+    results = holdfast.run_study(study, tmp_path, progress=False).results
     rows = results.samples
     assert len(rows) == 6
     assert rows["lens_recall:k=50,w=2"].to_list() == rows["similarity"].to_list()

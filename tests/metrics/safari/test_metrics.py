@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-import holdfast as hf
+import holdfast
 from holdfast.metrics import (
     LocalLipschitz,
     MaxSensitivity,
@@ -20,16 +20,16 @@ from holdfast.metrics import (
 )
 from holdfast.metrics.probe import class_margin
 
-BALL = hf.LinfBall(0.2)
+BALL = holdfast.LinfBall(0.2)
 
 
-def linear_classifier(weights: torch.Tensor, bias: torch.Tensor | None = None) -> hf.Classifier:
+def linear_classifier(weights: torch.Tensor, bias: torch.Tensor | None = None) -> holdfast.Classifier:
     """Logits `W x + b` for flat inputs: gradient x input of class y is `W_y * x`."""
     layer = nn.Linear(weights.shape[1], weights.shape[0])
     with torch.no_grad():
         layer.weight.copy_(weights)
         layer.bias.copy_(torch.zeros(len(weights)) if bias is None else bias)
-    return hf.Classifier(layer, (0.0, 1.0), device="cpu", batch_size=256)
+    return holdfast.Classifier(layer, (0.0, 1.0), device="cpu", batch_size=256)
 
 
 def test_margin_is_equation_1() -> None:
@@ -49,7 +49,9 @@ def test_probability_margin_of_a_confident_model_still_orders() -> None:
     assert -1 < margin[0] < margin[1]
 
 
-def test_tracked_sensitivity_is_there_for_every_event(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+def test_tracked_sensitivity_is_there_for_every_event(
+    lenet: holdfast.Classifier, digits: holdfast.data.Dataset
+) -> None:
     for event in ("changed_explanation", "changed_class", "misclassification"):
         metric = WorstCase(BALL, event, budget=20, track_sensitivity=True)  # type: ignore[arg-type]
         found = metric(lenet, "saliency", digits[:2].inputs)
@@ -112,17 +114,17 @@ def test_explanation_of_a_linear_model_is_known() -> None:
     assert worst.similarity.item() == pytest.approx(got, abs=1e-5)
 
 
-def test_what_a_search_returns_is_scored_anew(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+def test_what_a_search_returns_is_scored_anew(lenet: holdfast.Classifier, digits: holdfast.data.Dataset) -> None:
     x = digits[:3].inputs
-    explainer = hf.explainers.get("input_x_gradient")
+    explainer = holdfast.explainers.get("input_x_gradient")
     for event in ("changed_explanation", "changed_class", "misclassification"):
-        worst = WorstCase(hf.LinfBall(0.3), event, budget=150)(lenet, explainer, x)  # type: ignore[arg-type]
+        worst = WorstCase(holdfast.LinfBall(0.3), event, budget=150)(lenet, explainer, x)  # type: ignore[arg-type]
         assert ((worst.inputs - x).abs() <= 0.3 + 1e-6).all()
         assert ((worst.inputs >= 0) & (worst.inputs <= 1)).all()
         margin = class_margin(lenet.logits(worst.inputs), lenet.predict(x))
         assert torch.allclose(worst.margin, margin, atol=1e-4)
         maps = explainer(lenet, x).abs(), explainer(lenet, worst.inputs).abs()
-        assert torch.allclose(worst.similarity, hf.similarity.pearson(*maps), atol=1e-4)
+        assert torch.allclose(worst.similarity, holdfast.similarity.pearson(*maps), atol=1e-4)
         assert torch.allclose(worst.maps.abs(), maps[1], atol=1e-5)
         assert torch.equal(worst.predicted, lenet.predict(worst.inputs))
         held = margin < 0 if event == "changed_explanation" else margin >= 0
@@ -137,18 +139,20 @@ def test_what_a_search_returns_is_scored_anew(lenet: hf.Classifier, digits: hf.d
         )
 
 
-SEARCHING = [name for name in hf.metrics.names() if "search" in hf.metrics.base.metrics[name].__dataclass_fields__]
+SEARCHING = [
+    name for name in holdfast.metrics.names() if "search" in holdfast.metrics.base.metrics[name].__dataclass_fields__
+]
 
 
-@pytest.mark.parametrize("search", hf.algorithms.searches.names())
+@pytest.mark.parametrize("search", holdfast.algorithms.searches.names())
 @pytest.mark.parametrize("name", SEARCHING)
 @pytest.mark.parametrize("budget", [3, 4, 61])
 def test_the_budget_is_kept_with_everything_counted(
-    name: str, search: str, budget: int, lenet: hf.Classifier, digits: hf.data.Dataset
+    name: str, search: str, budget: int, lenet: holdfast.Classifier, digits: holdfast.data.Dataset
 ) -> None:
     """The clean input, the search and the final check. The sign search leaves what is too little for a whole step."""
     similarity = {"similarity": "mse"} if name == "worst_case" else {}
-    metric = hf.metrics.get(name, neighbourhood=BALL, search=search, budget=budget, **similarity)
+    metric = holdfast.metrics.get(name, neighbourhood=BALL, search=search, budget=budget, **similarity)
     result = metric(lenet, "saliency", digits[:3].inputs)
     assert (result.model_evaluations <= budget).all()
     assert (result.model_evaluations == budget).all() or search == "sign"
@@ -157,7 +161,7 @@ def test_the_budget_is_kept_with_everything_counted(
 
 @pytest.mark.parametrize("error", [None, 0.2])
 def test_the_budget_of_a_probability_is_kept(
-    error: float | None, lenet: hf.Classifier, digits: hf.data.Dataset
+    error: float | None, lenet: holdfast.Classifier, digits: holdfast.data.Dataset
 ) -> None:
     metric = MisinterpretationProbability(BALL, threshold=0.3, particles=20, error=error, budget=400)
     result = metric(lenet, "saliency", digits[:3].inputs)
@@ -168,11 +172,11 @@ def test_the_budget_of_a_probability_is_kept(
     assert unsure.any()
     assert torch.equal(result.value[unsure], result.high[unsure])  # what a ranking may use of it is the bound
     assert result.frame()["bound"].to_list() == (result.censored | unsure).tolist()
-    with pytest.raises(hf.ArgumentError, match="budget: expected a whole number of at least 21"):
+    with pytest.raises(holdfast.ArgumentError, match="budget: expected a whole number of at least 21"):
         MisinterpretationProbability(BALL, particles=20, budget=20)
 
 
-def test_a_lying_search_is_caught(digits: hf.data.Dataset, lenet: hf.Classifier) -> None:
+def test_a_lying_search_is_caught(digits: holdfast.data.Dataset, lenet: holdfast.Classifier) -> None:
     from dataclasses import dataclass
 
     from holdfast.algorithms.searches.base import Search, SearchResult, Trace
@@ -195,13 +199,13 @@ def test_a_lying_search_is_caught(digits: hf.data.Dataset, lenet: hf.Classifier)
     assert (worst.similarity > -1).all()
 
 
-def test_relations_that_hold_whatever_the_model(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+def test_relations_that_hold_whatever_the_model(lenet: holdfast.Classifier, digits: holdfast.data.Dataset) -> None:
     x = digits[3:4].inputs  # a three that is not far from another class
-    ball = hf.LinfBall(0.2)
+    ball = holdfast.LinfBall(0.2)
     explainer = "input_x_gradient"
     options = {"particles": 200, "first": 4.0, "floor": -25.0}
 
-    def probability(event: str, threshold: float | None = None) -> hf.metrics.ProbabilityResult:
+    def probability(event: str, threshold: float | None = None) -> holdfast.metrics.ProbabilityResult:
         metric = MisinterpretationProbability(ball, event, threshold=threshold, **options)  # type: ignore[arg-type]
         return metric(lenet, explainer, x)
 
@@ -215,7 +219,9 @@ def test_relations_that_hold_whatever_the_model(lenet: hf.Classifier, digits: hf
     assert (stricter.log_probability <= both.log_probability + slack).all()
     changed = probability("changed_explanation", 0.8)
     worst = WorstCase(ball, budget=1500)(lenet, explainer, x)
-    particle = hf.similarity.pearson(*(hf.explainers.get(explainer)(lenet, v).abs() for v in (x, changed.extreme)))
+    particle = holdfast.similarity.pearson(
+        *(holdfast.explainers.get(explainer)(lenet, v).abs() for v in (x, changed.extreme))
+    )
     assert (worst.similarity <= particle + 1e-6).all()
     assert (worst.similarity < 0.8).all()
     assert not changed.censored.any()
@@ -227,13 +233,13 @@ def test_a_pcc_below_zero_is_inconsistent() -> None:
 
     similarity = torch.tensor([-0.5, 0.01, 0.39, 0.5, 0.61, 0.9])
     keeps = torch.full((6,), -1.0)
-    changed = make_event("changed_explanation", hf.similarity.get("pearson"), None, needs_threshold=True)
+    changed = make_event("changed_explanation", holdfast.similarity.get("pearson"), None, needs_threshold=True)
     assert changed.has_happened(similarity, keeps).tolist() == [True, True, True, False, False, False]
     assert not changed.has_happened(similarity, -keeps).any()
-    kept = make_event("changed_class", hf.similarity.get("pearson"), None, needs_threshold=True)
+    kept = make_event("changed_class", holdfast.similarity.get("pearson"), None, needs_threshold=True)
     assert kept.has_happened(similarity, -keeps).tolist() == [False, False, False, False, True, True]
     assert not kept.has_happened(similarity, keeps).any()
-    error = make_event("changed_explanation", hf.similarity.get("mse"), 0.5, needs_threshold=True)
+    error = make_event("changed_explanation", holdfast.similarity.get("mse"), 0.5, needs_threshold=True)
     assert error.has_happened(torch.tensor([0.4, 0.6]), torch.tensor([-1.0, -1.0])).tolist() == [False, True]
 
 
@@ -249,7 +255,7 @@ def test_scores_and_outcomes_agree_with_the_event() -> None:
             values = torch.rand(200, generator=generator)
             values[:10] = 0.5
             threshold = None if name == "misclassification" else 0.5
-            event = make_event(name, hf.similarity.get(similarity), threshold, needs_threshold=True)
+            event = make_event(name, holdfast.similarity.get(similarity), threshold, needs_threshold=True)
             seen = Measurement(margin, values)
             assert torch.equal((event.scores(seen) >= 0).all(1), event.has_happened(values, margin)), (name, similarity)
             outcome = event.outcome(seen)
@@ -259,10 +265,10 @@ def test_scores_and_outcomes_agree_with_the_event() -> None:
 
 
 def test_probabilities_of_common_events_agree_with_plain_monte_carlo(
-    lenet: hf.Classifier, digits: hf.data.Dataset
+    lenet: holdfast.Classifier, digits: holdfast.data.Dataset
 ) -> None:
     x = digits[:4].inputs
-    ball = hf.LinfBall(0.3)
+    ball = holdfast.LinfBall(0.3)
     plain = MisinterpretationProbability(ball, threshold=0.72, method="monte_carlo", samples=4000)
     exact = plain(lenet, "input_x_gradient", x)
     subset = MisinterpretationProbability(ball, threshold=0.72, particles=500, first=4.0)(lenet, "input_x_gradient", x)
@@ -274,11 +280,13 @@ def test_probabilities_of_common_events_agree_with_plain_monte_carlo(
     assert (exact.confidence_interval(0.99)[:, 0] <= exact.low).all()
 
 
-def test_the_estimate_from_the_event_is_in_the_result(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+def test_the_estimate_from_the_event_is_in_the_result(
+    lenet: holdfast.Classifier, digits: holdfast.data.Dataset
+) -> None:
     x = digits[:2].inputs
-    plain = MisinterpretationProbability(hf.LinfBall(0.3), threshold=0.72, method="monte_carlo", samples=2000)
+    plain = MisinterpretationProbability(holdfast.LinfBall(0.3), threshold=0.72, method="monte_carlo", samples=2000)
     metric = MisinterpretationProbability(
-        hf.LinfBall(0.3), threshold=0.72, particles=100, first=2.0, from_event=True, floor=-15.0
+        holdfast.LinfBall(0.3), threshold=0.72, particles=100, first=2.0, from_event=True, floor=-15.0
     )
     exact, both = plain(lenet, "input_x_gradient", x), metric(lenet, "input_x_gradient", x)
     frame = both.frame()
@@ -290,19 +298,21 @@ def test_the_estimate_from_the_event_is_in_the_result(lenet: hf.Classifier, digi
     assert seen.any()
     error = (both.from_event_error**2 + exact.std_error**2).sqrt()
     assert ((both.from_event - exact.log_probability).abs()[seen] < 4 * error[seen]).all()
-    without = MisinterpretationProbability(hf.LinfBall(0.3), threshold=0.72, particles=100, first=2.0, floor=-15.0)
+    without = MisinterpretationProbability(
+        holdfast.LinfBall(0.3), threshold=0.72, particles=100, first=2.0, floor=-15.0
+    )
     alone = without(lenet, "input_x_gradient", x)
     assert torch.equal(alone.from_prior[reached], both.from_prior[reached])  # one does not change the other
     assert alone.from_event.isnan().all()
 
 
 def test_explain_origin_or_predicted_matters_only_where_the_class_flips(
-    lenet: hf.Classifier, digits: hf.data.Dataset
+    lenet: holdfast.Classifier, digits: holdfast.data.Dataset
 ) -> None:
     x = digits[3:4].inputs
-    found = WorstCase(hf.LinfBall(0.3), "misclassification", budget=100)(lenet, "saliency", x)
+    found = WorstCase(holdfast.LinfBall(0.3), "misclassification", budget=100)(lenet, "saliency", x)
     assert found.found.all()
-    same = WorstCase(hf.LinfBall(0.3), "misclassification", budget=100, explain="origin")(lenet, "saliency", x)
+    same = WorstCase(holdfast.LinfBall(0.3), "misclassification", budget=100, explain="origin")(lenet, "saliency", x)
     assert torch.equal(same.inputs, found.inputs)
     assert not torch.equal(same.similarity, found.similarity)
 
@@ -315,7 +325,7 @@ def test_sensitivity_of_a_linear_model_is_known() -> None:
     model = linear_classifier(weights, torch.tensor([10.0, 0.0]))
     x = torch.tensor([[0.5, 0.4, 0.6]])
     perturbed = x[:, None] + torch.tensor([[[0.1, 0.0, 0.0], [0.0, 0.1, 0.0], [0.1, 0.1, 0.1]]])
-    explainer = hf.explainers.get("input_x_gradient")
+    explainer = holdfast.explainers.get("input_x_gradient")
     steps = np.array([[0.1, 0, 0], [0, 0.1, 0], [0.1, 0.1, 0.1]])
     distances = np.linalg.norm(steps * [1, -2, 0.5], axis=1)
     assert measure_sensitivity(model, explainer, x, perturbed).item() == pytest.approx(distances.max(), rel=1e-5)
@@ -337,7 +347,9 @@ def test_sensitivity_of_a_linear_model_is_known() -> None:
     assert 1.9 < LocalLipschitz(BALL, samples=4000)(model, explainer, x).sensitivity.item() <= 2 + 1e-4
 
 
-def test_sensitivity_is_captums_for_the_same_perturbations(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+def test_sensitivity_is_captums_for_the_same_perturbations(
+    lenet: holdfast.Classifier, digits: holdfast.data.Dataset
+) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from captum.attr import Saliency
@@ -358,25 +370,27 @@ def test_sensitivity_is_captums_for_the_same_perturbations(lenet: hf.Classifier,
         theirs = sensitivity_max(
             Saliency(module).attribute, x, theirs_perturbed, n_perturb_samples=6, norm_ord="fro", target=targets
         )
-    ours = measure_sensitivity(lenet, hf.explainers.get("saliency"), x, perturbed, targets, normalise=True)
+    ours = measure_sensitivity(lenet, holdfast.explainers.get("saliency"), x, perturbed, targets, normalise=True)
     assert torch.allclose(ours, theirs, rtol=1e-4)
 
 
-def test_a_search_finds_more_sensitivity_than_a_sample(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+def test_a_search_finds_more_sensitivity_than_a_sample(
+    lenet: holdfast.Classifier, digits: holdfast.data.Dataset
+) -> None:
     # SAFARI, Table 1, in small
     x = digits[:3].inputs
     for metric in (MaxSensitivity, LocalLipschitz):
-        sampled = metric(hf.LinfBall(0.3), samples=300)(lenet, "input_x_gradient", x)
-        searched = metric(hf.LinfBall(0.3), search="block", budget=302)(lenet, "input_x_gradient", x)
+        sampled = metric(holdfast.LinfBall(0.3), samples=300)(lenet, "input_x_gradient", x)
+        searched = metric(holdfast.LinfBall(0.3), search="block", budget=302)(lenet, "input_x_gradient", x)
         assert (searched.sensitivity > sampled.sensitivity).float().mean() > 0.6
         assert (searched.model_evaluations == 302).all()
 
 
-def test_sampled_sensitivity_is_where_it_says(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+def test_sampled_sensitivity_is_where_it_says(lenet: holdfast.Classifier, digits: holdfast.data.Dataset) -> None:
     x = digits[:2].inputs
     result = MaxSensitivity(BALL, samples=20)(lenet, "saliency", x)
     assert result.inputs is not None
-    explainer = hf.explainers.get("saliency")
+    explainer = holdfast.explainers.get("saliency")
     targets = lenet.predict(x)
     distance = (explainer(lenet, result.inputs, targets) - explainer(lenet, x)).flatten(1).norm(dim=1)
     assert torch.allclose(distance, result.sensitivity, rtol=1e-4)
@@ -395,7 +409,7 @@ def test_sampled_sensitivity_is_where_it_says(lenet: hf.Classifier, digits: hf.d
 )
 @pytest.mark.parametrize("kind", [WorstCase, MisinterpretationProbability])
 def test_bad_options(kind: type, arguments: dict[str, object], message: str) -> None:
-    with pytest.raises(hf.ArgumentError, match=message):
+    with pytest.raises(holdfast.ArgumentError, match=message):
         kind(BALL, **arguments)
 
 
@@ -409,11 +423,13 @@ def test_bad_options_of_one_metric() -> None:
         (lambda: MaxSensitivity(BALL, samples=0), "samples: expected a whole number of at least 1, got 0"),
         (lambda: MaxSensitivity(BALL, search="blok"), "search: expected .*did you mean 'block'"),
     ):
-        with pytest.raises(hf.ArgumentError, match=message):
+        with pytest.raises(holdfast.ArgumentError, match=message):
             build()
 
 
-def test_the_result_says_whether_gradients_were_followed(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+def test_the_result_says_whether_gradients_were_followed(
+    lenet: holdfast.Classifier, digits: holdfast.data.Dataset
+) -> None:
     for explainer, search, followed in (
         ("input_x_gradient", "auto", True),
         ("input_x_gradient", "block", False),
@@ -423,10 +439,12 @@ def test_the_result_says_whether_gradients_were_followed(lenet: hf.Classifier, d
         assert found.followed_gradients.tolist() == [followed] * 2, (explainer, search)
 
 
-def test_white_box_search_refuses_what_has_no_derivative(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
-    with pytest.raises(hf.ArgumentError, match="samples: expected no number of samples with a search"):
+def test_white_box_search_refuses_what_has_no_derivative(
+    lenet: holdfast.Classifier, digits: holdfast.data.Dataset
+) -> None:
+    with pytest.raises(holdfast.ArgumentError, match="samples: expected no number of samples with a search"):
         MaxSensitivity(BALL, samples=300, search="block")
-    with pytest.raises(hf.ArgumentError, match="search: expected a black-box search"):
+    with pytest.raises(holdfast.ArgumentError, match="search: expected a black-box search"):
         WorstCase(BALL, search="gradient", budget=10)(lenet, "guided_backprop", digits[:1].inputs)
-    with pytest.raises(hf.ArgumentError, match="search: expected a black-box search"):
+    with pytest.raises(holdfast.ArgumentError, match="search: expected a black-box search"):
         WorstCase(BALL, search="gradient", similarity="kendall", budget=10)(lenet, "saliency", digits[:1].inputs)

@@ -12,7 +12,7 @@ import torch
 from scipy.stats import kstest, spearmanr
 from torch import Tensor, nn
 
-import holdfast as hf
+import holdfast
 from conftest import SHAPES, small_net
 from holdfast.algorithms.masks.random_masks import draw_masks
 from holdfast.explainers.baselines import RandomExplainer
@@ -30,8 +30,8 @@ def rand(*shape: int, seed: int = 1) -> Tensor:
     return torch.rand(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-def classifier(shape: tuple[int, ...], **options: Any) -> hf.Classifier:
-    return hf.Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=32, **options)
+def classifier(shape: tuple[int, ...], **options: Any) -> holdfast.Classifier:
+    return holdfast.Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=32, **options)
 
 
 # the linear model: prediction sensitivity has the order of w_k x_k, since all of them speak for the class and the
@@ -42,7 +42,7 @@ def classifier(shape: tuple[int, ...], **options: Any) -> hf.Classifier:
 FEATURES = 12
 
 
-def linear() -> tuple[hf.Classifier, Tensor]:
+def linear() -> tuple[holdfast.Classifier, Tensor]:
     weight = 0.1 * 1.25 ** torch.arange(FEATURES)
     module = nn.Linear(FEATURES, 2)
     with torch.no_grad():
@@ -51,7 +51,7 @@ def linear() -> tuple[hf.Classifier, Tensor]:
     order = torch.stack([torch.randperm(FEATURES, generator=torch.Generator().manual_seed(s)) for s in range(3)])
     # other inputs, other orders of w_k x_k
     contribution = 0.05 * (1 + order.to(torch.float32))
-    return hf.Classifier(module, (0.0, 10.0), device="cpu", batch_size=512), contribution / weight
+    return holdfast.Classifier(module, (0.0, 10.0), device="cpu", batch_size=512), contribution / weight
 
 
 def test_linear_model_is_consistent_with_its_own_contributions() -> None:
@@ -75,7 +75,7 @@ def test_opposite_order_is_inconsistent() -> None:
 
     model, x = linear()
     result = DataSensitivityConsistency(masks=20_000, permutations=499, resamples=100)(
-        model, hf.explainers.from_callable(opposite), x
+        model, holdfast.explainers.from_callable(opposite), x
     )
     assert (result.rho < -0.98).all()
     assert (result.p_value > 0.99).all()
@@ -87,13 +87,17 @@ def test_published_estimator_calls_noise_consistent_and_the_default_does_not() -
 
     @dataclasses.dataclass(frozen=True)
     class Stubborn(RandomExplainer):
-        def attribute(self, model: hf.Classifier, x: Tensor, targets: Tensor | None, **_: Any) -> tuple[Tensor, Tensor]:
+        def attribute(
+            self, model: holdfast.Classifier, x: Tensor, targets: Tensor | None, **_: Any
+        ) -> tuple[Tensor, Tensor]:
             return 5 * torch.arange(float(x.shape[1])) + 5 * self.noise(x), model.forward(x.clone())
 
-    class Plain(hf.explainers.Explainer):  # the metric gives a RandomExplainer noise of its own
+    class Plain(holdfast.explainers.Explainer):  # the metric gives a RandomExplainer noise of its own
         name, differentiable = "stubborn", False
 
-        def attribute(self, model: hf.Classifier, x: Tensor, targets: Tensor | None, **_: Any) -> tuple[Tensor, Tensor]:
+        def attribute(
+            self, model: holdfast.Classifier, x: Tensor, targets: Tensor | None, **_: Any
+        ) -> tuple[Tensor, Tensor]:
             return Stubborn().attribute(model, x, targets)
 
     model, x = classifier((12,)), rand(30, 12)
@@ -130,7 +134,7 @@ def test_random_explainer_makes_fresh_noise_of_equal_inputs() -> None:
 
 
 def slowly(
-    metric: DataSensitivityConsistency, model: hf.Classifier, x: Tensor, explain: str
+    metric: DataSensitivityConsistency, model: holdfast.Classifier, x: Tensor, explain: str
 ) -> tuple[list[Any], list[Any], list[float]]:
     """Both sensitivities and rho of each sample, a mask at a time, with the masks that the metric draws."""
     cut = segment(x, metric.segments)  # type: ignore[arg-type]
@@ -231,7 +235,7 @@ def test_masked_parts_take_the_baseline() -> None:
             seen.append(x.detach().clone())
             return self.net(x)
 
-    model = hf.Classifier(Watched(), (0.0, 1.0), device="cpu", batch_size=16)
+    model = holdfast.Classifier(Watched(), (0.0, 1.0), device="cpu", batch_size=16)
     x = rand(2, 3, 8, 8) * 0.4
     labels = torch.arange(64).reshape(8, 8) // 16
     baseline = (0.5, 0.6, 0.7)
@@ -272,7 +276,7 @@ def test_a_study_cuts_label_maps_with_the_samples(per_job: int) -> None:
     metric = DataSensitivityConsistency(maps_of(8), **QUICK)
     direct = metric(model, "saliency", x, generator=torch.Generator().manual_seed(0)).frame()
     assert direct["features"].to_list() == [8, 8, 7, 6, 6, 5, 5, 5]
-    found = hf.evaluate(model, ["saliency"], x, [metric], progress=False, samples_per_job=per_job)
+    found = holdfast.evaluate(model, ["saliency"], x, [metric], progress=False, samples_per_job=per_job)
     assert found.failures == []
     assert found.frame().sort("sample").select(direct.columns).equals(direct)
 
@@ -280,8 +284,8 @@ def test_a_study_cuts_label_maps_with_the_samples(per_job: int) -> None:
 def test_label_maps_for_another_number_of_samples_are_refused() -> None:
     model, x = classifier((1, 8, 8)), rand(8, 1, 8, 8)
     metric = DataSensitivityConsistency(maps_of(4), **QUICK)  # as many as a job has samples
-    with pytest.raises(hf.ArgumentError, match=r"\(8, 8, 8\), one for each sample, got \(4, 8, 8\)"):
-        hf.evaluate(model, ["saliency"], x, [metric], progress=False)
+    with pytest.raises(holdfast.ArgumentError, match=r"\(8, 8, 8\), one for each sample, got \(4, 8, 8\)"):
+        holdfast.evaluate(model, ["saliency"], x, [metric], progress=False)
 
 
 def test_label_maps_are_part_of_the_identity_of_the_jobs_they_are_used_in() -> None:
@@ -293,7 +297,7 @@ def test_label_maps_are_part_of_the_identity_of_the_jobs_they_are_used_in() -> N
         grid = Grid(
             {"data": Samples(x)},
             {"model": LoadedModel(classifier((1, 8, 8)))},
-            {"saliency": hf.explainers.get("saliency")},
+            {"saliency": holdfast.explainers.get("saliency")},
             {"senc": DataSensitivityConsistency(labels, **QUICK)},
         )
         return [job.identity for job in make_plan(grid).jobs]
@@ -308,7 +312,7 @@ def test_an_explainer_holds_no_label_maps_of_samples() -> None:
     """It would take them for those of the masked copies."""
 
     @dataclasses.dataclass(frozen=True)
-    class Segmented(hf.explainers.Saliency):
+    class Segmented(holdfast.explainers.Saliency):
         segments: Any = None
 
     model, x = classifier((1, 8, 8)), rand(8, 1, 8, 8)
@@ -317,14 +321,16 @@ def test_an_explainer_holds_no_label_maps_of_samples() -> None:
     assert metric(model, one, x).status == ("ok",) * 8
     for call in (
         lambda: metric(model, each, x),
-        lambda: hf.evaluate(model, {"each": each}, x, [metric], progress=False),
+        lambda: holdfast.evaluate(model, {"each": each}, x, [metric], progress=False),
     ):
-        with pytest.raises(hf.ArgumentError, match=r"segments: expected one map of shape \(8, 8\) for all samples"):
+        with pytest.raises(
+            holdfast.ArgumentError, match=r"segments: expected one map of shape \(8, 8\) for all samples"
+        ):
             call()
 
 
 def test_what_cannot_be_compared_is_said() -> None:
-    model = hf.Classifier(small_net((1, 8, 8)), (0.0, 1.0), device="cpu", batch_size=16)
+    model = holdfast.Classifier(small_net((1, 8, 8)), (0.0, 1.0), device="cpu", batch_size=16)
     x = rand(3, 1, 8, 8)
     x[1] = 0  # masking changes nothing, whatever is off
     result = DataSensitivityConsistency(**QUICK)(model, "saliency", x)
@@ -351,17 +357,17 @@ def test_what_cannot_be_compared_is_said() -> None:
     ],
 )
 def test_options_are_checked(options: dict[str, Any], match: str) -> None:
-    with pytest.raises(hf.ArgumentError, match=match):
+    with pytest.raises(holdfast.ArgumentError, match=match):
         DataSensitivityConsistency(**options)
 
 
 def test_baseline_lies_within_the_bounds() -> None:
     metric = DataSensitivityConsistency(baseline=-0.5, **QUICK)
-    with pytest.raises(hf.ArgumentError, match=r"baseline: expected values within the bounds \[0, 1\], got -0.5"):
+    with pytest.raises(holdfast.ArgumentError, match=r"baseline: expected values within the bounds \[0, 1\], got -0.5"):
         metric(classifier((12,)), "saliency", rand(2, 12))
-    normalised = hf.Classifier(small_net((12,)), (-1.0, 1.0), device="cpu", batch_size=16)
+    normalised = holdfast.Classifier(small_net((12,)), (-1.0, 1.0), device="cpu", batch_size=16)
     assert metric(normalised, "saliency", rand(2, 12)).status == ("ok", "ok")
-    with pytest.raises(hf.ArgumentError, match="baseline: expected one number, or 12"):
+    with pytest.raises(holdfast.ArgumentError, match="baseline: expected one number, or 12"):
         DataSensitivityConsistency(baseline=(0.0, 0.1), **QUICK)(classifier((12,)), "saliency", rand(2, 12))
 
 
@@ -377,9 +383,11 @@ def test_interval_and_evaluations() -> None:
 # the report
 
 
-def test_report_has_the_null_and_the_pictures(tmp_path: Path, lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+def test_report_has_the_null_and_the_pictures(
+    tmp_path: Path, lenet: holdfast.Classifier, digits: holdfast.data.Dataset
+) -> None:
     metrics = {"SenC": DataSensitivityConsistency(**QUICK)}
-    found = hf.evaluate(
+    found = holdfast.evaluate(
         lenet, ["input_x_gradient", "random"], digits.inputs[:5], metrics, out=tmp_path / "results", progress=False
     )
     page = found.to_html(tmp_path / "report.html")

@@ -13,7 +13,7 @@ import scipy.stats
 import torch
 from torch import Tensor, nn
 
-import holdfast as hf
+import holdfast
 from conftest import small_net
 from holdfast.charts import Chart, Gallery
 from holdfast.gating import group_count, weight_layers
@@ -27,8 +27,8 @@ from holdfast.similarity.ranked_reference import RankedReference
 SHAPE = (1, 8, 8)
 
 
-def classifier(batch_size: int = 16, seed: int = 0) -> hf.Classifier:
-    return hf.Classifier(small_net(SHAPE, seed=seed), (0.0, 1.0), device="cpu", batch_size=batch_size)
+def classifier(batch_size: int = 16, seed: int = 0) -> holdfast.Classifier:
+    return holdfast.Classifier(small_net(SHAPE, seed=seed), (0.0, 1.0), device="cpu", batch_size=batch_size)
 
 
 def inputs(count: int = 3) -> Tensor:
@@ -49,11 +49,11 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
 
 
 def algorithm_2(
-    model: hf.Classifier, explainer: str, x: Tensor, layer: str, masks: Tensor
+    model: holdfast.Classifier, explainer: str, x: Tensor, layer: str, masks: Tensor
 ) -> dict[str, tuple[Tensor, Tensor]]:
     """One sample, one layer, mask after mask, in copies of the model: sensitivities of prediction and explanation, by
     each estimator."""
-    explain = hf.explainers.get(explainer)
+    explain = holdfast.explainers.get(explainer)
     target = model.predict(x)
     probability = model.logits(x).double().softmax(1)[0, target]
     e = explain(model, x, target).flatten().numpy()
@@ -67,7 +67,7 @@ def algorithm_2(
         else:
             weight[~mask] = 0  # of output channels
         at.weight.data = weight
-        other = hf.Classifier(copied, model.bounds, device="cpu")
+        other = holdfast.Classifier(copied, model.bounds, device="cpu")
         e_masked = explain(other, x, target).flatten().numpy()
         alike = scipy.stats.spearmanr(e, e_masked).statistic if np.ptp(e_masked) else 0.0
         p_masked = other.logits(x).double().softmax(1)[0, target]
@@ -122,7 +122,7 @@ def test_ranking_a_reference_once_gives_the_bits_of_spearman(dtype: torch.dtype)
     maps[11, 0, 0] = -torch.nan
     rows = torch.randint(0, 3, (200,), generator=generator)
     ours, constant = RankedReference(reference).compare(maps, rows)
-    assert torch.equal(ours.nan_to_num(nan=9), hf.similarity.spearman(reference[rows], maps).nan_to_num(nan=9))
+    assert torch.equal(ours.nan_to_num(nan=9), holdfast.similarity.spearman(reference[rows], maps).nan_to_num(nan=9))
     assert constant.nonzero().flatten().tolist() == [7]
 
 
@@ -160,7 +160,7 @@ class Sum(nn.Module):
 
 def test_a_linear_model_and_its_opposite() -> None:
     """The largest part matters most to both, or least to an explanation that shows a missing part on top."""
-    model = hf.Classifier(Sum(9), (0.0, 1.0), device="cpu")
+    model = holdfast.Classifier(Sum(9), (0.0, 1.0), device="cpu")
     x = torch.ones(2, 9) * torch.tensor([[1.0], [0.5]])
     options = metric(masks=4000)
     result = options(model, "input_x_gradient", x)
@@ -174,7 +174,7 @@ def test_a_linear_model_and_its_opposite() -> None:
         parts = x * module.layer.weight
         return torch.where(parts == 0, 9.0, parts)
 
-    result = options(model, hf.explainers.from_callable(opposite), x)
+    result = options(model, holdfast.explainers.from_callable(opposite), x)
     assert result.method == "masked weights"
     assert (result.rho < -0.98).all()
 
@@ -238,7 +238,7 @@ def test_the_model_is_as_it_was_when_an_explainer_breaks_off(gateable: bool, err
     calls = [0]
 
     @dataclasses.dataclass(frozen=True)
-    class Breaks(hf.explainers.Saliency):
+    class Breaks(holdfast.explainers.Saliency):
         def attribute(self, *args: Any, **options: Any) -> tuple[Tensor, Tensor]:
             calls[0] += 1
             found = super().attribute(*args, **options)
@@ -275,7 +275,7 @@ class Dead(nn.Module):
 
 def test_layers_of_both_kinds_and_one_that_does_not_matter() -> None:
     torch.manual_seed(0)
-    model = hf.Classifier(Dead(), (0.0, 1.0), device="cpu")
+    model = holdfast.Classifier(Dead(), (0.0, 1.0), device="cpu")
     result = metric()(model, "input_x_gradient", torch.rand(3, 5, 4))
     assert result.layers == ("dead", "attention.out_proj", "head")
     assert result.methods == ("gated", "masked weights", "gated")
@@ -290,7 +290,7 @@ def test_layers_of_both_kinds_and_one_that_does_not_matter() -> None:
 def test_what_an_explanation_that_never_changes_gets() -> None:
     """By both metrics: it is degenerate, and has no interval."""
     model, x, constant = classifier(), inputs(), torch.arange(64.0).reshape(SHAPE)
-    explainer = hf.explainers.from_callable(lambda module, x, y: constant.expand_as(x))
+    explainer = holdfast.explainers.from_callable(lambda module, x, y: constant.expand_as(x))
     data = DataSensitivityConsistency("grid", masks=40, permutations=9, resamples=9)
     for kind in (metric(), data):
         for estimator in ("centred", "paper"):
@@ -316,8 +316,8 @@ class Deaf(nn.Module):
 
 @pytest.mark.parametrize("estimator", ["centred", "paper"])
 def test_what_a_prediction_that_never_changes_gets(estimator: str) -> None:
-    model, x = hf.Classifier(Deaf(), (0.0, 1.0), device="cpu"), torch.rand(3, 9)
-    explainer = hf.explainers.from_callable(lambda module, x, y: x * module.layer.weight.sum(0))
+    model, x = holdfast.Classifier(Deaf(), (0.0, 1.0), device="cpu"), torch.rand(3, 9)
+    explainer = holdfast.explainers.from_callable(lambda module, x, y: x * module.layer.weight.sum(0))
     for result in (
         metric(estimator=estimator)(model, explainer, x),
         DataSensitivityConsistency(estimator=estimator, masks=40, permutations=9, resamples=9)(model, explainer, x),
@@ -339,12 +339,12 @@ class Branches(nn.Module):
 
 def test_a_layer_where_the_explanation_never_changes_does_not_hide_the_others() -> None:
     torch.manual_seed(0)
-    model, x = hf.Classifier(Branches(), (0.0, 1.0), device="cpu"), torch.rand(4, 6)
+    model, x = holdfast.Classifier(Branches(), (0.0, 1.0), device="cpu"), torch.rand(4, 6)
 
     def explain(module: nn.Module, x: Tensor, _targets: Tensor) -> Tensor:
         return x * (module.second.weight @ module.first.weight)[0].detach()
 
-    explainer = hf.explainers.from_callable(explain)
+    explainer = holdfast.explainers.from_callable(explain)
     result = metric(masks=200)(model, explainer, x)
     telling = metric(masks=200, layers=("first", "second"))(model, explainer, x)
     assert result.layers == ("first", "second", "beside")
@@ -432,16 +432,18 @@ def test_arguments() -> None:
         ({"tolerance": 0.0}, "tolerance: expected a number above 0"),
         ({"permutations": 0}, "permutations"),
     ):
-        with pytest.raises(hf.ArgumentError, match=message):
+        with pytest.raises(holdfast.ArgumentError, match=message):
             kind(**options)  # type: ignore[arg-type]
-    with pytest.raises(hf.ArgumentError, match=r"0, 4, 6, all, conv, got 'cnv' \(did you mean 'conv'\?\)"):
+    with pytest.raises(holdfast.ArgumentError, match=r"0, 4, 6, all, conv, got 'cnv' \(did you mean 'conv'\?\)"):
         metric(layers="cnv")(classifier(), "saliency", inputs())
-    flat = hf.Classifier(small_net((12,)), (0.0, 1.0), device="cpu")
-    with pytest.raises(hf.ArgumentError, match="layers: expected 'conv' only for a module with a convolution"):
+    flat = holdfast.Classifier(small_net((12,)), (0.0, 1.0), device="cpu")
+    with pytest.raises(holdfast.ArgumentError, match="layers: expected 'conv' only for a module with a convolution"):
         metric(layers="conv")(flat, "saliency", torch.rand(2, 12))
 
 
-def test_explaining_the_class_predicted_under_the_mask(lenet: hf.Classifier, digits: hf.data.Dataset) -> None:
+def test_explaining_the_class_predicted_under_the_mask(
+    lenet: holdfast.Classifier, digits: holdfast.data.Dataset
+) -> None:
     model, x = lenet, digits.inputs[:2]
     predicted = metric(keep=0.2, explain="predicted", layers="conv")(model, "input_x_gradient", x)
     seed = metric(keep=0.2, layers="conv")(model, "input_x_gradient", x)

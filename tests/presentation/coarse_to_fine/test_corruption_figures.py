@@ -15,7 +15,7 @@ import scipy.stats
 import torch
 from report_builder import Builder, assert_whole, base
 
-import holdfast as hf
+import holdfast
 from holdfast.charts import GREY, Chart, Gallery, Point, Ridge, Table, TableCell, draw_boxes, draw_ridges
 from holdfast.charts.ridge_plot import density, form
 from holdfast.errors import ArgumentError
@@ -630,11 +630,13 @@ def test_the_guide_says_what_misleads() -> None:
 
 
 def test_a_real_study_stores_what_the_section_needs(
-    lenet: hf.Classifier, digits: hf.data.Dataset, tmp_path: Path
+    lenet: holdfast.Classifier, digits: holdfast.data.Dataset, tmp_path: Path
 ) -> None:
     metric = CorruptionCurve(fractions=(0.15, 1.0), samples=1, mean=0.13, sd=0.31)
     names = ["input_x_gradient", "random"]
-    found = hf.evaluate(lenet, names, digits[:6].inputs, [metric], out=tmp_path, samples_per_job=4, progress=False)
+    found = holdfast.evaluate(
+        lenet, names, digits[:6].inputs, [metric], out=tmp_path, samples_per_job=4, progress=False
+    )
     (view,) = Contents(found.results).views("corruption_curve")
     result = metric(lenet, "input_x_gradient", digits[:6].inputs)
     drops = load_drops(view)

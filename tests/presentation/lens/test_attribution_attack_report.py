@@ -19,7 +19,7 @@ from PIL import Image
 from report_builder import assert_whole
 from skimage.color import rgb2lab
 
-import holdfast as hf
+import holdfast
 from conftest import SHAPES, small_net
 from holdfast.charts import Chart, Gallery, GalleryRow, Picture
 from holdfast.metrics import AttributionAttack
@@ -35,7 +35,7 @@ from holdfast.statistics.paired import bootstrap_interval
 
 Array = np.ndarray[Any, Any]
 SIMILARITIES = ("topk_intersection", "lens_precision", "lens_recall:w=2", "mse")
-BALL = hf.LinfBall(0.1)
+BALL = holdfast.LinfBall(0.1)
 ATTACK = AttributionAttack(BALL, "top_k", steps=3, restarts=1, similarities=SIMILARITIES, k=40)
 EXPLAINERS = ["saliency", "input_x_gradient"]
 PRESENTATION = presentation_of("attribution_attack")
@@ -43,9 +43,9 @@ figures, remarks, guide, reading = PRESENTATION.figures, PRESENTATION.remarks, P
 
 
 @pytest.fixture(scope="module")
-def found(lenet: hf.Classifier, digits: hf.data.Dataset, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def found(lenet: holdfast.Classifier, digits: holdfast.data.Dataset, tmp_path_factory: pytest.TempPathFactory) -> Any:
     out = tmp_path_factory.mktemp("attack")
-    return hf.evaluate(lenet, EXPLAINERS, digits[:4].inputs, [ATTACK], out=out, samples_per_job=3, progress=False)
+    return holdfast.evaluate(lenet, EXPLAINERS, digits[:4].inputs, [ATTACK], out=out, samples_per_job=3, progress=False)
 
 
 @pytest.fixture(scope="module")
@@ -560,11 +560,11 @@ def test_chance_is_what_all_pairs_of_sets_reach(shape: tuple[int, ...], k: int) 
 @pytest.fixture(scope="module", params=["series", "flat"])
 def other(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Any]:
     shape = SHAPES[request.param]
-    model = hf.Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=64)
+    model = holdfast.Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=64)
     inputs = torch.rand(5, *shape, generator=torch.Generator().manual_seed(0))
     attack = AttributionAttack(BALL, "top_k", steps=3, restarts=1, k=4, curve_k=(2, 4), curve_w=(0, 2))
     out = tmp_path_factory.mktemp(request.param)
-    return request.param, hf.evaluate(model, ["saliency"], inputs, [attack], out=out, progress=False)
+    return request.param, holdfast.evaluate(model, ["saliency"], inputs, [attack], out=out, progress=False)
 
 
 def test_series_and_flat_inputs(other: tuple[str, Any], tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import scipy.stats
 import torch
 from ruamel.yaml import YAML
 
-import holdfast as hf
+import holdfast
 from holdfast.data.root import data_root
 from holdfast.explainers.perturbation.segmented import label_features
 from holdfast.reproduce import print_table, read_table, reproductions
@@ -218,7 +218,7 @@ def test_the_paper_s_sizes_are_the_full_ones(name: str) -> None:
 
 def test_segments_of_lime_and_of_the_metric_coincide() -> None:
     study = reproductions["ceval-figure9"].parts[0].study("small")
-    digits = hf.data.bundled("digits").inputs[:5]
+    digits = holdfast.data.bundled("digits").inputs[:5]
     cut = segment(digits, study["metrics"]["c-Eval plot"]["segments"]).labels.flatten(1)
     for name, lime in study["explainers"].items():
         if name.startswith("LIME"):
@@ -226,12 +226,12 @@ def test_segments_of_lime_and_of_the_metric_coincide() -> None:
 
 
 def test_expected_gradients_add_up_and_treat_rows_alone() -> None:
-    module = hf.zoo.load("lenet5-mnist")
-    digits = hf.data.bundled("digits")[:3]
+    module = holdfast.zoo.load("lenet5-mnist")
+    digits = holdfast.data.bundled("digits")[:3]
     maps = expected_gradients(module, digits.inputs, digits.labels)
     with torch.no_grad():
         own = module(digits.inputs).gather(1, digits.labels[:, None])[:, 0]
-        others = module(hf.data.bundled("digits").inputs[-20:])[:, digits.labels].mean(0)
+        others = module(holdfast.data.bundled("digits").inputs[-20:])[:, digits.labels].mean(0)
     assert torch.allclose(maps.flatten(1).sum(1), own - others, rtol=0.25)
     alone = expected_gradients(module, digits.inputs[1:2], digits.labels[1:2])
     assert torch.allclose(alone, maps[1:2], atol=1e-5)
@@ -239,7 +239,7 @@ def test_expected_gradients_add_up_and_treat_rows_alone() -> None:
     exact = expected_gradients(linear, digits.inputs, digits.labels).flatten(1).sum(1)
     with torch.no_grad():
         own = linear(digits.inputs).gather(1, digits.labels[:, None])[:, 0]
-        others = linear(hf.data.bundled("digits").inputs[-20:])[:, digits.labels].mean(0)
+        others = linear(holdfast.data.bundled("digits").inputs[-20:])[:, digits.labels].mean(0)
     assert torch.allclose(exact, own - others, atol=1e-4)
 
 
@@ -247,7 +247,7 @@ def test_expected_gradients_add_up_and_treat_rows_alone() -> None:
 def test_digits_are_those_that_the_network_takes_for_the_label() -> None:
     found = digits_predicted(8, 12)
     assert len(found) == 12
-    assert (hf.zoo.load("lenet5-mnist")(found.inputs).argmax(1) == 8).all()
+    assert (holdfast.zoo.load("lenet5-mnist")(found.inputs).argmax(1) == 8).all()
 
 
 def test_a_tiny_run_reads_as_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -256,7 +256,7 @@ def test_a_tiny_run_reads_as_a_table(tmp_path: Path, capsys: pytest.CaptureFixtu
     metrics = {name: {**study["metrics"][name], "attack": f"{name.lower()}:rounds=1"} for name in ("GSA", "IGA")}
     explainers = {name: study["explainers"][name] for name in ("SHAP, digits", "Grad", "random")}
     tiny = {**study, "data": {"MNIST": "digits"}, "samples": 3, "metrics": metrics, "explainers": explainers}
-    found = hf.run_study(tiny, tmp_path, progress=False)
+    found = holdfast.run_study(tiny, tmp_path, progress=False)
     table = read_table(part, found.results)
     assert table.failures == 0
     frame = found.frame().filter(pl.col("explainer") == "Grad", pl.col("label") == "GSA", ~pl.col("bound"))
@@ -301,7 +301,7 @@ def test_the_study_of_photos_runs_with_a_stand_in_for_vgg(tmp_path: Path) -> Non
     file = tmp_path / "study.yaml"
     with file.open("w") as stream:
         YAML(typ="safe", pure=True).dump(content, stream)
-    found = hf.run_study(file, tmp_path / "results", progress=False)
+    found = holdfast.run_study(file, tmp_path / "results", progress=False)
     frame = found.results.samples
     assert found.results.failures.height == 0
     assert len(frame) == 2 * 3

@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-import holdfast as hf
+import holdfast
 from holdfast.data.dataset import Dataset
 from holdfast.data.root import data_root
 from holdfast.errors import ArgumentError
@@ -140,7 +140,7 @@ def exact_shapley(value: Any, players: int) -> list[float]:
 def test_entry_shapley_is_the_definition(method: Any, samples: int) -> None:
     torch.manual_seed(0)
     module = nn.Sequential(nn.Flatten(), nn.Linear(10, 6), nn.Tanh(), nn.Linear(6, 2)).double()
-    classifier = hf.Classifier(module, bounds=(-5.0, 5.0), device="cpu")
+    classifier = holdfast.Classifier(module, bounds=(-5.0, 5.0), device="cpu")
     x = torch.randn(2, 2, 5, dtype=torch.float64)
     # windows of 2 steps: (0, 1), (2, 3), (4) of each channel, six players; five with windows of 5 // 2 would differ
     places = [[(c, t) for t in steps] for c in range(2) for steps in ((0, 1), (2, 3), (4,))]
@@ -165,7 +165,7 @@ def test_entries_of_different_channels_are_players_of_their_own() -> None:
     module = nn.Sequential(nn.Flatten(), nn.Linear(6, 2, bias=False))
     weights = torch.tensor([1.0, 0.0, 2.0, -1.0, 0.5, 0.0])
     module[1].weight.data.copy_(torch.stack([weights, torch.zeros(6)]))
-    classifier = hf.Classifier(module, bounds=(-9.0, 9.0), device="cpu")
+    classifier = holdfast.Classifier(module, bounds=(-9.0, 9.0), device="cpu")
     x = torch.tensor([[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]])
     found = EntryShapley("shapley_sampling", 1)(classifier, x, 0)
     assert torch.allclose(found, weights.reshape(1, 2, 3) * x, atol=1e-5), "a linear model needs a single order"
@@ -220,13 +220,13 @@ def archive(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Dataset]:
 def test_references_come_from_the_set_of_that_shape(archive: Mapping[str, Dataset], method: Any) -> None:
     torch.manual_seed(0)
     module = SeriesCNN(2, 1, width=4, hidden=4)
-    classifier = hf.Classifier(module, bounds=(-math.inf, math.inf), device="cpu", batch_size=64)
+    classifier = holdfast.Classifier(module, bounds=(-math.inf, math.inf), device="cpu", batch_size=64)
     explainer = TrainingReferences(method, ("ucr:A:train", "ucr:B:train"), references=4, samples=6, seed=3)
     for name in "AB":
         x = archive[f"ucr:{name}:test"].inputs[:3]
         references = archive[f"ucr:{name}:train"].inputs[[0, 8, 16, 24]]
-        plain = {"deep_shap": hf.explainers.DeepSHAP(references)}.get(
-            method, hf.explainers.GradientSHAP(references, samples=6, seed=3)
+        plain = {"deep_shap": holdfast.explainers.DeepSHAP(references)}.get(
+            method, holdfast.explainers.GradientSHAP(references, samples=6, seed=3)
         )
         assert torch.equal(explainer(classifier, x), plain(classifier, x))
     with pytest.raises(ArgumentError, match="series of shape"):
@@ -236,11 +236,11 @@ def test_references_come_from_the_set_of_that_shape(archive: Mapping[str, Datase
 
 
 def test_positive_noise_is_the_size_of_the_random_explainers() -> None:
-    classifier = hf.Classifier(nn.Sequential(nn.Flatten(), nn.Linear(8, 2)), bounds=(0.0, 1.0), device="cpu")
+    classifier = holdfast.Classifier(nn.Sequential(nn.Flatten(), nn.Linear(8, 2)), bounds=(0.0, 1.0), device="cpu")
     x = torch.rand(5, 2, 4)
     found = PositiveNoise()(classifier, x)
     assert bool((found > 0).all())
-    assert torch.equal(found, hf.explainers.get("random")(classifier, x).abs())
+    assert torch.equal(found, holdfast.explainers.get("random")(classifier, x).abs())
 
 
 def test_places_are_spread_evenly() -> None:
@@ -252,7 +252,7 @@ def test_places_are_spread_evenly() -> None:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> hf.evaluation.Evaluation:
+def run(tmp_path_factory: pytest.TempPathFactory) -> holdfast.evaluation.Evaluation:
     """Two networks, one of which cannot be explained by one explainer, two repeats, several jobs."""
     folder = tmp_path_factory.mktemp("run")
     torch.manual_seed(0)
@@ -276,10 +276,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> hf.evaluation.Evaluation:
         explainers=explainers,
         samples_per_job=3,
     )
-    return hf.run_study(study_from(study, folder), folder / "out", progress=False)
+    return holdfast.run_study(study_from(study, folder), folder / "out", progress=False)
 
 
-def drops_of(run: hf.evaluation.Evaluation, explainer: str, repeat: int) -> dict[str, np.ndarray[Any, Any]]:
+def drops_of(run: holdfast.evaluation.Evaluation, explainer: str, repeat: int) -> dict[str, np.ndarray[Any, Any]]:
     """Arrays of a network's samples in their order, read by hand."""
     jobs = run.results.jobs.filter(
         pl.col("model") == "CNN", pl.col("explainer") == explainer, pl.col("repeat") == repeat
@@ -294,7 +294,7 @@ def area_by_hand(share: np.ndarray[Any, Any], drop: np.ndarray[Any, Any]) -> flo
     return float(np.trapezoid(ys, xs))
 
 
-def test_rows_are_numbers_of_the_stored_drops(run: hf.evaluation.Evaluation) -> None:
+def test_rows_are_numbers_of_the_stored_drops(run: holdfast.evaluation.Evaluation) -> None:
     frame = coarse_parts.make_rows(run.results)
     assert set(frame["explainer"]) == {"IG", "DL", "KS", *OTHERS}, "what failed is left out"
     assert len(frame) == 2 * 2 * 5
@@ -325,7 +325,7 @@ def test_rows_are_numbers_of_the_stored_drops(run: hf.evaluation.Evaluation) -> 
     assert top["IG", 0] != top["IG", 1], "repeats see other noise"
 
 
-def test_what_intervals_tell_is_of_means_over_repeats(run: hf.evaluation.Evaluation) -> None:
+def test_what_intervals_tell_is_of_means_over_repeats(run: holdfast.evaluation.Evaluation) -> None:
     frame = coarse_parts.make_rows(run.results)
     each = [drops_of(run, "IG", repeat) for repeat in range(2)]
     other = [drops_of(run, "random", repeat) for repeat in range(2)]
@@ -347,7 +347,7 @@ def test_what_intervals_tell_is_of_means_over_repeats(run: hf.evaluation.Evaluat
 
 
 def test_the_tables_print(
-    run: hf.evaluation.Evaluation, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    run: holdfast.evaluation.Evaluation, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "250")
     for part in (FIGURE4_PART, TABLE_E1_PART, CALIBRATED_PART):
@@ -569,7 +569,7 @@ def test_what_a_study_names_is_made_before_it(tmp_path: Path, monkeypatch: pytes
     (file,) = base.write_studies("tiny", "small", tmp_path / "bare", make=False)
     assert len(calls) == 1
     (file,) = base.write_studies("tiny", "small", tmp_path / "studies")
-    assert hf.run_study(file, tmp_path / "again", progress=False).failures == []
+    assert holdfast.run_study(file, tmp_path / "again", progress=False).failures == []
 
 
 # ---- training ----
@@ -616,7 +616,7 @@ def test_public_sets_end_to_end(
     monkeypatch.setattr(coarse_archives, "_COUNT", 5)
     monkeypatch.setattr(coarse_archives, "_SMALL", {"CNN": {"width": 4, "layers": 1, "hidden": 4}})
     # the page of such a study takes longer than all else, and is tested in test_corruption_figures.py
-    monkeypatch.setattr(hf.evaluation.Evaluation, "to_html", lambda self, *args, **options: Path("report.html"))
+    monkeypatch.setattr(holdfast.evaluation.Evaluation, "to_html", lambda self, *args, **options: Path("report.html"))
     (table,) = base.reproduce("coarse-figure5", "small", tmp_path, progress=False)
     assert table.failures == 0
     assert table.rows["network, explainer"].to_list() == [f"CNN, {name}" for name in (*SIX, *OTHERS)]

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 import torch
 
-import holdfast as hf
+import holdfast
 from holdfast.data.root import data_root
 from holdfast.reproduce import print_table, read_table, reproduce, reproductions
 from holdfast.reproduce.base import Part, Reproduction, Table, load_evenly, make_table
@@ -158,7 +158,7 @@ def test_signs_are_spread_over_the_classes() -> None:
     found = load_evenly("gtsrb:test", 43)
     assert len(found.inputs) == 43
     assert len(found.labels.unique()) > 35
-    assert torch.equal(found.inputs[0], hf.data.gtsrb("test").inputs[0])
+    assert torch.equal(found.inputs[0], holdfast.data.gtsrb("test").inputs[0])
 
 
 # ---- what is read from results ----
@@ -471,7 +471,7 @@ def test_tiny_runs_give_whole_tables(
 ) -> None:
     small = tiny(part, MNIST)
     assert small.study is not None
-    found = hf.run_study(small.study("small"), tmp_path, progress=False)
+    found = holdfast.run_study(small.study("small"), tmp_path, progress=False)
     table = read_table(small, found.results)
     assert table.failures == 0
     assert len(table.rows) == count
@@ -507,7 +507,7 @@ def test_tiny_figure_4_goes_through_the_whole_machinery(tmp_path: Path, monkeypa
 def test_a_tiny_run_on_colour(tmp_path: Path) -> None:
     small = tiny(FIGURE10[2], GTSRB, samples=4)
     assert small.study is not None
-    table = read_table(small, hf.run_study(small.study("small"), tmp_path, progress=False).results)
+    table = read_table(small, holdfast.run_study(small.study("small"), tmp_path, progress=False).results)
     assert table.failures == 0
     assert len(table.rows) == 12
 
@@ -528,7 +528,7 @@ def test_measured_chance_has_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "MNIST, 28 x 28 k=100 w=1" in table.rows["maps, size"].to_list()
     assert table.rows["samples"][0] == 8
     on = table.rows.filter(pl.col("maps, size").str.starts_with("noise on MNIST"))
-    images = hf.data.mnist("test")[:6].inputs
+    images = holdfast.data.mnist("test")[:6].inputs
     strokes = (images > 0).flatten(1).sum(1).double()
     assert images.shape[0] == on["samples"][0]
     # k of n pixels twice; where n is below k, all of them and the same zeros
@@ -542,11 +542,11 @@ def test_maps_of_other_images_are_those_of_the_next_under_noise(monkeypatch: pyt
 
     monkeypatch.setitem(lens_chance._IMAGES, "small", 3)  # type: ignore[arg-type]
     maps, others = lens_chance._explain_next_images(MNIST, "small")
-    images = hf.data.mnist("test")[:3]
-    classifier = hf.Classifier(hf.zoo.load("lenet5-mnist-plain"), bounds=(0.0, 1.0), device="cpu")
-    explainer = hf.explainers.get("integrated_gradients", steps=32)
+    images = holdfast.data.mnist("test")[:3]
+    classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist-plain"), bounds=(0.0, 1.0), device="cpu")
+    explainer = holdfast.explainers.get("integrated_gradients", steps=32)
     assert torch.allclose(maps.cpu(), explainer(classifier, images.inputs, images.labels).abs(), atol=1e-6)
-    region = hf.LinfBall(0.3).around(images.inputs, classifier.bounds)
+    region = holdfast.LinfBall(0.3).around(images.inputs, classifier.bounds)
     from holdfast.metrics.lens.attribution_objectives import RandomSign
 
     moved = RandomSign().draw(region, 0.3, 0)

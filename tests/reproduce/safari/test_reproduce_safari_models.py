@@ -16,7 +16,7 @@ from safetensors.torch import load as load_safetensors
 from safetensors.torch import save_file
 from torch import nn
 
-import holdfast as hf
+import holdfast
 from holdfast import zoo
 from holdfast.data.root import MissingDataError, data_root
 from holdfast.reproduce import print_table, reproductions
@@ -85,7 +85,7 @@ def test_the_small_networks_are_those_that_they_stand_for() -> None:
 def test_the_small_networks_know_test_images(name: str) -> None:
     """The card's accuracy is on 10,000 images; 600 of them agree up to four standard deviations."""
     try:
-        test = hf.data.load("cifar10:test")[:600]
+        test = holdfast.data.load("cifar10:test")[:600]
     except MissingDataError as missing:
         pytest.skip(str(missing))
     assert accuracy(zoo.load(name), test.inputs, test.labels) == pytest.approx(
@@ -97,7 +97,7 @@ def test_the_small_networks_know_test_images(name: str) -> None:
 @pytest.mark.parametrize("name", SMALL)
 def test_the_accuracy_on_the_card_is_that_on_the_test_set(name: str) -> None:
     try:
-        test = hf.data.load("cifar10:test")
+        test = holdfast.data.load("cifar10:test")
     except MissingDataError as missing:
         pytest.skip(str(missing))
     measured = accuracy(zoo.load(name), test.inputs, test.labels)
@@ -149,7 +149,7 @@ def test_studies_are_valid_and_full_ones_larger(part: Any) -> None:
         assert list(study.metrics) == ["worst F-hat", "worst F-tilde", "ln P F-hat", "ln P F-tilde"]
         for entry in study.metrics.values():
             assert entry.value is not None
-            assert entry.value.neighbourhood == hf.LinfBall(0.03)
+            assert entry.value.neighbourhood == holdfast.LinfBall(0.03)
     work = [
         sum(entry.value.expected_evaluations() for entry in study.metrics.values()) * study.samples  # type: ignore
         for study in (small, full)
@@ -304,14 +304,14 @@ def test_the_stand_in_has_the_interface_and_explains() -> None:
     assert not any(part.training for part in module.modules())
     assert module(x).shape == (6, 1000)
     assert torch.equal(module(x), again(x))
-    classifier = hf.Classifier(module, bounds=(0.0, 1.0), device="cpu", batch_size=16)
+    classifier = holdfast.Classifier(module, bounds=(0.0, 1.0), device="cpu", batch_size=16)
     assert len(set(classifier.predict(x).tolist())) > 1, "photos get different classes"
     blocks = [part for part in module.modules() if hasattr(part, "spatial")]
     assert len(blocks) == 4
     for block in blocks:
         assert block.spatial.conv.out_channels * 2 == block.expand.conv.out_channels  # type: ignore[union-attr]
     for name in ("gradcam", "fullgrad", "input_x_gradient"):
-        assert bool((hf.explainers.get(name)(classifier, x).flatten(1).std(1) > 0).any()), name
+        assert bool((holdfast.explainers.get(name)(classifier, x).flatten(1).std(1) > 0).any()), name
 
 
 def test_the_stand_in_is_loud_and_is_not_judged(capsys: pytest.CaptureFixture[str]) -> None:
@@ -356,7 +356,7 @@ def test_a_tiny_run_of_table_9(folder: Path, tmp_path: Path, capsys: pytest.Capt
     models = {STAND_IN: {**study["models"][STAND_IN], "options": {"width": 4}}}
     changed = {"samples": 2, "data": data, "models": models}
     shown = tiny(study, explainers={**explainers, "Extremal Perturbations": extremal}, **changed)
-    found = hf.run_study(shown, tmp_path / "results", progress=False)
+    found = holdfast.run_study(shown, tmp_path / "results", progress=False)
     assert found.failures == []
     frame = found.frame()
     assert frame["explainer"].n_unique() == 4
@@ -372,7 +372,7 @@ def test_a_tiny_run_of_table_8(tmp_path: Path) -> None:
     assert [entry["name"] for entry in study["models"].values()] == SMALL
     name = "VGG16" if "VGG16" in study["models"] else next(iter(study["models"]))
     changed = tiny(study, samples=2, models={name: study["models"][name]})
-    found = hf.run_study(changed, tmp_path, progress=False)
+    found = holdfast.run_study(changed, tmp_path, progress=False)
     assert found.failures == []
     table = make_table(ARCHITECTURE_PART, found.frame())
     assert table.rows["model, explainer"].to_list() == [f"{name}, {explainer}" for explainer in EXPLAINERS]

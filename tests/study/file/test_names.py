@@ -11,7 +11,7 @@ import pytest
 import torch
 from ruamel.yaml import YAML
 
-import holdfast as hf
+import holdfast
 from holdfast.metrics.safari.sensitivity import MaxSensitivity
 from holdfast.study.file.names import DATA, EXPLAINERS, METRICS, MODELS
 from holdfast.study.file.problems import StudyError
@@ -24,22 +24,22 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-import holdfast as hf
+import holdfast
 
 def load(n=2): return torch.full((n, 1, 28, 28), 0.5)
 def build(width=4): return nn.Sequential(nn.Flatten(), nn.Linear(784, width))
 def explain(module, inputs, targets): return inputs
 
 @dataclass(frozen=True)
-class Explains(hf.explainers.Saliency):
+class Explains(holdfast.explainers.Saliency):
     factor: float = 1.0
 
 @dataclass(frozen=True)
-class Measures(hf.metrics.MaxSensitivity):
+class Measures(holdfast.metrics.MaxSensitivity):
     factor: float = 1.0
 
-ready = Measures(hf.LinfBall(0.3))
-def measure(samples=3): return hf.metrics.MaxSensitivity(hf.LinfBall(0.2), samples=samples)
+ready = Measures(holdfast.LinfBall(0.3))
+def measure(samples=3): return holdfast.metrics.MaxSensitivity(holdfast.LinfBall(0.2), samples=samples)
 LIMIT = 3
 """
 
@@ -205,9 +205,9 @@ def test_metrics_of_the_users_module(folder: Path) -> None:
     }
     grid = study("metrics", metrics, folder).grid(check=False)
     assert (grid.metrics["class"].factor, grid.metrics["class"].samples) == (3.0, 7)
-    assert grid.metrics["class"].neighbourhood == hf.LinfBall(0.1)  # the study's own
-    assert grid.metrics["object"].neighbourhood == hf.LinfBall(0.3)
-    assert grid.metrics["call"] == MaxSensitivity(hf.LinfBall(0.2), samples=9)
+    assert grid.metrics["class"].neighbourhood == holdfast.LinfBall(0.1)  # the study's own
+    assert grid.metrics["object"].neighbourhood == holdfast.LinfBall(0.3)
+    assert grid.metrics["call"] == MaxSensitivity(holdfast.LinfBall(0.2), samples=9)
     for entry, said in (
         ({"function": "module_of_names:Measures", "options": {"factr": 2}}, r"options\.factr: .*did you mean 'factor'"),
         (
@@ -231,7 +231,7 @@ def test_a_study_of_the_users_own_runs(folder: Path, tmp_path: Path) -> None:
         "explainers": [{"mine": {"function": function("explain")}}, "saliency"],
         "metrics": [{"mine": {"function": function("measure")}}, "captum:infidelity"],
     }
-    found = hf.run_study(study_from(content, folder), tmp_path, progress=False)
+    found = holdfast.run_study(study_from(content, folder), tmp_path, progress=False)
     assert found.failures == []
     frame = found.frame()
     assert frame.height == 2 * 2 * 2

@@ -16,7 +16,7 @@ import pytest
 import torch
 from ruamel.yaml import YAML
 
-import holdfast as hf
+import holdfast
 from holdfast.algorithms.searches.block import BlockSearch
 from holdfast.metrics.base import metrics as registry
 from holdfast.metrics.safari.sensitivity import MaxSensitivity
@@ -102,7 +102,7 @@ def test_example_becomes_a_grid(folder: Path) -> None:
         "malformed_module:explain",
     ]
     assert grid.explainers["integrated_gradients: steps=4, baseline=[0.0]"].baseline == (0.0,)
-    assert grid.explainers["smoothgrad"] == hf.explainers.SmoothGrad(noise=1.0)
+    assert grid.explainers["smoothgrad"] == holdfast.explainers.SmoothGrad(noise=1.0)
     assert grid.explainers["malformed_module:explain"].rows_per_input == 2
     assert list(grid.metrics) == [
         "worst_case: changed_class",
@@ -110,10 +110,10 @@ def test_example_becomes_a_grid(folder: Path) -> None:
         "max_sensitivity",
         "max_sensitivity 2",
     ]
-    assert grid.metrics["worst_case: changed_class"].neighbourhood == hf.LinfBall(0.1)
+    assert grid.metrics["worst_case: changed_class"].neighbourhood == holdfast.LinfBall(0.1)
     assert grid.metrics["worst_case: changed_class"].similarity == "ssim:window=5"
     probability = grid.metrics["misinterpretation_probability: changed_explanation"]
-    assert probability.neighbourhood == hf.L2Ball(2.0, "truncated_normal")
+    assert probability.neighbourhood == holdfast.L2Ball(2.0, "truncated_normal")
     assert (study.name, study.base) == (str(folder / "study.yaml"), folder.resolve())
     executor = study.executor
     assert (executor.name, executor.workers, executor.gpus_per_worker) == ("ray", "auto", 0.5)
@@ -149,7 +149,7 @@ def test_json_and_windows_files_are_fine(folder: Path) -> None:
 
 def test_numbers_are_those_of_yaml_1_2(folder: Path) -> None:
     text = json.dumps(words()).replace('"lrp"', "{lrp: {epsilon: 1e-3}}")
-    assert load_study(write(folder, text)).grid().explainers["lrp"] == hf.explainers.LRP(1e-3)
+    assert load_study(write(folder, text)).grid().explainers["lrp"] == holdfast.explainers.LRP(1e-3)
 
 
 def test_labels(folder: Path) -> None:
@@ -181,13 +181,14 @@ def test_labels(folder: Path) -> None:
         "b": "local_lipschitz",
         "max_sensitivity": "max_sensitivity",
     }
-    assert grid.metrics["max_sensitivity"] == MaxSensitivity(hf.LinfBall(0.1), samples=3)
+    assert grid.metrics["max_sensitivity"] == MaxSensitivity(holdfast.LinfBall(0.1), samples=3)
 
 
 def test_explainers_from_the_users_module(tmp_path: Path) -> None:
     code = (
-        "from dataclasses import dataclass\nimport holdfast as hf\n"
-        "@dataclass(frozen=True)\nclass Mine(hf.explainers.Saliency):\n    factor: float = 1.0\n    name = 'mine'\n"
+        "from dataclasses import dataclass\nimport holdfast\n"
+        "@dataclass(frozen=True)\nclass Mine(holdfast.explainers.Saliency):\n"
+        "    factor: float = 1.0\n    name = 'mine'\n"
         "ready = Mine(factor=3.0)\n"
     )
     (tmp_path / "module_of_explainers.py").write_text(code)
@@ -216,7 +217,7 @@ class _Plugin(MaxSensitivity):
     weights: tuple[float, ...] = (1.0,)
     words: list[str] = field(default_factory=list)
     inner: _Inner = _Inner()
-    other: hf.explainers.Explainer | str = "saliency"
+    other: holdfast.explainers.Explainer | str = "saliency"
     limit: int | None = None
 
 
@@ -235,12 +236,12 @@ def test_options_of_metrics_that_are_registered_later() -> None:
         study = study_from(words(metrics=[{"plugin": options}]))
         metric = study.grid(check=False).metrics["plugin"]
         assert metric == _Plugin(
-            hf.LinfBall(0.1),
+            holdfast.LinfBall(0.1),
             mode="slow",
             weights=(1.0, 2.0),
             words=["a"],
             inner=_Inner(2),
-            other=hf.explainers.LRP(1.0),
+            other=holdfast.explainers.LRP(1.0),
             search=BlockSearch(starts=3),
         )
         assert "plugin" in json.dumps(json_schema())
@@ -362,7 +363,7 @@ def test_schema() -> None:
     validator = jsonschema.Draft202012Validator(schema)
     example = YAML(typ="safe", pure=True).load(EXAMPLE)
     assert [error.message for error in validator.iter_errors(example)] == []
-    full = study_from(words(metrics=sorted(registry), explainers=hf.explainers.names())).plain()
+    full = study_from(words(metrics=sorted(registry), explainers=holdfast.explainers.names())).plain()
     assert [error.message for error in validator.iter_errors(full)] == []
     elsewhere = {"data": {"a": "ucr:GunPoint:test"}, "models": {"m": "timm:resnet18"}}
     assert [error.message for error in validator.iter_errors(words(**elsewhere))] == []
@@ -391,7 +392,10 @@ def test_schema_tells_what_options_are() -> None:
         " input and the final check of the result are included.",
     }
     assert worst["event"]["enum"] == ["changed_explanation", "changed_class", "misclassification"]
-    for kind in [*(registry[name] for name in registry), *(hf.algorithms.searches[n] for n in hf.algorithms.searches)]:
+    for kind in [
+        *(registry[name] for name in registry),
+        *(holdfast.algorithms.searches[n] for n in holdfast.algorithms.searches),
+    ]:
         missing = {f.name for f in dataclasses.fields(kind)} - set(describe_options(kind))
         assert not missing, f"{kind.__name__} does not describe {missing}"
 

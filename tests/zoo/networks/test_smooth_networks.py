@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import holdfast as hf
+import holdfast
 from holdfast import data, zoo
 from holdfast.errors import ArgumentError
 from holdfast.neighbourhood import LinfBall
@@ -58,8 +58,8 @@ def image(name: str, rows: int = 1, seed: int = 1) -> Tensor:
 
 
 def explain(module: nn.Module, explainer: str, inputs: Tensor) -> Tensor:
-    classifier = hf.Classifier(module, bounds=(0.0, 1.0), device="cpu", batch_size=64)
-    return hf.explainers.get(explainer)(classifier, inputs, 3)
+    classifier = holdfast.Classifier(module, bounds=(0.0, 1.0), device="cpu", batch_size=64)
+    return holdfast.explainers.get(explainer)(classifier, inputs, 3)
 
 
 # architectures
@@ -156,7 +156,7 @@ _OF_LAYERS = ["deconvolution", "deep_taylor", "deeplift", "fullgrad", "gradcam",
 
 @pytest.mark.parametrize(
     ("name", "explainer"),
-    [("lenet5-tanh-mnist-plain", name) for name in hf.explainers.names()]
+    [("lenet5-tanh-mnist-plain", name) for name in holdfast.explainers.names()]
     + [("resnet20-cifar10-softplus", name) for name in _OF_LAYERS],
 )
 def test_every_explainer_explains_the_bundled_ones(name: str, explainer: str) -> None:

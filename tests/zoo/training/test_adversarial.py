@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import holdfast as hf
+import holdfast
 from holdfast import data, zoo
 from holdfast.errors import ArgumentError
 from holdfast.neighbourhood import L2Ball, LinfBall
@@ -377,6 +377,6 @@ def test_the_accuracies_on_the_card_are_those_on_the_test_set(name: str) -> None
 
 def test_they_work_as_classifiers(digits: data.Dataset) -> None:
     for name in NETWORKS:
-        classifier = hf.Classifier(zoo.load(name), bounds=(0.0, 1.0), device="cpu", batch_size=64)
-        maps = hf.explainers.get("saliency")(classifier, digits.inputs[:2])
+        classifier = holdfast.Classifier(zoo.load(name), bounds=(0.0, 1.0), device="cpu", batch_size=64)
+        maps = holdfast.explainers.get("saliency")(classifier, digits.inputs[:2])
         assert maps.abs().sum() > 0

@@ -119,9 +119,9 @@ class CEval(Metric):
             small networks of layers that `holdfast.algorithms.certified_distortion` knows; it takes seconds to minutes
             for each sample.
 
-    >>> import holdfast as hf
-    >>> digits = hf.data.bundled("digits")[:2]
-    >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> import holdfast
+    >>> digits = holdfast.data.bundled("digits")[:2]
+    >>> classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
     >>> result = CEval(attack="fmn:steps=10")(classifier, "integrated_gradients", digits.inputs)
     >>> bool((result.ratio > 1).all()), result.mask.sum((1, 2)).tolist()
     (True, [78, 78])

@@ -68,9 +68,9 @@ class CEvalPlot(Metric):
         fractions: the sizes, rising shares of the places.
         attack, unit, segments, norm, absolute: see `CEval`.
 
-    >>> import holdfast as hf
-    >>> digits = hf.data.bundled("digits")[:2]
-    >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> import holdfast
+    >>> digits = holdfast.data.bundled("digits")[:2]
+    >>> classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
     >>> result = CEvalPlot((0.05, 0.1, 0.2), attack="fmn:steps=10")(classifier, "saliency", digits.inputs)
     >>> bool((result.curve.diff(dim=1) >= 0).all())
     True

@@ -67,9 +67,9 @@ class NearAffinity(Metric):
         fractions: sizes of the explanation, rising.
         attack, unit, segments, absolute: see `CEval`. The norm is the 2-norm, for which the relation holds.
 
-    >>> import holdfast as hf
-    >>> digits = hf.data.bundled("digits")[:2]
-    >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> import holdfast
+    >>> digits = holdfast.data.bundled("digits")[:2]
+    >>> classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
     >>> result = NearAffinity((0.2, 0.5))(classifier, "gradcam", digits.inputs)
     >>> result.estimate.shape
     torch.Size([2, 2])

@@ -228,9 +228,9 @@ class CorruptionCurve(Metric):
         ArgumentError: options out of range; in the call, a mean, baseline or background that does not fit the inputs,
             or a function that does not return finite values of the inputs' shape.
 
-    >>> import holdfast as hf
-    >>> digits = hf.data.bundled("digits")[:4]
-    >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> import holdfast
+    >>> digits = holdfast.data.bundled("digits")[:4]
+    >>> classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
     >>> curve = CorruptionCurve(fractions=(0.1, 0.5, 1.0), samples=2, mean=0.13, sd=0.31)
     >>> result = curve(classifier, "integrated_gradients", digits.inputs)
     >>> result.score_drop["top"].shape, bool(result.auc_top > result.auc_bottom)

@@ -105,9 +105,9 @@ class AOPC(Metric):
         ArgumentError: options out of range; in the call, cells so large that there are fewer than two, a baseline
             outside the bounds, uniform values within bounds that are infinite.
 
-    >>> import holdfast as hf
-    >>> digits = hf.data.bundled("digits")[:2]
-    >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> import holdfast
+    >>> digits = holdfast.data.bundled("digits")[:2]
+    >>> classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
     >>> result = AOPC(steps=20, samples=2)(classifier, "input_x_gradient", digits.inputs)
     >>> result.curve.shape, result.regions.tolist(), bool((result.aopc > 0).all())
     (torch.Size([2, 21]), [196, 196], True)

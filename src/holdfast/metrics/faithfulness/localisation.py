@@ -158,9 +158,9 @@ class RelevanceLocalisation(Metric):
         ArgumentError: options out of range; in the call, regions that do not fit the inputs, or a name outside of a
             study or a data set.
 
-    >>> import holdfast as hf
-    >>> digits = hf.data.bundled("digits")[:4]
-    >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> import holdfast
+    >>> digits = holdfast.data.bundled("digits")[:4]
+    >>> classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
     >>> metric = RelevanceLocalisation(regions=digits.inputs > 0.5)  # the digit's ink
     >>> result = metric(classifier, "integrated_gradients", digits.inputs)
     >>> bool((result.mass_accuracy > result.chance).all()), result.pointing_hit.tolist()

@@ -98,9 +98,9 @@ class LogOdds(Metric):
         ArgumentError: options out of range; in the call, classes that the model does not have, a baseline outside the
             bounds.
 
-    >>> import holdfast as hf
-    >>> digits = hf.data.bundled("digits")[:6]
-    >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> import holdfast
+    >>> digits = holdfast.data.bundled("digits")[:6]
+    >>> classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
     >>> result = LogOdds(pairs=None)(classifier, "input_x_gradient", digits.inputs)
     >>> result.per_pair.shape, bool((result.log_odds > 0).all()), bool((result.erased <= 157 / 784).all())
     (torch.Size([6, 1]), True, True)

@@ -144,11 +144,11 @@ class AttributionAttack(Metric):
         ArgumentError: an option out of range, or a neighbourhood in another norm; in the call, a guided attack for an
             explainer that cannot be differentiated, or a k that maps of this size do not have.
 
-    >>> import holdfast as hf
-    >>> digits = hf.data.bundled("digits")[:2]
-    >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> import holdfast
+    >>> digits = holdfast.data.bundled("digits")[:2]
+    >>> classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
     >>> similarities = ("topk_intersection:k=100", "lens_precision:k=100,w=1")
-    >>> attack = AttributionAttack(hf.LinfBall(0.1), "top_k", steps=5, restarts=2, similarities=similarities)
+    >>> attack = AttributionAttack(holdfast.LinfBall(0.1), "top_k", steps=5, restarts=2, similarities=similarities)
     >>> result = attack(classifier, "saliency", digits.inputs)
     >>> bool((result.similarities[:, 1] >= result.similarities[:, 0]).all()), result.label_kept.tolist()
     (True, [True, True])

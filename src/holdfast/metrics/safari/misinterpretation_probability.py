@@ -132,10 +132,10 @@ class MisinterpretationProbability(Metric):
         samples: of plain Monte Carlo.
         absolute, explain, margin: as for `WorstCase`.
 
-    >>> import holdfast as hf
-    >>> digits = hf.data.bundled("digits")[:1]
-    >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
-    >>> metric = MisinterpretationProbability(hf.LinfBall(0.1), threshold=0.9, particles=100, moves=2)
+    >>> import holdfast
+    >>> digits = holdfast.data.bundled("digits")[:1]
+    >>> classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> metric = MisinterpretationProbability(holdfast.LinfBall(0.1), threshold=0.9, particles=100, moves=2)
     >>> result = metric(classifier, "input_x_gradient", digits.inputs)
     >>> bool(result.low < result.log_probability), bool(result.log_probability < result.high)
     (True, True)

@@ -177,10 +177,10 @@ class MaxSensitivity(_Sensitivity):
         explain: at a perturbed input, explain the class of the `"origin"`, the clean input, or the one `"predicted"`.
         normalise: divide by `||g(x)||_2`, as Captum and Quantus do.
 
-    >>> import holdfast as hf
-    >>> digits = hf.data.bundled("digits")[:2]
-    >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
-    >>> result = MaxSensitivity(hf.LinfBall(0.02), samples=10)(classifier, "saliency", digits.inputs)
+    >>> import holdfast
+    >>> digits = holdfast.data.bundled("digits")[:2]
+    >>> classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> result = MaxSensitivity(holdfast.LinfBall(0.02), samples=10)(classifier, "saliency", digits.inputs)
     >>> bool((result.sensitivity > 0).all())
     True
     """
@@ -204,10 +204,10 @@ class LocalLipschitz(_Sensitivity):
 
     Arguments are those of `MaxSensitivity`.
 
-    >>> import holdfast as hf
-    >>> digits = hf.data.bundled("digits")[:2]
-    >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
-    >>> result = LocalLipschitz(hf.LinfBall(0.02), samples=10)(classifier, "saliency", digits.inputs)
+    >>> import holdfast
+    >>> digits = holdfast.data.bundled("digits")[:2]
+    >>> classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> result = LocalLipschitz(holdfast.LinfBall(0.02), samples=10)(classifier, "saliency", digits.inputs)
     >>> bool((result.sensitivity > 0).all())
     True
     """
@@ -243,11 +243,11 @@ def measure_sensitivity(
     Raises:
         ArgumentError: the shape of `perturbed` does not fit `inputs`.
 
-    >>> import holdfast as hf
-    >>> digits = hf.data.bundled("digits")[:2]
-    >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> import holdfast
+    >>> digits = holdfast.data.bundled("digits")[:2]
+    >>> classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
     >>> perturbed = digits.inputs[:, None].expand(-1, 3, -1, -1, -1)
-    >>> measure_sensitivity(classifier, hf.explainers.get("saliency"), digits.inputs, perturbed)
+    >>> measure_sensitivity(classifier, holdfast.explainers.get("saliency"), digits.inputs, perturbed)
     tensor([0., 0.])
     """
     inputs = classifier.check_inputs(inputs)

@@ -135,10 +135,10 @@ class WorstCase(Metric):
         ArgumentError: an option out of range; in the call, a white-box search for an explainer or a similarity that
             cannot be differentiated.
 
-    >>> import holdfast as hf
-    >>> digits = hf.data.bundled("digits")[:2]
-    >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
-    >>> worst = WorstCase(hf.LinfBall(0.1), budget=20)(classifier, "input_x_gradient", digits.inputs)
+    >>> import holdfast
+    >>> digits = holdfast.data.bundled("digits")[:2]
+    >>> classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> worst = WorstCase(holdfast.LinfBall(0.1), budget=20)(classifier, "input_x_gradient", digits.inputs)
     >>> worst.found.tolist(), bool((worst.similarity < 1).all())
     ([True, True], True)
     """

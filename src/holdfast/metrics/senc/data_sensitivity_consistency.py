@@ -87,9 +87,9 @@ class DataSensitivityConsistency(SensitivityConsistency):
 
     `masks`, `keep` and the other options are those of `SensitivityConsistency`.
 
-    >>> import holdfast as hf
-    >>> digits = hf.data.bundled("digits")[:2]
-    >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> import holdfast
+    >>> digits = holdfast.data.bundled("digits")[:2]
+    >>> classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
     >>> result = DataSensitivityConsistency(masks=200)(classifier, "input_x_gradient", digits.inputs)
     >>> bool((result.rho.abs() <= 1).all()), result.segments.shape
     (True, torch.Size([2, 28, 28]))

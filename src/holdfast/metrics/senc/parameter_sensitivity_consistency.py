@@ -109,9 +109,9 @@ class ParameterSensitivityConsistency(SensitivityConsistency):
 
     `keep` and the other options are those of `SensitivityConsistency`.
 
-    >>> import holdfast as hf
-    >>> digits = hf.data.bundled("digits")[:2]
-    >>> classifier = hf.Classifier(hf.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> import holdfast
+    >>> digits = holdfast.data.bundled("digits")[:2]
+    >>> classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
     >>> metric = ParameterSensitivityConsistency(layers="conv", masks=100, permutations=99, resamples=50)
     >>> result = metric(classifier, "saliency", digits.inputs)
     >>> result.layers, result.layer_rho.shape, result.method

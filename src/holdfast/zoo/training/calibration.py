@@ -48,7 +48,7 @@ def find_best_probability(f: float, weight: float = 1.0) -> float:
 class Calibrated(Scheme):
     """Cross-entropy plus the squared distance of the probability of class 1 from its target.
 
-    The data set (or `Training`) must have `extras["f_norm"]`, (N,) in [0, 1], as `hf.data.synthetic_waves` does.
+    The data set (or `Training`) must have `extras["f_norm"]`, (N,) in [0, 1], as `holdfast.data.synthetic_waves` does.
 
     Args:
         weight: of the squared distance, at least 0. With 1, as in the paper, the minimum is still at certainty.
