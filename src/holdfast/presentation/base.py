@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -9,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from holdfast.charts import Chart, Figure, Gallery, Strip, draw_strips
+from holdfast.charts import Chart, Figure, Gallery, GalleryRow, Picture, Strip, draw_strips
 from holdfast.errors import HoldfastError
 from holdfast.metrics.base import Direction, Metric, metrics
 from holdfast.registry import Registry
@@ -124,6 +125,31 @@ class View:
             return []
         fine = self.frame.filter((pl.col("status") == "ok") & (pl.col("repeat") == self._first))
         return [int(sample) for sample in fine["sample"].unique().sort().head(count)]
+
+    def make_row(
+        self, explainer: str, sample: int, pictures: Sequence[Picture], text: str, found: bool = True
+    ) -> GalleryRow:
+        """Pictures of an explainer on a sample, with the names of features and the words of the sample."""
+        tokens = self.tokens[sample] if sample < len(self.tokens) else ()
+        return GalleryRow(
+            explainer, sample, tuple(pictures), text, found, features=tuple(self.features), tokens=tuple(tokens)
+        )
+
+    def describe_maps(self, axes: int) -> str:
+        """How the page draws maps of inputs with so many axes, in one or two sentences.
+
+        >>> reading = Reading("a title", "an axis", None)
+        >>> View("a", "aopc", {}, reading, "data", "model", ["saliency"], pl.DataFrame()).describe_maps(3)
+        'Red is evidence for the class, blue evidence against it. Each map has its own scale.'
+        """
+        red = "Red is evidence for the class, blue evidence against it. Each map has its own scale."
+        if axes == 1:
+            return f"A bar for each feature: {red[:1].lower()}{red[1:]} The features with the longest bars come first."
+        if axes == 2 and self.tokens:
+            return f"The colour behind a word is its relevance, summed over the dimensions of its embedding. {red}"
+        if axes == 2:
+            return f"The colour behind a line is the relevance of that time. {red}"
+        return red
 
     @property
     def _first(self) -> int:
@@ -289,8 +315,8 @@ def presentation_of(metric: str, stored: str | None = None) -> Presentation:
     return (Presentation if name is None else presentations[name])(metric, direction)
 
 
-def draw_distribution(view: View, rule: float | None = None) -> list[Chart | Gallery]:
-    """The distribution over samples, a row for each explainer, with a line at `rule`."""
+def draw_distribution(view: View, rule: float | None = None, note: str = "") -> list[Chart | Gallery]:
+    """The distribution over samples, a row for each explainer, with a line at `rule`; `note` ends the caption."""
     strips = []
     for name in view.present:
         rows = view.reading.select_valid(view.of(name))
@@ -302,7 +328,12 @@ def draw_distribution(view: View, rule: float | None = None) -> list[Chart | Gal
     chart = draw_strips(
         strips, view.explainers, reading.title, reading.axis, reading.direction, side, rule, reading.good
     )
-    return [] if chart is None else [chart]
+    return [] if chart is None else [dataclasses.replace(chart, caption=f"{chart.caption} {note}".strip())]
+
+
+def count_axes(rows: Sequence[GalleryRow]) -> int:
+    """How many axes the inputs in a gallery have: 3 for images, 2 for series and texts, 1 for tables; 3 if empty."""
+    return min((np.ndim(picture.array) for row in rows[:1] for picture in row.pictures), default=3)
 
 
 def format_number(value: float | None, decimals: int | None = 2) -> str:

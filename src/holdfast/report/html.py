@@ -12,8 +12,8 @@ from typing import Any
 from holdfast.charts import Chart, Figure, Gallery, GalleryRow, Table, Underpowered
 from holdfast.presentation import View
 from holdfast.report import methods
+from holdfast.report.drawings import draw_row
 from holdfast.report.overview import build_matrix, describe_agreement, draw_agreement, draw_differences, draw_medians
-from holdfast.report.pictures import draw_picture
 from holdfast.report.render import RenderedChart, bundle_scripts, render_for_page, shared_config
 from holdfast.report.sample_explorer import encode_rows
 from holdfast.report.sweeps import SectionList, compare_models, compare_options
@@ -104,7 +104,7 @@ class Page:
     ) -> dict[str, Any]:
         samples: dict[int, list[dict[str, Any]]] = {}
         for row in gallery.rows:
-            pictures = [(picture.title, picture.alt, draw_picture(picture, bounds)) for picture in row.pictures]
+            pictures = draw_row(row, bounds)
             who = f"{row.explainer}, {row.setting}" if row.setting else row.explainer
             samples.setdefault(row.sample, []).append(
                 {"id": identity(row), "explainer": who, "pictures": pictures, "text": row.text, "found": row.found}
@@ -112,7 +112,7 @@ class Page:
         for entries in samples.values():
             titles = [[title for title, _, _ in entry["pictures"]] for entry in entries]
             for place, entry in enumerate(entries):  # titles that are the same in all rows stand above the first one
-                entry["titled"] = place == 0 or any(other != titles[0] for other in titles)
+                entry["titled"] = any(titles[place]) and (place == 0 or any(other != titles[0] for other in titles))
         return {"title": gallery.title, "note": gallery.note, "folded": gallery.folded, "samples": samples}
 
 

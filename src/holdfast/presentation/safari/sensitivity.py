@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from holdfast.presentation.base import Presentation, Reading, presentations
+from holdfast.charts import Chart, Gallery
+from holdfast.presentation.base import Presentation, Reading, View, draw_distribution, presentations
 from holdfast.presentation.safari.terms import COMPARED
 
 
@@ -21,6 +22,14 @@ class MaxSensitivityPresentation(Presentation):
         caution = "" if options.get("normalise") else "It grows with the scale of an explainer's maps."
         axis = f"largest {self.what}" + (", normalised" if options.get("normalise") else "")
         return Reading(self.title, axis, self.direction_of(options), caution=caution, good="more robust")
+
+    def figures(self, view: View) -> list[Chart | Gallery]:
+        """The distribution over samples."""
+        return draw_distribution(
+            view,
+            note="Each value is the largest among inputs that were tried nearby. Others may have larger values, so a "
+            "small one is no proof of robustness.",
+        )
 
     def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
         """What the numbers and the options mean."""

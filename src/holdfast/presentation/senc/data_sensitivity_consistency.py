@@ -120,7 +120,11 @@ def distribution_figures(view: View) -> list[Chart | Gallery]:
     """The distribution of rho over samples, with the band of the null."""
     low, high = (_null(view, column) for column in ("null_low", "null_high"))
     found: list[Chart | Gallery] = []
-    for figure in draw_distribution(view):
+    note = (
+        "Rho of 1: prediction and explanation are sensitive to the same parts, in the same order. It does not say that "
+    )
+    note += "the explanation shows those parts."
+    for figure in draw_distribution(view, note=note):
         drawn = isinstance(figure, Chart) and low is not None and high is not None
         found.append(with_band(figure, low, high) if drawn else figure)  # type: ignore[arg-type]
     return found
@@ -147,7 +151,8 @@ def with_band(chart: Chart, low: float, high: float) -> Chart:
         chart,
         spec={**chart.spec, "layer": [band, *chart.spec["layer"]]},
         alt=f"{chart.alt} Null band: {ends}.",
-        caption=f"{chart.caption} Shaded: the null's 95% band for a single sample ({ends}), averaged over all.",
+        caption=f"{chart.caption} Shaded: where 95% of unrelated explanations lie ({ends}); a sample in there shows "
+        "nothing.",
     )
 
 
@@ -181,7 +186,7 @@ def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: d
         f"rho {rho} [{low}, {high}]; p {format_number(row.get('p_value'), 3)}; null {null_low} to {null_high}; "
         f"top-1 {format_number(row.get('top1'), 0)}, top-3 {top3}; {row.get('features')} segments"
     )
-    return GalleryRow(explainer, sample, pictures, text)
+    return view.make_row(explainer, sample, pictures, text)
 
 
 def lay_out(sensitivity: Array, segments: Array, shape: tuple[int, ...], published: bool = False) -> Array:
