@@ -419,7 +419,7 @@ def _colour_words(each: _Ready, tokens: Sequence[str]) -> tuple[list[str], list[
 
 
 def _is_uniform(each: _Ready, words: int) -> bool:
-    """Whether a change is nearly the same for all words, as in a ball whose edge they have reached: it shows nothing."""
+    """Whether a change is nearly the same for all words, as at the edge of a ball: it shows nothing."""
     sizes = np.abs(each.array).max(axis=0)[:words]
     return bool(np.ptp(sizes) <= 0.15 * sizes.max())
 
