@@ -29,6 +29,8 @@ LN_P = "ln P"
 #: the width of a letter at size 12 where letters are wide, and by how much it exceeds the width in a drawing: pages are
 #: read in fonts that the drawing does not know
 _WIDE, _WIDER = 7.4, 1.5
+#: letters of a title beside an axis of 240 pixels
+_LINE = 38
 #: the name of layers for tooltips only; static drawings leave them out
 HOVER = "hover"
 
@@ -187,15 +189,23 @@ def round_number(value: float, digits: int = 6) -> float | None:
     return float(f"{value:.{digits}g}") if math.isfinite(value) else None
 
 
-def title_axis(axis: str, direction: str | None, good: str) -> str | list[str]:
-    """The title of an axis, with a second line: an arrow towards the side where explanations are `good`.
+def title_axis(axis: str, direction: str | None, good: str, channel: str = "x") -> str | list[str]:
+    """The title of an axis, with an arrow towards the side where explanations are `good`.
+
+    The arrow has a line of its own below the x axis. Beside the y axis, where a second line would come close to the
+    labels, it follows the title if there is space.
 
     >>> title_axis("AOPC", "higher", "more faithful"), title_axis("margin", None, "better")
     (['AOPC', 'more faithful →'], 'margin')
+    >>> title_axis("AOPC", "higher", "more faithful", "y"), title_axis("AOPC", "lower", "more faithful", "y")
+    ('AOPC, more faithful →', '← more faithful, AOPC')
     """
     arrow = {"higher": f"{good} →", "lower": f"← {good}"}.get(direction or "")
     axis = "ln P, and the probability" if axis == LN_P else axis
-    return axis if arrow is None else [axis, arrow]
+    if arrow is None:
+        return axis
+    line = f"{axis}, {arrow}" if direction == "higher" else f"{arrow}, {axis}"
+    return line if channel == "y" and len(line) <= _LINE else [axis, arrow]
 
 
 def label_values(axis: str, channel: str = "x") -> dict[str, Any]:

@@ -83,7 +83,7 @@ def draw_lines(
         for each in scales
     )
     x = {"field": "x", "type": "quantitative", "title": x_axis, "scale": SCALE}
-    y_title = title_axis(y_axis, direction, good)
+    y_title = title_axis(y_axis, direction, good, "y")
     y = {"field": "y", "type": "quantitative", "title": y_title, "scale": SCALE, **label_values(y_axis, "y")}
     faint = {"condition": {"param": "pick", "value": 1}, "value": 0.12}
     interpolate = {"interpolate": "step-after"} if steps else {}

@@ -134,7 +134,7 @@ def draw_sweep(
         for row in _rows(track, track.x or (places[0], places[-1]), room, sign, looks)
     ]
     exact, bounds = ([row for row in rows if row["bound"] == bound] for bound in (False, True))
-    scaled = {"title": title_axis(axis, direction, good), **label_values(axis, "y")}
+    scaled = {"title": title_axis(axis, direction, good, "y"), **label_values(axis, "y")}
     datasets = {"lines": rows, "points": exact, "bounds": bounds}
     datasets |= {"references": lying, "hover": [*rows, *lying]} if lying else {}
     spec = {

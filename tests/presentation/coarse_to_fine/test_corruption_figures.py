@@ -643,7 +643,7 @@ def test_the_first_figure_is_the_curve_with_the_most_relevant_first(view: View) 
     assert isinstance(first, Chart)
     assert first.name == "drop-top"
     titles = [layer["encoding"]["y"]["title"] for layer in first.spec["layer"] if "y" in layer["encoding"]]
-    assert titles == [["lost share of the probability", "better →"]] * len(titles)
+    assert titles == ["lost share of probability, better →"] * len(titles)
 
 
 def test_the_guide_says_what_misleads() -> None:

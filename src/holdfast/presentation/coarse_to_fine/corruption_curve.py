@@ -146,7 +146,7 @@ def draw_drop_curves(view: View, drops: Drops) -> list[Chart | None]:
                 view.explainers,
                 f"Mean drop over the mean share of corrupted positions, {which} relevant first",
                 "share of all positions corrupted",
-                "lost share of the probability",
+                "lost share of probability",
                 caption=f"How much of the class's probability is lost if the {which} relevant positions are replaced. "
                 f"{_note_bands(lines)} A line ends where all positive positions are replaced; for the area, it "
                 f"continues at its last value. Compare with random maps. {_note_repeats(drops)}".strip(),

@@ -123,5 +123,4 @@ def _draw_curves(view: View) -> Chart | None:
         name="perturbation-curve",
         heading=f"What happens when the {_name_first(view.options)} relevant regions go first?",
         direction=view.reading.direction,
-        good=view.reading.good,
     )

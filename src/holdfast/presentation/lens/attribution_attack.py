@@ -195,7 +195,7 @@ def draw_fragility(view: View, shape: tuple[int, ...] | None) -> Chart | None:
     """What happened to the top positions: a bar for each explainer, and a sentence about the loss."""
     unit = unit_of(shape)
     top, bars, sentences, words, chance_text = top_of(view.options, shape), [], [], [], ""
-    titles = ("kept in place", f"one {unit} away", f"two {unit}s away", "further away, or gone")
+    titles = ("kept in place", f"one {unit} away", f"two {unit}s away", "lost")
     kept: dict[str, Sequence[float]] = {}
     for name in view.present:
         found = fragility(view.reading.select_valid(view.of(name)))

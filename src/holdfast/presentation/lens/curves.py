@@ -85,7 +85,6 @@ def draw_by_window(view: View, curves: Mapping[str, Curves], shape: tuple[int, .
             caption=caption,
             name=name.replace("curve_", "windows-").replace("_", "-"),
             direction="higher",
-            good="more robust",
             heading=f"{title} by window",
             markers=True,
         )
@@ -119,7 +118,6 @@ def draw_by_k(view: View, curves: Mapping[str, Curves], shape: tuple[int, ...]) 
             caption=_describe_lines(curves, lines),
             name=name.replace("curve_", "k-"),
             direction="higher",
-            good="more robust",
             heading=f"{title[:1].upper()}{title[1:]} by k",
             markers=True,
         )
