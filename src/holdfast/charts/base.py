@@ -222,7 +222,8 @@ def label_values(axis: str, channel: str = "x") -> dict[str, Any]:
         "datum.value > -2.31 ? format(exp(datum.value), '.2~p') : datum.value > -16 ? "
         "'1 in ' + format(exp(-datum.value), '.2~s') : '10^' + format(datum.value / LN10, '.0f')"
     )
-    raised = {"labelOffset": -7} if channel == "y" else {}  # two lines, beside their tick
+    # beside an axis two lines stand on both sides of their tick, with space for "1 in 3.3M" in a wide font
+    raised = {"labelOffset": -7, "minExtent": round(9 * _WIDE)} if channel == "y" else {}
     return {"axis": {"labelExpr": f"[format(datum.value, '~g'), {chance}]", **raised}}
 
 
