@@ -139,7 +139,7 @@ def test_of_many_channels_the_most_relevant_ones_are_drawn() -> None:
 
 
 def test_a_text_has_words_on_the_colour_of_their_relevance() -> None:
-    values = np.array([[1.0, -3.0, 0.0], [1.0, 0.0, 0.0]])  # two dimensions of an embedding
+    values = np.array([[1.0, 3.0, 0.0], [1.0, -6.0, 0.0]])  # two dimensions of an embedding, which are added
     svg = drawn(input_of(np.zeros((2, 3))), map_of(values), tokens=("a", "<b>", "c"))
     assert texts(svg) == ["its map", "a", "<b>", "c"]
     fills = [each["fill"] for each in of_kind(svg, "rect")[1:]]
