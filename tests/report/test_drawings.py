@@ -234,5 +234,12 @@ def test_long_names_end_with_an_ellipsis_within_their_column() -> None:
         map_of([1.0, 2.0]), input_of([1.0, 2.0]), features=("mean fractal dimension of the third nucleus" * 2, "b")
     )
     (name,) = [each for each in svg.iter() if each.tag.endswith("text") and str(each.text).startswith("mean fractal")]
-    assert re.fullmatch("mean fractal.*…", str(name.text))
+    assert re.fullmatch("mean fractal.*….*nucleus", str(name.text))
     assert float(name.attrib["x"]) - measure(str(name.text)) >= 0
+
+
+def test_titles_of_columns_are_whole_where_names_are_long() -> None:
+    pictures = [map_of(RNG.normal(size=2), title) for title in ("prediction", "explanation", "worst input")]
+    svg = drawn(input_of([1.0, 2.0]), *pictures, features=("mean fractal dimension of the third nucleus", "b"))
+    assert {"prediction", "explanation"} <= set(texts(svg))
+    assert "worst input" in " ".join(texts(svg))

@@ -111,16 +111,21 @@ def measure(text: str, size: float = LETTERS) -> float:
 
 
 def shorten(text: str, width: float, size: float = LETTERS) -> str:
-    """A text that is not wider than `width`, with an ellipsis where letters were left out.
+    """A text that is not wider than `width`, with an ellipsis in place of letters in its middle.
 
-    >>> shorten("worst concave points", 80.0), shorten("area", 80.0)
-    ('worst conca…', 'area')
+    Names of features often begin alike, so their ends are kept.
+
+    >>> shorten("worst concave points", 90.0), shorten("area", 90.0)
+    ('worst co…oints', 'area')
     """
     if measure(text, size) <= width:
         return text
-    while text and measure(text + "…", size) > width:
-        text = text[:-1]
-    return text.rstrip() + "…"
+    for kept in range(len(text) - 1, 1, -1):
+        start = (kept + 3) // 2
+        short = f"{text[:start].rstrip()}…{text[len(text) - kept + start :].lstrip()}"
+        if measure(short, size) <= width:
+            return short
+    return "…"
 
 
 def name_entry(names: Sequence[str], place: int, kind: str) -> str:
@@ -169,17 +174,19 @@ def _draw_table(ready: Sequence[_Ready], row: GalleryRow, opacity: _Opacity) -> 
     names = [name_entry(row.features, int(place), "feature") for place in shown]
     narrow = {each.place: 46.0 if each.plain else 30.0 for each in ready if not each.signed}
     bars = [each for each in ready if each.signed]
-    most = WIDTH - sum(narrow.values()) - 44.0 * len(bars) - 8
-    left = min(most, max((measure(name) for name in names), default=60.0) + 8)
-    wide = min((WIDTH - 4 - left - sum(narrow.values())) / max(len(bars), 1), 110.0)
+    # titles are not cut, names are
+    least = {each.place: max([44.0, *(measure(word, TITLES) + 4 for word in each.title.split())]) for each in bars}
+    most = max(WIDTH - sum(narrow.values()) - sum(least.values()) - 8, 60.0)
+    left = min(most, max((measure(name) for name in names), default=60.0) + 11)
+    spare = min((WIDTH - 4 - left - sum(narrow.values()) - sum(least.values())) / max(len(bars), 1), 50.0)
     top, shapes, x = 2 * TITLES + 8, [], left
     for line, name in enumerate(names):
         y = top + LINE * line
         if line % 2 == 0:
             shapes.append(f'<rect x="0" y="{y:g}" width="{WIDTH}" height="{LINE:g}" fill="#f4f5f6"/>')
-        shapes.append(write(left - 6, y + 0.74 * LINE, shorten(name, left - 8), anchor="end"))
+        shapes.append(write(left - 6, y + 0.74 * LINE, shorten(name, left - 10), anchor="end"))
     for each in ready:
-        width = wide if each.signed else narrow[each.place]
+        width = least[each.place] + spare if each.signed else narrow[each.place]
         parts = _write_title(each.title, x, width)
         for line, place in enumerate(shown):
             value, y = each.array[place], top + LINE * line

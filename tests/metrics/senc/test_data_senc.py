@@ -394,7 +394,7 @@ def test_report_has_the_null_and_the_pictures(
     text = Path(page if isinstance(page, str | Path) else tmp_path / "report.html").read_text()
     assert "Shaded: where 95% of unrelated explanations lie" in text
     assert "Sensitive segments" in text
-    assert "explanation sensitivity" in text
+    assert "how sensitive the order of the attributions is" in text
     assert "top-1 agreement" in text
     assert "docs/senc-bias.md" in text
     assert "Tan, Hanxiao" in text

@@ -102,10 +102,10 @@ class DataSencPresentation(SencPresentation):
         if not rows:
             return distribution_figures(view)
         note = (
-            "Each row is an explainer, for the same input. Red: the probability of the class, or the order of the "
-            "attributions, changes less while this segment is kept, so the segment is sensitive. Blue: it changes "
-            "more. Each picture has its own scale. The picture of the prediction is the same in all rows of an "
-            "input, except for the draw of masks."
+            "Each row is an explainer, for the same input. “Prediction” is how sensitive the probability of the class "
+            "is to each segment, “explanation” how sensitive the order of the attributions is. Red: it changes less "
+            "while this segment is kept, so the segment is sensitive. Blue: it changes more. Each picture has its own "
+            "scale. The picture of the prediction is the same in all rows of an input, except for the draw of masks."
         )
         return [*distribution_figures(view), Gallery("Sensitive segments", tuple(rows), note)]
 
@@ -166,18 +166,18 @@ def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: d
     pictures = (
         Picture("input", np.asarray(arrays["origins"], dtype=float), f"Input, sample {sample}"),
         Picture(
-            "prediction sensitivity",
+            "prediction",
             sensitivity["prediction"],
             f"Sensitivity of the prediction, sample {sample}",
             signed=True,
         ),
         Picture(
-            "explanation sensitivity",
+            "explanation",
             sensitivity["explanation"],
             f"Sensitivity of the explanation: {who}",
             signed=True,
         ),
-        Picture("explanation", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True),
+        Picture("its map", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True),
     )
     rho, low, high, null_low, null_high, top3 = (
         format_number(row.get(name)) for name in ("rho", "low", "high", "null_low", "null_high", "top3")

@@ -91,9 +91,10 @@ def _channels(view: View) -> Gallery:
     layers = layers_of(view.frame)
     rows = [_row(view, *sample) for sample in view.gallery(SHOWN if layers else 0, _PICTURES)]
     note = (
-        "A square for each channel of the first layer that was evaluated, row by row. Red: the probability of the "
-        "class, or the order of the attributions, changes less while this channel is kept, so the channel is "
-        "sensitive. Blue: it changes more. Each picture has its own scale."
+        "A square for each channel of the first layer that was evaluated, row by row. “Prediction” is how sensitive "
+        "the probability of the class is to each channel, “explanation” how sensitive the order of the attributions "
+        "is. Red: it changes less while this channel is kept, so the channel is sensitive. Blue: it changes more. Each "
+        "picture has its own scale."
     )
     return Gallery("Sensitive channels of the first layer", tuple(rows), note)
 
@@ -110,13 +111,13 @@ def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: d
     pictures = (
         *shown,
         Picture(
-            "prediction sensitivity",
+            "prediction",
             sensitivity["prediction"],
             f"Sensitivity of the prediction to channels of {layer}, sample {sample}",
             signed=True,
         ),
         Picture(
-            "explanation sensitivity",
+            "explanation",
             sensitivity["explanation"],
             f"Sensitivity of the explanation to channels of {layer}: {who}",
             signed=True,
