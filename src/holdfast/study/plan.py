@@ -20,8 +20,9 @@ from holdfast.metrics.base import Metric, plain
 from holdfast.model import Classifier
 from holdfast.segments import check_one_for_all
 from holdfast.study.grid import Grid, Samples
-from holdfast.study.identity import classifier_fingerprint, fingerprint
+from holdfast.study.identity import Known, classifier_fingerprint, fingerprint
 from holdfast.study.store import digest, tensor_digest
+from holdfast.study.user_code import UserCode
 
 #: an explanation runs the model forward and backward, which takes about as long as three passes forward
 _PASSES = 3
@@ -65,8 +66,9 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
         ArgumentError: inputs or targets do not fit a model; a metric holds values for another number of samples, or
             names extras that the data do not have; an explainer holds label maps for single samples.
     """
-    explainers = {name: digest(fingerprint(explainer)) for name, explainer in grid.explainers.items()}
-    metrics = {label: digest(fingerprint(metric)) for label, metric in grid.metrics.items()}
+    code = UserCode()
+    explainers = {name: digest(fingerprint(e, known=Known(code))) for name, e in grid.explainers.items()}
+    metrics = {label: digest(fingerprint(metric, known=Known(code))) for label, metric in grid.metrics.items()}
     costs = {
         (label, name): _expected_work(metric, explainer)
         for label, metric in grid.metrics.items()
@@ -82,7 +84,7 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
         for explainer in grid.explainers.values():
             check_one_for_all(explainer, inputs)
         # only the kind of the device counts, because results depend on it; "auto" leaves it to the worker
-        described = [classifier_fingerprint(classifier), grid.device.partition(":")[0]]
+        described = [classifier_fingerprint(classifier, code), grid.device.partition(":")[0]]
         models.setdefault(model, _about_model(classifier, source.about, digest(described[0])))
         combination = digest(described)
         here = {label: metric.for_data(samples.extras) for label, metric in grid.metrics.items()}
@@ -90,13 +92,13 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
             for start, stop, content in chunks[data]:
                 for label, metric in grid.metrics.items():
                     own = here[label].for_samples(inputs, slice(start, stop))
-                    configured = metrics[label] if own is metric else digest(fingerprint(own))
+                    configured = metrics[label] if own is metric else digest(fingerprint(own, known=Known(code)))
                     for name in grid.explainers:
                         parts = [combination, content, data, model, start, repeat, grid.seed]
                         identity = digest([*parts, label, configured, name, explainers[name]])
                         work = (stop - start) * costs[label, name]
                         jobs.append(Job(identity, data, model, name, label, repeat, start, stop, work))
-    return Plan(grid, jobs, _manifest(grid, models, jobs, about))
+    return Plan(grid, jobs, _manifest(grid, models, jobs, about, code.modules))
 
 
 def _expected_work(metric: Metric, explainer: Explainer) -> float:
@@ -146,7 +148,11 @@ def _about_model(classifier: Classifier, about: Mapping[str, Any], content: str)
 
 
 def _manifest(
-    grid: Grid, models: Mapping[str, Any], jobs: list[Job], about: Mapping[str, Any] | None
+    grid: Grid,
+    models: Mapping[str, Any],
+    jobs: list[Job],
+    about: Mapping[str, Any] | None,
+    code: Mapping[str, str],
 ) -> dict[str, Any]:
     data = {}
     for name, samples in grid.data.items():
@@ -179,5 +185,6 @@ def _manifest(
         "explainers": {name: plain(explainer) for name, explainer in grid.explainers.items()},
         "metrics": metrics,
         "about": dict(about or {}),
+        "code": dict(sorted(code.items())),
         "jobs": [job.identity for job in jobs],
     }
