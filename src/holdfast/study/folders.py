@@ -168,9 +168,24 @@ def write_atomically(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         Path(temporary).chmod(0o666 & ~_umask())  # temporary files are private, results are not
         Path(temporary).replace(path)
+        _sync_folder(path.parent)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the new name of a file last through a power cut; a system that cannot open folders needs no such thing."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    except OSError:  # some network file systems refuse it
+        return
+    finally:
+        os.close(handle)
 
 
 def _umask() -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import MISSING, dataclass, fields, is_dataclass
@@ -96,8 +97,13 @@ def run_grid(
         }
     )
     statuses = store.statuses()
+    damaged = store.find_damage(job.identity for job in plan.jobs if statuses.get(job.identity) == "done")
+    if damaged:
+        first = next(iter(damaged.values()))
+        warnings.warn(f"{len(damaged)} stored jobs are damaged and are done again; the first: {first}", stacklevel=3)
+        statuses |= dict.fromkeys(damaged, "damaged")
     pending = [job for job in plan.jobs if statuses.get(job.identity) != "done"]
-    retried = [job.identity for job in pending if job.identity in statuses]
+    retried = [job.identity for job in pending if statuses.get(job.identity) == "failed"]
     earlier, total = len(plan.jobs) - len(pending), sum(job.work for job in pending)
     done_work, number = 0.0, 0
     failed: list[Job] = []
