@@ -716,3 +716,37 @@ def test_the_schema_is_json(tmp_path: Path) -> None:
     assert "worst_case" in json.dumps(json.loads(result.output))
     CliRunner().invoke(app, ["schema", "--out", str(tmp_path / "s.json")])
     assert json.loads((tmp_path / "s.json").read_text()) == json.loads(result.output)
+
+
+class Dropping(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.dropout(x.flatten(1)[:, :3], 0.5, training=True)
+
+
+class Counting(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1.0
+        return x.flatten(1)[:, :3] * self.calls
+
+
+@pytest.mark.parametrize("count", [1, 3, 40])
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        (Dropping(), "between two calls. Look for dropout"),
+        (Counting(), "layers with buffers: itself"),
+        (
+            nn.Sequential(nn.Flatten(), nn.BatchNorm1d(4, track_running_stats=False), nn.Linear(4, 3)),
+            r"statistics of the batch \(1 do so\)",
+        ),
+    ],
+)
+def test_models_that_answer_differently_are_refused(module: nn.Module, words: str, count: int) -> None:
+    grid = tiny_grid(count)
+    models = {"m": LoadedModel(holdfast.Classifier(module, (0.0, 1.0), device="cpu", batch_size=64))}
+    with pytest.raises(holdfast.ModelError, match=words):
+        make_plan(dataclasses.replace(grid, models=models))

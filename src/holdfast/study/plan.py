@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from holdfast.errors import ModelError
 from holdfast.explainers import Explainer
 from holdfast.metrics.base import Metric, plain
 from holdfast.model import Classifier
@@ -26,6 +27,8 @@ from holdfast.study.user_code import UserCode
 
 #: an explanation runs the model forward and backward, which takes about as long as three passes forward
 _PASSES = 3
+#: inputs with which a model is tried, and the relative difference of logits that is no rounding
+_REPEATED, _TOLERANCE = 16, 1e-3
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,7 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
     Raises:
         ArgumentError: inputs or targets do not fit a model; a metric holds values for another number of samples, or
             names extras that the data do not have; an explainer holds label maps for single samples.
+        ModelError: a model answers differently each time, or depending on the other inputs of the batch.
     """
     code = UserCode()
     explainers = {name: digest(fingerprint(e, known=Known(code))) for name, e in grid.explainers.items()}
@@ -81,6 +85,7 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
         samples, source = grid.data[data], grid.models[model]
         classifier = source.classifier(samples, "cpu")
         inputs, _ = inputs_for(classifier, samples)
+        check_repeatable(classifier, inputs)
         for explainer in grid.explainers.values():
             check_one_for_all(explainer, inputs)
         # only the kind of the device counts, because results depend on it; "auto" leaves it to the worker
@@ -115,6 +120,47 @@ def inputs_for(classifier: Classifier, samples: Samples) -> tuple[Tensor, Tensor
     """
     inputs = classifier.check_inputs(samples.inputs.to(classifier.dtype))
     return inputs, None if samples.targets is None else classifier.check_targets(samples.targets, inputs)
+
+
+def check_repeatable(classifier: Classifier, inputs: Tensor) -> None:
+    """Check that a model gives an input the same logits again, whatever else is in the batch, on the first inputs.
+
+    Otherwise no comparison of two inputs means anything. This costs about three small batches.
+
+    Raises:
+        ModelError: it does not; the message names the cause where it is known.
+    """
+    some = inputs[:_REPEATED].to(classifier.device)
+    module = classifier.module
+    try:
+        first = classifier.logits(some)
+        again = classifier.logits(some)
+        if len(some) > 1:
+            mixed = classifier.logits(some[: len(some) // 2])
+        else:  # beside another input within the bounds
+            lower = classifier.bounds[0].expand_as(some)
+            other = (some + lower.where(lower.isfinite(), torch.zeros_like(lower))) / 2
+            mixed = classifier.logits(torch.cat([some, other]))[:1]
+    except ModelError:  # the jobs will say for which samples, and the others are evaluated
+        return
+    scale = first.abs().max().clamp(min=1.0) * _TOLERANCE
+    differs = float((again - first).abs().max())
+    if differs > scale:
+        layers = [name or "itself" for name, part in module.named_modules() if list(part.buffers(recurse=False))]
+        hint = f"; layers with buffers: {', '.join(layers[:3])}" if layers else ""
+        raise ModelError(
+            f"model: expected the same logits for the same inputs in evaluation mode, got differences of up to"
+            f" {differs:.3g} between two calls. Look for dropout or noise with training=True, and for buffers that"
+            f" forward changes{hint}"
+        )
+    differs = float((mixed - first[: len(mixed)]).abs().max())
+    if differs > scale:
+        own = [n for n, part in module.named_modules() if getattr(part, "track_running_stats", True) is False]
+        hint = f" ({', '.join(own[:3])} do so)" if own else ""
+        raise ModelError(
+            f"model: expected logits that do not depend on the other inputs of the batch, got differences of up to"
+            f" {differs:.3g}. Look for layers that compute statistics of the batch{hint}"
+        )
 
 
 def job_seed(seed: int, repeat: int) -> int:
