@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -404,3 +406,51 @@ def test_an_exported_program_in_memory_is_refused_with_what_to_do(tmp_path: Path
     )
     with pytest.raises(holdfast.HoldfastError, match="exported program needs a study file that names its file"):
         run(tmp_path, Processes(2), grid)
+
+
+BESIDE = """
+import sys
+
+class Odd(Exception):
+    def __str__(self):
+        raise RuntimeError("no words")
+
+def explain(module, inputs, targets):
+    return inputs
+
+def leave(module, inputs, targets):
+    sys.exit(0)
+
+def fail_oddly(module, inputs, targets):
+    raise Odd
+
+def fail_with_half_a_pair(module, inputs, targets):
+    raise ValueError("half \\ud800 of a pair")
+"""
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_functions_beside_the_study_file_and_odd_failures_with_any_number_of_workers(
+    tmp_path: Path, workers: int
+) -> None:
+    (tmp_path / "beside_the_study.py").write_text(BESIDE)
+    names = ("explain", "leave", "fail_oddly", "fail_with_half_a_pair")
+    explainers = "".join(f"  - {name}: {{function: 'beside_the_study:{name}'}}\n" for name in names)
+    (tmp_path / "own.yaml").write_text(
+        "data: {digits: digits}\nsamples: 2\nsamples_per_job: 2\nmodels: {lenet: lenet5-mnist}\n"
+        f"explainers:\n{explainers}neighbourhood: {{linf: 0.1}}\nmetrics:\n  - max_sensitivity: {{samples: 2}}\n"
+        f"executor: {{workers: {workers}}}\n"
+    )
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    code = f"from holdfast.cli import app; app(['run', {str(tmp_path / 'own.yaml')!r}, '--no-report'])"
+    ran = subprocess.run([sys.executable, "-c", code], cwd=elsewhere, capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 1, ran.stderr
+    assert "4 jobs: 0 were done before, 1 now, 3 failed" in ran.stdout
+    found = load_results(elsewhere / "results" / "own")
+    errors = dict(found.failures.select("explainer", "error").iter_rows())
+    assert errors == {
+        "leave": "SystemExit: 0",
+        "fail_oddly": "Odd (its message cannot be shown: RuntimeError)",
+        "fail_with_half_a_pair": "ValueError: half \\ud800 of a pair",
+    }
+    assert found.samples["explainer"].unique().to_list() == ["explain"]

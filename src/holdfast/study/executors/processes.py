@@ -21,6 +21,7 @@ import torch
 
 from holdfast.errors import HoldfastError, check_integer
 from holdfast.study.executors.base import Executor, JobOutcome, Tell, check_workers, store_failure, store_result
+from holdfast.study.file.imports import importing_from
 from holdfast.study.grid import Grid
 from holdfast.study.plan import Job
 from holdfast.study.store import Store
@@ -142,7 +143,7 @@ class _Process:
         ours, theirs = context.Pipe()
         arguments = (theirs, grid, store, threads, _device(grid.device, number))
         process = context.Process(target=_run_worker, args=arguments, name=f"holdfast-{number}")
-        with _limit_threads(threads):
+        with _limit_threads(threads), importing_from(grid.paths):  # a new process gets the path of this one
             try:
                 process.start()
             except (AttributeError, TypeError, RuntimeError) as error:  # what pickling raises
