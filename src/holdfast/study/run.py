@@ -19,7 +19,8 @@ from holdfast.registry import build
 from holdfast.study.executors import Executor, InProcess
 from holdfast.study.executors.base import Tell
 from holdfast.study.grid import Grid
-from holdfast.study.plan import Job, make_plan
+from holdfast.study.lease import hold_lease
+from holdfast.study.plan import Job, Plan, make_plan
 from holdfast.study.provenance import environment
 from holdfast.study.store import Store
 
@@ -83,8 +84,24 @@ def run_grid(
         progress: called before the first job, after each job, and now and then during a job.
         folder: the manifest records its git revision; by default, the current folder.
         origin: the path of the study file, for the manifest.
+
+    Raises:
+        RunningError: another run works in the same folder.
     """
     plan = make_plan(grid, about)
+    with hold_lease(store.folder):
+        return _run_plan(plan, store, executor or InProcess(), study, progress, folder, origin)
+
+
+def _run_plan(
+    plan: Plan,
+    store: Store,
+    executor: Executor,
+    study: Mapping[str, Any] | None,
+    progress: Callable[[Progress], None] | None,
+    folder: Path | None,
+    origin: str | None,
+) -> Summary:
     store.sweep()
     here = environment(folder)
     store.write_manifest(
@@ -120,7 +137,7 @@ def run_grid(
     if progress:
         progress(Progress(0, len(pending), 0.0, "starting", 0, earlier))
     try:
-        with closing(_outcomes(executor or InProcess(), grid, store, pending, tell)) as outcomes:
+        with closing(_outcomes(executor, plan.grid, store, pending, tell)) as outcomes:
             for outcome in outcomes:
                 job, number = outcome.job, number + 1
                 if outcome.failed:
