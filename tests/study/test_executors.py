@@ -11,6 +11,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -513,6 +514,34 @@ def test_a_slurm_task_ends_a_job_that_takes_too_long(tmp_path: Path) -> None:
     summary, results = run(tmp_path / "store", slurm, one_bad_job(sleepy))
     assert (summary.done, len(summary.failed)) == (2, 1)
     assert "the limit is 2 s" in results.failures["error"][0]
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
+def test_sigterm_while_workers_start_leaves_none_behind(tmp_path: Path) -> None:
+    def find_processes() -> list[str]:
+        found = []
+        for entry in Path("/proc").iterdir():
+            with suppress(OSError):
+                if entry.name.isdigit() and mark in (entry / "environ").read_bytes():
+                    found.append(entry.name)
+        return found
+
+    mark = f"HOLDFAST_TEST_MARK={tmp_path.name}".encode()
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "if __name__ == '__main__':\n"
+        "    from test_executors import Processes, a_grid, run\n"
+        "    run(sys.argv[2], Processes(2), a_grid(count=40))\n"
+    )
+    (tmp_path / "script.py").write_text(code)
+    command = [sys.executable, tmp_path / "script.py", str(Path(__file__).parent), str(tmp_path / "results")]
+    folders = os.pathsep.join(entry for entry in sys.path if entry)
+    environment = {**os.environ, "HOLDFAST_TEST_MARK": tmp_path.name, "PYTHONPATH": folders}
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+    in_time(lambda: len(find_processes()) >= 3 or process.poll() is not None)  # the workers have begun to start
+    process.terminate()
+    assert process.wait(30) == 143
+    in_time(lambda: not find_processes(), 5)
 
 
 @pytest.mark.parametrize("tries", [1, 3])

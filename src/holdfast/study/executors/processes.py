@@ -96,6 +96,10 @@ class Processes(Executor):
 
     def run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Iterator[JobOutcome]:
         """Do `jobs`; each worker takes the next one when it is free."""
+        with _end_workers_on_sigterm():
+            yield from self._run(grid, store, jobs, tell)
+
+    def _run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None) -> Iterator[JobOutcome]:
         packed = self.pack(grid)
         queue, deaths = deque(jobs), dict.fromkeys((job.identity for job in jobs), 0)
         count = min(self.workers, len(jobs))
@@ -299,7 +303,7 @@ def _limit_threads(threads: int) -> Iterator[None]:
 
 @contextmanager
 def _delay_interrupts() -> Iterator[None]:
-    """Delay Ctrl-C until the end of the block; processes that are started inside never get it."""
+    """Delay Ctrl-C and SIGTERM until the end of the block; processes that are started inside never get Ctrl-C."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
@@ -308,15 +312,33 @@ def _delay_interrupts() -> Iterator[None]:
     # another thread may receive the signal, which then interrupts the main one
     main = threading.current_thread() is threading.main_thread()
     came: list[int] = []
-    handler = signal.signal(signal.SIGINT, lambda number, _: came.append(number)) if main else None
+    wanted = (signal.SIGINT, signal.SIGTERM) if main else ()
+    handlers = {number: signal.signal(number, lambda number, _: came.append(number)) for number in wanted}
     try:
         yield
     finally:
-        if handler is not None:
-            signal.signal(signal.SIGINT, handler)
+        for number, handler in handlers.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        if came:
-            signal.raise_signal(signal.SIGINT)
+        for delayed in dict.fromkeys(came):
+            signal.raise_signal(delayed)
+
+
+@contextmanager
+def _end_workers_on_sigterm() -> Iterator[None]:
+    """Inside, SIGTERM raises `SystemExit`, so that the workers are ended before this process."""
+
+    def leave(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    if ours:
+        signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        if ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _run_worker(connection: Connection, packed: Grid | bytes, store: Store, threads: int, device: str) -> None:
