@@ -132,6 +132,7 @@ _M = "malformed_module"
 MALFORMED: dict[str, tuple[str, str]] = {
     # YAML
     "empty": ("", "expected a study: data, models, explainers and metrics, got an empty file"),
+    "too large": ("# " + "x" * 500_000 + "\n", "expected a study file of at most 500,000 bytes, got 500,003 bytes"),
     "comment only": ("# nothing yet\n", "got an empty file"),
     "no mapping": ("- digits\n- lenet5-mnist\n", "expected a mapping with data, models, explainers and metrics"),
     "open bracket": (study(explainers="[saliency"), "(line 6): expected YAML"),
