@@ -64,6 +64,14 @@ def test_medians_and_their_intervals_are_those_of_the_samples(results: Results) 
         assert row.coverage == pytest.approx(1 - 2 * scipy.stats.binom.cdf(place - 1, 8, 0.5))
 
 
+def test_a_name_that_a_spreadsheet_would_run_as_a_formula_gets_a_quote(tmp_path: Path) -> None:
+    names = ["=1+1", "+cmd", "-2", "@SUM(A1)", "a=b"]
+    results = one_label(tmp_path, {name: [0.5, -0.25] for name in names})
+    rows = list(csv.DictReader(io.StringIO(export.to_csv(results))))
+    assert {row["explainer"] for row in rows} == {"'=1+1", "'+cmd", "'-2", "'@SUM(A1)", "a=b"}
+    assert {float(row["value"]) for row in rows} == {0.5, -0.25}  # numbers stay as they are
+
+
 def test_means_are_means_of_means_over_repeats(tmp_path: Path) -> None:
     builder, rng = Builder(tmp_path), np.random.default_rng(1)
     values = rng.random((2, 3, 6))  # explainers, repeats, samples

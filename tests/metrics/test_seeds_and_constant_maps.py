@@ -17,7 +17,7 @@ SHAPE = (1, 8, 8)
 #: metrics whose examples draw no random numbers that change a value
 SAME_FOR_ALL_SEEDS = ("c_eval", "c_eval_plot", "log_odds", "near_affinity", "relevance_localisation")
 #: metrics that have a value for a constant explanation
-WITH_CONSTANT_MAPS = ("corruption_curve", "local_lipschitz", "max_sensitivity", "relevance_localisation")
+WITH_CONSTANT_MAPS = ("corruption_curve", "relevance_localisation")
 OWN = [name for name in holdfast.metrics.names() if metrics[name].__module__.startswith("holdfast.")]
 
 

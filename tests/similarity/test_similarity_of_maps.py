@@ -41,7 +41,6 @@ def test_which_know_positions() -> None:
         *("lens_distance", "lens_kendall", "lens_precision", "lens_recall", "lens_spearman"),
         "topk_intersection",
     ] == OF_POSITIONS
-    assert [n for n in sim.names() if sim.get(n).ordinal] == ["lens_distance"]
     assert all(sim.get(n).channels == "sum" for n in OF_POSITIONS)
 
 
@@ -168,18 +167,35 @@ def test_the_probe_compares_positions(name: str, absolute: bool, shape: tuple[in
     torch.testing.assert_close(seen.distance, distance, atol=1e-5, rtol=1e-5)
 
 
-def test_a_constant_reference_is_skipped_by_what_compares_orders() -> None:
+def test_a_constant_reference_is_skipped_by_every_similarity() -> None:
     layer = torch.nn.Linear(4, 2)
     with torch.no_grad():
         layer.weight.copy_(torch.tensor([[1.0, 1, 1, 1], [0, 0, 0, 0]]))
         layer.bias.zero_()
     model = holdfast.Classifier(layer, (0.0, 1.0), device="cpu")
     x = torch.tensor([[0.5, 0.5, 0.5, 0.5], [0.1, 0.2, 0.3, 0.4]])
-    for name, expected in (("lens_distance", "degenerate"), ("lens_recall", "degenerate"), ("centre_of_mass", "ok")):
+    for name in ("lens_distance", "lens_recall", "centre_of_mass", "mse", "pearson"):
         worst = WorstCase(
             LinfBall(0.05), "changed_explanation", similarity=name, threshold=0.5, search="random", budget=9
         )
-        assert worst(model, "input_x_gradient", x).status == (expected, "ok")
+        assert worst(model, "input_x_gradient", x).status == ("degenerate", "ok")
+
+
+def test_what_is_compared_decides_whether_a_copy_counts_as_degenerate() -> None:
+    """The channels of a map differ, and their sum is the same everywhere: nothing is left to compare."""
+
+    def explain(module: torch.nn.Module, x: Tensor, targets: Tensor) -> Tensor:
+        flat = x[:, :1] - x[:, :1].mean((2, 3), keepdim=True)
+        return torch.where(x.amax((1, 2, 3), keepdim=True) > 0.9, x, torch.cat([flat, -flat], 1))
+
+    model = classifier((2, 6, 6))
+    origin = 0.1 + 0.5 * inputs((2, 6, 6), 1)
+    origin[0, 0, 0, 0] = 0.95
+    with model.session():
+        probe = Probe(model, holdfast.explainers.get(explain), origin, similarity="lens_recall:k=3")
+        assert probe.status == ("ok",)
+        probe.query(origin * 0.5)
+        assert probe.common_fields(WorstCase(LinfBall(0.1), "changed_class"))["degenerate"].tolist() == [1]
 
 
 def test_the_worst_case_of_the_centre_of_mass_by_its_gradient() -> None:

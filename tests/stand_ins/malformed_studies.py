@@ -132,6 +132,7 @@ _M = "malformed_module"
 MALFORMED: dict[str, tuple[str, str]] = {
     # YAML
     "empty": ("", "expected a study: data, models, explainers and metrics, got an empty file"),
+    "too large": ("# " + "x" * 500_000 + "\n", "expected a study file of at most 500,000 bytes, got 500,003 bytes"),
     "comment only": ("# nothing yet\n", "got an empty file"),
     "no mapping": ("- digits\n- lenet5-mnist\n", "expected a mapping with data, models, explainers and metrics"),
     "open bracket": (study(explainers="[saliency"), "(line 6): expected YAML"),
@@ -233,7 +234,8 @@ MALFORMED: dict[str, tuple[str, str]] = {
     "text for weights": (_model(f"{{function: '{_M}:build', weights: notes.txt}}"), "expected a safetensors file, or"),
     "weights for a program": (_model("{path: weights.pt}"), "which looks like weights: those go with a function"),
     "text for a program": (_model("{path: notes.txt}"), "models.mine.path (line 4): expected a TorchScript or"),
-    "fixed batch": (_model("{path: static.pt2}"), "expected a program with a dynamic batch"),
+    "fixed batch": (_model("{path: static.pt2, trust: true}"), "expected a program with a dynamic batch"),
+    "export without trust": (_model("{path: static.pt2}"), "expected trust: true beside static.pt2, because opening"),
     "no module from function": (_model(f"{{function: '{_M}:text'}}"), "expected a torch.nn.Module, got a str"),
     "number for function": (
         _model(f"{{function: '{_M}:LIMIT'}}"),

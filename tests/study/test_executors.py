@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +26,7 @@ from conftest import small_net
 from holdfast.explainers import Explainer
 from holdfast.metrics import LocalLipschitz, MaxSensitivity, Metric, Probe, Result, WorstCase
 from holdfast.study import worker
-from holdfast.study.executors import Executor, InProcess, Processes, Ray, Slurm, processes
+from holdfast.study.executors import Executor, InProcess, Limits, Processes, Ray, Slurm, processes
 from holdfast.study.executors.processes import local
 from holdfast.study.grid import Grid, LoadedModel, Samples
 from holdfast.study.plan import Job, make_plan
@@ -404,3 +408,156 @@ def test_an_exported_program_in_memory_is_refused_with_what_to_do(tmp_path: Path
     )
     with pytest.raises(holdfast.HoldfastError, match="exported program needs a study file that names its file"):
         run(tmp_path, Processes(2), grid)
+
+
+BESIDE = """
+import sys
+
+class Odd(Exception):
+    def __str__(self):
+        raise RuntimeError("no words")
+
+def explain(module, inputs, targets):
+    return inputs
+
+def leave(module, inputs, targets):
+    sys.exit(0)
+
+def fail_oddly(module, inputs, targets):
+    raise Odd
+
+def fail_with_half_a_pair(module, inputs, targets):
+    raise ValueError("half \\ud800 of a pair")
+"""
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_functions_beside_the_study_file_and_odd_failures_with_any_number_of_workers(
+    tmp_path: Path, workers: int
+) -> None:
+    (tmp_path / "beside_the_study.py").write_text(BESIDE)
+    names = ("explain", "leave", "fail_oddly", "fail_with_half_a_pair")
+    explainers = "".join(f"  - {name}: {{function: 'beside_the_study:{name}'}}\n" for name in names)
+    (tmp_path / "own.yaml").write_text(
+        "data: {digits: digits}\nsamples: 2\nsamples_per_job: 2\nmodels: {lenet: lenet5-mnist}\n"
+        f"explainers:\n{explainers}neighbourhood: {{linf: 0.1}}\nmetrics:\n  - max_sensitivity: {{samples: 2}}\n"
+        f"executor: {{workers: {workers}}}\n"
+    )
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    code = f"from holdfast.cli import app; app(['run', {str(tmp_path / 'own.yaml')!r}, '--no-report'])"
+    ran = subprocess.run([sys.executable, "-c", code], cwd=elsewhere, capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 1, ran.stderr
+    assert "4 jobs: 0 were done before, 1 now, 3 failed" in ran.stdout
+    found = load_results(elsewhere / "results" / "own")
+    errors = dict(found.failures.select("explainer", "error").iter_rows())
+    assert errors == {
+        "leave": "SystemExit: 0",
+        "fail_oddly": "Odd (its message cannot be shown: RuntimeError)",
+        "fail_with_half_a_pair": "ValueError: half \\ud800 of a pair",
+    }
+    assert found.samples["explainer"].unique().to_list() == ["explain"]
+
+
+def sleepy(module: torch.nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Does not end for inputs whose first pixel is black."""
+    if bool((x[:, 0, 0, 0] == 0).any()):
+        time.sleep(300)
+    return x * 2
+
+
+def greedy(module: torch.nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Takes 1.5 GB for inputs whose first pixel is black, and keeps it."""
+    if bool((x[:, 0, 0, 0] == 0).any()):
+        _TAKEN.append(torch.ones(1500, 2**18))
+        time.sleep(300)
+    return x * 2
+
+
+_TAKEN: list[torch.Tensor] = []
+
+
+def one_bad_job(explain: Callable[..., torch.Tensor]) -> Grid:
+    """Three jobs, of which the first meets an input whose first pixel is black."""
+    grid = a_grid({"mine": holdfast.explainers.from_callable(explain)}, repeats=1)
+    return replace(grid, metrics={"max": MaxSensitivity(BALL, samples=2)})
+
+
+@pytest.mark.parametrize(
+    ("explain", "limits", "words"),
+    [
+        (sleepy, Limits(timeout=1.0), r"TimeoutError: the job ran for \d\.\d s, and the limit is 1 s"),
+        (greedy, Limits(memory_gb=1.4), r"MemoryError: the worker took .* GB, and the limit is 1\.4 GB"),
+    ],
+)
+def test_a_job_that_exceeds_a_limit_fails_and_the_others_are_done(
+    explain: Callable[..., torch.Tensor], limits: Limits, words: str, tmp_path: Path
+) -> None:
+    summary, results = run(tmp_path, local(1, limits=limits), one_bad_job(explain))
+    assert (summary.done, len(summary.failed)) == (2, 1)
+    (error,) = results.failures["error"]
+    assert re.fullmatch(words, error), error
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_ray_ends_a_job_that_takes_too_long(cluster: Any, tmp_path: Path) -> None:
+    ray = Ray(cluster.address, workers=1, limits=Limits(timeout=2.0, memory_gb=0.1))
+    summary, results = run(tmp_path, ray, one_bad_job(sleepy))
+    assert (summary.done, len(summary.failed)) == (2, 1)
+    assert results.failures["error"].to_list() == ["TimeoutError: the job ran for longer than the limit of 2 s"]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_slurm_task_ends_a_job_that_takes_too_long(tmp_path: Path) -> None:
+    pytest.importorskip("submitit", reason="needs submitit")
+    slurm = Slurm(1, tmp_path / "logs", "local", limits=Limits(timeout=2.0, memory_gb=6.0))
+    assert slurm.options == {"mem_gb": 7.0}
+    summary, results = run(tmp_path / "store", slurm, one_bad_job(sleepy))
+    assert (summary.done, len(summary.failed)) == (2, 1)
+    assert "the limit is 2 s" in results.failures["error"][0]
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
+def test_sigterm_while_workers_start_leaves_none_behind(tmp_path: Path) -> None:
+    def find_processes() -> list[str]:
+        found = []
+        for entry in Path("/proc").iterdir():
+            with suppress(OSError):
+                if entry.name.isdigit() and mark in (entry / "environ").read_bytes():
+                    found.append(entry.name)
+        return found
+
+    mark = f"HOLDFAST_TEST_MARK={tmp_path.name}".encode()
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "if __name__ == '__main__':\n"
+        "    from test_executors import Processes, a_grid, run\n"
+        "    run(sys.argv[2], Processes(2), a_grid(count=40))\n"
+    )
+    (tmp_path / "script.py").write_text(code)
+    command = [sys.executable, tmp_path / "script.py", str(Path(__file__).parent), str(tmp_path / "results")]
+    folders = os.pathsep.join(entry for entry in sys.path if entry)
+    environment = {**os.environ, "HOLDFAST_TEST_MARK": tmp_path.name, "PYTHONPATH": folders}
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+    in_time(lambda: len(find_processes()) >= 3 or process.poll() is not None)  # the workers have begun to start
+    process.terminate()
+    assert process.wait(30) == 143
+    in_time(lambda: not find_processes(), 5)
+
+
+@pytest.mark.parametrize("tries", [1, 3])
+def test_a_lost_worker_is_replaced_as_often_as_was_asked(tries: int, tmp_path: Path) -> None:
+    grid = one_bad_job(deadly)
+    grid = replace(grid, data={"noise": Samples(grid.data["noise"].inputs[:2])})
+    summary, results = run(tmp_path, Processes(1, limits=Limits(retries=tries - 1)), grid)
+    assert len(summary.failed) == 1
+    (error,) = results.failures["error"]
+    who = "the worker process" if tries == 1 else "3 worker processes"
+    assert error == f"WorkerDied: {who} ended with signal 9 (SIGKILL) during this job"
+
+
+def test_limits_that_make_no_sense_are_refused() -> None:
+    for wrong in ({"timeout": 0}, {"timeout": True}, {"memory_gb": -1.0}, {"retries": -1}, {"timeout": float("inf")}):
+        with pytest.raises(holdfast.ArgumentError, match=f"{next(iter(wrong))}: expected"):
+            Limits(**wrong)  # type: ignore[arg-type]
+    assert isinstance(local(1), InProcess)
+    assert isinstance(local(1, limits=Limits(timeout=3)), Processes)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import pickle
+import re
 import warnings
 import zipfile
 from pathlib import Path
@@ -228,12 +230,12 @@ def sources(folder: Path) -> dict[str, ModelSource]:
         "safetensors": {"function": function, "weights": "w.safetensors"},
         "torch": {"function": function, "weights": "w.pt"},
         "scripted": {"path": "scripted.pt"},
-        "exported": {"path": "exported.pt2"},
+        "exported": {"path": "exported.pt2", "trust": True},
         "class": {"function": "module_of_sources:Net"},
         "ready": {"function": "module_of_sources:ready"},
         "seeded": {"function": function, "options": {"width": 3}},
         "shifted": {"path": "scripted.pt", "preprocess": "module_of_sources:shift"},
-        "scaled": {"path": "exported.pt2", "preprocess": {"mean": 0.5, "std": [1, 1, 1, 1, 2]}},
+        "scaled": {"path": "exported.pt2", "trust": True, "preprocess": {"mean": 0.5, "std": [1, 1, 1, 1, 2]}},
     }
     return {name: source(folder, **entry) for name, entry in entries.items()}
 
@@ -287,7 +289,7 @@ def test_batch_size_is_handed_on(folder: Path) -> None:
 def test_a_fixed_batch_is_refused(folder: Path) -> None:
     (folder / "fixed.pt2").write_bytes(exported(net(), dynamic=False))
     with pytest.raises(Misfit, match="dynamic batch"):
-        try_out(source(folder, path="fixed.pt2"), SAMPLES)
+        try_out(source(folder, path="fixed.pt2", trust=True), SAMPLES)
 
 
 def test_weights_with_code_are_refused_and_not_run(folder: Path) -> None:
@@ -331,7 +333,7 @@ def test_exported_programs_with_code_are_refused_and_not_run(folder: Path) -> No
         content = rewritten(change)
         (folder / "evil.pt2").write_bytes(content)
         with pytest.raises(Misfit, match="torch can load"):
-            try_out(source(folder, path="evil.pt2"), SAMPLES)
+            try_out(source(folder, path="evil.pt2", trust=True), SAMPLES)
         assert not (folder / "executed").exists()
     with warnings.catch_warnings():  # what would have happened
         warnings.simplefilter("ignore")
@@ -348,6 +350,29 @@ def test_messages_of_programs_are_short(folder: Path) -> None:
         said = str(caught.value)
         assert "traceback" not in said.lower()
         assert "7" in said
+
+
+def test_an_exported_program_is_opened_only_if_it_is_trusted(folder: Path) -> None:
+    """torch evaluates the expressions of shapes in such a file as Python."""
+    text = b"__import__('pathlib').Path('" + str(folder / "executed").encode() + b"').touch() or 2"
+    before, after = zipfile.ZipFile(io.BytesIO(exported(net()))), io.BytesIO()
+    changed = 0
+    with zipfile.ZipFile(after, "w") as archive:
+        for name in before.namelist():
+            content, count = re.subn(rb'("expr_str": *)"[^"]*"', rb'\1"' + text + b'"', before.read(name))
+            changed += count
+            archive.writestr(name, content)
+    assert changed > 0
+    (folder / "evil.pt2").write_bytes(after.getvalue())
+    with pytest.raises(
+        Misfit, match=r"expected trust: true beside evil\.pt2, because opening a file of torch\.export can"
+    ):
+        source(folder, path="evil.pt2")
+    assert not (folder / "executed").exists()
+    with contextlib.suppress(Exception), warnings.catch_warnings():  # what would have happened
+        warnings.simplefilter("ignore")
+        torch.export.load(io.BytesIO(after.getvalue()))
+    assert (folder / "executed").exists()
 
 
 def test_files_of_the_wrong_kind(folder: Path) -> None:

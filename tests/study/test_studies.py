@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import io
 import json
 import os
 import random
+import re
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -24,8 +28,9 @@ from typer.testing import CliRunner
 import holdfast
 from holdfast.cli import app
 from holdfast.study.grid import Grid, LoadedModel, Samples
+from holdfast.study.lease import RunningError
 from holdfast.study.plan import make_plan
-from holdfast.study.results import Results, load_results
+from holdfast.study.results import Results, Verification, load_results, verify_results
 from holdfast.study.run import Progress, run_grid
 from holdfast.study.store import Store, pack, pack_failure
 from malformed_studies import MALFORMED, prepare
@@ -381,28 +386,96 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     pl.DataFrame({"a": [1.0]}).write_parquet(other)  # a Parquet file that is not ours
     for content in (b"", b"PAR1", b"nothing of the kind", whole[:-1], whole[: len(whole) // 2], other.getvalue()):
         file.write_bytes(content)
-        with pytest.raises(holdfast.HoldfastError, match=f"{file.name} is damaged, delete it and run again"):
+        with pytest.raises(holdfast.HoldfastError, match=f"{file.name} is damaged .*Run the study again"):
             load_results(tmp_path)
 
 
-def test_flipped_bits_are_found_or_do_not_matter_to_the_reader(tmp_path: Path) -> None:
-    """Whatever is wrong with a file, reading it gives rows or the error that names it, and never something else."""
-    store = Store(tmp_path)
-    run_grid(tiny_grid(1), store)
-    (job,) = store.statuses()
-    file = tmp_path / "jobs" / f"{job}.parquet"
-    whole, dice = file.read_bytes(), random.Random(0)
-    errors = []
-    for _ in range(300):
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results with tables, arrays and compacted rows."""
+    folder = tmp_path_factory.mktemp("finished")
+    run_grid(grid_with_arrays(), Store(folder))
+    return folder
+
+
+def grid_with_arrays() -> Grid:
+    metric = holdfast.metrics.WorstCase(holdfast.LinfBall(0.1), "changed_explanation", search="random", budget=4)
+    return dataclasses.replace(tiny_grid(60), metrics={"m": metric})
+
+
+def read_everything(folder: Path) -> None:
+    found = load_results(folder)
+    for job in found.jobs["job"]:
+        found.artefacts(job)
+        found.store.read(job)
+
+
+@pytest.mark.parametrize("kind", ["manifest.json", "jobs/*", "artefacts/*", "compact/samples*", "compact/jobs*"])
+def test_no_flipped_bit_goes_unnoticed(kind: str, finished: Path, tmp_path: Path) -> None:
+    """Reading gives the rows that were written, or an error that names the file; `verify` names the file, too."""
+    folder = tmp_path / "copy"
+    shutil.copytree(finished, folder)
+    file = sorted(folder.glob(kind))[0]
+    name = file.relative_to(folder).as_posix()
+    store, whole, dice = Store(folder), file.read_bytes(), random.Random(0)
+    before = load_results(folder)
+    readers = {"jobs": store.read, "artefacts": store.read_artefacts}
+    for _ in range(20 if kind.startswith("compact") else 200):
         content = bytearray(whole)
         content[dice.randrange(len(content))] ^= 1 << dice.randrange(8)
         file.write_bytes(content)
-        try:
-            assert store.read(job)[1].height == 1
-        except holdfast.HoldfastError as error:
-            errors.append(str(error))
-    assert len(errors) > 60
-    assert all("is damaged, delete it and run again" in error for error in errors)
+        if kind.startswith("compact"):  # the rows are then read from the files of the jobs
+            assert_same(load_results(folder), before)
+            assert dict(store.check_files())[name]
+        else:
+            read = readers.get(name.partition("/")[0], lambda job: store.manifest())
+            with pytest.raises(holdfast.HoldfastError, match=re.escape(file.name) + "|manifest"):
+                read(file.name.partition(".")[0])
+    assert name in verify_results(folder).damaged
+    file.write_bytes(whole)
+    assert verify_results(folder) == Verification(len(list(folder.rglob("*.*"))), 0, {}, 0)
+
+
+def test_damaged_jobs_are_done_again(finished: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(finished, folder)
+    before = load_results(folder)
+    tables, arrays = (sorted((folder / part).iterdir()) for part in ("jobs", "artefacts"))
+    tables[0].write_bytes(tables[0].read_bytes()[:-1])
+    shutil.copy(tables[2], tables[1])  # a job's file under another job's name
+    arrays[3].unlink()
+    shutil.copy(arrays[5], arrays[4])
+    tables[6].unlink()
+    tables[6].mkdir()
+    names = {path.name.partition(".")[0] for path in (*tables[:2], *arrays[3:5], tables[6])}
+    found = verify_results(folder)
+    assert {name.partition("/")[2].partition(".")[0] for name in found.damaged} == names
+    tables[6].rmdir()
+    with pytest.warns(UserWarning, match="4 stored jobs are damaged and are done again; the first: .* is damaged"):
+        summary = run_grid(grid_with_arrays(), Store(folder))
+    assert (summary.earlier, summary.done) == (55, 5)
+    assert verify_results(folder).fine
+    assert_same(load_results(folder), before)
+
+
+def test_a_manifest_that_was_edited_is_refused_unless_its_seal_is_removed(finished: Path, tmp_path: Path) -> None:
+    manifest = (finished / "manifest.json").read_text()
+    edited = manifest.replace('"seed": 0', '"seed": 1')
+    assert edited != manifest
+    (tmp_path / "manifest.json").write_text(edited)
+    with pytest.raises(holdfast.HoldfastError, match='Remove its entry "seal"'):
+        load_results(tmp_path)
+    content = json.loads(edited)
+    del content["seal"]
+    (tmp_path / "manifest.json").write_text(json.dumps(content))
+    assert load_results(tmp_path).manifest["seed"] == 1
+    for text in ('{"schema": 2, "jobs": null}', "[" * 100_000):
+        (tmp_path / "manifest.json").write_text(text)
+        if text[0] == "{":
+            assert load_results(tmp_path).samples.height == 0
+        else:
+            with pytest.raises(holdfast.ArgumentError, match="whose manifest is no JSON"):
+                load_results(tmp_path)
 
 
 def test_results_of_the_version_that_wrote_with_pyarrow_are_read(tmp_path: Path) -> None:
@@ -410,7 +483,7 @@ def test_results_of_the_version_that_wrote_with_pyarrow_are_read(tmp_path: Path)
     run_grid(tiny_grid(60), Store(tmp_path))
     ours = load_results(tmp_path)
     for file in (tmp_path / "jobs").iterdir():
-        record = json.dumps(Store(tmp_path).read(file.stem)[0]).encode()
+        record = json.dumps(Store(tmp_path).read(file.stem)[0]).encode()  # without a seal
         table = pl.read_parquet(file).to_arrow().replace_schema_metadata({b"holdfast": record})
         parquet.write_table(table, file, compression="zstd", write_statistics=False)
     (samples,) = (tmp_path / "compact").glob("samples-*.parquet")
@@ -444,6 +517,7 @@ def test_the_manifest_says_what_where_and_with_which_versions(tmp_path: Path) ->
     assert manifest["environment"]["cores"] >= 1
     assert manifest["about"] == {"title": "tiny"}
     manifest["environment"]["torch"] = "1.0"
+    del manifest["seal"]
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
     run_grid(tiny_grid(2), Store(tmp_path))
     again = json.loads((tmp_path / "manifest.json").read_text())
@@ -644,3 +718,70 @@ def test_the_schema_is_json(tmp_path: Path) -> None:
     assert "worst_case" in json.dumps(json.loads(result.output))
     CliRunner().invoke(app, ["schema", "--out", str(tmp_path / "s.json")])
     assert json.loads((tmp_path / "s.json").read_text()) == json.loads(result.output)
+
+
+class Dropping(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.dropout(x.flatten(1)[:, :3], 0.5, training=True)
+
+
+class Counting(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1.0
+        return x.flatten(1)[:, :3] * self.calls
+
+
+@pytest.mark.parametrize("count", [1, 3, 40])
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        (Dropping(), "between two calls. Look for dropout"),
+        (Counting(), "layers with buffers: itself"),
+        (
+            nn.Sequential(nn.Flatten(), nn.BatchNorm1d(4, track_running_stats=False), nn.Linear(4, 3)),
+            r"statistics of the batch \(1 do so\)",
+        ),
+    ],
+)
+def test_models_that_answer_differently_are_refused(module: nn.Module, words: str, count: int) -> None:
+    grid = tiny_grid(count)
+    models = {"m": LoadedModel(holdfast.Classifier(module, (0.0, 1.0), device="cpu", batch_size=64))}
+    with pytest.raises(holdfast.ModelError, match=words):
+        make_plan(dataclasses.replace(grid, models=models))
+
+
+def test_two_runs_at_once_do_not_share_a_folder(tmp_path: Path) -> None:
+    found = []
+
+    def second(progress: Progress) -> None:
+        if progress.done == 1 and not found:
+            with pytest.raises(RunningError, match=f"{tmp_path}: another run works here") as error:
+                run_grid(tiny_grid(4), Store(tmp_path))
+            found.append(error)
+
+    assert run_grid(tiny_grid(4), Store(tmp_path), progress=second).done == 4
+    assert len(found) == 1
+    assert not (tmp_path / "running.json").exists()
+
+
+@pytest.mark.parametrize("where", ["local", "remote"])
+def test_the_lease_of_a_run_that_was_killed_is_taken_over(where: str, tmp_path: Path) -> None:
+    store = Store(tmp_path / "results" if where == "local" else f"memory://leases/{tmp_path.name}")
+    gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
+    here = {"token": "t", "host": socket.gethostname(), "renewed": time.time()}
+    left_behind = (
+        {**here, "process": int(gone.stdout), "began": "1"},
+        {**here, "process": os.getpid(), "began": "another process of the same number"},
+        {**here, "host": "elsewhere", "process": 1, "renewed": time.time() - 200},
+    )
+    for content in left_behind:
+        store.folder.write("running.json", json.dumps(content).encode())
+        run_grid(tiny_grid(1), store)
+        assert not store.folder.exists("running.json")
+    store.folder.write("running.json", json.dumps({**here, "host": "elsewhere", "process": 1}).encode())
+    with pytest.raises(RunningError, match=r"process 1 on elsewhere\). Wait for its end"):
+        run_grid(tiny_grid(1), store)

@@ -107,8 +107,12 @@ def to_pandas(source: Source | Result, what: What = "samples", statistic: Statis
 def to_csv(
     source: Source | Result, path: str | Path | None = None, what: What = "samples", statistic: Statistic = "median"
 ) -> str:
-    """The rows as CSV with a header; null is an empty cell. The text is also written to `path` (UTF-8), if given."""
-    text = frame(source, what, statistic).write_csv()
+    """The rows as CSV with a header; null is an empty cell. The text is also written to `path` (UTF-8), if given.
+
+    A text that a spreadsheet would take for a formula, such as a name that begins with `=`, gets a `'` before it.
+    """
+    quoted = pl.col(pl.String).str.replace(r"^([=+\-@\t\r])", "'${1}")
+    text = frame(source, what, statistic).with_columns(quoted).write_csv()
     if path is not None:
         _write(path, text.encode())
     return text

@@ -59,7 +59,7 @@ class Probe:
 
     When a probe is made, it predicts and explains each origin once. An origin is skipped, with a status that says why,
     where the logits or the explanation are not finite, where the model does not predict the target class, and where
-    the explanation is constant although a similarity has to compare it. Queries of skipped origins are allowed; what
+    the explanation is constant and a similarity has to compare it. Queries of skipped origins are allowed; what
     they return does not count.
 
     Args:
@@ -126,9 +126,7 @@ class Probe:
         self._status: list[Status] = ["ok"] * len(inputs)
         self.skip(~(_finite(logits) & _finite(maps)), "nonfinite")
         self.skip(self.margin >= 0, "misclassified")
-        # a correlation with a constant map says nothing; a distance from one does
-        compared = self.similarity
-        if compared is not None and (compared.larger_is_closer or compared.ordinal):
+        if self.similarity is not None:  # a constant map explains nothing, and its best possible value would mislead
             self.skip_constant(self._compared)
 
     @property

@@ -20,6 +20,7 @@ tensor([1.])
 from __future__ import annotations
 
 import inspect
+import math
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -94,8 +95,7 @@ class Similarity:
         differentiable: whether gradients flow through it.
         channels: how a map is reduced to one value per position before it is compared (`per_position`); None if maps
             are compared unchanged.
-        ordinal: whether it compares the order of the features. A constant map has no order, so a metric skips an
-            input with a constant map. (It also does this for every similarity that is no discrepancy.)
+        range: the smallest and the largest value that it can take; a threshold lies between them.
     """
 
     name: str
@@ -105,7 +105,7 @@ class Similarity:
     high: float | None = None
     differentiable: bool = False
     channels: Channels | None = None
-    ordinal: bool = False
+    range: tuple[float, float] = (-math.inf, math.inf)
 
     def __call__(self, a: Tensor, b: Tensor) -> Tensor:
         result = self.function(a, b)
@@ -134,25 +134,36 @@ class Similarity:
 similarities: Registry[Similarity] = Registry(
     "similarity", "holdfast.similarities", lambda entry: isinstance(entry, Similarity), named=True
 )
-for _function in (pearson, cosine, ssim):
+_CORRELATION, _SHARE, _DISTANCE = (-1.0, 1.0), (0.0, 1.0), (0.0, math.inf)
+for _function in (pearson, cosine, ssim, spearman, kendall):
+    _differentiable = _function in (pearson, cosine, ssim)
     similarities.add(
-        _function.__name__, Similarity(_function.__name__, _function, low=0.4, high=0.6, differentiable=True)
+        _function.__name__,
+        Similarity(
+            _function.__name__, _function, low=0.4, high=0.6, differentiable=_differentiable, range=_CORRELATION
+        ),
     )
-for _function in (spearman, kendall):
-    similarities.add(_function.__name__, Similarity(_function.__name__, _function, low=0.4, high=0.6))
-similarities.add("mse", Similarity("mse", mse, larger_is_closer=False, differentiable=True))
+similarities.add("mse", Similarity("mse", mse, larger_is_closer=False, differentiable=True, range=_DISTANCE))
 # Channels are summed with their signs. A metric that ignores signs passes absolute values, so it gets "abs_sum".
 _OF_POSITIONS = (topk_intersection, lens_precision, lens_recall, lens_spearman, lens_kendall)
 for _function in _OF_POSITIONS:
-    similarities.add(_function.__name__, Similarity(_function.__name__, _function, low=0.4, high=0.6, channels="sum"))
-similarities.add(
-    "lens_distance",
-    Similarity("lens_distance", lens_distance, larger_is_closer=False, channels="sum", ordinal=True),
-)
-similarities.add(
-    "centre_of_mass",
-    Similarity("centre_of_mass", centre_of_mass, larger_is_closer=False, differentiable=True, channels="sum"),
-)
+    _range = _CORRELATION if _function in (lens_spearman, lens_kendall) else _SHARE
+    similarities.add(
+        _function.__name__,
+        Similarity(_function.__name__, _function, low=0.4, high=0.6, channels="sum", range=_range),
+    )
+for _function in (lens_distance, centre_of_mass):
+    similarities.add(
+        _function.__name__,
+        Similarity(
+            _function.__name__,
+            _function,
+            larger_is_closer=False,
+            differentiable=_function is centre_of_mass,
+            channels="sum",
+            range=_DISTANCE,
+        ),
+    )
 
 
 def names() -> list[str]:

@@ -36,6 +36,16 @@ class Folder(ABC):
     def delete(self, name: str) -> None:
         """Remove a file, if it exists."""
 
+    def create(self, name: str, content: bytes) -> bool:
+        """Write a file unless there is one, and say whether it was written.
+
+        In a folder on this computer nobody can come in between.
+        """
+        if self.exists(name):
+            return False
+        self.write(name, content)
+        return self.read(name) == content
+
     def exists(self, name: str) -> bool:
         """Whether a file exists."""
         part, _, last = name.rpartition("/")
@@ -56,6 +66,21 @@ class LocalFolder(Folder):
     def read(self, name: str) -> bytes:
         """The content of a file."""
         return (self.path / name).read_bytes()
+
+    def create(self, name: str, content: bytes) -> bool:
+        """Write a file unless there is one."""
+        path = self.path / name
+        beside = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.part")
+        write_atomically(beside, content)
+        try:
+            os.link(beside, path)  # which fails if there is one, and otherwise makes the whole file appear at once
+        except FileExistsError:
+            return False
+        except OSError:  # a file system without links
+            return super().create(name, content)
+        finally:
+            beside.unlink(missing_ok=True)
+        return True
 
     def names(self, part: str) -> list[str]:
         """The names of the files in a subfolder; files that are being written are left out."""
@@ -168,9 +193,24 @@ def write_atomically(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         Path(temporary).chmod(0o666 & ~_umask())  # temporary files are private, results are not
         Path(temporary).replace(path)
+        _sync_folder(path.parent)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the new name of a file last through a power cut; a system that cannot open folders needs no such thing."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    except OSError:  # some network file systems refuse it
+        return
+    finally:
+        os.close(handle)
 
 
 def _umask() -> int:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import sys
-import sysconfig
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache, partial
@@ -21,29 +19,35 @@ from torch import Tensor, nn
 from holdfast.metrics import Metric
 from holdfast.model import Classifier
 from holdfast.study.store import digest, tensor_digest
-
-#: packages that are identified by their version, not by their code
-_VERSIONED = (
-    *("holdfast", "torch", "captum", "builtins"),
-    *("lime", "pytorch_grad_cam", "quantus", "shap", "timm", "torchvision", "transformers", "zennit"),
-)
+from holdfast.study.user_code import VERSIONED, UserCode, is_own
 
 #: fields of every metric that do not change its result
 _NOT_COMPARED = frozenset(field.name for field in fields(Metric) if not field.compare)
 
 
-def fingerprint(value: object, depth: int = 6, known: dict[tuple[int, int], Any] | None = None) -> Any:
-    """What a configuration consists of. Functions count by their code and by the values they refer to.
+class Known:
+    """What one fingerprint has visited: functions, which may call each other, and the user's modules."""
+
+    def __init__(self, code: UserCode | None = None) -> None:
+        self.functions: dict[tuple[int, int], Any] = {}
+        self.code = UserCode() if code is None else code
+
+
+def fingerprint(value: object, depth: int = 6, known: Known | None = None) -> Any:
+    """What a configuration consists of.
+
+    A function or class of the user counts by the source of its module and of the user's modules that this imports
+    (`UserCode`). It also counts by its code in memory and by the values it refers to, which may differ from the source.
 
     Args:
         value: of any kind.
         depth: how many levels of references are followed.
-        known: the functions that were visited already; they may call each other.
+        known: what was visited already; `Known(code)` collects the user's modules in `code`.
 
     >>> fingerprint(lambda x: 2 * x) == fingerprint(lambda x: 3 * x)
     False
     """
-    known = {} if known is None else known
+    known = Known() if known is None else known
     if isinstance(value, int | float | str | bool | bytes | None):
         return repr(value)
     if isinstance(value, Tensor):
@@ -57,12 +61,14 @@ def fingerprint(value: object, depth: int = 6, known: dict[tuple[int, int], Any]
         return [value.co_code.hex(), list(value.co_names), [inner(c) for c in value.co_consts]]
     if isinstance(value, FunctionType):
         # a digest instead of the parts, because functions that call each other would be written out many times
-        if (id(value), depth) not in known:
+        if (id(value), depth) not in known.functions:
             closed = [inner(cell.cell_contents) for cell in value.__closure__ or ()]
             used = {name: inner(entry) for name, entry in _globals(value).items()}
             defaults = [inner(value.__defaults__), inner(value.__kwdefaults__)]
-            known[id(value), depth] = digest([value.__module__, inner(value.__code__), *defaults, closed, used])
-        return known[id(value), depth]
+            source = known.code.digest_of(value)
+            parts = [value.__module__, inner(value.__code__), *defaults, closed, used, source]
+            known.functions[id(value), depth] = digest(parts)
+        return known.functions[id(value), depth]
     if isinstance(value, MethodType):
         return [inner(value.__func__), inner(value.__self__)]
     if isinstance(value, ModuleType):
@@ -71,7 +77,7 @@ def fingerprint(value: object, depth: int = 6, known: dict[tuple[int, int], Any]
         return ["compiled", inner(value._modules["_orig_mod"])]
     if isinstance(value, nn.Module):
         tensors = {n: tensor_digest(t) for n, t in (*value.state_dict().items(), *value.named_buffers())}
-        return [repr(value), tensors, _classes(value), _settings(value)]
+        return [repr(value), tensors, _classes(value, known), _settings(value, known)]
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         content = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()[:16]
         return [str(value.dtype), list(value.shape), content]
@@ -96,11 +102,12 @@ def fingerprint(value: object, depth: int = 6, known: dict[tuple[int, int], Any]
     ]
 
 
-def classifier_fingerprint(classifier: Classifier) -> list[Any]:
+def classifier_fingerprint(classifier: Classifier, code: UserCode | None = None) -> list[Any]:
     """What a model consists of, with its bounds and preprocessing, and the versions that compute with it."""
+    known = Known(code)
     return [
-        fingerprint(classifier.module),
-        fingerprint(classifier.preprocess),
+        fingerprint(classifier.module, known=known),
+        fingerprint(classifier.preprocess, known=known),
         [tensor_digest(bound) for bound in classifier.bounds],
         str(classifier.dtype),
         [version("holdfast"), torch.__version__],
@@ -111,17 +118,27 @@ def _without_address(value: object) -> str:
     return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
 
 
-def _code(kind: type, depth: int, known: dict[tuple[int, int], Any]) -> dict[str, Any]:
-    """The functions of a class, unless its package is identified by its version. A class may refer to itself."""
+def _code(kind: type, depth: int, known: Known) -> dict[str, Any]:
+    """The functions and constants of a class, and the source of its modules, unless its package has a version.
+
+    A class may refer to itself.
+    """
     package = kind.__module__.partition(".")[0]
-    if depth <= 0 or package in _VERSIONED:
+    if depth <= 0 or package in VERSIONED:
         return _version(package)
     found: dict[str, Any] = {}
+    sources = []
     for base in reversed(kind.__mro__):
-        if base.__module__.partition(".")[0] not in _VERSIONED:
+        if base.__module__.partition(".")[0] not in VERSIONED:
+            sources.append(known.code.digest_of(base))
             found |= {name: getattr(f, "__func__", getattr(f, "fget", f)) for name, f in vars(base).items()}
-    functions = {name: fingerprint(f, depth, known) for name, f in found.items() if isinstance(f, FunctionType)}
-    return functions | _version(package)
+    values = {n: v for n, v in found.items() if isinstance(v, FunctionType) or (is_value(v) and not _is_dunder(n))}
+    inside = {name: fingerprint(value, depth, known) for name, value in values.items()}
+    return inside | _version(package) | ({"source": sources} if any(sources) else {})
+
+
+def _is_dunder(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__")
 
 
 @cache
@@ -138,13 +155,16 @@ def _version(package: str) -> dict[str, Any]:
 def _globals(function: FunctionType) -> dict[str, Any]:
     """What a function uses of its module: constants, and functions of its package or of other modules of the user."""
     package = (function.__module__ or "").partition(".")[0]
-    if package in _VERSIONED:
+    if package in VERSIONED:
         return {}
     found: dict[str, Any] = {}
-    names = _names(function.__code__)
+    names = {name for name in _names(function.__code__) if not _is_dunder(name)}  # __file__ differs in every folder
+    folder = str(Path(function.__code__.co_filename).parent)
     for name in sorted(names & function.__globals__.keys()):
         entry = function.__globals__[name]
-        if isinstance(entry, ModuleType) and _own(entry):  # `import helpers`, then `helpers.scale()`
+        if isinstance(entry, str) and entry.startswith(folder):  # made from __file__
+            found[name] = entry.removeprefix(folder)
+        elif isinstance(entry, ModuleType) and is_own(entry):  # `import helpers`, then `helpers.scale()`
             inside = {n: vars(entry)[n] for n in sorted(names & vars(entry).keys())}
             found |= {f"{name}.{n}": e for n, e in inside.items() if _belongs(e, package)}
         elif _belongs(entry, package):
@@ -157,32 +177,20 @@ def _names(code: CodeType) -> set[str]:
 
 
 def _belongs(entry: object, package: str) -> bool:
-    if isinstance(
-        entry,
-        int | float | str | bool | bytes | tuple | list | dict | set | frozenset | Tensor | np.ndarray | nn.Module,
-    ):
+    if is_value(entry):
         return True
     if not isinstance(entry, FunctionType | type):
         return False
-    return (entry.__module__ or "").partition(".")[0] == package or _own(entry)
+    return (entry.__module__ or "").partition(".")[0] == package or is_own(entry)
 
 
-def _own(entry: ModuleType | FunctionType | type) -> bool:
-    """Whether something is the user's own: not from an installed package, and not from Python itself."""
-    if isinstance(entry, FunctionType):
-        name, file = entry.__module__, entry.__code__.co_filename
-    else:
-        name = entry.__name__ if isinstance(entry, ModuleType) else entry.__module__
-        module = entry if isinstance(entry, ModuleType) else sys.modules.get(name)
-        file = getattr(module, "__file__", None) or ""
-    if not file or (name or "").partition(".")[0] in _VERSIONED:
-        return False
-    path = Path(file)
-    library = {"site-packages", "dist-packages"} & set(path.parts)
-    return path.is_absolute() and not library and not path.is_relative_to(sysconfig.get_paths()["stdlib"])
+def is_value(entry: object) -> bool:
+    """Whether something is a plain value, whose content counts."""
+    builtins = (int, float, str, bool, bytes, tuple, list, dict, set, frozenset)
+    return isinstance(entry, (*builtins, Tensor, np.ndarray, nn.Module))
 
 
-def _settings(module: nn.Module) -> dict[str, Any]:
+def _settings(module: nn.Module, known: Known) -> dict[str, Any]:
     """The plain attributes of all parts (heads, scales, functions), which may be in neither `repr` nor the state."""
     found: dict[str, Any] = {}
     for name, part in module.named_modules():
@@ -192,11 +200,11 @@ def _settings(module: nn.Module) -> dict[str, Any]:
             continue
         plain = {k: v for k, v in vars(part).items() if not k.startswith("_") and k != "training"}
         if plain:
-            found[name] = fingerprint(plain, 4)
+            found[name] = fingerprint(plain, 4, known)
     return found
 
 
-def _classes(module: nn.Module) -> dict[str, Any]:
+def _classes(module: nn.Module, known: Known) -> dict[str, Any]:
     """The code of the user's own layers, which `repr` does not show; compiled layers carry their code with them."""
     found: dict[str, Any] = {}
     for part in module.modules():
@@ -205,6 +213,6 @@ def _classes(module: nn.Module) -> dict[str, Any]:
             found[f"script {part.original_name}"] = str(part.code) if hasattr(part, "forward") else ""
         elif isinstance(part, torch.fx.GraphModule):
             found[f"graph {len(found)}"] = str(part.code)
-        elif code := _code(kind, 3, {}):
+        elif code := _code(kind, 3, known):
             found[f"{kind.__module__}.{kind.__qualname__}"] = code
     return found

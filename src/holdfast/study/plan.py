@@ -15,16 +15,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from holdfast.errors import ModelError
 from holdfast.explainers import Explainer
 from holdfast.metrics.base import Metric, plain
 from holdfast.model import Classifier
 from holdfast.segments import check_one_for_all
 from holdfast.study.grid import Grid, Samples
-from holdfast.study.identity import classifier_fingerprint, fingerprint
+from holdfast.study.identity import Known, classifier_fingerprint, fingerprint
 from holdfast.study.store import digest, tensor_digest
+from holdfast.study.user_code import UserCode
 
 #: an explanation runs the model forward and backward, which takes about as long as three passes forward
 _PASSES = 3
+#: inputs with which a model is tried, and the relative difference of logits that is no rounding
+_REPEATED, _TOLERANCE = 16, 1e-3
 
 
 @dataclass(frozen=True)
@@ -64,9 +68,11 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
     Raises:
         ArgumentError: inputs or targets do not fit a model; a metric holds values for another number of samples, or
             names extras that the data do not have; an explainer holds label maps for single samples.
+        ModelError: a model answers differently each time, or depending on the other inputs of the batch.
     """
-    explainers = {name: digest(fingerprint(explainer)) for name, explainer in grid.explainers.items()}
-    metrics = {label: digest(fingerprint(metric)) for label, metric in grid.metrics.items()}
+    code = UserCode()
+    explainers = {name: digest(fingerprint(e, known=Known(code))) for name, e in grid.explainers.items()}
+    metrics = {label: digest(fingerprint(metric, known=Known(code))) for label, metric in grid.metrics.items()}
     costs = {
         (label, name): _expected_work(metric, explainer)
         for label, metric in grid.metrics.items()
@@ -79,10 +85,11 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
         samples, source = grid.data[data], grid.models[model]
         classifier = source.classifier(samples, "cpu")
         inputs, _ = inputs_for(classifier, samples)
+        check_repeatable(classifier, inputs)
         for explainer in grid.explainers.values():
             check_one_for_all(explainer, inputs)
         # only the kind of the device counts, because results depend on it; "auto" leaves it to the worker
-        described = [classifier_fingerprint(classifier), grid.device.partition(":")[0]]
+        described = [classifier_fingerprint(classifier, code), grid.device.partition(":")[0]]
         models.setdefault(model, _about_model(classifier, source.about, digest(described[0])))
         combination = digest(described)
         here = {label: metric.for_data(samples.extras) for label, metric in grid.metrics.items()}
@@ -90,13 +97,13 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
             for start, stop, content in chunks[data]:
                 for label, metric in grid.metrics.items():
                     own = here[label].for_samples(inputs, slice(start, stop))
-                    configured = metrics[label] if own is metric else digest(fingerprint(own))
+                    configured = metrics[label] if own is metric else digest(fingerprint(own, known=Known(code)))
                     for name in grid.explainers:
                         parts = [combination, content, data, model, start, repeat, grid.seed]
                         identity = digest([*parts, label, configured, name, explainers[name]])
                         work = (stop - start) * costs[label, name]
                         jobs.append(Job(identity, data, model, name, label, repeat, start, stop, work))
-    return Plan(grid, jobs, _manifest(grid, models, jobs, about))
+    return Plan(grid, jobs, _manifest(grid, models, jobs, about, code.modules))
 
 
 def _expected_work(metric: Metric, explainer: Explainer) -> float:
@@ -113,6 +120,47 @@ def inputs_for(classifier: Classifier, samples: Samples) -> tuple[Tensor, Tensor
     """
     inputs = classifier.check_inputs(samples.inputs.to(classifier.dtype))
     return inputs, None if samples.targets is None else classifier.check_targets(samples.targets, inputs)
+
+
+def check_repeatable(classifier: Classifier, inputs: Tensor) -> None:
+    """Check that a model gives an input the same logits again, whatever else is in the batch, on the first inputs.
+
+    Otherwise no comparison of two inputs means anything. This costs about three small batches.
+
+    Raises:
+        ModelError: it does not; the message names the cause where it is known.
+    """
+    some = inputs[:_REPEATED].to(classifier.device)
+    module = classifier.module
+    try:
+        first = classifier.logits(some)
+        again = classifier.logits(some)
+        if len(some) > 1:
+            mixed = classifier.logits(some[: len(some) // 2])
+        else:  # beside another input within the bounds
+            lower = classifier.bounds[0].expand_as(some)
+            other = (some + lower.where(lower.isfinite(), torch.zeros_like(lower))) / 2
+            mixed = classifier.logits(torch.cat([some, other]))[:1]
+    except ModelError:  # the jobs will say for which samples, and the others are evaluated
+        return
+    scale = first.abs().max().clamp(min=1.0) * _TOLERANCE
+    differs = float((again - first).abs().max())
+    if differs > scale:
+        layers = [name or "itself" for name, part in module.named_modules() if list(part.buffers(recurse=False))]
+        hint = f"; layers with buffers: {', '.join(layers[:3])}" if layers else ""
+        raise ModelError(
+            f"model: expected the same logits for the same inputs in evaluation mode, got differences of up to"
+            f" {differs:.3g} between two calls. Look for dropout or noise with training=True, and for buffers that"
+            f" forward changes{hint}"
+        )
+    differs = float((mixed - first[: len(mixed)]).abs().max())
+    if differs > scale:
+        own = [n for n, part in module.named_modules() if getattr(part, "track_running_stats", True) is False]
+        hint = f" ({', '.join(own[:3])} do so)" if own else ""
+        raise ModelError(
+            f"model: expected logits that do not depend on the other inputs of the batch, got differences of up to"
+            f" {differs:.3g}. Look for layers that compute statistics of the batch{hint}"
+        )
 
 
 def job_seed(seed: int, repeat: int) -> int:
@@ -146,7 +194,11 @@ def _about_model(classifier: Classifier, about: Mapping[str, Any], content: str)
 
 
 def _manifest(
-    grid: Grid, models: Mapping[str, Any], jobs: list[Job], about: Mapping[str, Any] | None
+    grid: Grid,
+    models: Mapping[str, Any],
+    jobs: list[Job],
+    about: Mapping[str, Any] | None,
+    code: Mapping[str, str],
 ) -> dict[str, Any]:
     data = {}
     for name, samples in grid.data.items():
@@ -179,5 +231,6 @@ def _manifest(
         "explainers": {name: plain(explainer) for name, explainer in grid.explainers.items()},
         "metrics": metrics,
         "about": dict(about or {}),
+        "code": dict(sorted(code.items())),
         "jobs": [job.identity for job in jobs],
     }

@@ -88,7 +88,7 @@ def load_results(results: str | Path | Store) -> Results:
     """
     store = results if isinstance(results, Store) else Store(results)
     manifest = store.manifest()
-    planned = [str(job) for job in manifest.get("jobs", [])]
+    planned = [str(job) for job in manifest.get("jobs") or []]
     records, samples = store.read_all(planned)
     place = {job: index for index, job in enumerate(planned)}
     records.sort(key=lambda record: place[record["job"]])
@@ -104,3 +104,55 @@ def load_results(results: str | Path | Store) -> Results:
     else:
         samples = pl.DataFrame(schema=SAMPLE_COLUMNS)
     return Results(store, manifest, samples, jobs, len(planned))
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What `verify_results` found.
+
+    Attributes:
+        files: the number of files that were read.
+        unsealed: how many of them have no checksum, because an earlier version wrote them.
+        damaged: what is wrong, by the name of the file within the results.
+        missing: planned jobs without a result, failed ones among them.
+    """
+
+    files: int
+    unsealed: int
+    damaged: dict[str, str]
+    missing: int
+
+    @property
+    def fine(self) -> bool:
+        """Whether every file is as it was written, and no result is missing."""
+        return not self.damaged and not self.missing
+
+
+def verify_results(results: str | Path | Store) -> Verification:
+    """Read every file of stored results, and compare each with the SHA-256 that it contains.
+
+    Raises:
+        ArgumentError: there are no results.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     Store(folder).write_manifest({"jobs": ["a"]})
+    ...     verify_results(folder)
+    Verification(files=1, unsealed=0, damaged={}, missing=1)
+    """
+    store = results if isinstance(results, Store) else Store(results)
+    states = dict(store.check_files())
+    damaged = {name: state for name, state in states.items() if state not in ("", "unsealed")}
+    planned: list[str] = []
+    if "manifest.json" in damaged:
+        if not store.folder.exists("manifest.json"):
+            store.manifest()
+    else:
+        planned = [str(job) for job in store.manifest().get("jobs") or []]
+    done = {job for job, status in store.statuses().items() if status == "done"}
+    lost = store.find_damage(job for job in planned if job in done)
+    for job, problem in lost.items():  # arrays that are gone have no file to name
+        if "is missing" in problem:
+            damaged[f"artefacts/{job}.safetensors"] = "missing"
+    unsealed = sum(state == "unsealed" for state in states.values())
+    return Verification(len(states), unsealed, damaged, sum(job not in done for job in planned))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import MISSING, dataclass, fields, is_dataclass
@@ -18,7 +19,8 @@ from holdfast.registry import build
 from holdfast.study.executors import Executor, InProcess
 from holdfast.study.executors.base import Tell
 from holdfast.study.grid import Grid
-from holdfast.study.plan import Job, make_plan
+from holdfast.study.lease import hold_lease
+from holdfast.study.plan import Job, Plan, make_plan
 from holdfast.study.provenance import environment
 from holdfast.study.store import Store
 
@@ -82,8 +84,24 @@ def run_grid(
         progress: called before the first job, after each job, and now and then during a job.
         folder: the manifest records its git revision; by default, the current folder.
         origin: the path of the study file, for the manifest.
+
+    Raises:
+        RunningError: another run works in the same folder.
     """
     plan = make_plan(grid, about)
+    with hold_lease(store.folder):
+        return _run_plan(plan, store, executor or InProcess(), study, progress, folder, origin)
+
+
+def _run_plan(
+    plan: Plan,
+    store: Store,
+    executor: Executor,
+    study: Mapping[str, Any] | None,
+    progress: Callable[[Progress], None] | None,
+    folder: Path | None,
+    origin: str | None,
+) -> Summary:
     store.sweep()
     here = environment(folder)
     store.write_manifest(
@@ -96,8 +114,13 @@ def run_grid(
         }
     )
     statuses = store.statuses()
+    damaged = store.find_damage(job.identity for job in plan.jobs if statuses.get(job.identity) == "done")
+    if damaged:
+        first = next(iter(damaged.values()))
+        warnings.warn(f"{len(damaged)} stored jobs are damaged and are done again; the first: {first}", stacklevel=3)
+        statuses |= dict.fromkeys(damaged, "damaged")
     pending = [job for job in plan.jobs if statuses.get(job.identity) != "done"]
-    retried = [job.identity for job in pending if job.identity in statuses]
+    retried = [job.identity for job in pending if statuses.get(job.identity) == "failed"]
     earlier, total = len(plan.jobs) - len(pending), sum(job.work for job in pending)
     done_work, number = 0.0, 0
     failed: list[Job] = []
@@ -114,7 +137,7 @@ def run_grid(
     if progress:
         progress(Progress(0, len(pending), 0.0, "starting", 0, earlier))
     try:
-        with closing(_outcomes(executor or InProcess(), grid, store, pending, tell)) as outcomes:
+        with closing(_outcomes(executor, plan.grid, store, pending, tell)) as outcomes:
             for outcome in outcomes:
                 job, number = outcome.job, number + 1
                 if outcome.failed:

@@ -6,7 +6,8 @@
     RESULTS/artefacts/<job>.safetensors  pictures, traces and curves
     RESULTS/compact/                     the same rows in few files, so that thousands of jobs open at once
 
-A job is done when its Parquet file exists, which is written last. The folder may be at any fsspec address.
+A job is done when its Parquet file exists, which is written last. The folder may be at any fsspec address. Every file
+contains a hash of itself (`seals`), which is checked whenever the file is read.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,12 +23,14 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 from torch import Tensor
 
 from holdfast.errors import ArgumentError, HoldfastError
 from holdfast.study.folders import Folder, LocalFolder, open_folder
+from holdfast.study.seals import EMPTY_SEAL, fill_seal, read_seal
 
 SCHEMA = 2
 _KEY = "holdfast"
@@ -65,7 +68,9 @@ def pack(record: dict[str, Any], frame: pl.DataFrame, tensors: dict[str, Tensor]
     """A finished job; `record["job"]` is its identity."""
     arrays = {name: np.ascontiguousarray(t.detach().cpu().numpy()) for name, t in tensors.items()}
     record = {**record, "status": "done", "artefacts": bool(arrays)}
-    return JobFiles(record["job"], False, _write_parquet(frame, record), save_arrays(arrays) if arrays else None)
+    about = {"job": record["job"], "seal": EMPTY_SEAL}
+    packed = fill_seal(save_arrays(arrays, about)) if arrays else None
+    return JobFiles(record["job"], False, _write_parquet(frame, record), packed)
 
 
 def pack_failure(record: dict[str, Any], error: str, traceback: str) -> JobFiles:
@@ -108,21 +113,23 @@ class Store:
 
     def write_manifest(self, manifest: dict[str, Any]) -> None:
         """Store the description of the whole study; its jobs are listed under `"jobs"`."""
-        content = {"schema": SCHEMA, **manifest}
-        self.folder.write("manifest.json", json.dumps(content, indent=1).encode())
+        content = {"schema": SCHEMA, "seal": EMPTY_SEAL, **manifest}
+        self.folder.write("manifest.json", fill_seal(json.dumps(content, indent=1).encode()))
 
     def manifest(self) -> dict[str, Any]:
         """What `write_manifest` stored.
 
         Raises:
             ArgumentError: the folder holds no results, or those of another version.
+            DamagedFileError: the manifest is not what was written.
         """
         expected = "a folder with a manifest.json, as holdfast writes it"
         try:
-            content: dict[str, Any] = json.loads(self.folder.read("manifest.json"))
+            text = self.folder.read("manifest.json")
+            content: dict[str, Any] = json.loads(text)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
             raise ArgumentError("results", expected, self.folder.address) from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ArgumentError("results", expected, f"{self.folder.address}, whose manifest is no JSON") from error
         if not isinstance(content, dict):
             raise ArgumentError("results", expected, f"{self.folder.address}, whose manifest is something else")
@@ -130,24 +137,90 @@ class Store:
             raise ArgumentError(
                 "results", f"a manifest of schema {SCHEMA}", f"schema {content.get('schema')} in {self.folder.address}"
             )
+        state = read_seal(text)
+        if state == "broken" or (state == "absent" and "seal" in content):
+            raise DamagedFileError(
+                f"{self.folder.address}/manifest.json was changed after it was written, or it is damaged. Remove its"
+                ' entry "seal" to accept it as it is, or remove the file and run the study again.'
+            )
+        content.pop("seal", None)
         return content
 
     def read(self, job: str, failed: bool = False) -> tuple[dict[str, Any], pl.DataFrame]:
-        """The record and the rows of a job."""
+        """The record and the rows of a job.
+
+        Raises:
+            FileNotFoundError: there is none.
+            DamagedFileError: the file is damaged, or it is that of another job.
+        """
         name = f"jobs/{job}{_FAILED if failed else _DONE}"
         try:
-            return _read_parquet(self.folder.read(name))
-        except DamagedFileError as error:
-            raise DamagedFileError(
-                f"{self.folder.address}/{name} is damaged, delete it and run again: {error}"
-            ) from error
+            record, frame = _read_parquet(self.folder.read(name))
+            if record["job"] != job:
+                raise DamagedFileError(f"it is of the job {record['job']}")
+        except (DamagedFileError, IsADirectoryError, KeyError) as error:
+            raise self._damaged(name, error) from error
+        return record, frame
 
     def read_artefacts(self, job: str) -> dict[str, np.ndarray[Any, Any]]:
-        """A job's arrays by name; none if it has none."""
+        """A job's arrays by name; none if it has none.
+
+        Raises:
+            DamagedFileError: the file is damaged, or it is that of another job.
+        """
+        name = f"artefacts/{job}.safetensors"
         try:
-            return load_arrays(self.folder.read(f"artefacts/{job}.safetensors"))
+            return _read_arrays(self.folder.read(name), job)
         except FileNotFoundError:
             return {}
+        except (DamagedFileError, IsADirectoryError) as error:
+            raise self._damaged(name, error) from error
+
+    def _damaged(self, name: str, error: Exception) -> DamagedFileError:
+        where = f"{self.folder.address}/{name}"
+        return DamagedFileError(f"{where} is damaged ({error}). Run the study again: the job is then done again.")
+
+    def find_damage(self, jobs: Iterable[str]) -> dict[str, str]:
+        """What is wrong with the files of finished jobs, by job; empty if all are as they were written.
+
+        Every file is read. A job whose arrays are missing is damaged, too.
+        """
+
+        def look(job: str) -> str:
+            try:
+                record, _ = self.read(job)
+                arrays = self.read_artefacts(job) if record.get("artefacts") else {}
+            except (DamagedFileError, FileNotFoundError) as error:
+                return str(error)
+            missing = f"{self.folder.address}/artefacts/{job}.safetensors is missing"
+            return missing if record.get("artefacts") and not arrays else ""
+
+        listed = list(jobs)
+        with ThreadPoolExecutor(2 if isinstance(self.folder, LocalFolder) else 16) as pool:
+            found = zip(listed, pool.map(look, listed), strict=True)
+            return {job: problem for job, problem in found if problem}
+
+    def check_files(self) -> Iterator[tuple[str, str]]:
+        """Every file with what is wrong with it: `""` for nothing, `"unsealed"` for a file of an earlier version."""
+        readers: dict[str, Callable[[str], object]] = {
+            "jobs": lambda name: self.read(name.removesuffix(_FAILED).removesuffix(_DONE), name.endswith(_FAILED)),
+            "artefacts": lambda name: self.read_artefacts(name.removesuffix(".safetensors")),
+            "compact": lambda name: _read_parquet(self.folder.read(f"compact/{name}")),
+        }
+        files = [(part, name) for part in readers for name in sorted(self.folder.names(part))]
+        yield "manifest.json", self._check_file("manifest.json", lambda _: self.manifest())
+        for part, name in files:
+            yield (
+                f"{part}/{name}",
+                self._check_file(f"{part}/{name}", lambda _, part=part, name=name: readers[part](name)),
+            )
+
+    def _check_file(self, path: str, read: Callable[..., object]) -> str:
+        try:
+            read(path)
+            return "unsealed" if read_seal(self.folder.read(path)) == "absent" else ""
+        except (HoldfastError, OSError) as error:
+            return str(error)
 
     def read_all(self, jobs: Sequence[str]) -> tuple[list[dict[str, Any]], pl.DataFrame]:
         """The records and the sample rows (with the column `job`) of those `jobs` that were run, in no order."""
@@ -219,16 +292,38 @@ class Store:
 
 
 def _write_parquet(frame: pl.DataFrame, record: dict[str, Any]) -> bytes:
-    """A Parquet file with `record` as JSON in its metadata."""
+    """A sealed Parquet file with `record` as JSON in its metadata."""
     buffer = io.BytesIO()
-    frame.write_parquet(buffer, statistics=False, metadata={_KEY: json.dumps(record)})
-    return buffer.getvalue()
+    metadata = {_KEY: json.dumps({**record, "sealed": True}), "seal": EMPTY_SEAL}
+    frame.write_parquet(buffer, statistics=False, metadata=metadata)
+    return fill_seal(buffer.getvalue())
 
 
 def _read_parquet(content: bytes) -> tuple[dict[str, Any], pl.DataFrame]:
     """The record and the rows of a file that `_write_parquet` made; polars panics on some damaged files."""
     try:
         record: dict[str, Any] = json.loads(pl.read_parquet_metadata(io.BytesIO(content))[_KEY])
+        _check_seal(content, record.pop("sealed", False))
         return record, pl.read_parquet(io.BytesIO(content))
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, KeyError, ValueError) as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, KeyError, ValueError, AttributeError) as error:
         raise DamagedFileError(str(error)) from error
+
+
+def _read_arrays(content: bytes, job: str) -> dict[str, np.ndarray[Any, Any]]:
+    """The arrays of a job, whose name is in the file."""
+    try:
+        length = int.from_bytes(content[:8], "little")
+        about = json.loads(content[8 : 8 + length]).get("__metadata__") or {}
+        _check_seal(content, "seal" in about)
+        if about.get("job", job) != job:
+            raise DamagedFileError(f"it is of the job {about['job']}")
+        return load_arrays(content)
+    except (SafetensorError, ValueError, AttributeError, KeyError, MemoryError) as error:
+        raise DamagedFileError(str(error)) from error
+
+
+def _check_seal(content: bytes, sealed: bool) -> None:
+    """Raise `DamagedFileError` if the content is not what was sealed. Files of earlier versions have no seal."""
+    state = read_seal(content)
+    if state == "broken" or (state == "absent" and sealed):
+        raise DamagedFileError("its content does not match its SHA-256")

@@ -58,6 +58,22 @@ class _TellError(BaseException):
         self.error = error
 
 
+def describe_failure(error: BaseException) -> tuple[str, str]:
+    """One line, and the traceback, of any exception: also of one that cannot say what it is.
+
+    >>> describe_failure(ValueError("no such layer"))[0]
+    'ValueError: no such layer'
+    """
+    try:
+        line, whole = f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error))
+    except Exception as second:  # its own __str__ fails
+        line = f"{type(error).__name__} (its message cannot be shown: {type(second).__name__})"
+        whole = "".join([*traceback.format_tb(error.__traceback__), line])
+    # half of a surrogate pair cannot be stored
+    line, whole = (text.encode(errors="backslashreplace").decode() for text in (line, whole))
+    return line, whole
+
+
 class Worker:
     """Does jobs of a grid in this process.
 
@@ -101,9 +117,9 @@ class Worker:
             return pack(record, frame, result.tensors())
         except _TellError as carrier:
             raise carrier.error from None
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a model or explainer may call sys.exit
             record["seconds"] = time.perf_counter() - began
-            return pack_failure(record, f"{type(error).__name__}: {error}", traceback.format_exc())
+            return pack_failure(record, *describe_failure(error))
 
     def _metric(self, job: Job) -> Metric:
         """The metric of the job, with the extras of the job's data that it names."""

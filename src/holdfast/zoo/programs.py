@@ -1,4 +1,7 @@
-"""Programs and weights of models from the bytes of files, read without running code that is in them.
+"""Programs and weights of models from the bytes of files.
+
+Weights and TorchScript are read without running code that is in the file. A file of torch.export holds expressions that
+torch evaluates as Python when it opens the file, so it is opened only if the user trusts it.
 
 What does not fit is an `ArgumentError`, for the argument `path` of a program and for `weights`.
 """
@@ -22,15 +25,16 @@ from torch import Tensor, nn
 from holdfast.errors import ArgumentError, check
 
 
-def check_program(content: bytes, name: str) -> Literal["torchscript", "export"]:
+def check_program(content: bytes, name: str, trust: bool = False) -> Literal["torchscript", "export"]:
     """Which kind of program a file holds, by what is in its archive.
 
     Args:
         content: of the file.
         name: of the file, for the error.
+        trust: whether a file that can run code may be opened.
 
     Raises:
-        ArgumentError: neither; says what the file looks like.
+        ArgumentError: neither; says what the file looks like. Or an exported program that is not trusted.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -38,6 +42,8 @@ def check_program(content: bytes, name: str) -> Literal["torchscript", "export"]
     except zipfile.BadZipFile:
         members = []
     if any(m.endswith(("archive_format", "serialized_exported_program.json")) for m in members):
+        expected = f"trust: true beside {name}, because opening a file of torch.export can run code that is in it"
+        check(trust, "path", expected, "no trust")
         return "export"
     if any("/code/" in m for m in members) and any(m.endswith("/constants.pkl") for m in members):
         return "torchscript"
@@ -46,13 +52,14 @@ def check_program(content: bytes, name: str) -> Literal["torchscript", "export"]
     raise ArgumentError("path", "a TorchScript or torch.export file", got)
 
 
-def load_program(content: bytes, name: str, device: str) -> nn.Module:
+def load_program(content: bytes, name: str, device: str, trust: bool = False) -> nn.Module:
     """The module of a program's file: of TorchScript on the CPU, of torch.export for `device`.
 
     Raises:
-        ArgumentError: torch cannot load it; its batch size is fixed, or it wants something else than one input.
+        ArgumentError: it is not trusted; torch cannot load it; its batch size is fixed, or it wants something else than
+            one input.
     """
-    kind = check_program(content, name)
+    kind = check_program(content, name, trust)
     try:
         if kind == "torchscript":
             with warnings.catch_warnings():

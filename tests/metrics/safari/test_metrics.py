@@ -59,13 +59,35 @@ def test_tracked_sensitivity_is_there_for_every_event(
         assert (found.sens_lips > 0).all()
 
 
-def test_a_constant_map_has_a_sensitivity_by_any_search() -> None:
+@pytest.mark.parametrize("search", ["sample", "block"])
+def test_a_constant_map_has_no_sensitivity(search: str) -> None:
+    """Its sensitivity may be 0, the best that there is, although it explains nothing."""
     model = linear_classifier(torch.tensor([[1.0, 1.0], [0.0, 0.0]]), torch.tensor([1.0, 0.0]))
-    x = torch.tensor([[0.5, 0.5]])
-    for search in ("sample", "block"):
-        result = MaxSensitivity(BALL, samples=50, search=search, budget=50)(model, "input_x_gradient", x)
-        assert result.status == ("ok",)
-        assert result.sensitivity.item() > 0.1
+    x = torch.tensor([[0.5, 0.5], [0.2, 0.6]])
+    metric = MaxSensitivity(BALL, samples=50, search=search, budget=50)
+    result = metric(model, "input_x_gradient", x)
+    assert result.status == ("degenerate", "ok")
+    assert result.frame()["value"][0] is None
+    assert result.sensitivity[1] > 0.1
+
+    def detached(module: torch.nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return torch.zeros_like(inputs)
+
+    assert metric(model, holdfast.explainers.get(detached), x).status == ("degenerate",) * 2
+
+
+def test_a_threshold_that_a_similarity_cannot_reach_is_refused() -> None:
+    """With it the event would be certain: ln P = 0, and no sample would be censored."""
+    for threshold in (2, -1.5, float("inf"), float("nan")):
+        for metric in (WorstCase, holdfast.metrics.MisinterpretationProbability):
+            with pytest.raises(
+                holdfast.ArgumentError, match="threshold: expected a finite number, since pearson takes"
+            ):
+                metric(BALL, "changed_explanation", threshold=threshold)
+    with pytest.raises(holdfast.ArgumentError, match="mse takes values from 0 to inf"):
+        WorstCase(BALL, "changed_explanation", similarity="mse", threshold=-0.1)
+    WorstCase(BALL, "changed_explanation", similarity="mse", threshold=40.0)
+    WorstCase(BALL, "changed_explanation", similarity=lambda a, b: a.flatten(1).sum(1), threshold=40.0)
 
 
 def test_misclassification_of_a_linear_model_is_known() -> None:

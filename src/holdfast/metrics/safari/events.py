@@ -13,6 +13,7 @@ itself. For a discrepancy such as the mean squared error the inequalities are re
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -101,8 +102,9 @@ def make_event(name: str, similarity: Similarity, threshold: float | None, needs
     """The event of that name; without a `threshold` it has the similarity's own one.
 
     Raises:
-        ArgumentError: an unknown name; a threshold for `misclassification`, which has none; no threshold for a
-            similarity without a default one where `needs_threshold` holds.
+        ArgumentError: an unknown name; a threshold that the similarity cannot take; a threshold for
+            `misclassification`, which has none; no threshold for a similarity without a default one where
+            `needs_threshold` holds.
     """
     if name not in EVENTS:
         raise ArgumentError("event", f"one of {', '.join(EVENTS)}", repr(name))
@@ -111,6 +113,11 @@ def make_event(name: str, similarity: Similarity, threshold: float | None, needs
         return Event("misclassification", similarity, None)
     number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
     check(threshold is None or number, "threshold", "a number or None", repr(threshold))
+    if threshold is not None:
+        low, high = similarity.range
+        inside = low <= threshold <= high and math.isfinite(threshold)
+        expected = f"a finite number, since {similarity.name} takes values from {low:g} to {high:g}"
+        check(inside, "threshold", expected, f"{threshold}, which would make the event certain or impossible")
     if threshold is None:
         threshold = similarity.low if name == "changed_explanation" else similarity.high
     check(

@@ -111,6 +111,7 @@ class _Sensitivity(Metric):
         if self.search != "sample":
             return self._from_search(classifier, explainer, inputs, targets, generator)
         probe = Probe(classifier, explainer, inputs, targets, absolute=self.absolute, explain=self.explain)
+        probe.skip_constant(probe.reference)
         rows = probe.usable()
         seed = draw_seed(generator)
         best = torch.full((len(inputs),), -torch.inf, device=inputs.device, dtype=inputs.dtype)

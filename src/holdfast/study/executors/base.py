@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from holdfast.errors import check_integer
+from holdfast.errors import check, check_integer
 from holdfast.study.grid import Grid
 from holdfast.study.plan import Job
 from holdfast.study.store import JobFiles, Store, pack_failure
@@ -28,6 +28,48 @@ class JobOutcome:
 
 #: called with a job and the share of it that is done, 0 to 1, while it runs
 Tell = Callable[[Job, float], None]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one job may take. A job that takes more is recorded as failed, and its worker is replaced.
+
+    Attributes:
+        timeout: seconds from the start of the job; None for no limit.
+        memory_gb: of its worker process as a whole, models and libraries included, in 10^9 bytes; None for no limit.
+        retries: how often a job is tried again whose worker was lost, for example killed by the system or by a crash;
+            None for the executor's own number. Exceptions and exceeded limits are not tried again in the same run.
+
+    Raises:
+        ArgumentError: a limit that is not above 0, a negative number of retries.
+
+    >>> Limits(timeout=600, memory_gb=4)
+    Limits(timeout=600, memory_gb=4, retries=None)
+    """
+
+    timeout: float | None = None
+    memory_gb: float | None = None
+    retries: int | None = None
+
+    def __post_init__(self) -> None:
+        for what in ("timeout", "memory_gb"):
+            value = getattr(self, what)
+            fits = value is None or (isinstance(value, int | float) and 0 < value < float("inf"))
+            check(fits and not isinstance(value, bool), what, "a number above 0, or None", repr(value))
+        check_integer(self.retries, "retries", least=0, also=(None,))
+
+    @property
+    def watched(self) -> bool:
+        """Whether a job has to be watched while it runs."""
+        return self.timeout is not None or self.memory_gb is not None
+
+    def tries(self, default: int) -> int:
+        """How often a job may lose its worker before it counts as failed."""
+        return default if self.retries is None else self.retries + 1
+
+
+#: no limits
+UNLIMITED = Limits()
 
 
 class Executor(ABC):

@@ -4,31 +4,46 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import threading
+import time
 import traceback
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from holdfast.errors import HoldfastError, check_integer
-from holdfast.study.executors.base import Executor, JobOutcome, Tell, check_workers, store_failure, store_result
+from holdfast.errors import HoldfastError, check, check_integer
+from holdfast.study.executors.base import (
+    UNLIMITED,
+    Executor,
+    JobOutcome,
+    Limits,
+    Tell,
+    check_workers,
+    store_failure,
+    store_result,
+)
+from holdfast.study.file.imports import importing_from
 from holdfast.study.grid import Grid
 from holdfast.study.plan import Job
 from holdfast.study.store import Store
 from holdfast.study.worker import Worker
 from holdfast.tensors import available_cpus, thread_budget
 
-#: a job with which this many workers have died counts as failed
+#: a job with which this many workers have died counts as failed, if the limits do not say otherwise
 _LIVES = 2
+#: how often time and memory of the workers are looked at
+_SECONDS_BETWEEN_LOOKS = 0.25
 #: what a worker sends first. A worker that dies before this could not start
 _STARTED = ("started",)
 
@@ -54,34 +69,50 @@ class Processes(Executor):
     """Several processes on this computer. Each gets the models and data once, and then one job after another.
 
     A worker that dies (for example, killed for its memory) is replaced, and its job is done again. A job with which two
-    workers died is recorded as failed. The workers end when this process ends, for whatever reason.
+    workers died is recorded as failed, as is one that exceeds a limit. The workers end when this process ends, for
+    whatever reason.
 
     Args:
         workers: the number of processes.
         threads: of each worker; None divides the threads of this process among them.
+        limits: what one job may take.
+
+    Raises:
+        ArgumentError: a limit of memory where the memory of a process cannot be read (without /proc and psutil).
     """
 
     name = "local"
 
-    def __init__(self, workers: int, threads: int | None = None) -> None:
+    def __init__(self, workers: int, threads: int | None = None, limits: Limits = UNLIMITED) -> None:
         check_integer(workers, "workers")
         check_integer(threads, "threads", also=(None,))
         self.workers = workers
         self.threads = threads or max(1, thread_budget() // workers)
+        readable = limits.memory_gb is None or memory_of(os.getpid()) is not None
+        check(readable, "memory_gb", "None on a system without /proc, or psutil to be installed", limits.memory_gb)
+        self.limits = limits
+        #: makes what is sent to the workers; a Slurm task has functions that only cloudpickle can send on
+        self.pack: Callable[[Grid], Grid | bytes] = lambda grid: grid
 
     def run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Iterator[JobOutcome]:
         """Do `jobs`; each worker takes the next one when it is free."""
+        with _end_workers_on_sigterm():
+            yield from self._run(grid, store, jobs, tell)
+
+    def _run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None) -> Iterator[JobOutcome]:
+        packed = self.pack(grid)
         queue, deaths = deque(jobs), dict.fromkeys((job.identity for job in jobs), 0)
         count = min(self.workers, len(jobs))
         pool: list[_Process] = []
         try:
             for number in range(count):
                 with _delay_interrupts():  # until the process is in the list, from which `finally` ends it
-                    pool.append(_Process.start(grid, store, self.threads, number))
+                    pool.append(_Process.start(grid, packed, store, self.threads, number))
             for process in pool:
                 process.give(queue)
             while pool:
-                ready = wait([end for p in pool for end in (p.connection, p.process.sentinel)])
+                ends = [end for p in pool for end in (p.connection, p.process.sentinel)]
+                ready = wait(ends, _SECONDS_BETWEEN_LOOKS if self.limits.watched else None)
                 for process in [p for p in pool if p.connection in ready or p.process.sentinel in ready]:
                     try:
                         outcome = process.take()
@@ -89,14 +120,12 @@ class Processes(Executor):
                         lost = process.job
                         assert lost is not None
                         deaths[lost.identity] += 1
-                        if deaths[lost.identity] < _LIVES:
+                        if deaths[lost.identity] < self.limits.tries(_LIVES):
                             queue.appendleft(lost)
                         else:
-                            yield _store_death(store, grid, lost, process.process.exitcode)
-                        with _delay_interrupts():
-                            fresh = _Process.start(grid, store, self.threads, process.number)
-                            pool[pool.index(process)] = fresh
-                        fresh.give(queue)
+                            tries = deaths[lost.identity]
+                            yield _store_death(store, grid, lost, process.process.exitcode, tries)
+                        self._replace(process, pool, grid, packed, store).give(queue)
                     else:
                         if isinstance(outcome, float):
                             if tell is not None and process.job is not None:
@@ -104,6 +133,14 @@ class Processes(Executor):
                         elif outcome is not None:  # None: the worker has only started
                             yield outcome
                             process.give(queue)
+                for process in [p for p in pool if self.limits.watched and p.job is not None]:
+                    if (why := process.exceeds(self.limits)) and not process.connection.poll():
+                        job = process.job
+                        assert job is not None
+                        process.process.kill()
+                        process.process.join()
+                        yield store_failure(store, grid, job, why, why)
+                        self._replace(process, pool, grid, packed, store).give(queue)
                 idle = [p for p in pool if p.job is None]
                 for process in idle:
                     if queue:  # the job of a dead worker was put back when this one had found the queue empty
@@ -118,10 +155,21 @@ class Processes(Executor):
                 process.process.join()
                 process.connection.close()
 
+    def _replace(
+        self, process: _Process, pool: list[_Process], grid: Grid, packed: Grid | bytes, store: Store
+    ) -> _Process:
+        """A new worker in the place of one that is dead."""
+        with _delay_interrupts():
+            fresh = _Process.start(grid, packed, store, self.threads, process.number)
+            pool[pool.index(process)] = fresh
+        process.connection.close()
+        return fresh
 
-def _store_death(store: Store, grid: Grid, job: Job, code: int | None) -> JobOutcome:
+
+def _store_death(store: Store, grid: Grid, job: Job, code: int | None, tries: int) -> JobOutcome:
     how = f"signal {-code} ({signal.Signals(-code).name})" if code is not None and code < 0 else f"exit code {code}"
-    error = f"WorkerDied: {_LIVES} worker processes ended with {how} during this job"
+    many = f"{tries} worker processes" if tries > 1 else "the worker process"
+    error = f"WorkerDied: {many} ended with {how} during this job"
     hint = "; SIGKILL is what the system sends when memory runs out" if code == -signal.SIGKILL else ""
     return store_failure(store, grid, job, error, error + hint)
 
@@ -135,14 +183,15 @@ class _Process:
     number: int
     job: Job | None = None
     started: bool = False
+    since: float = float("inf")  # when its job began
 
     @classmethod
-    def start(cls, grid: Grid, store: Store, threads: int, number: int) -> _Process:
+    def start(cls, grid: Grid, packed: Grid | bytes, store: Store, threads: int, number: int) -> _Process:
         context: Any = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        arguments = (theirs, grid, store, threads, _device(grid.device, number))
+        arguments = (theirs, packed, store, threads, _device(grid.device, number))
         process = context.Process(target=_run_worker, args=arguments, name=f"holdfast-{number}")
-        with _limit_threads(threads):
+        with _limit_threads(threads), importing_from(grid.paths):  # a new process gets the path of this one
             try:
                 process.start()
             except (AttributeError, TypeError, RuntimeError) as error:  # what pickling raises
@@ -157,6 +206,8 @@ class _Process:
     def give(self, queue: deque[Job]) -> None:
         """The next job, if there is one."""
         self.job = queue.popleft() if queue else None
+        if self.started:  # or else when it says that it has started
+            self.since = time.monotonic()
         if self.job is not None:
             try:
                 self.connection.send(self.job)
@@ -184,6 +235,7 @@ class _Process:
             raise _DiedError
         self.started = True
         if sent == _STARTED:
+            self.since = time.monotonic()
             return None
         if isinstance(sent, float):
             return sent
@@ -191,10 +243,40 @@ class _Process:
         job, self.job = self.job, None
         return JobOutcome(job, bool(sent))
 
+    def exceeds(self, limits: Limits) -> str:
+        """Which limit its job exceeds, as the error of the job; empty if none."""
+        seconds = time.monotonic() - self.since
+        if limits.timeout is not None and seconds > limits.timeout:
+            return f"TimeoutError: the job ran for {seconds:.1f} s, and the limit is {limits.timeout:g} s"
+        if limits.memory_gb is not None and self.started:
+            used = (memory_of(self.process.pid or 0) or 0) / 1e9
+            if used > limits.memory_gb:
+                return f"MemoryError: the worker took {used:.2f} GB, and the limit is {limits.memory_gb:g} GB"
+        return ""
+
     def dismiss(self) -> None:
         """End it, because no job is left."""
         self.connection.close()
         self.process.join()
+
+
+def memory_of(process: int) -> int | None:
+    """The resident memory of a process in bytes; None where it cannot be read.
+
+    >>> memory_of(os.getpid()) is None or memory_of(os.getpid()) > 10**7
+    True
+    """
+    try:
+        pages = Path(f"/proc/{process}/statm").read_text().split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError, AttributeError, ValueError):
+        pass
+    try:
+        import psutil  # type: ignore[import-untyped]
+
+        return int(psutil.Process(process).memory_info().rss)
+    except Exception:  # not installed, or the process is gone
+        return None
 
 
 def _device(device: str, number: int) -> str:
@@ -221,7 +303,7 @@ def _limit_threads(threads: int) -> Iterator[None]:
 
 @contextmanager
 def _delay_interrupts() -> Iterator[None]:
-    """Delay Ctrl-C until the end of the block; processes that are started inside never get it."""
+    """Delay Ctrl-C and SIGTERM until the end of the block; processes that are started inside never get Ctrl-C."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
@@ -230,23 +312,42 @@ def _delay_interrupts() -> Iterator[None]:
     # another thread may receive the signal, which then interrupts the main one
     main = threading.current_thread() is threading.main_thread()
     came: list[int] = []
-    handler = signal.signal(signal.SIGINT, lambda number, _: came.append(number)) if main else None
+    wanted = (signal.SIGINT, signal.SIGTERM) if main else ()
+    handlers = {number: signal.signal(number, lambda number, _: came.append(number)) for number in wanted}
     try:
         yield
     finally:
-        if handler is not None:
-            signal.signal(signal.SIGINT, handler)
+        for number, handler in handlers.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        if came:
-            signal.raise_signal(signal.SIGINT)
+        for delayed in dict.fromkeys(came):
+            signal.raise_signal(delayed)
 
 
-def _run_worker(connection: Connection, grid: Grid, store: Store, threads: int, device: str) -> None:
+@contextmanager
+def _end_workers_on_sigterm() -> Iterator[None]:
+    """Inside, SIGTERM raises `SystemExit`, so that the workers are ended before this process."""
+
+    def leave(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    if ours:
+        signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        if ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _run_worker(connection: Connection, packed: Grid | bytes, store: Store, threads: int, device: str) -> None:
     """What a worker process does: jobs, until the connection is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent process, which ends this one
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
     try:
+        grid: Grid = pickle.loads(packed) if isinstance(packed, bytes) else packed
         worker = Worker(replace(grid, device=device))
         connection.send(_STARTED)
         while True:
@@ -254,9 +355,9 @@ def _run_worker(connection: Connection, grid: Grid, store: Store, threads: int, 
                 job = connection.recv()
             except EOFError:
                 return
-            packed = worker.run(job, connection.send)
-            store.put(packed)
-            connection.send(packed.failed)
+            done = worker.run(job, connection.send)
+            store.put(done)
+            connection.send(done.failed)
     except Exception:
         with suppress(OSError):  # nobody listens any more
             connection.send(traceback.format_exc())
@@ -269,11 +370,17 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def local(workers: int | str = 1, threads: int | None = None, device: str = "auto") -> Executor:
-    """The executor for so many workers on this computer; `"auto"` is one for each GPU, or else for each core."""
+def local(
+    workers: int | str = 1, threads: int | None = None, device: str = "auto", limits: Limits = UNLIMITED
+) -> Executor:
+    """The executor for so many workers on this computer; `"auto"` is one for each GPU, or else for each core.
+
+    One worker is this process itself, unless there are limits, which only another process can keep.
+    """
     if workers == "auto":
         cards = torch.cuda.device_count() if torch.cuda.is_available() and device != "cpu" else 0
         workers = cards or available_cpus()
     check_workers(workers)
     assert isinstance(workers, int)
-    return InProcess() if workers == 1 and threads is None else Processes(workers, threads)
+    alone = workers == 1 and threads is None and limits == UNLIMITED
+    return InProcess() if alone else Processes(workers, threads, limits)

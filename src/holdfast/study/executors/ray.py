@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -10,8 +11,10 @@ from typing import Any
 
 from holdfast.errors import HoldfastError, MissingExtraError, check
 from holdfast.study.executors.base import (
+    UNLIMITED,
     Executor,
     JobOutcome,
+    Limits,
     Tell,
     check_workers,
     pickle_modules_of,
@@ -25,7 +28,7 @@ from holdfast.study.worker import Worker
 
 #: a job during which this many workers were lost counts as failed; a lost node loses all of its workers
 _LIVES = 4
-_SECONDS_OF_SILENCE = 30.0
+_SECONDS_OF_SILENCE, _SECONDS_BETWEEN_LOOKS = 30.0, 0.5
 _log = logging.getLogger(__name__)
 
 
@@ -41,6 +44,8 @@ class Ray(Executor):
         cpus_per_worker: CPUs, and threads, of each.
         gpus_per_worker: GPUs of each; a fraction lets several share one.
         threads: of each worker, if not one for each CPU.
+        limits: what one job may take. The memory is also what Ray is asked for when it places a worker; it ends workers
+            itself when a node has none left.
     """
 
     name = "ray"
@@ -52,6 +57,7 @@ class Ray(Executor):
         cpus_per_worker: float = 1.0,
         gpus_per_worker: float = 0.0,
         threads: int | None = None,
+        limits: Limits = UNLIMITED,
     ) -> None:
         check_workers(workers)
         check(cpus_per_worker > 0, "cpus_per_worker", "a number above 0", cpus_per_worker)
@@ -59,6 +65,7 @@ class Ray(Executor):
         self.address, self.workers = address, workers
         self.cpus_per_worker, self.gpus_per_worker = cpus_per_worker, gpus_per_worker
         self.threads = threads or max(1, int(cpus_per_worker))
+        self.limits = limits
 
     def run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Iterator[JobOutcome]:
         """Do `jobs` on the cluster; connects to it first, unless there is a connection."""
@@ -73,7 +80,10 @@ class Ray(Executor):
                 device = "cuda" if self.gpus_per_worker else "cpu"  # a worker sees only the GPUs that it was given
             with pickle_modules_of(grid, ray.cloudpickle):
                 shared = ray.put(replace(grid, device=device))
-            kind = ray.remote(num_cpus=self.cpus_per_worker, num_gpus=self.gpus_per_worker)(_Remote)
+            wanted: dict[str, Any] = {"num_cpus": self.cpus_per_worker, "num_gpus": self.gpus_per_worker}
+            if self.limits.memory_gb is not None:
+                wanted["memory"] = int(self.limits.memory_gb * 1e9)
+            kind = ray.remote(**wanted)(_Remote)
 
             def start_worker() -> Any:
                 workers.append(kind.remote(shared, self.threads))
@@ -100,6 +110,7 @@ class Ray(Executor):
         # what a worker will send -> the worker and its job. A new worker first sends that it is ready: it may have to
         # wait for room in the cluster, and must not have a job until then
         awaited: dict[Any, tuple[Any, Job | None]] = {}
+        began: dict[str, float] = {}
         idle: list[Any] = []  # they may be needed again for the job of a lost worker
 
         def add_worker() -> None:
@@ -109,12 +120,22 @@ class Ray(Executor):
         def assign_jobs() -> None:
             while queue and idle:
                 worker, job = idle.pop(), queue.popleft()
+                began[job.identity] = time.monotonic()
                 awaited[worker.run.remote(job)] = (worker, job)
 
         for _ in range(min(self._count(ray), len(jobs))):
             add_worker()
         while queue or any(job is not None for _, job in awaited.values()):
             sent = self._next(ray, awaited)
+            for late in [] if sent is not None else self._overdue(awaited, began):
+                worker, job = awaited.pop(late)
+                ray.kill(worker)
+                if job is not None:
+                    text = f"TimeoutError: the job ran for longer than the limit of {self.limits.timeout:g} s"
+                    yield store_failure(store, grid, job, text, text)
+                add_worker()
+            if sent is None:
+                continue
             worker, job = awaited.pop(sent)
             try:
                 packed: JobFiles | None = ray.get(sent)
@@ -126,10 +147,10 @@ class Ray(Executor):
                 ray.kill(worker)
                 if job is not None:
                     losses[job.identity] += 1
-                    if losses[job.identity] < _LIVES:
+                    if losses[job.identity] < self.limits.tries(_LIVES):
                         queue.appendleft(job)
                     else:
-                        text = f"WorkerDied: {_LIVES} Ray workers were lost during this job"
+                        text = f"WorkerDied: {losses[job.identity]} Ray workers were lost during this job"
                         yield store_failure(store, grid, job, text, f"{text}\n{error}")
                 assign_jobs()
                 add_worker()
@@ -140,15 +161,30 @@ class Ray(Executor):
                 yield store_result(store, job, packed)
 
     def _next(self, ray: Any, awaited: dict[Any, tuple[Any, Job | None]]) -> Any:
-        """The first of the awaited results; warns if no worker can start because the cluster is full."""
+        """The first of the awaited results; None now and then if jobs have a time limit.
+
+        Warns if no worker can start because the cluster is full.
+        """
+        silence = time.monotonic()
         while True:
-            done, _ = ray.wait(list(awaited), num_returns=1, timeout=_SECONDS_OF_SILENCE)
+            seconds = _SECONDS_OF_SILENCE if self.limits.timeout is None else _SECONDS_BETWEEN_LOOKS
+            done, _ = ray.wait(list(awaited), num_returns=1, timeout=seconds)
             if done:
                 return done[0]
+            if any(job is not None for _, job in awaited.values()) and self.limits.timeout is not None:
+                return None
+            if time.monotonic() - silence < _SECONDS_OF_SILENCE:
+                continue
+            silence = time.monotonic()
             if all(job is None for _, job in awaited.values()):
                 there = {name: there for name, there in ray.cluster_resources().items() if name in ("CPU", "GPU")}
                 wanted = f"{self.cpus_per_worker:g} CPUs and {self.gpus_per_worker:g} GPUs"
                 _log.warning("ray: no worker has started yet; each wants %s, the cluster has %s", wanted, there)
+
+    def _overdue(self, awaited: dict[Any, tuple[Any, Job | None]], began: dict[str, float]) -> list[Any]:
+        """What is awaited of jobs that have taken too long."""
+        earliest = time.monotonic() - (self.limits.timeout or 0.0)
+        return [sent for sent, (_, job) in awaited.items() if job is not None and began[job.identity] < earliest]
 
     def _count(self, ray: Any) -> int:
         if isinstance(self.workers, int):

@@ -9,13 +9,24 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import ArgumentError, MissingExtraError, check
-from holdfast.study.executors.base import Executor, JobOutcome, Tell, check_workers, pickle_modules_of, store_failure
+from holdfast.study.executors.base import (
+    UNLIMITED,
+    Executor,
+    JobOutcome,
+    Limits,
+    Tell,
+    check_workers,
+    pickle_modules_of,
+    store_failure,
+)
+from holdfast.study.executors.processes import InProcess, Processes
 from holdfast.study.grid import Grid
 from holdfast.study.plan import Job
 from holdfast.study.store import Store
-from holdfast.study.worker import Worker
 
 _SECONDS_BETWEEN_CHECKS = 2.0
+#: what the process that watches the jobs of a task takes itself
+_BESIDE_GB = 1.0
 
 
 class Slurm(Executor):
@@ -32,6 +43,9 @@ class Slurm(Executor):
         options: for submitit's executor, such as `timeout_min`, `slurm_partition`, `cpus_per_task`, `gpus_per_node`,
             `mem_gb`, `slurm_array_parallelism`.
         wait: until everything is done.
+        limits: what one job may take; each task then does its jobs in a process beside it, which it watches. Slurm is
+            asked for the memory, unless `options` say how much. (`timeout_min` is the time of a task, which does many
+            jobs.)
     """
 
     name = "slurm"
@@ -43,11 +57,14 @@ class Slurm(Executor):
         cluster: str = "slurm",
         options: Mapping[str, Any] | None = None,
         wait: bool = True,
+        limits: Limits = UNLIMITED,
     ) -> None:
         check_workers(tasks, "tasks")
         check(cluster in ("slurm", "local"), "cluster", "slurm or local", repr(cluster))
         self.tasks, self.folder, self.cluster, self.wait = tasks, Path(folder), cluster, wait
-        self.options = dict(options or {})
+        asked = {} if limits.memory_gb is None else {"mem_gb": limits.memory_gb + _BESIDE_GB}
+        self.options = {**asked, **(options or {})}
+        self.limits = limits
 
     def run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Iterator[JobOutcome]:
         """Submit the tasks, and yield their outcomes as they appear in the store."""
@@ -61,7 +78,7 @@ class Slurm(Executor):
         except (NameError, TypeError, ValueError) as error:
             raise ArgumentError("slurm", "options that submitit knows", str(error).split("\n")[0]) from error
         # every n-th job: jobs that follow each other cost about the same, so all tasks take about the same time
-        parts = [Task(grid, store, tuple(jobs[number::tasks])) for number in range(tasks)]
+        parts = [Task(grid, store, tuple(jobs[number::tasks]), self.limits) for number in range(tasks)]
         with pickle_modules_of(grid, _import_cloudpickle()):
             submitted = executor.map_array(Task.__call__, parts)
         if not self.wait:
@@ -107,15 +124,17 @@ class Task:
     grid: Grid
     store: Store
     jobs: tuple[Job, ...]
+    limits: Limits = UNLIMITED
 
     def __call__(self) -> int:
         """Do the jobs, and return how many there were to do."""
         statuses = self.store.statuses()
         left = [job for job in self.jobs if statuses.get(job.identity) != "done"]
-        worker = Worker(self.grid)
-        for job in left:
-            self.store.put(worker.run(job))
-        return len(left)
+        executor: Executor = InProcess()
+        if self.limits != UNLIMITED:
+            executor = Processes(1, limits=self.limits)
+            executor.pack = _import_cloudpickle().dumps
+        return sum(1 for _ in executor.run(self.grid, self.store, left))
 
     def checkpoint(self, *_: Any) -> Any:
         """What submitit puts into the queue when the task is preempted: the same task; the store says what is left."""

@@ -13,6 +13,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from holdfast.study.file.problems import Keys, Misfit, Problem, StudyError, describe_error, misfit
 
 _DEEP, _MANY = 40, 20_000  # no study is deeper or larger; aliases can make a short file endless
+_LARGEST = 500_000  # bytes; reading YAML with the lines of its keys takes seconds from there on
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,10 @@ def read_document(path: str | Path) -> Document:
     path = Path(path)
     lines: dict[Keys, int] = {}
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        raw = path.read_bytes()
+        if len(raw) > _LARGEST:
+            raise misfit(f"a study file of at most {_LARGEST:,} bytes", f"{len(raw):,} bytes")
+        text = raw.decode("utf-8-sig")
         node = _parser().compose(text)
         if node is not None:
             _number(node, (), lines)

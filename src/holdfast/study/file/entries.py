@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field
 from torch import Tensor
 
 from holdfast.errors import check
-from holdfast.study.executors import Executor, Ray, Slurm, local
+from holdfast.study.executors import Executor, Limits, Ray, Slurm, local
 from holdfast.study.file.imports import REFERENCE
 from holdfast.study.file.names import ParsedEntry
 from holdfast.study.file.problems import Entry, Expected, either, find_nearest, misfit, show
@@ -123,6 +123,16 @@ class ExecutorEntry(Entry):
     name: str
     workers: CountOrAuto = Field("auto", description="How many work at once; auto: as many as there is room for.")
     threads: Count | None = Field(None, description="Of each worker.")
+    timeout: PositiveNumber | None = Field(None, description="Seconds that a job may take; no limit by default.")
+    memory_gb: PositiveNumber | None = Field(None, description="Memory that a worker may take; no limit by default.")
+    retries: Annotated[int, Field(ge=0), Expected("a whole number of at least 0")] | None = Field(
+        None, description="How often a job is tried again whose worker was lost."
+    )
+
+    @property
+    def limits(self) -> Limits:
+        """What one job may take."""
+        return Limits(self.timeout, self.memory_gb, self.retries)
 
     def executor(self, device: str) -> Executor:
         """The executor itself, for models on `device`."""
@@ -138,7 +148,7 @@ class LocalEntry(ExecutorEntry):
 
     def executor(self, device: str) -> Executor:
         """The executor itself, for models on `device`."""
-        return local(self.workers, self.threads, device)
+        return local(self.workers, self.threads, device, self.limits)
 
 
 class RayEntry(ExecutorEntry):
@@ -154,7 +164,8 @@ class RayEntry(ExecutorEntry):
 
     def executor(self, device: str) -> Executor:
         """The executor itself; workers use the GPUs that they are given."""
-        return Ray(self.address or "auto", self.workers, self.cpus_per_worker, self.gpus_per_worker, self.threads)
+        share = (self.cpus_per_worker, self.gpus_per_worker, self.threads)
+        return Ray(self.address or "auto", self.workers, *share, limits=self.limits)
 
 
 class SlurmJobsEntry(ExecutorEntry):
@@ -166,7 +177,7 @@ class SlurmJobsEntry(ExecutorEntry):
 
     def executor(self, device: str) -> Executor:
         """The executor itself; Slurm says where models run."""
-        return Slurm(self.workers, options=self.slurm.parameters())
+        return Slurm(self.workers, options=self.slurm.parameters(), limits=self.limits)
 
 
 EXECUTORS: dict[str, type[ExecutorEntry]] = {kind.form: kind for kind in (LocalEntry, RayEntry, SlurmJobsEntry)}
@@ -176,7 +187,7 @@ def executor_entry(raw: object) -> ExecutorEntry:
     """The section `executor`: a name, or a mapping with `name` (local by default) and options.
 
     >>> executor_entry({"workers": 2})
-    LocalEntry(name='local', workers=2, threads=None)
+    LocalEntry(name='local', workers=2, threads=None, timeout=None, memory_gb=None, retries=None)
     """
     content = {"name": raw} if isinstance(raw, str) else raw
     if not isinstance(content, Mapping):

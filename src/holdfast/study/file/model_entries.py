@@ -2,7 +2,8 @@
 
 `StudyModel` is what a worker gets: the entry with the bytes of its file, so that it needs neither the file nor a shared
 disk. Files are read without running anything that is in them: weights as safetensors or with `weights_only=True`,
-programs as TorchScript or torch.export. A `module:function` is the user's own code and does run.
+programs as TorchScript. A file of torch.export can run code when it is opened, and needs `trust: true`. A
+`module:function` is the user's own code and does run.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from holdfast.errors import ArgumentError, HoldfastError, ModelError
 from holdfast.model import Classifier
 from holdfast.study.file.entries import (
     CountOrAuto,
+    Flag,
     Name,
     Numbers,
     OptionValues,
@@ -138,7 +140,7 @@ class ModelEntry(Entry):
             raise misfit("a file that can be read", got, self.file) from error
         if isinstance(self, ModelProgram):
             with errors_of("a model", self.form):
-                check_program(content, self.path)
+                check_program(content, self.path, self.trust)
         return StudyModel(self, base, content, about | {"sha256": hashlib.sha256(content).hexdigest()})
 
     def build(self, base: Path, device: str, content: bytes | None) -> nn.Module:
@@ -171,11 +173,12 @@ class ModelProgram(ModelEntry):
     form: ClassVar[str] = "path"
     file: ClassVar[str] = "path"
     path: Name = Field(description="A TorchScript (.pt) or torch.export (.pt2) file, relative to the study file.")
+    trust: Flag = Field(False, description="Open a .pt2 file, which can run code that is in it when it is opened.")
 
     def build(self, base: Path, device: str, content: bytes | None) -> nn.Module:
         """The program of the file."""
         assert content is not None
-        return load_program(content, self.path, device)
+        return load_program(content, self.path, device, self.trust)
 
 
 _WEIGHTS = "A .safetensors file, or a torch file with nothing but tensors (weights_only)."

@@ -1,0 +1,105 @@
+"""A lease on a folder of results: only one run at a time works in it.
+
+The run that holds it renews the file `running.json` now and then. A file that was not renewed for two minutes, or whose
+process is gone, was left behind by a run that was killed, and is taken over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from holdfast.errors import HoldfastError
+from holdfast.study.folders import Folder
+
+_FILE = "running.json"
+_SECONDS, _RENEWED = 120.0, 20.0
+
+
+class RunningError(HoldfastError):
+    """Another run works in the same folder."""
+
+
+@contextlib.contextmanager
+def hold_lease(folder: Folder) -> Iterator[None]:
+    """Hold the lease of a folder inside the block.
+
+    Raises:
+        RunningError: another run holds it.
+    """
+    own = {
+        "token": secrets.token_hex(8),
+        "host": socket.gethostname(),
+        "process": os.getpid(),
+        "began": _beginning(os.getpid()),
+    }
+    if not folder.create(_FILE, _write(own)):
+        other = _read(folder)
+        if other is not None and _is_alive(other):
+            raise RunningError(
+                f"{folder.address}: another run works here (process {other.get('process')} on {other.get('host')})."
+                f" Wait for its end, or give this run another folder. If there is none, remove {_FILE} there."
+            )
+        folder.write(_FILE, _write(own))
+        if (_read(folder) or own).get("token") != own["token"]:
+            raise RunningError(f"{folder.address}: another run has just begun to work here.")
+    ended = threading.Event()
+
+    def renew() -> None:
+        while not ended.wait(_RENEWED):
+            with contextlib.suppress(Exception):  # the next time will do
+                folder.write(_FILE, _write(own))
+
+    thread = threading.Thread(target=renew, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        if (_read(folder) or {}).get("token") == own["token"]:
+            folder.delete(_FILE)
+
+
+def _write(own: dict[str, Any]) -> bytes:
+    return json.dumps({**own, "renewed": time.time()}).encode()
+
+
+def _read(folder: Folder) -> dict[str, Any] | None:
+    try:
+        content = json.loads(folder.read(_FILE))
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def _is_alive(other: dict[str, Any]) -> bool:
+    """Whether the run that wrote this is still at work: its process lives, or it was heard of lately."""
+    if other.get("host") == socket.gethostname() and isinstance(other.get("process"), int):
+        process = other["process"]
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return False
+        except OSError:  # it belongs to somebody else
+            pass
+        if _beginning(process) != other.get("began"):  # its number was given to another process
+            return False
+    renewed = other.get("renewed")
+    return isinstance(renewed, int | float) and time.time() - renewed < _SECONDS
+
+
+def _beginning(process: int) -> str:
+    """When a process began, where the system says so; numbers of processes are used again."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return ""

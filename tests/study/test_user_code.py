@@ -1,0 +1,288 @@
+"""Results are not used again after the user's code has changed, however Python reaches it."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+from holdfast.study.identity import Known, fingerprint
+from holdfast.study.user_code import UserCode
+
+EXPLAIN = "def explain(module, inputs, targets):\n    return {}\n"
+
+#: what is said where, before the edit; the edit replaces 2.0 by 3.0. `helper` is a module beside `mine`
+EDITS = {
+    "a constant": ("POWER = 2.0\n" + EXPLAIN.format("inputs ** POWER"), ""),
+    "a constant of a class": (
+        "class Config:\n    POWER = 2.0\n" + EXPLAIN.format("inputs ** Config.POWER"),
+        "",
+    ),
+    "an attribute of a class of the helper": (
+        "from helper import Config\n" + EXPLAIN.format("inputs ** Config.POWER"),
+        "class Config:\n    POWER = 2.0\n",
+    ),
+    "a default": ("def power(by=2.0):\n    return by\n" + EXPLAIN.format("inputs ** power()"), ""),
+    "a function behind lru_cache": (
+        "from functools import lru_cache\n@lru_cache\ndef power():\n    return 2.0\n"
+        + EXPLAIN.format("inputs ** power()"),
+        "",
+    ),
+    "a value of an enum": (
+        "import enum\nclass Power(enum.Enum):\n    HIGH = 2.0\n" + EXPLAIN.format("inputs ** Power.HIGH.value"),
+        "",
+    ),
+    "an instance of the module": (
+        "class Config:\n    def __init__(self, power):\n        self.power = power\nCONFIG = Config(2.0)\n"
+        + EXPLAIN.format("inputs ** CONFIG.power"),
+        "",
+    ),
+    "an instance with slots": (
+        "class Config:\n    __slots__ = ('power',)\n    def __init__(self, power):\n        self.power = power\n"
+        "CONFIG = Config(2.0)\n" + EXPLAIN.format("inputs ** CONFIG.power"),
+        "",
+    ),
+    "a partial": (
+        "from functools import partial\nraised = partial(pow, exp=2.0)\n" + EXPLAIN.format("raised(inputs)"),
+        "",
+    ),
+    "a namespace": (
+        "from types import SimpleNamespace\nC = SimpleNamespace(power=2.0)\n" + EXPLAIN.format("inputs ** C.power"),
+        "",
+    ),
+    "a named tuple": (
+        "from collections import namedtuple\nC = namedtuple('C', 'power')(2.0)\n" + EXPLAIN.format("inputs ** C.power"),
+        "",
+    ),
+    "a function of the helper": (
+        "import helper\n" + EXPLAIN.format("inputs ** helper.power()"),
+        "def power():\n    return 2.0\n",
+    ),
+    "a module within a package": (
+        "import parts.inner\n" + EXPLAIN.format("inputs ** parts.inner.power()"),
+        "parts/inner: def power():\n    return 2.0\n",
+    ),
+    "a relative import of a package": (
+        "from parts import power\n" + EXPLAIN.format("inputs ** power()"),
+        "parts/inner: def power():\n    return 2.0\n",
+    ),
+    "an import within the function": (
+        "def explain(module, inputs, targets):\n    import helper\n    return inputs ** helper.POWER\n",
+        "POWER = 2.0\n",
+    ),
+    "an import of an import": (
+        "from parts.outer import raised\n" + EXPLAIN.format("raised(inputs)"),
+        "parts/inner: def power():\n    return 2.0\n",
+    ),
+    "globals()": ("POWER = 2.0\n" + EXPLAIN.format("inputs ** globals()['POWER']"), ""),
+    "getattr of a module": (
+        "import helper\n" + EXPLAIN.format("inputs ** getattr(helper, 'PO' + 'WER')"),
+        "POWER = 2.0\n",
+    ),
+    "a star import": ("from helper import *\n" + EXPLAIN.format("inputs ** POWER"), "POWER = 2.0\n"),
+    "a property": (
+        "class Config:\n    @property\n    def power(self):\n        return 2.0\nCONFIG = Config()\n"
+        + EXPLAIN.format("inputs ** CONFIG.power"),
+        "",
+    ),
+    "a class method": (
+        "class Config:\n    @classmethod\n    def power(cls):\n        return 2.0\n"
+        + EXPLAIN.format("inputs ** Config.power()"),
+        "",
+    ),
+    "a metaclass": (
+        "class Kind(type):\n    POWER = 2.0\nclass Config(metaclass=Kind):\n    pass\n"
+        + EXPLAIN.format("inputs ** Config.POWER"),
+        "",
+    ),
+    "a decorator": (
+        "def raised(function):\n    return lambda *a: function(*a) ** 2.0\n@raised\n" + EXPLAIN.format("inputs"),
+        "",
+    ),
+    "a dictionary of functions": (
+        "KINDS = {'high': lambda x: x ** 2.0}\n" + EXPLAIN.format("KINDS['high'](inputs)"),
+        "",
+    ),
+    "a value that is set later": (
+        "class C:\n    pass\nC.power = 2.0\n" + EXPLAIN.format("inputs ** C.power"),
+        "",
+    ),
+    "a dictionary that is updated later": (
+        "C = {}\nC.update(power=2.0)\n" + EXPLAIN.format("inputs ** C['power']"),
+        "",
+    ),
+    "a function within a function": (
+        "def make():\n    power = 2.0\n    def inner(x):\n        return x ** power\n    return inner\nf = make()\n"
+        + EXPLAIN.format("f(inputs)"),
+        "",
+    ),
+    "a base class in the helper": (
+        "from helper import Base\nclass Own(Base):\n    pass\n" + EXPLAIN.format("Own().run(inputs)"),
+        "class Base:\n    def run(self, x):\n        return x ** 2.0\n",
+    ),
+    "a data class": (
+        "from dataclasses import dataclass\n@dataclass\nclass C:\n    power: float = 2.0\n"
+        + EXPLAIN.format("inputs ** C().power"),
+        "",
+    ),
+    "a data file": (
+        "import json, pathlib\nC = json.loads((pathlib.Path(__file__).parent / 'powers.json').read_text())\n"
+        + EXPLAIN.format("inputs ** C['power']"),
+        'powers.json: {"power": 2.0}',
+    ),
+    "a condition": (
+        "import sys\nif sys.platform:\n    POWER = 2.0\nelse:\n    POWER = 1.0\n" + EXPLAIN.format("inputs ** POWER"),
+        "",
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def no_bytecode(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+
+def write(folder: Path, module: str, helper: str) -> None:
+    """Write the module of the user, with what lies beside it."""
+    (folder / "parts").mkdir(parents=True)
+    texts = {"mine.py": module, "helper.py": "", "parts/__init__.py": "from .inner import power\n"}
+    texts |= {
+        "parts/inner.py": "",
+        "parts/outer.py": "from . import inner\ndef raised(x):\n    return x ** inner.power()\n",
+    }
+    name, colon, text = helper.partition(": ")
+    if colon and "/" in name:
+        texts[f"{name}.py"] = text
+    elif colon and name.endswith(".json"):
+        texts[name] = text
+    else:
+        texts["helper.py"] = helper
+    if not texts["parts/inner.py"]:
+        texts["parts/inner.py"] = "def power():\n    return 1.0\n"
+    for path, text in texts.items():
+        (folder / path).write_text(text, encoding="utf-8")
+
+
+def load(folder: Path) -> ModuleType:
+    """Import `mine` from a folder as a new process would."""
+    for name in [n for n in sys.modules if n.partition(".")[0] in ("mine", "helper", "parts")]:
+        del sys.modules[name]
+    sys.path.insert(0, str(folder))
+    try:
+        importlib.invalidate_caches()
+        return importlib.import_module("mine")
+    finally:
+        sys.path.remove(str(folder))
+
+
+@pytest.mark.parametrize("kind", EDITS)
+def test_every_edit_is_noticed(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, helper = EDITS[kind]
+    found = []
+    for folder, power in (("first", "2.0"), ("moved", "2.0"), ("edited", "3.0")):
+        write(tmp_path / folder, module.replace("2.0", power), helper.replace("2.0", power))
+        with monkeypatch.context() as patch:
+            patch.syspath_prepend(tmp_path / folder)
+            found.append(fingerprint(load(tmp_path / folder).explain))
+    assert found[0] == found[1]  # the same code in another folder
+    assert found[1] != found[2]
+
+
+def test_comments_formatting_and_what_runs_only_as_a_script_do_not_count(tmp_path: Path) -> None:
+    text = "POWER = 2.0\n" + EXPLAIN.format("inputs ** POWER")
+    again = "# of the paper\nPOWER = (\n    2.0\n)\n" + EXPLAIN.format("inputs**POWER")
+    again += "if __name__ == '__main__':\n    print(explain)\n"
+    found = []
+    for folder, module in (("first", text), ("again", again)):
+        write(tmp_path / folder, module, "")
+        found.append(fingerprint(load(tmp_path / folder).explain))
+    assert found[0] == found[1]
+
+
+def test_an_attribute_of_a_layers_class_counts(tmp_path: Path) -> None:
+    text = (
+        "from torch import nn\nclass Scaled(nn.Module):\n    POWER = 2.0\n"
+        "    def forward(self, x):\n        return x.flatten(1) ** self.POWER\n"
+    )
+    found = []
+    for folder, power in (("first", "2.0"), ("moved", "2.0"), ("edited", "3.0")):
+        write(tmp_path / folder, text.replace("2.0", power), "")
+        found.append(fingerprint(torch.nn.Sequential(load(tmp_path / folder).Scaled())))
+    assert found[0] == found[1] != found[2]
+
+
+def test_the_modules_and_files_that_count_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = "from parts.outer import raised\nFILE = 'powers.json'\n" + EXPLAIN.format("raised(inputs)")
+    write(tmp_path / "own", module, 'powers.json: {"power": 2.0}')
+    monkeypatch.syspath_prepend(tmp_path / "own")
+    code = UserCode()
+    fingerprint(load(tmp_path / "own").explain, known=Known(code))
+    assert sorted(code.modules) == ["mine", "mine: powers.json", "parts", "parts.inner", "parts.outer"]
+
+
+def test_a_module_that_was_edited_after_its_import_is_named(tmp_path: Path) -> None:
+    write(tmp_path / "own", "from functools import lru_cache\n@lru_cache\n" + EXPLAIN.format("inputs ** 2.0"), "")
+    path = tmp_path / "own" / "mine.py"
+    loaded = load(tmp_path / "own")
+    helper = type("Own", (), {"__module__": "mine"})
+    before = UserCode().digest_of(helper)
+    path.write_text(path.read_text().replace("2.0", "3.0"))
+    os.utime(path, ns=(0, path.stat().st_mtime_ns + 10**9))
+    with pytest.warns(UserWarning, match=r"mine\.py was edited after this process had imported it"):
+        stale = UserCode().digest_of(helper)
+    sys.modules["mine"] = loaded
+    importlib.invalidate_caches()
+    load(tmp_path / "own")  # imported anew: what runs is what the file says
+    fresh = UserCode().digest_of(helper)
+    assert len({before, stale, fresh}) == 3
+
+
+SCRIPT = """
+import sys
+from dataclasses import dataclass
+from functools import lru_cache
+import helper
+from holdfast.study.identity import fingerprint
+
+@lru_cache
+def power():
+    return 2.0
+
+@dataclass
+class Options:
+    shift: float = 2.5
+
+OPTIONS = Options()
+OPTIONS.shift = 2.25
+
+def explain(module, inputs, targets):
+    return inputs ** power() + OPTIONS.shift + helper.POWER
+
+def unrelated():
+    return 7.0
+
+found = fingerprint(explain)
+print(found)
+"""
+
+
+def test_a_script_counts_by_the_statements_that_a_function_needs(tmp_path: Path) -> None:
+    def run(script: str, helper: str = "POWER = 1.0\n") -> str:
+        (tmp_path / "helper.py").write_text(helper)
+        (tmp_path / "script.py").write_text(script)
+        command = [sys.executable, "-B", str(tmp_path / "script.py")]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    first = run(SCRIPT)
+    assert run(SCRIPT.replace("7.0", "8.0") + "print('done', file=sys.stderr)\n") == first
+    for text, other in (("2.0", "3.0"), ("2.25", "3.25"), ("@lru_cache\n", "")):
+        assert run(SCRIPT.replace(text, other)) != first, text
+    assert run(SCRIPT, "POWER = 4.0\n") != first
+    shutil.rmtree(tmp_path)
