@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from holdfast.errors import check
+from holdfast.errors import as_number, check
 from holdfast.similarity.rows import order_rows
 from holdfast.similarity.windows import check_positions, check_window, dilate, window_minimum
 
@@ -89,8 +89,7 @@ def top_k_diverse(a: Tensor, k: int | float | None = None, w: int = 1) -> Tensor
 
 def resolve_k(k: int | float | None, positions: int) -> int:
     """The number of positions that `k` stands for, of `positions` in all; raises `ArgumentError` if out of range."""
-    if k is None:
-        k = 0.1
+    k = 0.1 if k is None else as_number(k)
     expected = f"a whole number from 1 to {positions} or a share in (0, 1)"
     if isinstance(k, float):
         check(0 < k < 1, "k", expected, k)

@@ -24,7 +24,7 @@ decides who is a member.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -33,13 +33,14 @@ from torch import Tensor
 
 from holdfast.errors import ArgumentError, check, check_integer
 from holdfast.neighbourhood import Region
+from holdfast.records import ConfigurationType
 from holdfast.registry import Registry, build
 from holdfast.similarity import dilate, mass_centre, smooth, top_k
 from holdfast.similarity.rows import row_sum
 from holdfast.tensors import Streams
 
 
-class AttributionObjective(ABC):
+class AttributionObjective(metaclass=ConfigurationType):
     """One way to attack an attribution; concrete ones are frozen dataclasses with their options."""
 
     name: ClassVar[str]
