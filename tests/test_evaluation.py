@@ -125,8 +125,9 @@ def test_lists_and_wrong_kinds(model: holdfast.Classifier, inputs: torch.Tensor)
         holdfast.ArgumentError, match=r"metric: expected a name or a Metric \(an instance: CEval\(\)\), got"
     ):
         holdfast.evaluate(model, "saliency", inputs, holdfast.metrics.CEval, progress=False)  # type: ignore[arg-type]
-    with pytest.raises(holdfast.ArgumentError, match="classifier: expected a holdfast Classifier, got Linear"):
-        holdfast.evaluate(torch.nn.Linear(2, 2), "saliency", inputs, "aopc", progress=False)  # type: ignore[arg-type]
+    expected = "classifier: expected a holdfast Classifier or a torch.nn.Module, got function"
+    with pytest.raises(holdfast.ArgumentError, match=expected):
+        holdfast.evaluate(small_net, "saliency", inputs, "aopc", progress=False)  # type: ignore[arg-type]
     with pytest.raises(holdfast.ArgumentError, match="seed: expected a whole number, got 'a'"):
         holdfast.evaluate(model, "saliency", inputs, "aopc", seed="a", progress=False)  # type: ignore[arg-type]
 
@@ -137,7 +138,7 @@ def test_a_run_in_which_all_fails_warns_and_has_the_common_columns(
     def broken(module: torch.nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         raise ZeroDivisionError("no explanation today")
 
-    with pytest.warns(UserWarning, match="all . jobs failed, the first with .*no explanation today"):
+    with pytest.warns(UserWarning, match="all 2 jobs failed:\n  broken failed for 1 of 1 metric: .*no expl"):
         found = holdfast.evaluate(model, [broken], inputs, "aopc", progress=False)
     assert {"value", "low", "high"} <= set(found.frame().columns)
 
@@ -153,7 +154,9 @@ def test_a_failure_is_recorded_and_the_rest_goes_on(
         return x * 2
 
     explainers = {"fragile": holdfast.explainers.from_callable(fragile), "good": holdfast.explainers.get("saliency")}
-    found = holdfast.evaluate(model, explainers, inputs, METRICS[1:2], progress=False, out=tmp_path)
+    words = "2 of 4 jobs failed:\n  fragile failed for 1 of 1 metric: ZeroDivisionError: no explanation today\n"
+    with pytest.warns(UserWarning, match=words):
+        found = holdfast.evaluate(model, explainers, inputs, METRICS[1:2], progress=False, out=tmp_path)
     assert {f["explainer"] for f in found.failures} == {"fragile"}
     assert set(found.frame()["explainer"]) == {"good"}
     assert "ZeroDivisionError: no explanation today" in found.failures[0]["traceback"]

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from holdfast import algorithms, data, explainers, export, metrics, similarity, zoo
     from holdfast.errors import ArgumentError, HoldfastError, MissingExtraError, ModelError
     from holdfast.evaluation import Evaluation, estimate, evaluate, run_study
+    from holdfast.findings import load_results
     from holdfast.model import Classifier
     from holdfast.neighbourhood import L2Ball, LinfBall, Neighbourhood
-    from holdfast.findings import load_results
     from holdfast.plots import show
     from holdfast.study.results import Results
 

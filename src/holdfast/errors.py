@@ -60,9 +60,7 @@ SYNONYMS = {
     **dict.fromkeys(("n_masks", "num_masks", "nr_masks"), ("masks", "samples")),
     **dict.fromkeys(("baselines", "perturb_baseline", "reference"), ("baseline", "background", "replacement")),
     **dict.fromkeys(("references", "background_data", "feature_background"), ("background", "baseline")),
-    **dict.fromkeys(
-        ("eps", "epsilon", "epsilons", "perturb_radius", "perturb_std", "delta"), ("radius", "neighbourhood")
-    ),
+    **dict.fromkeys(("eps", "epsilon", "epsilons", "perturb_radius", "perturb_std"), ("radius", "neighbourhood")),
     **dict.fromkeys(("stdevs", "std", "stdev", "noise_level"), ("sigma", "noise")),
     **dict.fromkeys(("sliding_window_shapes", "patch_size", "window"), ("size", "region", "width")),
     **dict.fromkeys(("strides",), ("stride",)),

@@ -330,7 +330,7 @@ def _find_bounds(inputs: object) -> tuple[tuple[float, float], str]:
     least, most = (float(value) for value in inputs.aminmax())
     # values that reach the upper half, but nothing beyond, are most often scaled to [0, 1]
     check(
-        0 <= least and 0.5 < most <= 1,
+        least >= 0 and 0.5 < most <= 1,
         "bounds",
         "the range of all valid inputs, as in holdfast.Classifier(net, bounds=(low, high)), because these inputs do not"
         " look like values in [0, 1]",

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import polars as pl
@@ -547,8 +547,8 @@ def _format_blocks(columns: Sequence[_Column], explainers: Sequence[str], width:
     lines = []
     for block in blocks:
         height = max((len(head) for head, _, _ in block), default=0)
-        for row in range(height):
-            words = (head[row] if row < len(head) else "" for head, _, _ in block)
+        for at in range(height):
+            words = (head[at] if at < len(head) else "" for head, _, _ in block)
             parts = (f"  {word:>{wide - 2}}  " for word, (_, _, wide) in zip(words, block, strict=True))
             lines.append((" " * first + "".join(parts)).rstrip())
         for name in explainers:

@@ -526,12 +526,14 @@ def _out_of_memory(error: RuntimeError) -> bool:
 
 def _shape_of_rows(rows: Tensor) -> str:
     """The shape of a batch, without the number of rows: `"(N, 1, 28, 28)"`."""
-    return f"({', '.join(['N', *map(str, rows.shape[1:])])})"
+    inner = ", ".join(map(str, rows.shape[1:]))
+    return f"(N, {inner})" if inner else "(N,)"
 
 
 def _are_probabilities(outputs: Tensor) -> bool:
-    """Whether `(N, K)` could come from a softmax."""
-    return bool((outputs >= 0).all()) and bool(((outputs.double().sum(1) - 1).abs() < 1e-4).all())
+    """Whether `(N, K)` could come from a softmax, which gives hardly ever exactly 0 and 1 only."""
+    summed = bool((outputs >= 0).all()) and bool(((outputs.double().sum(1) - 1).abs() < 1e-4).all())
+    return summed and not bool(((outputs == 0) | (outputs == 1)).all())
 
 
 def score_classes(logits: Tensor, classes: Tensor, output: Output) -> Tensor:

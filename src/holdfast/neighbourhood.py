@@ -254,7 +254,8 @@ class Neighbourhood(metaclass=ConfigurationType):
         low, high, own = float(lower.min()), float(upper.max()), f"{type(self).__name__}({self.radius:g})"
         scaled = f"{self.radius:g}/255" if high - low == 1 else f"{self.radius * float(widths.max()) / 255:.3g}"
         meant = f"; was {type(self).__name__}({scaled}) meant?" if 1 <= self.radius <= 255 else ""
-        return f"radius: {own} is wider than the range of the inputs, [{low:g}, {high:g}], so all valid inputs lie in it{meant}"
+        within = f"the range of the inputs, [{low:g}, {high:g}]"
+        return f"radius: {own} is wider than {within}, so all valid inputs lie in it{meant}"
 
     @abstractmethod
     def _reach(self, widths: Tensor) -> float:

@@ -30,7 +30,7 @@ class ConfigurationType(ABCMeta):
     >>> Steps(n_steps=3)
     Traceback (most recent call last):
         ...
-    holdfast.errors.UnknownOptionError: n_steps: expected an option of Steps: steps, got n_steps=3 (did you mean 'steps'?)
+    holdfast.errors.UnknownOptionError: n_steps: expected an option of Steps: steps, got n_steps=3 (did you mean 's...
     """
 
     def __call__(cls: type[T], *values: Any, **options: Any) -> T:

@@ -1,4 +1,7 @@
-"""Inputs and labels from files: NumPy arrays, safetensors, CSV tables, folders of images. Nothing in them is ever executed."""
+"""Inputs and labels from files: NumPy arrays, safetensors, CSV tables, folders of images.
+
+Nothing in them is ever executed.
+"""
 
 from __future__ import annotations
 
