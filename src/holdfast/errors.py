@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import difflib
 import operator
+import sys
+import warnings
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
+
+_PACKAGE = str(Path(__file__).parent)
 
 
 class HoldfastError(Exception):
@@ -154,6 +159,14 @@ def check_integer(value: object, argument: str, least: int = 1, also: Sequence[s
         type(value) is type(other) and value == other for other in also
     )
     check(fits, argument, ", or ".join([f"a whole number of at least {least}", *map(repr, also)]), repr(value))
+
+
+def warn_user(text: str) -> None:
+    """Warn, at the line of the user's code that called holdfast."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, stacklevel=level - 1)
 
 
 def check(condition: bool, argument: str, expected: str, got: object) -> None:

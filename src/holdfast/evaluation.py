@@ -9,7 +9,6 @@ import logging
 import math
 import shutil
 import tempfile
-import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -20,7 +19,7 @@ import polars as pl
 from torch import Tensor, nn
 
 from holdfast.data import Dataset
-from holdfast.errors import as_number, check
+from holdfast.errors import as_number, check, warn_user
 from holdfast.explainers import Explainer
 from holdfast.explainers import get as get_explainer
 from holdfast.findings import Best, Findings, describe_failures, load_results
@@ -207,7 +206,7 @@ def evaluate(
     >>> found.frame().shape[0], found.failures
     (8, [])
     >>> print(str(found).splitlines()[0])
-    2 explainers of LeNet5 on 2 samples of digits. Median over samples [a 50% or wider interval]:
+    2 explainers of LeNet5 on 2 samples of digits. Median over samples [interval of at least 50%]:
     >>> found.best()["max_sensitivity"]
     Best(explainers=('brightness', 'saliency'), shown=False, samples=2)
     """
@@ -237,7 +236,7 @@ def _warn_of_failures(found: Evaluation) -> None:
     if failed:
         lines = [f"all {planned} jobs failed:" if failed == planned else f"{failed} of {planned} jobs failed:"]
         lines += [f"  {line}" for line in describe_failures(found.results)]
-        warnings.warn("\n".join([*lines, "  (.failures has the tracebacks)"]), stacklevel=3)
+        warn_user("\n".join([*lines, "  (.failures has the tracebacks)"]))
 
 
 def _make_grid(
@@ -283,7 +282,7 @@ def _make_grid(
     check_preset(preset)
     if preset != "standard" and not any(isinstance(m, str) for m in listed):
         words = "has no effect, because no metric is given by name; configured metrics keep their options"
-        warnings.warn(f"preset={preset!r} {words}", stacklevel=3)
+        warn_user(f"preset={preset!r} {words}")
     if neighbourhood is None and any(isinstance(m, str) and has_neighbourhood(m, required=True) for m in listed):
         neighbourhood = default_neighbourhood(classifier)
         words = f"LinfBall({neighbourhood.radius:g}), one tenth of the range of the inputs, where none was given"
@@ -294,7 +293,7 @@ def _make_grid(
         samples = replace(samples, extras=extras, features=data.features, tokens=data.tokens)
     configured = named_metrics(metrics, neighbourhood, preset)
     for metric in configured.values():
-        warn_of_radius(metric, classifier, x, stacklevel=4)
+        warn_of_radius(metric, classifier, x)
     grid = Grid(
         data={_short(about.get("data")) or (data.name if data is not None else "") or DATA: samples},
         models={_short(about.get("model")) or module_name(classifier.module): LoadedModel(classifier)},
@@ -336,10 +335,9 @@ def _find_bounds(inputs: object) -> tuple[tuple[float, float], str]:
         " look like values in [0, 1]",
         f"a module alone, and inputs with values in [{least:g}, {most:g}]",
     )
-    warnings.warn(
+    warn_user(
         f"bounds: taken as [0, 1], because all inputs lie in [{least:g}, {most:g}]; if other values are valid, say so"
-        " with holdfast.Classifier(net, bounds=(low, high))",
-        stacklevel=4,
+        " with holdfast.Classifier(net, bounds=(low, high))"
     )
     return (0.0, 1.0), f"[0, 1], assumed because all inputs lie in [{least:g}, {most:g}]"
 

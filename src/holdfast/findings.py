@@ -507,7 +507,7 @@ def _interval_words(findings: Findings) -> str:
     if not known:
         return "Median over samples"
     least = min(known)
-    return f"Median over samples [{'its 95%' if least >= 0.945 else f'a {least:.0%} or wider'} interval]"
+    return f"Median over samples [{'95%' if least >= 0.945 else f'interval of at least {least:.0%}'}]"
 
 
 HINT = "table() has these numbers, best() the best explainers, plot() draws them, to_html() writes the report."
@@ -521,8 +521,8 @@ def format_text(findings: Findings, width: int | None = None) -> str:
         columns = _columns(findings, data, model)
         lines += [f"{_title(findings, data, model)}. {_interval_words(findings)}:", ""]
         lines += _format_blocks(columns, findings.contents.explainers, width)
-        lines += [line for note in _notes(findings, data, model, columns) for line in textwrap.wrap(note, width)]
-        lines.append("")
+        notes = [line for note in _notes(findings, data, model, columns) for line in textwrap.wrap(note, width)]
+        lines += [*notes, ""] if notes else []
     if not lines:
         lines = ["No results yet.", ""]
     wrapper = textwrap.TextWrapper(width, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from holdfast.errors import ArgumentError, ModelError, SecondDerivativeError, check, check_integer
+from holdfast.errors import ArgumentError, ModelError, SecondDerivativeError, check, check_integer, warn_user
 from holdfast.function_calls import find_training_calls
 from holdfast.tensors import limited_threads
 
@@ -26,6 +25,8 @@ Output = Literal["probability", "logit"]
 ROW_ALIGNMENT = 8
 #: what torch says where there is no second derivative
 _NOT_TWICE = ("double backward", "differentiate twice", "donated buffers", "_backward is not implemented")
+#: how the message begins where the module raises an error, and not what it returns is wrong
+_FAILED = "module: failed on"
 _SMALLEST_ROWS, _LARGEST_ROWS = 16, 8192
 
 
@@ -141,11 +142,11 @@ class Classifier:
         own = "" if self.preprocess is None else ", preprocess"
         return f"Classifier({module_name(self.module)}, {count:,} parameters, {bounds}, {self.device}{own})"
 
-    def warn_once(self, text: str, stacklevel: int = 2) -> None:
+    def warn_once(self, text: str) -> None:
         """Warn, unless this classifier has warned of the same already."""
         if text not in self._warned:
             self._warned.add(text)
-            warnings.warn(text, stacklevel=stacklevel + 1)
+            warn_user(text)
 
     @contextlib.contextmanager
     def naming(self, inputs: Tensor) -> Iterator[None]:
@@ -159,7 +160,7 @@ class Classifier:
         try:
             yield
         except ModelError as error:
-            if before is None and not isinstance(error, SecondDerivativeError) and self._is_sample(inputs):
+            if before is None and str(error).startswith(_FAILED) and self._is_sample(inputs):
                 expected = "a batch of shape (N, ...)"
                 got = f"one sample of shape {tuple(inputs.shape)}: use x[None]"
                 raise ArgumentError("inputs", expected, got) from error
@@ -399,7 +400,7 @@ class Classifier:
             error = own
         except Exception:
             pass
-        return ModelError(f"module: failed on inputs of shape {shape}, dtype {inputs.dtype}: {error}")
+        return ModelError(f"{_FAILED} inputs of shape {shape}, dtype {inputs.dtype}: {error}")
 
     def inputs_per_chunk(self, inputs: Tensor, rows_per_input: int, kind: Kind, count: int | None = None) -> int:
         """How many inputs one chunk has: a multiple of `ROW_ALIGNMENT` if the budget allows it."""

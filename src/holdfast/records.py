@@ -1,4 +1,4 @@
-"""What frozen dataclasses need: plain numbers as options, fields that are set while they are made, tensors as options."""
+"""What frozen dataclasses need: plain numbers and tensors as options, and fields that are set while they are made."""
 
 from __future__ import annotations
 

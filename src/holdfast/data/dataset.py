@@ -144,7 +144,9 @@ class Dataset:
         return replace(self, inputs=rows(self.inputs), labels=rows(self.labels), extras=extras, tokens=tokens)
 
 
-def checked_names(features: object, tokens: object, inputs: Tensor) -> dict[str, Any]:
+def checked_names(
+    features: Sequence[str] | None, tokens: Sequence[Sequence[str]] | None, inputs: Tensor
+) -> dict[str, Any]:
     """`features` and `tokens` as tuples, as `Dataset` holds them; each may be None.
 
     Args:
@@ -158,22 +160,23 @@ def checked_names(features: object, tokens: object, inputs: Tensor) -> dict[str,
     >>> checked_names(["age", "sex"], None, torch.zeros(4, 2))
     {'features': ('age', 'sex'), 'tokens': None}
     """
-    width, (count, last) = inputs.shape[1], (len(inputs), inputs.shape[-1])
+    width, count, last = inputs.shape[1], len(inputs), inputs.shape[-1]
     if features is not None:
-        fits = _are_texts(features) and len(features) == width  # type: ignore[arg-type]
+        fits = _are_texts(features) and len(features) == width
         got = f"{len(features)}" if isinstance(features, list | tuple) else repr(features)
         check(fits, "features", f"{width} names, one for each column or channel", got)
-        features = tuple(features)  # type: ignore[arg-type]
     if tokens is not None:
         fits = isinstance(tokens, list | tuple) and len(tokens) == count
         got = f"{len(tokens)} samples" if isinstance(tokens, list | tuple) else type(tokens).__name__
         check(fits, "tokens", f"the words of {count} samples", got)
-        for place, words in enumerate(tokens):  # type: ignore[var-annotated,arg-type]
+        for place, words in enumerate(tokens):
             fits = _are_texts(words) and len(words) <= last
             got = f"{len(words)} words" if isinstance(words, list | tuple) else repr(words)
             check(fits, f"tokens[{place}]", f"at most {last} words, one for each position", got)
-        tokens = tuple(map(tuple, tokens))  # type: ignore[arg-type]
-    return {"features": features, "tokens": tokens}
+    return {
+        "features": None if features is None else tuple(features),
+        "tokens": None if tokens is None else tuple(map(tuple, tokens)),
+    }
 
 
 def _are_texts(values: object) -> bool:

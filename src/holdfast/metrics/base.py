@@ -226,7 +226,7 @@ class Metric(metaclass=_PresetsApplied):
             inputs = classifier.check_inputs(inputs)
             check_one_for_all(explainer, inputs)
             checked = None if targets is None else classifier.check_targets(targets, inputs)
-            warn_of_radius(self, classifier, inputs, stacklevel=3)
+            warn_of_radius(self, classifier, inputs)
             with classifier.naming(inputs), classifier.session():
                 return self.evaluate(classifier, explainer, inputs, checked, generator)
 
@@ -299,12 +299,12 @@ class Metric(metaclass=_PresetsApplied):
         return name in role.only if role.only else name not in role.unless
 
 
-def warn_of_radius(metric: Metric, classifier: Classifier, inputs: Tensor, stacklevel: int = 2) -> None:
+def warn_of_radius(metric: Metric, classifier: Classifier, inputs: Tensor) -> None:
     """Warn, once for each classifier, if the neighbourhood of a metric reaches beyond the range of the inputs."""
     ball = getattr(metric, "neighbourhood", None)
     excess = ball.describe_excess(inputs.shape[1:], classifier.bounds) if isinstance(ball, Neighbourhood) else ""
     if excess:
-        classifier.warn_once(excess, stacklevel + 1)
+        classifier.warn_once(excess)
 
 
 def of_samples(metric: M, inputs: Tensor, rows: slice) -> M:

@@ -93,12 +93,13 @@ def _len(values: Sequence[Any] | None) -> int:
 def _to_array(values: Any, argument: str) -> Array:
     check(isinstance(values, Tensor | np.ndarray), argument, "a tensor or an array", type(values).__name__)
     array = values.detach().cpu().numpy() if isinstance(values, Tensor) else values
-    return np.nan_to_num(np.asarray(array, dtype=float))
+    finite: Array = np.nan_to_num(np.asarray(array, dtype=float))
+    return finite
 
 
 def _is_square(x: Array) -> bool:
     """Whether `(C, H, W)` is rather one image than a batch of series: no series has as many channels as steps."""
-    return x.shape[1] == x.shape[2]
+    return bool(x.shape[1] == x.shape[2])
 
 
 def _draw_grid(

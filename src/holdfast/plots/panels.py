@@ -58,7 +58,7 @@ def plot_panels(panels: Sequence[Panel], rows: Sequence[str] = ()) -> list[Axes]
             own.set_ylabel(escape_text(rows[place // columns]))
     for own in axes[len(panels) :]:
         own.remove()
-    figure.supxlabel("median over samples and its 95% interval; filled: best, or not shown to be worse", fontsize=8)
+    figure.supxlabel("median over samples and its interval; filled: best, or not shown to be worse", fontsize=8)
     return axes[: len(panels)]
 
 
