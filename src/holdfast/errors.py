@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 _PACKAGE = str(Path(__file__).parent)
@@ -163,10 +164,12 @@ def check_integer(value: object, argument: str, least: int = 1, also: Sequence[s
 
 def warn_user(text: str) -> None:
     """Warn, at the line of the user's code that called holdfast."""
-    frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    frame: FrameType | None = sys._getframe()
+    level = found = 1
+    while frame is not None:
+        found = level + 1 if frame.f_code.co_filename.startswith(_PACKAGE) else found
         frame, level = frame.f_back, level + 1
-    warnings.warn(text, stacklevel=level - 1)
+    warnings.warn(text, stacklevel=found)
 
 
 def check(condition: bool, argument: str, expected: str, got: object) -> None:

@@ -12,8 +12,8 @@ from holdfast.tensors import Array
 #: signed maps: blue below zero, white at zero, red above
 SIGNED = "RdBu_r"
 #: the colours of the ends of `SIGNED`, for bars
-AGAINST, FOR = "#2166ac", "#b2182b"
-MEANING = "blue: against the class, red: for it; each map on its own scale"
+NEGATIVE, POSITIVE = "#2166ac", "#b2182b"
+MEANING = "red: positive relevance, blue: negative; each map on its own scale"
 
 
 def import_pyplot() -> Any:

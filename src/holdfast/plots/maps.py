@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from holdfast.errors import check
-from holdfast.plots.canvas import AGAINST, FOR, MEANING, SIGNED, escape_text, import_pyplot, scale_of
+from holdfast.plots.canvas import MEANING, NEGATIVE, POSITIVE, SIGNED, escape_text, import_pyplot, scale_of
 from holdfast.tensors import Array
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ def show(
     """Draw explanations over their inputs with matplotlib: a row for each sample, a column for each explainer.
 
     Images `(C, H, W)` are grey behind a map that is red where it is positive and blue where it is negative, next to the
-    input itself. Series `(C, T)` are lines, one below the other, coloured by their relevance. Tables `(F,)` are bars,
-    the largest first. Text has its words on coloured ground; relevance is summed over the embedding.
+    input itself. Series `(C, T)` are lines, one below the other, on the colour of their relevance. Tables `(F,)` are
+    bars, the largest first. Text has its words on coloured ground; relevance is summed over the embedding.
 
     Args:
         inputs: `(N, ...)`, or a single sample if `maps` are for a single one; or a `Dataset`, which brings features and
@@ -122,7 +122,7 @@ def _draw_grid(
     size = (_WIDTHS[kind] * columns, height * rows + 0.3)
     figure, grid = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
     for row in range(rows):
-        own, title = x[row], "" if titles is None else titles[row]
+        own, title = x[row], titles[row] if titles is not None else f"sample {row}" if rows > 1 else ""
         if extra:
             _draw_image(grid[row, 0], own)
             grid[row, 0].set_title(escape_text(title or "input"), fontsize=9)
@@ -161,7 +161,7 @@ def _draw_image(axes: Any, x: Array, values: Array | None = None) -> None:
 
 
 def _draw_series(axes: Any, x: Array, values: Array, features: Sequence[str] | None) -> None:
-    """The channels one below the other, each on its own scale, coloured by relevance."""
+    """The channels one below the other, each on its own scale, on the colour of its relevance."""
     from matplotlib.collections import LineCollection
 
     channels, steps = x.shape
@@ -173,9 +173,9 @@ def _draw_series(axes: Any, x: Array, values: Array, features: Sequence[str] | N
         y = channel + 0.4 - 0.8 * (line - line.min()) / span  # the axis points down, so that the first is on top
         points = np.stack([np.arange(steps), y], 1)[::stride]
         pieces = np.stack([points[:-1], points[1:]], 1)
-        axes.plot(points[:, 0], points[:, 1], color="0.75", lw=0.8, zorder=1)
+        axes.plot(points[:, 0], points[:, 1], color="0.25", lw=0.7, zorder=2)
         shades = values[channel][::stride]
-        colours = LineCollection(list(pieces), cmap=SIGNED, lw=2.2, zorder=2)
+        colours = LineCollection(list(pieces), cmap=SIGNED, lw=4, zorder=1)
         colours.set_array((shades[:-1] + shades[1:]) / 2)
         colours.set_clim(-limit, limit)
         axes.add_collection(colours)
@@ -184,7 +184,6 @@ def _draw_series(axes: Any, x: Array, values: Array, features: Sequence[str] | N
     axes.set_ylim(channels - 0.4, -0.6)
     axes.set_xlim(0, max(steps - 1, 1))
     axes.set_xlabel("time step", fontsize=8)
-    axes.set_facecolor("0.96")  # on which white, the colour of no relevance, can be seen
 
 
 def _draw_table(axes: Any, x: Array, values: Array, features: Sequence[str] | None) -> None:
@@ -197,7 +196,7 @@ def _draw_table(axes: Any, x: Array, values: Array, features: Sequence[str] | No
     if len(shown) < len(order):
         labels.append(f"{len(order) - len(shown)} more, together")
         heights.append(float(values[order[BARS:]].sum()))
-    colours = [FOR if height > 0 else AGAINST for height in heights]
+    colours = [POSITIVE if height > 0 else NEGATIVE for height in heights]
     axes.barh(range(len(heights)), heights, color=colours, height=0.75)
     axes.axvline(0, color="0.3", lw=0.8)
     axes.set_yticks(range(len(heights)), [escape_text(label) for label in labels], fontsize=8)

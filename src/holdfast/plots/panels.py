@@ -46,8 +46,8 @@ def plot_panels(panels: Sequence[Panel], rows: Sequence[str] = ()) -> list[Axes]
     A filled point is best, or not shown to be worse than the best. An arrow is a median that is only a bound.
     """
     plt = import_pyplot()
-    columns = len(panels) // len(rows) if rows else min(_COLUMNS, len(panels))
-    lines = -(-len(panels) // columns)
+    lines = len(rows) or -(-len(panels) // _COLUMNS)
+    columns = -(-len(panels) // lines)
     names = max((len(panel.bars) for panel in panels), default=1)
     size = (min(3.2 * columns + 1.2, 16), (0.34 * names + 1.5) * lines)
     figure, grid = plt.subplots(lines, columns, figsize=size, squeeze=False, sharey=True, layout="constrained")

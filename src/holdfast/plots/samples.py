@@ -39,8 +39,8 @@ def plot_result(
     maps = np.stack([pictures[name] for name in names[1::2]])
     words = None if tokens is None else [tokens[worst]] * len(inputs)
     value = format_number(float(rows.filter(sample=worst)[reading.column][0]), reading.decimals)
-    titles = [f"sample {worst}", f"perturbed: {value}"][: len(inputs)]
-    return [axes, *show(inputs, maps, features=features, tokens=words, titles=titles)]
+    titles = [f"sample {worst}", f"perturbed, value {value}"][: len(inputs)]
+    return [axes, *show(inputs, {"map": maps}, features=features, tokens=words, titles=titles)]
 
 
 def find_worst(reading: Reading, rows: Any) -> int | None:
