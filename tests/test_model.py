@@ -352,9 +352,8 @@ def test_a_single_row_of_a_table_is_said_to_be_one() -> None:
 
 
 def test_a_short_text_for_a_classifier() -> None:
-    assert (
-        repr(Classifier(linear(), (0.0, 1.0), device="cpu")) == "Classifier(Linear, 20 parameters, bounds [0, 1], cpu)"
-    )
+    plain = Classifier(nn.Linear(4, 3), (0.0, 1.0), device="cpu")
+    assert repr(plain) == "Classifier(Linear, 15 parameters, bounds [0, 1], cpu)"
     low, high = torch.tensor([-1.0, -2.0])[:, None], torch.tensor([1.0, 3.0])[:, None]
     wrapped = Classifier(nn.Identity(), (low, high), abs, "cpu", forward=lambda module, x: module(x))
     assert repr(wrapped) == "Classifier(Identity, 0 parameters, bounds [-2, 3] by channel, cpu, preprocess)"

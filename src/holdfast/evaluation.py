@@ -234,7 +234,7 @@ def _warn_of_failures(found: Evaluation) -> None:
     """Warn of the jobs that failed now: which explainers, by which metrics, and why."""
     failed, planned = len(found.summary.failed), found.summary.planned
     if failed:
-        lines = [f"all {planned} jobs failed:" if failed == planned else f"{failed} of {planned} jobs failed:"]
+        lines = [f"{failed} of {planned} jobs failed:"]
         lines += [f"  {line}" for line in describe_failures(found.results)]
         warn_user("\n".join([*lines, "  (.failures has the tracebacks)"]))
 
