@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast import data, evaluate, zoo
 from holdfast.demo import RADIUS, WORST, demo_metrics, describe_findings
+from holdfast.findings import format_text
 from holdfast.metrics import MaxSensitivity, WorstCase
 from holdfast.model import Classifier
 from holdfast.neighbourhood import LinfBall
@@ -27,7 +28,8 @@ def test_findings_are_a_sentence_and_a_table() -> None:
     assert counts["plain"] > counts["guided"]
     assert f"the map of plain into a different one (correlation below 0.4) on {counts['plain']} of 6 digits" in text
     assert f"the map of guided on {counts['guided']} of 6." in text
-    assert text.endswith(str(found))
+    assert text.endswith(format_text(found.results, hint=False).rstrip())
+    assert ".table()" not in text
     assert f"2 explainers of LeNet5 on 6 samples of {digits.name}" in text
 
 

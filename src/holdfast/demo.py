@@ -9,6 +9,7 @@ import polars as pl
 from holdfast import data, zoo
 from holdfast.evaluation import Evaluation, evaluate
 from holdfast.explainers import get
+from holdfast.findings import format_text
 from holdfast.metrics import LocalLipschitz, MaxSensitivity, Metric, MisinterpretationProbability, WorstCase
 from holdfast.model import Classifier
 from holdfast.neighbourhood import LinfBall
@@ -82,4 +83,4 @@ def describe_findings(found: Evaluation) -> str:
             f"and the map of {least['explainer']} on {least['count']} of {least['of']}.",
             "",
         ]
-    return "\n".join([*lines, str(found)])
+    return "\n".join([*lines, format_text(found.results, hint=False)]).rstrip()

@@ -510,11 +510,14 @@ def _interval_words(findings: Findings) -> str:
     return f"Median over samples [{'95%' if least >= 0.945 else f'interval of at least {least:.0%}'}]"
 
 
-HINT = "table() has these numbers, best() the best explainers, plot() draws them, to_html() writes the report."
+HINT = ".table() has these numbers, .best() the best explainers, .plot() draws them, .to_html() writes the report."
 
 
-def format_text(findings: Findings, width: int | None = None) -> str:
-    """The tables as text of at most `width` characters where possible; by default the width of the terminal."""
+def format_text(findings: Findings, width: int | None = None, hint: bool = True) -> str:
+    """The tables as text, and how to go on in Python, if `hint`.
+
+    Lines have at most `width` characters where possible; by default the width of the terminal.
+    """
     width = shutil.get_terminal_size((100, 24)).columns if width is None else width
     lines = []
     for data, model in findings.contents.pairs:
@@ -526,7 +529,9 @@ def format_text(findings: Findings, width: int | None = None) -> str:
     if not lines:
         lines = ["No results yet.", ""]
     wrapper = textwrap.TextWrapper(width, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False)
-    return "\n".join(lines + [line for note in [*_endings(findings), HINT] for line in wrapper.wrap(note)])
+    return "\n".join(
+        lines + [line for note in [*_endings(findings), *([HINT] if hint else [])] for line in wrapper.wrap(note)]
+    )
 
 
 def _format_blocks(columns: Sequence[_Column], explainers: Sequence[str], width: int) -> list[str]:
