@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 import torch
@@ -125,8 +126,9 @@ def test_lists_and_wrong_kinds(model: holdfast.Classifier, inputs: torch.Tensor)
         holdfast.ArgumentError, match=r"metric: expected a name or a Metric \(an instance: CEval\(\)\), got"
     ):
         holdfast.evaluate(model, "saliency", inputs, holdfast.metrics.CEval, progress=False)  # type: ignore[arg-type]
-    with pytest.raises(holdfast.ArgumentError, match="classifier: expected a holdfast Classifier, got Linear"):
-        holdfast.evaluate(torch.nn.Linear(2, 2), "saliency", inputs, "aopc", progress=False)  # type: ignore[arg-type]
+    expected = "classifier: expected a holdfast Classifier or a torch.nn.Module, got function"
+    with pytest.raises(holdfast.ArgumentError, match=expected):
+        holdfast.evaluate(small_net, "saliency", inputs, "aopc", progress=False)  # type: ignore[arg-type]
     with pytest.raises(holdfast.ArgumentError, match="seed: expected a whole number, got 'a'"):
         holdfast.evaluate(model, "saliency", inputs, "aopc", seed="a", progress=False)  # type: ignore[arg-type]
 
@@ -137,7 +139,7 @@ def test_a_run_in_which_all_fails_warns_and_has_the_common_columns(
     def broken(module: torch.nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         raise ZeroDivisionError("no explanation today")
 
-    with pytest.warns(UserWarning, match="all . jobs failed, the first with .*no explanation today"):
+    with pytest.warns(UserWarning, match="2 of 2 jobs failed:\n  broken failed for 1 of 1 metric: .*no expl"):
         found = holdfast.evaluate(model, [broken], inputs, "aopc", progress=False)
     assert {"value", "low", "high"} <= set(found.frame().columns)
 
@@ -153,7 +155,9 @@ def test_a_failure_is_recorded_and_the_rest_goes_on(
         return x * 2
 
     explainers = {"fragile": holdfast.explainers.from_callable(fragile), "good": holdfast.explainers.get("saliency")}
-    found = holdfast.evaluate(model, explainers, inputs, METRICS[1:2], progress=False, out=tmp_path)
+    words = "2 of 4 jobs failed:\n  fragile failed for 1 of 1 metric: ZeroDivisionError: no explanation today\n"
+    with pytest.warns(UserWarning, match=words):
+        found = holdfast.evaluate(model, explainers, inputs, METRICS[1:2], progress=False, out=tmp_path)
     assert {f["explainer"] for f in found.failures} == {"fragile"}
     assert set(found.frame()["explainer"]) == {"good"}
     assert "ZeroDivisionError: no explanation today" in found.failures[0]["traceback"]
@@ -260,3 +264,132 @@ def test_command_line_errors_are_one_line_and_exit_code_2(tmp_path: Path) -> Non
         assert done.stderr.startswith("error: ")
         assert message in done.stderr
         assert len(done.stderr.splitlines()) == 1
+
+
+# what newcomers meet
+
+
+def net() -> torch.nn.Module:
+    return small_net((1, 8, 8))
+
+
+def dataset(inputs: torch.Tensor, **more: object) -> holdfast.data.Dataset:
+    labels = torch.zeros(len(inputs), dtype=torch.int64)
+    return holdfast.data.Dataset("scans", inputs, labels, ("healthy", "ill"), **more)  # type: ignore[arg-type]
+
+
+def test_a_module_alone_has_the_bounds_of_the_data_set(inputs: torch.Tensor) -> None:
+    found = holdfast.evaluate(
+        net(), "saliency", dataset(2 * inputs - 1, bounds=(-1.0, 1.0)), METRICS[1], progress=False
+    )
+    manifest = found.results.manifest
+    assert manifest["about"]["bounds"] == "[-1, 1], those of the data set scans"
+    assert manifest["data"]["scans"]["bounds"] == [[-1.0, -1.0], [1.0, 1.0]]
+    assert holdfast.estimate(net(), "saliency", dataset(inputs), METRICS[1], seconds=0.1).evaluations > 0
+
+
+def test_a_module_alone_assumes_bounds_aloud_or_not_at_all(inputs: torch.Tensor) -> None:
+    with pytest.warns(
+        UserWarning, match=r"bounds: taken as \[0, 1\], because all inputs lie in \[0.*Classifier"
+    ) as caught:
+        found = holdfast.evaluate(net(), "saliency", inputs, METRICS[1], progress=False)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert found.results.manifest["about"]["bounds"].startswith("[0, 1], assumed because all inputs lie in [0.0")
+    for values in (inputs - 0.5, 1.01 * inputs, 0.01 * inputs, 255 * inputs):
+        with pytest.raises(holdfast.ArgumentError, match=r"bounds: expected .*Classifier\(net, bounds=\(low, high\)\)"):
+            holdfast.evaluate(net(), "saliency", values, METRICS[1], progress=False)
+    with pytest.raises(holdfast.ArgumentError, match=r"inputs: expected a torch.Tensor or a Dataset, got ndarray"):
+        holdfast.evaluate(net(), "saliency", inputs.numpy(), METRICS[1], progress=False)  # type: ignore[arg-type]
+
+
+def test_data_and_model_have_names_of_their_own(model: holdfast.Classifier, inputs: torch.Tensor) -> None:
+    def names(given: object, **about: str) -> tuple[list[str], list[str]]:
+        found = holdfast.evaluate(model, "saliency", given, METRICS[1], progress=False, about=about)  # type: ignore[arg-type]
+        return list(found.results.manifest["data"]), list(found.results.manifest["models"])
+
+    kind = type(model.module).__name__
+    assert names(dataset(inputs)) == (["scans"], [kind])
+    assert names(inputs) == (["inputs"], [kind])
+    assert names(inputs, model="resnet, 99% accuracy", data="12 scans, 2024") == (["12 scans"], ["resnet"])
+
+
+def test_what_failed_is_warned_of_once_with_the_reason(inputs: torch.Tensor, tmp_path: Path) -> None:
+    flat = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 3))
+    classifier = holdfast.Classifier(flat, (0.0, 1.0), device="cpu")
+    words = "3 of 6 jobs failed:\n  gradcam failed for 3 of 3 metrics: layer: expected .*a module with a convolution"
+    with pytest.warns(UserWarning, match=words) as caught:
+        found = holdfast.evaluate(
+            classifier, ["saliency", "gradcam"], inputs, METRICS, progress=False, samples_per_job=5, out=tmp_path
+        )
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert "Failed: gradcam failed for 3 of 3 metrics: layer: expected" in " ".join(str(found).split())
+    study = {
+        "data": {"digits": "digits"},
+        "samples": 1,
+        "models": {"net": "lenet5-mnist"},
+        "explainers": [{"gradcam": {"layer": "nowhere"}}],
+        "metrics": [{"aopc": {"steps": 1, "samples": 1}}],
+    }
+    with pytest.warns(UserWarning, match="1 of 1 jobs failed:\n  gradcam failed for 1 of 1 metric: .*nowhere"):
+        holdfast.run_study(study, tmp_path / "study", progress=False)
+
+
+def test_a_module_that_cannot_predict_fails_before_any_job(inputs: torch.Tensor, tmp_path: Path) -> None:
+    flat = holdfast.Classifier(torch.nn.Linear(8, 2), (0.0, 1.0), device="cpu")
+    with pytest.raises(holdfast.ModelError, match=r"of shape \(N, 1, 8, 8\), got a tensor of shape \(N, 1, 8, 2\)"):
+        holdfast.evaluate(flat, "saliency", inputs, METRICS, progress=False, out=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_radius_beyond_the_range_is_warned_of_once(model: holdfast.Classifier, inputs: torch.Tensor) -> None:
+    metrics = ["max_sensitivity:samples=2", "local_lipschitz:samples=2"]
+    with pytest.warns(UserWarning, match=r"was LinfBall\(8/255\) meant\?") as caught:
+        holdfast.evaluate(model, "saliency", inputs, metrics, neighbourhood=holdfast.LinfBall(8), progress=False)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    model._warned.clear()
+    with pytest.warns(UserWarning, match="radius: LinfBall"):
+        MaxSensitivity(holdfast.LinfBall(8), samples=2)(model, "saliency", inputs)
+
+
+def test_numbers_of_numpy_are_accepted_in_calls_and_studies(model: holdfast.Classifier, inputs: torch.Tensor) -> None:
+    two = np.int64(2)
+    numbers = {"seed": two, "repeats": two, "samples_per_job": torch.tensor(2)}
+    found = holdfast.evaluate(model, "saliency", inputs, "aopc:steps=2", progress=False, **numbers)  # type: ignore[arg-type]
+    manifest = found.results.manifest
+    assert [manifest[name] for name in numbers] == [2, 2, 2]
+    study = {
+        "data": {"digits": "digits"},
+        "samples": two,
+        "models": {"net": "lenet5-mnist"},
+        "explainers": [{"integrated_gradients": {"steps": two}}],
+        "metrics": [{"aopc": {"steps": torch.tensor(2), "samples": two}}],
+        "seed": two,
+    }
+    done = holdfast.run_study(study, "memory://numbers", progress=False)
+    assert done.results.manifest["explainers"]["integrated_gradients"]["steps"] == 2
+    assert done.results.manifest["study"]["seed"] == 2
+
+
+def test_messages_for_logging_and_none_without_a_wish(
+    model: holdfast.Classifier,
+    inputs: torch.Tensor,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def broken(module: torch.nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        raise ZeroDivisionError
+
+    explainers = {"good": "saliency", "bad": broken}
+    with caplog.at_level("DEBUG", logger="holdfast"), pytest.warns(UserWarning, match="bad failed for 1 of 1 metric"):
+        holdfast.evaluate(model, explainers, inputs, "aopc:steps=2", progress=False, samples_per_job=5)
+    said = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert said[0][1].startswith("2 jobs, of which 0 were done before; results are stored in ")
+    assert (
+        "WARNING",
+        f"job 2 of 2 failed: bad by aopc, {type(model.module).__name__} on inputs, samples 0 to 4",
+    ) in said
+    assert said[-1][1].startswith("1 jobs done, 1 failed, in ")
+    assert capfd.readouterr() == ("", "")

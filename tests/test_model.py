@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor, nn
 
+import holdfast
 from conftest import SHAPES, small_net
 from holdfast import Classifier, explainers
 from holdfast.errors import ArgumentError, ModelError
@@ -166,9 +169,9 @@ def test_rows_are_halved_when_memory_runs_out(batch_size: int | str) -> None:
     ("output", "message"),
     [
         (lambda x: (x,), "got a tuple"),
-        (lambda x: x[:, 0], "got a tensor of shape \\(16,\\)"),
-        (lambda x: x[:, :1], "got a tensor of shape \\(16, 1\\)"),
-        (lambda x: x[:3], "got a tensor of shape \\(3, 4\\)"),
+        (lambda x: x[:, 0], r"inputs of shape \(N, 4\), got a tensor of shape \(N,\)"),
+        (lambda x: x[:, :1], r"got a tensor of shape \(N, 1\)"),
+        (lambda x: x[:3], r"got a tensor of shape \(3, 4\) for a batch of N = 16 \(small batches are padded\)"),
         (lambda x: x * float("nan"), "expected finite logits, got NaN or infinity for 5 of 5 inputs"),
     ],
 )
@@ -302,3 +305,55 @@ def test_watch_may_stop_what_runs_and_is_over_then() -> None:
             model.map_rows(fail, torch.rand(20, 4))
         model.logits(torch.rand(3, 4))
     assert seen == [3]
+
+
+def test_outputs_like_probabilities_are_warned_of_once() -> None:
+    classifier = Classifier(nn.Sequential(linear(), nn.Softmax(1)), (0.0, 1.0), device="cpu")
+    with pytest.warns(UserWarning, match="outputs look like probabilities .*return logits, without softmax") as caught:
+        classifier.logits(torch.rand(5, 4))
+    assert caught[0].filename == __file__  # the user's line, not one of holdfast
+    classifier.logits(torch.rand(5, 4))  # a second warning would be an error
+    logits = Classifier(linear(), (0.0, 1.0), device="cpu")
+    logits.logits(torch.rand(5, 4))
+
+
+CONV = [nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4 * 6 * 6, 3)]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda classifier, x: classifier.logits(x),
+        lambda classifier, x: explainers.get("saliency")(classifier, x),
+        lambda classifier, x: holdfast.metrics.AOPC(steps=2)(classifier, "saliency", x),
+        lambda classifier, x: holdfast.evaluate(classifier, "saliency", x, "aopc", progress=False),
+    ],
+    ids=["logits", "explainer", "metric", "evaluate"],
+)
+def test_one_sample_without_a_batch_is_said_to_be_one(call: Callable[[Classifier, torch.Tensor], object]) -> None:
+    classifier = Classifier(nn.Sequential(*CONV), (0.0, 1.0), device="cpu")
+    words = r"inputs: expected a batch of shape \(N, ...\), got one sample of shape \(3, 8, 8\): use x\[None\]"
+    with pytest.raises(ArgumentError, match=words):
+        call(classifier, torch.rand(3, 8, 8))
+    with pytest.raises(ModelError, match=r"inputs of shape \(5, 1, 8, 8\), .*to have 3 channels, but got 1") as caught:
+        call(classifier, torch.rand(5, 1, 8, 8))
+    assert "16" not in str(caught.value)  # to which small batches are padded
+    with pytest.raises(ModelError, match=r"inputs of shape \(5, 3, 9, 9\)"):
+        call(classifier, torch.rand(5, 3, 9, 9))
+    assert classifier.logits(torch.rand(2, 3, 8, 8)).shape == (2, 3)
+
+
+def test_a_single_row_of_a_table_is_said_to_be_one() -> None:
+    classifier = Classifier(linear(), (0.0, 1.0), device="cpu")
+    with pytest.raises(
+        ArgumentError, match=r"batch of shape \(N, ...\), got shape \(4,\): for one sample use x\[None\]"
+    ):
+        classifier.logits(torch.rand(4))
+
+
+def test_a_short_text_for_a_classifier() -> None:
+    plain = Classifier(nn.Linear(4, 3), (0.0, 1.0), device="cpu")
+    assert repr(plain) == "Classifier(Linear, 15 parameters, bounds [0, 1], cpu)"
+    low, high = torch.tensor([-1.0, -2.0])[:, None], torch.tensor([1.0, 3.0])[:, None]
+    wrapped = Classifier(nn.Identity(), (low, high), abs, "cpu", forward=lambda module, x: module(x))
+    assert repr(wrapped) == "Classifier(Identity, 0 parameters, bounds [-2, 3] by channel, cpu, preprocess)"

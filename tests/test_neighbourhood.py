@@ -136,3 +136,22 @@ def test_points_of_a_ball_are_drawn_in_parts(monkeypatch: pytest.MonkeyPatch) ->
     assert x.shape == (1, 3000, 4)
     distance = (x[0] - 0.5).norm(dim=1)
     assert stats.kstest((distance / 0.5).numpy() ** 4, "uniform").pvalue > 1e-3
+
+
+def test_a_ball_beyond_the_range_of_the_inputs_is_described() -> None:
+    def words(ball: Neighbourhood, low: object = 0.0, high: object = 1.0, shape: tuple[int, ...] = (4, 2)) -> str:
+        return ball.describe_excess(shape, (torch.as_tensor(low), torch.as_tensor(high)))
+
+    assert words(LinfBall(1.0)) == words(LinfBall(0.1)) == ""
+    assert words(LinfBall(8)).endswith(
+        "range of the inputs, [0, 1], so all valid inputs lie in it; was LinfBall(8/255) meant?"
+    )
+    assert "meant" not in words(LinfBall(300))
+    assert "[-1, 1]" in words(LinfBall(4), -1.0, 1.0)
+    assert "was LinfBall(0.0314) meant?" in words(LinfBall(4), -1.0, 1.0)  # 4/255 of a range of 2
+    assert words(L2Ball(2.8)) == ""  # the diagonal of 8 features is 2.83
+    assert "L2Ball(2.9)" in words(L2Ball(2.9))
+    assert words(LinfBall(1e9), -torch.inf, torch.inf) == ""
+    channels = torch.tensor([0.0, 0.0])[:, None], torch.tensor([1.0, 3.0])[:, None]
+    assert words(LinfBall(2.0), *channels, shape=(2, 5)) == ""
+    assert "[0, 3]" in words(LinfBall(4.0), *channels, shape=(2, 5))

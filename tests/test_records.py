@@ -1,18 +1,29 @@
-"""Frozen dataclasses: fields set while they are made, and tensors as options."""
+"""Frozen dataclasses: plain numbers and tensors as options, and names of options that other packages have."""
 
 from __future__ import annotations
 
 import copy
 import pickle
-from dataclasses import FrozenInstanceError
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError, dataclass, fields
+from inspect import signature
 
+import numpy as np
 import pytest
 import torch
 
-from holdfast.explainers import Background
+from holdfast.errors import SYNONYMS, ArgumentError
+from holdfast.explainers import Background, IntegratedGradients, explainers
+from holdfast.explainers import get as get_explainer
+from holdfast.metrics import AOPC, AttributionAttack
+from holdfast.metrics import get as get_metric
+from holdfast.metrics.base import metrics
 from holdfast.metrics.faithfulness.localisation import Regions
-from holdfast.records import TensorOption
+from holdfast.neighbourhood import LinfBall, neighbourhoods
+from holdfast.records import ConfigurationType, TensorOption
 from holdfast.segments import LabelMap
+from holdfast.similarity import topk_intersection
+from holdfast.study.identity import fingerprint
 
 OPTIONS = [LabelMap(torch.tensor([0, 1, 2])), Regions(torch.tensor([[True, False]])), Background(torch.rand(2, 3))]
 
@@ -39,3 +50,68 @@ def test_options_of_two_kinds_are_never_equal() -> None:
     zeros = torch.zeros(1, 3, dtype=torch.int64)
     assert LabelMap(zeros).digest == TensorOption(zeros).digest
     assert LabelMap(zeros) != TensorOption(zeros)
+
+
+def test_numbers_of_numpy_and_torch_become_plain_ones() -> None:
+    for three in (np.int64(3), np.uint8(3), torch.tensor(3), np.array(3)):
+        for made in (AOPC(steps=three), get_metric("aopc", steps=three), AOPC(steps=3)):
+            assert (type(made.steps), made.steps) == (int, 3)  # type: ignore[attr-defined]
+        assert AOPC(steps=three) == AOPC(steps=3)
+        assert IntegratedGradients(steps=three).steps.__class__ is int
+        assert get_explainer("rise", cells=(three, three)).cells == (3, 3)  # type: ignore[attr-defined]
+        assert topk_intersection(torch.eye(4), torch.eye(4), k=three).tolist() == [1.0] * 4
+        attack = AttributionAttack(LinfBall(0.1), k=three)
+        assert (attack.k, type(attack.options()["k"])) == (3, int)
+    assert (LinfBall(np.float32(0.5)).radius, type(LinfBall(np.float64(0.1)).radius)) == (0.5, float)
+    assert fingerprint(LinfBall(np.float64(0.1))) == fingerprint(LinfBall(0.1))
+
+
+@pytest.mark.parametrize("wrong", [True, np.bool_(True), torch.tensor(True), 3.0, np.float64(3), "3", np.array([3])])
+def test_what_is_no_whole_number_is_still_refused(wrong: object) -> None:
+    with pytest.raises(ArgumentError, match="steps: expected a whole number of at least 1, got"):
+        AOPC(steps=wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (
+            lambda: IntegratedGradients(n_steps=5),
+            "n_steps: .*of integrated_gradients: steps, .*=5 .*mean 'steps'",
+        ),
+        (lambda: get_explainer("integrated_gradients", baselines=0), "did you mean 'baseline'"),
+        (lambda: get_explainer("smoothgrad:nt_samples=4"), "did you mean 'samples'"),
+        (lambda: get_metric("max_sensitivity", nr_samples=4), "did you mean 'samples'"),
+        (lambda: get_metric("worst_case", perturb_radius=0.1), "did you mean 'neighbourhood'"),
+        (lambda: get_metric("max_sensitivity", normalize=True), "did you mean 'normalise'"),
+        (lambda: get_explainer("lrp", internal_batch_size=4), r"Classifier\(module, bounds, batch_size=...\)"),
+        (lambda: LinfBall(eps=0.1), "did you mean 'radius'"),
+        (lambda: get_explainer("saliency", stepz=4), "saliency"),
+    ],
+)
+def test_names_of_other_packages_suggest_ours(make: Callable[[], object], words: str) -> None:
+    with pytest.raises(ArgumentError, match=words) as caught:
+        make()
+    assert isinstance(caught.value, TypeError)
+
+
+def test_every_synonym_suggests_an_option_that_exists() -> None:
+    options = {f.name for registry in (metrics, explainers) for kind in registry.loaded() for f in fields(kind)}
+    options |= {f.name for kind in neighbourhoods.loaded() for f in fields(kind)}
+    options |= {"k"}
+    assert [name for name, ours in SYNONYMS.items() if not options & set(ours)] == []
+
+
+def test_an_error_of_the_constructor_itself_stays_what_it_is() -> None:
+    @dataclass(frozen=True)
+    class Own(metaclass=ConfigurationType):
+        size: int
+
+        def __post_init__(self) -> None:
+            len(self.size)  # type: ignore[arg-type]
+
+    with pytest.raises(TypeError, match="has no len"):
+        Own(3)
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'size'"):
+        Own()  # type: ignore[call-arg]
+    assert list(signature(Own).parameters) == ["size"]

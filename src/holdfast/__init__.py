@@ -4,6 +4,7 @@ Nothing is imported until it is asked for: `import holdfast` takes milliseconds,
 sets without the metrics. `dir(holdfast)` shows all names from the start.
 """
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,11 @@ if TYPE_CHECKING:
     from holdfast import algorithms, data, explainers, export, metrics, similarity, zoo
     from holdfast.errors import ArgumentError, HoldfastError, MissingExtraError, ModelError
     from holdfast.evaluation import Evaluation, estimate, evaluate, run_study
+    from holdfast.findings import load_results
     from holdfast.model import Classifier
     from holdfast.neighbourhood import L2Ball, LinfBall, Neighbourhood
-    from holdfast.study.results import Results, load_results
+    from holdfast.plots import show
+    from holdfast.study.results import Results
 
     __version__: str
 
@@ -38,9 +41,12 @@ __all__ = [
     "load_results",
     "metrics",
     "run_study",
+    "show",
     "similarity",
     "zoo",
 ]
+
+logging.getLogger("holdfast").addHandler(logging.NullHandler())  # silent unless the user asks for messages
 
 #: the modules of the public names that are no modules themselves
 _HOMES = {
@@ -48,7 +54,9 @@ _HOMES = {
     "evaluation": ("Evaluation", "estimate", "evaluate", "run_study"),
     "model": ("Classifier",),
     "neighbourhood": ("L2Ball", "LinfBall", "Neighbourhood"),
-    "study.results": ("Results", "load_results"),
+    "findings": ("load_results",),
+    "plots": ("show",),
+    "study.results": ("Results",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

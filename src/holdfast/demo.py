@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from pathlib import Path
 
 import polars as pl
@@ -10,7 +9,7 @@ import polars as pl
 from holdfast import data, zoo
 from holdfast.evaluation import Evaluation, evaluate
 from holdfast.explainers import get
-from holdfast.export.rows import list_entries
+from holdfast.findings import format_text
 from holdfast.metrics import LocalLipschitz, MaxSensitivity, Metric, MisinterpretationProbability, WorstCase
 from holdfast.model import Classifier
 from holdfast.neighbourhood import LinfBall
@@ -25,7 +24,6 @@ EXPLAINERS = {
     "DeepLift": "deeplift",
     "Grad-CAM": "gradcam",
 }
-_COLUMN = 14  # characters
 WORST = "worst case: changed explanation"
 
 
@@ -51,7 +49,7 @@ def run_demo(out: Path, seed: int, samples: int) -> tuple[Path, Evaluation]:
     found = evaluate(
         classifier,
         {name: get(text) for name, text in EXPLAINERS.items()},
-        digits.inputs,
+        digits,
         demo_metrics(),
         seed=seed,
         out=out / "results",
@@ -70,7 +68,7 @@ def run_demo(out: Path, seed: int, samples: int) -> tuple[Path, Evaluation]:
 
 
 def describe_findings(found: Evaluation) -> str:
-    """What was found: a sentence on the worst cases, and a table of medians with the best of each metric marked."""
+    """What was found: a sentence on the worst cases, and the table of `Findings`."""
     worst = found.frame().filter((pl.col("label") == WORST) & (pl.col("status") == "ok"))
     changed = worst.group_by("explainer", maintain_order=True).agg(
         (pl.col("value") < UNRECOGNISABLE).sum().alias("count"), pl.len().alias("of"), pl.col("value").median()
@@ -85,20 +83,4 @@ def describe_findings(found: Evaluation) -> str:
             f"and the map of {least['explainer']} on {least['count']} of {least['of']}.",
             "",
         ]
-    entries = list_entries(found)
-    cells = {
-        (entry.explainer, entry.label): f"{entry.middle.value:.2f}{'*' if entry.best else ' '}"
-        for entry in entries
-        if entry.middle is not None
-    }
-    labels = list(dict.fromkeys(entry.label for entry in entries))
-    heads = [textwrap.wrap(label, _COLUMN) for label in labels]
-    first = max((len(entry.explainer) for entry in entries), default=0)
-    for line in range(max(map(len, heads), default=0)):
-        words = (head[line] if line < len(head) else "" for head in heads)
-        lines.append(" " * first + "".join(f"  {word:>{_COLUMN}}" for word in words).rstrip())
-    lines += [
-        f"{name:<{first}}" + "".join(f"  {cells.get((name, label), '- '):>{_COLUMN}}" for label in labels)
-        for name in dict.fromkeys(entry.explainer for entry in entries)
-    ]
-    return "\n".join([*lines, "Medians over the digits. *: no other explainer is clearly better (tests at 5%)."])
+    return "\n".join([*lines, format_text(found.results, hint=False)]).rstrip()

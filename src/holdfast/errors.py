@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import operator
+import sys
+import warnings
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+_PACKAGE = str(Path(__file__).parent)
 
 
 class HoldfastError(Exception):
@@ -48,30 +56,120 @@ class UnknownNameError(ArgumentError):
         super().__init__(kind, f"one of {', '.join(known)}", f"{name!r}{suggest_name(name, known)}")
 
 
+#: what other packages (Captum, Quantus, shap, LIME, Foolbox) call an option, and what it is called here
+SYNONYMS = {
+    **dict.fromkeys(("n_steps", "num_steps", "iterations", "n_iter", "num_iter", "max_iter"), ("steps",)),
+    **dict.fromkeys(
+        ("n_samples", "nb_samples", "num_samples", "nsamples", "nt_samples", "nr_samples", "n_perturb_samples"),
+        ("samples", "permutations", "particles"),
+    ),
+    **dict.fromkeys(("n_masks", "num_masks", "nr_masks"), ("masks", "samples")),
+    **dict.fromkeys(("baselines", "perturb_baseline", "reference"), ("baseline", "background", "replacement")),
+    **dict.fromkeys(("references", "background_data", "feature_background"), ("background", "baseline")),
+    **dict.fromkeys(("eps", "epsilon", "epsilons", "perturb_radius", "perturb_std"), ("radius", "neighbourhood")),
+    **dict.fromkeys(("stdevs", "std", "stdev", "noise_level"), ("sigma", "noise")),
+    **dict.fromkeys(("sliding_window_shapes", "patch_size", "window"), ("size", "region", "width")),
+    **dict.fromkeys(("strides",), ("stride",)),
+    **dict.fromkeys(("feature_mask", "segmentation"), ("segments",)),
+    **dict.fromkeys(("similarity_func", "sim_func", "metric"), ("similarity",)),
+    **dict.fromkeys(("normalize", "normalise_attributions"), ("normalise",)),
+    **dict.fromkeys(("max_evals", "n_evals", "max_queries", "n_queries"), ("budget",)),
+    **dict.fromkeys(("topk", "top_k", "num_features"), ("k", "fraction")),
+    **dict.fromkeys(("random_state", "random_seed"), ("seed",)),
+    **dict.fromkeys(("target_layer", "layer_name"), ("layer",)),
+}
+#: options of other packages that belong to another place here
+ELSEWHERE = {
+    **dict.fromkeys(
+        ("internal_batch_size", "batch_size", "perturbations_per_eval"),
+        "the batch size belongs to the model: holdfast.Classifier(module, bounds, batch_size=...)",
+    ),
+    **dict.fromkeys(("device",), "the device belongs to the model: holdfast.Classifier(module, bounds, device=...)"),
+    **dict.fromkeys(("target", "targets"), "targets are an argument of the call: holdfast.evaluate(..., targets=...)"),
+    **dict.fromkeys(
+        ("multiply_by_inputs",), "input x gradient is an explainer of its own, and integrated gradients multiply"
+    ),
+    **dict.fromkeys(
+        ("display_progressbar", "show_progress"),
+        "progress is an argument of the call: holdfast.evaluate(..., progress=...)",
+    ),
+}
+
+
+def nearest_name(name: object, known: Iterable[str]) -> str | None:
+    """The known name that somebody may have meant: what other packages call it so, or the one spelled most like it.
+
+    >>> nearest_name("n_steps", ["steps", "baseline"]), nearest_name("radios", ["radius", "norm"])
+    ('steps', 'radius')
+    """
+    names = list(known)
+    synonyms = (other for other in SYNONYMS.get(str(name).lower(), ()) if other in names)
+    near = difflib.get_close_matches(str(name), names, n=1)
+    return next(synonyms, near[0] if near and near[0] != name else None)
+
+
 def suggest_name(name: object, known: Iterable[str]) -> str:
-    """A hint at the nearest known name, for the end of a message; empty if none is near.
+    """A hint at the name that may be meant, for the end of a message; empty if there is none.
 
     >>> suggest_name("radios", ["radius", "norm"])
     " (did you mean 'radius'?)"
     """
-    near = difflib.get_close_matches(str(name), list(known), n=1)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+    near = nearest_name(name, known)
+    if near is None and str(name) in ELSEWHERE:
+        return f" ({ELSEWHERE[str(name)]})"
+    return f" (did you mean {near!r}?)" if near else ""
+
+
+class UnknownOptionError(ArgumentError, TypeError):
+    """An option that a class does not have; the message suggests the nearest."""
+
+    def __init__(self, owner: str, option: str, value: object, known: Sequence[str]) -> None:
+        expected = f"an option of {owner}: {', '.join(known)}" if known else f"no options for {owner}"
+        super().__init__(option, expected, f"{option}={value!r}{suggest_name(option, known)}")
+
+
+def as_number(value: Any) -> Any:
+    """A number of NumPy or torch as an `int` or a `float`, also within a list or tuple; anything else as it is.
+
+    >>> import numpy, torch
+    >>> as_number(numpy.int64(3)), as_number(torch.tensor(3)), as_number((numpy.float32(0.5), True))
+    (3, 3, (0.5, True))
+    """
+    if type(value) in (list, tuple):
+        return type(value)(as_number(each) for each in value)
+    kind = str(getattr(value, "dtype", "")).removeprefix("torch.")
+    if getattr(value, "shape", None) != ():
+        return value
+    if kind.startswith(("int", "uint")):
+        return operator.index(value)
+    return float(value) if kind.startswith("float") else value
 
 
 def check_integer(value: object, argument: str, least: int = 1, also: Sequence[str | None] = ()) -> None:
-    """Raise `ArgumentError` unless `value` is an `int` of at least `least`, or one of `also`.
+    """Raise `ArgumentError` unless `value` is a whole number of at least `least`, or one of `also`.
 
-    Booleans and floats are refused.
+    Whole numbers of NumPy and torch are accepted; booleans and floats are refused.
 
     >>> check_integer(0, "steps")
     Traceback (most recent call last):
         ...
     holdfast.errors.ArgumentError: steps: expected a whole number of at least 1, got 0
     """
+    value = as_number(value)
     fits = (type(value) is int and value >= least) or any(
         type(value) is type(other) and value == other for other in also
     )
     check(fits, argument, ", or ".join([f"a whole number of at least {least}", *map(repr, also)]), repr(value))
+
+
+def warn_user(text: str) -> None:
+    """Warn, at the line of the user's code that called holdfast."""
+    frame: FrameType | None = sys._getframe()
+    level = found = 1
+    while frame is not None:
+        found = level + 1 if frame.f_code.co_filename.startswith(_PACKAGE) else found
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, stacklevel=found)
 
 
 def check(condition: bool, argument: str, expected: str, got: object) -> None:

@@ -5,42 +5,49 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import shutil
 import tempfile
-import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
-from torch import Tensor
+from torch import Tensor, nn
 
 from holdfast.data import Dataset
-from holdfast.errors import check
+from holdfast.errors import as_number, check, warn_user
 from holdfast.explainers import Explainer
 from holdfast.explainers import get as get_explainer
+from holdfast.findings import Best, Findings, describe_failures, load_results
 from holdfast.metrics import Metric
-from holdfast.metrics.base import Preset, check_preset
-from holdfast.model import Classifier
+from holdfast.metrics.base import Preset, check_preset, warn_of_radius
+from holdfast.model import Classifier, module_name
 from holdfast.neighbourhood import LinfBall, Neighbourhood
 from holdfast.progress import watch
-from holdfast.report import Report
 from holdfast.study.cost import Estimate, estimate_plan
 from holdfast.study.executors import Executor, local
 from holdfast.study.grid import Grid, LoadedModel, Samples
 from holdfast.study.plan import make_plan
-from holdfast.study.results import Results, load_results
 from holdfast.study.run import Summary, has_neighbourhood, named_metrics, run_grid
 from holdfast.study.store import Store
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from holdfast.study.file.spec import Study
+
+logger = logging.getLogger(__name__)
 
 
 class Evaluation:
     """Stored results of `evaluate` or of `run_study`.
+
+    `print` shows what was found: a table of explainers and metrics, with the best of each marked, and what failed. A
+    notebook shows the same as HTML.
 
     Attributes:
         address: the folder or the fsspec address of the results.
@@ -50,12 +57,21 @@ class Evaluation:
 
     def __init__(self, address: str | Path, summary: Summary, temporary: bool = False) -> None:
         self.address, self.summary = address, summary
-        self._results: Results | None = None
+        self._results: Findings | None = None
         if temporary:  # the folder lives as long as this object
             weakref.finalize(self, shutil.rmtree, address, ignore_errors=True)
 
+    def __repr__(self) -> str:
+        return f"Evaluation({self.results.scope()}; print it for the table)"
+
+    def __str__(self) -> str:
+        return str(self.results)
+
+    def _repr_html_(self) -> str:
+        return self.results._repr_html_()
+
     @property
-    def results(self) -> Results:
+    def results(self) -> Findings:
         """Everything that is stored."""
         if self._results is None:
             self._results = load_results(self.address)
@@ -66,13 +82,50 @@ class Evaluation:
         """The jobs that failed, with their tracebacks."""
         return self.results.failures.to_dicts()
 
-    def frame(self) -> pl.DataFrame:
-        """A row for each explainer, metric and sample; columns that a metric does not have are null."""
-        return self.results.samples
+    def frame(self, metric: str | None = None) -> pl.DataFrame:
+        """A row for each explainer, metric, repeat and sample.
+
+        Args:
+            metric: only the rows of this one, by its label or its name, such as `"worst case"`; columns without any
+                value are then left out. By default all metrics; columns that a metric does not have are null.
+
+        Raises:
+            UnknownNameError: there is no such metric.
+        """
+        return self.results.frame(metric)
+
+    def table(self) -> pl.DataFrame:
+        """A row for each explainer and metric: the median over samples, its interval and the verdict.
+
+        `holdfast.findings.Findings.table` describes the columns.
+        """
+        return self.results.table()
+
+    def best(self, data: str | None = None, model: str | None = None) -> dict[str, Best]:
+        """The best explainers by each metric that ranks them, and whether the tests show it.
+
+        Args:
+            data, model: where there are several, which of them.
+
+        Raises:
+            ArgumentError: there is no such data set or model, or there are several and none is given.
+        """
+        return self.results.best(data, model)
+
+    def plot(self, data: str | None = None, model: str | None = None) -> list[Axes]:
+        """Draw a panel for each metric with matplotlib: the median and its interval for each explainer.
+
+        Args:
+            data, model: only these; by default all, in rows.
+
+        Raises:
+            MissingExtraError: matplotlib is not installed (`pip install 'holdfast[plot]'`).
+        """
+        return self.results.plot(data, model)
 
     def to_html(self, path: str | Path = "report.html") -> Path:
         """Write the report as one self-contained file, and return its path."""
-        return Report(self.results).to_html(path)
+        return self.results.to_html(path)
 
 
 #: what `evaluate` accepts as an explainer
@@ -80,12 +133,13 @@ ExplainerLike = Explainer | str | Callable[..., Tensor]
 ExplainersLike = Mapping[str, ExplainerLike] | Sequence[ExplainerLike] | ExplainerLike
 #: what it accepts as metrics
 MetricsLike = Mapping[str, Metric | str] | Sequence[Metric | str] | Metric | str
-#: the names of the only data set and the only model of `evaluate`
-DATA, MODEL = "inputs", "model"
+ModelLike = Classifier | nn.Module
+#: the name of the data in `evaluate` where a tensor has none
+DATA = "inputs"
 
 
 def evaluate(
-    classifier: Classifier,
+    classifier: ModelLike,
     explainers: ExplainersLike,
     inputs: Tensor | Dataset,
     metrics: MetricsLike,
@@ -105,7 +159,8 @@ def evaluate(
     """Evaluate every metric for every explainer on `inputs`.
 
     Args:
-        classifier: the model.
+        classifier: the model; or a module alone. Its bounds are then those of the data set; for a tensor they are
+            taken as [0, 1] if the inputs look like it, with a warning.
         explainers: one, a list, or a mapping from the names for the report. Each is a registered name, a name of
             another package (`"captum:Saliency"`), an explainer, or a function
             `fn(module, inputs, targets) -> attributions`.
@@ -128,14 +183,18 @@ def evaluate(
         workers: the number of processes on this computer; `"auto"` for one for each GPU, or else for each core. A
             script that uses several needs `if __name__ == "__main__":`, as always with processes in Python.
         executor: another place to do the jobs; see `holdfast.study.executors`.
-        about: the title, the model, the data and other facts for the report.
+        about: the title, the model, the data and other facts for the report. By default the model and the data have the
+            names of the module's class and of the data set; what `about` says of them, up to the first comma, is used
+            instead.
         progress: show a progress bar.
 
-    If a job fails, its traceback is stored, and the other jobs continue. There is a warning if all jobs fail.
+    If a job fails, its traceback is stored, and the other jobs continue. A warning says which explainers failed by
+    which metrics, and why.
 
     Raises:
         ArgumentError: an argument does not fit, an unknown name among them; a metric by name needs a neighbourhood, and
-            the bounds of the inputs give no range for the default.
+            the bounds of the inputs give no range for the default; a module alone, and the inputs show no bounds.
+        ModelError: the module fails on the inputs, or does not return logits.
 
     >>> import holdfast
     >>> digits = holdfast.data.bundled("digits")[:2]
@@ -143,13 +202,19 @@ def evaluate(
     >>> def brightness(module, inputs, targets):
     ...     return inputs
     >>> metrics = ["worst_case:budget=20", holdfast.metrics.MaxSensitivity(holdfast.LinfBall(0.1), samples=5)]
-    >>> report = holdfast.evaluate(classifier, ["saliency", brightness], digits.inputs, metrics, progress=False)
-    >>> report.frame().shape[0], report.failures
+    >>> found = holdfast.evaluate(classifier, ["saliency", brightness], digits, metrics, progress=False)
+    >>> found.frame().shape[0], found.failures
     (8, [])
+    >>> print(str(found).splitlines()[0])
+    2 explainers of LeNet5 on 2 samples of digits. Median over samples [interval of at least 50%]:
+    >>> found.best()["max_sensitivity"]
+    Best(explainers=('brightness', 'saliency'), shown=False, samples=2)
     """
+    seed, repeats, samples_per_job = (as_number(number) for number in (seed, repeats, samples_per_job))
     check(type(seed) is int, "seed", "a whole number", repr(seed))
+    facts = dict(about or {})
     grid, notes = _make_grid(
-        classifier, explainers, inputs, metrics, neighbourhood, preset, targets, seed, repeats, samples_per_job
+        classifier, explainers, inputs, metrics, neighbourhood, preset, targets, seed, repeats, samples_per_job, facts
     )
     address = tempfile.mkdtemp(prefix="holdfast-") if out is None else out
     with watch(progress) as report_progress:
@@ -157,18 +222,25 @@ def evaluate(
             grid,
             Store(address),
             executor=executor or local(workers, device=grid.device),
-            about={**notes, **(about or {})},
+            about={**notes, **facts},
             progress=report_progress,
         )
     found = Evaluation(address, summary, temporary=out is None)
-    if summary.failed and len(summary.failed) == summary.planned:
-        first = found.failures[0]["error"]
-        warnings.warn(f"all {summary.planned} jobs failed, the first with {first}", stacklevel=2)
+    _warn_of_failures(found)
     return found
 
 
+def _warn_of_failures(found: Evaluation) -> None:
+    """Warn of the jobs that failed now: which explainers, by which metrics, and why."""
+    failed, planned = len(found.summary.failed), found.summary.planned
+    if failed:
+        lines = [f"{failed} of {planned} jobs failed:"]
+        lines += [f"  {line}" for line in describe_failures(found.results)]
+        warn_user("\n".join([*lines, "  (.failures has the tracebacks)"]))
+
+
 def _make_grid(
-    classifier: Classifier,
+    classifier: ModelLike,
     explainers: ExplainersLike,
     inputs: Tensor | Dataset,
     metrics: MetricsLike,
@@ -178,9 +250,15 @@ def _make_grid(
     seed: int,
     repeats: int,
     samples_per_job: int,
+    about: Mapping[str, Any],
 ) -> tuple[Grid, dict[str, Any]]:
     """The grid of `evaluate`, and what the report says of its defaults."""
-    check(isinstance(classifier, Classifier), "classifier", "a holdfast Classifier", type(classifier).__name__)
+    notes: dict[str, Any] = {}
+    if isinstance(classifier, nn.Module):
+        bounds, notes["bounds"] = _find_bounds(inputs)
+        classifier = Classifier(classifier, bounds)
+    expected = "a holdfast Classifier or a torch.nn.Module"
+    check(isinstance(classifier, Classifier), "classifier", expected, type(classifier).__name__)
     if isinstance(explainers, str | Explainer) or callable(explainers):
         explainers = [explainers]
     if isinstance(metrics, str | Metric | type):
@@ -194,25 +272,33 @@ def _make_grid(
             check(name not in given, "explainers", "names that differ, or a mapping from names", f"{name!r} twice")
             given[name] = explainer
     ready = {name: get_explainer(explainer) for name, explainer in given.items()}
-    extras = {n: v.cpu() for n, v in inputs.extras.items()} if isinstance(inputs, Dataset) else {}
-    inputs = classifier.check_inputs(inputs.inputs if isinstance(inputs, Dataset) else inputs)
-    checked = None if targets is None else classifier.check_targets(targets, inputs).cpu()
+    data = inputs if isinstance(inputs, Dataset) else None
+    x = classifier.check_inputs(inputs if data is None else data.inputs)  # type: ignore[arg-type]
+    with classifier.naming(x):  # a module that cannot predict fails here, in words, and not in every job
+        classifier.logits(x[:1])
+    checked = None if targets is None else classifier.check_targets(targets, x).cpu()
     lower, upper = classifier.bounds
-    notes: dict[str, Any] = {}
     listed = list(metrics.values() if isinstance(metrics, Mapping) else metrics)
     check_preset(preset)
     if preset != "standard" and not any(isinstance(m, str) for m in listed):
         words = "has no effect, because no metric is given by name; configured metrics keep their options"
-        warnings.warn(f"preset={preset!r} {words}", stacklevel=3)
+        warn_user(f"preset={preset!r} {words}")
     if neighbourhood is None and any(isinstance(m, str) and has_neighbourhood(m, required=True) for m in listed):
         neighbourhood = default_neighbourhood(classifier)
         words = f"LinfBall({neighbourhood.radius:g}), one tenth of the range of the inputs, where none was given"
-        notes = {"default neighbourhood": words}
+        notes["default neighbourhood"] = words
+    samples = Samples(x.cpu(), checked, (lower.cpu(), upper.cpu()))
+    if data is not None:
+        extras = {name: values.cpu() for name, values in data.extras.items()}
+        samples = replace(samples, extras=extras, features=data.features, tokens=data.tokens)
+    configured = named_metrics(metrics, neighbourhood, preset)
+    for metric in configured.values():
+        warn_of_radius(metric, classifier, x)
     grid = Grid(
-        data={DATA: Samples(inputs.cpu(), checked, (lower.cpu(), upper.cpu()), extras=extras)},
-        models={MODEL: LoadedModel(classifier)},
+        data={_short(about.get("data")) or (data.name if data is not None else "") or DATA: samples},
+        models={_short(about.get("model")) or module_name(classifier.module): LoadedModel(classifier)},
         explainers=ready,
-        metrics=named_metrics(metrics, neighbourhood, preset),
+        metrics=configured,
         seed=seed,
         repeats=repeats,
         samples_per_job=samples_per_job,
@@ -221,8 +307,43 @@ def _make_grid(
     return grid, notes
 
 
+def _short(fact: object) -> str:
+    """The name in a text such as "lenet5, 99% test accuracy"."""
+    return str(fact or "").partition(",")[0].strip()
+
+
+def _find_bounds(inputs: object) -> tuple[tuple[float, float], str]:
+    """The bounds for a module alone, and where they come from.
+
+    Raises:
+        ArgumentError: the inputs are no data set, and do not look like values in [0, 1].
+    """
+    if isinstance(inputs, Dataset):
+        low, high = inputs.bounds
+        source = f"[{low:g}, {high:g}], those of the data set {inputs.name}"
+        logger.info("bounds of the inputs: %s", source)
+        return inputs.bounds, source
+    check(isinstance(inputs, Tensor), "inputs", "a torch.Tensor or a Dataset", type(inputs).__name__)
+    assert isinstance(inputs, Tensor)
+    check(inputs.numel() > 0, "inputs", "a non-empty batch of shape (N, ...)", f"shape {tuple(inputs.shape)}")
+    least, most = (float(value) for value in inputs.aminmax())
+    # values that reach the upper half, but nothing beyond, are most often scaled to [0, 1]
+    check(
+        least >= 0 and 0.5 < most <= 1,
+        "bounds",
+        "the range of all valid inputs, as in holdfast.Classifier(net, bounds=(low, high)), because these inputs do not"
+        " look like values in [0, 1]",
+        f"a module alone, and inputs with values in [{least:g}, {most:g}]",
+    )
+    warn_user(
+        f"bounds: taken as [0, 1], because all inputs lie in [{least:g}, {most:g}]; if other values are valid, say so"
+        " with holdfast.Classifier(net, bounds=(low, high))"
+    )
+    return (0.0, 1.0), f"[0, 1], assumed because all inputs lie in [{least:g}, {most:g}]"
+
+
 def estimate(
-    classifier: Classifier,
+    classifier: ModelLike,
     explainers: ExplainersLike,
     inputs: Tensor | Dataset,
     metrics: MetricsLike,
@@ -261,7 +382,7 @@ def estimate(
     (8832, True)
     """
     arguments = (classifier, explainers, inputs, metrics, neighbourhood, preset, targets, 0, repeats, samples_per_job)
-    grid, _ = _make_grid(*arguments)
+    grid, _ = _make_grid(*arguments, {})
     return estimate_plan(make_plan(grid), set(), seconds=seconds)
 
 
@@ -297,8 +418,10 @@ def run_study(
         study: a study file, its content as a mapping, or the result of `load_study`.
         out: a folder or an fsspec address for the results; by default, `results/<name of the file>`.
         executor: does the jobs; None for the executor of the study.
-        command: the command that reproduces the results, for the report.
+        command: the command that reproduces the results, for the report; a command says itself what failed.
         progress: show a progress bar.
+
+    A warning says which explainers failed by which metrics, and why, unless there is a `command`.
 
     Raises:
         StudyError: something in the file does not fit.
@@ -339,7 +462,10 @@ def run_study(
             progress=report_progress,
             folder=study.base,
         )
-    return Evaluation(address, summary)
+    found = Evaluation(address, summary)
+    if command is None:
+        _warn_of_failures(found)
+    return found
 
 
 def _check_own(folder: Path, study: Study) -> None:

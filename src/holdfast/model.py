@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from holdfast.errors import ArgumentError, ModelError, SecondDerivativeError, check, check_integer
+from holdfast.errors import ArgumentError, ModelError, SecondDerivativeError, check, check_integer, warn_user
 from holdfast.function_calls import find_training_calls
 from holdfast.tensors import limited_threads
 
@@ -25,6 +25,8 @@ Output = Literal["probability", "logit"]
 ROW_ALIGNMENT = 8
 #: what torch says where there is no second derivative
 _NOT_TWICE = ("double backward", "differentiate twice", "donated buffers", "_backward is not implemented")
+#: how the message begins where the module raises an error, and not what it returns is wrong
+_FAILED = "module: failed on"
 _SMALLEST_ROWS, _LARGEST_ROWS = 16, 8192
 
 
@@ -122,12 +124,57 @@ class Classifier:
         self._budgets: dict[tuple[tuple[int, ...], Kind], int] = {}
         self._depth = 0
         self._on_inputs: Callable[[int], None] | None = None
+        self._asked: tuple[int, ...] | None = None
+        self._seen_outputs = False
+        self._warned: set[str] = set()
 
     def _check_bounds(self, bounds: tuple[Bound, Bound]) -> tuple[Tensor, Tensor]:
         check(isinstance(bounds, tuple | list) and len(bounds) == 2, "bounds", "a pair (lower, upper)", repr(bounds))
         lower, upper = (torch.as_tensor(b, dtype=self.dtype, device=self.device) for b in bounds)
         check(bool((lower < upper).all()), "bounds", "lower < upper", f"({bounds[0]}, {bounds[1]})")
         return lower, upper
+
+    def __repr__(self) -> str:
+        lower, upper = self.bounds
+        bounds = f"bounds [{lower.min().item():g}, {upper.max().item():g}]"
+        bounds += "" if lower.numel() == upper.numel() == 1 else " by channel"
+        count = sum(parameter.numel() for parameter in self.module.parameters())
+        own = "" if self.preprocess is None else ", preprocess"
+        return f"Classifier({module_name(self.module)}, {count:,} parameters, {bounds}, {self.device}{own})"
+
+    def warn_once(self, text: str) -> None:
+        """Warn, unless this classifier has warned of the same already."""
+        if text not in self._warned:
+            self._warned.add(text)
+            warn_user(text)
+
+    @contextlib.contextmanager
+    def naming(self, inputs: Tensor) -> Iterator[None]:
+        """Inside the block, errors of the module name the shape of the user's `inputs`, not that of a part of them.
+
+        Raises:
+            ArgumentError: the module fails on the inputs, but not on a batch whose only sample they are.
+        """
+        before = self._asked
+        self._asked = tuple(inputs.shape) if before is None else before
+        try:
+            yield
+        except ModelError as error:
+            if before is None and str(error).startswith(_FAILED) and self._is_sample(inputs):
+                expected = "a batch of shape (N, ...)"
+                got = f"one sample of shape {tuple(inputs.shape)}: use x[None]"
+                raise ArgumentError("inputs", expected, got) from error
+            raise
+        finally:
+            self._asked = before
+
+    def _is_sample(self, inputs: Tensor) -> bool:
+        """Whether the module accepts the inputs as a single sample."""
+        try:
+            with self.session(), torch.no_grad():
+                return self.forward(inputs.to(self.device)[None]).shape[0] == 1
+        except Exception:  # whatever the module raises
+            return False
 
     @contextlib.contextmanager
     def session(self) -> Iterator[None]:
@@ -183,12 +230,24 @@ class Classifier:
         """
         out = self.module(x if self.preprocess is None else self.preprocess(x))
         if not isinstance(out, Tensor) or out.ndim != 2 or out.shape[0] != x.shape[0] or out.shape[1] < 2:
-            got = f"a tensor of shape {tuple(out.shape)}" if isinstance(out, Tensor) else f"a {type(out).__name__}"
-            got += " (with Classifier(..., forward=) a function can make logits from it)"
+            rows, got = len(x), f"a {type(out).__name__}"
+            if isinstance(out, Tensor):  # the rows of a batch are padded, so their number says nothing to the user
+                same = out.ndim > 0 and out.shape[0] == rows
+                got = f"a tensor of shape {_shape_of_rows(out) if same else tuple(out.shape)}"
+                got += "" if same else f" for a batch of N = {rows} (small batches are padded)"
             raise ModelError(
-                f"module: expected logits of shape ({x.shape[0]}, classes) with at least two classes for inputs of"
-                f" shape {tuple(x.shape)}, got {got}"
+                "module: expected logits of shape (N, classes) with at least two classes for inputs of shape"
+                f" {_shape_of_rows(x)}, got {got} (with Classifier(..., forward=) a function can make logits from it)"
             )
+        if not self._seen_outputs:
+            with contextlib.suppress(RuntimeError):  # within vmap no value is known; a later batch is looked at
+                probabilities = _are_probabilities(out.detach())
+                self._seen_outputs = True
+                if probabilities:
+                    self.warn_once(
+                        "module: its outputs look like probabilities (all rows are non-negative and sum to 1); return"
+                        " logits, without softmax: gradients and margins are those of the outputs"
+                    )
         return out
 
     def logits(self, inputs: Tensor) -> Tensor:
@@ -199,7 +258,7 @@ class Classifier:
             ModelError: the module fails, does not return an `(N, classes)` tensor, or returns NaN or infinite logits.
         """
         inputs = self.check_inputs(inputs)
-        with self.session(), torch.no_grad():
+        with self.naming(inputs), self.session(), torch.no_grad():
             (out,) = self.map_rows(lambda x: (self.forward(x),), inputs)
         if not torch.isfinite(out).all():
             rows = int((~torch.isfinite(out)).any(1).sum())
@@ -215,7 +274,10 @@ class Classifier:
         check(isinstance(inputs, Tensor), name, "a torch.Tensor", type(inputs).__name__)
         check(inputs.dtype == self.dtype, name, f"dtype {self.dtype} (the module's)", inputs.dtype)
         shape = tuple(inputs.shape)
-        check(inputs.ndim >= 2 and inputs.numel() > 0, name, "a non-empty batch of shape (N, ...)", f"shape {shape}")
+        one = ": for one sample use x[None]" if inputs.ndim == 1 else ""
+        check(
+            inputs.ndim >= 2 and inputs.numel() > 0, name, "a non-empty batch of shape (N, ...)", f"shape {shape}{one}"
+        )
         inputs = inputs.detach().to(self.device)
         lower, upper = self.bounds
         fits = all(
@@ -241,7 +303,7 @@ class Classifier:
         """
         if targets is None:
             return self.predict(inputs)
-        with self.session(), torch.no_grad():  # only for the number of classes
+        with self.naming(inputs), self.session(), torch.no_grad():  # only for the number of classes
             (logits,) = self.map_rows(lambda x: (self.forward(x),), inputs[:1])
         classes, rows = logits.shape[1], inputs.shape[0]
         targets = torch.as_tensor(targets, device=self.device)
@@ -301,7 +363,7 @@ class Classifier:
                 out = function(*chunk)
             except RuntimeError as error:
                 if not _out_of_memory(error):
-                    raise _explain(error, inputs) from error
+                    raise self._explain(error, inputs) from error
                 if step == 1:
                     raise ModelError(
                         f"module: expected one input of shape {tuple(inputs.shape[1:])} to fit into memory"
@@ -319,6 +381,26 @@ class Classifier:
         if len(pieces) == 1:
             return pieces[0]
         return tuple(torch.cat(parts) for parts in zip(*pieces, strict=True))
+
+    def _explain(self, error: RuntimeError, inputs: Tensor) -> Exception:
+        """The error with the shape and dtype of the inputs; torch's own error does not name the inputs."""
+        if isinstance(error, ModelError):
+            return error
+        if any(text in str(error) for text in _NOT_TWICE):
+            return SecondDerivativeError(
+                "module: expected a module that can be differentiated twice, as searches with gradients and attacks on"
+                f" explanations do, got: {error}; use a search without gradients, or explain a copy of the module that"
+                " is not compiled"
+            )
+        shape = tuple(inputs.shape) if self._asked is None else self._asked
+        try:  # torch's text has the number of rows, which were padded: what does it say of the user's?
+            with self.session(), torch.no_grad():
+                self.forward(inputs[: shape[0]].to(self.device))
+        except RuntimeError as own:
+            error = own
+        except Exception:
+            pass
+        return ModelError(f"{_FAILED} inputs of shape {shape}, dtype {inputs.dtype}: {error}")
 
     def inputs_per_chunk(self, inputs: Tensor, rows_per_input: int, kind: Kind, count: int | None = None) -> int:
         """How many inputs one chunk has: a multiple of `ROW_ALIGNMENT` if the budget allows it."""
@@ -365,7 +447,7 @@ class Classifier:
                 except RuntimeError as error:
                     if _out_of_memory(error):
                         break
-                    raise _explain(error, sample) from error
+                    raise self._explain(error, sample) from error
                 rate = rows / max(seconds, 1e-9)
                 if rate > 1.05 * best_rate:
                     best_rows, best_rate = rows, rate
@@ -390,6 +472,19 @@ class Classifier:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         return time.perf_counter() - start
+
+
+def module_name(module: nn.Module) -> str:
+    """The name of the user's class, without what wraps it: `forward=`, `torch.compile`.
+
+    >>> module_name(ForwardWrapper(nn.Sequential(), lambda module, x: module(x)))
+    'Sequential'
+    """
+    while True:
+        inner = module.module if isinstance(module, ForwardWrapper) else module._modules.get("_orig_mod")
+        if inner is None:
+            return type(module).__name__
+        module = inner
 
 
 def _evaluate(module: nn.Module) -> None:
@@ -430,17 +525,16 @@ def _out_of_memory(error: RuntimeError) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
-def _explain(error: RuntimeError, inputs: Tensor) -> Exception:
-    """The error with the inputs' shape and dtype; torch's own error for a wrong shape does not name the inputs."""
-    if isinstance(error, ModelError):
-        return error
-    if any(text in str(error) for text in _NOT_TWICE):
-        return SecondDerivativeError(
-            "module: expected a module that can be differentiated twice, as searches with gradients and attacks on"
-            f" explanations do, got: {error}; use a search without gradients, or explain a copy of the module that is"
-            " not compiled"
-        )
-    return ModelError(f"module: failed on inputs of shape {tuple(inputs.shape)}, dtype {inputs.dtype}: {error}")
+def _shape_of_rows(rows: Tensor) -> str:
+    """The shape of a batch, without the number of rows: `"(N, 1, 28, 28)"`."""
+    inner = ", ".join(map(str, rows.shape[1:]))
+    return f"(N, {inner})" if inner else "(N,)"
+
+
+def _are_probabilities(outputs: Tensor) -> bool:
+    """Whether `(N, K)` could come from a softmax, which gives hardly ever exactly 0 and 1 only."""
+    summed = bool((outputs >= 0).all()) and bool(((outputs.double().sum(1) - 1).abs() < 1e-4).all())
+    return summed and not bool(((outputs == 0) | (outputs == 1)).all())
 
 
 def score_classes(logits: Tensor, classes: Tensor, output: Output) -> Tensor:

@@ -8,7 +8,7 @@ uses this map: its proposals for normal numbers keep the distribution of the per
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import HoldfastError, check
+from holdfast.records import ConfigurationType
 from holdfast.registry import Registry
 from holdfast.tensors import Streams, broadcast_rows
 
@@ -203,7 +204,7 @@ class Region:
 
 
 @dataclass(frozen=True)
-class Neighbourhood(ABC):
+class Neighbourhood(metaclass=ConfigurationType):
     """A norm ball around an input, and the distribution of perturbed inputs in it.
 
     Args:
@@ -239,6 +240,27 @@ class Neighbourhood(ABC):
         check(inside, "inputs", "values within the bounds", "values outside the bounds")
         return self._cut(inputs, torch.maximum(inputs - self.radius, lower), torch.minimum(inputs + self.radius, upper))
 
+    def describe_excess(self, shape: Sequence[int], bounds: tuple[Tensor, Tensor]) -> str:
+        """A sentence if the ball holds every valid input of this shape, and more; else an empty text.
+
+        >>> print(LinfBall(8).describe_excess((2,), (torch.tensor(0.0), torch.tensor(1.0))))
+        radius: LinfBall(8) is wider than the range of the inputs, [0, 1], ... was LinfBall(8/255) meant?
+        """
+        lower, upper = bounds
+        widths = (upper - lower).double()
+        most = self._reach(widths.expand(tuple(shape)))
+        if not math.isfinite(most) or self.radius <= most * (1 + 1e-6):
+            return ""
+        low, high, own = float(lower.min()), float(upper.max()), f"{type(self).__name__}({self.radius:g})"
+        scaled = f"{self.radius:g}/255" if high - low == 1 else f"{self.radius * float(widths.max()) / 255:.3g}"
+        meant = f"; was {type(self).__name__}({scaled}) meant?" if 1 <= self.radius <= 255 else ""
+        within = f"the range of the inputs, [{low:g}, {high:g}]"
+        return f"radius: {own} is wider than {within}, so all valid inputs lie in it{meant}"
+
+    @abstractmethod
+    def _reach(self, widths: Tensor) -> float:
+        """The largest distance of two valid inputs whose features have ranges of these widths."""
+
     @abstractmethod
     def _cut(self, centre: Tensor, lower: Tensor, upper: Tensor) -> Region:
         """The region around `centre` within the box from `lower` to `upper`, which is already within the bounds."""
@@ -259,6 +281,9 @@ class LinfBall(Neighbourhood):
     (tensor([[0.0000, 0.4000]]), tensor([[0.1000, 0.6000]]))
     """
 
+    def _reach(self, widths: Tensor) -> float:
+        return float(widths.max())
+
     def _cut(self, centre: Tensor, lower: Tensor, upper: Tensor) -> Region:
         sigma = None if self.distribution == "uniform" else self._scale(centre, self.radius / 2)
         return Region(centre, lower, upper, sigma)
@@ -275,6 +300,9 @@ class L2Ball(Neighbourhood):
     >>> bool((x - 0.5).norm(dim=2).max() <= 1.0), bool(((x >= 0) & (x <= 1)).all())
     (True, True)
     """
+
+    def _reach(self, widths: Tensor) -> float:
+        return float(widths.norm())
 
     def _cut(self, centre: Tensor, lower: Tensor, upper: Tensor) -> Region:
         default = self.radius / centre[0].numel() ** 0.5

@@ -1,23 +1,26 @@
-"""Show progress: on a terminal as a bar with the time left, elsewhere as a line every ten seconds."""
+"""Show progress: a bar with the time left on a terminal and in a notebook, elsewhere a line every ten seconds."""
 
 from __future__ import annotations
 
 import contextlib
+import html
 import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 from holdfast.study.run import Progress
 
 _SECONDS_BETWEEN_LINES = 10.0
+_SECONDS_BETWEEN_DRAWINGS = 0.3  # in a notebook, where each is a message to the browser
 
 
 @contextlib.contextmanager
 def show_bar(
     total: float, completed: float = 0.0, description: str = "starting"
 ) -> Iterator[Callable[..., None] | None]:
-    """Show a progress bar with the time left, if standard error is a terminal.
+    """Show a progress bar with the time left, if standard error is a terminal or this is a notebook.
 
     Gives a function with the keywords `completed`, `description` and `count`, which updates the bar; None without one.
     """
@@ -26,6 +29,9 @@ def show_bar(
     from rich.progress import Progress as Bar
     from rich.table import Column
 
+    if in_notebook():
+        yield from _show_in_notebook(total, completed, description)
+        return
     console = Console(stderr=True)
     if not console.is_terminal:
         yield None
@@ -44,6 +50,51 @@ def show_bar(
     with Bar(*columns, console=console, expand=True, speed_estimate_period=300) as bar:
         task = bar.add_task(description, total=total, completed=completed, count="")  # type: ignore[arg-type]
         yield partial(bar.update, task)
+
+
+def in_notebook() -> bool:
+    """Whether this process is the kernel of a Jupyter notebook; IPython is not imported to find out."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return type(shell).__name__ == "ZMQInteractiveShell"
+
+
+def _show_in_notebook(total: float, completed: float, description: str) -> Iterator[Callable[..., None]]:
+    """One output of the cell that is replaced now and then; what is left of it is a line."""
+    from IPython.display import HTML, display
+
+    began, first = time.monotonic(), completed
+    state: dict[str, Any] = {"completed": completed, "description": description, "count": ""}
+
+    def draw(left: float | None) -> Any:
+        share = min(max(state["completed"] / total, 0.0), 1.0) if total else 1.0
+        words = f"{share:.0%} {state['count']}" + ("" if left is None else f", about {_clock(left)} left")
+        words += f", {_clock(time.monotonic() - began)} elapsed: {state['description']}"
+        return HTML(
+            f"<progress max='1' value='{share:.4f}' style='width:16em'></progress> <small>{html.escape(words)}</small>"
+        )
+
+    handle, last = display(draw(None), display_id=True), time.monotonic()
+
+    def update(**changes: Any) -> None:
+        nonlocal last
+        state.update(changes)
+        now = time.monotonic()
+        ended = state["completed"] >= total
+        if now - last < _SECONDS_BETWEEN_DRAWINGS and not ended:
+            return
+        last, done = now, state["completed"] - first
+        known = done > 0 and not ended
+        handle.update(draw((now - began) * (total - state["completed"]) / done if known else None))
+
+    try:
+        yield update
+    finally:
+        handle.update(draw(None))
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02d}"
 
 
 @contextlib.contextmanager

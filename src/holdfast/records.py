@@ -1,12 +1,56 @@
-"""What frozen dataclasses need: a way to set their own fields while they are made, and tensors as options."""
+"""What frozen dataclasses need: plain numbers and tensors as options, and fields that are set while they are made."""
 
 from __future__ import annotations
 
 import hashlib
+import inspect
+from abc import ABCMeta
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+
+from holdfast.errors import UnknownOptionError, as_number
+
+T = TypeVar("T")
+
+
+class ConfigurationType(ABCMeta):
+    """The class of classes with options: numbers of NumPy and torch become plain ones, before anything sees them.
+
+    So options are checked, stored and compared as `int` and `float`. An option that does not exist raises
+    `UnknownOptionError`, which suggests one that does.
+
+    >>> @dataclass(frozen=True)
+    ... class Steps(metaclass=ConfigurationType):
+    ...     steps: int
+    >>> Steps(torch.tensor(3))
+    Steps(steps=3)
+    >>> Steps(n_steps=3)
+    Traceback (most recent call last):
+        ...
+    holdfast.errors.UnknownOptionError: n_steps: expected an option of Steps: steps, got n_steps=3 (did you mean 's...
+    """
+
+    def __call__(cls: type[T], *values: Any, **options: Any) -> T:
+        plain = {option: as_number(value) for option, value in options.items()}
+        try:
+            made: T = ABCMeta.__call__(cls, *map(as_number, values), **plain)
+            return made
+        except TypeError as error:
+            known = list(inspect.signature(cls.__init__).parameters.values())[1:]
+            names = [each.name for each in known if each.kind is not each.VAR_KEYWORD]
+            unknown = [option for option in options if option not in names]
+            if not unknown or len(names) < len(known) or "unexpected keyword" not in str(error):
+                raise
+        raise UnknownOptionError(getattr(cls, "name", cls.__name__), unknown[0], options[unknown[0]], names)
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """The options, for `inspect.signature` and `help`, which would show the arguments of `__call__`."""
+        made = inspect.signature(cls.__init__)  # type: ignore[misc]
+        return made.replace(parameters=list(made.parameters.values())[1:], return_annotation=cls)
 
 
 def set_fields(record: object, **values: object) -> None:

@@ -10,7 +10,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar
 
-from holdfast.errors import ArgumentError, HoldfastError, UnknownNameError, check, suggest_name
+from holdfast.errors import ArgumentError, HoldfastError, UnknownNameError, UnknownOptionError, check
 
 T = TypeVar("T")
 
@@ -157,9 +157,7 @@ def build(
     known = [field.name for field in fields(kind)] if is_dataclass(kind) else list(options)
     for option in options:
         if option not in known:
-            own = getattr(kind, "name", name)
-            expected = f"an option of {own}: {', '.join(known)}" if known else f"no options for {own}"
-            raise ArgumentError(option, expected, f"{option}={options[option]!r}{suggest_name(option, known)}")
+            raise UnknownOptionError(getattr(kind, "name", name), option, options[option], known)
     _check_required(kind, name, options)
     return kind(**options)
 

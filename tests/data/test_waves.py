@@ -212,7 +212,8 @@ def test_extras_are_cut_and_chosen_with_their_samples() -> None:
         assert part.extras["place"].tolist() == rows
         assert torch.equal(part.extras["mask"], extras["mask"][rows])
         assert torch.equal(part.inputs, inputs[rows])
-    assert "place" not in repr(small)
+    assert "extras: place, mask" in repr(small)
+    assert "tensor" not in repr(small)
 
 
 @pytest.mark.parametrize("extra", [torch.zeros(3), torch.tensor(1.0), [1, 2]])

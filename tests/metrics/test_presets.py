@@ -190,7 +190,7 @@ def test_a_preset_without_metrics_by_name_is_warned_of(run: Any) -> None:
     with pytest.warns(UserWarning, match="preset='quick' has no effect, because no metric is given by name") as caught:
         run(small_model(), "saliency", torch.rand(2, *SHAPES["flat"]), {"own": metric}, preset="quick")
     assert caught[0].filename == __file__
-    run(small_model(), "saliency", torch.rand(2, *SHAPES["flat"]), [metric, "log_odds"], preset="quick")
+    run(small_model(), "saliency", torch.rand(2, *SHAPES["flat"]), [metric, "aopc"], preset="quick")
 
 
 def words(**more: Any) -> dict[str, Any]:

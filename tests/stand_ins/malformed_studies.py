@@ -172,7 +172,10 @@ MALFORMED: dict[str, tuple[str, str]] = {
     "bounds": (_data("{path: good.npz, bounds: [1, 0]}"), "data.mine.bounds (line 1): expected a lower and a higher"),
     "targets": (_data("{path: good.npz, targets: label}"), "expected predicted or labels, got 'label' (did you mean"),
     "no file": (_data("{path: bad.npz}"), "data.mine.path (line 1): expected a file or a folder that exists"),
-    "kind of file": (_data("{path: notes.txt}"), "expected a .npz, .npy or .safetensors file, or a folder of images"),
+    "kind of file": (
+        _data("{path: notes.txt}"),
+        "expected a .npz, .npy, .safetensors or .csv file, or a folder of images",
+    ),
     "names of arrays": (
         _data("{path: names.npz}"),
         "expected an array called inputs or x, got names.npz with pictures",

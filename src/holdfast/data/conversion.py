@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from holdfast.data.dataset import Dataset
-from holdfast.errors import ArgumentError, check
+from holdfast.errors import ArgumentError, as_number, check
 
 Size = int | tuple[int, int]
 
@@ -89,7 +89,7 @@ def from_pillow(picture: Any) -> Tensor:
 def resize(picture: Tensor, size: Size) -> Tensor:
     """Resize a picture `(C, H, W)`: bilinear, with antialiasing, as Pillow and torchvision do."""
     wanted = (size, size) if isinstance(size, int) else tuple(size)
-    fine = len(wanted) == 2 and all(type(side) is int and side > 0 for side in wanted)
+    fine = len(wanted) == 2 and all(type(as_number(side)) is int and side > 0 for side in wanted)
     check(fine, "size", "a whole number above 0, or (height, width)", size)
     check(picture.ndim == 3, "size", "none for inputs that are not pictures (C, H, W)", tuple(picture.shape))
     if tuple(picture.shape[1:]) == wanted:
@@ -124,7 +124,12 @@ def _convert_labels(labels: list[Any], name: str, classes: Sequence[str] | None)
 
 def choose_samples(length: int, count: int | None, seed: int | None, name: str) -> list[int]:
     """The indices of the samples to read: all, the first `count`, or `count` drawn at random without replacement."""
-    check(count is None or (type(count) is int and 1 <= count <= length), "count", f"1 .. {length} of {name}", count)
+    check(
+        count is None or (type(as_number(count)) is int and 1 <= count <= length),
+        "count",
+        f"1 .. {length} of {name}",
+        count,
+    )
     if seed is None:
         return list(range(length if count is None else count))
     order = torch.randperm(length, generator=torch.Generator().manual_seed(seed))

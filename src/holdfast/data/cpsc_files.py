@@ -165,7 +165,7 @@ def cpsc(
     extras = {} if bool(observed.all()) else {"observed": observed}
     classes = ("other", DIAGNOSES.get(diagnosis, diagnosis))
     values = torch.where(observed, values, 0.0)
-    return Dataset(f"cpsc:{split}", values, labels[split], classes, (-math.inf, math.inf), extras)
+    return Dataset(f"cpsc:{split}", values, labels[split], classes, (-math.inf, math.inf), extras, LEADS)
 
 
 def _read_input(path: Path, diagnosis: str, steps: int, rate: float) -> tuple[Signals, bool]:

@@ -4,20 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from holdfast.errors import check
+from holdfast.records import set_fields
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
     """Inputs with their labels, the names of the classes and the range of the input values.
 
-    A slice of a data set is a data set: a view of the same tensors. `extras` has further tensors by name, with one row
-    for each sample, for example the position of a block that carries the class. They are sliced with the samples.
+    A slice of a data set is a data set: a view of the same tensors.
+
+    Args:
+        name: of the data set.
+        inputs: float32 `(N, ...)` within the bounds; images are `(N, C, H, W)`, series `(N, C, T)`, tables `(N, F)`.
+        labels: int64 `(N,)`, each from 0 to the number of classes - 1.
+        classes: the names of the classes.
+        bounds: the smallest and the largest valid value of an input.
+        extras: further tensors `(N, ...)` by name, for example the position of a block that carries the class. They are
+            sliced with the samples.
+        features: the names of the columns of a table, or of the channels of a series: one for each place of the second
+            axis. Tables and figures show them.
+        tokens: for embedded text `(N, dim, T)`: the words of each sample, at most T. They are sliced with the samples.
 
     Raises:
         ArgumentError: types or shapes do not match, a label names no class, or an input lies outside the bounds.
@@ -26,14 +39,18 @@ class Dataset:
     >>> shades = Dataset("shades", inputs, torch.tensor([0, 0, 1, 1]), ("dark", "light"))
     >>> len(shades), shades[1:3].labels.tolist()
     (4, [0, 1])
+    >>> shades
+    Dataset('shades', 4 x (1, 1, 1), 2 classes: dark, light, bounds [0, 1])
     """
 
     name: str
-    inputs: Tensor = field(repr=False)  # float32, (N, ...), within the bounds; images are (N, C, H, W)
-    labels: Tensor = field(repr=False)  # int64, (N,), each in 0 .. len(classes) - 1
+    inputs: Tensor
+    labels: Tensor
     classes: tuple[str, ...]
     bounds: tuple[float, float] = (0.0, 1.0)
-    extras: Mapping[str, Tensor] = field(default_factory=dict, repr=False)  # of any type, (N, ...)
+    extras: Mapping[str, Tensor] = field(default_factory=dict)
+    features: tuple[str, ...] | None = None
+    tokens: tuple[tuple[str, ...], ...] | None = None
 
     def __post_init__(self) -> None:
         check(self.inputs.dtype == torch.float32, "inputs", "float32", self.inputs.dtype)
@@ -54,6 +71,16 @@ class Dataset:
             fine = isinstance(values, Tensor) and values.shape[:1] == (count,)
             got = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
             check(fine, f"extras[{name!r}]", f"a tensor of shape ({count}, ...)", got)
+        set_fields(self, **checked_names(self.features, self.tokens, self.inputs))
+
+    def __repr__(self) -> str:
+        shape, (low, high) = tuple(self.inputs.shape[1:]), self.bounds
+        few = ": " + ", ".join(self.classes) if sum(map(len, self.classes)) <= 60 else ""
+        parts = [repr(self.name), f"{len(self)} x {shape}", f"{len(self.classes)} classes{few}"]
+        parts += [f"bounds [{low:g}, {high:g}]"]
+        parts += [f"extras: {', '.join(self.extras)}"] if self.extras else []
+        parts += [word for word in ("features", "tokens") if getattr(self, word) is not None]
+        return f"Dataset({', '.join(parts)})"
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -62,7 +89,7 @@ class Dataset:
         check(isinstance(index, slice), "index", "a slice, such as 3:4", repr(index))
         if index.step is not None and index.step < 0:
             return self.take(range(len(self))[index])
-        return self._select(lambda values: values[index])
+        return self._select(lambda values: values[index], range(len(self))[index])
 
     def take(self, indices: Sequence[int] | Tensor) -> Dataset:
         """The samples at `indices` (M,), in that order; raises `ArgumentError` if an index is not in 0 .. N - 1."""
@@ -74,7 +101,7 @@ class Dataset:
         least, most = (int(index) for index in chosen.aminmax())
         inside = least >= 0 and most < len(self)
         check(inside, "indices", f"indices in 0 .. {len(self) - 1}", f"{least} .. {most}")
-        return self._select(lambda values: values[chosen.to(values.device)])
+        return self._select(lambda values: values[chosen.to(values.device)], chosen.tolist())
 
     def subset(self, n: int, per_class: bool = True) -> Dataset:
         """The first `n` samples of every class, or, with `per_class=False`, the first `n` of all, in order.
@@ -111,6 +138,46 @@ class Dataset:
         check(self.inputs.ndim == 4, "inputs", "images (N, C, H, W)", tuple(self.inputs.shape))
         return replace(self, inputs=F.pad(self.inputs, [pixels] * 4))
 
-    def _select(self, rows: Callable[[Tensor], Tensor]) -> Dataset:
+    def _select(self, rows: Callable[[Tensor], Tensor], places: Sequence[int]) -> Dataset:
         extras = {name: rows(values) for name, values in self.extras.items()}
-        return replace(self, inputs=rows(self.inputs), labels=rows(self.labels), extras=extras)
+        tokens = None if self.tokens is None else tuple(self.tokens[place] for place in places)
+        return replace(self, inputs=rows(self.inputs), labels=rows(self.labels), extras=extras, tokens=tokens)
+
+
+def checked_names(
+    features: Sequence[str] | None, tokens: Sequence[Sequence[str]] | None, inputs: Tensor
+) -> dict[str, Any]:
+    """`features` and `tokens` as tuples, as `Dataset` holds them; each may be None.
+
+    Args:
+        features: a name for each place of the second axis of `inputs`.
+        tokens: the words of each sample, at most as many as places on the last axis.
+        inputs: `(N, ...)`.
+
+    Raises:
+        ArgumentError: another number of names, or names that are no texts.
+
+    >>> checked_names(["age", "sex"], None, torch.zeros(4, 2))
+    {'features': ('age', 'sex'), 'tokens': None}
+    """
+    width, count, last = inputs.shape[1], len(inputs), inputs.shape[-1]
+    if features is not None:
+        fits = _are_texts(features) and len(features) == width
+        got = f"{len(features)}" if isinstance(features, list | tuple) else repr(features)
+        check(fits, "features", f"{width} names, one for each column or channel", got)
+    if tokens is not None:
+        fits = isinstance(tokens, list | tuple) and len(tokens) == count
+        got = f"{len(tokens)} samples" if isinstance(tokens, list | tuple) else type(tokens).__name__
+        check(fits, "tokens", f"the words of {count} samples", got)
+        for place, words in enumerate(tokens):
+            fits = _are_texts(words) and len(words) <= last
+            got = f"{len(words)} words" if isinstance(words, list | tuple) else repr(words)
+            check(fits, f"tokens[{place}]", f"at most {last} words, one for each position", got)
+    return {
+        "features": None if features is None else tuple(features),
+        "tokens": None if tokens is None else tuple(map(tuple, tokens)),
+    }
+
+
+def _are_texts(values: object) -> bool:
+    return isinstance(values, list | tuple) and all(isinstance(value, str) for value in values)

@@ -1,4 +1,4 @@
-"""Data sets in a single NumPy file."""
+"""Data sets in a single file: NumPy arrays, or a table."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from holdfast.data.dataset import Dataset
+from holdfast.data.user_files import read_table
 from holdfast.errors import ArgumentError, check
 
 _INPUTS, _LABELS = ("inputs", "x"), ("labels", "y")
@@ -22,7 +23,8 @@ def from_npz(
     classes: Sequence[str] | None = None,
     bounds: tuple[float, float] = (0.0, 1.0),
 ) -> Dataset:
-    """Load a `.npz` file with the arrays `inputs` or `x` (N, ...), `labels` or `y` (N,), and optionally `classes`.
+    """Load a `.npz` file with the arrays `inputs` or `x` (N, ...), `labels` or `y` (N,), and optionally `classes`
+    and `features` (the names of columns or channels).
 
     Inputs of type uint8 are divided by 255; others are converted to float32. Nothing in the file is executed: arrays of
     Python objects are refused. In a study file, `path:` names such a file.
@@ -48,7 +50,7 @@ def from_npz(
     check(path.is_file(), "path", "a .npz file that exists", str(path))
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as stored:
-            arrays = {key: stored[key] for key in stored.files if key in (*_INPUTS, *_LABELS, "classes")}
+            arrays = {key: stored[key] for key in stored.files if key in (*_INPUTS, *_LABELS, "classes", "features")}
             found = list(stored.files)
     except (OSError, TypeError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
         reason = (
@@ -72,7 +74,54 @@ def from_npz(
         largest = int(targets.max()) if len(targets) else -1
         named = arrays["classes"].reshape(-1).tolist() if "classes" in arrays else range(largest + 1)
         classes = [str(each) for each in named]
-    return Dataset(name or path.stem, values, targets, tuple(classes), bounds)
+    features = tuple(map(str, arrays["features"].reshape(-1))) if "features" in arrays else None
+    return Dataset(name or path.stem, values, targets, tuple(classes), bounds, features=features)
+
+
+def from_csv(
+    path: str | Path,
+    *,
+    label: str | None = None,
+    name: str | None = None,
+    classes: Sequence[str] | None = None,
+    bounds: tuple[float, float] | None = None,
+) -> Dataset:
+    """Load a table with a header: a row for each sample, a column of numbers for each feature, and one with the class.
+
+    The header gives the names of the features. In a study file, `path:` names such a file.
+
+    Args:
+        path: the file.
+        label: the column with the classes: whole numbers of at least 0, or texts. By default the column called label,
+            labels, y, class or target.
+        name: name of the data set; by default the name of the file.
+        classes: names of the classes; by default the texts in the file, or the numbers up to the largest label.
+        bounds: range of the input values; by default that of the values in the file.
+
+    Raises:
+        ArgumentError: the file does not exist or is no such table, a cell is empty or no number, or a value is outside
+            the bounds.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "flowers.csv"
+    ...     _ = file.write_text("petal,sepal,class\\n1.4,5.1,setosa\\n4.7,7.0,versicolor\\n")
+    ...     flowers = from_csv(file)
+    >>> flowers.features, flowers.classes, flowers.labels.tolist()
+    (('petal', 'sepal'), ('setosa', 'versicolor'), [0, 1])
+    """
+    path = Path(path)
+    check(path.is_file(), "path", "a .csv file that exists", str(path))
+    found = read_table(path, label)
+    labels = found.labels
+    if labels is None:
+        expected = f"the name of the column with the classes, of {', '.join(found.features or ())}"
+        raise ArgumentError("label", expected, "none, and no column is called label, y, class or target")
+    if classes is None:
+        classes = found.about.get("classes") or [str(number) for number in range(int(labels.max()) + 1)]
+    least, most = (float(value) for value in found.inputs.aminmax())
+    limits = (least, most) if bounds is None else bounds
+    return Dataset(name or path.stem, found.inputs, labels, tuple(classes), limits, features=found.features)
 
 
 def _describe(array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> str:

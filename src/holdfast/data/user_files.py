@@ -1,4 +1,7 @@
-"""Inputs and labels from files: NumPy arrays, safetensors, folders of images. Nothing in them is ever executed."""
+"""Inputs and labels from files: NumPy arrays, safetensors, CSV tables, folders of images.
+
+Nothing in them is ever executed.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
+import polars as pl
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as load_safetensors
@@ -22,7 +26,9 @@ from holdfast.errors import ArgumentError, check
 
 INPUTS, LABELS = ("inputs", "x"), ("labels", "y")
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
-_KINDS = "a .npz, .npy or .safetensors file, or a folder of images"
+#: the columns of a table that may have the labels
+LABEL_COLUMNS = ("label", "labels", "y", "class", "target")
+_KINDS = "a .npz, .npy, .safetensors or .csv file, or a folder of images"
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,11 +40,13 @@ class Content:
         labels: int64 `(N,)`, or None.
         about: plain values that describe the source: the name of the file, its checksum or the number of images, the
             names of the classes.
+        features: the names of the columns of a table; None where there are none.
     """
 
     inputs: Tensor
     labels: Tensor | None
     about: Mapping[str, Any]
+    features: tuple[str, ...] | None = None
 
 
 def read_data(
@@ -50,7 +58,8 @@ def read_data(
     """Read inputs and labels from a file or a folder of images.
 
     Args:
-        path: a `.npz` (arrays `inputs` or `x`, and `labels` or `y`), `.npy` or `.safetensors` file, or a folder.
+        path: a `.npz` (arrays `inputs` or `x`, `labels` or `y`, and names of `features`), `.npy`, `.safetensors` or
+            `.csv` file (see `read_table`), or a folder.
         count: read at most this many images.
         size: resize images to `(height, width)`.
         grayscale: whether images get one channel or three; by default one if all images have one.
@@ -67,6 +76,8 @@ def read_data(
         return read_images(path, count, size, grayscale)
     for option, value in (("size", size), ("grayscale", grayscale)):
         check(value is None, option, f"no {option} for a file: only a folder of images has it", f"one for {path.name}")
+    if path.suffix.lower() == ".csv":
+        return read_table(path)
     readers = {".npz": _read_npz, ".npy": _read_npy, ".safetensors": _read_safetensors}
     check(path.suffix.lower() in readers, "path", _KINDS, repr(path.name))
     try:
@@ -83,13 +94,53 @@ def read_data(
     if inputs is None:
         raise ArgumentError("path", "an array called inputs or x", f"{path.name} with {', '.join(arrays) or 'none'}")
     about = {"path": path.name, "sha256": hashlib.sha256(content).hexdigest()}
-    return Content(as_inputs(inputs), None if labels is None else as_labels(labels), about)
+    names = arrays.get("features")
+    features = None if names is None else tuple(str(name) for name in np.asarray(names).reshape(-1))
+    return Content(as_inputs(inputs), None if labels is None else as_labels(labels), about, features)
+
+
+def read_table(path: Path, label: str | None = None) -> Content:
+    """Read a CSV table with a header: a row for each sample, and a column of numbers for each feature.
+
+    Args:
+        path: the file.
+        label: the column with the classes; by default the one called label, labels, y, class or target, if there is
+            one. It has whole numbers of at least 0, or texts, whose sorted order numbers the classes.
+
+    Raises:
+        ArgumentError: the file is no such table; a cell is empty or no number.
+    """
+    try:
+        content = path.read_bytes()
+        table = pl.read_csv(io.BytesIO(content), infer_schema_length=None)
+    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise ArgumentError("path", "a .csv table", f"{path.name}: {' '.join(str(error).split())}") from error
+    named = [name for name in table.columns if name.lower() in LABEL_COLUMNS] if label is None else [label]
+    check(len(named) <= 1, "path", "one column of labels", f"{path.name} with {', '.join(named)}")
+    check(not named or named[0] in table.columns, "label", f"one of {', '.join(table.columns)}", repr(label))
+    features = [name for name in table.columns if name not in named]
+    check(bool(features) and table.height > 0, "path", "columns of numbers", f"{path.name} without any")
+    for name in table.columns:
+        empty = table[name].null_count()
+        check(empty == 0, "path", "a value in every cell", f"{path.name}: {empty} empty cells in the column {name}")
+        numbers = name in named or table[name].dtype.is_numeric()
+        check(numbers, "path", "columns of numbers", f"{path.name}: the column {name} has {table[name].dtype} values")
+    about: dict[str, Any] = {"path": path.name, "sha256": hashlib.sha256(content).hexdigest()}
+    labels = None
+    if named:
+        column = table[named[0]]
+        if not column.dtype.is_integer():
+            classes = sorted(str(value) for value in column.unique())
+            about["classes"] = classes
+            column = pl.Series([classes.index(str(value)) for value in column], dtype=pl.Int64)
+        labels = as_labels(torch.tensor(column.to_list(), dtype=torch.int64))
+    return Content(as_inputs(table.select(features).cast(pl.Float32).to_numpy()), labels, about, tuple(features))
 
 
 def _read_npz(content: bytes) -> dict[str, Any]:
     with np.load(io.BytesIO(content), allow_pickle=False) as stored:
         check(hasattr(stored, "files"), "path", "a .npz file", "another kind of file")
-        return {name: stored[name] for name in stored.files if name in (*INPUTS, *LABELS)} or dict.fromkeys(
+        return {name: stored[name] for name in stored.files if name in (*INPUTS, *LABELS, "features")} or dict.fromkeys(
             stored.files
         )
 

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from holdfast.data.dataset import Dataset
-from holdfast.errors import check, check_integer
+from holdfast.errors import as_number, check, check_integer
 from holdfast.tensors import Streams, hashed_uniform, mix64
 
 BASE, SUPPORT = (2.0, 5.0), (10.0, 50.0)
@@ -97,7 +97,7 @@ def synthetic_waves(
     check_integer(channels, "channels", 2)
     check_integer(block, "block")
     check_integer(steps, "steps", block)
-    check(type(seed) is int and abs(seed) < 1 << 62, "seed", "a whole number of at most 62 bits", repr(seed))
+    check(type(as_number(seed)) is int and abs(seed) < 1 << 62, "seed", "a whole number of at most 62 bits", repr(seed))
     fine = snr_db is None or (isinstance(snr_db, int | float) and math.isfinite(snr_db))
     check(fine, "snr_db", "a finite number of dB, or None", repr(snr_db))
     check(0 <= distractors <= 1, "distractors", "a probability", distractors)

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from holdfast.errors import ArgumentError, ModelError, check
+from holdfast.errors import ArgumentError, ModelError, as_number, check
 from holdfast.function_calls import run_eagerly
 from holdfast.gating import rows_of
 from holdfast.model import ROW_ALIGNMENT, Classifier, count_padding, pad_rows
+from holdfast.records import ConfigurationType
 
 
-class Explainer(ABC):
+class Explainer(metaclass=ConfigurationType):
     """Feature attributions: `(classifier, inputs, targets) -> attributions`, shaped like the inputs.
 
     Concrete explainers are frozen dataclasses: options in the constructor, data in the call. An explanation depends on
@@ -56,7 +57,7 @@ class Explainer(ABC):
         with torch.inference_mode(False):
             inputs = classifier.check_inputs(inputs)
             classes = None if targets is None else classifier.check_targets(targets, inputs)
-            with classifier.session():
+            with classifier.naming(inputs), classifier.session():
                 attributions, logits = self.attribute_all(classifier, inputs, classes)
         for what, values in (("module: expected finite logits", logits), (self.label, attributions)):
             if not torch.isfinite(values).all():
@@ -225,7 +226,7 @@ def compute_path_gradients(
 
 def check_seed(seed: int) -> None:
     """Raise `ArgumentError` unless it is a whole number that a `torch.Generator` accepts as a seed."""
-    fine = type(seed) is int and -(1 << 63) <= seed < 1 << 63
+    fine = type(as_number(seed)) is int and -(1 << 63) <= seed < 1 << 63
     check(fine, "seed", "a whole number of at most 63 bits", repr(seed))
 
 

@@ -38,8 +38,9 @@ import polars as pl
 
 from holdfast.errors import MissingExtraError, check
 from holdfast.export.latex import format_table
-from holdfast.export.rows import Entry, Source, Statistic, list_entries, open_results, summary_frame
+from holdfast.export.rows import Source, list_entries, open_results, summary_frame
 from holdfast.export.trackers import Sink, name_scalars, send_scalars
+from holdfast.findings import Entry, Statistic
 from holdfast.metrics.result import Result
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from holdfast.errors import check
-from holdfast.export.rows import Entry
+from holdfast.findings import Entry
 from holdfast.presentation.base import format_number
 from holdfast.statistics.paired import Interval
 

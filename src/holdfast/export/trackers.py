@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from holdfast.errors import ArgumentError
-from holdfast.export.rows import Entry
+from holdfast.findings import Entry
 
 
 @runtime_checkable

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
-from abc import ABCMeta, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Literal, TypeVar, get_args
@@ -18,6 +17,7 @@ from holdfast.explainers import get as get_explainer
 from holdfast.metrics.result import Result
 from holdfast.model import Classifier
 from holdfast.neighbourhood import Neighbourhood
+from holdfast.records import ConfigurationType
 from holdfast.registry import Registry
 from holdfast.segments import LabelMap, check_one_for_all
 from holdfast.similarity import Similarity
@@ -69,7 +69,7 @@ def preset_options(kind: type[Metric], preset: Preset) -> dict[str, Any]:
     return {option: value for option, value in kind.presets.get(preset, {}).items() if option not in fixed}
 
 
-class _PresetsApplied(ABCMeta):
+class _PresetsApplied(ConfigurationType):
     """The class of metric classes: when a metric is made, its preset fills in the options that are not given.
 
     Only the call knows which options were given, so this cannot be done in `__post_init__`.
@@ -83,22 +83,16 @@ class _PresetsApplied(ABCMeta):
         given = {*positional[: len(values)], *options}
         own = {option: value for option, value in preset_options(kind, preset).items() if option not in given}
         try:
-            made: T = ABCMeta.__call__(cls, *values, **options, **own)
+            made: T = ConfigurationType.__call__(cls, *values, **options, **own)
             return made
         except ArgumentError as error:
             if not own:
                 raise
-            ABCMeta.__call__(cls, *values, **options)  # raises if the preset is not the cause
+            ConfigurationType.__call__(cls, *values, **options)  # raises if the preset is not the cause
             named = {error.argument: own[error.argument]} if error.argument in own else own
             sets = ", ".join(f"{option}={value!r}" for option, value in named.items())
             got = f"{error.got} (preset {preset!r} sets {sets})"
             raise ArgumentError(error.argument, error.expected, got) from error
-
-    @property
-    def __signature__(cls) -> inspect.Signature:
-        """The options, for `inspect.signature` and `help`, which would show the arguments of `__call__`."""
-        made = inspect.signature(cls.__init__)  # type: ignore[misc]
-        return made.replace(parameters=list(made.parameters.values())[1:], return_annotation=cls)
 
 
 @dataclass(frozen=True)
@@ -232,7 +226,8 @@ class Metric(metaclass=_PresetsApplied):
             inputs = classifier.check_inputs(inputs)
             check_one_for_all(explainer, inputs)
             checked = None if targets is None else classifier.check_targets(targets, inputs)
-            with classifier.session():
+            warn_of_radius(self, classifier, inputs)
+            with classifier.naming(inputs), classifier.session():
                 return self.evaluate(classifier, explainer, inputs, checked, generator)
 
     @classmethod
@@ -302,6 +297,14 @@ class Metric(metaclass=_PresetsApplied):
         owner = options.get(role.option)
         name = str(owner.get("name") if isinstance(owner, Mapping) else owner).partition(":")[0]
         return name in role.only if role.only else name not in role.unless
+
+
+def warn_of_radius(metric: Metric, classifier: Classifier, inputs: Tensor) -> None:
+    """Warn, once for each classifier, if the neighbourhood of a metric reaches beyond the range of the inputs."""
+    ball = getattr(metric, "neighbourhood", None)
+    excess = ball.describe_excess(inputs.shape[1:], classifier.bounds) if isinstance(ball, Neighbourhood) else ""
+    if excess:
+        classifier.warn_once(excess)
 
 
 def of_samples(metric: M, inputs: Tensor, rows: slice) -> M:

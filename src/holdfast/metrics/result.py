@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, Literal, get_args
 
 import polars as pl
@@ -17,7 +20,7 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 COMMON_COLUMNS = ("sample", "status", "value", "low", "high")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """The results of one metric for one explainer, a number for each of N samples.
 
@@ -58,8 +61,22 @@ class Result:
     low: Tensor | None = field(default=None, kw_only=True)
     high: Tensor | None = field(default=None, kw_only=True)
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__repr__" not in vars(cls):
+            # a dataclass keeps a `__repr__` of the class; its own would print every tensor
+            cls.__repr__ = Result.__repr__  # type: ignore[method-assign]
+
     def __len__(self) -> int:
         return len(self.status)
+
+    def __repr__(self) -> str:
+        counts = {status: self.status.count(status) for status in STATUSES if status in self.status}
+        skipped = ", ".join(f"{count} {status}" for status, count in counts.items() if status != "ok")
+        known = [value for value in self.frame()["value"].to_list() if value is not None]
+        middle = f", median {statistics.median(known):.4g}" if known else ""
+        samples = f"{len(self)} sample{'' if len(self) == 1 else 's'}"
+        return f"{type(self).__name__}({self.metric}, {samples}{f' ({skipped})' if skipped else ''}{middle})"
 
     @property
     def interval(self) -> Tensor:
@@ -99,3 +116,25 @@ class Result:
             kept = [number if fine else None for number, fine in zip(numbers, evaluated, strict=True)]
             common[name] = pl.Series(name, kept, dtype=pl.Float64).fill_nan(None)
         return pl.DataFrame({**common, **self.columns()})
+
+    def plot(
+        self, *, features: Sequence[str] | None = None, tokens: Sequence[Sequence[str]] | None = None
+    ) -> list[Any]:
+        """Draw the values with matplotlib, and the sample with the worst value where its inputs and maps are stored.
+
+        The first axes have a point for each sample, in the order of the values, with its interval. The others show the
+        input and its map, and the perturbed input and its map if there is one, as `holdfast.show` does.
+
+        Args:
+            features: names of the columns of a table or of the channels of a series.
+            tokens: the words of each sample, for embedded text.
+
+        Returns:
+            The matplotlib axes.
+
+        Raises:
+            MissingExtraError: matplotlib is not installed (`pip install 'holdfast[plot]'`).
+        """
+        # a metric knows nothing of its presentation, so the plots are found by name, and only when they are asked for
+        drawn: list[Any] = import_module("holdfast.plots").plot_result(self, features=features, tokens=tokens)
+        return drawn

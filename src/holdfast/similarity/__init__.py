@@ -29,7 +29,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from torch import Tensor
 
-from holdfast.errors import ArgumentError, check
+from holdfast.errors import ArgumentError, check, suggest_name
 from holdfast.registry import Registry
 from holdfast.similarity.diverse import top_k, top_k_diverse
 from holdfast.similarity.local import (
@@ -220,7 +220,12 @@ def _from_text(text: str) -> Similarity:
     for part in rest.split(","):
         key, equals, value = (piece.strip() for piece in part.partition("="))
         check(bool(equals and value), f"option of {name}", "the form key=value", repr(part))
-        check(key in known, f"option of {name}", f"one of {', '.join(known) or '(it has none)'}", repr(key))
+        check(
+            key in known,
+            f"option of {name}",
+            f"one of {', '.join(known) or '(it has none)'}",
+            repr(key) + suggest_name(key, known),
+        )
         check(key not in options, f"option of {name}", "each option once", repr(text))
         options[key] = _value(f"option {key} of {name}", value, hints.get(key))
     if entry.function in (*_OF_POSITIONS, lens_distance, centre_of_mass):  # their options can be checked without a map

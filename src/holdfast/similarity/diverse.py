@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from holdfast.errors import check
+from holdfast.errors import as_number, check
 from holdfast.similarity.rows import order_rows
 from holdfast.similarity.windows import check_positions, check_window, dilate, window_minimum
 
@@ -89,14 +89,13 @@ def top_k_diverse(a: Tensor, k: int | float | None = None, w: int = 1) -> Tensor
 
 def resolve_k(k: int | float | None, positions: int) -> int:
     """The number of positions that `k` stands for, of `positions` in all; raises `ArgumentError` if out of range."""
-    if k is None:
-        k = 0.1
+    number: int | float = 0.1 if k is None else as_number(k)
     expected = f"a whole number from 1 to {positions} or a share in (0, 1)"
-    if isinstance(k, float):
-        check(0 < k < 1, "k", expected, k)
-        return max(1, round(k * positions))
-    check(isinstance(k, int) and not isinstance(k, bool) and 1 <= k <= positions, "k", expected, k)
-    return k
+    if isinstance(number, float):
+        check(0 < number < 1, "k", expected, number)
+        return max(1, round(number * positions))
+    check(isinstance(number, int) and not isinstance(number, bool) and 1 <= number <= positions, "k", expected, number)
+    return number
 
 
 def mask_largest(x: Tensor, k: int) -> Tensor:

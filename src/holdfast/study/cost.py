@@ -53,7 +53,7 @@ class Line:
     memory: float = math.nan
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Estimate:
     """What a grid costs, with a `Line` for every data set, model, explainer and metric.
 
@@ -61,6 +61,11 @@ class Estimate:
     """
 
     lines: tuple[Line, ...]
+
+    def __repr__(self) -> str:
+        time = "an unknown time" if math.isnan(self.seconds) else f"about {self.seconds:.3g} s with one worker"
+        memory = "" if math.isnan(self.memory) else f", {self.memory / 1e9:.2g} GB"
+        return f"Estimate({self.evaluations:,} evaluations, {time}{memory}; frame() has a row for each metric)"
 
     @property
     def evaluations(self) -> int:

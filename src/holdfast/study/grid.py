@@ -10,10 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from holdfast.data.dataset import checked_names
 from holdfast.errors import check, check_integer
 from holdfast.explainers import Explainer
 from holdfast.metrics import Metric
 from holdfast.model import Bound, Classifier
+from holdfast.records import set_fields
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +28,7 @@ class Samples:
         bounds: the valid values of an input, `(lower, upper)`: numbers, or tensors that broadcast against a sample.
         about: plain values for the manifest and the report, such as the origin of the data and the names of classes.
         extras: further tensors `(N, ...)` by name, on the CPU, for metrics that ask for them.
+        features, tokens: names for figures, as of `holdfast.data.Dataset`; results do not depend on them.
     """
 
     inputs: Tensor
@@ -33,6 +36,8 @@ class Samples:
     bounds: tuple[Bound, Bound] = (0.0, 1.0)
     about: Mapping[str, Any] = field(default_factory=dict)
     extras: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
+    features: tuple[str, ...] | None = None
+    tokens: tuple[tuple[str, ...], ...] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         shape = tuple(self.inputs.shape)
@@ -45,6 +50,7 @@ class Samples:
             fits = isinstance(values, Tensor) and values.shape[:1] == shape[:1]
             got = str(tuple(values.shape)) if isinstance(values, Tensor) else type(values).__name__
             check(fits, f"extras[{name!r}]", f"a tensor of shape ({shape[0]}, ...)", got)
+        set_fields(self, **checked_names(self.features, self.tokens, self.inputs))
 
     def __len__(self) -> int:
         return len(self.inputs)

@@ -209,6 +209,8 @@ def _manifest(
             "bounds": [[float(lower.min()), float(lower.max())], [float(upper.min()), float(upper.max())]],
             "targets": "predicted" if samples.targets is None else "given",
             "digest": tensor_digest(samples.inputs),
+            **({} if samples.features is None else {"features": list(samples.features)}),
+            **({} if samples.tokens is None else {"tokens": [list(words) for words in samples.tokens]}),
             **samples.about,
         }
     metrics = {

@@ -43,7 +43,7 @@ JOB_COLUMNS: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Results:
     """All results that a study has so far.
 
@@ -64,6 +64,10 @@ class Results:
     samples: pl.DataFrame
     jobs: pl.DataFrame
     planned: int
+
+    def __repr__(self) -> str:
+        done = self.jobs.filter(pl.col("status") == "done").height
+        return f"Results({self.store.folder.address}, {done} of {self.planned} jobs done, {self.samples.height} rows)"
 
     @property
     def failures(self) -> pl.DataFrame:

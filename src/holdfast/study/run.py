@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,6 +24,8 @@ from holdfast.study.lease import hold_lease
 from holdfast.study.plan import Job, Plan, make_plan
 from holdfast.study.provenance import environment
 from holdfast.study.store import Store
+
+logger = logging.getLogger(__name__)
 
 #: with this many jobs or more, results are also written into few files, which open faster
 _COMPACT_FROM = 50
@@ -134,6 +137,8 @@ def _run_plan(
             done = (done_work + sum(running.values())) / total if total else number / len(pending)
             progress(Progress(number, len(pending), done, f"{job.label}: {job.explainer}", len(failed), earlier))
 
+    where = store.folder.address
+    logger.info("%d jobs, of which %d were done before; results are stored in %s", len(plan.jobs), earlier, where)
     if progress:
         progress(Progress(0, len(pending), 0.0, "starting", 0, earlier))
     try:
@@ -142,6 +147,10 @@ def _run_plan(
                 job, number = outcome.job, number + 1
                 if outcome.failed:
                     failed.append(job)
+                word, level = ("failed", logging.WARNING) if outcome.failed else ("done", logging.DEBUG)
+                place = (job.explainer, job.label, job.model, job.data, job.start, job.stop - 1)
+                text = "job %d of %d %s: %s by %s, %s on %s, samples %d to %d"
+                logger.log(level, text, number, len(pending), word, *place)
                 tell(job, 1.0)
                 done_work += running.pop(job.identity)
     finally:
@@ -149,7 +158,9 @@ def _run_plan(
         store.forget_failures(job for job in retried if after.get(job) == "done")
     if len(plan.jobs) >= _COMPACT_FROM and pending:
         store.compact([job.identity for job in plan.jobs])
-    return Summary(len(plan.jobs), earlier, number - len(failed), failed, time.monotonic() - began)
+    seconds = time.monotonic() - began
+    logger.info("%d jobs done, %d failed, in %.1f s", number - len(failed), len(failed), seconds)
+    return Summary(len(plan.jobs), earlier, number - len(failed), failed, seconds)
 
 
 def _outcomes(executor: Executor, grid: Grid, store: Store, pending: Sequence[Job], tell: Tell) -> Any:

@@ -454,7 +454,7 @@ class Branching(nn.Module):
     ("module", "words"),
     [
         (nn.Sequential(nn.Linear(4, 4), nn.Sigmoid(), nn.Linear(4, 2)), r"1 \(Sigmoid\): sigmoid"),
-        (nn.Sequential(nn.Linear(4, 2), nn.Softmax(1)), r"1 \(Softmax\): softmax"),
+        (nn.Sequential(nn.Linear(4, 2), nn.Softmax(1), nn.Linear(2, 2)), r"1 \(Softmax\): softmax"),
         (nn.Sequential(nn.LeakyReLU(-0.5), nn.Linear(4, 2)), "slope -0.5"),
         (Branching(True), "Branching"),
         (Branching(False), "argmax"),

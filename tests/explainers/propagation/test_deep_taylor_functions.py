@@ -359,7 +359,7 @@ def test_errors_name_the_cause() -> None:
     x = batch((4,))
     layer = nn.Linear(4, 2).double().requires_grad_(False)
     unruled: dict[str, tuple[Function, str]] = {
-        "softmax": (lambda x: F.softmax(layer(x), 1), "'softmax'"),
+        "softmax": (lambda x: layer(F.softmax(x, 1)), "'softmax'"),
         "gate": (lambda x: layer(x * torch.tanh(x)), "'mul'|'__mul__'"),
         "floor": (lambda x: layer(torch.div(x, 2, rounding_mode="floor")), "'div'"),
         "reciprocal": (lambda x: layer(1 / (x + 1)), "'__rtruediv__'|'reciprocal'|'__rdiv__'"),

@@ -242,9 +242,16 @@ def test_evaluate_of_a_data_set_finds_regions_by_their_name(tmp_path: Path) -> N
         assert rows["chance"].to_list() == [12 / 72] * 6
     manifest = Store(tmp_path).manifest()
     assert manifest["metrics"]["relevance_localisation"]["options"]["regions"] == "blocks"
-    # the regions given outright are the same jobs
+    # the regions given outright are the same jobs, if the data have the same name
     again = holdfast.evaluate(
-        classifier, explainers, data.inputs, [metric], out=tmp_path, progress=False, samples_per_job=4
+        classifier,
+        explainers,
+        data.inputs,
+        [metric],
+        out=tmp_path,
+        progress=False,
+        samples_per_job=4,
+        about={"data": data.name},
     )
     assert (again.summary.earlier, again.summary.done) == (4, 0)
     page = named.to_html(tmp_path / "report.html").read_text()

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import Any, ClassVar
 
 from torch import Tensor
 
 from holdfast.algorithms.distortion.space import FreeSpace, Nearest
 from holdfast.errors import ArgumentError
+from holdfast.records import ConfigurationType
 from holdfast.registry import Registry, build
 from holdfast.tensors import Streams
 
 
-class Attack(ABC):
+class Attack(metaclass=ConfigurationType):
     """A search for the least change of the free features that changes the prediction, for all inputs at once.
 
     Concrete attacks are frozen dataclasses with their options.

@@ -6,7 +6,7 @@ of them at once. The objective is a black box, and the search knows nothing of e
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from holdfast.errors import ArgumentError, check_integer
 from holdfast.neighbourhood import Region
+from holdfast.records import ConfigurationType
 from holdfast.registry import Registry
 from holdfast.tensors import Streams, broadcast_rows
 
@@ -213,7 +214,7 @@ class SearchRun:
 
 
 @dataclass(frozen=True)
-class Search(ABC):
+class Search(metaclass=ConfigurationType):
     """One way to search: options in the constructor, and the method in `search`."""
 
     name: ClassVar[str]

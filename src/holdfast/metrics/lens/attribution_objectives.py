@@ -24,22 +24,23 @@ decides who is a member.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from holdfast.errors import ArgumentError, check, check_integer
+from holdfast.errors import ArgumentError, as_number, check, check_integer
 from holdfast.neighbourhood import Region
+from holdfast.records import ConfigurationType
 from holdfast.registry import Registry, build
 from holdfast.similarity import dilate, mass_centre, smooth, top_k
 from holdfast.similarity.rows import row_sum
 from holdfast.tensors import Streams
 
 
-class AttributionObjective(ABC):
+class AttributionObjective(metaclass=ConfigurationType):
     """One way to attack an attribution; concrete ones are frozen dataclasses with their options."""
 
     name: ClassVar[str]
@@ -279,7 +280,7 @@ def _span(start: float, length: float, side: int) -> slice:
 
 def check_count(option: str, value: int | float) -> None:
     """Raise `ArgumentError` unless the value is a number of positions or a share of them."""
-    whole = type(value) is int and value >= 1
+    whole = type(as_number(value)) is int and value >= 1
     share = isinstance(value, float) and 0 < value < 1
     check(whole or share, option, "a whole number of at least 1, or a share in (0, 1)", repr(value))
 

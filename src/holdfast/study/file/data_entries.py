@@ -108,8 +108,9 @@ class DataFile(DataEntry):
 
     form: ClassVar[str] = "path"
     path: Name = Field(
-        description="A .npz (arrays inputs or x, labels or y), .npy or .safetensors file, or a folder of images with"
-        " or without a subfolder for each class; relative to the study file. uint8 is scaled to [0, 1]."
+        description="A .npz (arrays inputs or x, labels or y, names of features), .npy or .safetensors file, a .csv"
+        " table with a header (a column label, y, class or target has the classes), or a folder of images with or"
+        " without a subfolder for each class; relative to the study file. uint8 is scaled to [0, 1]."
     )
     bounds: OwnBounds = None
     size: Annotated[tuple[Count, Count], Strict(False), Expected("[height, width] in pixels")] | None = Field(
@@ -149,7 +150,8 @@ class DataFunction(DataEntry):
 
 def _from_dataset(found: Dataset, targets: str) -> Samples:
     about = {"name": found.name, "classes": list(found.classes)}
-    return Samples(found.inputs, found.labels if targets == "labels" else None, found.bounds, about, found.extras)
+    labels = found.labels if targets == "labels" else None
+    return Samples(found.inputs, labels, found.bounds, about, found.extras, found.features, found.tokens)
 
 
 def _from_content(found: Content, targets: str) -> Samples:
@@ -157,7 +159,8 @@ def _from_content(found: Content, targets: str) -> Samples:
         rows = len(found.inputs)
         check(len(found.labels) == rows, "path", f"as many labels as inputs ({rows})", f"{len(found.labels)} labels")
     check(targets != "labels" or found.labels is not None, "targets", "predicted, as there are no labels", "labels")
-    return Samples(found.inputs, found.labels if targets == "labels" else None, about=found.about)
+    labels = found.labels if targets == "labels" else None
+    return Samples(found.inputs, labels, about=found.about, features=found.features)
 
 
 def _take_first(found: Samples, count: int | None) -> Samples:
@@ -167,7 +170,8 @@ def _take_first(found: Samples, count: int | None) -> Samples:
     check(count <= len(found), "samples", f"at most the {len(found)} samples of {name}", count)
     targets = None if found.targets is None else found.targets[:count].clone()
     extras = {name: values[:count].clone() for name, values in found.extras.items()}
-    return replace(found, inputs=found.inputs[:count].clone(), targets=targets, extras=extras)
+    tokens = None if found.tokens is None else found.tokens[:count]
+    return replace(found, inputs=found.inputs[:count].clone(), targets=targets, extras=extras, tokens=tokens)
 
 
 def _bound_of(bound: Numbers, inputs: Tensor) -> Bound:

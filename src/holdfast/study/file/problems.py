@@ -8,7 +8,6 @@ problems of a whole file.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import textwrap
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +17,7 @@ from typing import Any, ClassVar, Self, get_args
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
-from holdfast.errors import ArgumentError, HoldfastError, UnknownNameError
+from holdfast.errors import ELSEWHERE, ArgumentError, HoldfastError, UnknownNameError, nearest_name
 
 #: keys and indices that lead to a place in the file
 Keys = tuple[str | int, ...]
@@ -191,7 +190,8 @@ def _from_pydantic(details: Any, section: type[Entry] | None, raw: Any) -> list[
         return [Problem(path, f"no {key}, which goes with {either(owners)}", f"one for {section.form}")]
     if kind == "extra_forbidden":
         words = f"{section.key} ({join_names(known)})" if known else f"no options, as {section.__name__} has none"
-        return [Problem(path, words, show(key), find_nearest(key, known))]
+        near = find_nearest(key, known)
+        return [Problem(path, words, show(key), near, "" if near else ELSEWHERE.get(key, ""))]
     near = find_nearest(raw[key], known[key].choices) if isinstance(raw[key], str) else None
     return [Problem((key,), known[key].words, show(raw[key]), near)]
 
@@ -256,9 +256,8 @@ def make_unknown_error(what: str, name: object, known: Iterable[str], *path: str
 
 
 def find_nearest(name: object, known: Iterable[str]) -> str | None:
-    """The known name that is most like this one, if any is."""
-    found = difflib.get_close_matches(str(name), [str(k) for k in known], n=1)
-    return found[0] if found and found[0] != name else None
+    """The known name that may be meant, if any is: `holdfast.errors.nearest_name`."""
+    return nearest_name(name, [str(k) for k in known])
 
 
 def join_names(names: Iterable[object], width: int = 150) -> str:

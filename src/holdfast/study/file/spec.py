@@ -33,7 +33,7 @@ from pydantic import (
     model_validator,
 )
 
-from holdfast.errors import ArgumentError
+from holdfast.errors import ArgumentError, as_number
 from holdfast.explainers import Explainer
 from holdfast.metrics import Metric
 from holdfast.metrics.base import PRESETS, Preset
@@ -322,7 +322,14 @@ def study_from(content: Mapping[str, Any], base: str | Path = ".") -> Study:
       metrics[0]: expected a metric (...'worst_cas' (did you mean 'worst_case'?)
       sede: expected a known key (title, seed, ...), got 'sede' (did you mean 'seed'?)
     """
-    return _check(Document("study", Path(base).resolve(), dict(content)))
+    return _check(Document("study", Path(base).resolve(), _plain(content)))
+
+
+def _plain(value: Any) -> Any:
+    """Plain values, of which a user's may be NumPy's or torch's."""
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    return [_plain(each) for each in value] if type(value) in (list, tuple) else as_number(value)
 
 
 def _check(document: Document) -> Study:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from holdfast.errors import check
+from holdfast.errors import as_number, check
 from holdfast.zoo.networks.layers import make_dense_head
 
 Readout = Literal["mean", "last"]
@@ -63,7 +63,7 @@ class BiLSTM(nn.Module):
         hidden: int = 256,
     ) -> None:
         super().__init__()
-        fine = len(units) >= 1 and all(type(unit) is int and unit >= 1 for unit in units)
+        fine = len(units) >= 1 and all(type(as_number(unit)) is int and unit >= 1 for unit in units)
         check(fine, "units", "whole numbers of at least 1, one for each LSTM", units)
         check(patch >= 1, "patch", "at least 1", patch)
         check(readout in get_args(Readout), "readout", " or ".join(get_args(Readout)), repr(readout))

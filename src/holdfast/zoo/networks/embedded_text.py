@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from holdfast.errors import ModelError, check
+from holdfast.errors import ModelError, as_number, check
 from holdfast.model import Bound, Classifier
 
 #: the rest of a model: from embeddings `(N, T, dim)` and which tokens are present, bool `(N, T)`, to logits
@@ -65,7 +65,7 @@ class EmbeddedText(nn.Module):
         check(fine, "embedding", "an embedding layer with a weight (tokens, dim)", type(embedding).__name__)
         assert isinstance(weight, Tensor)
         check(callable(rest), "rest", "a callable (model, embeddings, present) -> logits", type(rest).__name__)
-        fine = padding is None or (type(padding) is int and 0 <= padding < len(weight))
+        fine = padding is None or (type(as_number(padding)) is int and 0 <= padding < len(weight))
         check(fine, "padding", f"None or a token id from 0 to {len(weight) - 1}", repr(padding))
         self.model = model
         self.rest = rest

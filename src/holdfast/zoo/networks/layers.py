@@ -9,7 +9,7 @@ from typing import Literal
 
 from torch import nn
 
-from holdfast.errors import check
+from holdfast.errors import as_number, check
 
 Activation = Literal["relu", "relu6", "softplus", "tanh"]
 
@@ -36,7 +36,7 @@ def find_activation(name: str) -> Callable[[], nn.Module]:
 
 def check_strides(strides: Sequence[int], count: int) -> None:
     """Raise `ArgumentError` unless there are `count` strides of at least 1."""
-    fine = len(strides) == count and all(type(stride) is int and stride >= 1 for stride in strides)
+    fine = len(strides) == count and all(type(as_number(stride)) is int and stride >= 1 for stride in strides)
     check(fine, "strides", f"{count} whole numbers of at least 1", strides)
 
 

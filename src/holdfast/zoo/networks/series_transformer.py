@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from holdfast.errors import check
+from holdfast.errors import as_number, check
 from holdfast.zoo.networks.layers import check_strides, make_dense_head, make_series_convolutions
 
 
@@ -116,7 +116,7 @@ class SeriesTransformer(nn.Module):
         hidden: int = 64,
     ) -> None:
         super().__init__()
-        fine = len(stem) >= 1 and all(type(channels) is int and channels >= 1 for channels in stem)
+        fine = len(stem) >= 1 and all(type(as_number(channels)) is int and channels >= 1 for channels in stem)
         check(fine, "stem", "whole numbers of at least 1, one for each convolution", stem)
         check_strides(strides, len(stem))
         check(kernel_size >= 1 and kernel_size % 2 == 1, "kernel_size", "an odd number of at least 1", kernel_size)

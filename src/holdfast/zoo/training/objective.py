@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from holdfast.neighbourhood import Bounds
+from holdfast.records import ConfigurationType
 
 Perturbation = Callable[[nn.Module, Tensor, Tensor, torch.Generator], Tensor]
 
@@ -50,7 +51,7 @@ class Batch:
         return logits if self.precision == torch.float32 else logits.float()
 
 
-class Scheme(ABC):
+class Scheme(metaclass=ConfigurationType):
     """A training scheme with its options: a frozen dataclass that computes the loss of a batch.
 
     A scheme that needs further values of each sample lists their names in a class variable `needs`.

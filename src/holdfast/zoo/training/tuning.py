@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from holdfast.data import Dataset
-from holdfast.errors import MissingExtraError, UnknownNameError, check, check_integer
+from holdfast.errors import MissingExtraError, UnknownNameError, as_number, check, check_integer
 from holdfast.zoo.networks.bilstm import BiLSTM
 from holdfast.zoo.networks.series_cnn import SeriesCNN
 from holdfast.zoo.networks.series_transformer import SeriesTransformer
@@ -128,7 +128,7 @@ def tune(
         raise UnknownNameError("model", model, SPACES)
     for option, value in (("trials", trials), ("epochs", epochs)):
         check_integer(value, option)
-    check(type(seed) is int and 0 <= seed < 1 << 32, "seed", "a whole number from 0 to 2^32 - 1", seed)
+    check(type(as_number(seed)) is int and 0 <= seed < 1 << 32, "seed", "a whole number from 0 to 2^32 - 1", seed)
     check(0 < held_out < 1, "held_out", "a share in (0, 1)", held_out)
     kept = round(len(data) * (1 - held_out))
     check(0 < kept < len(data), "data", "samples to train on and to hold out", f"{len(data)}")

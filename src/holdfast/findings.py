@@ -1,0 +1,604 @@
+"""`Findings`: what stored results say, as a table with the best of each metric, in the terminal and in notebooks.
+
+`holdfast.load_results` opens stored results as findings, and `Evaluation` prints those of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import math
+import shutil
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import polars as pl
+
+from holdfast.errors import UnknownNameError, check
+from holdfast.plots import Bar, Panel, plot_panels
+from holdfast.presentation import Reading
+from holdfast.presentation.safari.misinterpretation_probability import describe_probability
+from holdfast.report import Report
+from holdfast.report.summary import estimate
+from holdfast.report.views import Contents
+from holdfast.statistics.comparison import Comparison
+from holdfast.statistics.paired import Interval, bootstrap_interval
+from holdfast.study.results import Results
+from holdfast.study.results import load_results as load_stored
+from holdfast.study.store import Store
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Statistic = Literal["median", "mean"]
+#: what `Findings.table` has, in this order; those in `_OPTIONAL` only where they say something
+TABLE = {
+    **dict.fromkeys(("data", "model", "explainer", "metric"), pl.String),
+    **dict.fromkeys(("value", "low", "high"), pl.Float64),
+    **dict.fromkeys(("verdict", "better"), pl.String),
+    "samples": pl.Int64,
+    **dict.fromkeys(("bound", "failure"), pl.String),
+}
+_OPTIONAL = ("data", "model", "bound", "failure")
+#: the first and the last columns of `Findings.frame`, of which polars prints four each
+_FIRST = ("explainer", "label", "sample", "value", "low", "high", "status")
+_LAST = ("metric", "data", "model", "repeat", "job")
+_HEAD = 22  # characters
+_MARKS = {"best": "*", "tied": "="}
+_SIGNS = {"upper": "<= ", "lower": ">= "}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The numbers of one explainer by one configured metric, for one data set and model.
+
+    Attributes:
+        data, model, explainer, label, metric: names; a single `Result` has only the metric's.
+        reading: how the metric's values are read.
+        statistic: `"median"` or `"mean"` over samples. The value of a sample is the same statistic over its repeats.
+        middle: the statistic with its interval; None where no sample counts.
+        mean_rank: over samples, 1 is best; None where the metric does not rank explainers, or ranks none of these.
+        best: whether no other explainer's `middle` is certainly better; False where the metric has no direction, and
+            where only one explainer has a value.
+        tied: whether it is not best, but the paired tests do not show that it is worse than one that is.
+    """
+
+    data: str
+    model: str
+    explainer: str
+    label: str
+    metric: str
+    reading: Reading
+    statistic: Statistic
+    middle: Interval | None
+    mean_rank: float | None = None
+    best: bool = False
+    tied: bool = False
+
+    @property
+    def verdict(self) -> str | None:
+        """`"best"`, `"tied"` or `"worse"`; None where there is no other value to compare with."""
+        if self.best or self.tied:
+            return "best" if self.best else "tied"
+        return None if self.mean_rank is None else "worse"
+
+
+@dataclass(frozen=True)
+class Best:
+    """The explainers that are best by one metric.
+
+    Attributes:
+        explainers: the one with the best median, and all that the paired tests do not show to be worse.
+        shown: whether the tests, at 5%, show that all other explainers are worse; False if there are no others.
+        samples: on how many samples they were compared.
+    """
+
+    explainers: tuple[str, ...]
+    shown: bool
+    samples: int
+
+
+@dataclass(frozen=True, repr=False)
+class Findings(Results):
+    """Stored results, and what they say.
+
+    `print` shows a table for each data set and model: a row per explainer, a column per metric, the median over samples
+    with its 95% interval, and marks for the best. A notebook shows the same as HTML.
+    """
+
+    def __repr__(self) -> str:
+        return f"Findings({self.scope()}; print it for the table)"
+
+    def __str__(self) -> str:
+        return format_text(self)
+
+    def _repr_html_(self) -> str:
+        return format_html(self)
+
+    @cached_property
+    def contents(self) -> Contents:
+        """The results as the report needs them."""
+        return Contents(self)
+
+    def scope(self) -> str:
+        """How much was evaluated, in a few words."""
+        parts = [(len(self.contents.explainers), "explainer"), (len(self.contents.labels), "metric")]
+        counts = [_count(int(about.get("samples") or 0), "sample") for about in self.manifest.get("data", {}).values()]
+        failed = self.failures.height
+        words = " x ".join(_count(*part) for part in parts) + f", {' + '.join(counts) or 'no samples'}"
+        return words + (f", {_count(failed, 'failed job')}" if failed else "")
+
+    def frame(self, metric: str | None = None) -> pl.DataFrame:
+        """A row for each explainer, metric, repeat and sample.
+
+        Args:
+            metric: only the rows of this one, by its label or its name, such as `"worst case"`; columns without any
+                value are then left out. By default all metrics; columns that a metric does not have are null.
+
+        Raises:
+            UnknownNameError: there is no such metric.
+        """
+        frame = self.samples
+        first, last = ([name for name in names if name in frame.columns] for names in (_FIRST, _LAST))
+        frame = frame.select(*first, pl.exclude(*first, *last), *last)
+        if metric is None:
+            return frame
+        frame = frame.filter(pl.col("label").is_in(self._find(metric)))
+        return frame.select(column for column in frame.get_columns() if column.null_count() < max(len(column), 1))
+
+    def _find(self, metric: str) -> list[str]:
+        """The labels that a user's word for a metric stands for."""
+        labels = self.contents.labels
+        if metric in labels:
+            return [metric]
+        wanted = _simplify(metric)
+        for found in (
+            [label for label in labels if _simplify(label) == wanted],
+            [label for label, known in labels.items() if _simplify(known.metric) == wanted],
+        ):
+            if found:
+                return found
+        raise UnknownNameError("metric", metric, labels)
+
+    def table(self) -> pl.DataFrame:
+        """A row for each explainer and metric.
+
+        The columns are
+
+        - `data`, `model`: only where there are several of them;
+        - `explainer`, `metric` (its label);
+        - `value`: the median over samples; `low`, `high`: its 95% interval (null or wider if there are few samples);
+        - `verdict`: `"best"` (no other explainer has a better median), `"tied"` (paired tests at 5% do not show that it
+          is worse than the best) or `"worse"`; null where there is nothing to compare;
+        - `better`: whether a `"higher"` or a `"lower"` value is better, or null;
+        - `samples`: how many samples count;
+        - `bound`: only where a median is not known exactly: it lies at or below (`"upper"`) or above (`"lower"`) the
+          value;
+        - `failure`: only where something failed: why.
+        """
+        rows = []
+        for entry in list_entries(self.contents):
+            middle = entry.middle
+            number = None if middle is None or math.isnan(middle.value) else middle.value
+            rows.append(
+                {
+                    **{name: getattr(entry, name) for name in ("data", "model", "explainer", "verdict")},
+                    "metric": entry.label,
+                    "value": number,
+                    "low": None if middle is None else middle.low,
+                    "high": None if middle is None else middle.high,
+                    "better": entry.reading.direction,
+                    "samples": 0 if middle is None else middle.count,
+                    "bound": None if middle is None else middle.bound,
+                    "failure": None,
+                }
+            )
+        have = {(row["data"], row["model"], row["metric"], row["explainer"]): row for row in rows}
+        for job in self.failures.iter_rows(named=True):
+            key = (job["data"], job["model"], job["label"], job["explainer"])
+            row = have.setdefault(key, dict(zip(("data", "model", "metric", "explainer"), key, strict=True)))
+            row.setdefault("samples", 0)
+            row["failure"] = shorten_error(job["error"])
+        found = pl.DataFrame(list(have.values()), schema=TABLE)
+        several = {"data": len(self.contents.data) > 1, "model": len(self.contents.models) > 1}
+        hidden = [name for name in _OPTIONAL if not several.get(name, bool(found[name].is_not_null().any()))]
+        hidden += [name for name in ("data", "model") if not several[name] and name not in hidden]
+        return found.drop(hidden)
+
+    def best(self, data: str | None = None, model: str | None = None) -> dict[str, Best]:
+        """The best explainers by each metric that ranks them, and whether the tests show it.
+
+        Args:
+            data, model: where there are several, which of them.
+
+        Raises:
+            ArgumentError: there is no such data set or model, or there are several and none is given.
+        """
+        pairs = self.contents.pairs
+        for what, given, place in (("data", data, 0), ("model", model, 1)):
+            names = list(dict.fromkeys(pair[place] for pair in pairs))
+            check(given is None or given in names, what, f"one of {', '.join(names)}", repr(given))
+            pairs = [pair for pair in pairs if given in (None, pair[place])]
+        known = "; ".join(f"data={data!r}, model={model!r}" for data, model in pairs)
+        check(len(pairs) <= 1, "data, model", f"one of several: {known}", "none")
+        return {label: best for pair in pairs for label, best in self._best(*pair)}
+
+    def _best(self, data: str, model: str) -> Iterator[tuple[str, Best]]:
+        entries = list_entries(self.contents)
+        for label in self.contents.labels:
+            ranked = [e for e in entries if (e.data, e.model, e.label) == (data, model, label) and e.middle is not None]
+            names = tuple(entry.explainer for entry in sorted(ranked, key=_by_rank) if entry.best or entry.tied)
+            comparison = self.contents.comparisons.get((data, model, label))
+            if names:
+                compared = comparison is not None and comparison.count > 0
+                shown = compared and len(names) < len(ranked)
+                yield label, Best(names, shown, comparison.count if comparison is not None else 0)
+
+    def plot(self, data: str | None = None, model: str | None = None) -> list[Axes]:
+        """Draw a panel for each metric with matplotlib: the median and its interval for each explainer.
+
+        Args:
+            data, model: only these; by default all, in rows.
+
+        Returns:
+            The axes, a row of panels for each data set and model.
+
+        Raises:
+            MissingExtraError: matplotlib is not installed.
+        """
+        rows = []
+        for pair in self.contents.pairs:
+            if data in (None, pair[0]) and model in (None, pair[1]):
+                entries = [entry for entry in list_entries(self.contents) if (entry.data, entry.model) == pair]
+                rows.append([_panel(label, entries, self.contents) for label in self.contents.labels])
+        check(any(rows), "data, model", "names of the results", f"{data!r}, {model!r}")
+        names = [self.contents.where(*pair) for pair in self.contents.pairs]
+        return plot_panels([panel for row in rows for panel in row], names if len(rows) > 1 else ())
+
+    def to_html(self, path: str | Path = "report.html") -> Path:
+        """Write the report as one self-contained file, and return its path."""
+        return Report(self).to_html(path)
+
+
+def load_results(results: str | Path | Store) -> Findings:
+    """Open the results in a folder or at an fsspec address.
+
+    Raises:
+        ArgumentError: there are none.
+    """
+    return as_findings(load_stored(results))
+
+
+def as_findings(results: Results) -> Findings:
+    """The same results, as findings."""
+    if isinstance(results, Findings):
+        return results
+    return Findings(**{field.name: getattr(results, field.name) for field in dataclasses.fields(results)})
+
+
+def list_entries(
+    contents: Contents, statistic: Statistic = "median", labels: Sequence[str] | None = None
+) -> list[Entry]:
+    """All entries, in the study's order of data, models, metrics and explainers.
+
+    The tests are those of the report: Friedman's, then Wilcoxon's on all pairs with Holm's correction, at 5%, on the
+    samples that have a value for every explainer.
+
+    Args:
+        contents: of stored results.
+        statistic: `"median"`, which may be censored and whose interval needs no assumption; or `"mean"`, with a BCa
+            bootstrap interval, for values of which none is censored.
+        labels: the configured metrics to take; all by default.
+
+    Raises:
+        ArgumentError: no such label; a mean of censored values.
+    """
+    names = list(contents.labels)
+    for label in labels or ():
+        check(label in names, "labels", f"some of {', '.join(names)}", repr(label))
+    found: list[Entry] = []
+    for data, model in contents.pairs:
+        for name in labels or names:
+            metric, reading = contents.labels[name].metric, contents.labels[name].reading
+            group = [
+                Entry(data, model, explainer, name, metric, reading, statistic, take_middle(reading, rows, statistic))
+                for explainer in contents.explainers
+                if len(rows := contents.rows(data, model, name, explainer))
+            ]
+            found += _add_ranks(group, contents.comparisons.get((data, model, name)))
+    return found
+
+
+def take_middle(reading: Reading, rows: pl.DataFrame, statistic: Statistic) -> Interval | None:
+    """The median or mean over the samples of one explainer's rows, with its interval; None where no sample counts."""
+    if statistic == "median":
+        return estimate(reading, rows)
+    rows = reading.select_valid(rows)
+    if not len(rows):
+        return None
+    bounds = reading.bounds(rows)
+    expected = "'median' where values are censored: no mean is taken over bounds"
+    check(not bounds.any(), "statistic", expected, f"'mean' of {reading.column}, {int(bounds.sum())} of it censored")
+    value = pl.col(reading.column).cast(pl.Float64).mean()
+    means = rows.group_by("sample", maintain_order=True).agg(value)[reading.column].to_numpy()
+    return bootstrap_interval(np.asarray(means), "mean")
+
+
+def _add_ranks(group: list[Entry], comparison: Comparison | None) -> list[Entry]:
+    """Add ranks, and which entries are best or tied with the best."""
+    ranked = [entry for entry in group if entry.middle is not None]
+    direction = ranked[0].reading.direction if ranked else None
+    if direction is None or len(ranked) < 2:
+        return group
+    sign = 1.0 if direction == "lower" else -1.0  # from here on less is better
+    ends = {entry.explainer: sorted(sign * end for end in entry.middle.between) for entry in ranked if entry.middle}
+    worst_of_best = min(high for _, high in ends.values())
+    best = {name for name, (low, _) in ends.items() if low <= worst_of_best}
+    return [_add_rank(entry, best, comparison) for entry in group]
+
+
+def _add_rank(entry: Entry, best: set[str], comparison: Comparison | None) -> Entry:
+    if entry.explainer in best:
+        entry = dataclasses.replace(entry, best=True)
+    if comparison is None or comparison.count == 0 or entry.explainer not in comparison.names:
+        return entry
+    place = comparison.names.index(entry.explainer)
+    rank = float(comparison.mean_ranks[place])
+    shown_worse = comparison.significant[:, place] & (comparison.effects[:, place] > 0)
+    rivals = [shown_worse[at] for at, name in enumerate(comparison.names) if name in best]
+    tied = not entry.best and bool(rivals) and not all(rivals)
+    return dataclasses.replace(entry, mean_rank=rank, tied=tied)
+
+
+def _by_rank(entry: Entry) -> tuple[bool, float]:
+    return not entry.best, entry.mean_rank or 0.0
+
+
+def _panel(label: str, entries: Sequence[Entry], contents: Contents) -> Panel:
+    bars = {entry.explainer: entry for entry in entries if entry.label == label}
+    reading = contents.labels[label].reading
+    found = []
+    for name in contents.explainers:
+        entry = bars.get(name)
+        middle = None if entry is None else entry.middle
+        if entry is None or middle is None or math.isnan(middle.value):
+            found.append(Bar(name))
+        else:
+            found.append(
+                Bar(name, middle.value, middle.low, middle.high, middle.bound, _MARKS.get(entry.verdict or ""))
+            )
+    return Panel(label, reading.axis, reading.direction, tuple(found))
+
+
+# Failures
+
+
+def describe_failures(results: Results) -> list[str]:
+    """A sentence for each reason of failed jobs: which explainers, by how many of the metrics, on which samples.
+
+    Equal reasons stand together: "gradcam failed for 3 of 3 metrics: no convolution in the model".
+    """
+    reasons: dict[str, dict[str, dict[str, int]]] = {}
+    for job in results.failures.iter_rows(named=True):
+        labels = reasons.setdefault(shorten_error(job["error"]), {}).setdefault(job["explainer"], {})
+        labels[job["label"]] = labels.get(job["label"], 0) + 1
+    planned = results.jobs.group_by("explainer", "label").len()
+    of = {(explainer, label): count for explainer, label, count in planned.iter_rows()}
+    total, found = len(results.manifest.get("metrics") or {}), []
+    for reason, explainers in reasons.items():
+        together: dict[tuple[str, ...], list[str]] = {}
+        for name, labels in explainers.items():
+            together.setdefault(tuple(labels), []).append(name)
+        for own, names in together.items():
+            some = f" ({', '.join(own)})" if len(own) < total else ""
+            parts = [explainers[name][label] / of[name, label] for name in names for label in own]
+            part = "" if min(parts) == 1 else ", on a part of the samples"
+            found.append(f"{', '.join(names)} failed for {len(own)} of {_count(total, 'metric')}{some}{part}: {reason}")
+    return found
+
+
+def shorten_error(error: object, width: int = 300) -> str:
+    """The first line of a stored error, without the names of holdfast's own exceptions.
+
+    >>> shorten_error("ModelError: module: expected logits\\nmore")
+    'module: expected logits'
+    """
+    text = str(error).strip().partition("\n")[0]
+    for own in ("ArgumentError", "UnknownNameError", "ModelError", "SecondDerivativeError", "HoldfastError"):
+        text = text.removeprefix(f"{own}: ")
+    return textwrap.shorten(text, width, placeholder=" ...")
+
+
+# The table in words
+
+
+@dataclass(frozen=True)
+class _Column:
+    """One metric of one table: its heading, what its values are, and a cell and a verdict for each explainer."""
+
+    label: str
+    axis: str
+    better: str
+    cells: dict[str, str]
+    verdicts: dict[str, str | None]
+
+
+def _columns(findings: Findings, data: str, model: str) -> list[_Column]:
+    entries = [entry for entry in list_entries(findings.contents) if (entry.data, entry.model) == (data, model)]
+    total = int((findings.manifest.get("data") or {}).get(data, {}).get("samples") or 0)
+    failed = {
+        (job["label"], job["explainer"])
+        for job in findings.failures.iter_rows(named=True)
+        if (job["data"], job["model"]) == (data, model)
+    }
+    found = []
+    for label, known in findings.contents.labels.items():
+        own = {entry.explainer: entry for entry in entries if entry.label == label}
+        cells = {}
+        for name in findings.contents.explainers:
+            entry, broken = own.get(name), (label, name) in failed
+            cells[name] = "-" if entry is None else _cell(entry, total)
+            if broken:
+                cells[name] = "failed" if cells[name] == "-" else f"{cells[name]}, partly failed"
+        verdicts = {name: entry.verdict for name, entry in own.items()}
+        direction = known.reading.direction
+        found.append(_Column(label, known.reading.axis, f"{direction} is better" if direction else "", cells, verdicts))
+    return found
+
+
+def _cell(entry: Entry, total: int) -> str:
+    middle, decimals = entry.middle, entry.reading.decimals
+    if middle is None:
+        return "-"
+    text = _SIGNS.get(middle.bound or "", "") + _number(middle.value, decimals)
+    if entry.reading.axis == "ln P" and math.isfinite(middle.value):
+        text += f" ({describe_probability(middle.value).partition('about ')[2]})"
+    if middle.low is not None and middle.high is not None:
+        text += f" [{_number(middle.low, decimals)}, {_number(middle.high, decimals)}]"
+    return text + (f" n={middle.count}" if middle.count < total else "")
+
+
+def _number(value: float, decimals: int | None) -> str:
+    """A number in ASCII; three digits where `decimals` is None."""
+    if not math.isfinite(value):
+        return "?" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    if decimals is None:
+        return f"{value:.0f}" if 1000 <= abs(value) < 1e6 else f"{value:.3g}"
+    text = f"{value:.{decimals}f}"
+    return text[1:] if text.startswith("-") and not text.strip("-0.") else text
+
+
+def _title(findings: Findings, data: str, model: str) -> str:
+    count = int((findings.manifest.get("data") or {}).get(data, {}).get("samples") or 0)
+    return f"{_count(len(findings.contents.explainers), 'explainer')} of {model} on {_count(count, 'sample')} of {data}"
+
+
+def _notes(findings: Findings, data: str, model: str, columns: Sequence[_Column]) -> list[str]:
+    """What the marks mean, and what the table does not show."""
+    used = {verdict for column in columns for verdict in column.verdicts.values()}
+    parts = ["* no other explainer has a better median"] if "best" in used else []
+    parts += ["= not shown to be worse than the best (paired tests at 5%)"] if "tied" in used else []
+    notes = ["; ".join(parts) + "."] if parts else []
+    found = findings.contents.comparisons.items()
+    here = {label: comparison for (d, m, label), comparison in found if (d, m) == (data, model)}
+    weak = [label for label, comparison in here.items() if not comparison.conclusive_possible]
+    if weak:
+        which = "every metric" if len(weak) == len(here) else ", ".join(weak)
+        notes.append(f"Too few samples with a value for all explainers to show a difference (test at 5%): {which}.")
+    return notes
+
+
+def _endings(findings: Findings) -> list[str]:
+    """What failed or is missing, and how to go on."""
+    lines = [f"Failed: {line}" for line in describe_failures(findings)]
+    if findings.missing > 0:
+        lines.append(f"{findings.missing} of {_count(findings.planned, 'job')} were not run yet.")
+    return lines
+
+
+def _interval_words(findings: Findings) -> str:
+    middles = [entry.middle for entry in list_entries(findings.contents) if entry.middle is not None]
+    known = [middle.coverage for middle in middles if middle.low is not None]
+    if not known:
+        return "Median over samples"
+    least = min(known)
+    return f"Median over samples [{'95%' if least >= 0.945 else f'interval of at least {least:.0%}'}]"
+
+
+HINT = ".table() has these numbers, .best() the best explainers, .plot() draws them, .to_html() writes the report."
+
+
+def format_text(findings: Findings, width: int | None = None, hint: bool = True) -> str:
+    """The tables as text, and how to go on in Python, if `hint`.
+
+    Lines have at most `width` characters where possible; by default the width of the terminal.
+    """
+    width = shutil.get_terminal_size((100, 24)).columns if width is None else width
+    lines = []
+    for data, model in findings.contents.pairs:
+        columns = _columns(findings, data, model)
+        lines += [f"{_title(findings, data, model)}. {_interval_words(findings)}:", ""]
+        lines += _format_blocks(columns, findings.contents.explainers, width)
+        notes = [line for note in _notes(findings, data, model, columns) for line in textwrap.wrap(note, width)]
+        lines += [*notes, ""] if notes else []
+    if not lines:
+        lines = ["No results yet.", ""]
+    wrapper = textwrap.TextWrapper(width, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False)
+    return "\n".join(
+        lines + [line for note in [*_endings(findings), *([HINT] if hint else [])] for line in wrapper.wrap(note)]
+    )
+
+
+def _format_blocks(columns: Sequence[_Column], explainers: Sequence[str], width: int) -> list[str]:
+    """The table, with the columns that do not fit below the others."""
+    first = max((len(name) for name in explainers), default=0)
+    blocks: list[list[tuple[list[str], dict[str, str], int]]] = [[]]
+    used = first
+    for column in columns:
+        head = [*textwrap.wrap(column.label, _HEAD), *textwrap.wrap(column.axis, _HEAD)]
+        head += [f"({column.better})"] if column.better else []
+        cells = {n: f"{cell} {_MARKS.get(column.verdicts.get(n) or '', ' ')}" for n, cell in column.cells.items()}
+        wide = max(2 + max(map(len, head)), *map(len, cells.values()))
+        if blocks[-1] and used + 2 + wide > width:
+            blocks.append([])
+            used = first
+        used += 2 + wide
+        blocks[-1].append((head, cells, wide))
+    lines = []
+    for block in blocks:
+        height = max((len(head) for head, _, _ in block), default=0)
+        for at in range(height):
+            words = (head[at] if at < len(head) else "" for head, _, _ in block)
+            parts = (f"  {word:>{wide - 2}}  " for word, (_, _, wide) in zip(words, block, strict=True))
+            lines.append((" " * first + "".join(parts)).rstrip())
+        for name in explainers:
+            lines.append(
+                (f"{name:<{first}}" + "".join(f"  {cells[name]:>{wide}}" for _, cells, wide in block)).rstrip()
+            )
+        lines.append("")
+    return lines
+
+
+def format_html(findings: Findings) -> str:
+    """The tables as HTML for a notebook: no scripts, nothing from elsewhere, all names escaped."""
+    parts = []
+    for data, model in findings.contents.pairs:
+        columns = _columns(findings, data, model)
+        heads = "".join(
+            f"<th style='text-align:right'>{html.escape(c.label)}<br><small style='font-weight:normal'>"
+            f"{html.escape(c.axis)}{f'<br>{c.better}' if c.better else ''}</small></th>"
+            for c in columns
+        )
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
+            + "".join(_html_cell(column, name) for column in columns)
+            + "</tr>"
+            for name in findings.contents.explainers
+        )
+        title = f"{_title(findings, data, model)}. {_interval_words(findings)}."
+        parts.append(
+            f"<p>{html.escape(title)}</p><div style='overflow-x:auto'><table><thead><tr><th></th>{heads}</tr></thead>"
+            f"<tbody>{rows}</tbody></table></div>"
+        )
+        parts += [f"<p><small>{html.escape(note)}</small></p>" for note in _notes(findings, data, model, columns)]
+    parts += [f"<p>{html.escape(line)}</p>" for line in _endings(findings)]
+    return f"<div>{''.join(parts) or '<p>No results yet.</p>'}<p><small>{html.escape(HINT)}</small></p></div>"
+
+
+def _html_cell(column: _Column, name: str) -> str:
+    verdict = column.verdicts.get(name) or ""
+    text = html.escape(column.cells[name]) + (f" {_MARKS[verdict]}" if verdict in _MARKS else "")
+    return f"<td style='text-align:right;white-space:nowrap'>{f'<b>{text}</b>' if verdict == 'best' else text}</td>"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _simplify(name: str) -> str:
+    return " ".join(name.replace("_", " ").lower().split())

@@ -1,0 +1,80 @@
+"""Progress of a run in a notebook: one output that is replaced, and nothing on the streams."""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import Any
+
+import pytest
+
+from holdfast.progress import in_notebook, watch
+from holdfast.study.run import Progress
+
+
+class Handle:
+    """What IPython's `display` gives for an output that can be replaced."""
+
+    def __init__(self, shown: list[str]) -> None:
+        self.shown = shown
+
+    def update(self, page: str) -> None:
+        self.shown.append(page)
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The outputs of a cell, with the two functions of IPython that are used."""
+    pages: list[str] = []
+
+    def display(page: str, display_id: bool) -> Handle:
+        assert display_id
+        pages.append(page)
+        return Handle(pages)
+
+    kernel, tools = types.ModuleType("IPython"), types.ModuleType("IPython.display")
+    shell: Any = type("ZMQInteractiveShell", (), {})()
+    kernel.get_ipython = lambda: shell  # type: ignore[attr-defined]
+    tools.HTML, tools.display = str, display  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "IPython", kernel)
+    monkeypatch.setitem(sys.modules, "IPython.display", tools)
+    return pages
+
+
+def test_a_notebook_has_a_bar_and_clean_streams(shown: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert in_notebook()
+    with watch() as update:
+        assert update is not None
+        for done in range(100):
+            update(Progress(done, 100, done / 100, "worst_case: <saliency>"))
+        update(Progress(100, 100, 1.0, "worst_case: <saliency>"))
+    assert "value='0.0000'" in shown[0]
+    assert "value='1.0000'" in shown[-1]
+    assert "100% 100/100 jobs" in shown[-1]
+    assert "&lt;saliency&gt;" in shown[-1]
+    assert len(shown) < 10  # not one for each job: each is a message to the browser
+    assert capfd.readouterr() == ("", "")
+
+
+def test_an_interrupted_run_leaves_the_bar_where_it_was(shown: list[str]) -> None:
+    with pytest.raises(KeyboardInterrupt), watch() as update:
+        assert update is not None
+        update(Progress(1, 4, 0.25, "aopc"))
+        raise KeyboardInterrupt
+    assert "value='0.2500'" in shown[-1]
+
+
+def test_elsewhere_there_are_lines(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delitem(sys.modules, "IPython", raising=False)
+    assert not in_notebook()
+    terminal = types.ModuleType("IPython")
+    terminal.get_ipython = lambda: type("TerminalInteractiveShell", (), {})()  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "IPython", terminal)
+    assert not in_notebook()
+    with watch() as update:
+        assert update is not None
+        for done in range(100):
+            update(Progress(done, 100, done / 100, "aopc"))
+    assert capfd.readouterr() == ("", "")  # within the first ten seconds
+    with watch(show=False) as update:
+        assert update is None

@@ -1,0 +1,212 @@
+"""What results say: the table in the terminal and in notebooks, the best explainers, and what failed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from report_builder import PROB, WORST, Builder
+
+import holdfast
+from holdfast.errors import ArgumentError, UnknownNameError
+from holdfast.findings import HINT, Findings, as_findings, describe_failures, format_text
+
+GOOD, BAD = [0.9 + 0.001 * n for n in range(12)], [0.2 + 0.001 * n for n in range(12)]
+
+
+@pytest.fixture
+def builder(tmp_path: Path) -> Builder:
+    return Builder(tmp_path)
+
+
+def found(builder: Builder, samples: int = 12) -> Findings:
+    results = builder.results()
+    for about in results.manifest["data"].values():
+        about["samples"] = samples
+    return as_findings(results)
+
+
+def two(builder: Builder) -> Findings:
+    """One explainer that is better on every sample, one that failed."""
+    builder.worst("steady", GOOD)
+    builder.worst("shaky", BAD)
+    builder.failure("broken", "Traceback")
+    return found(builder)
+
+
+def test_the_table_shows_medians_intervals_and_the_best(builder: Builder) -> None:
+    text = str(two(builder))
+    assert "3 explainers of lenet on 12 samples of digits. Median over samples [95%]:" in text
+    rows = {line.split()[0]: line for line in text.splitlines() if line.startswith(("steady", "shaky", "broken"))}
+    low, high = GOOD[2], GOOD[9]  # the order statistics of 12 values that hold the median with 95% confidence
+    assert rows["steady"].split(maxsplit=1)[1].split() == ["0.905", f"[{low:.3f},", f"{high:.3f}]", "*"]
+    assert rows["shaky"].split()[1] == "0.206"
+    assert not rows["shaky"].endswith(("*", "="))
+    assert rows["broken"].split()[1:] == ["failed"]
+    assert "Failed: broken failed for 1 of 1 metric, on a part of the samples: ValueError: no" not in text
+    assert "Failed: broken failed for 1 of 1 metric: ValueError: no" in text
+    assert text.endswith(HINT) or HINT.split()[-1] in text.splitlines()[-1]
+    assert "(higher is better)" in text
+    assert text.isascii()  # a terminal of any encoding can print it
+
+
+def test_an_explainer_that_is_not_shown_to_be_worse_is_marked(builder: Builder) -> None:
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=12) / 50
+    builder.worst("a", [0.5 + 0.001 * n for n in range(12)])
+    builder.worst("b", [0.5 + 0.001 * n + x - 0.001 for n, x in enumerate(noise)])
+    builder.worst("c", [0.1 + 0.001 * n for n in range(12)])
+    findings = found(builder)
+    best = findings.best()[WORST]
+    assert (set(best.explainers), best.shown, best.samples) == ({"a", "b"}, True, 12)
+    verdicts = dict(findings.table().select("explainer", "verdict").iter_rows())
+    assert sorted(verdicts.values()) == ["best", "tied", "worse"]
+    assert verdicts["c"] == "worse"
+    text = str(findings)
+    assert "= not shown to be worse than the best" in text
+    assert sum(line.endswith("=") for line in text.splitlines()) == 1
+
+
+def test_too_few_samples_are_said(builder: Builder) -> None:
+    for name, values in (("a", [0.9, 0.8, 0.7]), ("b", [0.1, 0.2, 0.3])):
+        builder.worst(name, values)
+    findings = found(builder, 3)
+    assert findings.best()[WORST].shown is False
+    text = " ".join(str(findings).split())
+    assert "Too few samples with a value for all explainers to show a difference (test at 5%): every metric." in text
+    assert "Median over samples [interval of at least 75%]" in text
+
+
+def test_probabilities_are_also_one_in_so_many_and_bounds_are_marked(builder: Builder) -> None:
+    for name, values in (("a", [-9.3] * 6), ("b", [-30.0] * 6)):
+        builder.probability(name, values, censored=[name == "b"] * 6)
+    findings = found(builder, 6)
+    text = str(findings)
+    assert "-9.30 (1 in 11,000)" in text
+    assert "<= -30.00 (1 in" in text
+    table = findings.table()
+    assert dict(table.select("explainer", "bound").iter_rows()) == {"a": None, "b": "upper"}
+
+
+def test_samples_that_do_not_count_are_said(builder: Builder) -> None:
+    builder.worst("a", [0.5] * 12, status=["ok"] * 9 + ["degenerate"] * 3)
+    assert "0.500 [0.500, 0.500] n=9" in str(found(builder))
+
+
+def test_the_table_as_a_frame(builder: Builder) -> None:
+    table = two(builder).table()
+    columns = ["explainer", "metric", "value", "low", "high", "verdict", "better", "samples", "failure"]
+    assert table.columns == columns
+    rows = {row["explainer"]: row for row in table.to_dicts()}
+    assert rows["steady"]["value"] == pytest.approx(np.median(GOOD))
+    assert (rows["steady"]["verdict"], rows["shaky"]["verdict"]) == ("best", "worse")
+    assert (rows["broken"]["value"], rows["broken"]["samples"], rows["broken"]["failure"]) == (
+        None,
+        0,
+        "ValueError: no",
+    )
+    assert rows["steady"]["better"] == "higher"
+
+
+def test_several_data_sets_have_a_table_each(builder: Builder) -> None:
+    for data in ("digits", "letters"):
+        builder.worst("steady", GOOD, data=data)
+        builder.worst("shaky", BAD if data == "digits" else GOOD, data=data)
+    findings = found(builder)
+    text = str(findings)
+    assert "on 12 samples of digits" in text
+    assert "on 12 samples of letters" in text
+    assert "data" in findings.table().columns
+    assert "model" not in findings.table().columns
+    assert findings.best(data="digits")[WORST].explainers == ("steady",)
+    assert set(findings.best(data="letters")[WORST].explainers) == {"steady", "shaky"}
+    with pytest.raises(ArgumentError, match="one of several: data='digits', model='lenet'; data='letters'"):
+        findings.best()
+    with pytest.raises(ArgumentError, match="data: expected one of digits, letters, got 'digit'"):
+        findings.best(data="digit")
+
+
+def test_columns_that_do_not_fit_go_below(builder: Builder) -> None:
+    for name in ("steady", "shaky"):
+        for label in ("first", "second", "third"):
+            builder.worst(name, GOOD, label=label)
+    findings = found(builder)
+    assert all(len(line) <= 200 for line in format_text(findings, 200).splitlines())
+    rows = [line for line in format_text(findings, 200).splitlines() if line.startswith("steady")]
+    assert len(rows) == 1
+    narrow = format_text(findings, 60).splitlines()
+    assert len([line for line in narrow if line.startswith("steady")]) == 2
+    assert all(len(line) <= 60 for line in narrow[1:])  # the first says what was evaluated
+
+
+def test_names_are_escaped_in_notebooks(builder: Builder) -> None:
+    builder.worst("<script>alert(1)</script>", GOOD)
+    builder.worst("b", BAD)
+    builder.failure("<b>", "Traceback")
+    page = found(builder)._repr_html_()
+    assert "<script" not in page
+    assert "<b>" not in re.sub(r"<b>0\.905[^<]*\*</b>", "", page)
+    assert "&lt;script&gt;" in page
+    assert "<b>0.905 [0.902, 0.909] *</b>" in page
+    assert "&lt;b&gt; failed for 1 of 1 metric: ValueError: no" in page
+
+
+def test_a_frame_of_one_metric_has_no_empty_columns(builder: Builder) -> None:
+    builder.worst("a", GOOD)
+    builder.probability("a", [-9.0] * 12)
+    findings = found(builder)
+    whole = findings.frame()
+    assert whole.columns[:7] == ["explainer", "label", "sample", "value", "low", "high", "status"]
+    assert whole["similarity"].null_count() == 12
+    one = findings.frame(metric=PROB)
+    assert one["label"].unique().to_list() == [PROB]
+    assert "similarity" not in one.columns
+    assert all(one[name].null_count() < one.height for name in one.columns)
+    for words in ("worst case", "worst_case", "Worst_Case: changed explanation"):
+        assert findings.frame(words)["label"].unique().to_list() == [WORST]
+    with pytest.raises(UnknownNameError, match="metric: expected one of .*got 'worst_cas'"):
+        findings.frame("worst_cas")
+
+
+def test_failures_with_one_reason_stand_together(builder: Builder) -> None:
+    for label in ("first", "second"):
+        builder.worst("a", GOOD, label=label)
+        for name in ("b", "c"):
+            builder.job(name, "worst_case", label, {}, None, error=("ModelError: no convolution\nmore", "T"))
+    builder.job("a", "worst_case", "second", {}, None, start=12, stop=14, error=("ValueError: odd", "T"))
+    assert describe_failures(builder.results()) == [
+        "b, c failed for 2 of 2 metrics: no convolution",
+        "a failed for 1 of 2 metrics (second), on a part of the samples: ValueError: odd",
+    ]
+
+
+def test_jobs_that_were_not_run_are_counted(builder: Builder) -> None:
+    builder.worst("a", GOOD)
+    builder.jobs += ["later", "still later"]
+    text = str(found(builder))
+    assert "2 of 3 jobs were not run yet." in text
+    empty = as_findings(Builder(builder.store.folder.address + "/none").results())  # type: ignore[attr-defined]
+    assert "No results yet." in str(empty)
+    assert empty.table().height == 0
+    assert empty.best() == {}
+
+
+def test_loaded_results_print_as_those_of_the_run(tmp_path: Path) -> None:
+    digits = holdfast.data.bundled("digits")[:3]
+    classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=digits.bounds)
+    metrics = ["max_sensitivity:samples=3", "aopc:steps=2,samples=1"]
+    run = holdfast.evaluate(classifier, ["saliency", "random"], digits, metrics, progress=False, out=tmp_path)
+    loaded = holdfast.load_results(tmp_path)
+    assert isinstance(loaded, holdfast.Results)
+    assert str(loaded) == str(run)
+    assert loaded._repr_html_() == run._repr_html_()
+    assert loaded.table().equals(run.table())
+    assert loaded.best() == run.best()
+    assert repr(run) == "Evaluation(2 explainers x 2 metrics, 3 samples; print it for the table)"
+    assert repr(loaded) == "Findings(2 explainers x 2 metrics, 3 samples; print it for the table)"
+    own = run.frame("aopc").filter(pl.col("explainer") == "random")["value"].median()
+    shown = run.table().filter(explainer="random", metric="aopc")["value"][0]
+    assert shown == pytest.approx(own)
