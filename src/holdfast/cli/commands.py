@@ -7,20 +7,89 @@ import enum
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
+from holdfast.cli.kinds import KINDS, describe_names, get_kind
 from holdfast.errors import ArgumentError, HoldfastError, UnknownNameError
 
+
+class _Commands(TyperGroup):
+    """The commands; an unknown one raises an error that suggests the nearest, like every other unknown name."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that the first argument names, with the others."""
+        if not ctx.resilient_parsing and args and args[0] not in self.commands:
+            raise UnknownNameError("command", args[0], self.commands)
+        return super().resolve_command(ctx, args)
+
+
 app = typer.Typer(
+    cls=_Commands,
     help="How far can the explanations of a trained classifier be trusted?",
+    epilog="Start with: holdfast demo. For a model of your own: holdfast init.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
 )
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        import platform
+        from importlib.metadata import version
+
+        typer.echo(f"holdfast {version('holdfast')}\ntorch {version('torch')}\npython {platform.python_version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the versions, and exit."),
+    ] = False,
+) -> None:
+    """How far can the explanations of a trained classifier be trusted?"""
+
+
+# Completion of names in the shell
+
+
+def _complete(*kinds: str) -> Callable[[str], list[str]]:
+    """What completes a word with the names of these kinds; of the last of several, after a comma."""
+
+    def complete(incomplete: str) -> list[str]:
+        before, comma, last = incomplete.rpartition(",")
+        names = sorted({name for kind in kinds for name in KINDS[kind].load()})
+        return [f"{before}{comma}{name}" for name in names if name.startswith(last)]
+
+    return complete
+
+
+def _complete_kind(incomplete: str) -> list[str]:
+    return [kind for kind in KINDS if kind.startswith(incomplete)]
+
+
+def _complete_source(incomplete: str) -> list[str]:
+    """The first parts of the names of data sets: `mnist` of `mnist:test`."""
+    names = dict.fromkeys(name.partition(":")[0] for name in KINDS["datasets"].load())
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def _complete_study(incomplete: str) -> list[str]:
+    """Study files, and folders that may have some."""
+    folder = Path(incomplete) if incomplete.endswith("/") else Path(incomplete).parent
+    found = sorted(folder.iterdir()) if folder.is_dir() else []
+    paths = [f"{p}/" if p.is_dir() else str(p) for p in found if p.is_dir() or p.suffix in (".yaml", ".yml")]
+    return [path for path in paths if path.startswith(incomplete)]
+
+
+def _complete_preset(incomplete: str) -> list[str]:
+    return [preset for preset in ("quick", "standard", "paper") if preset.startswith(incomplete)]
 
 
 class Scale(enum.Enum):
@@ -50,7 +119,7 @@ Seed = Annotated[int, typer.Option(help="Of all random numbers.")]
 Samples = Annotated[int, typer.Option(help="Digits to evaluate, 1 to 300.", min=1, max=300)]
 
 
-@app.command()
+@app.command(epilog="Example: holdfast demo --out demo")
 def demo(out: Out = Path("demo"), seed: Seed = 0, samples: Samples = 24) -> None:
     """Evaluate six explainers of the bundled digit classifier in about a minute, and write a report.
 
@@ -66,9 +135,11 @@ def demo(out: Out = Path("demo"), seed: Seed = 0, samples: Samples = 24) -> None
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(epilog="Example: holdfast run study.yaml --dry-run, and then: holdfast run study.yaml --workers auto")
 def run(
-    study: Annotated[Path, typer.Argument(help="A study file.", show_default=False)],
+    study: Annotated[
+        Path, typer.Argument(help="A study file.", show_default=False, autocompletion=_complete_study)
+    ],
     out: Annotated[
         str | None, typer.Option(help="Folder or fsspec address of the results; results/<name of the file> by default.")
     ] = None,
@@ -82,7 +153,8 @@ def run(
         str | None,
         typer.Option(
             help="quick, standard or paper for the metrics, instead of what the file says; with --out, results of"
-            " different presets stay apart."
+            " different presets stay apart.",
+            autocompletion=_complete_preset,
         ),
     ] = None,
     html: Annotated[bool, typer.Option("--report/--no-report", help="Write the report at the end.")] = True,
@@ -154,12 +226,26 @@ def _resumable() -> Iterator[None]:
         raise typer.Exit(130) from None
 
 
-@app.command()
+@app.command(epilog="Example: holdfast train --model lenet5 --data mnist --scheme pgd:radius=0.3 --epochs 5")
 def train(
-    model: Annotated[str, typer.Option(help="Architecture; `holdfast list architectures` shows them.")] = "lenet5",
-    data: Annotated[str, typer.Option(help="Data set; NAME:train is trained on, NAME:test measured on.")] = "mnist",
+    model: Annotated[
+        str,
+        typer.Option(
+            help="Architecture; `holdfast list architectures` shows them.", autocompletion=_complete("architectures")
+        ),
+    ] = "lenet5",
+    data: Annotated[
+        str,
+        typer.Option(
+            help="Data set; NAME:train is trained on, NAME:test measured on.", autocompletion=_complete_source
+        ),
+    ] = "mnist",
     scheme: Annotated[
-        str, typer.Option(help="With options, as pgd:radius=0.3,steps=7; `holdfast list schemes` shows them.")
+        str,
+        typer.Option(
+            help="With options, as pgd:radius=0.3,steps=7; `holdfast list schemes` shows them.",
+            autocompletion=_complete("schemes"),
+        ),
     ] = "natural",
     epochs: Annotated[int, typer.Option(help="Passes over the data.", min=1)] = 10,
     batch_size: Annotated[int, typer.Option(help="Samples per step.", min=1)] = 128,
@@ -215,7 +301,7 @@ def train(
     typer.echo(f"in a study beside it: {found.study_entry()}")
 
 
-@app.command()
+@app.command(epilog="Example: holdfast schema --out study.schema.json")
 def schema(
     out: Annotated[Path | None, typer.Option(help="The file to write; standard output by default.")] = None,
 ) -> None:
@@ -234,7 +320,7 @@ def schema(
         typer.echo(f"schema: {out}")
 
 
-@app.command()
+@app.command(epilog="Example: holdfast report results/study --out report.html --figures figures")
 def report(
     results: Annotated[str, typer.Argument(help="A folder, or an fsspec address, of stored results.")],
     out: Annotated[Path | None, typer.Option(help="The file to write; RESULTS/report/index.html by default.")] = None,
@@ -251,7 +337,7 @@ def report(
         typer.echo(f"figures: {len(built.figures(figures))} files in {figures}")
 
 
-@app.command()
+@app.command(epilog="Example: holdfast export results/study --out table.tex")
 def export(
     results: Annotated[str, typer.Argument(help="A folder, or an fsspec address, of stored results.")],
     out: Annotated[Path | None, typer.Option(help="The file to write; standard output by default.")] = None,
@@ -286,9 +372,15 @@ def export(
         typer.echo(f"{format.value}: {out}")
 
 
-@app.command("reproduce")
+@app.command("reproduce", epilog="Example: holdfast reproduce senc-mnist --scale small")
 def reproduce_table(
-    name: Annotated[str, typer.Argument(help="Which table or figure; `holdfast list reproductions` shows them.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="Which table or figure; `holdfast list reproductions` shows them.",
+            autocompletion=_complete("reproductions"),
+        ),
+    ],
     scale: Annotated[Scale, typer.Option(help="small is for a laptop, full for a GPU.")] = Scale.small,
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("results/reproduce"),
     workers: Annotated[str | None, typer.Option(help="How many, or auto.")] = None,
@@ -311,50 +403,53 @@ def reproduce_table(
         raise typer.Exit(1)
 
 
-@app.command("list")
+@app.command("list", epilog="Example: holdfast list metrics. In a script: holdfast list metrics --names")
 def list_names(
     kind: Annotated[
-        str,
-        typer.Argument(
-            help="explainers, metrics, similarities, neighbourhoods, searches, attacks, attribution_attacks, datasets,"
-            " models, architectures, schemes, reproductions"
-        ),
-    ],
+        str | None, typer.Argument(help="Such as metrics; all kinds if left out.", autocompletion=_complete_kind)
+    ] = None,
+    names: Annotated[bool, typer.Option("--names", help="Print the names alone, one on each line.")] = False,
 ) -> None:
-    """List the names that can be used."""
-    import holdfast
-    from holdfast.algorithms.searches.base import searches
-    from holdfast.metrics.lens.attribution_objectives import attribution_attacks
-    from holdfast.neighbourhood import neighbourhoods
-    from holdfast.zoo.networks.names import architectures
-    from holdfast.zoo.training.schemes import schemes
+    """List what can be named: a line for each name, and what it needs.
 
-    kinds = {
-        "explainers": holdfast.explainers.names,
-        "metrics": holdfast.metrics.names,
-        "similarities": holdfast.similarity.names,
-        "neighbourhoods": neighbourhoods.names,
-        "searches": searches.names,
-        "attacks": holdfast.algorithms.attacks.names,
-        "attribution_attacks": attribution_attacks.names,
-        "datasets": holdfast.data.names,
-        "models": holdfast.zoo.names,
-        "architectures": architectures.names,
-        "schemes": schemes.names,
-        "reproductions": _reproductions,
-    }
-    if kind not in kinds:
-        raise UnknownNameError("kind", kind, kinds)
-    for name in kinds[kind]():
-        typer.echo(name)
-    if kind == "metrics":
-        typer.echo("and, in study files, those of other packages: captum:NAME, quantus:NAME", err=True)
+    The output is the same in a terminal, in a file and in a pipe: one line for each name.
+    """
+    if kind is None:
+        width = max(map(len, KINDS))
+        for word, each in KINDS.items():
+            typer.echo(word if names else f"{word:{width}}  {each.about}")
+        return
+    found = get_kind(kind)
+    if names:
+        for name in found.load().names():
+            typer.echo(name)
+        return
+    lines = describe_names(found)
+    width = max(len(line.name) for line in lines)
+    for line in lines:
+        typer.echo(line.format(width))
+    if found.elsewhere:
+        typer.echo(f"also: {found.elsewhere}", err=True)
+    typer.echo(f"more about one of them: holdfast explain {lines[0].name}", err=True)
 
 
-def _reproductions() -> list[str]:
-    from holdfast.reproduce import reproductions
+@app.command(epilog="Example: holdfast explain worst_case. If several things have the name: --kind searches")
+def explain(
+    name: Annotated[
+        str,
+        typer.Argument(help="Of anything that `holdfast list` shows.", autocompletion=_complete(*KINDS)),
+    ],
+    kind: Annotated[
+        str | None,
+        typer.Option(help="Such as searches, if several things have the name.", autocompletion=_complete_kind),
+    ] = None,
+) -> None:
+    """Explain a name: what it is, its options, an example and the source."""
+    import shutil
 
-    return reproductions.names()
+    from holdfast.cli.explanations import explain_name
+
+    typer.echo(explain_name(name, kind, width=min(100, shutil.get_terminal_size((100, 24)).columns)))
 
 
 def main() -> None:
