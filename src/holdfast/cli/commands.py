@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperGroup
@@ -137,9 +137,7 @@ def demo(out: Out = Path("demo"), seed: Seed = 0, samples: Samples = 24) -> None
 
 @app.command(epilog="Example: holdfast run study.yaml --dry-run, and then: holdfast run study.yaml --workers auto")
 def run(
-    study: Annotated[
-        Path, typer.Argument(help="A study file.", show_default=False, autocompletion=_complete_study)
-    ],
+    study: Annotated[Path, typer.Argument(help="A study file.", show_default=False, autocompletion=_complete_study)],
     out: Annotated[
         str | None, typer.Option(help="Folder or fsspec address of the results; results/<name of the file> by default.")
     ] = None,
@@ -450,6 +448,177 @@ def explain(
     from holdfast.cli.explanations import explain_name
 
     typer.echo(explain_name(name, kind, width=min(100, shutil.get_terminal_size((100, 24)).columns)))
+
+
+class Norm(enum.Enum):
+    """The norm of a neighbourhood."""
+
+    linf = "linf"
+    l2 = "l2"
+
+
+def _complete_names(*kinds: str) -> Callable[[str], list[str]]:
+    """Names of these kinds, or files."""
+    complete = _complete(*kinds)
+
+    def complete_either(incomplete: str) -> list[str]:
+        folder = Path(incomplete).parent
+        files = sorted(map(str, folder.iterdir())) if folder.is_dir() else []
+        return [*complete(incomplete), *(file for file in files if file.startswith(incomplete))]
+
+    return complete_either
+
+
+@app.command(
+    epilog="Example: holdfast init. Without questions:"
+    " holdfast init --yes --model mymodel:build --data mydata.npz --radius 0.05"
+)
+def init(
+    study: Annotated[Path, typer.Argument(help="The study file to write.")] = Path("study.yaml"),
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="A name (`holdfast list models`), a TorchScript (.pt) or torch.export (.pt2) file, or module:function"
+            " that returns the module. The Python file lies beside the study file.",
+            autocompletion=_complete_names("models"),
+        ),
+    ] = None,
+    weights: Annotated[
+        str | None, typer.Option(help="Of a module:function: a .safetensors file, or a torch file of tensors.")
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="A name (`holdfast list datasets`), a .npz, .npy or .safetensors file, a folder of images, or"
+            " module:function that returns inputs, or (inputs, labels).",
+            autocompletion=_complete_names("datasets"),
+        ),
+    ] = None,
+    bounds: Annotated[
+        str | None, typer.Option(help="Valid values of an input, as 0,1; those of the data set if it has some.")
+    ] = None,
+    explainers: Annotated[
+        str | None,
+        typer.Option(help="Names with commas between them.", autocompletion=_complete("explainers")),
+    ] = None,
+    metrics: Annotated[
+        str | None, typer.Option(help="Names with commas between them.", autocompletion=_complete("metrics"))
+    ] = None,
+    radius: Annotated[str | None, typer.Option(help="How far inputs are perturbed, in their own units.")] = None,
+    norm: Annotated[Norm, typer.Option(help="In which the radius is measured.")] = Norm.linf,
+    samples: Annotated[int | None, typer.Option(help="How many samples to evaluate.", min=1)] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="quick, standard or paper.", autocompletion=_complete_preset)
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing; take the defaults.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+) -> None:
+    """Write a commented study file for a model and data, and check that they fit.
+
+    In a terminal, it asks for what the options do not say. Elsewhere, and with --yes, it takes the defaults, and
+    --model and --data must be given. The model and all explainers are run once, on one sample.
+    """
+    from holdfast.cli import new_study
+    from holdfast.metrics.base import check_preset
+    from holdfast.study.folders import write_atomically
+
+    if preset is not None:
+        check_preset(preset, "--preset")
+    ask = _Questions(not yes and _is_terminal())
+    folder = study.parent.resolve()
+    if study.exists() and not force and not ask.whether(f"{study} exists. Replace it?"):
+        raise ArgumentError("study", "the name of a new file, or --force", str(study))
+
+    def read_model(text: str) -> new_study.Source:
+        return new_study.read_source(text, "--model", folder, weights)
+
+    def read_data(text: str) -> new_study.Source:
+        return new_study.read_source(text, "--data", folder)
+
+    of_model = ask.what("--model", model, "Model (a name, a file, or module:function)", read_model, "lenet5-mnist")
+    of_data = ask.what("--data", data, "Data (a name, a file, a folder, or module:function)", read_data, "digits")
+    seen = None if bounds else new_study.observe_range(of_model, of_data, folder, samples)
+    if bounds or seen:
+        question = "Valid values of an input, lowest and highest (here those that occur)"
+        offered = f"{seen[0]},{seen[1]}" if seen else None
+        within = ask.what("--bounds", bounds, question, new_study.read_bounds, offered, required=False)
+        of_data = of_data.with_bounds(within)
+    setting = new_study.try_setting(of_model, of_data, folder, samples)
+    shape = " x ".join(map(str, setting.shape))
+    typer.echo(f"{of_model.label} takes the inputs of {of_data.label} ({shape}) and returns {setting.classes} logits")
+
+    def read_explainers(text: str) -> tuple[str, ...]:
+        return new_study.read_names(text, "--explainers")
+
+    def read_metrics(text: str) -> tuple[str, ...]:
+        return new_study.read_names(text, "--metrics")
+
+    names = ",".join(setting.default_explainers())
+    chosen = ask.what("--explainers", explainers, "Explainers", read_explainers, names, required=False)
+    names = ",".join(setting.default_metrics())
+    measured = ask.what("--metrics", metrics, "Metrics", read_metrics, names, required=False)
+    size = min(new_study.SAMPLES, len(setting.samples)) if samples is None else samples
+    distance = ask.what(
+        "--radius",
+        radius,
+        "Radius of the perturbations",
+        setting.read_radius,
+        f"{setting.default_radius():g}",
+        required=False,
+    )
+    plan = new_study.Plan(chosen, measured, distance, norm.value, size, preset or "quick")
+    write_atomically(study, new_study.write_study(setting, plan, str(study)).encode())
+    typer.echo(f"study: {study}\nnext: holdfast run {study} --dry-run")
+
+
+T = TypeVar("T")
+
+
+class _Questions:
+    """Asks for what the options of the command line do not say, if anybody can answer."""
+
+    def __init__(self, asks: bool) -> None:
+        self.asks = asks
+
+    def whether(self, question: str) -> bool:
+        """The answer to a question with yes or no; no if nobody can answer."""
+        return self.asks and typer.confirm(question)
+
+    def what(
+        self,
+        option: str,
+        given: str | None,
+        question: str,
+        read: Callable[[str], T],
+        default: str | None,
+        required: bool = True,
+    ) -> T:
+        """What `read` makes of the given text, of an answer, or of the default; a wrong answer is asked for again.
+
+        Args:
+            option: as on the command line.
+            given: with the command.
+            question: without a question mark.
+            read: checks a text and converts it.
+            default: offered as the answer.
+            required: the default is an offer only: it must be given where nobody can answer.
+        """
+        if given is not None:
+            return read(given)
+        if not self.asks:
+            if required or default is None:
+                raise ArgumentError(option, "a value, as there is no terminal to ask in, or --yes is given", "none")
+            return read(default)
+        while True:
+            answer = typer.prompt(question, default=default, err=True)
+            try:
+                return read(str(answer))
+            except HoldfastError as error:
+                typer.echo(f"error: {error}", err=True)
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty()
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, get_type_hints
 
 from holdfast.cli.kinds import KINDS, Kind, docstring_of, first_part, get_kind
@@ -80,6 +81,8 @@ def find_kind(name: str, word: str | None = None) -> str:
     if name in KINDS:
         raise ArgumentError("name", "the name of a single thing", f"{name!r}; holdfast list {name} shows them")
     found = [word for word, kind in KINDS.items() if _knows(kind.load(), name)]
+    if ":" in name and "metrics" in found:  # metrics are known at once, explainers when they are used
+        found = ["metrics"]
     if not found:
         names = {known for kind in KINDS.values() for known in kind.load()}
         # hundreds of names do not help: the message has only the nearest
@@ -96,11 +99,15 @@ def _knows(registry: Registry[Any], name: str) -> bool:
     if not registry.is_from_package(name):
         return name in registry
     try:
-        return registry[name] is not None
-    except MissingExtraError:
-        raise
-    except HoldfastError:  # the package has no such thing of this kind
+        entry = registry[name]
+        if isinstance(entry, partial):
+            entry()  # an explainer: only its options can be wrong then
+    except UnknownNameError:  # the package has no such thing of this kind
         return False
+    except (HoldfastError, TypeError) as error:
+        if isinstance(error, MissingExtraError):
+            raise
+    return True
 
 
 def explain_name(name: str, word: str | None = None, width: int = 100) -> str:
@@ -204,7 +211,15 @@ def _describe_options(name: str, entry: Any) -> dict[str, tuple[str, str, str]]:
     function = getattr(function, "function", function)
     if not callable(function):
         return {}
-    ready = {"a", "b", "self", "split", "download", "name"}  # what is not for the user to choose
+    ready = {
+        "a",
+        "b",
+        "self",
+        "split",
+        "download",
+        "name",
+        "method",
+    }  # what the name stands for, or whoever calls it gives
     notes, hints = describe_options(function), _type_hints(function)
     found = {}
     for parameter in inspect.signature(function).parameters.values():
@@ -218,7 +233,7 @@ def _describe_options(name: str, entry: Any) -> dict[str, tuple[str, str, str]]:
 
 def _type_hints(function: Any) -> dict[str, Any]:
     try:
-        return get_type_hints(function.__init__ if isinstance(function, type) else function)
+        return get_type_hints(vars(function)["__init__"] if isinstance(function, type) else function)
     except NameError:  # a type that is imported for the type checker only
         return {}
 

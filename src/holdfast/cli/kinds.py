@@ -74,10 +74,9 @@ def first_sentence(text: str) -> str:
 
 
 def _metrics() -> Registry[Any]:
-    import holdfast.metrics  # registers them
-    from holdfast.metrics.base import metrics
+    from holdfast import metrics  # the package, which registers them
 
-    return metrics
+    return metrics.base.metrics
 
 
 def _explainers() -> Registry[Any]:
@@ -99,8 +98,7 @@ def _neighbourhoods() -> Registry[Any]:
 
 
 def _searches() -> Registry[Any]:
-    import holdfast.algorithms  # registers them
-    from holdfast.algorithms.searches.base import searches
+    from holdfast.algorithms import searches
 
     return searches
 

@@ -318,7 +318,7 @@ def _describe_member(kind: Any) -> str:
 
 
 def describe_options(kind: Callable[..., Any]) -> dict[str, str]:
-    """What the docstring of a class or function says of its options, under `Args:`; of several at once, the same for each.
+    """What a docstring says of the options of a class or function, under `Args:`; of several at once, the same.
 
     >>> from holdfast.explainers import Saliency
     >>> describe_options(Saliency)["absolute"][:20]
