@@ -111,8 +111,8 @@ axes = holdfast.show(chosen[:2], maps)
 #
 # Two questions, because a map can fail in two ways.
 #
-# - **Does it hold?** A search looks for an input within 0.1 of the digit, with the same predicted class, whose map is as
-#   different as possible. The number is the correlation of the two maps: 1 is the same map.
+# - **Does it hold?** A search looks for an input within 0.1 of the digit, with the same predicted class, whose map is
+#   as different as possible. The number is the correlation of the two maps: 1 is the same map.
 # - **Does the prediction rest on what it names?** AOPC replaces the regions that the map ranks highest, one after the
 #   other. The number says how fast the prediction falls; higher is better.
 

@@ -158,7 +158,9 @@ for radius in RADII:
     for name in explainers:
         held, better = share_held(name, radius), beats_random(name, "corruption curve")
         rests = "rests" if better else "does not rest"
-        print(f"  {name:20} four of five remain for {held:4.0%} of {len(chosen)} tumours; the prediction {rests} on them")
+        print(
+            f"  {name:20} four of five remain for {held:4.0%} of {len(chosen)} tumours; the prediction {rests} on them"
+        )
         if held >= 0.9 and better:
             allowed.setdefault(radius, []).append(name)
 print()

@@ -42,8 +42,8 @@ test = holdfast.data.synthetic_waves(200, steps=200, block=50, seed=1)
 figure, axes = plt.subplots(4, 1, figsize=(8, 4), sharex=True)
 for channel, axis in enumerate(axes):
     axis.plot(test.inputs[0, channel], linewidth=0.8)
-    axis.fill_between(range(200), -3, 3, where=test.extras["blocks"][0, channel], alpha=0.2)
-    axis.set_ylim(-3, 3)
+    axis.fill_between(range(200), -4, 4, where=test.extras["blocks"][0, channel], alpha=0.2)
+    axis.set_ylim(-4, 4)
     axis.set_ylabel(f"channel {channel}")
 
 # %% [markdown]
@@ -87,11 +87,11 @@ axes = holdfast.show(chosen[:1], maps)
 # %% [markdown]
 # ## 4. Evaluate
 #
-# - **Does it point at the blocks?** The share of the positive relevance that lies within them. They take up an eighth of
-#   a series, so an eighth is what chance gives.
-# - **Does the prediction rest on what it names?** Usually there are no blocks to look at. A corruption curve needs none:
-#   it replaces the most relevant positions by noise. The number is how much of the prediction is lost on the way; higher
-#   is better. Noise alone takes the prediction down, too: `random` says by how much.
+# - **Does it point at the blocks?** The share of the positive relevance that lies within them. They take up an eighth
+#   of a series, so an eighth is what chance gives.
+# - **Does the prediction rest on what it names?** Usually there are no blocks to look at. A corruption curve needs
+#   none: it replaces the most relevant positions by noise. The number is how much of the prediction is lost on the way;
+#   higher is better. Noise alone takes the prediction down, too: `random` says by how much.
 # - **Does it hold?** A search looks within 0.05 of the series for one with the same prediction and another map. The
 #   number is the correlation of the two maps.
 
@@ -122,7 +122,8 @@ axis.set_ylabel("drop of the score")
 axis.legend()
 
 half = int((torch.tensor(curve.fractions) >= 0.5).nonzero()[0])
-print(f"with half of them replaced, {float(curve.share_above(0.5)[half]):.0%} of the series lose half of the score or more")
+lost = float(curve.share_above(0.5)[half])
+print(f"with half of them replaced, {lost:.0%} of the series lose half of the score or more")
 
 # %% [markdown]
 # ## 5. Decide
