@@ -489,7 +489,7 @@ def init(
     data: Annotated[
         str | None,
         typer.Option(
-            help="A name (`holdfast list datasets`), a .npz, .npy or .safetensors file, a folder of images, or"
+            help="A name (`holdfast list datasets`), a file of arrays or a table, a folder of images, or"
             " module:function that returns inputs, or (inputs, labels).",
             autocompletion=_complete_names("datasets"),
         ),
