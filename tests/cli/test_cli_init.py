@@ -139,9 +139,9 @@ def test_questions(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = ["lenet", "mymodule:build", "table.npz", "1,0", "-9,9", "salency", "saliency, random", "", "100", "0.2"]
     done = run_init(answers="\n".join(answers) + "\n")
     assert done.exit_code == 0, (done.output, done.exception)
-    refused = re.findall(r"error: (--\w+):", done.stderr)
+    refused = re.findall(r"error: (--\w+):", done.output)
     assert refused == ["--model", "--bounds", "--explainers", "--radius"]
-    assert "did you mean 'saliency'?" in done.stderr
+    assert "did you mean 'saliency'?" in done.output
     written = read_study()
     assert written["data"]["table"]["bounds"] == [-9, 9]
     assert written["explainers"] == ["saliency", "random"]

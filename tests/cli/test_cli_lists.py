@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from importlib.metadata import EntryPoint
 from typing import Any
 
 import pytest
 import torch
-from typer.testing import CliRunner
 
 import holdfast
 from holdfast.cli import app
@@ -18,9 +19,11 @@ from holdfast.registry import Registry
 
 
 def shown(*arguments: str) -> list[str]:
-    done = CliRunner().invoke(app, ["list", *arguments])
-    assert done.exit_code == 0, done.output
-    return done.stdout.splitlines()
+    """The lines on standard output."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        app(["list", *arguments], standalone_mode=False)
+    return out.getvalue().splitlines()
 
 
 def test_kinds() -> None:

@@ -92,14 +92,14 @@ def _complete_preset(incomplete: str) -> list[str]:
     return [preset for preset in ("quick", "standard", "paper") if preset.startswith(incomplete)]
 
 
-class Scale(enum.Enum):
+class Scale(enum.StrEnum):
     """How much of a paper's table to run."""
 
     small = "small"
     full = "full"
 
 
-class Format(enum.Enum):
+class Format(enum.StrEnum):
     """What `holdfast export` writes."""
 
     csv = "csv"
@@ -107,7 +107,7 @@ class Format(enum.Enum):
     parquet = "parquet"
 
 
-class What(enum.Enum):
+class What(enum.StrEnum):
     """The rows that `holdfast export` writes."""
 
     samples = "samples"
@@ -450,7 +450,7 @@ def explain(
     typer.echo(explain_name(name, kind, width=min(100, shutil.get_terminal_size((100, 24)).columns)))
 
 
-class Norm(enum.Enum):
+class Norm(enum.StrEnum):
     """The norm of a neighbourhood."""
 
     linf = "linf"

@@ -116,11 +116,10 @@ def explain_name(name: str, word: str | None = None, width: int = 100) -> str:
     Raises:
         UnknownNameError, ArgumentError: as `find_kind`.
 
-    >>> print(explain_name("saliency").partition("Simonyan")[0])
+    >>> print(explain_name("saliency").partition("\\n\\nSimonyan")[0])
     saliency (explainer)
     <BLANKLINE>
     The gradient of the target's logit: |d f_t(x) / d x|.
-    <BLANKLINE>
     """
     word = find_kind(name, word)
     kind = KINDS[word]
