@@ -42,7 +42,6 @@ __all__ = [
     "prefixes",
     "synthetic_waves",
     "ucr",
-    "what_it_needs",
 ]
 
 datasets: Registry[Callable[[bool], Dataset]] = Registry(
