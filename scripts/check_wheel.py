@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 #: without these an installed package would not work, wherever it came from
 NEEDED = (
     "holdfast/py.typed",
-    "holdfast/cli.py",
+    "holdfast/cli/commands.py",
     "holdfast/data/assets/digits.npz",
     "holdfast/integrations/peers/publications.bib",
     "holdfast/report/templates/report.html",

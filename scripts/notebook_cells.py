@@ -8,6 +8,7 @@ import contextlib
 import html
 import io
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -35,7 +36,9 @@ def cells(path: Path) -> list[Cell]:
 
 
 def run(path: Path, namespace: dict[str, Any] | None = None) -> dict[int, str]:
-    """Run the code cells in order, in one namespace; what each printed, and its last expression, as Markdown.
+    """Run the code cells in order, in one namespace; what each shows, as Markdown: prints, last expression, figures.
+
+    As in Jupyter, the figures of matplotlib that a cell leaves open are shown below it, and then closed.
 
     Args:
         path: the notebook.
@@ -49,7 +52,7 @@ def run(path: Path, namespace: dict[str, Any] | None = None) -> dict[int, str]:
             printed = io.StringIO()
             with contextlib.redirect_stdout(printed):
                 value = _last_value(cell.source, f"{path.name}, cell {place}", namespace)
-            shown = _text(printed.getvalue()) + _show(value)
+            shown = _text(printed.getvalue()) + _show(value) + _show_open_figures()
             if shown:
                 found[place] = shown
     return found
@@ -66,12 +69,24 @@ def _last_value(source: str, name: str, namespace: dict[str, Any]) -> object:
     return eval(compile(ast.Expression(last.value), name, "eval"), namespace)
 
 
+def _show_open_figures() -> str:
+    plt = sys.modules.get("matplotlib.pyplot")
+    if plt is None:
+        return ""
+    figures = [plt.figure(number) for number in plt.get_fignums()]
+    shown = "".join(map(_draw, figures))
+    plt.close("all")
+    return shown
+
+
+def _draw(figure: Any) -> str:
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=110, bbox_inches="tight")
+    return f'\n\n<img alt="" src="data:image/png;base64,{base64.b64encode(drawn.getvalue()).decode()}">\n\n'
+
+
 def _show(value: Any) -> str:
-    """A value as Jupyter would show it: a figure of matplotlib, what has a form for pages, or its `repr`."""
-    if hasattr(value, "savefig"):
-        drawn = io.BytesIO()
-        value.savefig(drawn, format="png", dpi=110, bbox_inches="tight")
-        return f'\n\n<img alt="" src="data:image/png;base64,{base64.b64encode(drawn.getvalue()).decode()}">\n\n'
+    """A value as Jupyter would show it: what has a form for pages, or its `repr`."""
     for method in ("_repr_markdown_", "_repr_html_", "_repr_svg_"):
         text = getattr(value, method, lambda: None)() if value is not None else None
         if text:

@@ -42,6 +42,7 @@ LAYERS = (
     ("reproduce",),
     ("demo", "dry_runs", "train"),
     ("cli",),
+    ("__main__",),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 # whom a layer must not see although it stands below: algorithms know nothing of explanations or models, the report

@@ -23,19 +23,54 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+#: the notebooks, with the beginning of the line that says what was decided
+DECISIONS = {
+    "own_image_model": "May be shown: ",
+    "tabular": "May be given within 0.02: ",
+    "text": "May underline words: ",
+    "time_series": "May be shown: ",
+    "training_schemes": "May show saliency maps: ",
+}
+
+
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_notebook_runs(path: Path) -> None:
+def test_notebook_runs_and_ends_in_a_decision(path: Path) -> None:
     namespace: dict[str, Any] = {}
     shown = notebook_cells.run(path, namespace)
     code = [place for place, cell in enumerate(notebook_cells.cells(path)) if cell.kind == "code"]
     assert set(shown) <= set(code)
     assert len(shown) >= 4, "a notebook without output"
     assert namespace["SMALL"] is True
+    lines = [line for text in shown.values() for line in text.splitlines()]
+    assert any(DECISIONS[path.stem] in line for line in lines)
+    # what was decided is what the numbers of this run say: the names are among those that were evaluated
+    assert set(decided(namespace["allowed"])) <= {*namespace["found"].results.samples["explainer"], *MODELS}
+    if path.stem != "training_schemes":  # which is about numbers
+        assert sum(text.count("data:image/png") for text in shown.values()) >= 2, "no pictures of data and results"
+        assert any("<table" in text for text in shown.values()), "no table of results"
+    # a list of axes below a figure would be noise
+    assert not any("Axes" in text for text in shown.values())
 
 
-def test_there_are_three() -> None:
-    assert [path.stem for path in NOTEBOOKS] == ["own_image_model", "time_series", "training_schemes"]
+MODELS = ("natural", "gradient", "Hessian", "PGD 0.1", "PGD 0.3")
+
+
+def decided(allowed: Any) -> list[str]:
+    """The names that a notebook allows, of all its radii."""
+    return [name for names in allowed.values() for name in names] if isinstance(allowed, dict) else allowed
+
+
+@pytest.mark.usefixtures("small")
+def test_the_table_is_made_where_scikit_learn_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    namespace: dict[str, Any] = {}
+    notebook_cells.run(ROOT / "notebooks" / "tabular.py", namespace)
+    assert namespace["names"][0] == "measurement 0"
+
+
+def test_there_is_one_for_each_kind_of_data() -> None:
+    assert [path.stem for path in NOTEBOOKS] == list(DECISIONS)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -67,3 +102,16 @@ def test_an_error_names_the_cell(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError) as caught:
         notebook_cells.run(path)
     assert caught.traceback[-1].path == "bad.py, cell 1" or "bad.py, cell 1" in str(caught.traceback[-1].path)
+
+
+def test_open_figures_are_shown_and_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plt = pytest.importorskip("matplotlib.pyplot", reason="needs the extra docs")
+    plt.switch_backend("agg")
+    path = tmp_path / "drawn.py"
+    path.write_text(
+        "# %%\nimport matplotlib.pyplot as plt\nfigure, axes = plt.subplots()\n_ = plt.subplots()\n\n# %%\n1\n"
+    )
+    shown = notebook_cells.run(path)
+    assert shown[0].count("data:image/png") == 2
+    assert "png" not in shown[1]
+    assert plt.get_fignums() == []

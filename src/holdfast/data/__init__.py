@@ -50,12 +50,8 @@ datasets: Registry[Callable[[bool], Dataset]] = Registry(
     "holdfast.data",
     callable,  # download -> data set
 )
-datasets.add("digits", lambda download: bundled("digits"))
-datasets.add("digits32", lambda download: _extend("digits32", bundled("digits")))
 datasets.add("mnist:train", partial(mnist, "train"))
 datasets.add("mnist:test", partial(mnist, "test"))
-datasets.add("mnist32:train", lambda download: _extend("mnist32:train", mnist("train", download)))
-datasets.add("mnist32:test", lambda download: _extend("mnist32:test", mnist("test", download)))
 datasets.add("fashion_mnist:train", partial(fashion_mnist, "train"))
 datasets.add("fashion_mnist:test", partial(fashion_mnist, "test"))
 datasets.add("cifar10:train", partial(cifar10, "train"))
@@ -66,15 +62,30 @@ datasets.add("cpsc:train", partial(cpsc, "train"))
 datasets.add("cpsc:test", partial(cpsc, "test"))
 
 
-def _extend(name: str, images: Dataset) -> Dataset:
-    """Images of 28x28 pixels with a border of zeros, at 32x32 pixels."""
-    return replace(images.pad(2), name=name)
+def _digits(download: bool) -> Dataset:
+    """300 handwritten digits of the MNIST test set, 30 of each class: inputs (300, 1, 28, 28) in [0, 1]."""
+    return bundled("digits")
+
+
+def _digits32(download: bool) -> Dataset:
+    """The same 300 digits with a border of zeros: inputs (300, 1, 32, 32) in [0, 1]."""
+    return replace(bundled("digits").pad(2), name="digits32")
+
+
+def _mnist32(split: str, download: bool) -> Dataset:
+    """MNIST with a border of zeros: inputs (N, 1, 32, 32) in [0, 1], N = 60,000 ("train") or 10,000 ("test")."""
+    return replace(mnist(split, download).pad(2), name=f"mnist32:{split}")
 
 
 def _waves(name: str, split: str, download: bool) -> Dataset:
+    """Made-up series, classified by two known blocks: inputs (N, 4, 500), N = 6,000 ("train") or 1,500 ("test")."""
     return named_waves(name, split)
 
 
+datasets.add("digits", _digits)
+datasets.add("digits32", _digits32)
+datasets.add("mnist32:train", partial(_mnist32, "train"))
+datasets.add("mnist32:test", partial(_mnist32, "test"))
 for _name in NOISES:
     for _split in ("train", "test"):
         datasets.add(f"{_name}:{_split}", partial(_waves, _name, _split))
@@ -87,6 +98,20 @@ def names() -> list[str]:
     ['cifar10:test', 'cifar10:train', 'cpsc:test', 'cpsc:train', 'digits', 'digits32', ...]
     """
     return datasets.names()
+
+
+def what_it_needs(name: str) -> str:
+    """What `load(name)` needs that does not come with holdfast, in a few words; empty if nothing.
+
+    >>> what_it_needs("digits"), what_it_needs("mnist:test")
+    ('', 'its files, or download')
+    """
+    known = {"mnist", "mnist32", "fashion_mnist", "cifar10", "gtsrb"}
+    source = name.partition(":")[0]
+    return _FILES if source in known else f"{_FILES}; the extra data" if source == "cpsc" else ""
+
+
+_FILES = "its files, or download"
 
 
 def is_known(name: str) -> bool:

@@ -119,7 +119,9 @@ def cpsc(
     rate: float = 100.0,
     standardize: bool = True,
 ) -> Dataset:
-    """Recordings with and without one diagnosis: inputs (N, 12, steps), unbounded, from the start of each recording.
+    """CPSC 2018, electrocardiograms with and without one diagnosis: inputs (N, 12, steps), unbounded.
+
+    Inputs are from the start of each recording.
 
     Wei, Turbe and Mengaldo (2024) use 6,877 recordings of 450 steps in two classes. They do not say which diagnosis
     they use, or how they cut the recordings. The framework is that of Turbe et al. (2023), who separate right bundle

@@ -92,9 +92,10 @@ def mnist(split: str = "train", download: bool = False) -> Dataset:
 
 
 def fashion_mnist(split: str = "train", download: bool = False) -> Dataset:
-    """Fashion-MNIST, articles of clothing: shapes, ranges, arguments and errors as for `mnist`.
+    """Fashion-MNIST, articles of clothing: inputs (N, 1, 28, 28) in [0, 1], N = 60,000 ("train") or 10,000 ("test").
 
-    The folders are `fashion_mnist/` and `FashionMNIST/raw/`; a download is about 31 MB.
+    Arguments and errors are those of `mnist`. The folders are `fashion_mnist/` and `FashionMNIST/raw/`; a download
+    is about 31 MB.
 
     >>> fashion_mnist("test").classes[0]  # doctest: +SKIP
     'T-shirt/top'

@@ -26,6 +26,8 @@ class Explainer(metaclass=ConfigurationType):
     """
 
     name: ClassVar[str]
+    #: what the model or the data must have, in a few words for lists; empty if predictions are enough
+    needs: ClassVar[str] = ""
     #: whether attributions can be differentiated with respect to the inputs
     differentiable: ClassVar[bool]
     #: whether weights may be masked by gates (see `holdfast.gating`): the explainer uses the module only to run it

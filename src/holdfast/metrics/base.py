@@ -121,6 +121,8 @@ class Metric(metaclass=_PresetsApplied):
             not rank explainers. A metric in which that depends on the options overrides `direction_of` instead.
         category: what the metric asks, in the field's word: `"faithfulness"`, `"robustness"`, `"localisation"`, ...;
             may be empty.
+        needs: what the model, the explainer or the data must have, in a few words for lists; may be empty. Options
+            without a default are known anyway.
         citation, bibtex: the key of the publication and its BibTeX entry, for the report; both may be empty.
         roles: the options that do not always have an effect on the value: `NO_EFFECT`, or `PartOf` another one. A
             report compares configurations by all other options: numbers on an axis, and anything else as a category.
@@ -144,6 +146,7 @@ class Metric(metaclass=_PresetsApplied):
 
     name: ClassVar[str]
     category: ClassVar[str] = ""
+    needs: ClassVar[str] = ""
     citation: ClassVar[str] = ""
     bibtex: ClassVar[str] = ""
     roles: ClassVar[Mapping[str, Role]] = {}

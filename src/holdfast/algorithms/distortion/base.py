@@ -21,6 +21,8 @@ class Attack(metaclass=ConfigurationType):
     """
 
     name: ClassVar[str]
+    #: what the model must have, for lists
+    needs: ClassVar[str] = "gradients"
     #: how many points of each input it has in memory at once, for the size of groups
     points_in_memory: ClassVar[int] = 4
 

@@ -58,6 +58,7 @@ class GradientSearch(Search):
     smooth: float = 0.5
     sharp: float = 6.0
     name: ClassVar[str] = "gradient"
+    needs: ClassVar[str] = "gradients"
     white_box: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

@@ -50,6 +50,7 @@ class SignSearch(Search):
     restarts: int = 16
     step: float | None = None
     name: ClassVar[str] = "sign"
+    needs: ClassVar[str] = "gradients"
     white_box: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

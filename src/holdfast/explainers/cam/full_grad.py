@@ -51,7 +51,9 @@ class FullGradient:
 
 @dataclass(frozen=True)
 class FullGrad(Explainer):
-    """`psi(x * d f_t / d x) + sum over layers l, channels c of psi(b_lc * d f_t / d z_lc)`, z_l a layer's output.
+    """The gradient times the input, plus that of every layer's biases, as one map.
+
+    `psi(x * d f_t / d x) + sum over layers l, channels c of psi(b_lc * d f_t / d z_lc)`, z_l a layer's output.
 
     Srinivas and Fleuret, Full-gradient representation for neural network visualization, NeurIPS 2019, Equation 4;
     `psi` takes absolute values, rescales them to [0, 1] and upsamples bilinearly (linearly for series). The map is the
@@ -95,6 +97,7 @@ class FullGrad(Explainer):
 
     rescale: Rescale = "channel"
     name: ClassVar[str] = "fullgrad"
+    needs: ClassVar[str] = "gradients"
     differentiable: ClassVar[bool] = True
     gateable: ClassVar[bool] = True
 

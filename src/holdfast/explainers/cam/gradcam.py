@@ -21,7 +21,9 @@ Interpolation = Literal["linear", "nearest"]
 
 @dataclass(frozen=True)
 class GradCAM(Explainer):
-    """`relu(sum over k of a_k A^k)`, `a_k` the mean over positions of `d f_t / d A^k`, at the input's size.
+    """The channels of a late convolution, weighted by their mean gradients, at the input's size.
+
+    `relu(sum over k of a_k A^k)`, `a_k` the mean over positions of `d f_t / d A^k`.
 
     Selvaraju et al., Grad-CAM: visual explanations from deep networks via gradient-based localization, ICCV 2017,
     Equations 1 and 2. `A` `(N, K, h, w)` is the output of `layer`. The map `(N, 1, h, w)` is resized to the input's
@@ -50,6 +52,7 @@ class GradCAM(Explainer):
     relu: bool = True
     interpolation: Interpolation = "linear"
     name: ClassVar[str] = "gradcam"
+    needs: ClassVar[str] = "gradients; a convolution, or layer=NAME; images or series"
     differentiable: ClassVar[bool] = True
     gateable: ClassVar[bool] = True
 

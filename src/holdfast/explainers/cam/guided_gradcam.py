@@ -22,7 +22,9 @@ from holdfast.model import Classifier
 
 @dataclass(frozen=True)
 class GuidedGradCAM(Explainer):
-    """Guided backpropagation times the Grad-CAM map: `G(x) * upsampled relu(sum over k of a_k A^k)`, elementwise.
+    """Guided backpropagation times the Grad-CAM map.
+
+    `G(x) * upsampled relu(sum over k of a_k A^k)`, elementwise.
 
     Selvaraju et al., Grad-CAM: visual explanations from deep networks via gradient-based localization, ICCV 2017,
     Section 3.2. `G` is `GuidedBackprop`, and the map is that of `GradCAM` with its rectifier. For images
@@ -50,6 +52,7 @@ class GuidedGradCAM(Explainer):
     layer: str | None = None
     interpolation: Interpolation = "linear"
     name: ClassVar[str] = "guided_gradcam"
+    needs: ClassVar[str] = "gradients; a convolution, or layer=NAME; images or series"
     differentiable: ClassVar[bool] = False
     gateable: ClassVar[bool] = True
 

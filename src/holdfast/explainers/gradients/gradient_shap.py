@@ -21,7 +21,9 @@ Draws = Literal["stratified", "uniform"]
 
 @dataclass(frozen=True)
 class GradientSHAP(Explainer):
-    """Expected gradients: `mean over k of (x - b_k) * d f_t(b_k + a_k (x - b_k) + e_k) / d x`.
+    """Expected gradients: integrated gradients, averaged over random reference inputs.
+
+    `mean over k of (x - b_k) * d f_t(b_k + a_k (x - b_k) + e_k) / d x`.
 
     Erion, Janizek, Sturmfels, Lundberg and Lee, Improving performance of deep learning models with axiomatic
     attribution priors and expected gradients, Nature Machine Intelligence 3, 2021; the GradientExplainer of Lundberg
@@ -64,6 +66,7 @@ class GradientSHAP(Explainer):
     noise: float = 0.0
     seed: int = 0
     name: ClassVar[str] = "gradient_shap"
+    needs: ClassVar[str] = "gradients"
     differentiable: ClassVar[bool] = True
     gateable: ClassVar[bool] = True
 

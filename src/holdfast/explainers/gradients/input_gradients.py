@@ -50,6 +50,7 @@ class Saliency(Explainer):
 
     absolute: bool = True
     name: ClassVar[str] = "saliency"
+    needs: ClassVar[str] = "gradients"
     differentiable: ClassVar[bool] = True
     gateable: ClassVar[bool] = True
 
@@ -76,6 +77,7 @@ class InputXGradient(Explainer):
     """
 
     name: ClassVar[str] = "input_x_gradient"
+    needs: ClassVar[str] = "gradients"
     differentiable: ClassVar[bool] = True
     gateable: ClassVar[bool] = True
 
@@ -89,7 +91,9 @@ class InputXGradient(Explainer):
 
 @dataclass(frozen=True)
 class IntegratedGradients(Explainer):
-    """`(x - b) * integral over a in [0, 1] of d f_t(b + a (x - b)) / d x`, by a quadrature of `steps` points.
+    """The gradient, averaged on the straight path from a baseline to the input, times the difference of the two.
+
+    `(x - b) * integral over a in [0, 1] of d f_t(b + a (x - b)) / d x`, by a quadrature of `steps` points.
 
     Sundararajan, Taly and Yan, Axiomatic attribution for deep networks, ICML 2017. Attributions add up to
     `f_t(x) - f_t(b)`, up to the error of the quadrature. All points of a chunk are forwarded as one flat batch,
@@ -113,6 +117,7 @@ class IntegratedGradients(Explainer):
     baseline: Baseline = 0.0
     method: Quadrature = "gausslegendre"
     name: ClassVar[str] = "integrated_gradients"
+    needs: ClassVar[str] = "gradients"
     differentiable: ClassVar[bool] = True
     gateable: ClassVar[bool] = True
 
@@ -163,7 +168,9 @@ def _make_quadrature(method: Quadrature, steps: int) -> tuple[tuple[float, ...],
 
 @dataclass(frozen=True)
 class SmoothGrad(Explainer):
-    """A statistic of the gradient at noisy copies: `mean over k of M(x + e_k)`, `e_k ~ N(0, (noise * range)^2)`.
+    """The gradient at noisy copies of the input, averaged or by another statistic.
+
+    `mean over k of M(x + e_k)`, `e_k ~ N(0, (noise * range)^2)`.
 
     The statistic is one of
 
@@ -208,6 +215,7 @@ class SmoothGrad(Explainer):
     seed: int = 0
     statistic: Statistic = "mean"
     name: ClassVar[str] = "smoothgrad"
+    needs: ClassVar[str] = "gradients"
     differentiable: ClassVar[bool] = True
     gateable: ClassVar[bool] = True
 

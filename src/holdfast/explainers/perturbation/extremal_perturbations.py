@@ -101,6 +101,7 @@ class ExtremalPerturbations(Explainer):
     momentum: float = 0.9
     area_weight: float = 50.0
     name: ClassVar[str] = "extremal_perturbations"
+    needs: ClassVar[str] = "gradients"
     differentiable: ClassVar[bool] = False
     gateable: ClassVar[bool] = True
 

@@ -27,7 +27,9 @@ _USUAL = 169
 
 @dataclass(frozen=True)
 class Occlusion(Explainer):
-    """The mean drop `f(x) - f(x with the window covered)` over all windows that cover a pixel.
+    """How far the score drops when a window is covered, averaged over all windows that cover a pixel.
+
+    The drop is `f(x) - f(x with the window covered)`.
 
     Zeiler and Fergus, Visualizing and understanding convolutional networks, ECCV 2014, Section 4.2: a square of a
     baseline's colour slides over the image, and the score of the class is recorded. Windows start every `stride`

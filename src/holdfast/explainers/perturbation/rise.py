@@ -28,7 +28,9 @@ _BLOCK = 64
 
 @dataclass(frozen=True)
 class RISE(Explainer):
-    """`S = 1 / (E[M] N) * sum over i of f(x * M_i) M_i` for N random masks `M_i`, `E[M] = keep`.
+    """The mean of smooth random masks, weighted by the score of the masked input.
+
+    `S = 1 / (E[M] N) * sum over i of f(x * M_i) M_i` for N random masks `M_i`, `E[M] = keep`.
 
     Petsiuk, Das and Saenko, RISE: randomized input sampling for explanation of black-box models, BMVC 2018, Equations
     4 to 6 and Section 3.2. A mask is made from a coarse grid of `h x w` cells, each 1 with probability `keep`, else 0.

@@ -54,7 +54,9 @@ class Walks:
 
 @dataclass(frozen=True)
 class ShapleySampling(SegmentedExplainer):
-    """Shapley values of the segments: `phi_i = mean over orders of f(before i, and i) - f(before i)`.
+    """Shapley values of the segments, from random orders in which they are added.
+
+    `phi_i = mean over orders of f(before i, and i) - f(before i)`.
 
     Castro, Gómez and Tejada, Polynomial calculation of the Shapley value based on sampling, Computers & Operations
     Research 36(5), 2009; for models, Štrumbelj and Kononenko, An efficient explanation of individual classifications

@@ -51,7 +51,9 @@ class _RectifiedGradient(Explainer):
 
 @dataclass(frozen=True)
 class GuidedBackprop(_RectifiedGradient):
-    """The gradient, but every ReLU passes back `max(g, 0) * 1[z > 0]` instead of `g * 1[z > 0]`.
+    """The gradient, but every ReLU passes back only what is positive and where it was active.
+
+    A ReLU passes back `max(g, 0) * 1[z > 0]` instead of `g * 1[z > 0]`.
 
     Springenberg, Dosovitskiy, Brox and Riedmiller, Striving for simplicity: the all convolutional net, ICLR workshop
     2015. Inputs and attributions `(N, ...)`; one forward and one backward pass for each input. Equals Captum's, and
@@ -65,12 +67,15 @@ class GuidedBackprop(_RectifiedGradient):
     """
 
     name: ClassVar[str] = "guided_backprop"
+    needs: ClassVar[str] = "gradients; ReLUs, or else it is the plain gradient"
     rule: ClassVar[GradientRule] = staticmethod(guide_gradient)
 
 
 @dataclass(frozen=True)
 class Deconvolution(_RectifiedGradient):
-    """The gradient, but every ReLU passes back `max(g, 0)` instead of `g * 1[z > 0]`.
+    """The gradient, but every ReLU passes back all that is positive.
+
+    A ReLU passes back `max(g, 0)` instead of `g * 1[z > 0]`.
 
     Zeiler and Fergus, Visualizing and understanding convolutional networks, ECCV 2014. Inputs and attributions
     `(N, ...)`; one forward and one backward pass for each input. Equals Captum's, and also reaches functional ReLUs.
@@ -83,12 +88,15 @@ class Deconvolution(_RectifiedGradient):
     """
 
     name: ClassVar[str] = "deconvolution"
+    needs: ClassVar[str] = "gradients; ReLUs, or else it is the plain gradient"
     rule: ClassVar[GradientRule] = staticmethod(lambda gradient, active: gradient.clamp(min=0))
 
 
 @dataclass(frozen=True)
 class DeepLift(Explainer):
-    """`(x - b) * m`: the gradient `m` with slopes `(f(z) - f(z_b)) / (z - z_b)` in place of derivatives `f'(z)`.
+    """What each feature's difference from a baseline adds to the logit, passed back through the layers.
+
+    `(x - b) * m`: the gradient `m` with slopes `(f(z) - f(z_b)) / (z - z_b)` in place of derivatives `f'(z)`.
 
     Shrikumar, Greenside and Kundaje, Learning important features through propagating activation differences, ICML
     2017. It is the Rescale rule, for elementwise activations and max-pooling; everything else passes back its gradient.
@@ -137,6 +145,7 @@ class DeepLift(Explainer):
     times_input: bool = True
     epsilon: float = 1e-10
     name: ClassVar[str] = "deeplift"
+    needs: ClassVar[str] = "gradients"
     differentiable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -206,6 +215,7 @@ class LRP(Explainer):
 
     epsilon: float = 1e-9
     name: ClassVar[str] = "lrp"
+    needs: ClassVar[str] = "gradients; layers that have a rule"
     differentiable: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

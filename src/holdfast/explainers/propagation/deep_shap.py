@@ -23,7 +23,9 @@ _MOST_ROWS = 8
 
 @dataclass(frozen=True)
 class DeepSHAP(Explainer):
-    """`mean over b of (x - b) * m(x, b)`: DeepLift's multipliers `m` (Rescale rule), averaged over reference inputs.
+    """DeepLift, averaged over reference inputs.
+
+    `mean over b of (x - b) * m(x, b)`, with DeepLift's multipliers `m` (Rescale rule).
 
     Lundberg and Lee, A unified approach to interpreting model predictions, NeurIPS 2017, Section 4.2. The mean is over
     a set of references, as in Chen, Lundberg and Lee, Explaining a series of models by propagating Shapley values,
@@ -58,6 +60,7 @@ class DeepSHAP(Explainer):
     background: References = 0.0
     epsilon: float = 1e-10
     name: ClassVar[str] = "deep_shap"
+    needs: ClassVar[str] = "gradients"
     differentiable: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

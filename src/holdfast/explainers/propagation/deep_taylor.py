@@ -65,6 +65,7 @@ class DeepTaylor(Explainer):
     """
 
     name: ClassVar[str] = "deep_taylor"
+    needs: ClassVar[str] = "gradients; layers that have a rule"
     differentiable: ClassVar[bool] = False
 
     def attribute(

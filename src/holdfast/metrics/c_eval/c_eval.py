@@ -128,6 +128,7 @@ class CEval(Metric):
     """
 
     name: ClassVar[str] = "c_eval"
+    needs: ClassVar[str] = "gradients"
     category: ClassVar[str] = "faithfulness"
     direction: ClassVar[Direction] = "higher"
     citation: ClassVar[str] = "vu2021ceval"

@@ -77,6 +77,7 @@ class CEvalPlot(Metric):
     """
 
     name: ClassVar[str] = "c_eval_plot"
+    needs: ClassVar[str] = "gradients"
     category: ClassVar[str] = "faithfulness"
     direction: ClassVar[Direction] = "higher"
     citation: ClassVar[str] = "vu2021ceval"

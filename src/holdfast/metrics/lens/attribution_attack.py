@@ -155,6 +155,9 @@ class AttributionAttack(Metric):
     """
 
     name: ClassVar[str] = "attribution_attack"
+    needs: ClassVar[str] = (
+        "gradients and an explainer that can be differentiated, unless attack is random_sign or universal"
+    )
     category: ClassVar[str] = "robustness"
     citation: ClassVar[str] = "kamath2024rethinking"
     bibtex: ClassVar[str] = LENS

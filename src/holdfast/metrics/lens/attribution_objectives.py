@@ -49,6 +49,8 @@ class AttributionObjective(metaclass=ConfigurationType):
 class GuidedObjective(AttributionObjective):
     """An objective whose gradient the steps follow. Maps are `(M, H, W)` or `(M, T)`, without signs."""
 
+    needs: ClassVar[str] = "an explainer that can be differentiated"
+
     @abstractmethod
     def state(self, reference: Tensor) -> Tensor:
         """What the objective has to know of the maps of the clean inputs `(P, ...)`: `(P, ...)`."""

@@ -317,15 +317,15 @@ def _describe_member(kind: Any) -> str:
     return f"a {getattr(kind, '__name__', kind)}"
 
 
-def describe_options(kind: type) -> dict[str, str]:
-    """What a class's docstring says of its options, under `Args:`; of several at once, the same for each.
+def describe_options(kind: Callable[..., Any]) -> dict[str, str]:
+    """What a docstring says of the options of a class or function, under `Args:`; of several at once, the same.
 
     >>> from holdfast.explainers import Saliency
     >>> describe_options(Saliency)["absolute"][:20]
     'take absolute values'
     """
     found: dict[str, str] = {}
-    for base in reversed(kind.__mro__):
+    for base in reversed(getattr(kind, "__mro__", (kind,))):
         text = f"{base.__doc__ or ''}\n"
         section = re.search(r"^ *Args:\n((?:(?: {8,}.*)?\n)*)", text, re.MULTILINE)
         entries = re.findall(r"^ {8}(\w[\w, ]*): +(.+(?:\n {9,}.+)*)", section[1] if section else "", re.MULTILINE)

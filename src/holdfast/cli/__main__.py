@@ -1,0 +1,5 @@
+"""`python -m holdfast.cli`."""
+
+from holdfast.cli.commands import main
+
+main()

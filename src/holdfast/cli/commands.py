@@ -1,0 +1,637 @@
+"""The command line: it reads the arguments, calls the library, and prints where the results are."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+from typer.core import TyperGroup
+
+from holdfast.cli.kinds import KINDS, describe_names, get_kind
+from holdfast.errors import ArgumentError, HoldfastError, UnknownNameError
+
+
+class _Commands(TyperGroup):
+    """The commands; an unknown one raises an error that suggests the nearest, like every other unknown name."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that the first argument names, with the others."""
+        if not ctx.resilient_parsing and args and args[0] not in self.commands:
+            raise UnknownNameError("command", args[0], self.commands)
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(
+    cls=_Commands,
+    help="How far can the explanations of a trained classifier be trusted?",
+    epilog="Start with: holdfast demo. For a model of your own: holdfast init.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        import platform
+        from importlib.metadata import version
+
+        typer.echo(f"holdfast {version('holdfast')}\ntorch {version('torch')}\npython {platform.python_version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the versions, and exit."),
+    ] = False,
+) -> None:
+    """How far can the explanations of a trained classifier be trusted?"""
+
+
+# Completion of names in the shell
+
+
+def _complete(*kinds: str) -> Callable[[str], list[str]]:
+    """What completes a word with the names of these kinds; of the last of several, after a comma."""
+
+    def complete(incomplete: str) -> list[str]:
+        before, comma, last = incomplete.rpartition(",")
+        names = sorted({name for kind in kinds for name in KINDS[kind].load()})
+        return [f"{before}{comma}{name}" for name in names if name.startswith(last)]
+
+    return complete
+
+
+def _complete_kind(incomplete: str) -> list[str]:
+    return [kind for kind in KINDS if kind.startswith(incomplete)]
+
+
+def _complete_source(incomplete: str) -> list[str]:
+    """The first parts of the names of data sets: `mnist` of `mnist:test`."""
+    names = dict.fromkeys(name.partition(":")[0] for name in KINDS["datasets"].load())
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def _complete_study(incomplete: str) -> list[str]:
+    """Study files, and folders that may have some."""
+    folder = Path(incomplete) if incomplete.endswith("/") else Path(incomplete).parent
+    found = sorted(folder.iterdir()) if folder.is_dir() else []
+    paths = [f"{p}/" if p.is_dir() else str(p) for p in found if p.is_dir() or p.suffix in (".yaml", ".yml")]
+    return [path for path in paths if path.startswith(incomplete)]
+
+
+def _complete_preset(incomplete: str) -> list[str]:
+    return [preset for preset in ("quick", "standard", "paper") if preset.startswith(incomplete)]
+
+
+class Scale(enum.StrEnum):
+    """How much of a paper's table to run."""
+
+    small = "small"
+    full = "full"
+
+
+class Format(enum.StrEnum):
+    """What `holdfast export` writes."""
+
+    csv = "csv"
+    latex = "latex"
+    parquet = "parquet"
+
+
+class What(enum.StrEnum):
+    """The rows that `holdfast export` writes."""
+
+    samples = "samples"
+    summary = "summary"
+
+
+Out = Annotated[Path, typer.Option(help="Folder for the results and the report.")]
+Seed = Annotated[int, typer.Option(help="Of all random numbers.")]
+Samples = Annotated[int, typer.Option(help="Digits to evaluate, 1 to 300.", min=1, max=300)]
+
+
+@app.command(epilog="Example: holdfast demo --out demo")
+def demo(out: Out = Path("demo"), seed: Seed = 0, samples: Samples = 24) -> None:
+    """Evaluate six explainers of the bundled digit classifier in about a minute, and write a report.
+
+    After an interruption, the same command continues.
+    """
+    from holdfast.demo import describe_findings, run_demo
+
+    with _resumable():
+        report, found = run_demo(out, seed, samples)
+    typer.echo(f"\n{describe_findings(found)}\n\nreport: {report}")
+    if failures := len(found.failures):
+        typer.echo(f"{failures} jobs failed; the report lists them, and the same command tries them again", err=True)
+        raise typer.Exit(1)
+
+
+@app.command(epilog="Example: holdfast run study.yaml --dry-run, and then: holdfast run study.yaml --workers auto")
+def run(
+    study: Annotated[Path, typer.Argument(help="A study file.", show_default=False, autocompletion=_complete_study)],
+    out: Annotated[
+        str | None, typer.Option(help="Folder or fsspec address of the results; results/<name of the file> by default.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be done, and about how long it takes.")
+    ] = (False),
+    executor: Annotated[str | None, typer.Option(help="local, ray or slurm, instead of what the file says.")] = None,
+    workers: Annotated[str | None, typer.Option(help="How many, or auto, instead of what the file says.")] = None,
+    address: Annotated[str | None, typer.Option(help="Of a Ray cluster, such as auto or host:6379.")] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            help="quick, standard or paper for the metrics, instead of what the file says; with --out, results of"
+            " different presets stay apart.",
+            autocompletion=_complete_preset,
+        ),
+    ] = None,
+    html: Annotated[bool, typer.Option("--report/--no-report", help="Write the report at the end.")] = True,
+) -> None:
+    """Run a study. Started again, it continues, and tries again what failed.
+
+    Exit codes: 0 all jobs are done, 1 some failed, 2 the study file is wrong, 130 interrupted.
+    """
+    from holdfast.evaluation import default_folder, executor_of, run_study
+    from holdfast.metrics.base import check_preset
+    from holdfast.study.file.spec import load_study
+
+    if preset is not None:
+        check_preset(preset, "--preset")
+    loaded = load_study(study, preset)
+    target = out or str(default_folder(loaded))
+    if address is not None and (executor or loaded.executor.name) != "ray":
+        raise ArgumentError("--address", "none, but for the executor ray", address)
+    chosen = executor_of(loaded, executor, _count(workers), address)
+    if dry_run:
+        from holdfast.dry_runs import dry_run as describe
+
+        describe(loaded, target)
+        return
+    command = f"holdfast run {study}" + (f" --preset {preset}" if preset else "") + (f" --out {out}" if out else "")
+    with _resumable():
+        found = run_study(loaded, out, executor=chosen, command=command)
+    summary = found.summary
+    typer.echo(
+        f"{summary.planned} jobs: {summary.earlier} were done before, {summary.done} now, {len(summary.failed)} failed"
+    )
+    typer.echo(f"results: {target}")
+    if html:
+        local = target.removeprefix("file://")
+        where = Path(local) / "report" / "index.html" if "://" not in local else Path(f"{study.stem}-report.html")
+        typer.echo(f"report: {found.to_html(where)}")
+    if summary.failed:
+        for line in _failures(found.failures):
+            typer.echo(line, err=True)
+        raise typer.Exit(1)
+
+
+def _count(workers: str | None) -> int | str | None:
+    return int(workers) if workers is not None and re.fullmatch(r"-?[0-9]+", workers) else workers
+
+
+def _failures(failures: list[dict[str, Any]], most: int = 5) -> list[str]:
+    """The failures as lines, with equal errors together, and how to continue."""
+    kinds: dict[str, list[dict[str, Any]]] = {}
+    for failure in failures:
+        kinds.setdefault(str(failure["error"]).partition("\n")[0][:160], []).append(failure)
+    lines = [f"{len(failures)} jobs failed:"]
+    for error, group in list(kinds.items())[:most]:
+        first = group[0]
+        where = f"{first['label']}, {first['explainer']}, {first['model']} on {first['data']}"
+        lines.append(f"  {len(group)} x {error} (first: {where}, samples {first['start']} to {first['stop'] - 1})")
+    if len(kinds) > most:
+        lines.append(f"  and {len(kinds) - most} other errors")
+    return [*lines, "tracebacks are in the report; the same command tries only these jobs again"]
+
+
+@contextlib.contextmanager
+def _resumable() -> Iterator[None]:
+    """After Ctrl-C, print how to continue."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo("\ninterrupted; what is done is stored, and the same command continues from there", err=True)
+        raise typer.Exit(130) from None
+
+
+@app.command(epilog="Example: holdfast train --model lenet5 --data mnist --scheme pgd:radius=0.3 --epochs 5")
+def train(
+    model: Annotated[
+        str,
+        typer.Option(
+            help="Architecture; `holdfast list architectures` shows them.", autocompletion=_complete("architectures")
+        ),
+    ] = "lenet5",
+    data: Annotated[
+        str,
+        typer.Option(
+            help="Data set; NAME:train is trained on, NAME:test measured on.", autocompletion=_complete_source
+        ),
+    ] = "mnist",
+    scheme: Annotated[
+        str,
+        typer.Option(
+            help="With options, as pgd:radius=0.3,steps=7; `holdfast list schemes` shows them.",
+            autocompletion=_complete("schemes"),
+        ),
+    ] = "natural",
+    epochs: Annotated[int, typer.Option(help="Passes over the data.", min=1)] = 10,
+    batch_size: Annotated[int, typer.Option(help="Samples per step.", min=1)] = 128,
+    learning_rate: Annotated[float, typer.Option(help="Its peak.")] = 2e-3,
+    weight_decay: Annotated[float, typer.Option(help="Decoupled, of either optimizer.")] = 0.01,
+    seed: Seed = 0,
+    augment: Annotated[
+        str, typer.Option(help="none; of images shift, flip or shift_flip; of standardised series noise_blocks.")
+    ] = "none",
+    optimizer: Annotated[str, typer.Option(help="adamw or radam.")] = "adamw",
+    out: Annotated[Path, typer.Option(help="Folder for the weights and the card.")] = Path("models"),
+    name: Annotated[str | None, typer.Option(help="Of the files; MODEL-DATA-SCHEME by default.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
+    precision: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    attack: Annotated[
+        str | None, typer.Option(help="Also measure the accuracy under it, as pgd:radius=0.3,steps=20.")
+    ] = None,
+    download: Annotated[bool, typer.Option("--download", help="Fetch missing data.")] = False,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Delete what there is under that name, and start again.")
+    ] = False,
+) -> None:
+    """Train a classifier by a scheme. After an interruption, the same command continues after the last complete epoch.
+
+    Exit codes: 0 done, 2 an option or the data is wrong, 130 interrupted.
+    """
+    from holdfast.train import Plan, fit
+
+    plan = Plan(
+        model,
+        data,
+        scheme,
+        epochs,
+        batch_size,
+        learning_rate,
+        weight_decay,
+        seed,
+        augment,
+        precision,
+        device,
+        optimizer=optimizer,
+    )
+    with _resumable():
+        found = fit(plan, out, name=name, attack=attack, restart=restart, download=download, show=True)
+    card = found.card
+    if found.was_there:
+        typer.echo("this model exists already, with the same options")
+    typer.echo(f"accuracy: train {card['train_accuracy']:.2%}, test {card['test_accuracy']:.2%}")
+    if attack is not None:
+        under = card["under_attack"]
+        typer.echo(f"accuracy: test {under['test_accuracy']:.2%} after {under['attack']}")
+    typer.echo(f"weights: {found.weights}")
+    typer.echo(f"in a study beside it: {found.study_entry()}")
+
+
+@app.command(epilog="Example: holdfast schema --out study.schema.json")
+def schema(
+    out: Annotated[Path | None, typer.Option(help="The file to write; standard output by default.")] = None,
+) -> None:
+    """Print the JSON schema of study files, with which editors complete and check them.
+
+    In VS Code, put `# yaml-language-server: $schema=study.schema.json` on the file's first line.
+    """
+    from holdfast.study.file.schema import json_schema
+    from holdfast.study.folders import write_atomically
+
+    text = json.dumps(json_schema(), indent=1) + "\n"
+    if out is None:
+        typer.echo(text, nl=False)
+    else:
+        write_atomically(out, text.encode())
+        typer.echo(f"schema: {out}")
+
+
+@app.command(epilog="Example: holdfast report results/study --out report.html --figures figures")
+def report(
+    results: Annotated[str, typer.Argument(help="A folder, or an fsspec address, of stored results.")],
+    out: Annotated[Path | None, typer.Option(help="The file to write; RESULTS/report/index.html by default.")] = None,
+    figures: Annotated[Path | None, typer.Option(help="Also write every figure here, as SVG and PDF.")] = None,
+) -> None:
+    """Build the report of stored results."""
+    from holdfast.report import Report
+
+    built = Report(results)
+    if out is None:
+        out = Path("report.html") if "://" in results else Path(results) / "report" / "index.html"
+    typer.echo(f"report: {built.to_html(out)}")
+    if figures is not None:
+        typer.echo(f"figures: {len(built.figures(figures))} files in {figures}")
+
+
+@app.command(epilog="Example: holdfast export results/study --out table.tex")
+def export(
+    results: Annotated[str, typer.Argument(help="A folder, or an fsspec address, of stored results.")],
+    out: Annotated[Path | None, typer.Option(help="The file to write; standard output by default.")] = None,
+    format: Annotated[Format | None, typer.Option(help="By default, from the ending of --out, or else csv.")] = None,
+    what: Annotated[
+        What | None, typer.Option(help="All samples (the default), or medians with intervals (for LaTeX always).")
+    ] = None,
+) -> None:
+    """Write stored results as CSV, as Parquet, or as a LaTeX table for the package booktabs."""
+    import holdfast.export as exports
+
+    endings = {".csv": Format.csv, ".tex": Format.latex, ".parquet": Format.parquet}
+    if format is None:
+        if out is not None and out.suffix not in endings:
+            raise ArgumentError(
+                "--format", f"a format, or --out with one of the endings {', '.join(endings)}", str(out)
+            )
+        format = Format.csv if out is None else endings[out.suffix]
+    if format is Format.latex:
+        if what is What.samples:
+            raise ArgumentError("--what", "summary, for a table of explainers and metrics", what.value)
+        text = exports.to_latex(results, out)
+    elif format is Format.csv:
+        text = exports.to_csv(results, out, (what or What.samples).value)
+    else:
+        if out is None:
+            raise ArgumentError("--out", "a file to write Parquet to", "none")
+        exports.to_parquet(results, out, (what or What.samples).value)
+    if out is None:
+        typer.echo(text, nl=False)
+    else:
+        typer.echo(f"{format.value}: {out}")
+
+
+@app.command("reproduce", epilog="Example: holdfast reproduce senc-mnist --scale small")
+def reproduce_table(
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="Which table or figure; `holdfast list reproductions` shows them.",
+            autocompletion=_complete("reproductions"),
+        ),
+    ],
+    scale: Annotated[Scale, typer.Option(help="small is for a laptop, full for a GPU.")] = Scale.small,
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("results/reproduce"),
+    workers: Annotated[str | None, typer.Option(help="How many, or auto.")] = None,
+    study: Annotated[Path | None, typer.Option(help="Write the study files into this folder, and run nothing.")] = None,
+) -> None:
+    """Run a published table or figure as a study, and print our numbers beside the paper's."""
+    from holdfast.reproduce import print_table, reproduce, reproductions, write_studies
+
+    if study is not None:
+        for file in write_studies(name, scale.value, study):
+            typer.echo(f"study: {file}")
+        return
+    with _resumable():
+        tables = reproduce(name, scale.value, out, workers=_count(workers))
+    typer.echo(reproductions[name].title)
+    for table in tables:
+        print_table(table, scale.value)
+    typer.echo(f"results: {out}")
+    if any(table.failures for table in tables):
+        raise typer.Exit(1)
+
+
+@app.command("list", epilog="Example: holdfast list metrics. In a script: holdfast list metrics --names")
+def list_names(
+    kind: Annotated[
+        str | None, typer.Argument(help="Such as metrics; all kinds if left out.", autocompletion=_complete_kind)
+    ] = None,
+    names: Annotated[bool, typer.Option("--names", help="Print the names alone, one on each line.")] = False,
+) -> None:
+    """List what can be named: a line for each name, and what it needs.
+
+    The output is the same in a terminal, in a file and in a pipe: one line for each name.
+    """
+    if kind is None:
+        width = max(map(len, KINDS))
+        for word, each in KINDS.items():
+            typer.echo(word if names else f"{word:{width}}  {each.about}")
+        return
+    found = get_kind(kind)
+    if names:
+        for name in found.load().names():
+            typer.echo(name)
+        return
+    lines = describe_names(found)
+    width = max(len(line.name) for line in lines)
+    for line in lines:
+        typer.echo(line.format(width))
+    if found.elsewhere:
+        typer.echo(f"also: {found.elsewhere}", err=True)
+    typer.echo(f"more about one of them: holdfast explain {lines[0].name}", err=True)
+
+
+@app.command(epilog="Example: holdfast explain worst_case. If several things have the name: --kind searches")
+def explain(
+    name: Annotated[
+        str,
+        typer.Argument(help="Of anything that `holdfast list` shows.", autocompletion=_complete(*KINDS)),
+    ],
+    kind: Annotated[
+        str | None,
+        typer.Option(help="Such as searches, if several things have the name.", autocompletion=_complete_kind),
+    ] = None,
+) -> None:
+    """Explain a name: what it is, its options, an example and the source."""
+    import shutil
+
+    from holdfast.cli.explanations import explain_name
+
+    typer.echo(explain_name(name, kind, width=min(100, shutil.get_terminal_size((100, 24)).columns)))
+
+
+class Norm(enum.StrEnum):
+    """The norm of a neighbourhood."""
+
+    linf = "linf"
+    l2 = "l2"
+
+
+def _complete_names(*kinds: str) -> Callable[[str], list[str]]:
+    """Names of these kinds, or files."""
+    complete = _complete(*kinds)
+
+    def complete_either(incomplete: str) -> list[str]:
+        folder = Path(incomplete).parent
+        files = sorted(map(str, folder.iterdir())) if folder.is_dir() else []
+        return [*complete(incomplete), *(file for file in files if file.startswith(incomplete))]
+
+    return complete_either
+
+
+@app.command(
+    epilog="Example: holdfast init. Without questions:"
+    " holdfast init --yes --model mymodel:build --data mydata.npz --radius 0.05"
+)
+def init(
+    study: Annotated[Path, typer.Argument(help="The study file to write.")] = Path("study.yaml"),
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="A name (`holdfast list models`), a TorchScript (.pt) or torch.export (.pt2) file, or module:function"
+            " that returns the module. The Python file lies beside the study file.",
+            autocompletion=_complete_names("models"),
+        ),
+    ] = None,
+    weights: Annotated[
+        str | None, typer.Option(help="Of a module:function: a .safetensors file, or a torch file of tensors.")
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="A name (`holdfast list datasets`), a file of arrays or a table, a folder of images, or"
+            " module:function that returns inputs, or (inputs, labels).",
+            autocompletion=_complete_names("datasets"),
+        ),
+    ] = None,
+    bounds: Annotated[
+        str | None, typer.Option(help="Valid values of an input, as 0,1; those of the data set if it has some.")
+    ] = None,
+    explainers: Annotated[
+        str | None,
+        typer.Option(help="Names with commas between them.", autocompletion=_complete("explainers")),
+    ] = None,
+    metrics: Annotated[
+        str | None, typer.Option(help="Names with commas between them.", autocompletion=_complete("metrics"))
+    ] = None,
+    radius: Annotated[str | None, typer.Option(help="How far inputs are perturbed, in their own units.")] = None,
+    norm: Annotated[Norm, typer.Option(help="In which the radius is measured.")] = Norm.linf,
+    samples: Annotated[int | None, typer.Option(help="How many samples to evaluate.", min=1)] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="quick, standard or paper.", autocompletion=_complete_preset)
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing; take the defaults.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+) -> None:
+    """Write a commented study file for a model and data, and check that they fit.
+
+    In a terminal, it asks for what the options do not say. Elsewhere, and with --yes, it takes the defaults, and
+    --model and --data must be given. The model and all explainers are run once, on one sample.
+    """
+    from holdfast.cli import new_study
+    from holdfast.metrics.base import check_preset
+    from holdfast.study.folders import write_atomically
+
+    if preset is not None:
+        check_preset(preset, "--preset")
+    ask = _Questions(not yes and _is_terminal())
+    folder = study.parent.resolve()
+    if study.exists() and not force and not ask.whether(f"{study} exists. Replace it?"):
+        raise ArgumentError("study", "the name of a new file, or --force", str(study))
+
+    def read_model(text: str) -> new_study.Source:
+        return new_study.read_source(text, "--model", folder, weights)
+
+    def read_data(text: str) -> new_study.Source:
+        return new_study.read_source(text, "--data", folder)
+
+    of_model = ask.what("--model", model, "Model (a name, a file, or module:function)", read_model, "lenet5-mnist")
+    of_data = ask.what("--data", data, "Data (a name, a file, a folder, or module:function)", read_data, "digits")
+    seen = None if bounds else new_study.observe_range(of_model, of_data, folder, samples)
+    if bounds or seen:
+        question = "Valid values of an input, lowest and highest (here those that occur)"
+        offered = f"{seen[0]},{seen[1]}" if seen else None
+        within = ask.what("--bounds", bounds, question, new_study.read_bounds, offered, required=False)
+        of_data = of_data.with_bounds(within)
+    setting = new_study.try_setting(of_model, of_data, folder, samples)
+    shape = " x ".join(map(str, setting.shape))
+    typer.echo(f"{of_model.label} takes the inputs of {of_data.label} ({shape}) and returns {setting.classes} logits")
+
+    def read_explainers(text: str) -> tuple[str, ...]:
+        return new_study.read_names(text, "--explainers")
+
+    def read_metrics(text: str) -> tuple[str, ...]:
+        return new_study.read_names(text, "--metrics")
+
+    names = ",".join(setting.default_explainers())
+    chosen = ask.what("--explainers", explainers, "Explainers", read_explainers, names, required=False)
+    names = ",".join(setting.default_metrics())
+    measured = ask.what("--metrics", metrics, "Metrics", read_metrics, names, required=False)
+    size = min(new_study.SAMPLES, len(setting.samples)) if samples is None else samples
+    distance = ask.what(
+        "--radius",
+        radius,
+        "Radius of the perturbations",
+        setting.read_radius,
+        f"{setting.default_radius():g}",
+        required=False,
+    )
+    plan = new_study.Plan(chosen, measured, distance, norm.value, size, preset or "quick")
+    write_atomically(study, new_study.write_study(setting, plan, str(study)).encode())
+    typer.echo(f"study: {study}\nnext: holdfast run {study} --dry-run")
+
+
+T = TypeVar("T")
+
+
+class _Questions:
+    """Asks for what the options of the command line do not say, if anybody can answer."""
+
+    def __init__(self, asks: bool) -> None:
+        self.asks = asks
+
+    def whether(self, question: str) -> bool:
+        """The answer to a question with yes or no; no if nobody can answer."""
+        return self.asks and typer.confirm(question)
+
+    def what(
+        self,
+        option: str,
+        given: str | None,
+        question: str,
+        read: Callable[[str], T],
+        default: str | None,
+        required: bool = True,
+    ) -> T:
+        """What `read` makes of the given text, of an answer, or of the default; a wrong answer is asked for again.
+
+        Args:
+            option: as on the command line.
+            given: with the command.
+            question: without a question mark.
+            read: checks a text and converts it.
+            default: offered as the answer.
+            required: the default is an offer only: it must be given where nobody can answer.
+        """
+        if given is not None:
+            return read(given)
+        if not self.asks:
+            if required or default is None:
+                raise ArgumentError(option, "a value, as there is no terminal to ask in, or --yes is given", "none")
+            return read(default)
+        while True:
+            answer = typer.prompt(question, default=default, err=True)
+            try:
+                return read(str(answer))
+            except HoldfastError as error:
+                typer.echo(f"error: {error}", err=True)
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
+def main() -> None:
+    """Entry point. Errors of the library are printed in one line, with exit code 2."""
+    try:
+        app(standalone_mode=True)
+    except HoldfastError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(2)
+    except OSError as error:  # for example, a folder that cannot be written, a full disk, or no answer from an address
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,281 @@
+"""`holdfast explain NAME`: what a thing with a name is, its options, how it is used, and its source, as plain text."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import re
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any, get_type_hints
+
+from holdfast.cli.kinds import KINDS, Kind, docstring_of, first_part, get_kind
+from holdfast.errors import ArgumentError, HoldfastError, MissingExtraError, UnknownNameError
+from holdfast.registry import Registry
+from holdfast.study.file.options import describe, describe_options, options_model, plain_options, to_plain
+from holdfast.study.file.problems import Expected
+
+#: how a thing of a kind is used, with its name as {name} and the same with options as {call} (Python), {text} (in
+#: one text), {entry} (in a study file)
+_USES: Mapping[str, tuple[tuple[str, str], ...]] = {
+    "metrics": (
+        ("Python", "holdfast.metrics.get({call})"),
+        ("study file", "metrics: [{entry}]"),
+    ),
+    "explainers": (
+        ("Python", "holdfast.explainers.get({call})"),
+        ("study file", "explainers: [{entry}]"),
+    ),
+    "similarities": (
+        ("Python", "holdfast.similarity.get({text!r})"),
+        ("study file", "metrics: [{{worst_case: {{similarity: {text!r}}}}}]"),
+    ),
+    "neighbourhoods": (("study file", "neighbourhood: {entry}"),),
+    "searches": (
+        ("Python", "holdfast.metrics.WorstCase(holdfast.LinfBall(0.1), search={text!r})"),
+        ("study file", "metrics: [{{worst_case: {{search: {text!r}}}}}]"),
+    ),
+    "attacks": (
+        ("Python", "holdfast.metrics.CEval(attack={text!r})"),
+        ("study file", "metrics: [{{c_eval: {{attack: {text!r}}}}}]"),
+    ),
+    "attribution_attacks": (
+        ("Python", "holdfast.metrics.AttributionAttack(holdfast.LinfBall(0.1), attack={text!r})"),
+        ("study file", "metrics: [{{attribution_attack: {{attack: {text!r}}}}}]"),
+    ),
+    "datasets": (
+        ("Python", "holdfast.data.load({name!r})"),
+        ("study file", "data: [{entry}]"),
+    ),
+    "models": (
+        ("Python", "holdfast.zoo.load({name!r})"),
+        ("study file", "models: [{entry}]"),
+    ),
+    "architectures": (
+        ("command line", "holdfast train --model {name} --data mnist"),
+        ("study file", "models: [{{architecture: {name}, weights: model.safetensors}}]"),
+    ),
+    "schemes": (("command line", "holdfast train --scheme {text}"),),
+    "reproductions": (
+        ("command line", "holdfast reproduce {name} --scale small"),
+        ("command line", "holdfast reproduce {name} --study FOLDER"),
+    ),
+}
+
+
+def find_kind(name: str, word: str | None = None) -> str:
+    """The kind of a name, by the word of `holdfast list`; `word` says which where a name belongs to several.
+
+    Raises:
+        UnknownNameError: no such name, with the nearest one.
+        ArgumentError: things of several kinds have the name.
+    """
+    if word is not None:
+        kind = get_kind(word)
+        if not _knows(kind.load(), name):
+            raise UnknownNameError(kind.one, name, kind.load())
+        return word
+    if name in KINDS:
+        raise ArgumentError("name", "the name of a single thing", f"{name!r}; holdfast list {name} shows them")
+    found = [word for word, kind in KINDS.items() if _knows(kind.load(), name)]
+    if ":" in name and "metrics" in found:  # metrics are known at once, explainers when they are used
+        found = ["metrics"]
+    if not found:
+        names = {known for kind in KINDS.values() for known in kind.load()}
+        # hundreds of names do not help: the message has only the nearest
+        near = UnknownNameError("name", name, names).args[0].partition("(did you mean ")[2].rstrip(")?")
+        hint = f" (did you mean {near}?)" if near else ""
+        raise ArgumentError("name", "a name that holdfast list shows", f"{name!r}{hint}")
+    if len(found) > 1:
+        words = " or ".join(f"--kind {word}" for word in found)
+        raise ArgumentError("name", f"{words}, as things of several kinds have this name", repr(name))
+    return found[0]
+
+
+def _knows(registry: Registry[Any], name: str) -> bool:
+    if not registry.is_from_package(name):
+        return name in registry
+    try:
+        entry = registry[name]
+        if isinstance(entry, partial):
+            entry()  # an explainer: only its options can be wrong then
+    except UnknownNameError:  # the package has no such thing of this kind
+        return False
+    except (HoldfastError, TypeError) as error:
+        if isinstance(error, MissingExtraError):
+            raise
+    return True
+
+
+def explain_name(name: str, word: str | None = None, width: int = 100) -> str:
+    """The text of `holdfast explain`, in lines of at most `width` characters where words allow it.
+
+    Raises:
+        UnknownNameError, ArgumentError: as `find_kind`.
+
+    >>> print(explain_name("saliency").partition("\\n\\nSimonyan")[0])
+    saliency (explainer)
+    <BLANKLINE>
+    The gradient of the target's logit: |d f_t(x) / d x|.
+    """
+    word = find_kind(name, word)
+    kind = KINDS[word]
+    entry = kind.load()[name]
+    parts = [f"{name} ({kind.one})", *_say(name, kind, entry, width)]
+    if needs := kind.needs(name, entry):
+        parts.append(f"Needs: {needs}.")
+    if direction := _direction(entry):
+        parts.append(f"A {direction} value is better.")
+    options = [] if word == "models" else list(_options(name, entry, width))  # a trained model has none
+    if options:
+        parts.append("\n".join(["Options:", *options]))
+    uses = _uses(word, name, entry)
+    if uses:
+        parts.append("\n".join(["Example:", *uses]))
+    if getattr(entry, "bibtex", ""):
+        parts.append(f"Source:\n\n{textwrap.indent(entry.bibtex.strip(), '  ')}")
+    return "\n\n".join(parts)
+
+
+def _say(name: str, kind: Kind, entry: Any, width: int) -> Iterator[str]:
+    """What a thing is, in paragraphs."""
+    yield from _paragraphs(first_part(kind.describe(name, entry)), width)
+    if kind.one == "metric" and isinstance(entry, type):  # the method is in the docstring of the module
+        module = sys.modules[entry.__module__].__doc__ or ""
+        yield from _paragraphs(first_part(inspect.cleandoc(module)), width)
+    elif kind.one == "model":
+        from holdfast.zoo import card
+
+        yield "\n".join(f"  {key}: {value}" for key, value in card(name).items() if not isinstance(value, dict))
+        yield from _paragraphs(first_part(docstring_of(entry)), width)
+    elif kind.one == "reproduction":
+        yield "\n".join(f"  {part.title}" for part in entry.parts)
+
+
+def _paragraphs(text: str, width: int) -> Iterator[str]:
+    """Paragraphs in lines of the given width, without backticks; formulas and lists keep their own lines."""
+    for paragraph in filter(None, re.split(r"\n\s*\n", text.replace("`", ""))):
+        lines = paragraph.splitlines()
+        if lines[0].startswith(" ") or any(line.startswith(("- ", "    ")) for line in lines):
+            yield "\n".join(lines)
+        else:
+            yield textwrap.fill(" ".join(paragraph.split()), width, break_long_words=False, break_on_hyphens=False)
+
+
+def _direction(entry: Any) -> str:
+    """`higher` or `lower` for a metric by default, else empty."""
+    from holdfast.metrics.base import Metric
+
+    if not (isinstance(entry, type) and issubclass(entry, Metric)):
+        return ""
+    example = _defaults(entry)
+    return example.direction or "" if example is not None else ""
+
+
+def _defaults(kind: Any) -> Any:
+    """An instance with all options as they are by default, and an example for those that must be given."""
+    from holdfast.neighbourhood import LinfBall
+
+    options = {f.name: f for f in dataclasses.fields(kind) if f.init}
+    required = [name for name, f in options.items() if f.default is f.default_factory is dataclasses.MISSING]
+    examples = {"neighbourhood": LinfBall(0.1), "radius": 0.1}
+    if not set(required) <= set(examples):
+        return None
+    return kind(**{name: examples[name] for name in required})
+
+
+def _options(name: str, entry: Any, width: int) -> Iterator[str]:
+    for option, (default, words, meaning) in _describe_options(name, entry).items():
+        head = f"  {option}" + (f" = {default}" if default else " (must be given)")
+        text = ": ".join(filter(None, (words, meaning)))
+        yield head
+        if text:
+            indent = " " * 6
+            yield textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent, break_long_words=False)
+
+
+def _describe_options(name: str, entry: Any) -> dict[str, tuple[str, str, str]]:
+    """Of each option the default as a text (empty if there is none), its type in words, and what it means."""
+    if isinstance(entry, type) and dataclasses.is_dataclass(entry):
+        found = {}
+        for field in options_model(entry, name).model_fields.values():
+            words = next((each.words for each in field.metadata if isinstance(each, Expected)), "")
+            default = "" if field.is_required() else _write(field.get_default(call_default_factory=True))
+            found[str(field.alias)] = default, words, (field.description or "").replace("`", "")
+        return dict(sorted(found.items(), key=lambda item: item[0] == "preset"))  # every metric has it: last
+    function = getattr(entry, "func", entry)
+    function = getattr(function, "function", function)
+    if not callable(function):
+        return {}
+    ready = {
+        "a",
+        "b",
+        "self",
+        "split",
+        "download",
+        "name",
+        "method",
+    }  # what the name stands for, or whoever calls it gives
+    notes, hints = describe_options(function), _type_hints(function)
+    found = {}
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.name in ready or parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
+            continue
+        default = "" if parameter.default is parameter.empty else _write(parameter.default)
+        words = describe(hints[parameter.name]) if parameter.name in hints else ""
+        found[parameter.name] = default, words, notes.get(parameter.name, "").replace("`", "")
+    return found
+
+
+def _type_hints(function: Any) -> dict[str, Any]:
+    try:
+        return get_type_hints(vars(function)["__init__"] if isinstance(function, type) else function)
+    except NameError:  # a type that is imported for the type checker only
+        return {}
+
+
+def _write(value: object) -> str:
+    """A value as in a study file."""
+    plain = to_plain(value)
+    return plain if isinstance(plain, str) and plain else json.dumps(plain, ensure_ascii=False)
+
+
+def _uses(word: str, name: str, entry: Any) -> list[str]:
+    """A line for each way to name the thing, with its first option where that has a plain default."""
+    options: dict[str, Any] = {}
+    if isinstance(entry, type) and dataclasses.is_dataclass(entry):
+        example = _defaults(entry)
+        given = {} if example is None else plain_options(example)
+        needed = [f.name for f in dataclasses.fields(entry) if f.default is f.default_factory is dataclasses.MISSING]
+        first = [key for key, value in given.items() if isinstance(value, int | float | str) and key != "preset"][:1]
+        options = {key: given[key] for key in [*needed, *first] if key in given}
+    call = ", ".join([repr(name), *(f"{key}={_as_python(value)}" for key, value in options.items())])
+    short = {key: _shorten(value) for key, value in options.items()}
+    entry_text = f"{{{_quote(name)}: {{{', '.join(f'{k}: {_as_yaml(v)}' for k, v in short.items())}}}}}"
+    plain = {key: value for key, value in options.items() if not isinstance(value, dict)}
+    text = f"{name}:{','.join(f'{key}={value}' for key, value in plain.items())}" if plain else name
+    forms = {"name": name, "call": call, "entry": entry_text if options else _quote(name), "text": text}
+    return [f"  {where + ':':14}{form.format(**forms)}" for where, form in _USES[word]]
+
+
+def _shorten(value: Any) -> Any:
+    return {value["name"]: value["radius"]} if isinstance(value, dict) and "radius" in value else value
+
+
+def _as_python(value: Any) -> str:
+    if isinstance(value, dict) and "radius" in value:
+        return f"holdfast.LinfBall({value['radius']})"
+    return repr(value)
+
+
+def _as_yaml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_as_yaml(each)}" for key, each in value.items()) + "}"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _quote(name: str) -> str:
+    return f'"{name}"' if ":" in name else name

@@ -1,0 +1,349 @@
+"""`holdfast init`: a commented study file for a model and data, checked before it is written.
+
+The model is run once on one sample, and every explainer explains it. So what the file names can be imported, the shapes
+fit, and the inputs lie within the bounds.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from ruamel.yaml import YAML
+from torch import nn
+
+from holdfast.cli.kinds import KINDS, first_sentence
+from holdfast.errors import ArgumentError, HoldfastError, check, suggest_name
+from holdfast.model import Classifier
+from holdfast.study.file.imports import REFERENCE
+from holdfast.study.file.names import DATA, EXPLAINERS, METRICS, MODELS, Names, read_entry
+from holdfast.study.file.problems import Misfit, StudyError
+from holdfast.study.file.spec import study_from
+from holdfast.study.grid import Grid, Samples
+
+#: enough for paired tests to decide something
+SAMPLES = 24
+#: bounds that all values of type float32 are within, to look at data whose bounds are not known yet
+_WIDE = (-1e37, 1e37)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model or data as the user names them, for a study file in `folder`.
+
+    Attributes:
+        label: in the study.
+        entry: what the study file says.
+    """
+
+    label: str
+    entry: Mapping[str, Any]
+
+    def with_bounds(self, bounds: tuple[float, float]) -> Source:
+        """Data with these bounds.
+
+        Raises:
+            ArgumentError: data sets that have a name have bounds of their own.
+        """
+        check("name" not in self.entry, "--bounds", "none for a data set by name, which has its own", bounds)
+        return replace(self, entry={**self.entry, "bounds": list(bounds)})
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A model and its data, loaded and tried out.
+
+    Attributes:
+        folder: of the study file.
+        model, data: as the file will name them.
+        samples: the data.
+        classifier: the model, on the CPU.
+        classes: how many logits it returns.
+    """
+
+    folder: Path
+    model: Source
+    data: Source
+    samples: Samples
+    classifier: Classifier
+    classes: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one input."""
+        return tuple(self.samples.inputs.shape[1:])
+
+    @property
+    def range(self) -> float | None:
+        """The width of the range of valid values; None if it is unbounded or differs between features."""
+        lower, upper = (torch.as_tensor(bound) for bound in self.samples.bounds)
+        width = upper - lower
+        return float(width) if width.numel() == 1 and bool(torch.isfinite(width)) else None
+
+    def default_explainers(self) -> tuple[str, ...]:
+        """Explainers that suit such a model and such inputs, and `random` to compare with."""
+        convolutions = any(isinstance(layer, nn.Conv1d | nn.Conv2d) for layer in self.classifier.module.modules())
+        if len(self.shape) == 1:
+            return "saliency", "integrated_gradients", "kernel_shap:segments=pixels,samples=200", "random"
+        last = "gradcam" if convolutions and len(self.shape) > 1 else "input_x_gradient"
+        return "saliency", "integrated_gradients", last, "random"
+
+    def default_metrics(self) -> tuple[str, ...]:
+        """Whether maps hold, by a search and by sampling, and whether the prediction rests on what they name."""
+        return "worst_case", "max_sensitivity:normalise=True", "aopc" if len(self.shape) == 3 else "corruption_curve"
+
+    def read_radius(self, text: str) -> float:
+        """A radius from its text.
+
+        Raises:
+            ArgumentError: it is not a number above 0, or larger than the range of the inputs.
+        """
+        try:
+            radius = float(text)
+        except ValueError:
+            radius = 0.0
+        check(0 < radius < float("inf"), "--radius", "a number above 0", repr(text))
+        expected = f"at most the range of the inputs, {self.range:g}" if self.range is not None else ""
+        check(self.range is None or radius <= self.range, "--radius", expected, text)
+        return radius
+
+    def default_radius(self) -> float:
+        """A tenth of the range; for unbounded inputs a tenth of their standard deviation."""
+        scale = self.range if self.range is not None else float(self.samples.inputs.std())
+        return float(f"{0.1 * scale:.2g}")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to evaluate in a setting.
+
+    Attributes:
+        explainers, metrics: names, options may follow as in `integrated_gradients:steps=16`.
+        radius: of the neighbourhood, from `Setting.read_radius`.
+        norm: of the neighbourhood.
+        samples: how many.
+        preset: of the metrics.
+    """
+
+    explainers: tuple[str, ...]
+    metrics: tuple[str, ...]
+    radius: float
+    norm: Literal["linf", "l2"] = "linf"
+    samples: int = SAMPLES
+    preset: str = "quick"
+
+
+def read_source(text: str, option: str, folder: Path, weights: str | None = None) -> Source:
+    """What a user means by a text: a name, `module:function`, or a file, relative to the current folder.
+
+    Args:
+        text: as given.
+        option: `"--model"` or `"--data"`.
+        folder: of the study file; paths in it are relative to this.
+        weights: a file for the module that a function returns.
+
+    Raises:
+        ArgumentError: none of these, or weights for something else than a function.
+
+    >>> read_source("digits", "--data", Path())
+    Source(label='digits', entry={'name': 'digits'})
+    """
+    names: Names = MODELS if option == "--model" else DATA
+    is_function = _is_function(text, names) and not Path(text).exists()
+    check(weights is None or is_function, "--weights", "none but for a module:function", weights)
+    if names.knows(text):
+        return Source(text, {"name": text})
+    if Path(text).exists():
+        return Source(Path(text).stem, {"path": os.path.relpath(text, folder)})
+    if is_function:
+        own = {} if weights is None else {"weights": os.path.relpath(weights, folder)}
+        return Source(text.partition(":")[0].rpartition(".")[2], {"function": text, **own})
+    word = "models" if option == "--model" else "datasets"
+    expected = f"a name that `holdfast list {word}` shows, a file, or module:function of a module beside the study"
+    raise ArgumentError(option, expected, f"{text!r}{suggest_name(text, names.listed)}")
+
+
+def read_names(text: str, option: str) -> tuple[str, ...]:
+    """Names of explainers or metrics with commas between them; options of one follow its colon, and hold commas too.
+
+    >>> read_names("saliency, lime:samples=9,seed=1,random", "--explainers")
+    ('saliency', 'lime:samples=9,seed=1', 'random')
+
+    Raises:
+        ArgumentError: there is none, or one is unknown.
+    """
+    names = EXPLAINERS if option == "--explainers" else METRICS
+    parts = tuple(filter(None, (part.strip() for part in re.split(r",(?!\s*\w+\s*=)", text))))
+    check(len(parts) > 0, option, "at least one name", "none")
+    for part in parts:
+        if _is_function(part, names):
+            continue
+        try:
+            read_entry(part, names)
+        except Misfit as error:
+            (problem,) = error.problems
+            hint = f" (did you mean {problem.near!r}?)" if problem.near else ""
+            raise ArgumentError(option, problem.expected, f"{problem.got}{hint}") from error
+    return parts
+
+
+def read_bounds(text: str) -> tuple[float, float]:
+    """`"0,1"` as the lowest and the highest valid value.
+
+    Raises:
+        ArgumentError: the text is no such pair.
+
+    >>> read_bounds("-1, 1")
+    (-1.0, 1.0)
+    """
+    try:
+        low, high = map(float, text.split(","))
+    except ValueError:
+        low, high = 0.0, 0.0
+    check(low < high, "--bounds", "the lowest and the highest valid value, as 0,1", repr(text))
+    return low, high
+
+
+def _is_function(text: str, names: Names) -> bool:
+    return re.fullmatch(REFERENCE, text) is not None and not names.knows(text)
+
+
+def observe_range(model: Source, data: Source, folder: Path, samples: int | None) -> tuple[float, float] | None:
+    """The least and the largest value of the data if they are not within the bounds that are known, else None.
+
+    Raises:
+        StudyError: the data cannot be loaded for another reason.
+    """
+    try:
+        _load(model, data, folder, samples)
+    except StudyError as error:
+        if "name" in data.entry or not any(problem.path[-1:] == ("bounds",) for problem in error.problems):
+            raise
+        wide = data.with_bounds(_WIDE)
+        least, most = _load(model, wide, folder, samples).data[data.label].inputs.aminmax()
+        return round_outwards(float(least), float(most))
+    return None
+
+
+def round_outwards(low: float, high: float) -> tuple[float, float]:
+    """A range with few digits that holds the given one.
+
+    >>> round_outwards(-2.36531, 2.00231)
+    (-2.37, 2.01)
+    """
+    places = 2 - math.floor(math.log10(max(abs(low), abs(high), 1e-30)))
+    unit = 10.0**-places
+    return round(math.floor(low / unit) * unit, places), round(math.ceil(high / unit) * unit, places)
+
+
+def _load(model: Source, data: Source, folder: Path, samples: int | None, check: bool = False) -> Grid:
+    content = {
+        "data": {data.label: dict(data.entry)},
+        "models": {model.label: dict(model.entry)},
+        "explainers": ["random"],
+        "metrics": ["aopc"],
+    }
+    return study_from({**content, "samples": samples} if samples else content, folder).grid(check=check)
+
+
+def try_setting(model: Source, data: Source, folder: Path, samples: int | None = None) -> Setting:
+    """Load the data and run the model once.
+
+    Args:
+        model, data: from `read_source`.
+        folder: of the study file.
+        samples: how many to load, from the start; all by default.
+
+    Raises:
+        StudyError: they cannot be loaded, or do not fit each other.
+    """
+    grid = _load(model, data, folder, samples, check=True)
+    loaded = grid.data[data.label]
+    classifier = grid.models[model.label].classifier(loaded, "cpu")
+    classes = classifier.logits(loaded.inputs[:1]).shape[1]
+    return Setting(folder, model, data, loaded, classifier, classes)
+
+
+def write_study(setting: Setting, plan: Plan, name: str = "study.yaml") -> str:
+    """The text of the study file `name`; it has been read again, and everything it names was tried.
+
+    Raises:
+        ArgumentError: an explainer that fails on this model.
+        StudyError: names and options that do not fit.
+    """
+    text = "\n".join(_lines(setting, plan, name)) + "\n"
+    grid = study_from(YAML(typ="safe").load(text), setting.folder).grid()
+    for label, explainer in grid.explainers.items():
+        try:
+            explainer(setting.classifier, setting.samples.inputs[:1])
+        except HoldfastError as error:
+            raise ArgumentError("--explainers", "explainers that fit this model", f"{label}: {error}") from error
+    return text
+
+
+def _lines(setting: Setting, plan: Plan, name: str) -> Sequence[str]:
+    model, data, samples = setting.model, setting.data, setting.samples
+    lower, upper = (torch.as_tensor(bound) for bound in samples.bounds)
+    within = f" in [{float(lower):g}, {float(upper):g}]" if lower.numel() == upper.numel() == 1 else ""
+    shape = f"({', '.join(map(str, setting.shape))}{',' if len(setting.shape) == 1 else ''})"
+    share = f", {plan.radius / setting.range:.0%} of the range" if setting.range and plan.norm == "linf" else ""
+    reach = "in every feature" if plan.norm == "linf" else "in Euclidean distance"
+    return [
+        "# A study of holdfast, written by `holdfast init`. Change it as you like.",
+        "#",
+        f"#     holdfast run {name} --dry-run     what it will do, and about how long it takes",
+        f"#     holdfast run {name}               run it; the same command continues after an interruption",
+        "",
+        f"title: {json.dumps(f'Which explanations of {model.label} hold?', ensure_ascii=False)}",
+        "seed: 0  # of all random numbers",
+        f"samples: {plan.samples}  # of the data, from the start; fewer than about 20 decide little",
+        f"preset: {plan.preset}  # quick, standard or paper: how much work goes into each answer",
+        "",
+        "data:",
+        f"  {_key(data.label)}: {_flow(data.entry)}  # inputs of shape {shape}{within}",
+        "",
+        "models:",
+        f"  {_key(model.label)}: {_flow(model.entry)}  # returns {setting.classes} logits",
+        "",
+        "explainers:  # more: `holdfast list explainers`; their options: `holdfast explain NAME`",
+        *_items(plan.explainers, "explainers"),
+        "",
+        f"neighbourhood: {{{plan.norm}: {plan.radius:g}}}  # perturbed inputs differ by at most this {reach}{share}",
+        "",
+        "metrics:  # more: `holdfast list metrics`",
+        *_items(plan.metrics, "metrics"),
+        "",
+        "executor: {workers: auto}  # a process for each core, or for each GPU",
+    ]
+
+
+def _items(names: Sequence[str], kind: str) -> list[str]:
+    """Entries of a list, each under a comment that says what it is."""
+    lines = []
+    for text in names:
+        name = text.partition(":")[0]
+        registry = KINDS[kind].load()
+        if name in registry and name not in registry.plugins:
+            lines.append(f"  # {first_sentence(KINDS[kind].describe(name, registry[name]))}")
+        function = _is_function(text, EXPLAINERS if kind == "explainers" else METRICS)
+        lines.append(f"  - {_flow({'function': text}) if function else _key(text)}")
+    return lines
+
+
+def _key(text: str) -> str:
+    """A text as YAML reads it back as a text."""
+    plain = re.fullmatch(r"[A-Za-z_][\w.-]*", text) and text.lower() not in ("y", "n", "yes", "no", "on", "off", "null")
+    return text if plain else json.dumps(text, ensure_ascii=False)
+
+
+def _flow(entry: Mapping[str, Any]) -> str:
+    if set(entry) == {"name"}:
+        return _key(entry["name"])
+    return "{" + ", ".join(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in entry.items()) + "}"

@@ -1,0 +1,154 @@
+"""The command line as a whole: versions, help with examples, nearest names, errors without tracebacks, completion."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from holdfast.cli import app, main
+from holdfast.cli.kinds import KINDS
+
+
+def run_main(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
+    """The exit code of the command as the console script runs it."""
+    monkeypatch.setattr(sys, "argv", ["holdfast", *arguments])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    return int(str(stopped.value.code))
+
+
+def test_versions() -> None:
+    done = CliRunner().invoke(app, ["--version"])
+    assert done.exit_code == 0
+    assert done.output.splitlines() == [
+        f"holdfast {version('holdfast')}",
+        f"torch {version('torch')}",
+        f"python {platform.python_version()}",
+    ]
+
+
+def test_both_modules_run() -> None:
+    for module in ("holdfast", "holdfast.cli"):
+        done = subprocess.run([sys.executable, "-m", module, "list"], capture_output=True, text=True, check=True)
+        assert done.stdout.splitlines()[0].startswith("metrics ")
+
+
+def test_versions_and_help_do_not_import_torch() -> None:
+    """They answer at once."""
+    for arguments in (["--version"], ["--help"], ["run", "--help"], ["list"], ["init", "--help"]):
+        code = (
+            f"import sys; sys.argv = ['holdfast', *{arguments!r}]\n"
+            "from holdfast.cli import main\n"
+            "try:\n    main()\nexcept SystemExit:\n    assert 'torch' not in sys.modules"
+        )
+        subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+
+
+@pytest.mark.parametrize("name", sorted(get_command(app).commands))  # type: ignore[attr-defined]
+def test_the_help_of_every_command_has_an_example_that_can_be_read(name: str) -> None:
+    group: Any = get_command(app)
+    command = group.commands[name]
+    assert command.help
+    example = " ".join((command.epilog or "").split())
+    assert example.startswith("Example: holdfast "), name
+    # the options of the examples exist
+    known = {option for parameter in command.params for option in parameter.opts}
+    used = {word.rstrip(",.") for word in example.split() if word.startswith("--")}
+    assert used <= known, used - known
+    shown = CliRunner().invoke(app, [name, "--help"])
+    assert shown.exit_code == 0
+    assert "Example:" in shown.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["reprot", "x"], "did you mean 'report'?"),
+        (["list", "metric"], "did you mean 'metrics'?"),
+        (["explain", "worst_cas"], "did you mean 'worst_case'?"),
+        (["explain", "random"], "--kind explainers or --kind searches"),
+        (["explain", "saliency", "--kind", "metric"], "did you mean 'metrics'?"),
+        (["explain", "metrics"], "holdfast list metrics shows them"),
+        (["run", "nosuch.yaml"], "no such file"),
+        (["report", "nosuch"], "manifest.json"),
+        (["reproduce", "senc-mnits"], "did you mean 'senc-mnist'?"),
+        (["init", "s.yaml", "--yes", "--data", "digits"], "--model: expected a value"),
+    ],
+)
+def test_errors_go_to_stderr_without_a_traceback(
+    arguments: list[str], hint: str, monkeypatch: pytest.MonkeyPatch, capsys: Any, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run_main(arguments, monkeypatch) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("error: ")
+    assert hint in said.err
+    assert "Traceback" not in said.err
+
+
+@pytest.mark.parametrize(
+    "arguments", [["run"], ["run", "a.yaml", "--budjet", "3"], ["list", "--name"], ["init", "a", "b"]]
+)
+def test_wrong_options_go_to_stderr_too(arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    assert run_main(arguments, monkeypatch) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "Usage:" in said.err
+    assert "Traceback" not in said.err
+
+
+def complete(words: str, folder: Path) -> list[str]:
+    """What bash is offered after `words`, whose last one (possibly empty) is incomplete."""
+    parts = words.split(" ")
+    given = {"_HOLDFAST_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(parts) - 1)}
+    code = "import sys; sys.argv = ['holdfast']; from holdfast.cli import app; app(prog_name='holdfast')"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **given},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout.split()
+
+
+def test_completion(tmp_path: Path) -> None:
+    (tmp_path / "study.yaml").touch()
+    (tmp_path / "notes.txt").touch()
+    (tmp_path / "studies").mkdir()
+    assert complete("holdfast rep", tmp_path) == ["report", "reproduce"]
+    assert complete("holdfast list a", tmp_path) == ["attacks", "attribution_attacks", "architectures"]
+    assert complete("holdfast explain worst_", tmp_path) == ["worst_case"]
+    assert complete("holdfast explain lenet5-mnist-p", tmp_path) == [
+        "lenet5-mnist-pgd",
+        "lenet5-mnist-pgd-linf01",
+        "lenet5-mnist-pgd045",
+        "lenet5-mnist-pgd075",
+        "lenet5-mnist-plain",
+    ]
+    assert complete("holdfast run s", tmp_path) == ["studies/", "study.yaml"]
+    assert complete("holdfast run --preset q", tmp_path) == ["quick"]
+    assert complete("holdfast init --explainers saliency,grad", tmp_path) == [
+        "saliency,gradcam",
+        "saliency,gradient_shap",
+    ]
+    assert complete("holdfast train --data mnist3", tmp_path) == ["mnist32"]
+
+
+def test_completion_can_be_installed() -> None:
+    options = CliRunner().invoke(app, ["--help"]).output
+    assert "--install-completion" in options
+    shown = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "200"}).output
+    assert "--show-completion" in shown
+    assert set(KINDS) >= {"metrics", "explainers", "models", "datasets"}

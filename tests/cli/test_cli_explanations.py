@@ -1,0 +1,97 @@
+"""`holdfast explain NAME`."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+from typer.testing import CliRunner
+
+import holdfast
+from holdfast.cli import app
+from holdfast.cli.explanations import explain_name, find_kind
+from holdfast.cli.kinds import KINDS
+from holdfast.errors import ArgumentError, UnknownNameError
+from holdfast.study.file.spec import study_from
+
+EVERYTHING = [(kind, name) for kind in KINDS for name in KINDS[kind].load().names()]
+BASE = {
+    "data": {"digits": "digits"},
+    "models": {"lenet5": "lenet5-mnist"},
+    "explainers": ["random"],
+    "metrics": ["aopc"],
+    "neighbourhood": {"linf": 0.1},
+}
+
+
+@pytest.mark.parametrize(("kind", "name"), EVERYTHING)
+def test_every_name_can_be_explained(kind: str, name: str) -> None:
+    text = explain_name(name, kind)
+    assert text.startswith(f"{name} ({KINDS[kind].one})\n\n")
+    assert "`" not in text.partition("\nSource:")[0]
+    assert "Args:" not in text
+    assert ">>>" not in text
+    examples = text.partition("\nExample:\n")[2].partition("\n\n")[0].splitlines()
+    assert examples
+    for line in examples:
+        where, _, example = (part.strip() for part in line.partition(": "))
+        if where == "study file":
+            content = {**BASE, **YAML(typ="safe").load(example)}
+            if kind != "architectures":  # whose weights are not there
+                study_from(content)
+        elif where == "Python" and kind not in ("models", "datasets"):  # those take a while, or files
+            assert eval(example, {"holdfast": holdfast}) is not None
+        else:
+            assert name in example
+
+
+def test_the_options_of_a_class_are_all_there() -> None:
+    for kind in ("metrics", "explainers", "searches", "attacks", "neighbourhoods", "schemes"):
+        registry = KINDS[kind].load()
+        for name in registry.names():
+            options = explain_name(name, kind).partition("\nOptions:\n")[2].partition("\n\n")[0]
+            shown = re.findall(r"^  (\w+)(?: = .+| \(must be given\))$", options, re.MULTILINE)
+            assert sorted(shown) == sorted(f.name for f in dataclasses.fields(registry[name]) if f.init), name
+
+
+def test_what_is_said() -> None:
+    text = explain_name("worst_case", width=80)
+    assert "The worst similarity (or, for misclassification, margin)" in text
+    assert "min s(g(x), g(x'))" in text  # the formula of its module
+    assert "neighbourhood (must be given)" in text
+    assert "budget = 5000\n      a whole number: how many inputs are predicted" in text
+    assert "@inproceedings{huang2023safari" in text
+    assert "A higher value is better." in text
+    prose = text.partition("\nExample:")[0].splitlines()
+    assert max(map(len, (line for line in prose if not line.startswith("    ")))) <= 80
+    ssim = explain_name("ssim")
+    assert "window = 7\n      a whole number: side of the window" in ssim
+    assert "test_accuracy: 0.9941" in explain_name("lenet5-mnist")
+    assert "Needs: its files, or download." in explain_name("mnist:test")
+
+
+def test_names_of_other_packages() -> None:
+    pytest.importorskip("captum", reason="needs the extra peers")
+    assert find_kind("captum:Saliency") == "explainers"
+    assert find_kind("captum:infidelity") == "metrics"
+    with pytest.raises(ArgumentError):
+        find_kind("captum:Nosuch")
+
+
+def test_unknown_and_ambiguous_names() -> None:
+    with pytest.raises(ArgumentError, match=r"got 'worst_cse' \(did you mean 'worst_case'\?\)"):
+        find_kind("worst_cse")
+    with pytest.raises(ArgumentError, match="--kind explainers or --kind searches"):
+        find_kind("random")
+    assert find_kind("random", "searches") == "searches"
+    with pytest.raises(UnknownNameError, match="did you mean 'random'"):
+        find_kind("randon", "searches")
+
+
+def test_the_command_prints_it(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["explain", "random", "--kind", "searches"])
+    assert done.exit_code == 0
+    assert done.output.startswith("random (search)")

@@ -1,0 +1,211 @@
+"""`holdfast init`: a study file that a dry run accepts, for models and data of all kinds."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from ruamel.yaml import YAML
+from typer.testing import CliRunner, Result
+
+from holdfast.cli import app, commands
+from holdfast.cli.new_study import read_bounds, read_names, read_source, round_outwards
+from holdfast.errors import ArgumentError
+from holdfast.study.file.problems import StudyError
+from holdfast.study.file.spec import load_study
+
+MODULE = """
+import torch
+from torch import nn
+
+def build():
+    return nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
+
+def build_series():
+    return nn.Sequential(nn.Conv1d(2, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(40, 2))
+
+def build_other():
+    return nn.Linear(4, 3)
+
+def load():
+    return torch.rand(30, 5), torch.arange(30) % 3
+
+def load_series():
+    return torch.randn(30, 2, 12)
+
+def explain(module, inputs, targets):
+    return inputs
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "mymodule.py").write_text(MODULE)
+    table = np.random.default_rng(0).normal(size=(30, 5)).astype(np.float32)
+    np.savez(tmp_path / "table.npz", inputs=table, labels=np.arange(30) % 3)
+    np.save(tmp_path / "few.npy", np.random.default_rng(0).random((7, 5), dtype=np.float32))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run_init(*arguments: str, answers: str | None = None) -> Result:
+    return CliRunner().invoke(app, ["init", *arguments], input=answers)
+
+
+def read_study(path: Path | str = "study.yaml") -> Any:
+    return YAML(typ="safe").load(Path(path))
+
+
+CASES = {
+    "named": (("--model", "lenet5-mnist", "--data", "digits"), "gradcam", "aopc", {"linf": 0.1}),
+    "table": (
+        ("--model", "mymodule:build", "--data", "mymodule:load"),
+        "kernel_shap",
+        "corruption_curve",
+        {"linf": 0.1},
+    ),
+    "file": (("--model", "mymodule:build", "--data", "table.npz"), "kernel_shap", "corruption_curve", {"linf": 0.44}),
+    "series": (
+        ("--model", "mymodule:build_series", "--data", "mymodule:load_series", "--bounds", "-5,5", "--norm", "l2"),
+        "gradcam",
+        "corruption_curve",
+        {"l2": 1.0},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_file_passes_a_dry_run(case: str, folder: Path) -> None:
+    arguments, explainer, metric, ball = CASES[case]
+    done = run_init("--yes", *arguments)
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert done.stdout.splitlines()[-1] == "next: holdfast run study.yaml --dry-run"
+    written = read_study()
+    assert any(explainer in name for name in written["explainers"])
+    assert any(metric in name for name in written["metrics"])
+    assert written["neighbourhood"] == ball
+    assert (written["samples"], written["preset"]) == (24, "quick")
+    grid = load_study("study.yaml").grid()
+    assert len(grid.explainers) == 4
+    # every entry of a list has a comment
+    lines = (folder / "study.yaml").read_text().splitlines()
+    assert all(lines[n - 1].startswith("  # ") for n, line in enumerate(lines) if line.startswith("  - "))
+    # small, so that the trial is short
+    text = re.sub("samples: 24.*", "samples: 1", (folder / "study.yaml").read_text())
+    text = re.sub("metrics:(.|\n)*executor", "metrics: [max_sensitivity]\nexecutor", text)
+    (folder / "small.yaml").write_text(text)
+    trial = CliRunner().invoke(app, ["run", "small.yaml", "--dry-run"])
+    assert trial.exit_code == 0, trial.output
+    assert "trials failed" not in trial.output
+
+
+def test_all_options(folder: Path) -> None:
+    torch.save(torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3)).state_dict(), "w.pt")
+    done = run_init(
+        *("studies/mine.yaml", "--yes", "--model", "mymodule:build", "--weights", "w.pt", "--data", "few.npy"),
+        *("--explainers", "saliency,kernel_shap:samples=20,segments=pixels,mymodule:explain", "--samples", "5"),
+        *("--metrics", "max_sensitivity:samples=3", "--radius", "0.03", "--preset", "paper", "--bounds", "-1,2"),
+    )
+    assert done.exit_code != 0  # the module is not beside the study file
+    (folder / "studies").mkdir(exist_ok=True)
+    (folder / "studies" / "mymodule.py").write_text(MODULE)
+    done = run_init(
+        *("studies/mine.yaml", "--yes", "--model", "mymodule:build", "--weights", "w.pt", "--data", "few.npy"),
+        *("--explainers", "saliency,kernel_shap:samples=20,segments=pixels,mymodule:explain", "--samples", "5"),
+        *("--metrics", "max_sensitivity:samples=3", "--radius", "0.03", "--preset", "paper", "--bounds", "-1,2"),
+    )
+    assert done.exit_code == 0, (done.output, done.exception)
+    written = read_study("studies/mine.yaml")
+    assert written["models"] == {"mymodule": {"function": "mymodule:build", "weights": "../w.pt"}}
+    assert written["data"] == {"few": {"path": "../few.npy", "bounds": [-1, 2]}}
+    assert written["explainers"][1:] == ["kernel_shap:samples=20,segments=pixels", {"function": "mymodule:explain"}]
+    assert written["metrics"] == ["max_sensitivity:samples=3"]
+    assert (written["samples"], written["preset"], written["neighbourhood"]) == (5, "paper", {"linf": 0.03})
+    assert "1% of the range" in Path("studies/mine.yaml").read_text()
+
+
+def test_few_samples_are_all_taken(folder: Path) -> None:
+    assert run_init("--yes", "--model", "mymodule:build", "--data", "few.npy").exit_code == 0
+    assert read_study()["samples"] == 7
+
+
+def test_questions(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong answer is asked for again; an empty one takes the default."""
+    monkeypatch.setattr(commands, "_is_terminal", lambda: True)
+    answers = ["lenet", "mymodule:build", "table.npz", "1,0", "-9,9", "salency", "saliency, random", "", "100", "0.2"]
+    done = run_init(answers="\n".join(answers) + "\n")
+    assert done.exit_code == 0, (done.output, done.exception)
+    refused = re.findall(r"error: (--\w+):", done.output)
+    assert refused == ["--model", "--bounds", "--explainers", "--radius"]
+    assert "did you mean 'saliency'?" in done.output
+    written = read_study()
+    assert written["data"]["table"]["bounds"] == [-9, 9]
+    assert written["explainers"] == ["saliency", "random"]
+    assert written["metrics"][0] == "worst_case"
+    assert written["neighbourhood"] == {"linf": 0.2}
+    # and again: it asks before it overwrites
+    before = Path("study.yaml").read_text()
+    refused = run_init("--model", "lenet5-mnist", "--data", "digits", answers="n\n")
+    assert isinstance(refused.exception, ArgumentError)
+    assert Path("study.yaml").read_text() == before
+    agreed = run_init("--model", "lenet5-mnist", "--data", "digits", answers="y\n\n\n\n")
+    assert agreed.exit_code == 0, (agreed.output, agreed.exception)
+    assert Path("study.yaml").read_text() != before
+
+
+def test_a_file_is_not_replaced(folder: Path) -> None:
+    (folder / "study.yaml").write_text("precious")
+    refused = run_init("--yes", "--model", "lenet5-mnist", "--data", "digits")
+    assert "expected the name of a new file, or --force" in str(refused.exception)
+    assert (folder / "study.yaml").read_text() == "precious"
+    assert run_init("--yes", "--force", "--model", "lenet5-mnist", "--data", "digits").exit_code == 0
+    assert read_study()["seed"] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--model", "mymodule:build_other", "--data", "mymodule:load"), r"a model that takes samples of shape \(5,\)"),
+        (("--model", "mymodul:build", "--data", "mymodule:load"), "did you mean 'mymodule'"),
+        (("--model", "mymodule:bild", "--data", "mymodule:load"), "did you mean 'build'"),
+        (("--model", "mymodule:build", "--data", "nosuch.npz"), "--data: expected a name"),
+        (("--model", "lenet5-mnist", "--data", "digits", "--bounds", "0,1"), "none for a data set by name"),
+        (("--model", "lenet5-mnist", "--data", "digits", "--weights", "w.pt"), "none but for a module:function"),
+        (("--model", "lenet5-mnist", "--data", "digits", "--radius", "2"), "at most the range of the inputs, 1"),
+        (("--model", "lenet5-mnist", "--data", "digits", "--radius", "-1"), "a number above 0"),
+        (("--model", "lenet5-mnist", "--data", "digits", "--samples", "301"), "at most the 300 samples"),
+        (("--model", "lenet5-mnist", "--data", "digits", "--preset", "fast"), "quick, standard, paper"),
+        (("--model", "lenet5-mnist", "--data", "digits", "--metrics", "aopc:stepz=3"), "steps"),
+        (("--model", "mymodule:build", "--data", "table.npz", "--bounds", "0,1"), "the range of the values"),
+        (
+            ("--model", "mymodule:build", "--data", "mymodule:load", "--explainers", "gradcam"),
+            "a module with a convolution",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_said_and_nothing_is_written(
+    arguments: tuple[str, ...], message: str, folder: Path
+) -> None:
+    done = run_init("--yes", *arguments)
+    assert isinstance(done.exception, ArgumentError | StudyError), done.output
+    assert re.search(message, str(done.exception)), done.exception
+    assert not (folder / "study.yaml").exists()
+
+
+def test_reading(folder: Path) -> None:
+    assert read_names("lime:samples=9,seed=1 , random", "--explainers") == ("lime:samples=9,seed=1", "random")
+    with pytest.raises(ArgumentError, match="at least one name"):
+        read_names(" , ", "--metrics")
+    for wrong in ("1", "1,1", "0,1,2", "a,b", ""):
+        with pytest.raises(ArgumentError, match="--bounds"):
+            read_bounds(wrong)
+    assert read_source("table.npz", "--data", folder / "deep").entry == {"path": "../table.npz"}
+    for low, high in ((-2.36531, 2.00231), (0.0, 255.0), (-1e-4, 3e-6), (0.0, 0.0), (-12345.6, 3.0)):
+        wide = round_outwards(low, high)
+        assert wide[0] <= low
+        assert wide[1] >= high
+        assert wide[1] - wide[0] <= 1.03 * (high - low) + 1e-29

@@ -1,0 +1,103 @@
+"""`holdfast list`: a line for each name, the same everywhere."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import pytest
+import torch
+
+import holdfast
+from holdfast.cli import app
+from holdfast.cli.kinds import KINDS, describe_names, first_part, first_sentence
+from holdfast.errors import HoldfastError
+from holdfast.explainers.completeness import CompletenessWarning
+from holdfast.registry import Registry
+
+
+def shown(*arguments: str) -> list[str]:
+    """The lines on standard output."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        app(["list", *arguments], standalone_mode=False)
+    return out.getvalue().splitlines()
+
+
+def test_kinds() -> None:
+    assert [line.split()[0] for line in shown()] == list(KINDS)
+    assert shown("--names") == list(KINDS)
+    assert all(len(line.split()) > 2 for line in shown())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_name_has_a_line(kind: str) -> None:
+    names = KINDS[kind].load().names()
+    assert shown(kind, "--names") == names
+    lines = shown(kind)
+    assert [line.split()[0] for line in lines] == names
+    for name, line in zip(names, describe_names(KINDS[kind]), strict=True):
+        assert len(line.about) > 15, name
+        assert line.about[0].isalnum(), f"{name}: {line.about} begins with a formula"
+        assert "partial(" not in line.about
+        assert "`" not in line.about
+
+
+def test_what_is_needed() -> None:
+    def needs(kind: str) -> dict[str, str]:
+        return {line.name: line.needs for line in describe_names(KINDS[kind])}
+
+    assert "convolution" in needs("explainers")["gradcam"]
+    assert needs("explainers")["lime"] == ""
+    assert needs("explainers")["saliency"] == "gradients"
+    assert needs("metrics")["worst_case"] == "option neighbourhood"
+    assert "regions" in needs("metrics")["relevance_localisation"]
+    assert needs("searches")["gradient"] == "gradients"
+    assert needs("datasets")["digits"] == ""
+    assert "extra data" in needs("datasets")["cpsc:test"]
+    assert needs("schemes")["calibrated"] == "the data set's extra f_norm"
+    assert needs("similarities")["lens_recall"].startswith("positions")
+    line = next(line for line in shown("explainers") if line.startswith("gradcam "))
+    assert line.endswith("[needs gradients; a convolution, or layer=NAME; images or series]")
+
+
+def test_what_is_said_to_need_no_gradients_runs_without() -> None:
+    """On a module that cannot be differentiated: other explainers fail there, warn, or their maps are zero."""
+
+    class Opaque(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            with torch.no_grad():
+                return torch.stack([x.sum((1, 2, 3)), x[:, 0, 0, 0]], 1).detach()
+
+    classifier = holdfast.Classifier(Opaque(), bounds=(0.0, 1.0), device="cpu")
+    inputs = torch.rand(1, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    small = {"lime": {"samples": 20}, "kernel_shap": {"samples": 20}, "rise": {"samples": 20}, "shapley_sampling": {}}
+    wrong = []
+    for line in describe_names(KINDS["explainers"]):
+        if line.name == "extremal_perturbations":  # its masks stay as they were at the start
+            continue
+        explainer = holdfast.explainers.get(line.name, **small.get(line.name, {}))
+        try:
+            runs = bool(explainer(classifier, inputs).any())
+        except (HoldfastError, RuntimeError, CompletenessWarning):
+            runs = False
+        if runs == line.needs.startswith("gradients"):
+            wrong.append(line.name)
+    assert wrong == []
+
+
+def test_a_plugin_is_listed_and_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry: Registry[Any] = Registry("thing")
+    registry.add("own", dict)
+    monkeypatch.setitem(vars(registry), "plugins", {"theirs": EntryPoint("theirs", "nosuch.module:thing", "g")})
+    kind = KINDS["metrics"].__class__("thing", "things", lambda: registry)
+    assert [line.about for line in describe_names(kind)][1] == "From the plug-in nosuch.module:thing."
+
+
+def test_first_sentence() -> None:
+    assert first_sentence("A `b`: c (Vu et al. 2021, Eq. 3). More.") == "A b: c (Vu et al. 2021, Eq. 3)."
+    assert first_sentence("Without an end\nover lines\n\nAnd more.") == "Without an end over lines"
+    assert first_part("Says.\n\nMore.\n\nAttributes:\n    a: b\n") == "Says.\n\nMore."
+    assert first_part("Says.\n\n>>> 1 + 1\n2") == "Says."
