@@ -1,8 +1,9 @@
-"""The figures of docs/metrics, from holdfast's own report on bundled networks and data.
+"""The figures of the documentation, from bundled networks and data.
 
-    python scripts/docs_figures.py                 all of them, docs/figures/*.svg: about four minutes of one core
-    python scripts/docs_figures.py aopc c_eval     some
+    python scripts/docs_figures.py                 all of them, under docs/figures: about four minutes of one core
+    python scripts/docs_figures.py aopc c_eval     some; `bent` is the picture of the README
 
+The figures of docs/metrics are those of holdfast's own report.
 Everything is seeded; the same command draws the same figures. They are committed, so that the site can be built without
 running a model.
 """
@@ -10,6 +11,7 @@ running a model.
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import tempfile
 from dataclasses import dataclass
@@ -24,6 +26,8 @@ from holdfast.report import Report
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "figures"
 LARGEST = 60_000  # bytes of a figure
 MARGIN = 14  # pixels
+BENT = "bent"  # the name of the README's picture
+BENT_DIGIT, BENT_LEVELS = 27, 8  # which digit, and by how many of 255 grey levels a pixel may change
 EXPLAINERS = ("saliency", "input_x_gradient", "gradcam", "random")
 
 
@@ -101,10 +105,61 @@ def draw(name: str, figure: Figure) -> Path:
     return path
 
 
+def bend_explanation(budget: int = 5000) -> tuple[dict[str, float], list[torch.Tensor]]:
+    """Search for the input near a digit whose saliency map differs the most, while the class stays.
+
+    Returns:
+        The numbers of the caption, and four pictures `(28, 28)`: the digit, its map, the perturbed digit, its map.
+    """
+    digits = holdfast.data.bundled("digits")[BENT_DIGIT : BENT_DIGIT + 1]
+    classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=digits.bounds, device="cpu")
+    saliency = holdfast.explainers.get("saliency")
+    ball = holdfast.LinfBall(BENT_LEVELS / 255)
+    found = holdfast.metrics.WorstCase(ball, budget=budget)(classifier, saliency, digits.inputs)
+    assert found.inputs is not None and found.maps is not None
+    label = int(digits.labels[0])
+    before, after = (classifier.logits(x).softmax(1)[0, label].item() for x in (digits.inputs, found.inputs))
+    numbers = {
+        "label": label,
+        "probability": before,
+        "probability of the perturbed digit": after,
+        "correlation of the maps": found.similarity.item(),
+        "largest change in grey levels": 255 * (found.inputs - digits.inputs).abs().max().item(),
+    }
+    original = saliency(classifier, digits.inputs, digits.labels)
+    return numbers, [x[0, 0] for x in (digits.inputs, original, found.inputs, found.maps)]
+
+
+def draw_bent() -> Path:
+    """Draw the README's picture; print the numbers of its caption."""
+    from matplotlib import pyplot
+
+    numbers, (digit, original, perturbed, bent) = bend_explanation()
+    print(json.dumps(numbers, indent=1))
+    sure, still = f"{numbers['probability']:.1%}", f"{numbers['probability of the perturbed digit']:.1%}"
+    panels = (
+        ("the input", f"“{numbers['label']}”, probability {sure}", digit, "gray", 1.0),
+        ("its explanation", "saliency map", original, "inferno", original.abs().max()),
+        ("the perturbed input", f"“{numbers['label']}”, probability {still}", perturbed, "gray", 1.0),
+        ("its explanation", "saliency map", bent, "inferno", bent.abs().max()),
+    )
+    figure, axes = pyplot.subplots(1, 4, figsize=(10, 3.1), layout="constrained")
+    for axis, (title, below, picture, colours, top) in zip(axes, panels, strict=True):
+        axis.imshow(picture.abs(), cmap=colours, vmin=0.0, vmax=float(top), interpolation="nearest")
+        axis.set_title(title, fontsize=13)
+        axis.set_xlabel(below, fontsize=11)
+        axis.set_xticks([])
+        axis.set_yticks([])
+    path = FOLDER / f"{BENT}.png"
+    figure.savefig(path, dpi=110, metadata={"Software": None})
+    pyplot.close(figure)
+    return path
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("metrics", nargs="*", help="names of metrics; all by default")
+    parser.add_argument("names", nargs="*", help=f"names of metrics, or {BENT}; all by default")
     torch.set_num_threads(1)
     known = figures()
-    for name in parser.parse_args().metrics or known:
-        print(draw(name, known[name]).name, flush=True)
+    for name in parser.parse_args().names or [*known, BENT]:
+        print((draw_bent() if name == BENT else draw(name, known[name])).name, flush=True)
