@@ -1,7 +1,8 @@
 """The figures of the documentation, from bundled networks and data.
 
     python scripts/docs_figures.py                 all of them, under docs/figures: about four minutes of one core
-    python scripts/docs_figures.py aopc c_eval     some; `bent` is the picture of the README
+    python scripts/docs_figures.py aopc c_eval     some; `bent` is the picture of the README, `paired` that of
+                                                   docs/reading-results.md
 
 The figures of docs/metrics are those of holdfast's own report.
 Everything is seeded; the same command draws the same figures. They are committed, so that the site can be built without
@@ -26,7 +27,7 @@ from holdfast.report import Report
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "figures"
 LARGEST = 60_000  # bytes of a figure
 MARGIN = 14  # pixels
-BENT = "bent"  # the name of the README's picture
+BENT, PAIRED = "bent", "paired"  # names of pictures that belong to no metric
 BENT_DIGIT, BENT_LEVELS = 27, 8  # which digit, and by how many of 255 grey levels a pixel may change
 EXPLAINERS = ("saliency", "input_x_gradient", "gradcam", "random")
 
@@ -156,10 +157,47 @@ def draw_bent() -> Path:
     return path
 
 
+def draw_paired() -> Path:
+    """Draw medians with intervals for few and for more samples, and the pairs behind a comparison."""
+    from matplotlib import pyplot
+
+    from holdfast.statistics.comparison import compare
+    from holdfast.statistics.paired import bootstrap_interval
+
+    digits = holdfast.data.bundled("digits")[10:34]
+    classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=digits.bounds, device="cpu")
+    names = ("saliency", "input_x_gradient", "gradcam")
+    aopc = holdfast.metrics.AOPC()
+    values = torch.stack([aopc(classifier, holdfast.explainers.get(n), digits.inputs).value for n in names], 1).numpy()
+    figure, axes = pyplot.subplots(1, 3, figsize=(10, 3.2), layout="constrained")
+    for axis, count in zip(axes, (6, len(digits)), strict=False):
+        intervals = [bootstrap_interval(values[:count, column]) for column in range(len(names))]
+        for place, interval in enumerate(intervals):
+            assert interval is not None
+            axis.plot([interval.low, interval.high], [place, place], color="C0", linewidth=2)
+            axis.plot(interval.value, place, "o", color="C0", markersize=8)
+        axis.set_yticks(range(len(names)), names if count == 6 else [""] * len(names))
+        axis.set_ylim(len(names) - 0.5, -0.5)
+        axis.set_xlim(0, 1.1)
+        axis.set_title(f"{count} digits", fontsize=12)
+        axis.set_xlabel("AOPC: median and 95% interval")
+        print(count, compare(values[:count], names, "higher").sentence())
+    ahead = int((values[:, 0] > values[:, 1]).sum())
+    axes[2].plot([0, 1], values[:, :2].T, "o-", color="C0", alpha=0.5)
+    axes[2].set_xticks([0, 1], names[:2])
+    axes[2].set_xlim(-0.3, 1.3)
+    axes[2].set_title(f"digit by digit: {ahead} of {len(digits)} fall", fontsize=12)
+    axes[2].set_ylabel("AOPC")
+    path = FOLDER / f"{PAIRED}.png"
+    figure.savefig(path, dpi=110, metadata={"Software": None})
+    pyplot.close(figure)
+    return path
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", help=f"names of metrics, or {BENT}; all by default")
+    parser.add_argument("names", nargs="*", help=f"names of metrics, {BENT}, {PAIRED}; all by default")
     torch.set_num_threads(1)
-    known = figures()
-    for name in parser.parse_args().names or [*known, BENT]:
-        print((draw_bent() if name == BENT else draw(name, known[name])).name, flush=True)
+    known, others = figures(), {BENT: draw_bent, PAIRED: draw_paired}
+    for name in parser.parse_args().names or [*known, *others]:
+        print((others[name]() if name in others else draw(name, known[name])).name, flush=True)
