@@ -117,7 +117,8 @@ def bend_explanation(budget: int = 5000) -> tuple[dict[str, float], list[torch.T
     saliency = holdfast.explainers.get("saliency")
     ball = holdfast.LinfBall(BENT_LEVELS / 255)
     found = holdfast.metrics.WorstCase(ball, budget=budget)(classifier, saliency, digits.inputs)
-    assert found.inputs is not None and found.maps is not None
+    assert found.inputs is not None
+    assert found.maps is not None
     label = int(digits.labels[0])
     before, after = (classifier.logits(x).softmax(1)[0, label].item() for x in (digits.inputs, found.inputs))
     numbers = {
