@@ -91,6 +91,11 @@ def test_caption_of_the_bent_explanation(monkeypatch: pytest.MonkeyPatch) -> Non
     assert f"is {numbers['correlation of the maps']:.2f}." in caption
     assert numbers["largest change in grey levels"] <= 8.001
     assert "more than 8 of 255 grey levels" in caption
+    assert numbers["digits"] == numbers["digits classified correctly"] == 60
+    words = " ".join(caption.split())
+    assert f"on 60 digits found a median correlation of {numbers['median correlation']:.2f}" in words
+    assert numbers["correlations below 0.4"] == 4
+    assert "one below 0.4 on four of them" in words
     assert len(pictures) == 4
 
 
