@@ -2,7 +2,8 @@
 
 - Formulas, `$...$` and `$$...$$`, become MathML when the site is built, so that pages load no script for them.
 - Notebooks, `notebooks/*.py` in jupytext's percent format, are run cell by cell and become pages with their output, and
-  a file for Jupyter to download. `HOLDFAST_DOCS_RUN=0` shows them without running them.
+  a file for Jupyter to download. `HOLDFAST_DOCS_RUN=0` shows them without running them. `notebooks/*.md` in the
+  navigation stands for all of them.
 - `<!-- public: holdfast.metrics: WorstCase WorstCaseResult -->` becomes the reference of these names of the module, and
   `<!-- public: holdfast.metrics -->` that of all names in its `__all__` that no other page of docs/api lists. So every
   public name is on a page, also a new one.
@@ -41,11 +42,29 @@ _LIMITS = re.compile(r"\\(sum|prod|min|max)(?=[_^])")
 _PUBLIC = re.compile(r"^<!-- public: (?P<module>[\w.]+)(?:: (?P<names>[\w ]+))? -->$", re.MULTILINE)
 
 
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """The navigation with the names of all notebooks in place of `notebooks/*.md`."""
+    config.nav = _expand(config.nav)
+    return config
+
+
+def _expand(nav: Any) -> Any:
+    if nav == "notebooks/*.md":
+        return [f"notebooks/{path.stem}.md" for path in _notebooks()]
+    if isinstance(nav, Mapping):
+        return {title: _expand(item) for title, item in nav.items()}
+    return [_expand(item) for item in nav] if isinstance(nav, list) else nav
+
+
+def _notebooks() -> list[Path]:
+    return sorted((ROOT / "notebooks").glob("*.py"))
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """A page and a file for Jupyter for every notebook."""
     run = os.environ.get("HOLDFAST_DOCS_RUN", "1") != "0"
     os.environ.setdefault("MPLBACKEND", "agg")
-    for path in sorted((ROOT / "notebooks").glob("*.py")):
+    for path in _notebooks():
         page = f"notebooks/{path.stem}"
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):  # where notebooks may leave files
             outputs = notebook_cells.run(path) if run else {}
