@@ -1,8 +1,10 @@
-"""The figures of docs/metrics, from holdfast's own report on bundled networks and data.
+"""The figures of the documentation, from bundled networks and data.
 
-    python scripts/docs_figures.py                 all of them, docs/figures/*.svg: about four minutes of one core
-    python scripts/docs_figures.py aopc c_eval     some
+    python scripts/docs_figures.py                 all of them, under docs/figures: about six minutes of one core
+    python scripts/docs_figures.py aopc c_eval     some; `bent` is the picture of the README, `paired` that of
+                                                   docs/reading-results.md
 
+The figures of docs/metrics are those of holdfast's own report.
 Everything is seeded; the same command draws the same figures. They are committed, so that the site can be built without
 running a model.
 """
@@ -10,6 +12,7 @@ running a model.
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import tempfile
 from dataclasses import dataclass
@@ -24,6 +27,9 @@ from holdfast.report import Report
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "figures"
 LARGEST = 60_000  # bytes of a figure
 MARGIN = 14  # pixels
+BENT, PAIRED = "bent", "paired"  # names of pictures that belong to no metric
+BENT_DIGIT, BENT_LEVELS = 27, 8  # which digit, and by how many of 255 grey levels a pixel may change
+BENT_AMONG = range(10, 70)  # the digits that the README compares it with
 EXPLAINERS = ("saliency", "input_x_gradient", "gradcam", "random")
 
 
@@ -101,10 +107,104 @@ def draw(name: str, figure: Figure) -> Path:
     return path
 
 
+def bend_explanation(budget: int = 5000, around: range = BENT_AMONG) -> tuple[dict[str, float], list[torch.Tensor]]:
+    """Search for the inputs near digits whose saliency maps differ the most, while the class stays.
+
+    Returns:
+        The numbers of the caption, and four pictures `(28, 28)`: the digit, its map, the perturbed digit, its map.
+    """
+    digits = holdfast.data.bundled("digits")[around.start : around.stop]
+    row = around.index(BENT_DIGIT)
+    classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=digits.bounds, device="cpu")
+    saliency = holdfast.explainers.get("saliency")
+    ball = holdfast.LinfBall(BENT_LEVELS / 255)
+    found = holdfast.metrics.WorstCase(ball, budget=budget)(classifier, saliency, digits.inputs)
+    assert found.inputs is not None
+    assert found.maps is not None
+    before, after = (classifier.logits(x).softmax(1) for x in (digits.inputs, found.inputs))
+    label = int(digits.labels[row])
+    numbers = {
+        "label": label,
+        "probability": before[row, label].item(),
+        "probability of the perturbed digit": after[row, label].item(),
+        "correlation of the maps": found.similarity[row].item(),
+        "largest change in grey levels": 255 * (found.inputs - digits.inputs).abs().max().item(),
+        "digits": len(digits),
+        "digits classified correctly": int((before.argmax(1) == digits.labels).sum()),
+        "median correlation": float(found.similarity.quantile(0.5)),
+        "correlations below 0.4": int((found.similarity < 0.4).sum()),
+    }
+    original = saliency(classifier, digits.inputs, digits.labels)
+    return numbers, [x[row, 0] for x in (digits.inputs, original, found.inputs, found.maps)]
+
+
+def draw_bent() -> Path:
+    """Draw the README's picture; print the numbers of its caption."""
+    from matplotlib import pyplot
+
+    numbers, (digit, original, perturbed, bent) = bend_explanation()
+    print(json.dumps(numbers, indent=1))
+    sure, still = f"{numbers['probability']:.1%}", f"{numbers['probability of the perturbed digit']:.1%}"
+    panels = (
+        ("the input", f"“{numbers['label']}”, probability {sure}", digit, "gray", 1.0),
+        ("its explanation", "saliency map", original, "inferno", original.abs().max()),
+        ("the perturbed input", f"“{numbers['label']}”, probability {still}", perturbed, "gray", 1.0),
+        ("its explanation", "saliency map", bent, "inferno", bent.abs().max()),
+    )
+    figure, axes = pyplot.subplots(1, 4, figsize=(10, 3.1), layout="constrained")
+    for axis, (title, below, picture, colours, top) in zip(axes, panels, strict=True):
+        axis.imshow(picture.abs(), cmap=colours, vmin=0.0, vmax=float(top), interpolation="nearest")
+        axis.set_title(title, fontsize=13)
+        axis.set_xlabel(below, fontsize=11)
+        axis.set_xticks([])
+        axis.set_yticks([])
+    path = FOLDER / f"{BENT}.png"
+    figure.savefig(path, dpi=110, metadata={"Software": None})
+    pyplot.close(figure)
+    return path
+
+
+def draw_paired() -> Path:
+    """Draw medians with intervals for few and for more samples, and the pairs behind a comparison."""
+    from matplotlib import pyplot
+
+    from holdfast.statistics.comparison import compare
+    from holdfast.statistics.paired import bootstrap_interval
+
+    digits = holdfast.data.bundled("digits")[10:34]
+    classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=digits.bounds, device="cpu")
+    names = ("saliency", "input_x_gradient", "gradcam")
+    aopc = holdfast.metrics.AOPC()
+    values = torch.stack([aopc(classifier, holdfast.explainers.get(n), digits.inputs).value for n in names], 1).numpy()
+    figure, axes = pyplot.subplots(1, 3, figsize=(10, 3.2), layout="constrained")
+    for axis, count in zip(axes, (6, len(digits)), strict=False):
+        intervals = [bootstrap_interval(values[:count, column]) for column in range(len(names))]
+        for place, interval in enumerate(intervals):
+            assert interval is not None
+            axis.plot([interval.low, interval.high], [place, place], color="C0", linewidth=2)
+            axis.plot(interval.value, place, "o", color="C0", markersize=8)
+        axis.set_yticks(range(len(names)), names if count == 6 else [""] * len(names))
+        axis.set_ylim(len(names) - 0.5, -0.5)
+        axis.set_xlim(0, 1.1)
+        axis.set_title(f"{count} digits", fontsize=12)
+        axis.set_xlabel("AOPC: median and 95% interval")
+        print(count, compare(values[:count], names, "higher").sentence())
+    ahead = int((values[:, 0] > values[:, 1]).sum())
+    axes[2].plot([0, 1], values[:, :2].T, "o-", color="C0", alpha=0.5)
+    axes[2].set_xticks([0, 1], names[:2])
+    axes[2].set_xlim(-0.3, 1.3)
+    axes[2].set_title(f"digit by digit: {ahead} of {len(digits)} fall", fontsize=12)
+    axes[2].set_ylabel("AOPC")
+    path = FOLDER / f"{PAIRED}.png"
+    figure.savefig(path, dpi=110, metadata={"Software": None})
+    pyplot.close(figure)
+    return path
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("metrics", nargs="*", help="names of metrics; all by default")
+    parser.add_argument("names", nargs="*", help=f"names of metrics, {BENT}, {PAIRED}; all by default")
     torch.set_num_threads(1)
-    known = figures()
-    for name in parser.parse_args().metrics or known:
-        print(draw(name, known[name]).name, flush=True)
+    known, others = figures(), {BENT: draw_bent, PAIRED: draw_paired}
+    for name in parser.parse_args().names or [*known, *others]:
+        print((others[name]() if name in others else draw(name, known[name])).name, flush=True)

@@ -2,9 +2,11 @@
 
 - Formulas, `$...$` and `$$...$$`, become MathML when the site is built, so that pages load no script for them.
 - Notebooks, `notebooks/*.py` in jupytext's percent format, are run cell by cell and become pages with their output, and
-  a file for Jupyter to download. `HOLDFAST_DOCS_RUN=0` shows them without running them.
-- `<!-- public: holdfast.metrics -->` becomes the reference of all that the module has in `__all__`, but for names
-  after a `without`.
+  a file for Jupyter to download. `HOLDFAST_DOCS_RUN=0` shows them without running them. `notebooks/*.md` in the
+  navigation stands for all of them.
+- `<!-- public: holdfast.metrics: WorstCase WorstCaseResult -->` becomes the reference of these names of the module, and
+  `<!-- public: holdfast.metrics -->` that of all names in its `__all__` that no other page of docs/api lists. So every
+  public name is on a page, also a new one.
 """
 
 from __future__ import annotations
@@ -37,14 +39,32 @@ from holdfast.metrics import Metric  # noqa: E402
 _INLINE = re.compile(r'<span class="arithmatex">\\\((.*?)\\\)</span>', re.DOTALL)
 _DISPLAY = re.compile(r'<div class="arithmatex">\\\[(.*?)\\\]</div>', re.DOTALL)
 _LIMITS = re.compile(r"\\(sum|prod|min|max)(?=[_^])")
-_PUBLIC = re.compile(r"^<!-- public: ([\w.]+)(?: without ([\w ]+))? -->$", re.MULTILINE)
+_PUBLIC = re.compile(r"^<!-- public: (?P<module>[\w.]+)(?:: (?P<names>[\w ]+))? -->$", re.MULTILINE)
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """The navigation with the names of all notebooks in place of `notebooks/*.md`."""
+    config.nav = _expand(config.nav)
+    return config
+
+
+def _expand(nav: Any) -> Any:
+    if nav == "notebooks/*.md":
+        return [f"notebooks/{path.stem}.md" for path in _notebooks()]
+    if isinstance(nav, Mapping):
+        return {title: _expand(item) for title, item in nav.items()}
+    return [_expand(item) for item in nav] if isinstance(nav, list) else nav
+
+
+def _notebooks() -> list[Path]:
+    return sorted((ROOT / "notebooks").glob("*.py"))
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """A page and a file for Jupyter for every notebook."""
     run = os.environ.get("HOLDFAST_DOCS_RUN", "1") != "0"
     os.environ.setdefault("MPLBACKEND", "agg")
-    for path in sorted((ROOT / "notebooks").glob("*.py")):
+    for path in _notebooks():
         page = f"notebooks/{path.stem}"
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):  # where notebooks may leave files
             outputs = notebook_cells.run(path) if run else {}
@@ -55,7 +75,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Public names for their marks."""
-    return _PUBLIC.sub(lambda found: _reference(found[1], (found[2] or "").split()), markdown)
+
+    def replace(found: re.Match[str]) -> str:
+        if found["names"]:
+            return "\n\n".join(_entry(found["module"], name, 2) for name in found["names"].split())
+        return _rest(found["module"], listed_names(found["module"]))
+
+    return _PUBLIC.sub(replace, markdown)
 
 
 def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -69,23 +95,38 @@ def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files
     return _INLINE.sub(lambda found: str(convert(html.unescape(found[1]))), content)
 
 
-def _reference(module: str, without: Sequence[str] = ()) -> str:
-    """What mkdocstrings reads: a heading and an entry for every public name, classes first."""
+def listed_names(module: str) -> list[str]:
+    """The names of the module that pages of docs/api list."""
+    texts = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs" / "api").rglob("*.md"))]
+    marks = [found for text in texts for found in _PUBLIC.finditer(text) if found["module"] == module]
+    return [name for found in marks for name in (found["names"] or "").split()]
+
+
+def _rest(module: str, listed: Sequence[str]) -> str:
+    """What mkdocstrings reads: a heading and an entry for every public name that is not `listed`, classes first."""
     public = importlib.import_module(module)
     kinds: dict[str, list[str]] = {"Classes": [], "Functions": [], "Errors": [], "Other": []}
     for name in public.__all__:
         value = getattr(public, name)
+        if inspect.ismodule(value) or name.startswith("__") or name in listed:
+            continue
         error = inspect.isclass(value) and issubclass(value, Exception)
         kind = "Errors" if error else "Classes" if inspect.isclass(value) else "Other"
-        kind = "Functions" if inspect.isroutine(value) else kind
-        if not inspect.ismodule(value) and not name.startswith("__") and name not in without:
-            home = f"{value.__module__}.{value.__qualname__}" if kind != "Other" else f"{module}.{name}"
-            heading = f"{module}.{name}" if home.startswith("holdfast.") else name
-            # what a metric or an explainer has to implement is said once, with its base
-            bases = [b for b in (Metric, Explainer) if inspect.isclass(value) and issubclass(value, b)]
-            members = ", members: false" if bases and value not in bases else ""
-            kinds[kind].append(f'::: {home}\n    options: {{heading_level: 3, heading: "{heading}"{members}}}')
+        kinds["Functions" if inspect.isroutine(value) else kind].append(_entry(module, name, 3))
     return "\n\n".join(f"## {kind}\n\n" + "\n\n".join(entries) for kind, entries in kinds.items() if entries)
+
+
+def _entry(module: str, name: str, level: int) -> str:
+    """What mkdocstrings reads for one public name."""
+    value = getattr(importlib.import_module(module), name)
+    home = f"{module}.{name}"
+    if inspect.isclass(value) or inspect.isroutine(value):
+        home = f"{value.__module__}.{value.__qualname__}"
+    heading = f"{module}.{name}" if home.startswith("holdfast.") else name
+    # what a metric or an explainer has to implement is said once, with its base
+    bases = [b for b in (Metric, Explainer) if inspect.isclass(value) and issubclass(value, b)]
+    members = ", members: false" if bases and value not in bases else ""
+    return f'::: {home}\n    options: {{heading_level: {level}, heading: "{heading}"{members}}}'
 
 
 def _page(path: Path, outputs: Mapping[int, str]) -> str:

@@ -20,9 +20,9 @@ ROOT = Path(__file__).parents[2]
 ELSEWHERE = {"docs/extending.md": "tests/test_plugins.py"}
 #: what is done at full size on a page, and smaller here, so that the file takes seconds
 SMALLER = {
-    "README.md": {"budget=1000": "budget=20", "particles=100, floor=-20.0": "particles=20, floor=-3.0"},
+    "README.md": {"[10:34]": "[10:12]", "budget=500": "budget=20", '"aopc"': '"aopc:preset=quick"'},
     "docs/c-eval.md": {"[:20]": "[:2]"},
-    "docs/index.md": {"budget=200": "budget=20"},
+    "docs/index.md": {"[10:34]": "[10:12]", "budget=500": "budget=20"},
     "docs/tutorial.md": {"budget=60": "budget=10", "budget: 40": "budget: 8"},
     "docs/lens.md": {
         'bundled("digits")[:8]': 'bundled("digits")[:2]',

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import os
 import re
 import subprocess
@@ -11,6 +13,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+
+import holdfast
 
 pytest.importorskip("mkdocs", reason="needs the extra docs")
 pytest.importorskip("material", reason="needs the extra docs")
@@ -79,26 +83,74 @@ def test_formulas_are_converted(site: Path) -> None:
     assert formulas > 60
 
 
-def test_pages_have_what_the_hooks_put_there(site: Path) -> None:
-    classes = (site / "api" / "metrics.html").read_text(encoding="utf-8")
-    import holdfast
+def api_pages(site: Path) -> dict[str, str]:
+    """The pages of the API reference, by their path."""
+    folder = site / "api"
+    return {path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in folder.rglob("*.html")}
 
-    assert [n for n in holdfast.metrics.__all__ if f"holdfast.metrics.{n}" not in classes] == []
-    assert "public: holdfast" not in classes
+
+MODULES = (
+    "holdfast",
+    "holdfast.algorithms",
+    "holdfast.charts",
+    "holdfast.data",
+    "holdfast.explainers",
+    "holdfast.export",
+    "holdfast.integrations.peers",
+    "holdfast.metrics",
+    "holdfast.presentation",
+    "holdfast.similarity",
+    "holdfast.testing",
+    "holdfast.zoo",
+)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_public_name_is_on_one_page_once(site: Path, module: str) -> None:
+    pages = api_pages(site)
+    public = importlib.import_module(module)
+    for name in public.__all__:
+        value = getattr(public, name)
+        if inspect.ismodule(value) or name.startswith("__"):
+            continue
+        own = inspect.isclass(value) or inspect.isroutine(value)
+        home = f"{value.__module__}.{value.__qualname__}" if own else f"{module}.{name}"
+        found = [page for page, text in pages.items() for _ in range(text.count(f'id="{home}"'))]
+        assert len(found) == 1, (home, found)
+
+
+def test_page_about_a_metric_links_to_its_class(site: Path) -> None:
+    pages = api_pages(site)
+    for name in holdfast.metrics.names():
+        kind = holdfast.metrics.metrics[name]
+        if kind.__module__.startswith("holdfast."):
+            text = (ROOT / "docs" / "metrics" / f"{name}.md").read_text(encoding="utf-8")
+            linked = set(re.findall(r"\(\.\./api/(metrics/\w+)\.md\)", text))
+            assert len(linked) == 1, (name, linked)
+            assert f'id="{kind.__module__}.{kind.__qualname__}"' in pages[f"{linked.pop()}.html"], name
+
+
+def test_pages_have_what_the_hooks_put_there(site: Path) -> None:
+    assert [page for page, text in api_pages(site).items() if "public: holdfast" in text] == []
     notebook = (site / "notebooks" / "time_series.html").read_text(encoding="utf-8")
     assert "synthetic_waves" in notebook
     assert (site / "notebooks" / "time_series.ipynb").exists()
 
 
 def test_examples_of_docstrings_are_code(site: Path) -> None:
-    text = re.sub(r"<[^>]+>", "", (site / "api" / "holdfast.html").read_text(encoding="utf-8"))
+    pages = api_pages(site)
+    text = re.sub(r"<[^>]+>", "", pages["evaluate.html"])
     assert "&gt;&gt;&gt; import holdfast" in text
-    assert not re.search(r"<blockquote>\s*<blockquote>", (site / "api" / "metrics.html").read_text(encoding="utf-8"))
+    assert [page for page, text in pages.items() if re.search(r"<blockquote>\s*<blockquote>", text)] == []
 
 
 def test_every_page_of_docs_is_in_the_navigation() -> None:
     nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
     named = set(re.findall(r"([\w/.-]+\.md)$", nav, re.M))
-    there = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
-    there |= {f"notebooks/{path.stem}.md" for path in (ROOT / "notebooks").glob("*.py")}
-    assert named == there
+    assert named == {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+
+
+def test_every_notebook_is_in_the_navigation(site: Path) -> None:
+    start = (site / "index.html").read_text(encoding="utf-8")
+    notebooks = {path.stem for path in (ROOT / "notebooks").glob("*.py")}
+    assert notebooks == set(re.findall(r'href="notebooks/(\w+)\.html" class="md-nav__link"', start))

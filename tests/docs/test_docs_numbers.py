@@ -1,0 +1,128 @@
+"""Numbers that the README and the documentation state about the code are true."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+from statistics import NormalDist
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+
+import holdfast
+from holdfast.metrics import Metric
+from holdfast.statistics.paired import signed_rank
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+NOISE = 0.045  # of a share of 1000 trials: 3.5 standard errors
+
+
+def table(page: str, heading: str) -> list[list[str]]:
+    """The cells of the first table under a heading, without its first two rows."""
+    text = (ROOT / page).read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    rows = [line.strip("| ").split("|") for line in text.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in row] for row in rows if not set("".join(row)) <= set(" -:")][1:]
+
+
+def configured(kind: type[Metric], preset: str) -> Metric:
+    needs = "neighbourhood" in kind.__dataclass_fields__
+    options = {"neighbourhood": holdfast.LinfBall(0.1)} if needs else {}
+    return kind(**options, preset=preset)
+
+
+def test_costs_of_presets() -> None:
+    stated = {name.strip("`"): counts for name, *counts in table("docs/how-to/speed.md", "What costs how much")}
+    kinds = {name: holdfast.metrics.metrics[name] for name in holdfast.metrics.names()}
+    own = {name: kind for name, kind in kinds.items() if kind.__module__.startswith("holdfast.")}
+    assert set(stated) == set(own)
+    for name, kind in own.items():
+        counts = [configured(kind, preset).expected_evaluations() for preset in ("quick", "standard", "paper")]
+        assert [int(count.replace(",", "")) for count in stated[name]] == counts, name
+
+
+def power(samples: int, share: float, level: float, trials: int = 1000) -> float:
+    """How often the test finds a difference that favours A on this share of samples."""
+    draws, effect = np.random.default_rng(1), NormalDist().inv_cdf(share)
+    return float(np.mean([signed_rank(draws.normal(effect, 1.0, samples))[0] <= level for _ in range(trials)]))
+
+
+@pytest.mark.parametrize(("column", "pairs"), [(1, 1), (2, 3), (3, 15)])
+def test_sample_sizes_have_the_power_that_is_stated(column: int, pairs: int) -> None:
+    rows = table("docs/how-to/choosing.md", "How many samples")
+    assert len(rows) > 4
+    for row in rows:
+        share, samples = float(row[0].rstrip("%")) / 100, int(row[column])
+        if samples <= 60:  # more would take long
+            assert power(samples, share, 0.05 / pairs) >= 0.8 - NOISE, row
+            assert power(samples - 1, share, 0.05 / pairs) <= 0.8 + NOISE, row
+
+
+def test_smallest_numbers_of_samples() -> None:
+    """Two-sided, the smallest p-value of n differences is two in 2 ** n; Holm's first step divides by the pairs."""
+    text = (ROOT / "docs/how-to/choosing.md").read_text(encoding="utf-8")
+    assert "6 samples for two explainers,\n  7 for three, 9 for five, 10 for six" in text
+    for explainers, samples in ((2, 6), (3, 7), (5, 9), (6, 10)):
+        pairs = explainers * (explainers - 1) // 2
+        possible = [signed_rank(np.arange(1.0, n + 1))[0] * pairs <= 0.05 for n in (samples - 1, samples)]
+        assert possible == [False, True], explainers
+
+
+def test_digits_of_the_readme_are_classified_correctly() -> None:
+    (bounds,) = set(re.findall(r'bundled\("digits"\)\[(\d+):(\d+)\]  # 24 digits, all classified correctly', README))
+    digits = holdfast.data.bundled("digits")[int(bounds[0]) : int(bounds[1])]
+    classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    assert len(digits) == 24
+    assert torch.equal(classifier.predict(digits.inputs).cpu(), digits.labels)
+
+
+@pytest.mark.slow
+def test_caption_of_the_bent_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the README says of its picture is what the search finds."""
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    numbers, pictures = importlib.import_module("docs_figures").bend_explanation()
+    caption = README.partition("docs/figures/bent.png)")[2].partition("\n## ")[0]
+    assert f'it says "{numbers["label"]}"' in caption
+    assert f"{numbers['probability']:.1%}" in caption
+    assert f"{numbers['probability of the perturbed digit']:.1%}" in caption
+    assert f"is {numbers['correlation of the maps']:.2f}." in caption
+    assert numbers["largest change in grey levels"] <= 8.001
+    assert "more than 8 of 255 grey levels" in caption
+    assert numbers["digits"] == numbers["digits classified correctly"] == 60
+    words = " ".join(caption.split())
+    assert f"on 60 digits found a median correlation of {numbers['median correlation']:.2f}" in words
+    assert numbers["correlations below 0.4"] == 4
+    assert "one below 0.4 on four of them" in words
+    assert len(pictures) == 4
+
+
+@pytest.mark.slow
+def test_output_of_the_readme() -> None:
+    """The medians and intervals that the README prints are those that its code finds."""
+    code = README.partition("## Ten lines of Python")[2].partition("```python\n")[2].partition("```")[0]
+    namespace: dict[str, object] = {}
+    exec(code.partition("print(found)")[0], namespace)
+    found = holdfast.export.summary(namespace["found"])
+    shown = README.partition("```text\n")[2].partition("```")[0]
+    for name in ("saliency", "input_x_gradient", "gradcam"):
+        (line,) = re.findall(rf"^{name} .*$", shown, re.M)
+        cells = re.findall(r"(-?[\d.]+) \[(-?[\d.]+), (-?[\d.]+)\]( \*)?", line)
+        for label, (value, low, high, star) in zip(("worst case", "AOPC"), cells, strict=True):
+            row = found.filter(pl.col("explainer") == name, pl.col("label") == label).row(0, named=True)
+            assert [float(value), float(low), float(high)] == pytest.approx(
+                [row["value"], row["low"], row["high"]], abs=0.01
+            )
+            assert bool(star) == row["best"]
+
+
+def test_glossary_names_every_metric_and_every_reason_to_skip_a_sample() -> None:
+    glossary = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    pages = {path.stem for path in (ROOT / "docs" / "metrics").glob("*.md")} - {"index", "attribution_attack"}
+    linked = set(re.findall(r"\(metrics/(\w+)\.md[)#]", glossary))
+    assert pages - linked - {"index"} == set()
+    anchors = re.findall(r"\{#([\w-]+)\}", glossary)
+    assert len(anchors) == len(set(anchors))
+    assert {"misclassification", "degenerate", "nonfinite", "censored", "resolved", "stalled"} <= set(anchors)
