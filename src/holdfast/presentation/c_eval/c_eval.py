@@ -88,6 +88,30 @@ class CEvalPresentation(Presentation):
             ),
         }
 
+    def question(self, options: Mapping[str, Any]) -> str:
+        """Whether the features that a map puts first hold the class."""
+        return "Do the features that the map puts first hold the class?"
+
+    def verdict(self, view: View) -> str:
+        """The median ratios, as how many times larger a change is needed."""
+        size = f"the top {float(view.options.get('fraction', 0.1)):.0%}"
+        return self._word_verdict(view, f"With {size} of {{}} held fixed, turning the class takes a change")
+
+    def _word_verdict(self, view: View, start: str) -> str:
+        ranked = view.rank()
+        if not ranked:
+            return ""
+        best, worst = ranked[0], ranked[-1]
+        rest = "" if len(ranked) == 1 else f", with that of {worst.who} {worst.text} times"
+        return f"{start.format(best.who)} {best.text} times as large as with nothing fixed{rest} (medians over samples)."
+
+    def terms(self, options: Mapping[str, Any]) -> dict[str, str]:
+        """The two changes that are compared."""
+        return {
+            "c(e)": "the least change found that turns the class while the features of the explanation stay fixed",
+            "c(empty)": "the least change found that turns the class, with no feature fixed",
+        }
+
     def figures(self, view: View) -> list[Chart | Gallery]:
         """The distributions, the curves over sizes, and the pictures."""
         found: list[Chart | Gallery] = draw_distribution(view)

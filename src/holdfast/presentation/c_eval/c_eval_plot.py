@@ -25,6 +25,10 @@ class CEvalPlotPresentation(CEvalPresentation):
             censored_side="lower",
         )
 
+    def verdict(self, view: View) -> str:
+        """The median of the mean ratios."""
+        return self._word_verdict(view, "With the top features of {} held fixed, turning the class takes a change")
+
     def figures(self, view: View) -> list[Chart | Gallery]:
         """The plot, and the distribution of its means."""
         curves = draw_sweep(view)

@@ -35,6 +35,33 @@ class AOPCPresentation(Presentation):
         axis = f"AOPC ({options.get('score', 'probability')})"
         return Reading(title, axis, self.direction_of(options), 3, good="more faithful")
 
+    def question(self, options: Mapping[str, Any]) -> str:
+        """Whether replacing the regions that a map puts first, or last, lowers the prediction."""
+        which = "first" if _name_first(options) == "most" else "last"
+        return f"Does the prediction fall when the regions that the map puts {which} are replaced?"
+
+    def verdict(self, view: View) -> str:
+        """The median falls of the score."""
+        ranked = view.rank()
+        if not ranked:
+            return ""
+        best, worst = ranked[0], ranked[-1]
+        rest = "" if len(ranked) == 1 else f", in that of {worst.who} by {worst.text}"
+        return (
+            f"Replacing regions in the order of {best.who}, the {_name_first(view.options)} relevant first, lowers the "
+            f"class's {view.options.get('score', 'probability')} by {best.text} on average over the steps{rest} "
+            "(medians over samples)."
+        )
+
+    def reservations(self, view: View) -> list[str]:
+        """Without random maps nothing says how far the score falls in any order."""
+        has = any(name.partition(":")[0].strip().lower() == "random" for name in view.present)
+        return [] if has else ["No `random` maps to compare with."]
+
+    def terms(self, options: Mapping[str, Any]) -> dict[str, str]:
+        """What AOPC stands for."""
+        return {"AOPC": "area over the perturbation curve: the mean fall of the class's score over all steps"}
+
     def figures(self, view: View) -> list[Chart | Gallery]:
         """The distribution over samples, and the curves."""
         curve = _draw_curves(view)

@@ -22,7 +22,7 @@ from holdfast.presentation.base import (
     read_numbers,
 )
 from holdfast.presentation.safari.contradictions import find_contradictions
-from holdfast.presentation.safari.terms import COMPARED, MARGIN, MEANINGS, find_threshold
+from holdfast.presentation.safari.terms import COMPARED, MARGIN, MEANINGS, SHORT, describe_event, find_threshold
 from holdfast.tensors import Array
 
 #: samples with a curve
@@ -43,7 +43,16 @@ class ProbabilityPresentation(Presentation):
         """Less probable is more robust; explainers are not ranked by misclassification."""
         event = str(options.get("event"))
         title = f"ln P({_WHAT.get(event, event)})"
-        return Reading(title, "ln P", self.direction_of(options), 2, "bound", "upper", good="more robust")
+        return Reading(
+            title,
+            "ln P",
+            self.direction_of(options),
+            2,
+            "bound",
+            "upper",
+            good="more robust",
+            log_probability=True,
+        )
 
     def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
         """The median in words, the error of a single estimate, and how many are not resolved or stalled."""
@@ -79,6 +88,37 @@ class ProbabilityPresentation(Presentation):
             **MARGIN,
             **COMPARED,
         }
+
+    def question(self, options: Mapping[str, Any]) -> str:
+        """The question of the event."""
+        return {
+            "changed_class": "How often does random noise turn the class and leave the map?",
+            "misclassification": "How often does random noise turn the class?",
+        }.get(str(options.get("event")), "How often does random noise change the map?")
+
+    def verdict(self, view: View) -> str:
+        """The median probabilities, as one in so many."""
+        ranked, event = view.rank(direction="lower"), str(view.options.get("event"))
+        if not ranked:
+            return ""
+        best, worst = ranked[0], ranked[-1]
+        if event == "misclassification":
+            between = best.text if len(ranked) == 1 else f"{best.text} to {worst.text}"
+            return f"Random noise turns the class {between} times (medians over samples)."
+        limit = describe_event(view.options)
+        start = (
+            f"Random noise turns the class and leaves the map of {worst.who} as it was ({limit})"
+            if event == "changed_class"
+            else f"Random noise changes the map of {worst.who} ({limit}, same class)"
+        )
+        rest = "" if len(ranked) == 1 else f", and that of {best.who} {best.text}"
+        return f"{start} {worst.text} times{rest} (medians over samples)."
+
+    def terms(self, options: Mapping[str, Any]) -> dict[str, str]:
+        """The logarithm of a probability, and when it is not resolved."""
+        logarithm = "the natural logarithm of the probability: −2.3 is 1 in 10, −6.9 is 1 in 1,000"
+        unresolved = "the simulation ended too early to say how probable the event is"
+        return {"ln P": logarithm, "unresolved": unresolved, **SHORT}
 
     def contradictions(self, view: View, others: Sequence[View]) -> list[str]:
         """Estimates that contradict each other or a search."""
