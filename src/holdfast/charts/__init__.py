@@ -4,7 +4,19 @@ A specification contains data and encodings; the renderer adds fonts, theme and 
 colour, shape and dash in the whole report, and no chart distinguishes explainers by colour alone.
 """
 
-from holdfast.charts.base import COLOURS, HOVER, INK, Chart, Gallery, GalleryRow, IntervalBar, Line, Picture, Strip
+from holdfast.charts.base import (
+    COLOURS,
+    HOVER,
+    INK,
+    Chart,
+    Gallery,
+    GalleryRow,
+    IntervalBar,
+    Line,
+    Picture,
+    Strip,
+    Underpowered,
+)
 from holdfast.charts.box_plot import GREY, Point, draw_boxes
 from holdfast.charts.heat_map import draw_heat_table, draw_heatmap
 from holdfast.charts.lines import draw_ecdf, draw_lines
@@ -15,7 +27,7 @@ from holdfast.charts.sweep_plot import Track, choose_styles_of_explainers, choos
 from holdfast.charts.table import Table, TableCell
 
 #: the parts of a section of the report
-Figure = Chart | Gallery | Table
+Figure = Chart | Gallery | Table | Underpowered
 
 __all__ = [
     "COLOURS",
@@ -35,6 +47,7 @@ __all__ = [
     "Table",
     "TableCell",
     "Track",
+    "Underpowered",
     "choose_styles_of_explainers",
     "choose_styles_of_values",
     "draw_boxes",

@@ -104,6 +104,30 @@ class Gallery:
 
 
 @dataclass(frozen=True)
+class Underpowered:
+    """A figure that is left out because there are too few samples for it; the page shows one line instead.
+
+    Attributes:
+        heading: the heading that the figure would have.
+        needed: how many samples it needs.
+        present: how many samples there are.
+
+    >>> Underpowered("Skewness", 30, 16).text
+    'Skewness: needs at least 30 samples, and there are 16.'
+    """
+
+    heading: str
+    needed: int
+    present: int
+
+    @property
+    def text(self) -> str:
+        """The line that the page shows."""
+        there = "there is 1" if self.present == 1 else f"there are {self.present}"
+        return f"{self.heading}: needs at least {self.needed} samples, and {there}."
+
+
+@dataclass(frozen=True)
 class Strip:
     """The values of one explainer; `bounds` is True for values that are only bounds.
 

@@ -114,6 +114,8 @@ class View:
         bounds: the smallest and the largest valid value of an input; NaN where they are not known.
         jobs: the finished jobs that stored arrays.
         load: a function that reads the arrays of a job.
+        features: names of the columns of a table, or of the channels of a series; empty where they are not known.
+        tokens: for text, the words of each sample, one for each position; empty where they are not known.
     """
 
     label: str
@@ -127,6 +129,8 @@ class View:
     bounds: tuple[float, float] = (float("nan"), float("nan"))
     jobs: pl.DataFrame = field(default_factory=pl.DataFrame)
     load: Callable[[str], Mapping[str, Array]] = lambda job: {}
+    features: Sequence[str] = ()
+    tokens: Sequence[Sequence[str]] = ()
 
     @property
     def present(self) -> list[str]:

@@ -9,7 +9,7 @@ from functools import partial
 from math import nan
 from typing import Any
 
-from holdfast.charts import Chart, Figure, Gallery, GalleryRow, Table
+from holdfast.charts import Chart, Figure, Gallery, GalleryRow, Table, Underpowered
 from holdfast.presentation import View
 from holdfast.report import methods
 from holdfast.report.overview import build_matrix, describe_agreement, draw_agreement, draw_differences, draw_medians
@@ -28,12 +28,13 @@ OPEN = 2
 
 @dataclass
 class Part:
-    """The figures of one data set and model: charts, tables, and galleries as rows of pictures."""
+    """The figures of one data set and model: charts, tables, galleries, and what needs more samples."""
 
     where: str
     charts: list[RenderedChart] = field(default_factory=list)
     galleries: list[dict[str, Any]] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
+    underpowered: list[Underpowered] = field(default_factory=list)
 
 
 class Page:
@@ -59,6 +60,8 @@ class Page:
                 part.galleries.append(self._gallery(figure, bounds, identity))
             elif isinstance(figure, Table):
                 part.tables.append(figure)
+            elif isinstance(figure, Underpowered):
+                part.underpowered.append(figure)
             else:
                 part.charts.append(self.render(figure))
         return part
@@ -71,7 +74,7 @@ class Page:
         for view in views:
             where = self.contents.where(view.data, view.model)
             parts.append(self.make_part(where, label.figures(view), view.bounds, partial(self._link, view)))
-        return [part for part in parts if part.charts or part.galleries or part.tables]
+        return [part for part in parts if part.charts or part.galleries or part.tables or part.underpowered]
 
     def make_sections(self, found: SectionList, start: str) -> dict[str, Any]:
         """The figures across configurations as the template takes them; their ids begin with `start`."""

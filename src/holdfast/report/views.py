@@ -138,6 +138,8 @@ class Contents:
             self._bounds(data),
             jobs,
             self.results.artefacts,
+            self._texts(data, "features"),
+            [words for words in self._texts(data, "tokens") if not isinstance(words, str)],
         )
 
     def _bounds(self, data: str) -> tuple[float, float]:
@@ -147,6 +149,12 @@ class Contents:
             return float(low), float(high)
         except (KeyError, TypeError, ValueError):
             return float("nan"), float("nan")
+
+    def _texts(self, data: str, key: str) -> list[Any]:
+        """What the manifest stores of a data set's names; empty where it has none."""
+        stored = (self.manifest.get("data") or {}).get(data)
+        found = stored.get(key) if isinstance(stored, dict) else None
+        return list(found) if isinstance(found, (list, tuple)) else []
 
     def views(self, label: str) -> Iterator[View]:
         """The views of a label that have rows."""
