@@ -331,6 +331,10 @@ class Presentation:
         count = int(view.reading.bounds(rows).sum())
         return [f"{count} of {len(rows)} values are only bounds."] if count else []
 
+    def unfair(self, view: View) -> str:
+        """Why the explainers cannot be compared by this verdict as they are, in a sentence; empty by default."""
+        return ""
+
     def terms(self, options: Mapping[str, Any]) -> dict[str, str]:
         """Words of this metric, each with a meaning of a few words that is shown where it first appears.
 

@@ -95,7 +95,7 @@ class CEvalPresentation(Presentation):
     def verdict(self, view: View) -> str:
         """The median ratios, as how many times larger a change is needed."""
         size = f"the top {float(view.options.get('fraction', 0.1)):.0%}"
-        return self._word_verdict(view, f"With {size} of {{}} held fixed, turning the class takes a change")
+        return self._word_verdict(view, f"With {size} of {{}} held fixed, changing the class takes a change")
 
     def _word_verdict(self, view: View, start: str) -> str:
         ranked = view.rank()
@@ -103,13 +103,15 @@ class CEvalPresentation(Presentation):
             return ""
         best, worst = ranked[0], ranked[-1]
         rest = "" if len(ranked) == 1 else f", with that of {worst.who} {worst.text} times"
-        return f"{start.format(best.who)} {best.text} times as large as with nothing fixed{rest} (medians over samples)."
+        return (
+            f"{start.format(best.who)} {best.text} times as large as with nothing fixed{rest} (medians over samples)."
+        )
 
     def terms(self, options: Mapping[str, Any]) -> dict[str, str]:
         """The two changes that are compared."""
         return {
-            "c(e)": "the least change found that turns the class while the features of the explanation stay fixed",
-            "c(empty)": "the least change found that turns the class, with no feature fixed",
+            "c(e)": "the least change found that changes the class while the features of the explanation stay fixed",
+            "c(empty)": "the least change found that changes the class, with no feature fixed",
         }
 
     def figures(self, view: View) -> list[Chart | Gallery]:

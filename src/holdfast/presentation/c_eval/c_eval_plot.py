@@ -27,7 +27,7 @@ class CEvalPlotPresentation(CEvalPresentation):
 
     def verdict(self, view: View) -> str:
         """The median of the mean ratios."""
-        return self._word_verdict(view, "With the top features of {} held fixed, turning the class takes a change")
+        return self._word_verdict(view, "With the top features of {} held fixed, changing the class takes a change")
 
     def figures(self, view: View) -> list[Chart | Gallery]:
         """The plot, and the distribution of its means."""

@@ -95,7 +95,7 @@ class CorruptionCurvePresentation(Presentation):
 
     def reservations(self, view: View) -> list[str]:
         """Without random maps nothing says how much any order costs."""
-        return [] if any(is_random(name) for name in view.present) else ["No `random` maps to compare with."]
+        return [] if any(is_random(name) for name in view.present) else ["There are no random maps to compare with."]
 
     def terms(self, options: Mapping[str, Any]) -> dict[str, str]:
         """The drop, its area and the gate."""

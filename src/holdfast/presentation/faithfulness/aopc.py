@@ -56,7 +56,7 @@ class AOPCPresentation(Presentation):
     def reservations(self, view: View) -> list[str]:
         """Without random maps nothing says how far the score falls in any order."""
         has = any(name.partition(":")[0].strip().lower() == "random" for name in view.present)
-        return [] if has else ["No `random` maps to compare with."]
+        return [] if has else ["There are no random maps to compare with."]
 
     def terms(self, options: Mapping[str, Any]) -> dict[str, str]:
         """What AOPC stands for."""

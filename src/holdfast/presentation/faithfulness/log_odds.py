@@ -38,7 +38,7 @@ class LogOddsPresentation(Presentation):
 
     def question(self, options: Mapping[str, Any]) -> str:
         """Whether erasing what distinguishes two classes changes the decision."""
-        return "Does erasing what the map says distinguishes two classes turn the decision?"
+        return "Does erasing what the map says distinguishes two classes change the decision?"
 
     def verdict(self, view: View) -> str:
         """On what share of the samples the decision turned; else the change of the log-odds."""

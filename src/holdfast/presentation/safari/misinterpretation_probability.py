@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -55,13 +54,11 @@ class ProbabilityPresentation(Presentation):
         )
 
     def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
-        """The median in words, the error of a single estimate, and how many are not resolved or stalled."""
-        value, bound = read_numbers(frame, "value"), read_flags(frame, "bound")
+        """The error of a single estimate, and how many are not resolved or stalled."""
+        bound = read_flags(frame, "bound")
         width = (read_numbers(frame, "high") - read_numbers(frame, "low"))[~bound]
         width = width[np.isfinite(width)]
-        sure = len(value) and np.isfinite(value).all() and not bound.any()
-        notes = [f"median: {describe_probability(float(np.median(value)))}"] if sure else []
-        notes += [f"each estimate: ± {format_number(float(np.median(width)) / 2)}"] if len(width) else []
+        notes = [f"each estimate: ± {format_number(float(np.median(width)) / 2)}"] if len(width) else []
         unresolved = int((~read_flags(frame, "resolved")).sum()) if "resolved" in frame.columns else 0
         stalled = int(read_flags(frame, "stalled").sum())
         counts = {"unresolved": unresolved, "stalled": stalled}
@@ -92,8 +89,8 @@ class ProbabilityPresentation(Presentation):
     def question(self, options: Mapping[str, Any]) -> str:
         """The question of the event."""
         return {
-            "changed_class": "How often does random noise turn the class and leave the map?",
-            "misclassification": "How often does random noise turn the class?",
+            "changed_class": "How often does random noise change the class and not the map?",
+            "misclassification": "How often does random noise change the class?",
         }.get(str(options.get("event")), "How often does random noise change the map?")
 
     def verdict(self, view: View) -> str:
@@ -104,15 +101,13 @@ class ProbabilityPresentation(Presentation):
         best, worst = ranked[0], ranked[-1]
         if event == "misclassification":
             between = best.text if len(ranked) == 1 else f"{best.text} to {worst.text}"
-            return f"Random noise turns the class {between} times (medians over samples)."
-        limit = describe_event(view.options)
-        start = (
-            f"Random noise turns the class and leaves the map of {worst.who} as it was ({limit})"
-            if event == "changed_class"
-            else f"Random noise changes the map of {worst.who} ({limit}, same class)"
+            return f"Of random draws of noise, {between} change the class (medians over samples)."
+        does = "change the class and keep" if event == "changed_class" else "keep the class and change"
+        rest = "" if len(ranked) == 1 else f", and {best.text} that of {best.who}"
+        return (
+            f"Of random draws of noise, {worst.text} {does} the map of {worst.who} ({describe_event(view.options)})"
+            f"{rest} (medians over samples)."
         )
-        rest = "" if len(ranked) == 1 else f", and that of {best.who} {best.text}"
-        return f"{start} {worst.text} times{rest} (medians over samples)."
 
     def terms(self, options: Mapping[str, Any]) -> dict[str, str]:
         """The logarithm of a probability, and when it is not resolved."""
@@ -130,18 +125,6 @@ class ProbabilityPresentation(Presentation):
         for sample in view.samples(SHOWN):
             found += _curves(view, sample)
         return found
-
-
-def describe_probability(log_probability: float) -> str:
-    """A probability in words, from its natural logarithm: as a power of ten, and as one in so many.
-
-    >>> describe_probability(-9.3), describe_probability(-0.7), describe_probability(-40.0)
-    ('10^−4.0, about 1 in 11,000', '10^−0.3, about 1 in 2', '10^−17.4, about 1 in 2e17')
-    """
-    power = log_probability / math.log(10)
-    digits = max(0, math.floor(-power) - 1)
-    count = f"{round(10**-power / 10**digits) * 10**digits:,}" if power > -9 else f"{10**-power:.0e}".replace("+", "")
-    return f"10^{format_number(power, 1)}, about 1 in {count}"
 
 
 def _draw_directions(view: View) -> list[Chart]:

@@ -51,9 +51,9 @@ class MaxSensitivityPresentation(Presentation):
         unit = " of its own size" if normalised else ""
         return f"Noise moves the map of {worst.who} by up to {worst.text}{unit}{rest} (medians over samples)."
 
-    def reservations(self, view: View) -> list[str]:
+    def unfair(self, view: View) -> str:
         """That maps with larger numbers seem to move further, unless they are normalised."""
-        return [] if view.options.get("normalise") else ["Maps with larger numbers look worse by this."]
+        return "" if view.options.get("normalise") else "Maps with larger numbers look worse by this."
 
     def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
         """What the numbers and the options mean."""

@@ -16,8 +16,8 @@ from holdfast.presentation.base import (
     Reading,
     View,
     draw_distribution,
-    format_number,
     draw_example,
+    format_number,
     presentations,
     read_flags,
     read_numbers,
@@ -102,8 +102,8 @@ class WorstCasePresentation(Presentation):
     def question(self, options: Mapping[str, Any]) -> str:
         """The question of the event."""
         return {
-            "changed_class": "When a small change turns the class, does the map stay the same?",
-            "misclassification": "Can a small change of the input turn the class?",
+            "changed_class": "When the class changes, does the map stay the same?",
+            "misclassification": "Can a small change of the input change the class?",
         }.get(str(options.get("event")), "Can a small change of the input change the map?")
 
     def verdict(self, view: View) -> str:
@@ -112,7 +112,7 @@ class WorstCasePresentation(Presentation):
         if event == "misclassification":
             found = [count_samples(view.evaluated(name), "found") for name in view.present]
             most = max(found, default=(0, 0))
-            return f"The search turned the class of {most[0]} of {most[1]} samples." if most[1] else ""
+            return f"The search changed the class of {most[0]} of {most[1]} samples." if most[1] else ""
         if event == "changed_class":
             return self._verdict_of_class(view)
         ranked = view.rank(lambda rows: _measure_count(rows, len(rows["sample"].unique())), "lower")
@@ -123,7 +123,7 @@ class WorstCasePresentation(Presentation):
         if len(ranked) > 1:
             return (
                 f"A search changed the map of {worst.who} {bent} on {worst.text} samples, and that of {best.who} on "
-                f"{best.text.partition(' of ')[0]}."
+                f"{best.text.partition(' of ')[0] if best.value else 'none'}."
             )
         whose = "every map" if len(best.names) > 1 else f"the map of {best.who}"
         text = f"A search changed {whose} {bent} on {best.text} samples"
@@ -134,11 +134,11 @@ class WorstCasePresentation(Presentation):
         return f"{text}."
 
     def _verdict_of_class(self, view: View) -> str:
-        """Of the samples whose class was turned, on how many the map stayed."""
+        """Of the samples whose class was changed, on how many the map stayed."""
         counts = {name: count_samples(view.evaluated(name), "found") for name in view.present}
         turned, total = max((count for count in counts.values() if count[1]), default=(0, 0))
         if not turned:
-            return f"The search turned the class on none of {total} samples, so nothing can be said." if total else ""
+            return f"The search changed the class on none of {total} samples, so nothing can be said." if total else ""
         ranked = view.rank(
             lambda rows: _measure_count(rows, count_samples(rows, "found")[0]) if rows["found"].any() else None, "lower"
         )
@@ -146,27 +146,29 @@ class WorstCasePresentation(Presentation):
         stayed = f"stayed the same ({describe_event(view.options)})"
         if len(ranked) == 1:
             whose = "every map" if len(best.names) > 1 else f"the map of {best.who}"
-            return f"Where the search turned the class, {whose} {stayed} on {best.text} samples."
+            return f"Where the search changed the class, {whose} {stayed} on {best.text} samples."
         return (
-            f"Where the search turned the class, the map of {worst.who} {stayed} on {worst.text} samples, and that of "
+            f"Where the search changed the class, the map of {worst.who} {stayed} on {worst.text} samples, and that of "
             f"{best.who} on {best.text}."
         )
 
     def reservations(self, view: View) -> list[str]:
-        """Explainers that met a weaker search, and those whose class was turned on fewer samples."""
+        """How often the class was changed, where this differs between explainers."""
         found = []
-        without = _searched_without_gradients(view)
-        if without:
-            found.append(f"{join_names(without)} met a weaker search (without gradients), so looks better.")
         if view.options.get("event") == "changed_class":
             counts = {name: count_samples(view.evaluated(name), "found") for name in view.present}
             if len({count for count, _ in counts.values()}) > 1:
                 fewest = min(counts, key=lambda name: counts[name][0])
                 found.append(
-                    f"The search turned the class on different numbers of samples, on {fewest} only "
+                    f"The search changed the class on different numbers of samples, for {fewest} on "
                     f"{counts[fewest][0]} of {counts[fewest][1]}."
                 )
         return found
+
+    def unfair(self, view: View) -> str:
+        """Which explainers met a weaker search."""
+        without = _searched_without_gradients(view)
+        return f"{join_names(without)} met a weaker search (without gradients), which flatters." if without else ""
 
     def terms(self, options: Mapping[str, Any]) -> dict[str, str]:
         """The margin, and when a sample counts as misinterpreted."""

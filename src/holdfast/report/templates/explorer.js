@@ -23,7 +23,16 @@
   }
   window.addEventListener("hashchange", unfold);
   if (location.hash) unfold();
-  addEventListener("beforeprint", function () { document.querySelectorAll("details").forEach(function (d) { d.open = true; }); });
+  document.addEventListener("click", function (event) {  // a link to where the reader was before unfolds it again
+    var link = event.target.closest && event.target.closest('a[href^="#"]');
+    if (link && link.hash === location.hash) unfold();
+  });
+  // ---- on paper: metrics, tables and methods; what else is open stays open
+  var opened = [];
+  addEventListener("beforeprint", function () {
+    document.querySelectorAll("details.metric, details.pair, details.printed").forEach(function (d) { if (!d.open) { d.open = true; opened.push(d); } });
+  });
+  addEventListener("afterprint", function () { opened.forEach(function (d) { d.open = false; }); opened = []; });
 
   // ---- the table
   var source = document.getElementById("rows");
