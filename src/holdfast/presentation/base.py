@@ -12,7 +12,7 @@ import polars as pl
 from holdfast.charts import Chart, Figure, Gallery, GalleryRow, Picture, Strip, draw_strips
 from holdfast.errors import HoldfastError
 from holdfast.metrics.base import Direction, Metric, metrics
-from holdfast.presentation.wording import describe_reach, format_odds, join_names
+from holdfast.presentation.wording import describe_reach, format_odds, is_random, join_names
 from holdfast.registry import Registry
 from holdfast.tensors import Array
 
@@ -99,6 +99,24 @@ class Standing:
         """The explainers in words."""
         return join_names(self.names)
 
+    @property
+    def maps(self) -> str:
+        """Their maps in words.
+
+        >>> Standing(("a",), 0.0, "0").maps, Standing(("a", "b"), 0.0, "0").maps
+        ('the map of a', 'the maps of a and b')
+        """
+        return f"the {self.choose('map', 'maps')} of {self.who}"
+
+    def choose(self, one: str, several: str) -> str:
+        """The word for one explainer, or that for several."""
+        return one if len(self.names) == 1 else several
+
+    @property
+    def those(self) -> str:
+        """Their maps where maps were mentioned before."""
+        return f"{self.choose('that', 'those')} of {self.who}"
+
 
 @dataclass(frozen=True)
 class View:
@@ -144,6 +162,20 @@ class View:
         rows = rows if sample is None else rows.filter(pl.col("sample") == sample)
         return rows if repeat is None else rows.filter(pl.col("repeat") == repeat)
 
+    @property
+    def candidates(self) -> list[str]:
+        """The explainers that have rows, without random maps, which are a reference, where there are others."""
+        found = [name for name in self.present if not is_random(name)]
+        return found or self.present
+
+    def refer(self, measure: Callable[[pl.DataFrame], tuple[float, str] | None] | None = None) -> str:
+        """The number of random maps in words, to compare with; empty without an explainer `random`."""
+        for name in self.present:
+            if is_random(name) and name not in self.candidates:
+                found = (measure or self._measure_median)(self.evaluated(name))
+                return "" if found is None else found[1]
+        return ""
+
     def evaluated(self, explainer: str) -> pl.DataFrame:
         """The rows of an explainer whose samples were evaluated."""
         rows = self.of(explainer)
@@ -156,6 +188,8 @@ class View:
     ) -> list[Standing]:
         """The explainers by one number each, the best first; those with the same words share a place.
 
+        Random maps are left out where there are others: they are a reference and no candidate.
+
         Args:
             measure: an explainer's evaluated rows to its number and this number in words; None where it has none. By
                 default the median of the values that count.
@@ -164,7 +198,7 @@ class View:
         """
         lower = (direction or self.reading.direction) != "higher"
         measured = []
-        for place, name in enumerate(self.present):
+        for place, name in enumerate(self.candidates):
             found = (measure or self._measure_median)(self.evaluated(name))
             if found is not None and not np.isnan(found[0]):
                 measured.append((found[0] if lower else -found[0], place, name, *found))
@@ -451,7 +485,7 @@ def draw_example(view: View, what: str, lead: str, same: float | None = 1.0) -> 
     rows = reading.select_valid(view.frame)
     if not len(rows) or reading.direction is None:
         return None
-    rows = rows.filter(pl.col("repeat") == rows["repeat"].min())
+    rows = rows.filter((pl.col("repeat") == rows["repeat"].min()) & pl.col("explainer").is_in(view.candidates))
     rows = rows.sort(reading.column, descending=reading.direction == "lower", maintain_order=True)
     names = ("origins", "origin_maps", "inputs", "maps")
     for row in rows.head(EXAMPLES).iter_rows(named=True):

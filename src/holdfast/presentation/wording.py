@@ -74,3 +74,12 @@ def count_samples(rows: pl.DataFrame, column: str) -> tuple[int, int]:
         return 0, len(rows["sample"].unique()) if "sample" in rows.columns else 0
     flags = rows.group_by("sample").agg(pl.col(column).cast(pl.Boolean).fill_null(False).any())
     return int(flags[column].sum()), len(flags)
+
+
+def is_random(name: str) -> bool:
+    """Whether the explainer with this name is the one with random maps.
+
+    >>> is_random("random"), is_random("random:seed=1"), is_random("randomised saliency")
+    (True, True, False)
+    """
+    return name.partition(":")[0].strip().lower() == "random"

@@ -11,6 +11,7 @@ from typing import Any
 
 from holdfast.charts import Chart, Figure, Gallery, GalleryRow, Table, Underpowered
 from holdfast.presentation import View
+from holdfast.presentation.wording import is_random
 from holdfast.report import methods
 from holdfast.report.glossary import Glossary
 from holdfast.report.overview import (
@@ -176,7 +177,7 @@ def build_page(results: Results) -> str:
     environment.filters["marked"] = mark_up
     environment.filters["breakable"] = allow_breaks
     contents = Contents(results)
-    glossary = Glossary(contents.explainers)
+    glossary = Glossary(name for name in contents.explainers if not is_random(name))
     environment.filters["explained"] = glossary.explain
     environment.globals["begin"] = glossary.begin
     return environment.get_template("report.html").render(_context(contents))
@@ -220,6 +221,7 @@ def _context(contents: Contents) -> dict[str, Any]:
         }
         for name, label in contents.labels.items()
     ]
+    questions = [section["question"] for section in sections]
     options = content.make_sections(compare_options(contents), "options")
     models = content.make_sections(compare_models(contents), "models")
     rows, count = encode_rows(contents, content.links)
@@ -236,6 +238,7 @@ def _context(contents: Contents) -> dict[str, Any]:
         "options_compared": options,
         "models_compared": models,
         "sections": sections,
+        "repeated": {question for question in questions if questions.count(question) > 1},
         "terms": {term: meaning for section in reversed(sections) for term, meaning in section["terms"].items()},
         "open": OPEN,
         "warnings": contents.warnings[:LISTED],

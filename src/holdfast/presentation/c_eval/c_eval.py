@@ -94,17 +94,19 @@ class CEvalPresentation(Presentation):
 
     def verdict(self, view: View) -> str:
         """The median ratios, as how many times larger a change is needed."""
-        size = f"the top {float(view.options.get('fraction', 0.1)):.0%}"
-        return self._word_verdict(view, f"With {size} of {{}} held fixed, changing the class takes a change")
+        size = f"{float(view.options.get('fraction', 0.1)):.0%} of the features"
+        return self._word_verdict(view, f"With the {size} fixed that {{}} first")
 
     def _word_verdict(self, view: View, start: str) -> str:
         ranked = view.rank()
         if not ranked:
             return ""
-        best, worst = ranked[0], ranked[-1]
-        rest = "" if len(ranked) == 1 else f", with that of {worst.who} {worst.text} times"
+        best, worst, chance = ranked[0], ranked[-1], view.refer()
+        rest = "" if len(ranked) == 1 else f"; with those of {worst.who} {worst.text} times"
+        rest += f"; with random ones {chance} times" if chance else ""
         return (
-            f"{start.format(best.who)} {best.text} times as large as with nothing fixed{rest} (medians over samples)."
+            f"{start.format(f'{best.who} {best.choose('puts', 'put')}')}, changing the class takes a change {best.text} times as large as with none "
+            f"fixed{rest} (medians)."
         )
 
     def terms(self, options: Mapping[str, Any]) -> dict[str, str]:

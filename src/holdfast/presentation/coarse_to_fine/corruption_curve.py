@@ -27,10 +27,11 @@ from holdfast.presentation.base import (
     read_numbers,
 )
 from holdfast.presentation.coarse_to_fine.across_data import draw_boxes_over_data
-from holdfast.presentation.coarse_to_fine.drops import TAU, Drops, Q, is_random, load_drops
+from holdfast.presentation.coarse_to_fine.drops import TAU, Drops, Q, load_drops
 from holdfast.presentation.coarse_to_fine.pictures import draw_galleries
 from holdfast.presentation.coarse_to_fine.tables import draw_tables
 from holdfast.presentation.coarse_to_fine.words import describe_gate, explain_terms, format_share
+from holdfast.presentation.wording import is_random
 from holdfast.tensors import Array
 
 
@@ -85,12 +86,13 @@ class CorruptionCurvePresentation(Presentation):
         ranked = view.rank(measure)
         if not ranked:
             return ""
-        which = "most" if "top" in (view.options.get("order") or ("top",)) else "least"
-        best, worst = ranked[0], ranked[-1]
-        rest = "" if len(ranked) == 1 else f", that of {worst.who} {worst.text}"
+        which = "first" if "top" in (view.options.get("order") or ("top",)) else "last"
+        best, worst, chance = ranked[0], ranked[-1], view.refer(measure)
+        rest = "" if len(ranked) == 1 else f", what {worst.who} {worst.choose('puts', 'put')} {which} {worst.text}"
+        rest += f"; random maps {chance}" if chance else ""
         return (
-            f"Averaged over how much is replaced, the {which} relevant positions first, the order of {best.who} costs "
-            f"the class {best.text} of its probability{rest} (medians over samples)."
+            f"Replacing what {best.who} {best.choose('puts', 'put')} {which} costs the class {best.text} of its probability, averaged over how "
+            f"much is replaced{rest} (medians)."
         )
 
     def reservations(self, view: View) -> list[str]:

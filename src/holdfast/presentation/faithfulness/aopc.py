@@ -19,6 +19,7 @@ from holdfast.presentation.base import (
     read_flags,
     read_numbers,
 )
+from holdfast.presentation.wording import is_random
 
 #: how many samples a line of the figure is averaged over at most
 MOST_SAMPLES = 500
@@ -45,17 +46,22 @@ class AOPCPresentation(Presentation):
         ranked = view.rank()
         if not ranked:
             return ""
-        best, worst = ranked[0], ranked[-1]
-        rest = "" if len(ranked) == 1 else f", in that of {worst.who} by {worst.text}"
+        which = "first" if _name_first(view.options) == "most" else "last"
+        best, worst, chance = ranked[0], ranked[-1], view.refer()
+        rest = (
+            ""
+            if len(ranked) == 1
+            else f", those that {worst.who} {worst.choose('puts', 'put')} {which} by {worst.text}"
+        )
+        rest += f"; random ones by {chance}" if chance else ""
         return (
-            f"Replacing regions in the order of {best.who}, the {_name_first(view.options)} relevant first, lowers the "
-            f"class's {view.options.get('score', 'probability')} by {best.text} on average over the steps{rest} "
-            "(medians over samples)."
+            f"Replacing the regions that {best.who} {best.choose('puts', 'put')} {which} lowers the class's "
+            f"{view.options.get('score', 'probability')} by {best.text}, averaged over the steps{rest} (medians)."
         )
 
     def reservations(self, view: View) -> list[str]:
         """Without random maps nothing says how far the score falls in any order."""
-        has = any(name.partition(":")[0].strip().lower() == "random" for name in view.present)
+        has = any(is_random(name) for name in view.present)
         return [] if has else ["There are no random maps to compare with."]
 
     def terms(self, options: Mapping[str, Any]) -> dict[str, str]:

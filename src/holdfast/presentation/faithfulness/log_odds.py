@@ -54,14 +54,12 @@ class LogOddsPresentation(Presentation):
             return self.contrast(view)
         best, worst = turned[0], turned[-1]
         if len(turned) == 1:
-            every = "every map" if len(best.names) > 1 else f"the map of {best.who}"
+            every = "every map" if len(best.names) > 1 else best.maps
             text = f"Erasing by {every} turned {best.text} of the samples into the other class"
             ends = f"{changes[0].text} ({changes[0].who}) to {changes[-1].text} ({changes[-1].who})"
             return f"{text}; the log-odds fell by {ends if len(changes) > 1 else changes[0].text} (medians)."
-        return (
-            f"Erasing by the map of {best.who} turned {best.text} of the samples into the other class, by that of "
-            f"{worst.who} {worst.text}."
-        )
+        return f"Erasing by {best.maps} turned {best.text} of the samples into the other class, by {worst.those} "
+            f"{worst.text}."
 
     def terms(self, options: Mapping[str, Any]) -> dict[str, str]:
         """What log-odds are."""

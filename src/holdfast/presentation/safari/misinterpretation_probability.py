@@ -103,9 +103,9 @@ class ProbabilityPresentation(Presentation):
             between = best.text if len(ranked) == 1 else f"{best.text} to {worst.text}"
             return f"Of random draws of noise, {between} change the class (medians over samples)."
         does = "change the class and keep" if event == "changed_class" else "keep the class and change"
-        rest = "" if len(ranked) == 1 else f", and {best.text} that of {best.who}"
+        rest = "" if len(ranked) == 1 else f", and {best.text} {best.those}"
         return (
-            f"Of random draws of noise, {worst.text} {does} the map of {worst.who} ({describe_event(view.options)})"
+            f"Of random draws of noise, {worst.text} {does} {worst.maps} ({describe_event(view.options)})"
             f"{rest} (medians over samples)."
         )
 

@@ -38,18 +38,18 @@ class MaxSensitivityPresentation(Presentation):
             if not len(values):
                 return None
             middle = float(np.median(values))
-            return middle, f"{100 * middle:.0f}%" if normalised else f"{middle:.3g}"
+            return middle, f"{100 * middle:.0f}%" if normalised else f"{middle:.2g}"
 
         ranked = view.rank(measure, "lower")
         if not ranked:
             return ""
-        best, worst = ranked[0], ranked[-1]
-        rest = "" if len(ranked) == 1 else f", and that of {best.who} by {best.text}"
-        return self._word_verdict(worst, rest, normalised)
+        return f"{self._word_verdict(ranked[-1], ranked[0] if len(ranked) > 1 else None, normalised)} (medians)."
 
-    def _word_verdict(self, worst: Standing, rest: str, normalised: bool) -> str:
-        unit = " of its own size" if normalised else ""
-        return f"Noise moves the map of {worst.who} by up to {worst.text}{unit}{rest} (medians over samples)."
+    def _word_verdict(self, worst: Standing, best: Standing | None, normalised: bool) -> str:
+        """The sentence for the worst explainer and, if there is another, for the best."""
+        size = f" of {worst.choose('its', 'their')} own size" if normalised else ""
+        rest = "" if best is None else f", and {best.those} by {best.text}"
+        return f"Noise moves {worst.maps} by up to {worst.text}{size}{rest}"
 
     def unfair(self, view: View) -> str:
         """That maps with larger numbers seem to move further, unless they are normalised."""
@@ -75,6 +75,8 @@ class LocalLipschitzPresentation(MaxSensitivityPresentation):
         """How fast a map changes."""
         return "How fast do maps change with the input?"
 
-    def _word_verdict(self, worst: Standing, rest: str, normalised: bool) -> str:
-        unit = " of its own size for each unit" if normalised else " times as far as the input"
-        return f"The map of {worst.who} moves by up to {worst.text}{unit}{rest} (medians over samples)."
+    def _word_verdict(self, worst: Standing, best: Standing | None, normalised: bool) -> str:
+        rest = "" if best is None else f", and {best.those} {best.text}"
+        if normalised:
+            return f"For each unit of distance, noise moves {worst.maps} by up to {worst.text} of its size{rest}"
+        return f"Noise moves {worst.maps} up to {worst.text} times as far as the input{rest}{' times' if best else ''}"

@@ -122,11 +122,13 @@ class WorstCasePresentation(Presentation):
         bent = f"beyond recognition ({describe_event(view.options)})"
         if len(ranked) > 1:
             return (
-                f"A search changed the map of {worst.who} {bent} on {worst.text} samples, and that of {best.who} on "
+                f"A search changed {worst.maps} {bent} on {worst.text} samples, and {best.those} on "
                 f"{best.text.partition(' of ')[0] if best.value else 'none'}."
             )
-        whose = "every map" if len(best.names) > 1 else f"the map of {best.who}"
+        whose = "every map" if len(best.names) > 1 else best.maps
         text = f"A search changed {whose} {bent} on {best.text} samples"
+        if best.value == 0:
+            text = f"A search changed no map {bent} on any of {best.text.partition(' of ')[2]} samples"
         medians = view.rank()
         if len(medians) > 1:
             text += f"; by {name_similarity(view.options)} {medians[0].who} kept most ({medians[0].text}) and "
@@ -135,7 +137,7 @@ class WorstCasePresentation(Presentation):
 
     def _verdict_of_class(self, view: View) -> str:
         """Of the samples whose class was changed, on how many the map stayed."""
-        counts = {name: count_samples(view.evaluated(name), "found") for name in view.present}
+        counts = {name: count_samples(view.evaluated(name), "found") for name in view.candidates}
         turned, total = max((count for count in counts.values() if count[1]), default=(0, 0))
         if not turned:
             return f"The search changed the class on none of {total} samples, so nothing can be said." if total else ""
@@ -145,18 +147,18 @@ class WorstCasePresentation(Presentation):
         best, worst = ranked[0], ranked[-1]
         stayed = f"stayed the same ({describe_event(view.options)})"
         if len(ranked) == 1:
-            whose = "every map" if len(best.names) > 1 else f"the map of {best.who}"
+            whose = "every map" if len(best.names) > 1 else best.maps
             return f"Where the search changed the class, {whose} {stayed} on {best.text} samples."
         return (
-            f"Where the search changed the class, the map of {worst.who} {stayed} on {worst.text} samples, and that of "
-            f"{best.who} on {best.text}."
+            f"Where the search changed the class, {worst.maps} {stayed} on {worst.text} samples, and {best.those} on "
+            f"{best.text}."
         )
 
     def reservations(self, view: View) -> list[str]:
         """How often the class was changed, where this differs between explainers."""
         found = []
         if view.options.get("event") == "changed_class":
-            counts = {name: count_samples(view.evaluated(name), "found") for name in view.present}
+            counts = {name: count_samples(view.evaluated(name), "found") for name in view.candidates}
             if len({count for count, _ in counts.values()}) > 1:
                 fewest = min(counts, key=lambda name: counts[name][0])
                 found.append(
@@ -167,7 +169,7 @@ class WorstCasePresentation(Presentation):
 
     def unfair(self, view: View) -> str:
         """Which explainers met a weaker search."""
-        without = _searched_without_gradients(view)
+        without = [name for name in _searched_without_gradients(view) if name in view.candidates]
         return f"{join_names(without)} met a weaker search (without gradients), which flatters." if without else ""
 
     def terms(self, options: Mapping[str, Any]) -> dict[str, str]:

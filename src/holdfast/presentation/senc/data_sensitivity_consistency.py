@@ -65,7 +65,10 @@ class SencPresentation(Presentation):
             return self.contrast(view)
         best, worst = ranked[0], ranked[-1]
         rest = "" if len(ranked) == 1 else f", for {worst.who} on {worst.text.partition(' of ')[0]}"
-        return f"They agree more than by chance (p < 0.05, one sample) for {best.who} on {best.text} samples{rest}."
+        return (
+            f"They agree beyond chance (p < 0.05) for {best.who} on {best.text} samples{rest}; by chance alone 1 "
+            "sample in 20 would."
+        )
 
     def terms(self, options: Mapping[str, Any]) -> dict[str, str]:
         """What rho and its null are."""
