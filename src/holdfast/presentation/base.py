@@ -113,6 +113,11 @@ class Standing:
         return one if len(self.names) == 1 else several
 
     @property
+    def puts(self) -> str:
+        """The explainers as the subject of "puts first"."""
+        return f"{self.who} {self.choose('puts', 'put')}"
+
+    @property
     def those(self) -> str:
         """Their maps where maps were mentioned before."""
         return f"{self.choose('that', 'those')} of {self.who}"

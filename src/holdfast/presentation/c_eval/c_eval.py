@@ -105,7 +105,7 @@ class CEvalPresentation(Presentation):
         rest = "" if len(ranked) == 1 else f"; with those of {worst.who} {worst.text} times"
         rest += f"; with random ones {chance} times" if chance else ""
         return (
-            f"{start.format(f'{best.who} {best.choose('puts', 'put')}')}, changing the class takes a change {best.text} times as large as with none "
+            f"{start.format(best.puts)}, changing the class takes a change {best.text} times as large as with none "
             f"fixed{rest} (medians)."
         )
 

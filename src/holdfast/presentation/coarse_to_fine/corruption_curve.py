@@ -88,10 +88,10 @@ class CorruptionCurvePresentation(Presentation):
             return ""
         which = "first" if "top" in (view.options.get("order") or ("top",)) else "last"
         best, worst, chance = ranked[0], ranked[-1], view.refer(measure)
-        rest = "" if len(ranked) == 1 else f", what {worst.who} {worst.choose('puts', 'put')} {which} {worst.text}"
+        rest = "" if len(ranked) == 1 else f", what {worst.puts} {which} {worst.text}"
         rest += f"; random maps {chance}" if chance else ""
         return (
-            f"Replacing what {best.who} {best.choose('puts', 'put')} {which} costs the class {best.text} of its probability, averaged over how "
+            f"Replacing what {best.puts} {which} costs the class {best.text} of its probability, averaged over how "
             f"much is replaced{rest} (medians)."
         )
 

@@ -58,8 +58,8 @@ class LogOddsPresentation(Presentation):
             text = f"Erasing by {every} turned {best.text} of the samples into the other class"
             ends = f"{changes[0].text} ({changes[0].who}) to {changes[-1].text} ({changes[-1].who})"
             return f"{text}; the log-odds fell by {ends if len(changes) > 1 else changes[0].text} (medians)."
-        return f"Erasing by {best.maps} turned {best.text} of the samples into the other class, by {worst.those} "
-            f"{worst.text}."
+        start = f"Erasing by {best.maps} turned {best.text} of the samples into the other class"
+        return f"{start}, by {worst.those} {worst.text}."
 
     def terms(self, options: Mapping[str, Any]) -> dict[str, str]:
         """What log-odds are."""
