@@ -120,7 +120,8 @@ class Page:
             return None
         row, view = chosen
         pictures = [(picture.title, picture.alt, draw_picture(picture, view.bounds)) for picture in row.pictures]
-        wide = any(source.startswith("data:image/svg") for _, _, source in pictures)  # lines, bars and words need space
+        # lines, bars and words need more space than images, unless one drawing has them all
+        wide = len(pictures) > 1 and any(source.startswith("data:image/svg") for _, _, source in pictures)
         return {"pictures": pictures, "text": row.text, "label": view.label, "wide": wide}
 
     def make_sections(self, found: SectionList, start: str) -> dict[str, Any]:
