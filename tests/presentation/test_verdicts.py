@@ -151,7 +151,7 @@ def test_an_example_is_the_map_that_changed_most() -> None:
     row = presentation_of("worst_case").example(shown)
     assert row is not None
     assert (row.explainer, row.sample) == ("a", 1)
-    assert [picture.title for picture in row.pictures] == ["input", "its map", "perturbed", "map there"]
+    assert [picture.title for picture in row.pictures] == ["input", "its map", "changed", "map there"]
     np.testing.assert_array_equal(row.pictures[3].array, arrays["maps"][1])
     assert "by at most 0.1 in each feature" in row.text
     assert "is 0.100 (1 would be the same map)" in row.text

@@ -386,7 +386,7 @@ class Presentation:
     example_order: ClassVar[int] = 9
 
     def example(self, view: View) -> GalleryRow | None:
-        """The most telling sample: input, its map, the perturbed input, the map there, and a caption; None by default."""
+        """The most telling sample: input, its map, the changed input, the map there, a caption; None by default."""
         return None
 
     def figures(self, view: View) -> Sequence[Figure]:
@@ -502,7 +502,7 @@ def draw_example(view: View, what: str, lead: str, same: float | None = 1.0) -> 
         pictures = (
             Picture("input", arrays["origins"], f"Input, sample {sample}"),
             Picture("its map", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True),
-            Picture("perturbed", arrays["inputs"], f"Perturbed input: {who}"),
+            Picture("changed", arrays["inputs"], f"Perturbed input: {who}"),
             Picture("map there", arrays["maps"], f"Explanation of the perturbed input: {who}", signed=True),
         )
         reach = describe_reach(view.options)

@@ -24,11 +24,11 @@ class Glossary:
     """Marks the first appearance of each word in a section, and the names of explainers.
 
     Args:
-        names: names that are set in bold.
+        names: names that are set in bold where it is asked for; single letters are not, they may be words.
     """
 
     def __init__(self, names: Iterable[str] = ()) -> None:
-        self.names = sorted(names, key=lambda name: (-len(name), name))
+        self.names = sorted((name for name in names if len(name) > 1), key=lambda name: (-len(name), name))
         self.left: dict[str, str] = {}
         self.begin()
 
@@ -37,11 +37,11 @@ class Glossary:
         self.left = {**WORDS, **(terms or {})}
         return ""
 
-    def explain(self, text: str, bold: bool = True) -> str:
+    def explain(self, text: str, bold: bool = False) -> str:
         """Text as HTML: escaped, names in bold if asked, and words that were not explained yet with their meaning.
 
-        >>> str(Glossary(["a<b"]).explain("The map of a<b."))[:48]
-        'The <span class="term" tabindex="0">map<span cla'
+        >>> str(Glossary(["a<b"]).explain("of a<b", bold=True))
+        'of <b>a&lt;b</b>'
         """
         import markupsafe
 

@@ -116,11 +116,9 @@ def decide(comparison: Comparison | None, direction: str | None, explainers: int
         others = f"{names[1 - best]}" if len(names) == 2 else f"each of the {len(names) - 1} others"
         return Decision("decided", "Decided", f"{first[0]} is better than {others} ({count} samples, tests at 5%).")
     if worse:
-        text = f"{join_names(first)} are better than {join_names(worse)} or not shown to be worse than the best"
-        if len(worse) <= 3:
-            text = f"{names[best]} is better than {join_names(worse)}, and not shown to be better than " + join_names(
-                [name for name in first if name != names[best]]
-            )
+        rest = join_names([name for name in first if name != names[best]])
+        beaten = join_names(worse) if len(worse) <= 3 else f"{len(worse)} others"
+        text = f"{names[best]} is better than {beaten}, and not shown to be better than {rest}"
         return Decision("decided", "Partly decided", f"{text} ({count} samples, tests at 5%).")
     return Decision("open", "Partly decided", f"Some explainers differ, but the best is not decided ({count} samples).")
 
