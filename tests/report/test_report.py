@@ -639,4 +639,5 @@ def test_metrics_without_pictures_of_changes_show_the_maps_of_a_sample(builder: 
     page = builder.page()
     example = page.split('<figure class="example')[1].split("</figure>")[0]
     assert example.count("<img") == 3
-    assert "Sample 0 and its maps" in example
+    assert "as they are" in example
+    assert [f"<span>{name}</span>" in example for name in ("input", "one", "two")] == [True] * 3
