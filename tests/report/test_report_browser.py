@@ -411,6 +411,9 @@ def test_on_paper_nothing_is_cut_and_metrics_are_open(browser: Any, report: Path
     )
     assert cut == []
     assert page.evaluate("document.documentElement.scrollWidth") <= sheet
+    scrolls = """[...document.querySelectorAll('.scroll')].map((n) => getComputedStyle(n))
+        .filter((style) => style.overflowX !== 'visible' || style.maxHeight !== 'none').length"""
+    assert page.evaluate(scrolls) == 0  # a table that would scroll on a screen is whole on paper
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert not page.evaluate("[...document.querySelectorAll('.metric, .printed')].some((d) => d.open)")
     tab.context.close()
