@@ -664,8 +664,8 @@ def test_the_four_panels_of_the_paper_say_which_way_is_robust(builder: Builder) 
     assert reads == [
         ["similarity (pearson)", "more robust →"],
         ["similarity (pearson)", "← more robust"],
-        ["ln P", "← more robust"],
-        ["ln P", "← more robust"],
+        ["ln P, and the probability", "← more robust"],
+        ["ln P, and the probability", "← more robust"],
     ]
 
 

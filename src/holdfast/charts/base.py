@@ -24,6 +24,13 @@ INK = "#1c1e21"
 POINTS, STEPS = 150, 80
 #: the scale of every axis of values: it need not include zero, and has space for marks at its ends
 SCALE = {"zero": False, "nice": False, "padding": 8}
+#: the title of axes of logarithms of probabilities; they also show the probability, as percent or as 1 in so many
+LN_P = "ln P"
+#: the width of a letter at size 12 where letters are wide, and by how much it exceeds the width in a drawing: pages are
+#: read in fonts that the drawing does not know
+_WIDE, _WIDER = 7.4, 1.5
+#: letters of a title beside an axis of 240 pixels
+_LINE = 38
 #: the name of layers for tooltips only; static drawings leave them out
 HOVER = "hover"
 
@@ -58,9 +65,9 @@ class Picture:
         signed: True for a map.
         marks: which positions of an input to colour, whole numbers `(H, W)` or `(T,)`: 0 for none, i for the i-th of
             `colours`. The input is then drawn pale. If a block of positions becomes one pixel, its lowest mark is
-            drawn. `(C, T)` marks points on the lines of a series, with the channels one below the other; `(F,)` marks
-            bars.
+            drawn. `(C, T)` marks points of each channel; `(F,)` marks features.
         colours: colours of the marks, as `"#rrggbb"`.
+        change: True for the change of an input, which is drawn like a map and is none.
     """
 
     title: str
@@ -69,13 +76,21 @@ class Picture:
     signed: bool = False
     marks: Array | None = None
     colours: tuple[str, ...] = ()
+    change: bool = False
 
 
 @dataclass(frozen=True)
 class GalleryRow:
-    """One explainer on one sample: pictures, the result in words, and whether there is a result.
+    """One explainer on one sample.
 
-    `setting` names the option by which the rows differ, if they do.
+    Attributes:
+        explainer, sample: which.
+        pictures: in the order in which they are shown.
+        text: the result in words.
+        found: whether there is a result; the pictures of a search that found nothing are pale.
+        setting: names the option by which the rows differ, if they do.
+        features: names of the features of a table, or of the channels of a series; may be empty.
+        tokens: for text, the word at each position; the pictures are then drawn as words.
     """
 
     explainer: str
@@ -84,6 +99,8 @@ class GalleryRow:
     text: str
     found: bool = True
     setting: str = ""
+    features: tuple[str, ...] = ()
+    tokens: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -172,14 +189,67 @@ def round_number(value: float, digits: int = 6) -> float | None:
     return float(f"{value:.{digits}g}") if math.isfinite(value) else None
 
 
-def title_axis(axis: str, direction: str | None, good: str) -> str | list[str]:
-    """The title of an axis, with a second line: an arrow towards the side where explanations are `good`.
+def title_axis(axis: str, direction: str | None, good: str, channel: str = "x") -> str | list[str]:
+    """The title of an axis, with an arrow towards the side where explanations are `good`.
+
+    The arrow has a line of its own below the x axis. Beside the y axis, where a second line would come close to the
+    labels, it follows the title if there is space.
 
     >>> title_axis("AOPC", "higher", "more faithful"), title_axis("margin", None, "better")
     (['AOPC', 'more faithful →'], 'margin')
+    >>> title_axis("AOPC", "higher", "more faithful", "y"), title_axis("AOPC", "lower", "more faithful", "y")
+    ('AOPC, more faithful →', '← more faithful, AOPC')
     """
     arrow = {"higher": f"{good} →", "lower": f"← {good}"}.get(direction or "")
-    return axis if arrow is None else [axis, arrow]
+    axis = "ln P, and the probability" if axis == LN_P else axis
+    if arrow is None:
+        return axis
+    line = f"{axis}, {arrow}" if direction == "higher" else f"{arrow}, {axis}"
+    return line if channel == "y" and len(line) <= _LINE else [axis, arrow]
+
+
+def label_values(axis: str, channel: str = "x") -> dict[str, Any]:
+    """The labels of an axis of values: numbers; on an axis of ln P, a second line with the probability.
+
+    It is a percentage down to 1 in 10, then 1 in so many, and a power of ten below 1 in ten million.
+
+    >>> label_values("similarity")
+    {}
+    """
+    if axis != LN_P:
+        return {}
+    chance = (
+        "datum.value > -2.31 ? format(exp(datum.value), '.2~p') : datum.value > -16 ? "
+        "'1 in ' + format(exp(-datum.value), '.2~s') : '10^' + format(datum.value / LN10, '.0f')"
+    )
+    # beside an axis two lines stand on both sides of their tick, with space for "1 in 3.3M" in a wide font
+    raised = {"labelOffset": -7, "minExtent": round(9 * _WIDE)} if channel == "y" else {}
+    return {"axis": {"labelExpr": f"[format(datum.value, '~g'), {chance}]", **raised}}
+
+
+def make_legend(names: Sequence[str], title: str | None = None) -> dict[str, Any]:
+    """A legend below the chart, in two columns unless a name is long, with space for fonts wider than expected.
+
+    >>> make_legend(["saliency"])["columns"], make_legend(["integrated gradients with 64 steps"])["columns"]
+    (2, 1)
+    """
+    longest = max((len(name) for name in names), default=0)
+    padding = 10 + round(_WIDER * min(longest, 44))
+    columns = 2 if longest <= 22 else 1
+    limits = {"columns": columns, "columnPadding": padding, "labelLimit": 160 if columns == 2 else 330}
+    return {"orient": "bottom", "title": title or None, **limits, "symbolStrokeWidth": 1}
+
+
+def name_rows(names: Sequence[str | Sequence[str]], limit: int = 130) -> dict[str, Any]:
+    """An axis of rows with names, each in one or more lines, with space for fonts wider than expected.
+
+    >>> name_rows(["saliency", ["integrated", "gradients"]])["minExtent"]
+    80
+    """
+    lines = [line for name in names for line in ([name] if isinstance(name, str) else name)]
+    wide = min(_WIDE * max((len(line) for line in lines), default=0), limit)
+    plain = {"title": None, "grid": False, "domain": False, "ticks": False, "labelOverlap": False}
+    return {**plain, "labelLimit": limit, "minExtent": round(wide) + 6}
 
 
 def wrap_name(name: str, width: int = 16) -> list[str]:

@@ -8,7 +8,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from holdfast.charts.base import SCALE, Chart, choose_style, round_number, title_axis, tooltip, wrap_name, zoom
+from holdfast.charts.base import (
+    SCALE,
+    Chart,
+    choose_style,
+    name_rows,
+    round_number,
+    title_axis,
+    tooltip,
+    wrap_name,
+    zoom,
+)
 
 #: the colour of points that do not count
 GREY = "#8a8d91"
@@ -82,15 +92,8 @@ def draw_boxes(
             words.append(f"{each}: {text}{f', {aside} not counted' if aside else ''}")
         else:
             words.append(f"{each}: none of {aside} counted")
-    labels = json.dumps({each: wrap_name(each) for each in names})
-    y_axis = {
-        "title": None,
-        "domain": False,
-        "ticks": False,
-        "labelLimit": 130,
-        "labelOverlap": False,
-        "labelExpr": f"{labels}[datum.label]",
-    }
+    labels = {each: wrap_name(each) for each in names}
+    y_axis = {**name_rows(list(labels.values())), "labelExpr": f"{json.dumps(labels)}[datum.label]"}
     y = {"field": "explainer", "type": "nominal", "sort": names, "axis": y_axis, "scale": {"domain": names}}
     scale = SCALE if domain is None else {**SCALE, "domain": list(domain)}
     x = {"field": "value", "type": "quantitative", "title": title_axis(axis, direction, good), "scale": scale}

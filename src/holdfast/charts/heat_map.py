@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.charts.base import Chart, round_number, tooltip, wrap_name
+from holdfast.charts.base import Chart, name_rows, round_number, tooltip, wrap_name
 from holdfast.tensors import Array
 
 #: up to this number of columns the numbers are written into their cells
@@ -59,7 +59,7 @@ def draw_heat_table(
     cells = _cells(rows, columns, values)
     if not cells:
         return None
-    x_axis = {"labelAngle": -40, "labelAlign": "left", "labelLimit": 110}
+    x_axis = {"labelAngle": -60, "labelAlign": "left", "labelLimit": 110, "labelFontSize": 11}
     numbers = "; ".join(f"{cell['row']}, {cell['column']}: {cell['reads']}" for cell in cells)
     spec = _spec(cells, {name: wrap_name(name, 20) for name in rows}, columns, x_axis, axis, 34)
     return Chart(spec, f"{title}. {numbers}.", caption, name, heading)
@@ -84,7 +84,7 @@ def _spec(
 ) -> dict[str, Any]:
     """Coloured cells, with their numbers if there is space; `rows` maps the name of each row to its label."""
     plain = {"title": None, "grid": False, "domain": False, "ticks": False, "labelOverlap": False}
-    y_axis = {**plain, "labelExpr": f"{json.dumps(rows)}[datum.label]", "labelLimit": 150}
+    y_axis = {**name_rows(list(rows.values()), 150), "labelExpr": f"{json.dumps(rows)}[datum.label]"}
     y = {"field": "row", "type": "nominal", "sort": list(rows), "axis": y_axis}
     x = {"field": "column", "type": "nominal", "sort": list(columns), "axis": {**plain, **x_axis, "orient": "top"}}
     scale = {"domain": [-1, 0, 1], "range": ["#D55E01", "#f3f3f3", "#0072B3"]}  # not quite the explainers' colours

@@ -15,8 +15,11 @@ from holdfast.charts.base import (
     Line,
     Strip,
     choose_style,
+    label_values,
+    make_legend,
     round_number,
     rule_at,
+    title_axis,
     tooltip,
     zoom,
 )
@@ -33,6 +36,9 @@ def draw_lines(
     name: str = "lines",
     heading: str = "",
     rule: float | None = None,
+    level: float | None = None,
+    direction: str | None = None,
+    good: str = "better",
     steps: bool = False,
     markers: bool = False,
 ) -> Chart | None:
@@ -43,6 +49,9 @@ def draw_lines(
         explainers: all explainers of the study, for colours, dashes and shapes.
         title, x_axis, y_axis, caption, name, heading: texts.
         rule: a value of x at which a vertical line is drawn.
+        level: a value of y at which a horizontal line is drawn.
+        direction: which values of y are better, `"higher"` or `"lower"`; None where neither is.
+        good: a word or two for the better side.
         steps: the line keeps its value until the next point.
         markers: mark every point; by default about six points are marked.
     """
@@ -67,14 +76,15 @@ def draw_lines(
         return None
     names = list(dict.fromkeys(drawn))
     looks = [choose_style(explainers, drawn_name) for drawn_name in names]
-    legend = {"orient": "bottom", "title": None, "columns": 2, "labelLimit": 140, "symbolStrokeWidth": 1}
+    legend = make_legend(names)
     scales: list[list[Any]] = [list(each) for each in zip(*looks, strict=True)]
     colour, shape, dash = (
         {"field": "explainer", "type": "nominal", "scale": {"domain": names, "range": each}, "legend": legend}
         for each in scales
     )
     x = {"field": "x", "type": "quantitative", "title": x_axis, "scale": SCALE}
-    y = {"field": "y", "type": "quantitative", "title": y_axis, "scale": SCALE}
+    y_title = title_axis(y_axis, direction, good, "y")
+    y = {"field": "y", "type": "quantitative", "title": y_title, "scale": SCALE, **label_values(y_axis, "y")}
     faint = {"condition": {"param": "pick", "value": 1}, "value": 0.12}
     interpolate = {"interpolate": "step-after"} if steps else {}
     pick = {"name": "pick", "select": {"type": "point", "fields": ["explainer"]}, "bind": "legend"}
@@ -95,6 +105,8 @@ def draw_lines(
         )
     if rule is not None:
         layers.append(rule_at("x", rule))
+    if level is not None:
+        layers.append(rule_at("y", level))
     layers += [
         {
             "data": {"name": "lines"},
@@ -142,7 +154,7 @@ def draw_ecdf(
         "share of samples",
         caption=caption,
         name="shares",
-        heading="Share of samples",
+        heading="Share of samples up to each value",
         rule=rule,
         steps=True,
     )

@@ -223,8 +223,8 @@ def _caption(forms: Sequence[str], caption: str) -> str:
     text = "Tick: median."
     if "density" in forms:
         text = (
-            "Kernel density estimates (Scott's bandwidth, at most 4% of the axis), each as high as the others at its "
-            "peak; tick: median."
+            "Each hill shows where the samples lie (a kernel density estimate, as high as the others at its peak). "
+            "Tick: median."
         )
     if "spike" in forms:
         text += " A single bar: all samples have that value."

@@ -18,6 +18,8 @@ from holdfast.charts.base import (
     IntervalBar,
     Strip,
     choose_style,
+    label_values,
+    name_rows,
     round_number,
     rule_at,
     title_axis,
@@ -61,7 +63,7 @@ def draw_strips(
         points += _points(strip, place, colour, side)
     rows = {"field": "row", "type": "quantitative", "scale": _rows(places[-1] + 1), "axis": _names(strips, places)}
     reads = title_axis(axis, direction, good)
-    x = {"field": "value", "type": "quantitative", "scale": SCALE, "title": reads}
+    x = {"field": "value", "type": "quantitative", "scale": SCALE, "title": reads, **label_values(axis)}
     colour_field = {"field": "colour", "type": "nominal", "scale": None, "legend": None}
     layers: list[dict[str, Any]] = []
     if boxes:
@@ -111,12 +113,14 @@ def draw_strips(
     )
     height = round(42 * (places[-1] + 1) + 10)
     spec = {"datasets": {"boxes": boxes, "points": points}, "height": height, "layer": layers}
-    caption = "Box: quartiles and median; whiskers: the last sample within 1.5 box heights; a point per sample."
+    caption = "Each point is a sample. The box holds the middle half of them, and its thick line is the median."
     if any(len(strip.values) > POINTS for strip in strips):
-        caption += f" At most {POINTS} points each, evenly over their ranks; boxes are of all."
+        caption += f" At most {POINTS} points are drawn, evenly over their ranks; the boxes are of all."
     if any(strip.bounds.any() for strip in strips):
-        where = "there or below" if side == "upper" else "there or above"
-        caption += f" Triangles: censored, the value lies {where}, and so does a box that ends on them."
+        where = "at or below" if side == "upper" else "at or above"
+        caption += (
+            f" Triangles are only bounds (“censored”): the value lies {where} them. So does a box that ends on them."
+        )
     numbers = "; ".join(f"{_called(s)}: median {np.median(s.values):.3g} of {len(s.values)}" for s in strips)
     return Chart(
         spec, f"Distribution over samples, {title}. {numbers}.", caption, "distribution", "Distribution over samples"
@@ -171,15 +175,10 @@ def _names(entries: Sequence[Strip] | Sequence[IntervalBar], places: Sequence[fl
     names = json.dumps([[e.name, e.part] if isinstance(e, Strip) and e.part else wrap_name(e.name) for e in entries])
     whole = all(place == row for row, place in enumerate(places))
     return {
+        **name_rows(json.loads(names), 150 if any(isinstance(e, Strip) and e.part for e in entries) else 130),
         "values": list(places),
         "tickCount": round(places[-1]) + 2,  # Vega leaves out values beyond the count
         "labelExpr": f"{names}[datum.value]" if whole else f"{names}[indexof({json.dumps(list(places))}, datum.value)]",
-        "title": None,
-        "grid": False,
-        "domain": False,
-        "ticks": False,
-        "labelLimit": 130,
-        "labelOverlap": False,
         **({"labelOffset": -7} if all(isinstance(e, Strip) and e.part for e in entries) else {}),  # two lines each
     }
 
@@ -229,7 +228,7 @@ def draw_intervals(
     axis_of_names = _names(starred, range(len(entries)))
     y = {"field": "row", "type": "quantitative", "scale": _rows(len(entries)), "axis": axis_of_names}
     reads = title_axis(axis, direction, good)
-    x = {"field": "value", "type": "quantitative", "scale": SCALE, "title": reads}
+    x = {"field": "value", "type": "quantitative", "scale": SCALE, "title": reads, **label_values(axis)}
     colour_field = {"field": "colour", "type": "nominal", "scale": None, "legend": None}
     shape_field = {"field": "shape", "type": "nominal", "scale": None, "legend": None}
     layers = [

@@ -16,6 +16,8 @@ from holdfast.charts.base import (
     Chart,
     IntervalBar,
     choose_style,
+    label_values,
+    make_legend,
     round_number,
     title_axis,
     tooltip,
@@ -132,14 +134,13 @@ def draw_sweep(
         for row in _rows(track, track.x or (places[0], places[-1]), room, sign, looks)
     ]
     exact, bounds = ([row for row in rows if row["bound"] == bound] for bound in (False, True))
+    scaled = {"title": title_axis(axis, direction, good, "y"), **label_values(axis, "y")}
     datasets = {"lines": rows, "points": exact, "bounds": bounds}
     datasets |= {"references": lying, "hover": [*rows, *lying]} if lying else {}
     spec = {
         "datasets": datasets,
         "height": 240,
-        "layer": _layers(
-            rows, lying, kinds, lines, looks, places, option, title_axis(axis, direction, good), side, zero, legend
-        ),
+        "layer": _layers(rows, lying, kinds, lines, looks, places, option, scaled, side, zero, legend),
     }
     texts = [f"Line: median over samples; band: its interval (95%, less with few samples). {caption}".strip()]
     if any(row["bound"] for row in rows):
@@ -205,13 +206,13 @@ def _layers(
     looks: Mapping[str, Mapping[str, Any]],
     places: Sequence[float],
     option: str,
-    axis: str | list[str],
+    axis: Mapping[str, Any],
     side: str,
     zero: bool,
     title: str,
 ) -> list[dict[str, Any]]:
     names = list(dict.fromkeys(track.name for track in lines))
-    legend = {"orient": "bottom", "title": title or None, "columns": 2, "labelLimit": 140, "symbolStrokeWidth": 1}
+    legend = make_legend(names, title)
 
     def scaled(key: str) -> dict[str, Any]:
         values = [list(v) if isinstance(v := looks[n][key], tuple) else v for n in names]
@@ -222,7 +223,7 @@ def _layers(
         scale = {"type": "log", "nice": False, "padding": SCALE["padding"]}
     ticks = {"values": [round_number(place) for place in places], "format": "~g", "labelOverlap": True}
     x = {"field": "x", "type": "quantitative", "title": option, "scale": scale, "axis": ticks}
-    y = {"field": "y", "type": "quantitative", "title": axis, "scale": SCALE}
+    y = {"field": "y", "type": "quantitative", "scale": SCALE, **axis}
     faint = {"condition": {"param": "pick", "value": 1}, "value": 0.12}
     pick = {"name": "pick", "select": {"type": "point", "fields": ["line"]}, "bind": "legend"}
     band = {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "color": scaled("colour"), "opacity": faint}

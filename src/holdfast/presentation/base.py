@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
@@ -237,6 +238,31 @@ class View:
         fine = self.frame.filter((pl.col("status") == "ok") & (pl.col("repeat") == self._first))
         return [int(sample) for sample in fine["sample"].unique().sort().head(count)]
 
+    def make_row(
+        self, explainer: str, sample: int, pictures: Sequence[Picture], text: str, found: bool = True
+    ) -> GalleryRow:
+        """Pictures of an explainer on a sample, with the names of features and the words of the sample."""
+        tokens = self.tokens[sample] if sample < len(self.tokens) else ()
+        return GalleryRow(
+            explainer, sample, tuple(pictures), text, found, features=tuple(self.features), tokens=tuple(tokens)
+        )
+
+    def describe_maps(self, axes: int) -> str:
+        """How the page draws maps of inputs with so many axes, in one or two sentences.
+
+        >>> reading = Reading("a title", "an axis", None)
+        >>> View("a", "aopc", {}, reading, "data", "model", ["saliency"], pl.DataFrame()).describe_maps(3)
+        'Red is evidence for the class, blue evidence against it. Each map has its own scale.'
+        """
+        red = "Red is evidence for the class, blue evidence against it. Each map has its own scale."
+        if axes == 1:
+            return f"A bar for each feature: {red[:1].lower()}{red[1:]} The features with the longest bars come first."
+        if axes == 2 and self.tokens:
+            return f"The colour behind a word is its relevance, summed over the dimensions of its embedding. {red}"
+        if axes == 2:
+            return f"The colour behind a line is the relevance of that time. {red}"
+        return red
+
     @property
     def _first(self) -> int:
         return int(self.frame["repeat"].min())  # type: ignore[arg-type]
@@ -461,8 +487,8 @@ def presentation_of(metric: str, stored: str | None = None) -> Presentation:
     return (Presentation if name is None else presentations[name])(metric, direction)
 
 
-def draw_distribution(view: View, rule: float | None = None) -> list[Chart | Gallery]:
-    """The distribution over samples, a row for each explainer, with a line at `rule`."""
+def draw_distribution(view: View, rule: float | None = None, note: str = "") -> list[Chart | Gallery]:
+    """The distribution over samples, a row for each explainer, with a line at `rule`; `note` ends the caption."""
     strips = []
     for name in view.present:
         rows = view.reading.select_valid(view.of(name))
@@ -474,7 +500,12 @@ def draw_distribution(view: View, rule: float | None = None) -> list[Chart | Gal
     chart = draw_strips(
         strips, view.explainers, reading.title, reading.axis, reading.direction, side, rule, reading.good
     )
-    return [] if chart is None else [chart]
+    return [] if chart is None else [dataclasses.replace(chart, caption=f"{chart.caption} {note}".strip())]
+
+
+def count_axes(rows: Sequence[GalleryRow]) -> int:
+    """How many axes the inputs in a gallery have: 3 for images, 2 for series and texts, 1 for tables; 3 if empty."""
+    return min((np.ndim(picture.array) for row in rows[:1] for picture in row.pictures), default=3)
 
 
 def draw_example(view: View, what: str, lead: str, same: float | None = 1.0) -> GalleryRow | None:
@@ -513,7 +544,7 @@ def draw_example(view: View, what: str, lead: str, same: float | None = 1.0) -> 
             f"{format_number(row[reading.column], reading.decimals)}{equal}. Red is evidence for the class, blue "
             "against it. One sample does not stand for all."
         )
-        return GalleryRow(explainer, sample, pictures, text)
+        return view.make_row(explainer, sample, pictures, text)
     return None
 
 

@@ -13,6 +13,7 @@ from holdfast.charts import Chart, Figure, Gallery, GalleryRow, Table, Underpowe
 from holdfast.presentation import View
 from holdfast.presentation.wording import is_random
 from holdfast.report import methods
+from holdfast.report.drawings import draw_row
 from holdfast.report.glossary import Glossary
 from holdfast.report.overview import (
     Matrix,
@@ -22,7 +23,6 @@ from holdfast.report.overview import (
     draw_differences,
     draw_medians,
 )
-from holdfast.report.pictures import draw_picture
 from holdfast.report.render import RenderedChart, bundle_scripts, render_for_page, shared_config
 from holdfast.report.sample_explorer import encode_rows
 from holdfast.report.sweeps import SectionList, compare_models, compare_options
@@ -119,7 +119,7 @@ class Page:
         if chosen is None:
             return None
         row, view = chosen
-        pictures = [(picture.title, picture.alt, draw_picture(picture, view.bounds)) for picture in row.pictures]
+        pictures = draw_row(row, view.bounds)
         # lines, bars and words need more space than images, unless one drawing has them all
         wide = len(pictures) > 1 and any(source.startswith("data:image/svg") for _, _, source in pictures)
         return {"pictures": pictures, "text": row.text, "label": view.label, "wide": wide}
@@ -152,7 +152,7 @@ class Page:
     ) -> dict[str, Any]:
         samples: dict[int, list[dict[str, Any]]] = {}
         for row in gallery.rows:
-            pictures = [(picture.title, picture.alt, draw_picture(picture, bounds)) for picture in row.pictures]
+            pictures = draw_row(row, bounds)
             who = f"{row.explainer}, {row.setting}" if row.setting else row.explainer
             samples.setdefault(row.sample, []).append(
                 {"id": identity(row), "explainer": who, "pictures": pictures, "text": row.text, "found": row.found}
@@ -160,7 +160,7 @@ class Page:
         for entries in samples.values():
             titles = [[title for title, _, _ in entry["pictures"]] for entry in entries]
             for place, entry in enumerate(entries):  # titles that are the same in all rows stand above the first one
-                entry["titled"] = place == 0 or any(other != titles[0] for other in titles)
+                entry["titled"] = any(titles[place]) and (place == 0 or any(other != titles[0] for other in titles))
         return {"title": gallery.title, "note": gallery.note, "folded": gallery.folded, "samples": samples}
 
 

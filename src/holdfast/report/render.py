@@ -45,6 +45,7 @@ CONFIG: Mapping[str, Any] = {
         "labelFontSize": 12,
         "labelOpacity": 0.9,
         "symbolSize": 70,
+        "layout": {"bottom": {"anchor": "start", "bounds": "full"}},  # from the left end of the names, not of the plot
         "symbolOpacity": 1,
         "rowPadding": 4,
     },

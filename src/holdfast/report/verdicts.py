@@ -155,5 +155,5 @@ def _show_maps(view: View) -> GalleryRow | None:
             pictures.append(Picture(name, arrays["origin_maps"], words, signed=True))
         if pictures:
             text = f"Sample {sample} and its maps, as they are. Red is evidence for the class, blue against it."
-            return GalleryRow("", sample, tuple(pictures), text)
+            return view.make_row("", sample, pictures, text)
     return None

@@ -248,7 +248,7 @@ def test_evaluate_of_a_data_set_finds_regions_by_their_name(tmp_path: Path) -> N
     )
     assert (again.summary.earlier, again.summary.done) == (4, 0)
     page = named.to_html(tmp_path / "report.html").read_text()
-    assert "Dashed line: chance, 0.167." in page
+    assert "Dotted line: what random maps reach, 0.167." in page
     assert "relevance mass accuracy" in page.lower()
 
 

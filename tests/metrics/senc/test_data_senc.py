@@ -392,9 +392,9 @@ def test_report_has_the_null_and_the_pictures(
     )
     page = found.to_html(tmp_path / "report.html")
     text = Path(page if isinstance(page, str | Path) else tmp_path / "report.html").read_text()
-    assert "Shaded: the null" in text
+    assert "Shaded: where 95% of unrelated explanations lie" in text
     assert "Sensitive segments" in text
-    assert "explanation sensitivity" in text
+    assert "how sensitive the order of the attributions is" in text
     assert "top-1 agreement" in text
     assert "docs/senc-bias.md" in text
     assert "Tan, Hanxiao" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import math
 import re
 from collections.abc import Callable
@@ -13,10 +14,11 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
+from PIL import Image
 from report_builder import Builder, assert_whole, base
 
 import holdfast
-from holdfast.charts import GREY, Chart, Gallery, Point, Ridge, Table, TableCell, draw_boxes, draw_ridges
+from holdfast.charts import GREY, Chart, Gallery, Point, Ridge, Table, TableCell, Underpowered, draw_boxes, draw_ridges
 from holdfast.charts.ridge_plot import density, form
 from holdfast.errors import ArgumentError
 from holdfast.metrics import CorruptionCurve
@@ -37,12 +39,12 @@ from holdfast.presentation.coarse_to_fine.corruption_curve import (
     draw_ridge_lines,
     draw_robust_curves,
 )
-from holdfast.presentation.coarse_to_fine.drops import Drops, load_drops
+from holdfast.presentation.coarse_to_fine.drops import FINE, Drops, load_drops
 from holdfast.presentation.coarse_to_fine.pictures import MARKED, draw_galleries
 from holdfast.presentation.coarse_to_fine.tables import draw_tables
 from holdfast.presentation.coarse_to_fine.words import describe_gate, explain_terms
 from holdfast.report import Report
-from holdfast.report.pictures import LANE_WIDTH, draw_picture
+from holdfast.report.drawings import draw_row
 from holdfast.report.render import render_files
 from holdfast.report.views import Contents
 
@@ -53,7 +55,7 @@ Array = np.ndarray[Any, Any]
 FRACTIONS = (0.05, 0.15, 0.5, 1.0)
 OPTIONS = CorruptionCurve(fractions=FRACTIONS).options()
 EXPLAINERS = ("good", "zero", "random")
-COUNT, SHAPE = 24, (2, 10)
+COUNT, SHAPE = 52, (2, 10)
 
 
 def made(name: str, seed: int = 0, count: int = COUNT) -> Array:
@@ -280,13 +282,13 @@ def test_drops_are_aligned_by_sample(folder: Path) -> None:
     stored(builder, "random", 9 + random, repeat=1)
     found = load_drops(views(builder)[0])
     assert found is not None
-    assert found.samples.tolist() == [*range(19), *range(20, 24)]
+    assert found.samples.tolist() == [*range(19), *range(20, COUNT)]
     expected = np.delete(good, 19, axis=0)
     np.testing.assert_array_equal(found.curves["good"].top, expected)
-    assert found.curves["random"].find_complete().tolist() == [True] * 10 + [False] * 13
+    assert found.curves["random"].find_complete().tolist() == [True] * 10 + [False] * (COUNT - 11)
     np.testing.assert_array_equal(found.top_drops("random"), random[:10])
     assert (found.no_positive, found.others) == ({"good": 0, "random": 1}, 1)
-    assert found.absolute["good"].samples == 23
+    assert found.absolute["good"].samples == COUNT - 1
     assert {each.samples for each in found.comparison.values()} == {10}
 
 
@@ -500,26 +502,20 @@ def test_the_gallery_shows_the_extremes_and_their_most_relevant_points(view: Vie
         assert picture.title == f"drop {drop:.2f}".replace("-0.00", "0.00").replace("-", "−")
 
 
-def test_marked_points_lie_on_the_lines_of_their_channels(view: View) -> None:
+def test_marked_points_are_coloured_in_the_lanes_of_their_channels(view: View) -> None:
     row = gallery_of(view).rows[0]
     (picture,) = row.pictures
-    kind, _, content = draw_picture(picture, (-1.0, 2.0)).partition(",")
-    assert kind == "data:image/svg+xml;base64"
-    svg = base64.b64decode(content).decode()
-    lanes = [
-        [tuple(map(float, point.split(","))) for point in text.split()]
-        for text in re.findall(r'<polyline points="([^"]+)"', svg)
+    ((_, alt, uri),) = draw_row(row, (-1.0, 2.0))
+    assert alt == picture.alt
+    svg = base64.b64decode(uri.partition(",")[2]).decode()
+    grounds = [
+        np.asarray(Image.open(io.BytesIO(base64.b64decode(found))))[0]
+        for found in re.findall(r'href="data:image/png;base64,([^"]+)"', svg)
     ]
-    assert [len(lane) for lane in lanes] == [SHAPE[1]] * SHAPE[0]
-    height = float(re.findall(rf'viewBox="0 0 {LANE_WIDTH} ([\d.]+)"', svg)[0])
-    assert all(height / 2 * place <= y <= height / 2 * (place + 1) for place, lane in enumerate(lanes) for _, y in lane)
-    dots = {
-        (float(x), float(y))
-        for path in re.findall(rf'<path d="([^"]+)" stroke="{MARKED}"', svg)
-        for x, y in re.findall(r"M([\d.]+) ([\d.]+)h", path)
-    }
     assert picture.marks is not None
-    assert dots == {lanes[channel][step] for channel, step in np.argwhere(picture.marks > 0)}
+    assert len(grounds) == len(re.findall("<polyline", svg)) == SHAPE[0]
+    red = list(bytes.fromhex(MARKED[1:]))
+    np.testing.assert_array_equal([(ground == red).all(axis=1) for ground in grounds], picture.marks > 0)
 
 
 def test_images_show_pixels_and_features_bars(folder: Path) -> None:
@@ -530,9 +526,9 @@ def test_images_show_pixels_and_features_bars(folder: Path) -> None:
         turn = arrays["replaced_at"][row.sample].numpy()
         first = (turn == 1) | (turn == 2)
         picture = row.pictures[-1]
-        assert len(row.pictures) == (2 if len(shape) == 3 else 1)
+        assert len(row.pictures) == 2
         np.testing.assert_array_equal(picture.marks, first.any(0) if len(shape) == 3 else first)
-        content = draw_picture(picture, (-1.0, 2.0))
+        *_, (_, _, content) = draw_row(row, (-1.0, 2.0))
         if len(shape) == 1:
             svg = base64.b64decode(content.partition(",")[2]).decode()
             assert svg.count(f'fill="{MARKED}"') == first.sum()
@@ -617,9 +613,37 @@ def test_a_single_data_set_has_files_and_no_boxes(folder: Path) -> None:
     assert {"metric-curve-digits-lenet-ridges_good.svg", "metric-curve-digits-lenet-skewness.pdf"} <= written
 
 
-def test_titles_stand_above_every_picture_where_they_differ(page: str) -> None:
-    sample = page.split("What is replaced first")[1].split('<div class="card seen">')[1].split("</figure>")
+def test_titles_stand_above_every_picture_where_they_differ(folder: Path) -> None:
+    builder = Builder(folder / "titles")
+    stored(builder, "good", made("good"), shape=(1, 4, 4))
+    stored(builder, "zero", made("zero"), shape=(1, 4, 4))
+    sample = builder.page().split("What is replaced first")[1].split('<div class="card seen">')[1].split("</figure>")
     assert all(re.search(r"<span>drop [−\d.]+</span>", figure) for figure in sample[:2])
+
+
+def test_few_samples_have_no_skewness_and_no_kurtosis(folder: Path) -> None:
+    builder = Builder(folder / "few")
+    for name in EXPLAINERS:
+        stored(builder, name, made(name, count=FINE - 1))
+    (view,) = views(builder)
+    shown = figures(view)
+    assert Underpowered("Skewness and kurtosis", FINE, FINE - 1) in shown
+    names = {figure.name for figure in shown if isinstance(figure, Chart)}
+    assert names & {"skewness", "kurtosis"} == set()
+    assert {"share-above", "quantile"} <= names
+    assert [table.heading for table in draw_tables(load_drops(view))] == [  # type: ignore[arg-type]
+        "Coarse numbers, and the gate",
+        "The gate, and how many positions are positive",
+    ]
+    assert "Skewness and kurtosis: needs at least 50 samples, and there are 49." in builder.page()
+
+
+def test_the_first_figure_is_the_curve_with_the_most_relevant_first(view: View) -> None:
+    first = figures(view)[0]
+    assert isinstance(first, Chart)
+    assert first.name == "drop-top"
+    titles = [layer["encoding"]["y"]["title"] for layer in first.spec["layer"] if "y" in layer["encoding"]]
+    assert titles == ["lost share of probability, better →"] * len(titles)
 
 
 def test_the_guide_says_what_misleads() -> None:

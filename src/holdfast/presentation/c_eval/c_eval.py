@@ -16,6 +16,7 @@ from holdfast.presentation.base import (
     Presentation,
     Reading,
     View,
+    count_axes,
     draw_distribution,
     format_number,
     presentations,
@@ -27,7 +28,7 @@ from holdfast.tensors import Array
 SHOWN = 4
 _PICTURES = ("origins", "origin_maps", "mask", "inputs")
 _GAINED = 0.01  # the share by which the mean ratio must increase to count as a gain
-_TINT = np.array([0.90, 0.45, 0.0])
+_TINT, _MARK = np.array([0.90, 0.45, 0.0]), "#e67300"
 
 
 @presentations.register("c_eval")
@@ -118,7 +119,13 @@ class CEvalPresentation(Presentation):
 
     def figures(self, view: View) -> list[Chart | Gallery]:
         """The distributions, the curves over sizes, and the pictures."""
-        found: list[Chart | Gallery] = draw_distribution(view)
+        found: list[Chart | Gallery] = draw_distribution(
+            view,
+            1.0,
+            "c(e) is the least change that changes the class while the top features are held fixed, c(empty) that with "
+            "none fixed. Dotted: 1, where fixing them does not matter. An attack finds both, and another attack may "
+            "find less.",
+        )
         curves = draw_sweep(view)
         found += [] if curves is None else [curves]
         gallery = _gallery(view)
@@ -137,8 +144,9 @@ def draw_sweep(view: View) -> Chart | None:
         if place is not None:
             knees.append(f"{name} {sizes[place]:.0%}")
     caption = (
-        "Line: median over samples; band: their quartiles. Where no change was found, the largest distortion that was "
-        "tried counts."
+        "Line: median over samples. Band: the middle half of them. Dotted: 1, where fixing the features does not "
+        "matter. Where no change was found, the largest distortion that was tried counts, so the true value may be "
+        "larger."
     )
     if knees:
         caption += f" Knee, beyond which more features gain little: {', '.join(knees)}."
@@ -147,11 +155,13 @@ def draw_sweep(view: View) -> Chart | None:
         lines,
         view.explainers,
         "c-Eval plot: c(e) / c(empty) against the size of the explanation",
-        "share of places fixed",
+        "share of features fixed",
         "c(e) / c(empty)",
         caption=caption,
         name="c-eval-plot",
-        heading="c-Eval plot",
+        heading="How much the fixed features matter, by their number",
+        level=1.0,
+        direction="higher",
         markers=True,
     )
 
@@ -204,8 +214,9 @@ def _lower_end(differences: Array) -> float:
 def _gallery(view: View) -> Gallery:
     rows = [_row(view, *shown) for shown in view.gallery(SHOWN, _PICTURES)]
     note = (
-        "Each row is an explainer, for the same input. Fixed features are tinted. The change is scaled to full "
-        "colour; the real change is often much fainter. Pale pictures: no change of the class was found."
+        f"Each row is an explainer, for the same input. {view.describe_maps(count_axes(rows))} Orange: the features "
+        "that are held fixed. The change is drawn as large as possible; the real change is often much fainter. Pale "
+        "pictures: no change of the class was found."
     )
     return Gallery("Least changes outside of the explanation", tuple(rows), note)
 
@@ -216,8 +227,8 @@ def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: d
     pictures = (
         Picture("input", origin, f"Input, sample {sample}"),
         Picture("its map", arrays["origin_maps"], f"Explanation: {who}", signed=True),
-        Picture("fixed", _tint_fixed(origin, arrays["mask"], view.bounds), f"Fixed features: {who}"),
-        Picture("least change", changed - origin, f"Least change found, scaled: {who}", signed=True),
+        _draw_fixed(origin, arrays["mask"], view.bounds, f"Fixed features: {who}"),
+        Picture("least change", changed - origin, f"Least change found, scaled: {who}", signed=True, change=True),
         Picture("changed", changed, f"Changed input: {who}"),
     )
     c, empty, ratio = (format_number(row.get(name), 3) for name in ("c", "c_empty", "ratio"))
@@ -228,16 +239,17 @@ def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: d
     lower = row.get("certified_c")
     if lower is not None and np.isfinite(lower):
         text += f"; certified: at least {format_number(lower, 3)}"
-    return GalleryRow(explainer, sample, pictures, text, found)
+    return view.make_row(explainer, sample, pictures, text, found)
 
 
-def _tint_fixed(x: Array, mask: Array, bounds: tuple[float, float]) -> Array:
-    """The input with its fixed places coloured; of a series or flat features only the fixed places."""
+def _draw_fixed(x: Array, mask: Array, bounds: tuple[float, float], alt: str) -> Picture:
+    """The input with its fixed places coloured: tinted in an image, marked in anything else."""
+    mask = np.asarray(mask, dtype=bool)
     if x.ndim != 3:
-        return np.where(np.broadcast_to(mask, x.shape), x, 0.0)
+        return Picture("fixed", x, alt, marks=mask.reshape(mask.shape[-x.ndim :]).astype(int), colours=(_MARK,))
     low, high = bounds if np.isfinite(bounds).all() else (float(x.min()), float(x.max()))
     span = (high - low) or 1.0
     colours = x if len(x) == 3 else x.mean(axis=0, keepdims=True).repeat(3, axis=0)
     share = np.clip((colours - low) / span, 0.0, 1.0)
-    tinted = np.where(np.asarray(mask, dtype=bool)[None], 0.35 * share + 0.65 * _TINT[:, None, None], 0.75 * share)
-    return np.asarray(low + span * tinted)
+    tinted = np.where(mask[None], 0.35 * share + 0.65 * _TINT[:, None, None], 0.75 * share)
+    return Picture("fixed", np.asarray(low + span * tinted), alt)

@@ -57,11 +57,13 @@ class NearAffinityPresentation(Presentation):
             lines,
             view.explainers,
             "Near-affinity: estimated c(empty) divided by the one found",
-            "share of places fixed",
-            "c_hat(empty) / c(empty)",
-            caption="Line: median over samples; band: their quartiles. For an affine surface all lines lie at 1.",
+            "share of features fixed",
+            "estimated c(empty) / c(empty)",
+            caption="Line: median over samples. Band: the middle half of them. Dotted: 1, where all lines lie if the "
+            "model's decision surface is a plane. It describes the model around these samples, not the explainers.",
             name="near-affinity",
-            heading="Near-affinity",
+            heading="How far is the decision surface from a plane?",
+            level=1.0,
             markers=True,
         )
         return [*([] if chart is None else [chart]), *draw_distribution(view)]

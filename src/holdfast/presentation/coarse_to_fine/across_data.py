@@ -28,8 +28,13 @@ def draw_boxes_over_data(views: Sequence[View]) -> list[Figure]:
             continue
         stored = {view.data: drops for view in own if (drops := load_drops(view)) is not None}
         name = model if len(models) > 1 else ""
-        charts = [_draw_boxes(stored, own[0].explainers, name, *which) for which in _NUMBERS]
+        few = [drops for drops in stored.values() if not drops.enough]
+        shown = [which for which in _NUMBERS if not (which[2] and few)]
+        charts = [_draw_boxes(stored, own[0].explainers, name, *which) for which in shown]
         found += [chart for chart in charts if chart is not None]
+        if few:
+            fewest = min(few, key=lambda drops: drops.fewest)
+            found.append(fewest.too_few(f"AUC skew and AUC kurt by data set{f', {name}' if name else ''}"))
     return found
 
 

@@ -34,6 +34,11 @@ from holdfast.presentation.coarse_to_fine.words import describe_gate, explain_te
 from holdfast.presentation.wording import is_random
 from holdfast.tensors import Array
 
+_NOTE = (
+    "Replaced inputs are unlike the training data, so the probability falls for any map: compare with random maps. The "
+    "area says nothing about robustness."
+)
+
 
 @presentations.register("corruption_curve")
 class CorruptionCurvePresentation(Presentation):
@@ -117,19 +122,16 @@ class CorruptionCurvePresentation(Presentation):
 
     def figures(self, view: View) -> list[Figure]:
         """All figures of one data set and model; only the distribution of areas if no drops are stored."""
-        found: list[Figure] = [*draw_distribution(view)]
+        distribution = draw_distribution(view, note=_NOTE)
         drops = load_drops(view)
         if drops is None:
-            return found
-        charts = [*draw_drop_curves(view, drops)]
+            return [*distribution]
+        first, *others = draw_drop_curves(view, drops)
+        charts: list[Figure | None] = [first, *distribution, *others]
         if "top" in (view.options.get("order") or ()):
-            charts += [
-                *draw_ridge_lines(view, drops),
-                *draw_fine_curves(view, drops),
-                *draw_robust_curves(view, drops),
-            ]
-        found += [chart for chart in charts if chart is not None]
-        return [*found, *draw_tables(drops), *draw_galleries(view)]
+            charts += [*draw_ridge_lines(view, drops), *draw_robust_curves(view, drops)]
+            charts += draw_fine_curves(view, drops) if drops.enough else [drops.too_few("Skewness and kurtosis")]
+        return [*(each for each in charts if each is not None), *draw_tables(drops), *draw_galleries(view)]
 
 
 def draw_ridge_lines(view: View, drops: Drops) -> list[Chart | None]:
@@ -151,7 +153,7 @@ def draw_ridge_lines(view: View, drops: Drops) -> list[Chart | None]:
                 name,
                 view.explainers,
                 f"Distribution over {len(values)} samples of the drop under {name}, by share of positive positions",
-                "drop",
+                "drop (lost share of the probability)",
                 "positive positions replaced, most relevant first",
                 domain,
                 upper=1.0,
@@ -181,11 +183,13 @@ def draw_drop_curves(view: View, drops: Drops) -> list[Chart | None]:
                 view.explainers,
                 f"Mean drop over the mean share of corrupted positions, {which} relevant first",
                 "share of all positions corrupted",
-                "mean drop",
-                caption=f"{_note_bands(lines)} A line ends where all positive positions are replaced; for the area, it "
-                f"continues at its last value. {_note_repeats(drops)}".strip(),
+                "lost share of probability",
+                caption=f"How much of the class's probability is lost if the {which} relevant positions are replaced. "
+                f"{_note_bands(lines)} A line ends where all positive positions are replaced; for the area, it "
+                f"continues at its last value. Compare with random maps. {_note_repeats(drops)}".strip(),
                 name=f"drop-{order}",
-                heading=f"Mean drop, {which} relevant first",
+                heading=f"What happens when the {which} relevant positions go first?",
+                direction="higher" if order == "top" else "lower",
                 markers=True,
             )
         )

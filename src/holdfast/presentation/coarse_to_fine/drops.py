@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.charts import Underpowered
 from holdfast.metrics.coarse_to_fine.gate import Gate, apply_gate, compare_curves
 from holdfast.metrics.coarse_to_fine.summary import CorruptionSummary, Curves, summarise
 from holdfast.presentation.base import View, read_flags
@@ -19,6 +20,10 @@ from holdfast.tensors import Array
 MOST_SAMPLES = 10_000
 #: the drop and the quantile of the numbers that need no gate
 TAU, Q = 0.5, 0.25
+
+
+#: with fewer samples, skewness and kurtosis say little: their standard errors are about sqrt(6 / n) and sqrt(24 / n)
+FINE = 50
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,21 @@ class Drops:
         """The same numbers with the fine ones rescaled over the explainers, from the samples that all of them have."""
         some = {name: each for name, each in self.curves.items() if each.find_complete().any()}
         return compare_curves(some, tau=TAU, q=Q) if len(some) > 1 else {}
+
+    @cached_property
+    def fewest(self) -> int:
+        """The number of complete samples of the explainer that has the fewest of them, and has any."""
+        counts = [int(each.find_complete().sum()) for each in self.curves.values()]
+        return min((count for count in counts if count), default=0)
+
+    @property
+    def enough(self) -> bool:
+        """Whether there are enough samples for skewness and kurtosis."""
+        return self.fewest >= FINE
+
+    def too_few(self, heading: str) -> Underpowered:
+        """What the report shows instead of figures of skewness and kurtosis."""
+        return Underpowered(heading, FINE, self.fewest)
 
     def top_drops(self, name: str) -> Array:
         """The drops of an explainer's complete samples, most relevant first, `(n, K)`."""

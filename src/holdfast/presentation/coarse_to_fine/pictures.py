@@ -31,14 +31,14 @@ def draw_galleries(view: View) -> list[Gallery]:
         for explainer in view.present:
             found = view.load_sample(explainer, sample, _NAMES)
             if found is not None and found[1]["shades"].size:
-                rows.append(_draw_row(explainer, sample, *found, place, k))
+                rows.append(_draw_row(view, explainer, sample, *found, place, k))
     if not rows:
         return []
     unit = _name_unit(rows[0].pictures[-1].array)
     note = (
-        "Samples with the largest, the middle and the smallest drop (mean over all explainers except random) when "
-        f"{format_share(k)} of the positions with positive relevance are replaced, the most relevant first. These "
-        f"{unit} are red."
+        f"Red: the {unit} that are replaced first, the most relevant {format_share(k)} of those with positive "
+        "relevance. The drop is the lost share of the class's probability. Shown are the samples with the largest, the "
+        "middle and the smallest drop (mean over all explainers except random)."
     )
     return [Gallery(f"What is replaced first: the most relevant {format_share(k)}", tuple(rows), note)]
 
@@ -75,7 +75,13 @@ def find_extremes(values: Mapping[int, float]) -> list[int]:
 
 
 def _draw_row(
-    explainer: str, sample: int, row: Mapping[str, object], arrays: Mapping[str, Array], place: int, k: float
+    view: View,
+    explainer: str,
+    sample: int,
+    row: Mapping[str, object],
+    arrays: Mapping[str, Array],
+    place: int,
+    k: float,
 ) -> GalleryRow:
     input_ = restore_input(arrays["shades"], arrays["shade_range"])
     replaced_at = arrays["replaced_at"]
@@ -91,9 +97,9 @@ def _draw_row(
     if row.get("no_positive"):
         text = "no positive relevance: nothing is replaced, and the drop is 0"
     picture = Picture(drop_text, input_, alt, marks=_make_marks(marked, input_), colours=(MARKED,))
-    if input_.ndim == 3:
-        return GalleryRow(explainer, sample, (Picture("input", input_, f"Input, sample {sample}"), picture), text)
-    return GalleryRow(explainer, sample, (picture,), text)
+    if input_.ndim != 2:
+        return view.make_row(explainer, sample, (Picture("input", input_, f"Input, sample {sample}"), picture), text)
+    return view.make_row(explainer, sample, (picture,), text)
 
 
 def _make_marks(marked: Array, input_: Array) -> Array:
@@ -104,4 +110,4 @@ def _make_marks(marked: Array, input_: Array) -> Array:
 
 
 def _name_unit(array: Array) -> str:
-    return {1: "features", 2: "points, on the lines of the channels", 3: "pixels"}.get(array.ndim, "positions")
+    return {1: "features", 2: "points of time", 3: "pixels"}.get(array.ndim, "positions")

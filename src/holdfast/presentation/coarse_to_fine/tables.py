@@ -21,7 +21,7 @@ def draw_tables(drops: Drops) -> list[Table]:
     """Draw the tables: coarse numbers with the gate, the gate at the same share, fine numbers, starred numbers."""
     found = [_draw_coarse(drops), *_draw_same_share(drops)]
     if any(curves.top is not None for curves in drops.curves.values()):
-        found += [_draw_fine(drops), *_draw_starred(drops)]
+        found += [_draw_fine(drops), *_draw_starred(drops)] if drops.enough else []
     return found
 
 

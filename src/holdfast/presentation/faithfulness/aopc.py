@@ -69,9 +69,9 @@ class AOPCPresentation(Presentation):
         return {"AOPC": "area over the perturbation curve: the mean fall of the class's score over all steps"}
 
     def figures(self, view: View) -> list[Chart | Gallery]:
-        """The distribution over samples, and the curves."""
+        """The curves, and the distribution over samples."""
         curve = _draw_curves(view)
-        return draw_distribution(view) + ([] if curve is None else [curve])
+        return ([] if curve is None else [curve]) + draw_distribution(view)
 
     def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
         """The standard error due to the random draws, and how many regions were replaced."""
@@ -140,8 +140,9 @@ def _draw_curves(view: View) -> Chart | None:
         lines.append(Line(name, steps, middle, middle - 1.96 * spread, middle + 1.96 * spread))
     score = view.options.get("score", "probability")
     caption = (
-        f"The fall of the class's {score} after a number of regions, {_name_first(view.options)} relevant first. Line: "
-        "mean over samples. Band: 95% interval of the mean. AOPC is the average height of the line."
+        f"How far the class's {score} falls when regions are replaced, {_name_first(view.options)} relevant first. "
+        "Line: mean over samples. Band: 95% interval of the mean. AOPC is the average height of the line. Replaced "
+        "regions are unlike the training data, so it falls in any order: compare with random maps."
     )
     if limited:
         caption += f" Only the first {MOST_SAMPLES} samples."
@@ -153,5 +154,6 @@ def _draw_curves(view: View) -> Chart | None:
         f"fall of the {score}",
         caption=caption,
         name="perturbation-curve",
-        heading="Perturbation curves",
+        heading=f"What happens when the {_name_first(view.options)} relevant regions go first?",
+        direction=view.reading.direction,
     )

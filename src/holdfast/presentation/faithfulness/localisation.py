@@ -64,12 +64,13 @@ class RelevanceLocalisationPresentation(Presentation):
         if not len(chance):
             return []
         low, mean, high = (float(f(chance)) for f in (np.min, np.mean, np.max))
-        note = f"Dashed line: chance, {format_number(mean, 3)}"
+        note = f"Dotted line: what random maps reach, {format_number(mean, 3)}"
         note += (
             "."
             if high - low < 5e-4
             else f" on average, {format_number(low, 3)} to {format_number(high, 3)} over samples."
         )
+        note += " More than that does not prove that the model uses the region: maps that follow edges get it, too."
         return [
             dataclasses.replace(figure, alt=f"{figure.alt} {note}", caption=f"{figure.caption} {note}")
             if isinstance(figure, Chart)

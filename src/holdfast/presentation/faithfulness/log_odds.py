@@ -70,7 +70,12 @@ class LogOddsPresentation(Presentation):
         columns = [
             name for name in name_pair_columns(view.options) if np.isfinite(read_numbers(view.frame, name)).any()
         ]
-        found = draw_distribution(view)
+        found = draw_distribution(
+            view,
+            0.0,
+            "Dotted: 0, no change. The values depend on the scale of the model's outputs, so they cannot be compared "
+            "between models.",
+        )
         for name in columns if len(columns) > 1 else ():
             o, t = name.split("_")[-2:]
             reading = dataclasses.replace(view.reading, title=f"{view.reading.title}: {o} to {t}", column=name)

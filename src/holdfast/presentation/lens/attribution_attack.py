@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 
 from holdfast.charts import INK, Chart, Gallery, GalleryRow, Strip, draw_strips
-from holdfast.charts.base import round_number, tooltip, wrap_name
+from holdfast.charts.base import make_legend, name_rows, round_number, tooltip, wrap_name
 from holdfast.metrics.base import larger_is_closer
 from holdfast.presentation.base import (
     Presentation,
@@ -48,6 +48,7 @@ from holdfast.tensors import Array
 
 _KEPT = ("kept", "kept_within_1", "kept_within_2")
 _CHANCE = "two random sets"
+_NOTE = "The attack proves fragility, never robustness: a stronger one may find maps that are less similar."
 #: kept, moved by one, moved by two, and the rest: from dark to light, then another hue
 _SHADES = (KEPT, "#7fb1dd", "#c5dcf0", LOST)
 
@@ -130,9 +131,11 @@ class AttributionAttackPresentation(Presentation):
         """The shares that were kept, moved and lost, the similarities, their curves, and the pictures."""
         curves = {name: found for name in view.present if (found := curves_of(view, name)) is not None}
         shape = next(iter(curves.values())).shape if curves else None
-        charts = [draw_fragility(view, shape), *draw_distribution(view), *draw_similarities(view)]
+        charts = [draw_fragility(view, shape), *draw_distribution(view, note=_NOTE), *draw_similarities(view)]
+        if shape is not None and len(shape) > 1:  # the order of features has no meaning, so they have no windows
+            charts += draw_by_window(view, curves, shape)
         if shape is not None:
-            charts += [*draw_by_window(view, curves, shape), *draw_by_k(view, curves, shape)]
+            charts += draw_by_k(view, curves, shape)[: None if len(shape) > 1 else 1]
         return [*(chart for chart in charts if chart is not None), *draw_galleries(view)]
 
 
@@ -221,8 +224,8 @@ def per_sample(rows: pl.DataFrame, columns: Sequence[str]) -> Array:
 def draw_fragility(view: View, shape: tuple[int, ...] | None) -> Chart | None:
     """What happened to the top positions: a bar for each explainer, and a sentence about the loss."""
     unit = unit_of(shape)
-    top, bars, sentences, words = top_of(view.options, shape), [], [], []
-    titles = ("kept in place", f"one {unit} away", f"two {unit}s away", "further away, or gone")
+    top, bars, sentences, words, chance_text = top_of(view.options, shape), [], [], [], ""
+    titles = ("kept in place", f"one {unit} away", f"two {unit}s away", "lost")
     kept: dict[str, Sequence[float]] = {}
     for name in view.present:
         found = fragility(view.reading.select_valid(view.of(name)))
@@ -234,7 +237,7 @@ def draw_fragility(view: View, shape: tuple[int, ...] | None) -> Chart | None:
         kept[_CHANCE] = chance = [overlap_by_chance(shape, k, w) for w in (0, 1, 2)]
         if chance[0] < 1:
             one, two = (f"{share:.0%}" for share in shares_of_loss(np.array(chance)))
-            sentences.append(
+            chance_text = (
                 f"Between two sets drawn at random, {one} of the loss would count as a shift of one {unit}, {two} as "
                 "one of at most two."
             )
@@ -257,21 +260,15 @@ def draw_fragility(view: View, shape: tuple[int, ...] | None) -> Chart | None:
     if not bars:
         return None
     names = list(kept)
-    y_axis = {
-        "title": None,
-        "domain": False,
-        "ticks": False,
-        "labelLimit": 130,
-        "labelOverlap": False,
-        "labelExpr": f"{json.dumps({name: wrap_name(name) for name in names})}[datum.label]",
-    }
+    labels = {name: wrap_name(name) for name in names}
+    y_axis = {**name_rows(list(labels.values())), "labelExpr": f"{json.dumps(labels)}[datum.label]"}
     y = {"field": "explainer", "type": "nominal", "sort": names, "axis": y_axis}
     x = {"type": "quantitative", "scale": {"domain": [0, 1], "nice": False}, "title": f"share of the {top}"}
     colour = {
         "field": "part",
         "type": "nominal",
         "scale": {"domain": list(titles), "range": list(_SHADES)},
-        "legend": {"orient": "bottom", "title": None, "columns": 2, "labelLimit": 160, "symbolType": "square"},
+        "legend": {**make_legend(titles), "symbolType": "square"},
     }
     layers = [
         {
@@ -295,14 +292,16 @@ def draw_fragility(view: View, shape: tuple[int, ...] | None) -> Chart | None:
         },
     ]
     caption = (
-        f"Means over samples of the top-k intersection, and of what the mean of LENS-precision and LENS-recall adds "
-        f"for windows of one and of two {unit}s. {' '.join(sentences)}"
+        f"What became of the {top}, mean over samples: dark blue if they are in place, lighter if they moved by one or "
+        f"two {unit}s, orange if they are lost. {chance_text} {_NOTE}"
     )
     if unit == "feature":
-        caption += " Features have no positions: a window follows their order, which may have no meaning."
+        caption += " Features have no positions: their neighbours follow from their order, which may have no meaning."
     spec = {"data": {"values": bars}, "height": 38 * len(names) + 10, "layer": layers}
-    heading = f"How much was a shift of a {unit} or two"
-    return Chart(spec, f"What happened to the {top}. {'; '.join(words)}.", caption, "fragility", heading)
+    heading = f"What became of the {top}?"
+    return Chart(
+        spec, f"What happened to the {top}. {'; '.join(words)}. {' '.join(sentences)}", caption, "fragility", heading
+    )
 
 
 def draw_similarities(view: View) -> list[Chart | None]:
@@ -341,10 +340,7 @@ def _select_counted(view: View, explainer: str) -> Array:
 
 def _with_means(chart: Chart, strips: Sequence[Strip]) -> Chart:
     """A distribution with a diamond at each mean."""
-    layers = []
-    for layer in chart.spec["layer"]:
-        axis = {**layer["encoding"]["y"]["axis"], "labelLimit": 170}  # longer names than those of explainers
-        layers.append({**layer, "encoding": {**layer["encoding"], "y": {**layer["encoding"]["y"], "axis": axis}}})
+    layers = chart.spec["layer"]
     x, y = (layers[-1]["encoding"][channel] for channel in ("x", "y"))
     means = [
         {"row": row, "value": round_number(float(strip.values.mean()))}

@@ -84,6 +84,7 @@ def draw_by_window(view: View, curves: Mapping[str, Curves], shape: tuple[int, .
             f"mean {title}",
             caption=caption,
             name=name.replace("curve_", "windows-").replace("_", "-"),
+            direction="higher",
             heading=f"{title} by window",
             markers=True,
         )
@@ -116,6 +117,7 @@ def draw_by_k(view: View, curves: Mapping[str, Curves], shape: tuple[int, ...]) 
             f"mean {title}",
             caption=_describe_lines(curves, lines),
             name=name.replace("curve_", "k-"),
+            direction="higher",
             heading=f"{title[:1].upper()}{title[1:]} by k",
             markers=True,
         )

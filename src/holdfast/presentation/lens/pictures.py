@@ -34,7 +34,7 @@ def draw_galleries(view: View) -> list[Gallery]:
     top = Gallery(
         "Maps before and after the attack",
         tuple(_row(view, *sample) for sample in shown),
-        _note(view, unit) if drawable else _SIGNED.format(_describe_signs(view)),
+        _note(view, unit) if drawable else f"{_describe_maps(view, unit)}{_PALE}",
     )
     if not drawable:
         return [top]
@@ -42,12 +42,12 @@ def draw_galleries(view: View) -> list[Gallery]:
     return [top, Gallery("Diverse positions before and after the attack", diverse, _diverse_note(unit))]
 
 
-_SIGNED = "Maps are signed, each on its own scale: red is evidence for the class, blue against it{}. "
 _PALE = "Pale pictures: the class was lost, or no other input was found."
 
 
-def _describe_signs(view: View) -> str:
-    return "; they are compared without signs" if view.options.get("absolute", True) else ""
+def _describe_maps(view: View, unit: str) -> str:
+    signs = "They are compared without signs. " if view.options.get("absolute", True) else ""
+    return f"{view.describe_maps({'feature': 1, 'step': 2}.get(unit, 3))} {signs}"
 
 
 def _note(view: View, unit: str) -> str:
@@ -55,8 +55,8 @@ def _note(view: View, unit: str) -> str:
         f"Each row is an explainer, for the same input. “Top k” and “top k after”, over the input and the perturbed "
         f"input in grey: the k {unit}s with the largest attributions in dark red, {unit}s one away from them in "
         f"orange, and two away in pale yellow. “Overlap”: blue {unit}s are among the top k before and after (kept), "
-        f"orange ones only before (lost), black ones only after (new). {_SIGNED.format(_describe_signs(view))}"
-        f"{_coarse(unit)}{_PALE}"
+        f"orange ones only before (lost), black ones only after (new). {_describe_maps(view, unit)}{_coarse(unit)}"
+        f"{_PALE}"
     )
 
 
@@ -111,7 +111,7 @@ def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: d
         f"{'; '.join(values)}; of the top {k} {unit}s {kept} kept, {one} within one {unit}, {two} within two{cover}; "
         f"{_class(row)}"
     )
-    return GalleryRow(explainer, sample, (first, *middle, last), text, bool(row.get("found")))
+    return view.make_row(explainer, sample, (first, *middle, last), text, bool(row.get("found")))
 
 
 def _diverse_row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: dict[str, Array]) -> GalleryRow:
@@ -151,7 +151,7 @@ def _diverse_row(view: View, explainer: str, sample: int, row: dict[str, Any], a
     cover = f"windows of one {unit} cover {_covered(t, 1)} of the map, of two {_covered(t, 2)}"
     text = f"{sizes}; top-k-div intersection {same}; {'; '.join(shares)}; {cover}; {_class(row)}"
     # a name of its own, since rows of pictures are found by explainer and sample
-    return GalleryRow(f"{explainer}, diverse", sample, pictures, text, bool(row.get("found")))
+    return view.make_row(f"{explainer}, diverse", sample, pictures, text, bool(row.get("found")))
 
 
 def _covered(chosen: Tensor, w: int) -> str:

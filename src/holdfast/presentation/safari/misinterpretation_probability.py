@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from holdfast.charts import Chart, Gallery, Line, draw_lines
+from holdfast.charts.base import LN_P
 from holdfast.metrics.base import larger_is_closer
 from holdfast.presentation.base import (
     Presentation,
@@ -31,6 +32,10 @@ _WHAT = {
     "changed_class": "the class changes, the explanation stays",
     "misclassification": "the class changes",
 }
+_NOTE = (
+    "ln P is the natural logarithm of the probability that noise around an input causes the event: the lower, the "
+    "rarer. It says nothing about an adversary, who searches for rare events."
+)
 _CURVES = ("level_stage", "level_threshold", "level_log_probability", "level_std_error")
 
 
@@ -44,7 +49,7 @@ class ProbabilityPresentation(Presentation):
         title = f"ln P({_WHAT.get(event, event)})"
         return Reading(
             title,
-            "ln P",
+            LN_P,
             self.direction_of(options),
             2,
             "bound",
@@ -121,7 +126,7 @@ class ProbabilityPresentation(Presentation):
 
     def figures(self, view: View) -> list[Chart | Gallery]:
         """The distribution, and ln P against the threshold for a few samples."""
-        found: list[Chart | Gallery] = [*draw_distribution(view), *_draw_directions(view)]
+        found: list[Chart | Gallery] = [*draw_distribution(view, note=_NOTE), *_draw_directions(view)]
         for sample in view.samples(SHOWN):
             found += _curves(view, sample)
         return found
@@ -146,7 +151,7 @@ def _draw_directions(view: View) -> list[Chart]:
             [line.name for line in lines],
             f"{name}: ln P from the prior to the event, and from the event back to the prior",
             "sample",
-            "ln P",
+            LN_P,
             caption="Band: ±1.96 standard errors. The simulation tends to be too low on the way to the event, and too "
             "high on the way back. Where the bands are far apart, ln P is probably between them. This is no proof.",
             name=f"directions-{name}",
@@ -182,7 +187,11 @@ def _curves(view: View, sample: int) -> list[Chart]:
     charts = []
     for stage in stages:
         limit = 0.0 if stage == 0 else find_threshold(view.options)
-        caption = f"Sample {sample}. Dotted: the threshold of the event. Band: ±1.96 standard errors."
+        what = "margin" if stage == 0 else "similarity"
+        caption = (
+            f"How probable it is that noise around sample {sample} moves the {what} this far. Dotted: the event begins "
+            "here. Band: the error of the simulation (±1.96 standard errors)."
+        )
         if without:
             caption += f" No levels to draw: {', '.join(without)}."
         if stage == 0:
@@ -190,12 +199,12 @@ def _curves(view: View, sample: int) -> list[Chart]:
         chart = draw_lines(
             lines[stage],
             view.explainers,
-            f"ln P against the threshold, sample {sample}",
+            f"Probability of a {what} beyond each value, sample {sample}",
             _axis(view.options, stage),
-            "ln P",
+            LN_P,
             caption=caption,
             name=f"curve-sample{sample}" + ("-class" if stage == 0 and len(stages) > 1 else ""),
-            heading=f"Sample {sample}: ln P against the {'margin' if stage == 0 else 'threshold'}",
+            heading=f"Sample {sample}: how probable is such a {what}?",
             rule=limit,
             markers=True,
         )
@@ -228,6 +237,6 @@ def threshold_as_read(options: Mapping[str, Any], stage: int, t: Array) -> Array
 def _axis(options: Mapping[str, Any], stage: int) -> str:
     event = options.get("event")
     if event == "misclassification" or (event == "changed_class" and stage == 0):
-        return "margin J at least"
+        return "margin of at least (0: another class)"
     below = (event == "changed_explanation") == larger_is_closer(options)
     return f"similarity ({options.get('similarity')}) {'below' if below else 'above'}"

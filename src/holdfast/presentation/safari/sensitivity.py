@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
-from holdfast.presentation.base import Presentation, Reading, Standing, View, presentations
+from holdfast.charts import Chart, Gallery
+from holdfast.presentation.base import Presentation, Reading, Standing, View, draw_distribution, presentations
 from holdfast.presentation.safari.terms import COMPARED
 
 
@@ -54,6 +55,14 @@ class MaxSensitivityPresentation(Presentation):
     def unfair(self, view: View) -> str:
         """That maps with larger numbers seem to move further, unless they are normalised."""
         return "" if view.options.get("normalise") else "Maps with larger numbers look worse by this."
+
+    def figures(self, view: View) -> list[Chart | Gallery]:
+        """The distribution over samples."""
+        return draw_distribution(
+            view,
+            note="Each value is the largest among inputs that were tried nearby. Others may have larger values, so a "
+            "small one is no proof of robustness.",
+        )
 
     def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
         """What the numbers and the options mean."""

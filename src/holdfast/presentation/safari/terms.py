@@ -36,7 +36,7 @@ MEANINGS = {
     ),
 }
 MARGIN = {
-    "Margin J": (
+    "Margin": (
         "The largest other class's output minus that of the class explained. At zero or above, the class has changed."
     )
 }

@@ -15,6 +15,7 @@ from holdfast.presentation.base import (
     Presentation,
     Reading,
     View,
+    count_axes,
     draw_distribution,
     draw_example,
     format_number,
@@ -49,7 +50,7 @@ class WorstCasePresentation(Presentation):
         """The event decides which direction is robust; explainers are not ranked by misclassification."""
         event, direction = options.get("event"), self.direction_of(options)
         if event == "misclassification":
-            return Reading("Largest margin found, towards another class", "margin J", direction, 2)
+            return Reading("Largest margin found, towards another class", "margin towards another class", direction, 2)
         axis = f"similarity ({options.get('similarity', '?')})"
         if event == "changed_class":
             title = "Most similar explanation found after the class has changed"
@@ -187,7 +188,8 @@ class WorstCasePresentation(Presentation):
 
     def figures(self, view: View) -> list[Chart | Gallery]:
         """The distribution, the shares below each threshold, the search's convergence, and the pictures."""
-        found: list[Chart | Gallery] = draw_distribution(view)
+        limit, note = _describe_limit(view.options)
+        found: list[Chart | Gallery] = draw_distribution(view, limit, note)
         found += [chart for chart in (_shares(view), _convergence(view)) if chart is not None]
         gallery = _gallery(view)
         return [*found, gallery] if gallery.rows else found
@@ -198,8 +200,8 @@ class WorstCasePresentation(Presentation):
             return []
         note = (
             "Each row is the worst input by another similarity, for the same input and explainer. A small number means "
-            "dissimilar maps for some and similar maps for others, so compare the maps. They are signed, each on its "
-            "own scale: red is evidence for the class, blue against it. The change is scaled to full colour."
+            "dissimilar maps for some and similar maps for others, so compare the maps. {} The change is drawn as "
+            "large as possible."
         )
         explainers = [name for name in views[0].explainers if sum(name in view.present for view in views) > 1]
         galleries: list[Chart | Gallery] = []
@@ -212,7 +214,8 @@ class WorstCasePresentation(Presentation):
                         setting = str(view.options.get("similarity"))
                         rows.append(dataclasses.replace(_row(view, explainer, sample, *shown), setting=setting))
             title = f"{explainer}: worst cases by similarity"
-            galleries += [Gallery(title, tuple(rows), note, folded=bool(galleries))] if rows else []
+            text = note.format(views[0].describe_maps(count_axes(rows)))
+            galleries += [Gallery(title, tuple(rows), text, folded=bool(galleries))] if rows else []
         return galleries
 
 
@@ -236,6 +239,20 @@ def _measure_count(rows: pl.DataFrame, total: int) -> tuple[float, str] | None:
     return (count / total, f"{count} of {total}") if total else None
 
 
+def _describe_limit(options: Mapping[str, Any]) -> tuple[float | None, str]:
+    """Where the distribution has a dotted line, what it means, and what the values do not prove."""
+    event, limit = options.get("event"), find_threshold(options)
+    if event == "misclassification":
+        return 0.0, "Dotted: from 0 on the class has changed. This describes the model, not the explainers."
+    proof = "These are the worst inputs that a search found. Worse ones may exist, so this is no proof of robustness."
+    if limit is None:
+        return None, proof
+    below = (event == "changed_explanation") == larger_is_closer(options)
+    means = "changed" if event == "changed_explanation" else "the same"
+    where = "below" if below else "above"
+    return limit, f"Dotted: {format_number(limit, None)}. A map {where} it counts as {means}. {proof}"
+
+
 def _shares(view: View) -> Chart | None:
     strips = []
     for name in view.present:
@@ -243,10 +260,9 @@ def _shares(view: View) -> Chart | None:
         values = view.reading.values(rows)
         if len(values) >= 5:
             strips.append(Strip(name, rows["sample"].to_list(), values, np.zeros(len(values), dtype=bool)))
-    caption = "For any threshold, the share of the samples at or below it."
-    limit = find_threshold(view.options)
-    if limit is not None:
-        caption += f" Dotted: the threshold of the event, {format_number(limit, None)}."
+    caption = "The height of a line is the share of the samples with at most this value."
+    limit, note = _describe_limit(view.options)
+    caption = f"{caption} {note}"
     title = f"Share of samples, {view.reading.title}"
     return draw_ecdf(strips, view.explainers, title, view.reading.axis, caption=caption, rule=limit)
 
@@ -262,7 +278,8 @@ def _convergence(view: View) -> Chart | None:
             low, middle, high = np.nanquantile(samples[:, seen], [0.25, 0.5, 0.75], axis=0)
             lines.append(Line(name, grid[seen], middle, low, high))
     caption = (
-        "Line: median over samples; band: their quartiles. If a line still moves at its end, a larger budget is needed."
+        "Line: median over samples. Band: the middle half of them. If a line still moves at its end, a larger budget "
+        "would find worse inputs; a flat end does not prove that there are none."
     )
     if cut:
         caption += f" Of the first {TRACED} samples."
@@ -275,10 +292,10 @@ def _convergence(view: View) -> Chart | None:
         view.explainers,
         f"Convergence of the search, {view.reading.title}",
         "model evaluations per sample",
-        f"{view.reading.axis}, best so far",
+        f"{view.reading.axis}, worst so far",
         caption=caption,
         name="convergence",
-        heading="Convergence of the search",
+        heading="Was the budget of the search large enough?",
     )
 
 
@@ -304,16 +321,15 @@ def _on_one_grid(view: View, explainer: str) -> tuple[Array, Array]:
 def _gallery(view: View) -> Gallery:
     rows = [_row(view, *shown) for shown in view.gallery(SHOWN, _PICTURES)]
     note = (
-        "Each row is an explainer, for the same input. Maps are signed, each on its own scale: red is evidence for the "
-        "class, blue against it{}. The change is scaled to full colour; the real change is often much fainter. Pale "
-        "pictures: nothing was found."
+        "Each row is an explainer, for the same input. {} {}The change is drawn as large as possible; the real change "
+        "is often much fainter. Pale pictures: the search found nothing."
     )
-    signs = "; the similarity compares absolute values, so a change of colour alone does not count"
+    signs = "Signs do not count in the similarity, so a change of colour alone is no change. "
     misclassified = view.options.get("event") == "misclassification"
     return Gallery(
         "Pictures (they show a weakness of the model, not of the explainers)" if misclassified else "Worst cases found",
         tuple(rows),
-        note.format(signs if view.options.get("absolute") else ""),
+        note.format(view.describe_maps(count_axes(rows)), signs if view.options.get("absolute") else ""),
         folded=misclassified,
     )
 
@@ -327,7 +343,7 @@ def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: d
         Picture("input", origin, f"Input, sample {sample}"),
         Picture("its map", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True),
         Picture("worst input", worst, f"Worst input found: {who}"),
-        Picture("change", difference, f"Change of the input, scaled: {who}", signed=True),
+        Picture("change", difference, f"Change of the input, scaled: {who}", signed=True, change=True),
         Picture("map there", arrays["maps"], f"Explanation of the worst input: {who}", signed=True),
     )
     before, after = row.get("targets"), row.get("predicted")
@@ -341,4 +357,4 @@ def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: d
         text += "; not found: no input met the constraint, this one is nearest to it"
     elif row.get("misinterpreted"):
         text += "; class changed" if view.options.get("event") == "misclassification" else "; misinterpreted"
-    return GalleryRow(explainer, sample, pictures, text, found)
+    return view.make_row(explainer, sample, pictures, text, found)

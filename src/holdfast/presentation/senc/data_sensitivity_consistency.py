@@ -132,10 +132,10 @@ class DataSencPresentation(SencPresentation):
         if not rows:
             return distribution_figures(view)
         note = (
-            "Each row is an explainer, for the same input. Red: the probability of the class, or the order of the "
-            "attributions, changes less while this segment is kept, so the segment is sensitive. Blue: it changes "
-            "more. Each picture has its own scale. The picture of the prediction is the same in all rows of an "
-            "input, except for the draw of masks."
+            "Each row is an explainer, for the same input. “Prediction” is how sensitive the probability of the class "
+            "is to each segment, “explanation” how sensitive the order of the attributions is. Red: it changes less "
+            "while this segment is kept, so the segment is sensitive. Blue: it changes more. Each picture has its own "
+            "scale. The picture of the prediction is the same in all rows of an input, except for the draw of masks."
         )
         return [*distribution_figures(view), Gallery("Sensitive segments", tuple(rows), note)]
 
@@ -150,7 +150,11 @@ def distribution_figures(view: View) -> list[Chart | Gallery]:
     """The distribution of rho over samples, with the band of the null."""
     low, high = (_null(view, column) for column in ("null_low", "null_high"))
     found: list[Chart | Gallery] = []
-    for figure in draw_distribution(view):
+    note = (
+        "Rho of 1: prediction and explanation are sensitive to the same parts, in the same order. It does not say that "
+    )
+    note += "the explanation shows those parts."
+    for figure in draw_distribution(view, note=note):
         drawn = isinstance(figure, Chart) and low is not None and high is not None
         found.append(with_band(figure, low, high) if drawn else figure)  # type: ignore[arg-type]
     return found
@@ -177,7 +181,8 @@ def with_band(chart: Chart, low: float, high: float) -> Chart:
         chart,
         spec={**chart.spec, "layer": [band, *chart.spec["layer"]]},
         alt=f"{chart.alt} Null band: {ends}.",
-        caption=f"{chart.caption} Shaded: the null's 95% band for a single sample ({ends}), averaged over all.",
+        caption=f"{chart.caption} Shaded: where 95% of unrelated explanations lie ({ends}); a sample in there shows "
+        "nothing.",
     )
 
 
@@ -191,18 +196,18 @@ def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: d
     pictures = (
         Picture("input", np.asarray(arrays["origins"], dtype=float), f"Input, sample {sample}"),
         Picture(
-            "prediction sensitivity",
+            "prediction",
             sensitivity["prediction"],
             f"Sensitivity of the prediction, sample {sample}",
             signed=True,
         ),
         Picture(
-            "explanation sensitivity",
+            "explanation",
             sensitivity["explanation"],
             f"Sensitivity of the explanation: {who}",
             signed=True,
         ),
-        Picture("explanation", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True),
+        Picture("its map", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True),
     )
     rho, low, high, null_low, null_high, top3 = (
         format_number(row.get(name)) for name in ("rho", "low", "high", "null_low", "null_high", "top3")
@@ -211,7 +216,7 @@ def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: d
         f"rho {rho} [{low}, {high}]; p {format_number(row.get('p_value'), 3)}; null {null_low} to {null_high}; "
         f"top-1 {format_number(row.get('top1'), 0)}, top-3 {top3}; {row.get('features')} segments"
     )
-    return GalleryRow(explainer, sample, pictures, text)
+    return view.make_row(explainer, sample, pictures, text)
 
 
 def lay_out(sensitivity: Array, segments: Array, shape: tuple[int, ...], published: bool = False) -> Array:

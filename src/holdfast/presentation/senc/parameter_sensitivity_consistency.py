@@ -71,7 +71,10 @@ def _by_layer(view: View) -> Chart | None:
                 values[i, j] = column.mean()
     keep = np.isfinite(values).any(0)  # other models of the study have other layers
     own = [layer for layer, kept in zip(layers, keep, strict=True) if kept]
-    caption = "Mean rho over samples, in each layer. Blue: consistent; orange: the opposite order; pale: unrelated."
+    caption = (
+        "Mean rho over samples, in each layer. Blue: prediction and explanation are sensitive to the same channels. "
+        "Orange: to the opposite ones. Pale: unrelated."
+    )
     return draw_heat_table(
         view.present,
         own,
@@ -88,9 +91,10 @@ def _channels(view: View) -> Gallery:
     layers = layers_of(view.frame)
     rows = [_row(view, *sample) for sample in view.gallery(SHOWN if layers else 0, _PICTURES)]
     note = (
-        "A square for each channel of the first layer that was evaluated, row by row. Red: the probability of the "
-        "class, or the order of the attributions, changes less while this channel is kept, so the channel is "
-        "sensitive. Blue: it changes more. Each picture has its own scale."
+        "A square for each channel of the first layer that was evaluated, row by row. “Prediction” is how sensitive "
+        "the probability of the class is to each channel, “explanation” how sensitive the order of the attributions "
+        "is. Red: it changes less while this channel is kept, so the channel is sensitive. Blue: it changes more. Each "
+        "picture has its own scale."
     )
     return Gallery("Sensitive channels of the first layer", tuple(rows), note)
 
@@ -102,16 +106,18 @@ def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: d
     }
     layer = next((n for n in layers_of(view.frame) if row.get(_PREFIX + n) is not None), "?")
     who = f"{explainer}, sample {sample}"
+    origin = np.asarray(arrays["origins"], dtype=float)
+    shown = (Picture("input", origin, f"Input, sample {sample}"),) if origin.ndim == 3 else ()
     pictures = (
-        Picture("input", np.asarray(arrays["origins"], dtype=float), f"Input, sample {sample}"),
+        *shown,
         Picture(
-            "prediction sensitivity",
+            "prediction",
             sensitivity["prediction"],
             f"Sensitivity of the prediction to channels of {layer}, sample {sample}",
             signed=True,
         ),
         Picture(
-            "explanation sensitivity",
+            "explanation",
             sensitivity["explanation"],
             f"Sensitivity of the explanation to channels of {layer}: {who}",
             signed=True,
@@ -124,7 +130,7 @@ def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: d
         f"{layer}: rho {own}; all layers: rho {rho} [{low}, {high}]; p {format_number(row.get('p_value'), 3)}; "
         f"null {null_low} to {null_high}"
     )
-    return GalleryRow(explainer, sample, pictures, text)
+    return view.make_row(explainer, sample, pictures, text)
 
 
 def arrange_squares(sensitivity: Array, published: bool = False) -> Array:

@@ -1,0 +1,245 @@
+"""Rows of pictures of tables, series and texts: what they show, which names they have, and that texts are escaped."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from PIL import Image
+from report_builder import Builder
+
+from holdfast.charts import GalleryRow, Picture
+from holdfast.report.drawings import BLUE, FEATURES, RED, WIDTH, draw_row, measure
+from holdfast.report.views import Contents
+
+RNG = np.random.default_rng(7)
+
+
+def map_of(values: list[float] | np.ndarray, title: str = "its map") -> Picture:
+    return Picture(title, np.asarray(values, dtype=float), f"{title} of a", signed=True)
+
+
+def input_of(values: list[float] | np.ndarray, title: str = "input") -> Picture:
+    return Picture(title, np.asarray(values, dtype=float), f"{title} of a")
+
+
+def drawn(*pictures: Picture, **more: object) -> ElementTree.Element:
+    """The only drawing of a row, parsed: it has to be valid XML."""
+    ((title, alt, uri),) = draw_row(GalleryRow("a", 0, pictures, "", **more), (0.0, 1.0))  # type: ignore[arg-type]
+    assert title == ""
+    assert alt == ". ".join(picture.alt for picture in pictures)
+    kind, _, content = uri.partition(",")
+    assert kind == "data:image/svg+xml;base64"
+    return ElementTree.fromstring(base64.b64decode(content))
+
+
+def texts(svg: ElementTree.Element) -> list[str]:
+    return [str(each.text) for each in svg.iter() if each.tag.endswith("text")]
+
+
+def of_kind(svg: ElementTree.Element, kind: str) -> list[dict[str, str]]:
+    return [each.attrib for each in svg.iter() if each.tag.endswith(kind)]
+
+
+def bars(svg: ElementTree.Element) -> list[tuple[str, float, float, float]]:
+    """Colour, left end, width and height on the page of every bar, from top to bottom within a column."""
+    return [
+        (each["fill"], float(each["x"]), float(each["width"]), float(each["y"]))
+        for each in of_kind(svg, "rect")
+        if each.get("fill") in (RED, BLUE)
+    ]
+
+
+def test_a_table_has_a_bar_for_each_feature_the_longest_first() -> None:
+    before, after = [0.5, -2.0, 1.0], [-1.0, 0.2, 0.4]
+    svg = drawn(map_of(before), map_of(after, "map there"), features=("age", "height", "weight"))
+    names = [text for text in texts(svg) if text in ("age", "height", "weight")]
+    assert names == ["age", "height", "weight"]  # 1.0 and 1.0 of their scales, then 0.5
+    assert texts(svg)[3:] == ["its map", "map there"]
+    found = bars(svg)
+    assert [colour for colour, *_ in found] == [RED, BLUE, RED, BLUE, RED, RED]
+    widths = np.array([width for _, _, width, _ in found]).reshape(2, 3)
+    np.testing.assert_allclose(widths / widths.max(), np.abs([before, after]) / np.array([[2.0], [1.0]]), atol=0.01)
+    heights = np.array([y for *_, y in found]).reshape(2, 3)
+    np.testing.assert_array_equal(heights[0], heights[1])  # the same order before and after
+    edge = [left + (width if colour == BLUE else 0) for colour, left, width, _ in found[:3]]
+    np.testing.assert_allclose(edge, edge[0], atol=0.11)  # all begin at the line of zero
+
+
+def test_a_table_shows_at_most_a_dozen_features_and_says_how_many_more() -> None:
+    values = RNG.normal(size=30)
+    svg = drawn(input_of(values), map_of(values))
+    order = np.argsort(-np.abs(values))[:FEATURES]
+    assert texts(svg)[:FEATURES] == [f"feature {place}" for place in order]
+    assert texts(svg)[-1] == "and 18 more features"
+    number = f"{values[order[0]]:.3g}".replace("-", "−")
+    assert number in texts(svg)  # the value of the input
+
+
+def test_a_change_between_two_inputs_has_no_bars() -> None:
+    change = Picture("change", np.array([0.5, -0.5]), "change", signed=True, change=True)
+    svg = drawn(input_of([1.0, 2.0]), map_of([1.0, 2.0]), input_of([1.5, 1.5], "worst input"), change)
+    assert "change" not in texts(svg)
+    assert len(bars(svg)) == 2
+    assert "change" in texts(drawn(map_of([1.0, 2.0]), change))
+
+
+def test_marks_of_a_table_list_the_marked_features_only() -> None:
+    marked = Picture("drop", np.arange(5.0), "alt", marks=np.array([0, 2, 0, 1, 0]), colours=("#111111", "#222222"))
+    svg = drawn(input_of(np.arange(5.0)), marked, features=tuple("abcde"))
+    assert [text for text in texts(svg) if text in "abcde"] == ["d", "b"]
+    squares = [each["fill"] for each in of_kind(svg, "rect") if each.get("width") == "10"]
+    assert squares == ["#111111", "#222222"]
+    assert texts(svg)[-1] == "and 3 more features"
+    none = Picture("drop", np.arange(5.0), "alt", marks=np.zeros(5, dtype=int), colours=("#111111",))
+    assert texts(drawn(none))[-1] == "none of 5 features"
+
+
+@pytest.mark.parametrize("shape", [(4,), (2, 9)])
+def test_a_constant_map_is_called_constant(shape: tuple[int, ...]) -> None:
+    varied = RNG.normal(size=shape)
+    assert texts(drawn(map_of(np.ones(shape)), map_of(varied))).count("constant") == 1
+    assert "constant" not in texts(drawn(map_of(varied)))
+
+
+def test_a_series_has_its_map_behind_the_line_of_the_input_that_it_explains() -> None:
+    first, second = RNG.normal(size=(2, 3, 50))
+    maps = RNG.normal(size=(2, 3, 50))
+    svg = drawn(
+        input_of(first),
+        map_of(maps[0]),
+        input_of(second, "worst input"),
+        map_of(maps[1], "map there"),
+        features=("flow", "heat", "load"),
+    )
+    assert [text for text in texts(svg) if text in ("its map", "map there")] == ["its map", "map there"]
+    assert "input" not in texts(svg)  # it is the line in front of its map
+    assert [text for text in texts(svg) if text in ("flow", "heat", "load")] == ["flow", "heat", "load"] * 2
+    lines = [[float(point.split(",")[1]) for point in each["points"].split()] for each in of_kind(svg, "polyline")]
+    for line, values in zip(lines, [*first, *second], strict=True):
+        assert np.corrcoef(line, values)[0, 1] < -0.999  # upwards on the page is less
+    assert {"step", "0", "25", "49"} <= set(texts(svg))
+    grounds = [each["href"] for each in of_kind(svg, "image")]
+    image = np.asarray(Image.open(io.BytesIO(base64.b64decode(grounds[4].split(",")[1])))).astype(int)
+    assert image.shape == (1, 50, 3)
+    red = image[0, :, 0] > image[0, :, 2]
+    np.testing.assert_array_equal(red, maps[1, 1] > 0)
+
+
+def test_of_many_channels_the_most_relevant_ones_are_drawn() -> None:
+    values = RNG.normal(size=(9, 20)) * np.array([1, 9, 8, 1, 7, 6, 5, 4, 1])[:, None]
+    svg = drawn(map_of(values))
+    assert [text for text in texts(svg) if text.startswith("channel")] == [f"channel {c}" for c in (1, 2, 4, 5, 6, 7)]
+    assert texts(svg)[-1] == "and 3 more channels"
+
+
+def test_a_text_has_words_on_the_colour_of_their_relevance() -> None:
+    values = np.array([[1.0, 3.0, 0.0], [1.0, -6.0, 0.0]])  # two dimensions of an embedding, which are added
+    svg = drawn(input_of(np.zeros((2, 3))), map_of(values), tokens=("a", "<b>", "c"))
+    assert texts(svg) == ["its map", "a", "<b>", "c"]
+    fills = [each["fill"] for each in of_kind(svg, "rect")[1:]]
+    red, blue, white = ([int(fill[i : i + 2], 16) for i in (1, 3, 5)] for fill in fills)
+    assert red[0] > red[2]
+    assert blue[2] > blue[0]
+    assert len(set(white)) == 1
+    inks = [each.get("fill", "") for each in of_kind(svg, "text")[1:]]
+    assert inks[1] == "#fff"  # white letters on dark blue
+    assert inks[2] != "#fff"
+
+
+def test_words_are_wrapped_and_relevance_of_the_padding_is_shown() -> None:
+    words = tuple(f"word{place}" for place in range(40))
+    values = np.ones((1, 40))
+    svg = drawn(map_of(np.append(values, [[0.5, 0.5]], axis=1)), tokens=words)
+    rects = of_kind(svg, "rect")[1:]
+    assert len(rects) == 41
+    assert texts(svg)[-1] == "(padding)"
+    assert all(float(each["x"]) + float(each["width"]) <= WIDTH for each in rects)
+    assert len({each["y"] for each in rects}) > 3
+    assert "(padding)" not in texts(drawn(map_of(np.append(values, [[0.0]], axis=1)), tokens=words))
+
+
+def test_a_change_that_all_words_share_is_left_out() -> None:
+    even = Picture("change", np.array([[0.1, -0.1, 0.1]]), "change", signed=True, change=True)
+    uneven = Picture("change", np.array([[0.1, -0.9, 0.1]]), "change", signed=True, change=True)
+    relevance = map_of([[1.0, 2.0, 3.0]])
+    assert "change" not in texts(drawn(relevance, even, tokens=("a", "b", "c")))
+    assert "change" in texts(drawn(relevance, uneven, tokens=("a", "b", "c")))
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 3), (2, 3, 4, 5)])
+def test_names_cannot_leave_their_texts(shape: tuple[int, ...]) -> None:
+    evil = '</text><script>alert("1")</script>&'
+    for more in ({"features": (evil,) * 3}, {"tokens": (evil,) * 3}):
+        svg = drawn(input_of(RNG.normal(size=shape), evil), map_of(RNG.normal(size=shape), evil), **more)
+        assert {each.tag.rpartition("}")[2] for each in svg.iter()} <= {
+            "svg",
+            "g",
+            "rect",
+            "text",
+            "path",
+            "image",
+            "polyline",
+        }
+
+
+def test_pictures_of_a_search_that_found_nothing_are_pale() -> None:
+    pictures = (map_of([1.0, 2.0]), input_of([1.0, 2.0]), map_of([2.0, 1.0], "map there"))
+    assert [each.get("opacity") for each in of_kind(drawn(*pictures, found=False), "g")[1:]] == [None, None, "0.45"]
+    assert all("opacity" not in each for each in of_kind(drawn(*pictures), "g"))
+
+
+def test_a_drawing_has_a_white_ground_for_dark_mode() -> None:
+    for shape in ((3,), (2, 30)):
+        svg = drawn(map_of(RNG.normal(size=shape)))
+        ground = of_kind(svg, "rect")[0]
+        size = [float(end) for end in svg.attrib["viewBox"].split()[2:]]
+        assert (ground["fill"], float(ground["width"]), float(ground["height"])) == ("#fff", *size)
+
+
+def test_images_keep_a_picture_each() -> None:
+    pictures = (Picture("input", np.zeros((1, 4, 4)), "one"), Picture("its map", np.eye(4)[None], "two", signed=True))
+    found = draw_row(GalleryRow("a", 0, pictures, ""), (0.0, 1.0))
+    assert [(title, alt, uri[:14]) for title, alt, uri in found] == [
+        ("input", "one", "data:image/png"),
+        ("its map", "two", "data:image/png"),
+    ]
+
+
+def test_names_and_words_come_from_the_manifest(tmp_path: Path) -> None:
+    table, text = Builder(tmp_path / "table"), Builder(tmp_path / "text")
+    table.worst("a", [0.3, 0.5], shape=(3,))
+    text.worst("a", [0.3, 0.5], shape=(2, 3))
+    table.names["data"]["digits"]["features"] = ["age", "height", "weight"]
+    text.names["data"]["digits"]["tokens"] = [["not", "so", "bad"], ["very", "good"]]
+    for builder, expected in ((table, [{"age", "height", "weight"}] * 2), (text, [{"not", "so"}, {"very", "good"}])):
+        contents = Contents(builder.results())
+        (view,) = contents.views("worst_case: changed_explanation")
+        gallery = contents.labels[view.label].figures(view)[-1]
+        for row, names in zip(gallery.rows, expected, strict=True):
+            ((_, _, uri),) = draw_row(row, view.bounds)
+            svg = ElementTree.fromstring(base64.b64decode(uri.partition(",")[2]))
+            assert names <= set(texts(svg))
+    assert "The features with the longest bars come first." in table.page()
+    assert "summed over the dimensions of its embedding" in text.page()
+
+
+def test_long_names_end_with_an_ellipsis_within_their_column() -> None:
+    svg = drawn(
+        map_of([1.0, 2.0]), input_of([1.0, 2.0]), features=("mean fractal dimension of the third nucleus" * 2, "b")
+    )
+    (name,) = [each for each in svg.iter() if each.tag.endswith("text") and str(each.text).startswith("mean fractal")]
+    assert re.fullmatch("mean fractal.*….*nucleus", str(name.text))
+    assert float(name.attrib["x"]) - measure(str(name.text)) >= 0
+
+
+def test_titles_of_columns_are_whole_where_names_are_long() -> None:
+    pictures = [map_of(RNG.normal(size=2), title) for title in ("prediction", "explanation", "worst input")]
+    svg = drawn(input_of([1.0, 2.0]), *pictures, features=("mean fractal dimension of the third nucleus", "b"))
+    assert {"prediction", "explanation"} <= set(texts(svg))
+    assert "worst input" in " ".join(texts(svg))
