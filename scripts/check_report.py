@@ -22,9 +22,11 @@ def problems(text: str) -> list[str]:
             found.append(f"it lacks {needed!r}")
     if len(text.encode()) > LARGEST:
         found.append(f"it is larger than {LARGEST} bytes")
-    for part in ("evaluated", "overview", "metrics", "reading", "explorer", "methods"):
-        if f'<section id="{part}"' not in text:
+    for part in ("answers", "comparison", "metrics", "reading", "explorer", "methods"):
+        if not re.search(rf'<(?:section|details) id="{part}"', text):
             found.append(f"it lacks the section {part!r}")
+    if not re.search(r'<article class="answer \w+">.*?<p class="verdict">', text, flags=re.DOTALL):
+        found.append("it answers no question")
     for content in re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', text, flags=re.DOTALL):
         try:
             json.loads(content)

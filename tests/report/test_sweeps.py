@@ -614,13 +614,13 @@ def test_a_whole_comparison_is_on_the_page_and_in_files(builder: Builder, tmp_pa
     page = builder.page()
     assert_whole(page)
     assert 'href="#options"' in page
-    section = page.split('<section id="options"')[1].split("</section>")[0]
+    section = page.split('<details id="options"')[1].split('<details id="explorer"')[0]
     assert "These configured metrics differ in search.population (50, 100), and in nothing else." in section
     assert "Drawn with them: search: block." in section
     assert "similarity pearson" in section
     assert section.count('<figure class="plot">') == 2
     assert all(re.findall(r'aria-label="[^"]{30,}"', section))
-    assert page.index('id="overview"') < page.index('id="options"') < page.index('id="metrics"')
+    assert page.index('id="comparison"') < page.index('id="metrics"') < page.index('id="options"')
     assert builder.page() == page
     names = {path.name for path in Report(builder.results()).figures(tmp_path / "figures")}
     stem = "options-worst_case_search.population-digits-lenet"
@@ -738,7 +738,7 @@ def test_a_browser_draws_it_without_a_complaint(builder: Builder, tmp_path: Path
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.goto(path.as_uri())
         figures = "document.querySelectorAll('.compared figure.plot')"
-        page.evaluate("document.querySelectorAll('.compared details').forEach((d) => { d.open = true })")
+        page.evaluate("document.querySelectorAll('.compared, .compared details').forEach((d) => { d.open = true })")
         count = page.evaluate(f"{figures}.length")
         for i in range(count):
             page.evaluate(f"{figures}[{i}].scrollIntoView()")

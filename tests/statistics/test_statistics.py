@@ -23,7 +23,7 @@ from scipy import stats
 
 from holdfast.errors import ArgumentError
 from holdfast.statistics import paired as statistics
-from holdfast.statistics.comparison import Comparison, compare
+from holdfast.statistics.comparison import Comparison, compare, count_needed, estimate_needed
 from holdfast.statistics.paired import (
     bootstrap_interval,
     friedman,
@@ -621,6 +621,32 @@ def test_sentences() -> None:
     assert (nothing.p_values == 1).all()
     many = compare(rng(0).normal(size=(40, 6)) + np.array([9, 0, 0, 0, 0, 0]), "abcdef", "higher").sentence()
     assert "it differs from all others (each p < 0.001); 40 samples." in many
+
+
+def test_the_fewest_samples_are_those_with_which_anything_can_be_shown() -> None:
+    for k in (2, 3, 6):
+        values = np.arange(k) + rng(k).normal(0, 0.01, (20, k))  # the same order in every sample
+        names = [str(i) for i in range(k)]
+        possible = [compare(values[:n], names, "higher", permutations=99).conclusive_possible for n in range(2, 20)]
+        assert possible.index(True) + 2 == count_needed(k)
+
+
+def test_the_estimate_of_needed_samples_is_where_the_test_begins_to_reject() -> None:
+    values = rng(5).normal([0.25, 0.0], 1.0, (20, 2))
+    found = compare(values, ["a", "b"], "higher")
+    assert not found.significant.any()
+    needed = estimate_needed(found)
+    assert needed is not None
+    # copies of the same samples keep the effect; the first number of copies that is significant is the estimate
+    first = next(
+        20 * copies
+        for copies in range(1, 60)
+        if compare(
+            np.tile(values, (copies, 1)) + 1e-6 * rng(6).normal(size=(20 * copies, 2)), ["a", "b"], "higher"
+        ).significant.any()
+    )
+    assert first - 25 <= needed <= first + 25
+    assert estimate_needed(compare(np.ones((9, 2)), ["a", "b"], "higher")) is None
 
 
 def test_what_can_be_shown_at_all() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -189,15 +190,22 @@ def draw_intervals(
     axis: str,
     direction: str | None,
     good: str = "better",
+    best: Collection[str] = (),
 ) -> Chart | None:
-    """Estimates with their intervals, one below the other; an open end is drawn to the edge of the chart."""
-    entries = [entry for entry in entries if math.isfinite(entry.value)]
-    if not entries:
+    """Estimates with their intervals, one below the other; an open end is drawn to the edge of the chart.
+
+    The names in `best` get a star. An entry whose value is not finite keeps its row, which stays empty, so that charts
+    of the same explainers have the same rows.
+    """
+    known = [entry for entry in entries if math.isfinite(entry.value)]
+    if not known:
         return None
-    ends = [end for e in entries for end in (e.value, e.low, e.high) if end is not None and math.isfinite(end)]
+    ends = [end for e in known for end in (e.value, e.low, e.high) if end is not None and math.isfinite(end)]
     margin = 0.06 * ((max(ends) - min(ends)) or abs(ends[0]) or 1.0)
     rows = []
     for place, entry in enumerate(entries):
+        if not math.isfinite(entry.value):
+            continue
         colour, shape, _ = choose_style(explainers, entry.name)
         low, high = (entry.value if end is None else end for end in (entry.low, entry.high))
         low = low if math.isfinite(low) else min(ends) - margin
@@ -215,7 +223,10 @@ def draw_intervals(
                 "shape": "triangle-left" if entry.bound else shape,
             }
         )
-    y = {"field": "row", "type": "quantitative", "scale": _rows(len(rows)), "axis": _names(entries, range(len(rows)))}
+    starred = [dataclasses.replace(e, name=f"★ {e.name}") if e.name in best else e for e in entries]
+    tall = any(len(wrap_name(entry.name)) > 1 for entry in starred)
+    axis_of_names = _names(starred, range(len(entries)))
+    y = {"field": "row", "type": "quantitative", "scale": _rows(len(entries)), "axis": axis_of_names}
     reads = title_axis(axis, direction, good)
     x = {"field": "value", "type": "quantitative", "scale": SCALE, "title": reads, **label_values(axis)}
     colour_field = {"field": "colour", "type": "nominal", "scale": None, "legend": None}
@@ -242,9 +253,10 @@ def draw_intervals(
             },
         },
     ]
-    spec = {"data": {"values": rows}, "height": 30 * len(rows) + 8, "layer": layers}
+    spec = {"data": {"values": rows}, "height": (30 if tall else 22) * len(entries) + 8, "layer": layers}
     numbers = "; ".join(f"{row['explainer']}: {row['reads']}" for row in rows)
-    return Chart(spec, f"Medians and 95% intervals, {title}. {numbers}.", "", "medians")
+    star = f" Best, or not shown to be worse: {', '.join(best)}." if best else ""
+    return Chart(spec, f"Medians and 95% intervals, {title}. {numbers}.{star}", "", "medians")
 
 
 def _end(value: float | None) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import polars as pl
@@ -13,8 +13,12 @@ import polars as pl
 from holdfast.charts import Chart, Figure, Gallery, GalleryRow, Picture, Strip, draw_strips
 from holdfast.errors import HoldfastError
 from holdfast.metrics.base import Direction, Metric, metrics
+from holdfast.presentation.wording import describe_reach, format_odds, is_random, join_names
 from holdfast.registry import Registry
 from holdfast.tensors import Array
+
+#: how many samples are tried until one has stored pictures
+EXAMPLES = 20
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,7 @@ class Reading:
         caution: a sentence that the report puts beside every ranking by this value; may be empty.
         good: what an explainer with a better value is, in a word or two, such as `"more robust"`.
         column: the column of the frame with the value.
+        log_probability: True if values are natural logarithms of probabilities, which are also shown as "1 in N".
     """
 
     title: str
@@ -44,6 +49,7 @@ class Reading:
     caution: str = ""
     good: str = "better"
     column: str = "value"
+    log_probability: bool = False
 
     def select_valid(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The rows that enter medians and ranks: evaluated, with a finite value, and with all of `only` true."""
@@ -73,6 +79,49 @@ def read_numbers(frame: pl.DataFrame, column: str) -> Array:
 def read_flags(frame: pl.DataFrame, column: str) -> Array:
     """A column as booleans; False for null, and where the frame has no such column."""
     return np.asarray(read_numbers(frame, column) == 1.0)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Explainers that share a place, in a verdict.
+
+    Attributes:
+        names: the explainers, most often one.
+        value: their number.
+        text: this number in words.
+    """
+
+    names: tuple[str, ...]
+    value: float
+    text: str
+
+    @property
+    def who(self) -> str:
+        """The explainers in words."""
+        return join_names(self.names)
+
+    @property
+    def maps(self) -> str:
+        """Their maps in words.
+
+        >>> Standing(("a",), 0.0, "0").maps, Standing(("a", "b"), 0.0, "0").maps
+        ('the map of a', 'the maps of a and b')
+        """
+        return f"the {self.choose('map', 'maps')} of {self.who}"
+
+    def choose(self, one: str, several: str) -> str:
+        """The word for one explainer, or that for several."""
+        return one if len(self.names) == 1 else several
+
+    @property
+    def puts(self) -> str:
+        """The explainers as the subject of "puts first"."""
+        return f"{self.who} {self.choose('puts', 'put')}"
+
+    @property
+    def those(self) -> str:
+        """Their maps where maps were mentioned before."""
+        return f"{self.choose('that', 'those')} of {self.who}"
 
 
 @dataclass(frozen=True)
@@ -118,6 +167,69 @@ class View:
         rows = self.frame.filter(pl.col("explainer") == explainer)
         rows = rows if sample is None else rows.filter(pl.col("sample") == sample)
         return rows if repeat is None else rows.filter(pl.col("repeat") == repeat)
+
+    @property
+    def candidates(self) -> list[str]:
+        """The explainers that have rows, without random maps, which are a reference, where there are others."""
+        found = [name for name in self.present if not is_random(name)]
+        return found or self.present
+
+    def refer(self, measure: Callable[[pl.DataFrame], tuple[float, str] | None] | None = None) -> str:
+        """The number of random maps in words, to compare with; empty without an explainer `random`."""
+        for name in self.present:
+            if is_random(name) and name not in self.candidates:
+                found = (measure or self._measure_median)(self.evaluated(name))
+                return "" if found is None else found[1]
+        return ""
+
+    def evaluated(self, explainer: str) -> pl.DataFrame:
+        """The rows of an explainer whose samples were evaluated."""
+        rows = self.of(explainer)
+        return rows.filter(pl.col("status") == "ok") if "status" in rows.columns else rows
+
+    def rank(
+        self,
+        measure: Callable[[pl.DataFrame], tuple[float, str] | None] | None = None,
+        direction: Direction = None,
+    ) -> list[Standing]:
+        """The explainers by one number each, the best first; those with the same words share a place.
+
+        Random maps are left out where there are others: they are a reference and no candidate.
+
+        Args:
+            measure: an explainer's evaluated rows to its number and this number in words; None where it has none. By
+                default the median of the values that count.
+            direction: which numbers are better, `"higher"` or `"lower"`; by default as the metric is read, and
+                `"lower"` where it has no direction.
+        """
+        lower = (direction or self.reading.direction) != "higher"
+        measured = []
+        for place, name in enumerate(self.candidates):
+            found = (measure or self._measure_median)(self.evaluated(name))
+            if found is not None and not np.isnan(found[0]):
+                measured.append((found[0] if lower else -found[0], place, name, *found))
+        standings: list[Standing] = []
+        for _, _, name, value, text in sorted(measured):
+            if standings and standings[-1].text == text:
+                standings[-1] = replace(standings[-1], names=(*standings[-1].names, name))
+            else:
+                standings.append(Standing((name,), value, text))
+        return standings
+
+    def _measure_median(self, rows: pl.DataFrame) -> tuple[float, str] | None:
+        """The median of the values that count; a bound on whose far side the true value lies is marked so."""
+        valid = self.reading.select_valid(rows)
+        if not len(valid):
+            return None
+        values, bounds = self.reading.values(valid), self.reading.bounds(valid)
+        middle = float(np.median(values))
+        upper = self.reading.censored_side == "upper"
+        # the bounds beyond the median are on its far side whatever their true values are; those before it are not
+        unsure = bool((bounds & (values >= middle if upper else values <= middle)).any())
+        if self.reading.log_probability:
+            return middle, f"{'at most ' if unsure else ''}{format_odds(middle)}"
+        sign = ("at most " if upper else "at least ") if unsure else ""
+        return middle, sign + format_number(middle, self.reading.decimals)
 
     def samples(self, count: int) -> list[int]:
         """The first samples on which any explainer was evaluated in the first repeat."""
@@ -243,6 +355,66 @@ class Presentation:
         kind = metric_class(self.metric)
         return self.stored if kind is None else kind.direction_of(options)
 
+    def question(self, options: Mapping[str, Any]) -> str:
+        """What the metric asks, as a short heading for readers who do not know it; by default what it measures.
+
+        >>> presentation_of("worst_case").question({"event": "changed_explanation"})
+        'Can a small change of the input change the map?'
+        """
+        return self.reading(options).title
+
+    def verdict(self, view: View) -> str:
+        """The answer of one data set and model, as a sentence with the best and the worst explainer and their numbers.
+
+        It describes these samples. Whether a difference is demonstrated is for a test to say, not for the verdict.
+        Empty where no sample was evaluated. By default the best and the worst median.
+        """
+        return self.contrast(view)
+
+    def contrast(self, view: View) -> str:
+        """The best and the worst median in a sentence, for any metric."""
+        ranked, reading = view.rank(), view.reading
+        if not ranked:
+            return ""
+        if len(ranked) == 1:
+            each = " each" if len(ranked[0].names) > 1 else ""
+            return f"The median of {reading.axis} over samples is {ranked[0].text} for {ranked[0].who}{each}."
+        best, worst = ranked[0], ranked[-1]
+        if reading.direction is None:
+            return (
+                f"The median of {reading.axis} over samples lies between {best.text} ({best.who}) and {worst.text} "
+                f"({worst.who}). Explainers are not ranked by it."
+            )
+        return (
+            f"The median of {reading.axis} over samples is best for {best.who} ({best.text}) and worst for "
+            f"{worst.who} ({worst.text})."
+        )
+
+    def reservations(self, view: View) -> list[str]:
+        """What the verdict cannot say, a short sentence each; by default how many values are only bounds."""
+        rows = view.reading.select_valid(view.frame)
+        count = int(view.reading.bounds(rows).sum())
+        return [f"{count} of {len(rows)} values are only bounds."] if count else []
+
+    def unfair(self, view: View) -> str:
+        """Why the explainers cannot be compared by this verdict as they are, in a sentence; empty by default."""
+        return ""
+
+    def terms(self, options: Mapping[str, Any]) -> dict[str, str]:
+        """Words of this metric, each with a meaning of a few words that is shown where it first appears.
+
+        >>> presentation_of("misinterpretation_probability").terms({})["ln P"][:40]
+        'the natural logarithm of the probability'
+        """
+        return {}
+
+    #: which metric's example opens the report: the smallest number, then the first in the study
+    example_order: ClassVar[int] = 9
+
+    def example(self, view: View) -> GalleryRow | None:
+        """The most telling sample: input, its map, the changed input, the map there, a caption; None by default."""
+        return None
+
     def figures(self, view: View) -> Sequence[Figure]:
         """Figures and tables of one data set and model; by default the distribution over samples."""
         return draw_distribution(view)
@@ -334,6 +506,46 @@ def draw_distribution(view: View, rule: float | None = None, note: str = "") -> 
 def count_axes(rows: Sequence[GalleryRow]) -> int:
     """How many axes the inputs in a gallery have: 3 for images, 2 for series and texts, 1 for tables; 3 if empty."""
     return min((np.ndim(picture.array) for row in rows[:1] for picture in row.pictures), default=3)
+
+
+def draw_example(view: View, what: str, lead: str, same: float | None = 1.0) -> GalleryRow | None:
+    """The sample whose map changed most, of all explainers: input, its map, the perturbed input, the map there.
+
+    Args:
+        view: of a metric that stores `origins`, `inputs`, `origin_maps` and `maps`.
+        what: the value in a word, such as "correlation".
+        lead: what is remarkable about it, as the start of the caption.
+        same: the value of two equal maps, for the caption.
+    """
+    reading = view.reading
+    rows = reading.select_valid(view.frame)
+    if not len(rows) or reading.direction is None:
+        return None
+    rows = rows.filter((pl.col("repeat") == rows["repeat"].min()) & pl.col("explainer").is_in(view.candidates))
+    rows = rows.sort(reading.column, descending=reading.direction == "lower", maintain_order=True)
+    names = ("origins", "origin_maps", "inputs", "maps")
+    for row in rows.head(EXAMPLES).iter_rows(named=True):
+        explainer, sample = str(row["explainer"]), int(row["sample"])
+        arrays = view.arrays(explainer, sample, names)
+        if arrays is None:
+            continue
+        who = f"{explainer}, sample {sample}"
+        pictures = (
+            Picture("input", arrays["origins"], f"Input, sample {sample}"),
+            Picture("its map", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True),
+            Picture("changed", arrays["inputs"], f"Perturbed input: {who}"),
+            Picture("map there", arrays["maps"], f"Explanation of the perturbed input: {who}", signed=True),
+        )
+        reach = describe_reach(view.options)
+        equal = "" if same is None else f" ({same:g} would be the same map)"
+        text = (
+            f"{lead}: {explainer} on sample {sample}. The input moved{f' {reach}' if reach else ''}, and the model's "
+            f"class is still {row.get('targets')}. The {what} of the two maps is "
+            f"{format_number(row[reading.column], reading.decimals)}{equal}. Red is evidence for the class, blue "
+            "against it. One sample does not stand for all."
+        )
+        return view.make_row(explainer, sample, pictures, text)
+    return None
 
 
 def format_number(value: float | None, decimals: int | None = 2) -> str:

@@ -34,7 +34,8 @@ def render_charts(results: Results) -> Iterator[tuple[str, bytes]]:
 def _draw_charts(contents: Contents) -> Iterator[tuple[tuple[str, ...], Chart]]:
     for data, model in contents.pairs:
         for label, chart in (*draw_medians(contents, data, model), *draw_differences(contents, data, model)):
-            yield ("overview", label, data, model), chart
+            if isinstance(chart, Chart):
+                yield ("overview", label, data, model), chart
     for (data, model), agreement in contents.agreements.items():
         for chart in draw_agreement(agreement):
             yield ("overview", data, model), chart

@@ -11,30 +11,59 @@ from typing import Any
 
 from holdfast.charts import Chart, Figure, Gallery, GalleryRow, Table, Underpowered
 from holdfast.presentation import View
+from holdfast.presentation.wording import is_random
 from holdfast.report import methods
 from holdfast.report.drawings import draw_row
-from holdfast.report.overview import build_matrix, describe_agreement, draw_agreement, draw_differences, draw_medians
+from holdfast.report.glossary import Glossary
+from holdfast.report.overview import (
+    Matrix,
+    build_matrix,
+    describe_agreement,
+    draw_agreement,
+    draw_differences,
+    draw_medians,
+)
 from holdfast.report.render import RenderedChart, bundle_scripts, render_for_page, shared_config
 from holdfast.report.sample_explorer import encode_rows
 from holdfast.report.sweeps import SectionList, compare_models, compare_options
+from holdfast.report.verdicts import answer_question, choose_example
 from holdfast.report.views import Contents, Label
 from holdfast.study.results import Results
 
 #: how many warnings, and how many failures, the page lists
 LISTED = 50
 #: how many pairs of data and model are open at first; the others are folded
-OPEN = 2
+OPEN = 1
+#: how many metrics are beside each other in a table of numbers: as many as fit on a screen of 1400 pixels
+COLUMNS = 5
 
 
 @dataclass
 class Part:
-    """The figures of one data set and model: charts, tables, galleries, and what needs more samples."""
+    """The figures of one data set and model: the first one, and the others by kind.
+
+    `first` is the kind of the first figure, `"chart"`, `"gallery"` or `"table"`, and what the template draws of it.
+    """
 
     where: str
+    first: tuple[str, Any] | None = None
     charts: list[RenderedChart] = field(default_factory=list)
     galleries: list[dict[str, Any]] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
     underpowered: list[Underpowered] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.first or self.underpowered)
+
+    @property
+    def pictures(self) -> int:
+        """How many rows of pictures are behind the first figure."""
+        return sum(len(rows) for gallery in self.galleries for rows in gallery["samples"].values())
+
+    @property
+    def needs(self) -> str:
+        """One line for all figures that need more samples; empty if there are none."""
+        return describe_needs(self.underpowered)
 
 
 class Page:
@@ -56,25 +85,44 @@ class Page:
         """Figures as the template takes them; `identity` gives the id of a row of pictures."""
         part = Part(where)
         for figure in figures:
-            if isinstance(figure, Gallery):
-                part.galleries.append(self._gallery(figure, bounds, identity))
-            elif isinstance(figure, Table):
-                part.tables.append(figure)
-            elif isinstance(figure, Underpowered):
+            drawn: Any
+            others: list[Any]
+            if isinstance(figure, Underpowered):
                 part.underpowered.append(figure)
+                continue
+            if isinstance(figure, Gallery):
+                kind, drawn, others = "gallery", self._gallery(figure, bounds, identity), part.galleries
+            elif isinstance(figure, Table):
+                kind, drawn, others = "table", figure, part.tables
             else:
-                part.charts.append(self.render(figure))
+                kind, drawn, others = "chart", self.render(figure), part.charts
+            if part.first is None:
+                part.first = (kind, drawn)
+            else:
+                others.append(drawn)
         return part
 
     def make_metric_parts(self, label: Label) -> list[Part]:
-        """The metric's own figures: first those over all data sets and models, then those of each."""
+        """The metric's own figures: those of each data set and model, and at the end those over all of them."""
         views = list(self.contents.views(label.name))
         bounds = views[0].bounds if views else (nan, nan)
-        parts = [self.make_part("All data sets", label.figures_over_data(views), bounds, self._count)]
+        parts = []
         for view in views:
             where = self.contents.where(view.data, view.model)
             parts.append(self.make_part(where, label.figures(view), view.bounds, partial(self._link, view)))
-        return [part for part in parts if part.charts or part.galleries or part.tables or part.underpowered]
+        parts.append(self.make_part("All data sets", label.figures_over_data(views), bounds, self._count))
+        return [part for part in parts if part]
+
+    def draw_example(self, data: str, model: str) -> dict[str, Any] | None:
+        """The pictures that open the report."""
+        chosen = choose_example(self.contents, data, model)
+        if chosen is None:
+            return None
+        row, view = chosen
+        pictures = draw_row(row, view.bounds)
+        # lines, bars and words need more space than images, unless one drawing has them all
+        wide = len(pictures) > 1 and any(source.startswith("data:image/svg") for _, _, source in pictures)
+        return {"pictures": pictures, "text": row.text, "label": view.label, "wide": wide}
 
     def make_sections(self, found: SectionList, start: str) -> dict[str, Any]:
         """The figures across configurations as the template takes them; their ids begin with `start`."""
@@ -130,56 +178,70 @@ def build_page(results: Results) -> str:
     )
     environment.filters["marked"] = mark_up
     environment.filters["breakable"] = allow_breaks
-    return environment.get_template("report.html").render(_context(Contents(results)))
+    contents = Contents(results)
+    glossary = Glossary(name for name in contents.explainers if not is_random(name))
+    environment.filters["explained"] = glossary.explain
+    environment.globals["begin"] = glossary.begin
+    return environment.get_template("report.html").render(_context(contents))
 
 
 def _context(contents: Contents) -> dict[str, Any]:
     import markupsafe
 
     content = Page(contents)
-    overview = []
+    numbers = {name: f"metric-{number}" for number, name in enumerate(contents.labels, 1)}
+    overview: list[dict[str, Any]] = []
     for data, model in contents.pairs:
-        found = build_matrix(contents, data, model)
-        medians = [(label, content.render(chart)) for label, chart in draw_medians(contents, data, model)]
         agreement = contents.agreements.get((data, model))
-        differences = [(name, content.render(chart)) for name, chart in draw_differences(contents, data, model)]
+        differences = draw_differences(contents, data, model)
+        matrix = build_matrix(contents, data, model)
         overview.append(
             {
                 "where": contents.where(data, model),
-                "matrix": found,
-                "medians": medians,
-                "demonstrated": any(
-                    found.comparison.significant.any()
-                    for found in contents.rankings
-                    if (found.data, found.model) == (data, model)
-                ),
-                "differences": differences,
+                "answers": [answer_question(contents, label, data, model) for label in contents.labels.values()],
+                "example": content.draw_example(data, model),
+                "matrix": matrix,
+                "columns": split_columns(matrix, list(contents.labels)),
+                "medians": [(name, content.render(chart)) for name, chart in draw_medians(contents, data, model)],
+                "differences": [(n, content.render(c)) for n, c in differences if not isinstance(c, Underpowered)],
+                "needs": describe_needs([c for _, c in differences if isinstance(c, Underpowered)]),
                 "agreement": None if agreement is None else describe_agreement(agreement),
                 "agreement_charts": [content.render(c) for c in draw_agreement(agreement)] if agreement else [],
             }
         )
+    sections: list[dict[str, Any]] = [
+        {
+            "id": numbers[name],
+            "label": label,
+            "question": label.presentation.question(label.options),
+            "answers": [
+                (entry["where"], answer) for entry in overview for answer in entry["answers"] if answer.label == name
+            ],
+            "guide": label.presentation.guide(label.options),
+            "terms": label.presentation.terms(label.options),
+            "parts": content.make_metric_parts(label),
+        }
+        for name, label in contents.labels.items()
+    ]
+    questions = [section["question"] for section in sections]
     options = content.make_sections(compare_options(contents), "options")
     models = content.make_sections(compare_models(contents), "models")
-    sections = []
-    for number, label in enumerate(contents.labels.values(), 1):
-        sections.append({"id": f"metric-{number}", "label": label, "parts": content.make_metric_parts(label)})
     rows, count = encode_rows(contents, content.links)
     about = contents.manifest.get("about") or {}
     failures = contents.results.failures.rows(named=True)
-    guide: dict[str, str] = {}
-    for label in contents.labels.values():
-        for term, meaning in label.presentation.guide(label.options).items():
-            guide.pop(term, None)  # terms that many metrics share come last
-            guide[term] = meaning
     return {
         "title": str(about.get("title") or "How far the explanations hold"),
+        "asked": methods.describe_question(contents),
         "contents": contents,
         "labels": contents.labels,
+        "numbers": numbers,
         "facts": methods.describe_study(contents),
         "overview": overview,
         "options_compared": options,
         "models_compared": models,
         "sections": sections,
+        "repeated": {question for question in questions if questions.count(question) > 1},
+        "terms": {term: meaning for section in reversed(sections) for term, meaning in section["terms"].items()},
         "open": OPEN,
         "warnings": contents.warnings[:LISTED],
         "more_warnings": max(0, len(contents.warnings) - LISTED),
@@ -187,7 +249,6 @@ def _context(contents: Contents) -> dict[str, Any]:
         "failed": len(failures),
         "missing": contents.results.missing,
         "tally": methods.count_rows(contents),
-        "guide": guide,
         "rows": markupsafe.Markup(rows),
         "row_count": count,
         "option_tables": methods.list_options(contents),
@@ -198,6 +259,33 @@ def _context(contents: Contents) -> dict[str, Any]:
         "bundle": markupsafe.Markup(bundle_scripts()) if content.charts else "",
         "raw": markupsafe.Markup,
     }
+
+
+def split_columns(matrix: Matrix, labels: list[str]) -> list[list[int]]:
+    """The places of the metrics that have results, in groups of about equal size that fit beside each other.
+
+    >>> split_columns(Matrix("d", "m", [], []), ["a"])
+    []
+    """
+    some = [at for at, _ in enumerate(labels) if any(entries[at].cell is not None for _, entries in matrix.rows)]
+    groups = -(-len(some) // COLUMNS)
+    return [some[len(some) * at // groups : len(some) * (at + 1) // groups] for at in range(groups)]
+
+
+def describe_needs(left_out: list[Underpowered]) -> str:
+    """One line for figures that need more samples.
+
+    >>> describe_needs([Underpowered("Skewness", 30, 24), Underpowered("Kurtosis", 30, 24)])
+    'Needs more samples: Skewness, Kurtosis (at least 30, and there are 24).'
+    """
+    groups: dict[tuple[int, int], list[str]] = {}
+    for each in left_out:
+        groups.setdefault((each.needed, each.present), []).append(each.heading)
+    texts = [
+        f"{', '.join(dict.fromkeys(names))} (at least {needed}, and there {'is' if there == 1 else 'are'} {there})"
+        for (needed, there), names in groups.items()
+    ]
+    return f"Needs more samples: {'; '.join(texts)}." if texts else ""
 
 
 def mark_up(text: str) -> str:

@@ -7,9 +7,38 @@ from typing import Any
 import polars as pl
 
 from holdfast.presentation.base import format_number, read_numbers
+from holdfast.presentation.wording import describe_reach
 from holdfast.report.views import Contents
 
 _FACTS = ("title", "model", "data", "created", "command")
+
+
+def describe_question(contents: Contents) -> str:
+    """What was asked, in a sentence: how many explainers of which model, on which data, and how far inputs move.
+
+    It is made from names and numbers of the manifest. Empty without results.
+    """
+    if not contents.pairs:
+        return ""
+    about = contents.manifest.get("about") or {}
+    count = len(contents.explainers)
+    models = [model for model in contents.models if any(model == own for _, own in contents.pairs)]
+    data = [name for name in contents.data if any(name == own for own, _ in contents.pairs)]
+    who = contents.explainers[0] if count == 1 else f"{count} explainers"
+    model = about.get("model") if len(models) == 1 else None
+    of = str(model or (models[0] if len(models) == 1 else f"{len(models)} models ({', '.join(models)})"))
+    samples = [(contents.manifest.get("data") or {}).get(name, {}).get("samples") for name in data]
+    if about.get("data"):
+        on = str(about["data"])
+    elif len(data) == 1:
+        on = f"{samples[0]} samples of {data[0]}" if samples[0] else data[0]
+    else:
+        on = f"{len(data)} data sets ({', '.join(data)})"
+    reaches = dict.fromkeys(filter(None, (describe_reach(label.options) for label in contents.labels.values())))
+    text = f"{who} of {of}, on {on}."
+    if len(reaches) > 3:
+        return f"{text} Inputs move by {len(reaches)} different amounts."
+    return f"{text} Inputs move {' or '.join(reaches)}." if reaches else text
 
 
 def describe_study(contents: Contents) -> list[tuple[str, str]]:

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from holdfast.charts import Chart, draw_heatmap, draw_intervals, draw_mean_ranks
+from holdfast.charts import Chart, Underpowered, draw_heatmap, draw_intervals, draw_mean_ranks
 from holdfast.charts import IntervalBar as ChartInterval
 from holdfast.presentation.base import format_number
 from holdfast.report.summary import Cell, estimate, summarise_rows
 from holdfast.report.views import Contents, Label
-from holdfast.statistics.comparison import Comparison
+from holdfast.statistics.comparison import Comparison, count_needed
 from holdfast.statistics.ranking import Agreement
 
 
@@ -41,14 +41,12 @@ class Matrix:
     Attributes:
         data, model: names.
         rows: an explainer and its entries, one for each label.
-        sentences: label and what the comparison found.
         uneven: labels with medians over different samples for different explainers.
     """
 
     data: str
     model: str
     rows: list[tuple[str, list[Entry]]]
-    sentences: list[tuple[str, str]]
     uneven: list[str] = field(default_factory=list)
 
 
@@ -69,13 +67,8 @@ def build_matrix(contents: Contents, data: str, model: str) -> Matrix:
             entries.append(_rank_cell(found, name, comparisons.get((data, model, label.name))))
         if any(entry.cell is not None for entry in entries):
             rows.append((name, entries))
-    sentences = []
-    for label in contents.labels.values():
-        comparison = comparisons.get((data, model, label.name))
-        if comparison is not None:
-            sentences.append((label.name, " ".join(filter(None, [comparison.sentence(), label.reading.caution]))))
     uneven = [label.name for label in contents.labels.values() if _has_uneven_samples(contents, label, data, model)]
-    return Matrix(data, model, rows, sentences, uneven)
+    return Matrix(data, model, rows, uneven)
 
 
 def _rank_cell(found: Cell | None, name: str, comparison: Comparison | None) -> Entry:
@@ -99,29 +92,44 @@ def _has_uneven_samples(contents: Contents, label: Label, data: str, model: str)
 
 
 def draw_medians(contents: Contents, data: str, model: str) -> list[tuple[str, Chart]]:
-    """Label and chart: medians with their intervals."""
+    """Label and chart: medians with their intervals, a row for every explainer of this data set and model.
+
+    The best, and all that are not shown to be worse, have a star where any difference is demonstrated.
+    """
+    here = [label for label in contents.labels if len(contents.frame(data, model, label))]
+    present = {name for label in here for name in contents.frame(data, model, label)["explainer"].unique()}
     charts = []
-    for label in contents.labels.values():
+    for label in (contents.labels[name] for name in here):
         entries = []
-        for name in contents.explainers:
+        for name in (each for each in contents.explainers if each in present):
             middle = estimate(label.reading, contents.rows(data, model, label.name, name))
-            if middle is not None:
-                entries.append(ChartInterval(name, middle.value, middle.low, middle.high, middle.bound is not None))
-        reading = label.reading
+            entries.append(
+                ChartInterval(name, math.nan, None, None)
+                if middle is None
+                else ChartInterval(name, middle.value, middle.low, middle.high, middle.bound is not None)
+            )
+        reading, comparison = label.reading, contents.comparisons.get((data, model, label.name))
+        best: list[str] = []
+        if comparison is not None and comparison.significant.any():
+            best = [comparison.names[place] for place in comparison.winner_set]
         chart = draw_intervals(
-            entries, contents.explainers, reading.title, reading.axis, reading.direction, reading.good
+            entries, contents.explainers, reading.title, reading.axis, reading.direction, reading.good, best
         )
         if chart is not None:
             charts.append((label.name, chart))
     return charts
 
 
-def draw_differences(contents: Contents, data: str, model: str) -> list[tuple[str, Chart]]:
-    """Label and critical-difference diagram, for three explainers or more on two samples or more."""
-    charts = []
+def draw_differences(contents: Contents, data: str, model: str) -> list[tuple[str, Chart | Underpowered]]:
+    """Label and critical-difference diagram, for three explainers or more; else how many samples it needs."""
+    charts: list[tuple[str, Chart | Underpowered]] = []
     for label in contents.labels:
         comparison = contents.comparisons.get((data, model, label))
-        if comparison is None or len(comparison.names) < 3 or comparison.count < 2:
+        if comparison is None or len(comparison.names) < 3:
+            continue
+        needed = count_needed(len(comparison.names), comparison.level)
+        if comparison.count < needed:
+            charts.append((label, Underpowered(f"Who differs from whom by {label}", needed, comparison.count)))
             continue
         place = {each: at for at, each in enumerate(comparison.order)}
         chart = draw_mean_ranks(

@@ -88,6 +88,7 @@ def _block(
         "rows": len(frame),
         "axis": reading.axis,
         "decimals": reading.decimals,
+        "odds": reading.log_probability,
         "bound": "≤" if reading.censored_side == "upper" else "≥",
         "censored": reading.censored,
         "columns": columns,

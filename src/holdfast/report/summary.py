@@ -10,6 +10,7 @@ import polars as pl
 
 from holdfast.presentation import Reading
 from holdfast.presentation.base import format_number
+from holdfast.presentation.wording import format_odds
 from holdfast.report.views import Label
 from holdfast.statistics.paired import Interval, bootstrap_interval, median_over_repeats
 
@@ -18,11 +19,12 @@ SIGNS = {"upper": "≤ ", "lower": "≥ "}
 
 @dataclass(frozen=True)
 class Cell:
-    """One explainer's numbers by one configured metric: the median, its interval, and notes."""
+    """One explainer's numbers by one configured metric: the median, in other words too, its interval, and notes."""
 
     main: str = "–"
     interval: str = ""
     notes: tuple[str, ...] = ()
+    words: str = ""
 
 
 def estimate(reading: Reading, frame: pl.DataFrame) -> Interval | None:
@@ -57,14 +59,16 @@ def summarise_rows(label: Label, frame: pl.DataFrame, failed: int) -> Cell | Non
     middle = estimate(reading, frame)
     if middle is None:
         return Cell(notes=("nothing to take a median of", *notes))
-    main = SIGNS.get(middle.bound or "", "") + format_number(middle.value, reading.decimals)
+    sign = SIGNS.get(middle.bound or "", "")
+    main = sign + format_number(middle.value, reading.decimals)
+    words = f"{sign}{format_odds(middle.value)}" if reading.log_probability else ""
     count = f"n = {middle.count}"
     if middle.low is None or middle.high is None:
-        return Cell(main, f"{count}: no interval", tuple(notes))
+        return Cell(main, f"{count}: no interval", tuple(notes), words)
     if len(rows) and reading.bounds(rows).all():
-        return Cell(main, f"all censored, {count}", tuple(notes))
+        return Cell(main, f"all censored, {count}", tuple(notes), words)
     few = f" ({100 * middle.coverage:.0f}%)" if middle.coverage < 0.945 else ""
-    return Cell(main, f"{describe_interval(middle, reading.decimals)}{few}, {count}", tuple(notes))
+    return Cell(main, f"{describe_interval(middle, reading.decimals)}{few}, {count}", tuple(notes), words)
 
 
 def describe_interval(middle: Interval, decimals: int | None) -> str:

@@ -14,6 +14,7 @@ from typing import Literal
 
 import numpy as np
 
+from holdfast.distributions import normal_quantile
 from holdfast.errors import check
 from holdfast.statistics.paired import (
     Interval,
@@ -28,6 +29,9 @@ from holdfast.statistics.paired import (
     to_bounds,
 )
 from holdfast.tensors import Array
+
+#: more samples than this are not worth an estimate
+_MANY = 10_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,6 +150,36 @@ class Comparison:
             phrases = ["does " + phrases[0].replace("not demonstrably", "not demonstrably differ")]
         subject = "it" if len(first) == 1 else names[best]
         return f"{leaders}; {subject} {' but '.join(phrases)}; {samples}."
+
+
+def count_needed(explainers: int, level: float = 0.05) -> int:
+    """The fewest samples with which a difference between explainers can be significant at all.
+
+    The smallest two-sided p-value of the signed-rank test is 2^(1 - n); Holm's method multiplies it by the number of
+    pairs, k (k - 1) / 2.
+
+    >>> count_needed(2), count_needed(6)
+    (6, 10)
+    """
+    return max(1, math.ceil(math.log2(explainers * (explainers - 1) / level)))
+
+
+def estimate_needed(comparison: Comparison) -> int | None:
+    """Roughly how many samples would make the largest difference significant, if it stays as large; None if too many.
+
+    With n untied samples the signed-rank test has z = r sqrt(3 n / 4) for a rank-biserial correlation r, so
+    n = 4 z^2 / (3 r^2) with the z of the level, which is divided by the number of pairs.
+    """
+    effect = float(np.abs(comparison.effects).max())
+    k = len(comparison.names)
+    if not effect > 0:
+        return None
+    z = float(normal_quantile(1 - comparison.level / (k * (k - 1))))
+    needed = max(4 * z * z / (3 * effect * effect), count_needed(k, comparison.level), comparison.count + 1)
+    if needed > _MANY:
+        return None
+    step = 10 ** max(0, math.floor(math.log10(needed)) - 1)
+    return int(math.ceil(needed / step) * step)
 
 
 def compare(

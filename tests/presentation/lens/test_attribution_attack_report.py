@@ -141,7 +141,7 @@ def test_the_page_has_the_section(found: Any, tmp_path: Path) -> None:
     )
     assert len(re.findall(sentence, page)) == 2
     assert page.count('alt="Kept, lost and new pixels: ') == 8
-    overview = page.split('id="overview"')[1].split("</section>")[0]
+    overview = page.split('id="comparison"')[1].split("</section>")[0]
     assert overview.count("of the top 40 positions lost") == 2
     assert "1-LENS-prec@k: mean 0." in overview
 

@@ -89,6 +89,34 @@ class CEvalPresentation(Presentation):
             ),
         }
 
+    def question(self, options: Mapping[str, Any]) -> str:
+        """Whether the features that a map puts first hold the class."""
+        return "Do the features that the map puts first hold the class?"
+
+    def verdict(self, view: View) -> str:
+        """The median ratios, as how many times larger a change is needed."""
+        size = f"{float(view.options.get('fraction', 0.1)):.0%} of the features"
+        return self._word_verdict(view, f"With the {size} fixed that {{}} first")
+
+    def _word_verdict(self, view: View, start: str) -> str:
+        ranked = view.rank()
+        if not ranked:
+            return ""
+        best, worst, chance = ranked[0], ranked[-1], view.refer()
+        rest = "" if len(ranked) == 1 else f"; with those of {worst.who} {worst.text} times"
+        rest += f"; with random ones {chance} times" if chance else ""
+        return (
+            f"{start.format(best.puts)}, changing the class takes a change {best.text} times as large as with none "
+            f"fixed{rest} (medians)."
+        )
+
+    def terms(self, options: Mapping[str, Any]) -> dict[str, str]:
+        """The two changes that are compared."""
+        return {
+            "c(e)": "the least change found that changes the class while the features of the explanation stay fixed",
+            "c(empty)": "the least change found that changes the class, with no feature fixed",
+        }
+
     def figures(self, view: View) -> list[Chart | Gallery]:
         """The distributions, the curves over sizes, and the pictures."""
         found: list[Chart | Gallery] = draw_distribution(

@@ -25,6 +25,14 @@ class CEvalPlotPresentation(CEvalPresentation):
             censored_side="lower",
         )
 
+    def question(self, options: Mapping[str, Any]) -> str:
+        """The question of c-Eval, over sizes."""
+        return "Do the features that the map puts first hold the class, however many?"
+
+    def verdict(self, view: View) -> str:
+        """The median of the mean ratios."""
+        return self._word_verdict(view, "With the features fixed that {} first")
+
     def figures(self, view: View) -> list[Chart | Gallery]:
         """The plot, and the distribution of its means."""
         curves = draw_sweep(view)

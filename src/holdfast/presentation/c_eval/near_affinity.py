@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from holdfast.charts import Chart, Gallery, Line, draw_lines
 from holdfast.presentation.base import Presentation, Reading, View, draw_distribution, presentations
@@ -20,6 +21,23 @@ class NearAffinityPresentation(Presentation):
         return Reading(
             "Near-affinity: mean deviation of the estimated c(empty)", "mean |log ratio|", self.direction_of(options)
         )
+
+    def question(self, options: Mapping[str, Any]) -> str:
+        """How near to a plane."""
+        return "Is the model nearly linear around the inputs?"
+
+    def verdict(self, view: View) -> str:
+        """The factor by which the estimate for a plane misses."""
+
+        def measure(rows: pl.DataFrame) -> tuple[float, str] | None:
+            values = view.reading.values(view.reading.select_valid(rows))
+            return (float(np.median(values)), f"{np.exp(np.median(values)):.2f}") if len(values) else None
+
+        ranked = view.rank(measure, "lower")
+        if not ranked:
+            return ""
+        between = ranked[0].text if len(ranked) == 1 else f"{ranked[0].text} to {ranked[-1].text}"
+        return f"An estimate that is exact for a linear model misses by a factor of {between} (medians; 1 is linear)."
 
     def figures(self, view: View) -> list[Chart | Gallery]:
         """c_hat / c(empty) against the size, and the distribution of the deviations."""

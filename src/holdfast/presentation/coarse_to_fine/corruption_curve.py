@@ -31,6 +31,7 @@ from holdfast.presentation.coarse_to_fine.drops import TAU, Drops, Q, load_drops
 from holdfast.presentation.coarse_to_fine.pictures import draw_galleries
 from holdfast.presentation.coarse_to_fine.tables import draw_tables
 from holdfast.presentation.coarse_to_fine.words import describe_gate, explain_terms, format_share
+from holdfast.presentation.wording import is_random
 from holdfast.tensors import Array
 
 _NOTE = (
@@ -74,6 +75,42 @@ class CorruptionCurvePresentation(Presentation):
         if (clipped > 0).any():
             notes.append(f"replacements clipped to the bounds: {format_number(100 * float(np.nanmean(clipped)), 0)}%")
         return notes
+
+    def question(self, options: Mapping[str, Any]) -> str:
+        """Whether replacing what a map puts first lowers the prediction."""
+        which = "first" if "top" in (options.get("order") or ("top",)) else "last"
+        return f"Does the prediction fall when what the map puts {which} is replaced?"
+
+    def verdict(self, view: View) -> str:
+        """The median areas under the drop, as shares of the class's probability."""
+
+        def measure(rows: pl.DataFrame) -> tuple[float, str] | None:
+            values = view.reading.values(view.reading.select_valid(rows))
+            return (float(np.median(values)), f"{100 * np.median(values):.0f}%") if len(values) else None
+
+        ranked = view.rank(measure)
+        if not ranked:
+            return ""
+        which = "first" if "top" in (view.options.get("order") or ("top",)) else "last"
+        best, worst, chance = ranked[0], ranked[-1], view.refer(measure)
+        rest = "" if len(ranked) == 1 else f", what {worst.puts} {which} {worst.text}"
+        rest += f"; random maps {chance}" if chance else ""
+        return (
+            f"Replacing what {best.puts} {which} costs the class {best.text} of its probability, averaged over how "
+            f"much is replaced{rest} (medians)."
+        )
+
+    def reservations(self, view: View) -> list[str]:
+        """Without random maps nothing says how much any order costs."""
+        return [] if any(is_random(name) for name in view.present) else ["There are no random maps to compare with."]
+
+    def terms(self, options: Mapping[str, Any]) -> dict[str, str]:
+        """The drop, its area and the gate."""
+        return {
+            "drop": "the share of the class's probability that is lost when positions are replaced",
+            "AUC": "area under the curve of the drop over the share of positions replaced",
+            "gate": "a test against random maps that a poor explainer fails",
+        }
 
     def figures_over_data(self, views: Sequence[View]) -> Sequence[Figure]:
         """Box plots of the coarse and the fine numbers over data sets (Fig. 5)."""

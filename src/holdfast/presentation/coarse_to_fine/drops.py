@@ -13,6 +13,7 @@ from holdfast.charts import Underpowered
 from holdfast.metrics.coarse_to_fine.gate import Gate, apply_gate, compare_curves
 from holdfast.metrics.coarse_to_fine.summary import CorruptionSummary, Curves, summarise
 from holdfast.presentation.base import View, read_flags
+from holdfast.presentation.wording import is_random
 from holdfast.tensors import Array
 
 #: how many samples of one explainer are read at most
@@ -101,15 +102,6 @@ class Drops:
         """The drops of an explainer's complete samples, most relevant first, `(n, K)`."""
         curves = self.curves[name]
         return np.asarray(curves.select(curves.find_complete()).top)
-
-
-def is_random(name: str) -> bool:
-    """Whether the explainer with this name is the one with random maps.
-
-    >>> is_random("random"), is_random("random:seed=1"), is_random("randomised saliency")
-    (True, True, False)
-    """
-    return name.partition(":")[0].strip().lower() == "random"
 
 
 def load_drops(view: View) -> Drops | None:

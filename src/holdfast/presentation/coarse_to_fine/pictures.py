@@ -9,8 +9,9 @@ import numpy as np
 from holdfast.charts import Gallery, GalleryRow, Picture
 from holdfast.metrics.coarse_to_fine.corruption_curve import restore_input
 from holdfast.presentation.base import View, format_number
-from holdfast.presentation.coarse_to_fine.drops import MOST_SAMPLES, is_random
+from holdfast.presentation.coarse_to_fine.drops import MOST_SAMPLES
 from holdfast.presentation.coarse_to_fine.words import format_share
+from holdfast.presentation.wording import is_random
 from holdfast.tensors import Array
 
 #: the share of the positive positions that is marked, as in the paper's figure

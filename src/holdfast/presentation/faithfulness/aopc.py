@@ -19,6 +19,7 @@ from holdfast.presentation.base import (
     read_flags,
     read_numbers,
 )
+from holdfast.presentation.wording import is_random
 
 #: how many samples a line of the figure is averaged over at most
 MOST_SAMPLES = 500
@@ -34,6 +35,38 @@ class AOPCPresentation(Presentation):
         title = f"Area over the perturbation curve, {first} relevant regions first"
         axis = f"AOPC ({options.get('score', 'probability')})"
         return Reading(title, axis, self.direction_of(options), 3, good="more faithful")
+
+    def question(self, options: Mapping[str, Any]) -> str:
+        """Whether replacing the regions that a map puts first, or last, lowers the prediction."""
+        which = "first" if _name_first(options) == "most" else "last"
+        return f"Does the prediction fall when the regions that the map puts {which} are replaced?"
+
+    def verdict(self, view: View) -> str:
+        """The median falls of the score."""
+        ranked = view.rank()
+        if not ranked:
+            return ""
+        which = "first" if _name_first(view.options) == "most" else "last"
+        best, worst, chance = ranked[0], ranked[-1], view.refer()
+        rest = (
+            ""
+            if len(ranked) == 1
+            else f", those that {worst.who} {worst.choose('puts', 'put')} {which} by {worst.text}"
+        )
+        rest += f"; random ones by {chance}" if chance else ""
+        return (
+            f"Replacing the regions that {best.who} {best.choose('puts', 'put')} {which} lowers the class's "
+            f"{view.options.get('score', 'probability')} by {best.text}, averaged over the steps{rest} (medians)."
+        )
+
+    def reservations(self, view: View) -> list[str]:
+        """Without random maps nothing says how far the score falls in any order."""
+        has = any(is_random(name) for name in view.present)
+        return [] if has else ["There are no random maps to compare with."]
+
+    def terms(self, options: Mapping[str, Any]) -> dict[str, str]:
+        """What AOPC stands for."""
+        return {"AOPC": "area over the perturbation curve: the mean fall of the class's score over all steps"}
 
     def figures(self, view: View) -> list[Chart | Gallery]:
         """The curves, and the distribution over samples."""

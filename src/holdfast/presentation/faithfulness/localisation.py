@@ -37,6 +37,26 @@ class RelevanceLocalisationPresentation(Presentation):
             "the model uses the region.",
         )
 
+    def question(self, options: Mapping[str, Any]) -> str:
+        """Whether maps point to the region that is known to matter."""
+        return "Does the map point to the region that is known to matter?"
+
+    def verdict(self, view: View) -> str:
+        """The median shares inside, and chance."""
+
+        def measure(rows: pl.DataFrame) -> tuple[float, str] | None:
+            values = view.reading.values(view.reading.select_valid(rows))
+            return (float(np.median(values)), f"{100 * np.median(values):.0f}%") if len(values) else None
+
+        ranked = view.rank(measure)
+        if not ranked:
+            return ""
+        best, worst = ranked[0], ranked[-1]
+        rest = "" if len(ranked) == 1 else f", of {worst.those} {worst.text}"
+        chance = read_numbers(view.reading.select_valid(view.frame), "chance")
+        known = f"; chance is {100 * float(np.nanmean(chance)):.0f}%" if np.isfinite(chance).any() else ""
+        return f"Of the relevance in {best.maps}, {best.text} lies inside{rest} (medians over samples{known})."
+
     def figures(self, view: View) -> list[Chart | Gallery]:
         """The distribution over samples, with a line at chance."""
         chances = [read_numbers(view.reading.select_valid(view.of(name)), "chance") for name in view.present]

@@ -36,6 +36,35 @@ class LogOddsPresentation(Presentation):
             title, "change of the log-odds", self.direction_of(options), 2, caution=caution, good="more faithful"
         )
 
+    def question(self, options: Mapping[str, Any]) -> str:
+        """Whether erasing what distinguishes two classes changes the decision."""
+        return "Does erasing what the map says distinguishes two classes change the decision?"
+
+    def verdict(self, view: View) -> str:
+        """On what share of the samples the decision turned; else the change of the log-odds."""
+
+        def measure(rows: pl.DataFrame) -> tuple[float, str] | None:
+            converted = read_numbers(view.reading.select_valid(rows), "converted")
+            converted = converted[np.isfinite(converted)]
+            share = float(converted.mean()) if len(converted) else float("nan")
+            return (share, f"{100 * share:.0f}%") if len(converted) else None
+
+        turned, changes = view.rank(measure, "higher"), view.rank()
+        if not turned or not changes:
+            return self.contrast(view)
+        best, worst = turned[0], turned[-1]
+        if len(turned) == 1:
+            every = "every map" if len(best.names) > 1 else best.maps
+            text = f"Erasing by {every} turned {best.text} of the samples into the other class"
+            ends = f"{changes[0].text} ({changes[0].who}) to {changes[-1].text} ({changes[-1].who})"
+            return f"{text}; the log-odds fell by {ends if len(changes) > 1 else changes[0].text} (medians)."
+        start = f"Erasing by {best.maps} turned {best.text} of the samples into the other class"
+        return f"{start}, by {worst.those} {worst.text}."
+
+    def terms(self, options: Mapping[str, Any]) -> dict[str, str]:
+        """What log-odds are."""
+        return {"log-odds": "the difference of the model's outputs (logits) for two classes"}
+
     def figures(self, view: View) -> list[Chart | Gallery]:
         """The distribution over samples, and if there are several pairs, for each of them."""
         columns = [

@@ -11,12 +11,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
 
-from holdfast.charts import INK, Chart, Gallery, Strip, draw_strips
+from holdfast.charts import INK, Chart, Gallery, GalleryRow, Strip, draw_strips
 from holdfast.charts.base import make_legend, name_rows, round_number, tooltip, wrap_name
 from holdfast.metrics.base import larger_is_closer
 from holdfast.presentation.base import (
@@ -24,6 +24,7 @@ from holdfast.presentation.base import (
     Reading,
     View,
     draw_distribution,
+    draw_example,
     format_number,
     presentations,
     read_flags,
@@ -96,6 +97,35 @@ class AttributionAttackPresentation(Presentation):
             notes.append(f"no other input of the class found, so counted as unchanged: {still} of {len(frame)}")
         found = fragility(rows)
         return [*notes, found.sentence(top_of(options), "position")] if found is not None else notes
+
+    def question(self, options: Mapping[str, Any]) -> str:
+        """Whether an attack moves what a map puts first."""
+        return "Can an attack move what the map puts first?"
+
+    def verdict(self, view: View) -> str:
+        """The mean share of the most relevant positions that the attack moved away."""
+
+        def measure(rows: pl.DataFrame) -> tuple[float, str] | None:
+            found = fragility(view.reading.select_valid(rows)) if "kept" in rows.columns else None
+            return None if found is None else (1 - found.parts[0], f"{100 * (1 - found.parts[0]):.0f}%")
+
+        ranked = view.rank(measure, "lower")
+        if not ranked:
+            return self.contrast(view)
+        best, worst = ranked[0], ranked[-1]
+        rest = "" if len(ranked) == 1 else f", and {best.text} of those of {best.who}"
+        return (
+            f"The attack {attack_of(view.options)[0]} moved away {worst.text} of the {top_of(view.options)} of "
+            f"{worst.who}{rest} (means over samples that kept their class)."
+        )
+
+    example_order: ClassVar[int] = 1
+
+    def example(self, view: View) -> GalleryRow | None:
+        """The map that the attack changed most."""
+        first = [*similarities_of(view.options), "similarity"][0]
+        same = 1.0 if larger_is_closer({"similarity": first}) else 0.0
+        return draw_example(view, name_similarity(first), "Of all maps, the attack changed this one most", same)
 
     def figures(self, view: View) -> list[Chart | Gallery]:
         """The shares that were kept, moved and lost, the similarities, their curves, and the pictures."""

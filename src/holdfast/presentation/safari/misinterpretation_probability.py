@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,7 +22,7 @@ from holdfast.presentation.base import (
     read_numbers,
 )
 from holdfast.presentation.safari.contradictions import find_contradictions
-from holdfast.presentation.safari.terms import COMPARED, MARGIN, MEANINGS, find_threshold
+from holdfast.presentation.safari.terms import COMPARED, MARGIN, MEANINGS, SHORT, describe_event, find_threshold
 from holdfast.tensors import Array
 
 #: samples with a curve
@@ -48,16 +47,23 @@ class ProbabilityPresentation(Presentation):
         """Less probable is more robust; explainers are not ranked by misclassification."""
         event = str(options.get("event"))
         title = f"ln P({_WHAT.get(event, event)})"
-        return Reading(title, LN_P, self.direction_of(options), 2, "bound", "upper", good="more robust")
+        return Reading(
+            title,
+            LN_P,
+            self.direction_of(options),
+            2,
+            "bound",
+            "upper",
+            good="more robust",
+            log_probability=True,
+        )
 
     def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
-        """The median in words, the error of a single estimate, and how many are not resolved or stalled."""
-        value, bound = read_numbers(frame, "value"), read_flags(frame, "bound")
+        """The error of a single estimate, and how many are not resolved or stalled."""
+        bound = read_flags(frame, "bound")
         width = (read_numbers(frame, "high") - read_numbers(frame, "low"))[~bound]
         width = width[np.isfinite(width)]
-        sure = len(value) and np.isfinite(value).all() and not bound.any()
-        notes = [f"median: {describe_probability(float(np.median(value)))}"] if sure else []
-        notes += [f"each estimate: ± {format_number(float(np.median(width)) / 2)}"] if len(width) else []
+        notes = [f"each estimate: ± {format_number(float(np.median(width)) / 2)}"] if len(width) else []
         unresolved = int((~read_flags(frame, "resolved")).sum()) if "resolved" in frame.columns else 0
         stalled = int(read_flags(frame, "stalled").sum())
         counts = {"unresolved": unresolved, "stalled": stalled}
@@ -85,6 +91,35 @@ class ProbabilityPresentation(Presentation):
             **COMPARED,
         }
 
+    def question(self, options: Mapping[str, Any]) -> str:
+        """The question of the event."""
+        return {
+            "changed_class": "How often does random noise change the class and not the map?",
+            "misclassification": "How often does random noise change the class?",
+        }.get(str(options.get("event")), "How often does random noise change the map?")
+
+    def verdict(self, view: View) -> str:
+        """The median probabilities, as one in so many."""
+        ranked, event = view.rank(direction="lower"), str(view.options.get("event"))
+        if not ranked:
+            return ""
+        best, worst = ranked[0], ranked[-1]
+        if event == "misclassification":
+            between = best.text if len(ranked) == 1 else f"{best.text} to {worst.text}"
+            return f"Of random draws of noise, {between} change the class (medians over samples)."
+        does = "change the class and keep" if event == "changed_class" else "keep the class and change"
+        rest = "" if len(ranked) == 1 else f", and {best.text} {best.those}"
+        return (
+            f"Of random draws of noise, {worst.text} {does} {worst.maps} ({describe_event(view.options)})"
+            f"{rest} (medians over samples)."
+        )
+
+    def terms(self, options: Mapping[str, Any]) -> dict[str, str]:
+        """The logarithm of a probability, and when it is not resolved."""
+        logarithm = "the natural logarithm of the probability: −2.3 is 1 in 10, −6.9 is 1 in 1,000"
+        unresolved = "the simulation ended too early to say how probable the event is"
+        return {"ln P": logarithm, "unresolved": unresolved, **SHORT}
+
     def contradictions(self, view: View, others: Sequence[View]) -> list[str]:
         """Estimates that contradict each other or a search."""
         return find_contradictions(view, others)
@@ -95,18 +130,6 @@ class ProbabilityPresentation(Presentation):
         for sample in view.samples(SHOWN):
             found += _curves(view, sample)
         return found
-
-
-def describe_probability(log_probability: float) -> str:
-    """A probability in words, from its natural logarithm: as a power of ten, and as one in so many.
-
-    >>> describe_probability(-9.3), describe_probability(-0.7), describe_probability(-40.0)
-    ('10^−4.0, about 1 in 11,000', '10^−0.3, about 1 in 2', '10^−17.4, about 1 in 2e17')
-    """
-    power = log_probability / math.log(10)
-    digits = max(0, math.floor(-power) - 1)
-    count = f"{round(10**-power / 10**digits) * 10**digits:,}" if power > -9 else f"{10**-power:.0e}".replace("+", "")
-    return f"10^{format_number(power, 1)}, about 1 in {count}"
 
 
 def _draw_directions(view: View) -> list[Chart]:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import numpy as np
+import polars as pl
+
 from holdfast.charts import Chart, Gallery
-from holdfast.presentation.base import Presentation, Reading, View, draw_distribution, presentations
+from holdfast.presentation.base import Presentation, Reading, Standing, View, draw_distribution, presentations
 from holdfast.presentation.safari.terms import COMPARED
 
 
@@ -22,6 +25,36 @@ class MaxSensitivityPresentation(Presentation):
         caution = "" if options.get("normalise") else "It grows with the scale of an explainer's maps."
         axis = f"largest {self.what}" + (", normalised" if options.get("normalise") else "")
         return Reading(self.title, axis, self.direction_of(options), caution=caution, good="more robust")
+
+    def question(self, options: Mapping[str, Any]) -> str:
+        """How far or how fast a map moves."""
+        return "How far do maps move under small random noise?"
+
+    def verdict(self, view: View) -> str:
+        """The median over samples of the largest distance, as a share of the map where it is normalised."""
+        normalised = bool(view.options.get("normalise"))
+
+        def measure(rows: pl.DataFrame) -> tuple[float, str] | None:
+            values = view.reading.values(view.reading.select_valid(rows))
+            if not len(values):
+                return None
+            middle = float(np.median(values))
+            return middle, f"{100 * middle:.0f}%" if normalised else f"{middle:.2g}"
+
+        ranked = view.rank(measure, "lower")
+        if not ranked:
+            return ""
+        return f"{self._word_verdict(ranked[-1], ranked[0] if len(ranked) > 1 else None, normalised)} (medians)."
+
+    def _word_verdict(self, worst: Standing, best: Standing | None, normalised: bool) -> str:
+        """The sentence for the worst explainer and, if there is another, for the best."""
+        size = f" of {worst.choose('its', 'their')} own size" if normalised else ""
+        rest = "" if best is None else f", and {best.those} by {best.text}"
+        return f"Noise moves {worst.maps} by up to {worst.text}{size}{rest}"
+
+    def unfair(self, view: View) -> str:
+        """That maps with larger numbers seem to move further, unless they are normalised."""
+        return "" if view.options.get("normalise") else "Maps with larger numbers look worse by this."
 
     def figures(self, view: View) -> list[Chart | Gallery]:
         """The distribution over samples."""
@@ -46,3 +79,13 @@ class LocalLipschitzPresentation(MaxSensitivityPresentation):
 
     what: ClassVar[str] = "slope"
     title: ClassVar[str] = "Local Lipschitz: largest slope between explanations"
+
+    def question(self, options: Mapping[str, Any]) -> str:
+        """How fast a map changes."""
+        return "How fast do maps change with the input?"
+
+    def _word_verdict(self, worst: Standing, best: Standing | None, normalised: bool) -> str:
+        rest = "" if best is None else f", and {best.those} {best.text}"
+        if normalised:
+            return f"For each unit of distance, noise moves {worst.maps} by up to {worst.text} of its size{rest}"
+        return f"Noise moves {worst.maps} up to {worst.text} times as far as the input{rest}{' times' if best else ''}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.metrics.base import find_similarity
+from holdfast.metrics.base import find_similarity, larger_is_closer
 
 #: the options that all of these metrics share
 COMPARED = {
@@ -55,3 +55,33 @@ def find_threshold(options: Mapping[str, Any]) -> float | None:
     if known is None or options.get("event") == "misclassification":
         return None
     return known.low if options.get("event") == "changed_explanation" else known.high
+
+
+def name_similarity(options: Mapping[str, Any]) -> str:
+    """The similarity in words.
+
+    >>> name_similarity({"similarity": "pearson"}), name_similarity({"similarity": "ssim"})
+    ('correlation', 'ssim')
+    """
+    name = str(options.get("similarity", "similarity"))
+    return {"pearson": "correlation", "spearman": "rank correlation", "cosine": "cosine similarity"}.get(name, name)
+
+
+def describe_event(options: Mapping[str, Any]) -> str:
+    """The threshold of an event in words: which similarities count as changed, or as unchanged.
+
+    >>> describe_event({"similarity": "pearson", "event": "changed_explanation", "threshold": 0.4})
+    'correlation below 0.4'
+    """
+    limit = find_threshold(options)
+    if limit is None:
+        return name_similarity(options)
+    below = (options.get("event") == "changed_explanation") == larger_is_closer(options)
+    return f"{name_similarity(options)} {'below' if below else 'above'} {limit:g}"
+
+
+#: short meanings of words, for the place where they first appear
+SHORT = {
+    "margin": "how far the largest other class is above the class explained; from zero on, the class has changed",
+    "misinterpreted": "the event happened: the search reached the threshold",
+}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -17,12 +17,22 @@ from holdfast.presentation.base import (
     View,
     count_axes,
     draw_distribution,
+    draw_example,
     format_number,
     presentations,
     read_flags,
     read_numbers,
 )
-from holdfast.presentation.safari.terms import COMPARED, MARGIN, MEANINGS, find_threshold
+from holdfast.presentation.safari.terms import (
+    COMPARED,
+    MARGIN,
+    MEANINGS,
+    SHORT,
+    describe_event,
+    find_threshold,
+    name_similarity,
+)
+from holdfast.presentation.wording import count_samples, join_names
 from holdfast.tensors import Array
 
 #: samples in a gallery, and samples behind a line
@@ -82,16 +92,99 @@ class WorstCasePresentation(Presentation):
 
     def contradictions(self, view: View, others: Sequence[View]) -> list[str]:
         """One sentence where `auto` searched some explainers with gradients and others without."""
-        if not _is_auto(view.options) or "followed_gradients" not in view.frame.columns:
-            return []
-        followed = {name: bool(read_flags(view.of(name), "followed_gradients").any()) for name in view.present}
-        without = [name for name, gradients in followed.items() if not gradients]
-        if not without or len(without) == len(followed):
+        without = _searched_without_gradients(view)
+        if not without:
             return []
         return [
             f"{view.data}, {view.model}: in {view.label}, {', '.join(without)} cannot be differentiated and met a "
             "weaker search than the others, so their worst cases are not comparable. Use `search: block` for all."
         ]
+
+    def question(self, options: Mapping[str, Any]) -> str:
+        """The question of the event."""
+        return {
+            "changed_class": "When the class changes, does the map stay the same?",
+            "misclassification": "Can a small change of the input change the class?",
+        }.get(str(options.get("event")), "Can a small change of the input change the map?")
+
+    def verdict(self, view: View) -> str:
+        """On how many samples the search reached the event, and the medians where these counts do not differ."""
+        event = str(view.options.get("event"))
+        if event == "misclassification":
+            found = [count_samples(view.evaluated(name), "found") for name in view.present]
+            most = max(found, default=(0, 0))
+            return f"The search changed the class of {most[0]} of {most[1]} samples." if most[1] else ""
+        if event == "changed_class":
+            return self._verdict_of_class(view)
+        ranked = view.rank(lambda rows: _measure_count(rows, len(rows["sample"].unique())), "lower")
+        if not ranked:
+            return ""
+        best, worst = ranked[0], ranked[-1]
+        bent = f"beyond recognition ({describe_event(view.options)})"
+        if len(ranked) > 1:
+            return (
+                f"A search changed {worst.maps} {bent} on {worst.text} samples, and {best.those} on "
+                f"{best.text.partition(' of ')[0] if best.value else 'none'}."
+            )
+        whose = "every map" if len(best.names) > 1 else best.maps
+        text = f"A search changed {whose} {bent} on {best.text} samples"
+        if best.value == 0:
+            text = f"A search changed no map {bent} on any of {best.text.partition(' of ')[2]} samples"
+        medians = view.rank()
+        if len(medians) > 1:
+            text += f"; by {name_similarity(view.options)} {medians[0].who} kept most ({medians[0].text}) and "
+            text += f"{medians[-1].who} least ({medians[-1].text}, medians)"
+        return f"{text}."
+
+    def _verdict_of_class(self, view: View) -> str:
+        """Of the samples whose class was changed, on how many the map stayed."""
+        counts = {name: count_samples(view.evaluated(name), "found") for name in view.candidates}
+        turned, total = max((count for count in counts.values() if count[1]), default=(0, 0))
+        if not turned:
+            return f"The search changed the class on none of {total} samples, so nothing can be said." if total else ""
+        ranked = view.rank(
+            lambda rows: _measure_count(rows, count_samples(rows, "found")[0]) if rows["found"].any() else None, "lower"
+        )
+        best, worst = ranked[0], ranked[-1]
+        stayed = f"stayed the same ({describe_event(view.options)})"
+        if len(ranked) == 1:
+            whose = "every map" if len(best.names) > 1 else best.maps
+            return f"Where the search changed the class, {whose} {stayed} on {best.text} samples."
+        return (
+            f"Where the search changed the class, {worst.maps} {stayed} on {worst.text} samples, and {best.those} on "
+            f"{best.text}."
+        )
+
+    def reservations(self, view: View) -> list[str]:
+        """How often the class was changed, where this differs between explainers."""
+        found = []
+        if view.options.get("event") == "changed_class":
+            counts = {name: count_samples(view.evaluated(name), "found") for name in view.candidates}
+            if len({count for count, _ in counts.values()}) > 1:
+                fewest = min(counts, key=lambda name: counts[name][0])
+                found.append(
+                    f"The search changed the class on different numbers of samples, for {fewest} on "
+                    f"{counts[fewest][0]} of {counts[fewest][1]}."
+                )
+        return found
+
+    def unfair(self, view: View) -> str:
+        """Which explainers met a weaker search."""
+        without = [name for name in _searched_without_gradients(view) if name in view.candidates]
+        return f"{join_names(without)} met a weaker search (without gradients), which flatters." if without else ""
+
+    def terms(self, options: Mapping[str, Any]) -> dict[str, str]:
+        """The margin, and when a sample counts as misinterpreted."""
+        return SHORT
+
+    example_order: ClassVar[int] = 0
+
+    def example(self, view: View) -> GalleryRow | None:
+        """The least similar map of an input that kept its class; for the other events nothing."""
+        if view.options.get("event") != "changed_explanation":
+            return None
+        same = 1.0 if larger_is_closer(view.options) else 0.0
+        return draw_example(view, name_similarity(view.options), "Of all maps, this one changed most", same)
 
     def figures(self, view: View) -> list[Chart | Gallery]:
         """The distribution, the shares below each threshold, the search's convergence, and the pictures."""
@@ -129,6 +222,21 @@ class WorstCasePresentation(Presentation):
 def _is_auto(options: Mapping[str, Any]) -> bool:
     search = options.get("search")
     return (search.get("name") if isinstance(search, Mapping) else search) == "auto"
+
+
+def _searched_without_gradients(view: View) -> list[str]:
+    """The explainers that the search `auto` met without gradients, where it met others with them."""
+    if not _is_auto(view.options) or "followed_gradients" not in view.frame.columns:
+        return []
+    followed = {name: bool(read_flags(view.of(name), "followed_gradients").any()) for name in view.present}
+    without = [name for name, gradients in followed.items() if not gradients]
+    return without if len(without) < len(followed) else []
+
+
+def _measure_count(rows: pl.DataFrame, total: int) -> tuple[float, str] | None:
+    """The share of `total` samples that were misinterpreted, as a number and in words."""
+    count, _ = count_samples(rows, "misinterpreted")
+    return (count / total, f"{count} of {total}") if total else None
 
 
 def _describe_limit(options: Mapping[str, Any]) -> tuple[float | None, str]:

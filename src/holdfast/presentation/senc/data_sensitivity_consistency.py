@@ -47,6 +47,36 @@ class SencPresentation(Presentation):
             good="more consistent",
         )
 
+    def question(self, options: Mapping[str, Any]) -> str:
+        """Whether prediction and map depend on the same parts."""
+        return f"Do prediction and map depend on the same {self.parts}?"
+
+    def verdict(self, view: View) -> str:
+        """On how many samples the agreement is beyond chance."""
+
+        def measure(rows: pl.DataFrame) -> tuple[float, str] | None:
+            rows = view.reading.select_valid(rows)
+            p = read_numbers(rows, "p_value")
+            p = p[np.isfinite(p)]
+            return (float((p < 0.05).mean()), f"{int((p < 0.05).sum())} of {len(p)}") if len(p) else None
+
+        ranked = view.rank(measure, "higher")
+        if not ranked:
+            return self.contrast(view)
+        best, worst = ranked[0], ranked[-1]
+        rest = "" if len(ranked) == 1 else f", for {worst.who} on {worst.text.partition(' of ')[0]}"
+        return (
+            f"They agree beyond chance (p < 0.05) for {best.who} on {best.text} samples{rest}; by chance alone 1 "
+            "sample in 20 would."
+        )
+
+    def terms(self, options: Mapping[str, Any]) -> dict[str, str]:
+        """What rho and its null are."""
+        return {
+            "rho": "rank correlation between what the prediction and what the map depends on: 1 the same order, 0 none",
+            "null": "the values of rho that chance alone gives",
+        }
+
     def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
         """Samples beyond the null, agreement of the most sensitive parts, and the published estimator's rho."""
         notes = []

@@ -23,7 +23,16 @@
   }
   window.addEventListener("hashchange", unfold);
   if (location.hash) unfold();
-  addEventListener("beforeprint", function () { document.querySelectorAll("details").forEach(function (d) { d.open = true; }); });
+  document.addEventListener("click", function (event) {  // a link to where the reader was before unfolds it again
+    var link = event.target.closest && event.target.closest('a[href^="#"]');
+    if (link && link.hash === location.hash) unfold();
+  });
+  // ---- on paper: metrics, tables and methods; what else is open stays open
+  var opened = [];
+  addEventListener("beforeprint", function () {
+    document.querySelectorAll("details.metric, details.pair, details.printed").forEach(function (d) { if (!d.open) { d.open = true; opened.push(d); } });
+  });
+  addEventListener("afterprint", function () { opened.forEach(function (d) { d.open = false; }); opened = []; });
 
   // ---- the table
   var source = document.getElementById("rows");
@@ -59,7 +68,16 @@
   function shownValue(row) {
     if (!ok(row)) return "–";
     var bound = row.b.censored && row.b.flags[row.b.censored] !== undefined && of(row.b.flags[row.b.censored], row.i);
-    return (bound ? row.b.bound + " " : "") + show(of(row.b.value, row.i), row.b.decimals);
+    var x = of(row.b.value, row.i);
+    return (bound ? row.b.bound + " " : "") + show(x, row.b.decimals) + (row.b.odds ? odds(finite(x)) : "");
+  }
+  function odds(x) {  // a logarithm of a probability as a count, as in the rest of the page
+    var p = Math.exp(x), power = -x / Math.LN10;
+    if (isNaN(x)) return "";
+    if (p > 0.095) return p > 0.995 ? " (over 99 in 100)" : " (" + Math.round(100 * p) + " in 100)";
+    if (!(power < 9)) return isFinite(power) ? " (1 in 10^" + Math.round(power) + ")" : "";
+    var step = Math.pow(10, Math.max(0, Math.floor(power) - 1));
+    return " (1 in " + grouped(Math.round(Math.pow(10, power) / step) * step) + ")";
   }
   function interval(row) {
     if (!row.b.interval || !ok(row)) return "";

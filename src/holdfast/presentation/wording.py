@@ -1,0 +1,85 @@
+"""Numbers and names in the words of a verdict, for readers who do not know the metric."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+#: a verdict names this many explainers that share a place; of more it gives the number
+_NAMED = 3
+_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def join_names(names: Sequence[str]) -> str:
+    """Names as a list in words; of more than three the first two and how many others there are.
+
+    >>> join_names(["a"]), join_names(["a", "b", "c"]), join_names(["a", "b", "c", "d"])
+    ('a', 'a, b and c', 'a, b and 2 others')
+    """
+    shown = list(names) if len(names) <= _NAMED else [*names[: _NAMED - 1], f"{len(names) - _NAMED + 1} others"]
+    return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]])) if shown else "none"
+
+
+def format_odds(log_probability: float) -> str:
+    """A probability, given as its natural logarithm, as a count that needs no logarithm.
+
+    >>> [format_odds(value) for value in (0.0, -0.63, -2.94, -9.3, -40.0)]
+    ['over 99 in 100', '53 in 100', '1 in 19', '1 in 11,000', '1 in 10¹⁷']
+    >>> format_odds(float("nan"))
+    ''
+    """
+    if math.isnan(log_probability):
+        return ""
+    if log_probability > math.log(0.995):
+        return "over 99 in 100"
+    if log_probability > math.log(0.095):
+        return f"{100 * math.exp(log_probability):.0f} in 100"
+    power = -log_probability / math.log(10)
+    if not power < 9:
+        return f"1 in 10{str(round(power)).translate(_RAISED)}" if math.isfinite(power) else "never"
+    step = 10 ** max(0, math.floor(power) - 1)
+    return f"1 in {round(10**power / step) * step:,}"
+
+
+def describe_reach(options: Mapping[str, Any]) -> str:
+    """How far the inputs of a metric may move, in words; empty where its options have no neighbourhood or radius.
+
+    >>> describe_reach({"neighbourhood": {"norm": "LinfBall", "radius": 0.1}})
+    'by at most 0.1 in each feature'
+    >>> describe_reach({"neighbourhood": {"norm": "L2Ball", "radius": 2.0}})
+    'by a Euclidean distance of at most 2'
+    """
+    place = options.get("neighbourhood")
+    if not isinstance(place, Mapping):
+        place = {"norm": "LinfBall", "radius": options.get("radius")}
+    radius = place.get("radius")
+    if not isinstance(radius, int | float):
+        return ""
+    size = f"{radius:.4g}"
+    if place.get("norm") == "L2Ball":
+        return f"by a Euclidean distance of at most {size}"
+    return f"by at most {size} in each feature" if place.get("norm") == "LinfBall" else f"by at most {size}"
+
+
+def count_samples(rows: pl.DataFrame, column: str) -> tuple[int, int]:
+    """On how many samples a flag is true in any repeat, and how many samples there are.
+
+    >>> count_samples(pl.DataFrame({"sample": [0, 0, 1], "found": [False, True, False]}), "found")
+    (1, 2)
+    """
+    if not len(rows) or column not in rows.columns:
+        return 0, len(rows["sample"].unique()) if "sample" in rows.columns else 0
+    flags = rows.group_by("sample").agg(pl.col(column).cast(pl.Boolean).fill_null(False).any())
+    return int(flags[column].sum()), len(flags)
+
+
+def is_random(name: str) -> bool:
+    """Whether the explainer with this name is the one with random maps.
+
+    >>> is_random("random"), is_random("random:seed=1"), is_random("randomised saliency")
+    (True, True, False)
+    """
+    return name.partition(":")[0].strip().lower() == "random"
