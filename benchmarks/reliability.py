@@ -64,7 +64,10 @@ def main() -> None:
                 folder / "artefacts" / f"{job}.safetensors",
                 lambda: {name: array.tobytes() for name, array in store.read_artefacts(job).items()},
             ),
-            "compacted rows": (next((folder / "compact").glob("samples-*")), lambda: load_results(folder).samples.to_dicts()),
+            "compacted rows": (
+                next((folder / "compact").glob("samples-*")),
+                lambda: load_results(folder).samples.to_dicts(),
+            ),
         }
         print("| file | flips | noticed | unnoticed, no effect | wrong |\n| --- | --- | --- | --- | --- |")
         for name, (file, read) in kinds.items():

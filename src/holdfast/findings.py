@@ -22,7 +22,7 @@ import polars as pl
 from holdfast.errors import UnknownNameError, check
 from holdfast.plots import Bar, Panel, plot_panels
 from holdfast.presentation import Reading
-from holdfast.presentation.safari.misinterpretation_probability import describe_probability
+from holdfast.presentation.wording import format_odds
 from holdfast.report import Report
 from holdfast.report.summary import estimate
 from holdfast.report.views import Contents
@@ -457,7 +457,7 @@ def _cell(entry: Entry, total: int) -> str:
         return "-"
     text = _SIGNS.get(middle.bound or "", "") + _number(middle.value, decimals)
     if entry.reading.axis == "ln P" and math.isfinite(middle.value):
-        text += f" ({describe_probability(middle.value).partition('about ')[2]})"
+        text += f" ({format_odds(middle.value)})"
     if middle.low is not None and middle.high is not None:
         text += f" [{_number(middle.low, decimals)}, {_number(middle.high, decimals)}]"
     return text + (f" n={middle.count}" if middle.count < total else "")
