@@ -29,7 +29,8 @@ from holdfast.model import Classifier, module_name
 from holdfast.neighbourhood import LinfBall, Neighbourhood
 from holdfast.progress import watch
 from holdfast.study.cost import Estimate, estimate_plan
-from holdfast.study.executors import Executor, local
+from holdfast.study.executors import Executor, Limits, local
+from holdfast.study.executors.base import UNLIMITED
 from holdfast.study.grid import Grid, LoadedModel, Samples
 from holdfast.study.plan import make_plan
 from holdfast.study.run import Summary, has_neighbourhood, named_metrics, run_grid
@@ -182,7 +183,8 @@ def evaluate(
         samples_per_job: the number of samples between two writes; results do not depend on it.
         workers: the number of processes on this computer; `"auto"` for one for each GPU, or else for each core. A
             script that uses several needs `if __name__ == "__main__":`, as always with processes in Python.
-        executor: another place to do the jobs; see `holdfast.study.executors`.
+        executor: another place to do the jobs, or limits of time and memory for each, such as
+            `Processes(2, limits=Limits(timeout=600))`; see `holdfast.study.executors`.
         about: the title, the model, the data and other facts for the report. By default the model and the data have the
             names of the module's class and of the data set; what `about` says of them, up to the first comma, is used
             instead.
@@ -483,7 +485,11 @@ def default_folder(study: Study) -> Path:
 
 
 def executor_of(
-    study: Study, name: str | None = None, workers: int | str | None = None, address: str | None = None
+    study: Study,
+    name: str | None = None,
+    workers: int | str | None = None,
+    address: str | None = None,
+    limits: Limits = UNLIMITED,
 ) -> Executor:
     """The executor of a study; the arguments, if given, replace what the study says."""
     from holdfast.study.file.entries import EXECUTORS
@@ -491,7 +497,8 @@ def executor_of(
     entry = study.executor
     check(name is None or name in EXECUTORS, "executor", "local, ray or slurm", repr(name))
     if name is not None and name != entry.name:
-        entry = EXECUTORS[name](**entry.model_dump(include={"workers", "threads"}, exclude_unset=True))
-    said = {"workers": workers, "address": address}
+        shared = {"workers", "threads", *vars(limits)}
+        entry = EXECUTORS[name](**entry.model_dump(include=shared, exclude_unset=True))
+    said = {"workers": workers, "address": address, **vars(limits)}
     changed = entry.model_copy(update={key: value for key, value in said.items() if value is not None})
     return changed.executor(study.device)

@@ -152,3 +152,50 @@ def test_completion_can_be_installed() -> None:
     shown = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "200"}).output
     assert "--show-completion" in shown
     assert set(KINDS) >= {"metrics", "explainers", "models", "datasets"}
+
+
+def test_verify_names_what_is_damaged(tmp_path: Path) -> None:
+    from torch import manual_seed, nn, rand
+
+    from holdfast import Classifier, LinfBall, evaluate
+    from holdfast.metrics import MaxSensitivity
+
+    manual_seed(0)
+    model = Classifier(nn.Linear(4, 3), bounds=(0.0, 1.0), device="cpu")
+    metric = MaxSensitivity(LinfBall(0.1), samples=2)
+    evaluate(model, ["saliency"], rand(3, 4), [metric], out=tmp_path, samples_per_job=1, progress=False)
+    done = CliRunner().invoke(app, ["verify", str(tmp_path)])
+    files = sum(path.is_file() for path in tmp_path.rglob("*"))
+    assert (done.exit_code, done.output.splitlines()[0]) == (
+        0,
+        f"{files} files: 0 damaged",
+    )
+    tables = sorted((tmp_path / "jobs").iterdir())
+    tables[0].write_bytes(tables[0].read_bytes()[:-1])
+    tables[1].unlink()
+    done = CliRunner().invoke(app, ["verify", str(tmp_path)])
+    assert done.exit_code == 1
+    assert f"damaged: jobs/{tables[0].name}: {tmp_path}/jobs/{tables[0].name} is damaged" in done.output
+    assert "1 planned jobs without a result" in done.output
+    assert CliRunner().invoke(app, ["verify", str(tmp_path / "nothing")]).exit_code != 0
+
+
+def test_limits_of_a_job_replace_those_of_the_file(tmp_path: Path) -> None:
+    from holdfast.evaluation import executor_of
+    from holdfast.study.executors import Limits, Processes, Slurm
+    from holdfast.study.file.spec import load_study
+
+    (tmp_path / "s.yaml").write_text(
+        "data: {digits: digits}\nmodels: {lenet: lenet5-mnist}\nexplainers: [saliency]\n"
+        "neighbourhood: {linf: 0.1}\nmetrics: [max_sensitivity]\n"
+        "executor: {workers: 1, timeout: 60, memory_gb: 4, retries: 2}\n"
+    )
+    study = load_study(tmp_path / "s.yaml")
+    plain, changed = executor_of(study), executor_of(study, limits=Limits(timeout=5, retries=0))
+    assert isinstance(plain, Processes)
+    assert isinstance(changed, Processes)
+    assert plain.limits == Limits(60, 4, 2)
+    assert changed.limits == Limits(5, 4, 0)
+    other = executor_of(study, "slurm")
+    assert isinstance(other, Slurm)
+    assert other.limits == Limits(60, 4, 2)

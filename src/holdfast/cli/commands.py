@@ -135,6 +135,28 @@ def demo(out: Out = Path("demo"), seed: Seed = 0, samples: Samples = 24) -> None
         raise typer.Exit(1)
 
 
+@app.command(epilog="Example: holdfast verify results/study")
+def verify(
+    results: Annotated[str, typer.Argument(help="A folder, or an fsspec address, of stored results.")],
+) -> None:
+    """Read every file of stored results, and compare each with the SHA-256 that it contains.
+
+    Exit codes: 0 all files are as they were written, 1 something is damaged or missing.
+    """
+    from holdfast.study.results import verify_results
+
+    found = verify_results(results)
+    for name, problem in found.damaged.items():
+        typer.echo(f"damaged: {name}: {problem}", err=True)
+    typer.echo(f"{found.files} files: {len(found.damaged)} damaged")
+    if found.unsealed:
+        typer.echo(f"{found.unsealed} files of an earlier version have no SHA-256, and could only be opened")
+    typer.echo(f"{found.missing} planned jobs without a result")
+    if not found.fine:
+        typer.echo("run the study again: what is damaged or missing is then done", err=True)
+        raise typer.Exit(1)
+
+
 @app.command(epilog="Example: holdfast run study.yaml --dry-run, and then: holdfast run study.yaml --workers auto")
 def run(
     study: Annotated[Path, typer.Argument(help="A study file.", show_default=False, autocompletion=_complete_study)],
@@ -155,6 +177,9 @@ def run(
             autocompletion=_complete_preset,
         ),
     ] = None,
+    timeout: Annotated[float | None, typer.Option(help="Seconds that a job may take.")] = None,
+    memory_gb: Annotated[float | None, typer.Option(help="Memory that a worker may take.")] = None,
+    retries: Annotated[int | None, typer.Option(help="How often a job is tried again whose worker was lost.")] = None,
     html: Annotated[bool, typer.Option("--report/--no-report", help="Write the report at the end.")] = True,
 ) -> None:
     """Run a study. Started again, it continues, and tries again what failed.
@@ -163,6 +188,7 @@ def run(
     """
     from holdfast.evaluation import default_folder, executor_of, run_study
     from holdfast.metrics.base import check_preset
+    from holdfast.study.executors import Limits
     from holdfast.study.file.spec import load_study
 
     if preset is not None:
@@ -171,7 +197,7 @@ def run(
     target = out or str(default_folder(loaded))
     if address is not None and (executor or loaded.executor.name) != "ray":
         raise ArgumentError("--address", "none, but for the executor ray", address)
-    chosen = executor_of(loaded, executor, _count(workers), address)
+    chosen = executor_of(loaded, executor, _count(workers), address, Limits(timeout, memory_gb, retries))
     if dry_run:
         from holdfast.dry_runs import dry_run as describe
 
@@ -510,6 +536,7 @@ def init(
     preset: Annotated[
         str | None, typer.Option(help="quick, standard or paper.", autocompletion=_complete_preset)
     ] = None,
+    trust: Annotated[bool, typer.Option("--trust", help="Open a .pt2 file, which can run code that is in it.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing; take the defaults.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
 ) -> None:
@@ -530,7 +557,7 @@ def init(
         raise ArgumentError("study", "the name of a new file, or --force", str(study))
 
     def read_model(text: str) -> new_study.Source:
-        return new_study.read_source(text, "--model", folder, weights)
+        return new_study.read_source(text, "--model", folder, weights, trust)
 
     def read_data(text: str) -> new_study.Source:
         return new_study.read_source(text, "--data", folder)

@@ -140,7 +140,7 @@ class Plan:
     preset: str = "quick"
 
 
-def read_source(text: str, option: str, folder: Path, weights: str | None = None) -> Source:
+def read_source(text: str, option: str, folder: Path, weights: str | None = None, trust: bool = False) -> Source:
     """What a user means by a text: a name, `module:function`, or a file, relative to the current folder.
 
     Args:
@@ -148,9 +148,11 @@ def read_source(text: str, option: str, folder: Path, weights: str | None = None
         option: `"--model"` or `"--data"`.
         folder: of the study file; paths in it are relative to this.
         weights: a file for the module that a function returns.
+        trust: open a file of torch.export, which can run code that is in it.
 
     Raises:
-        ArgumentError: none of these, or weights for something else than a function.
+        ArgumentError: none of these, or weights for something else than a function; a file of torch.export without
+            trust.
 
     >>> read_source("digits", "--data", Path())
     Source(label='digits', entry={'name': 'digits'})
@@ -161,7 +163,10 @@ def read_source(text: str, option: str, folder: Path, weights: str | None = None
     if names.knows(text):
         return Source(text, {"name": text})
     if Path(text).exists():
-        return Source(Path(text).stem, {"path": os.path.relpath(text, folder)})
+        exported = {"trust": True} if text.endswith(".pt2") else {}
+        expected = "--trust for a .pt2 file, because opening a file of torch.export can run code that is in it"
+        check(trust or not exported, option, expected, repr(text))
+        return Source(Path(text).stem, {"path": os.path.relpath(text, folder), **exported})
     if is_function:
         own = {} if weights is None else {"weights": os.path.relpath(weights, folder)}
         return Source(text.partition(":")[0].rpartition(".")[2], {"function": text, **own})
