@@ -137,6 +137,16 @@ EDITS = {
         + EXPLAIN.format("inputs ** C['power']"),
         'powers.json: {"power": 2.0}',
     ),
+    "a data file in a folder": (
+        "import json, pathlib\nHERE = pathlib.Path(__file__).parent\n"
+        "C = json.loads((HERE / 'parts' / 'p.ckpt').read_text())\n"
+        + EXPLAIN.format("inputs ** C['power']"),
+        'parts/p.ckpt: {"power": 2.0}',
+    ),
+    "import_module": (
+        "import importlib\nhelper = importlib.import_module('helper')\n" + EXPLAIN.format("inputs ** helper.POWER"),
+        "POWER = 2.0\n",
+    ),
     "a condition": (
         "import sys\nif sys.platform:\n    POWER = 2.0\nelse:\n    POWER = 1.0\n" + EXPLAIN.format("inputs ** POWER"),
         "",
@@ -158,10 +168,10 @@ def write(folder: Path, module: str, helper: str) -> None:
         "parts/outer.py": "from . import inner\ndef raised(x):\n    return x ** inner.power()\n",
     }
     name, colon, text = helper.partition(": ")
-    if colon and "/" in name:
-        texts[f"{name}.py"] = text
-    elif colon and name.endswith(".json"):
+    if colon and name.endswith((".json", ".ckpt")):
         texts[name] = text
+    elif colon and "/" in name:
+        texts[f"{name}.py"] = text
     else:
         texts["helper.py"] = helper
     if not texts["parts/inner.py"]:
@@ -183,14 +193,12 @@ def load(folder: Path) -> ModuleType:
 
 
 @pytest.mark.parametrize("kind", EDITS)
-def test_every_edit_is_noticed(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_edit_is_noticed(kind: str, tmp_path: Path) -> None:
     module, helper = EDITS[kind]
     found = []
     for folder, power in (("first", "2.0"), ("moved", "2.0"), ("edited", "3.0")):
         write(tmp_path / folder, module.replace("2.0", power), helper.replace("2.0", power))
-        with monkeypatch.context() as patch:
-            patch.syspath_prepend(tmp_path / folder)
-            found.append(fingerprint(load(tmp_path / folder).explain))
+        found.append(fingerprint(load(tmp_path / folder).explain))  # the folder is not on the path any more
     assert found[0] == found[1]  # the same code in another folder
     assert found[1] != found[2]
 
@@ -218,10 +226,9 @@ def test_an_attribute_of_a_layers_class_counts(tmp_path: Path) -> None:
     assert found[0] == found[1] != found[2]
 
 
-def test_the_modules_and_files_that_count_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_modules_and_files_that_count_are_listed(tmp_path: Path) -> None:
     module = "from parts.outer import raised\nFILE = 'powers.json'\n" + EXPLAIN.format("raised(inputs)")
     write(tmp_path / "own", module, 'powers.json: {"power": 2.0}')
-    monkeypatch.syspath_prepend(tmp_path / "own")
     code = UserCode()
     fingerprint(load(tmp_path / "own").explain, known=Known(code))
     assert sorted(code.modules) == ["mine", "mine: powers.json", "parts", "parts.inner", "parts.outer"]
@@ -244,6 +251,39 @@ def test_a_module_that_was_edited_after_its_import_is_named(tmp_path: Path) -> N
     assert len({before, stale, fresh}) == 3
 
 
+def test_what_a_module_writes_does_not_count(tmp_path: Path) -> None:
+    module = "def log():\n    with open('log.txt', 'a') as file:\n        file.write('x')\n" + EXPLAIN.format("inputs")
+    write(tmp_path / "own", module, "log.txt: ")
+    explain = load(tmp_path / "own").explain
+    before = fingerprint(explain)
+    (tmp_path / "own" / "log.txt").write_text("one more line")
+    assert fingerprint(explain) == before
+
+
+def test_a_data_file_that_appears_later_counts(tmp_path: Path) -> None:
+    write(tmp_path / "own", "NAME = 'powers.json'\n" + EXPLAIN.format("inputs"), "")
+    explain = load(tmp_path / "own").explain
+    before = fingerprint(explain)
+    (tmp_path / "own" / "powers.json").write_text("2")
+    assert fingerprint(explain) != before
+
+
+def test_an_edit_before_the_first_look_is_noticed(tmp_path: Path) -> None:
+    write(tmp_path / "own", "from functools import lru_cache\n@lru_cache\n" + EXPLAIN.format("inputs ** 2.0"), "")
+    load(tmp_path / "own")
+    path = tmp_path / "own" / "mine.py"
+    path.write_text(path.read_text().replace("2.0", "3.0"))
+    with pytest.warns(UserWarning, match=r"mine\.py was edited after this process had imported it"):
+        UserCode().digest_of(type("Own", (), {"__module__": "mine"}))
+
+
+def test_a_module_whose_file_is_gone_is_no_reason_to_stop(tmp_path: Path) -> None:
+    write(tmp_path / "own", EXPLAIN.format("inputs"), "")
+    explain = load(tmp_path / "own").explain
+    (tmp_path / "own" / "mine.py").unlink()
+    assert fingerprint(explain)
+
+
 SCRIPT = """
 import sys
 from dataclasses import dataclass
@@ -262,8 +302,20 @@ class Options:
 OPTIONS = Options()
 OPTIONS.shift = 2.25
 
+def setup():
+    OPTIONS.scale = 6.0
+
+setup()
+inputs = 9.0
+
 def explain(module, inputs, targets):
-    return inputs ** power() + OPTIONS.shift + helper.POWER
+    return OPTIONS.scale * inputs ** power() + OPTIONS.shift + helper.POWER
+
+class Own:
+    def explain(self, module, inputs, targets):
+        return OTHER * inputs
+
+from helper import *
 
 def unrelated():
     return 7.0
@@ -281,8 +333,9 @@ def test_a_script_counts_by_the_statements_that_a_function_needs(tmp_path: Path)
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     first = run(SCRIPT)
-    assert run(SCRIPT.replace("7.0", "8.0") + "print('done', file=sys.stderr)\n") == first
-    for text, other in (("2.0", "3.0"), ("2.25", "3.25"), ("@lru_cache\n", "")):
+    end = "if __name__ == '__main__':\n    inputs = 1.0\n    print('done', file=sys.stderr)\n"
+    assert run(SCRIPT.replace("7.0", "8.0").replace("9.0", "8.0") + end) == first
+    for text, other in (("2.0", "3.0"), ("2.25", "3.25"), ("@lru_cache\n", ""), ("6.0", "5.0")):
         assert run(SCRIPT.replace(text, other)) != first, text
     assert run(SCRIPT, "POWER = 4.0\n") != first
     shutil.rmtree(tmp_path)

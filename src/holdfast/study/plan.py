@@ -7,13 +7,14 @@ chunk. So all explainers meet the same noise, and results do not depend on how s
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from holdfast.errors import ModelError
 from holdfast.explainers import Explainer
@@ -85,11 +86,11 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
         samples, source = grid.data[data], grid.models[model]
         classifier = source.classifier(samples, "cpu")
         inputs, _ = inputs_for(classifier, samples)
-        check_repeatable(classifier, inputs)
         for explainer in grid.explainers.values():
             check_one_for_all(explainer, inputs)
         # only the kind of the device counts, because results depend on it; "auto" leaves it to the worker
         described = [classifier_fingerprint(classifier, code), grid.device.partition(":")[0]]
+        check_repeatable(classifier, inputs)  # after the fingerprint, because forward may change attributes
         models.setdefault(model, _about_model(classifier, source.about, digest(described[0])))
         combination = digest(described)
         here = {label: metric.for_data(samples.extras) for label, metric in grid.metrics.items()}
@@ -125,42 +126,72 @@ def inputs_for(classifier: Classifier, samples: Samples) -> tuple[Tensor, Tensor
 def check_repeatable(classifier: Classifier, inputs: Tensor) -> None:
     """Check that a model gives an input the same logits again, whatever else is in the batch, on the first inputs.
 
-    Otherwise no comparison of two inputs means anything. This costs about three small batches.
+    Otherwise no comparison of two inputs means anything. This costs four small batches. Buffers and attributes that
+    `forward` changes are as before afterwards. A model that fails is left to the jobs, which say for which samples.
 
     Raises:
         ModelError: it does not; the message names the cause where it is known.
     """
     some = inputs[:_REPEATED].to(classifier.device)
-    module = classifier.module
+    if len(some) == 1:  # beside another input within the bounds
+        lower = classifier.bounds[0].expand_as(some)
+        some = torch.cat([some, (some + lower.where(lower.isfinite(), torch.zeros_like(lower))) / 2])
+
+    def answer(x: Tensor) -> Tensor:
+        (logits,) = classifier.map_rows(lambda rows: (classifier.forward(rows),), x)
+        return logits.double()
+
     try:
-        first = classifier.logits(some)
-        again = classifier.logits(some)
-        if len(some) > 1:
-            mixed = classifier.logits(some[: len(some) // 2])
-        else:  # beside another input within the bounds
-            lower = classifier.bounds[0].expand_as(some)
-            other = (some + lower.where(lower.isfinite(), torch.zeros_like(lower))) / 2
-            mixed = classifier.logits(torch.cat([some, other]))[:1]
-    except ModelError:  # the jobs will say for which samples, and the others are evaluated
+        with _keep_state(classifier.module), classifier.session(), torch.no_grad():
+            first, again, turned, part = answer(some), answer(some), answer(some.flip(0)).flip(0), answer(some[:1])
+    except (Exception, SystemExit):
         return
-    scale = first.abs().max().clamp(min=1.0) * _TOLERANCE
-    differs = float((again - first).abs().max())
-    if differs > scale:
-        layers = [name or "itself" for name, part in module.named_modules() if list(part.buffers(recurse=False))]
+    if again_differs := _describe_difference(first, again, classifier.dtype):
+        layers = [n or "itself" for n, part in classifier.module.named_modules() if list(part.buffers(recurse=False))]
         hint = f"; layers with buffers: {', '.join(layers[:3])}" if layers else ""
         raise ModelError(
-            f"model: expected the same logits for the same inputs in evaluation mode, got differences of up to"
-            f" {differs:.3g} between two calls. Look for dropout or noise with training=True, and for buffers that"
+            "model: expected the same logits for the same inputs in evaluation mode, got differences of up to"
+            f" {again_differs} between two calls. Look for dropout or noise with training=True, and for buffers that"
             f" forward changes{hint}"
         )
-    differs = float((mixed - first[: len(mixed)]).abs().max())
-    if differs > scale:
-        own = [n for n, part in module.named_modules() if getattr(part, "track_running_stats", True) is False]
-        hint = f" ({', '.join(own[:3])} do so)" if own else ""
-        raise ModelError(
-            f"model: expected logits that do not depend on the other inputs of the batch, got differences of up to"
-            f" {differs:.3g}. Look for layers that compute statistics of the batch{hint}"
-        )
+    for other in (turned, part):
+        if differs := _describe_difference(first[: len(other)], other, classifier.dtype):
+            named = classifier.module.named_modules()
+            own = [name for name, part in named if getattr(part, "track_running_stats", True) is False]
+            hint = f" ({', '.join(own[:3])} do so)" if own else ""
+            raise ModelError(
+                "model: expected logits that do not depend on the other inputs of the batch, got differences of up to"
+                f" {differs}. Look for layers that compute statistics of the batch{hint}, and for dynamic quantization"
+            )
+
+
+@contextlib.contextmanager
+def _keep_state(module: nn.Module) -> Iterator[None]:
+    """Put back, at the end, the buffers and the plain attributes of all layers."""
+    buffers = [(buffer, buffer.detach().clone()) for buffer in module.buffers()]
+    attributes = [(part, dict(vars(part))) for part in module.modules()]
+    try:
+        yield
+    finally:
+        for part, before in attributes:
+            for name in vars(part).keys() - before.keys():
+                del vars(part)[name]
+            vars(part).update({name: value for name, value in before.items() if not name.startswith("_")})
+        with torch.no_grad():
+            for buffer, value in buffers:
+                buffer.copy_(value)
+
+
+def _describe_difference(first: Tensor, other: Tensor, dtype: torch.dtype) -> str:
+    """How far logits `(N, C)` differ, if by more than rounding; else empty. Rows that are not finite do not count."""
+    finite = torch.isfinite(first).all(1) & torch.isfinite(other).all(1)
+    first, other = first[finite], other[finite]
+    if not len(first):
+        return ""
+    largest = first.abs().amax(0)
+    allowed = _TOLERANCE * (first.amax(0) - first.amin(0)) + 64 * torch.finfo(dtype).eps * largest
+    difference = (other - first).abs().amax(0)
+    return f"{float(difference.max()):.3g}" if bool((difference > allowed).any()) else ""
 
 
 def job_seed(seed: int, repeat: int) -> int:

@@ -19,6 +19,7 @@ from holdfast.neighbourhood import Neighbourhood
 from holdfast.registry import build
 from holdfast.study.executors import Executor, InProcess
 from holdfast.study.executors.base import Tell
+from holdfast.study.file.imports import importing_from
 from holdfast.study.grid import Grid
 from holdfast.study.lease import hold_lease
 from holdfast.study.plan import Job, Plan, make_plan
@@ -91,9 +92,10 @@ def run_grid(
     Raises:
         RunningError: another run works in the same folder.
     """
-    plan = make_plan(grid, about)
-    with hold_lease(store.folder):
-        return _run_plan(plan, store, executor or InProcess(), study, progress, folder, origin)
+    with importing_from(grid.paths):  # user code may import what lies beside the study file, now and in its jobs
+        plan = make_plan(grid, about)
+        with hold_lease(store.folder):
+            return _run_plan(plan, store, executor or InProcess(), study, progress, folder, origin)
 
 
 def _run_plan(

@@ -8,17 +8,19 @@ with the modules that it imports and the data files that it names. Comments and 
 from __future__ import annotations
 
 import ast
+import contextlib
 import hashlib
 import importlib.util
+import symtable
 import sys
 import sysconfig
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from importlib.machinery import PathFinder
+from importlib.machinery import PathFinder, SourceFileLoader
 from pathlib import Path
-from types import FunctionType, ModuleType
-from typing import NamedTuple
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, NamedTuple
 
 #: packages that are identified by their version, not by their code
 VERSIONED = frozenset(
@@ -27,26 +29,33 @@ VERSIONED = frozenset(
         *("lime", "pytorch_grad_cam", "quantus", "shap", "timm", "torchvision", "transformers", "zennit"),
     }
 )
-#: what a file is called whose content counts if a module names it
-_DATA = {
-    *(".npy", ".npz", ".pt", ".pth", ".pkl", ".safetensors", ".parquet", ".csv", ".tsv", ".txt"),
-    *(".json", ".yaml", ".yml", ".toml", ".ini", ".cfg"),
-}
+#: calls that write files: what they name is a result, and no part of the code
+_WRITERS = {"save", "savez", "savez_compressed", "savefig", "savetxt", "dump", "write_text", "write_bytes", "touch"}
 #: files that are larger count by their size and date
 _LARGEST = 1 << 28
 #: a script that uses one of these is not cut: what it refers to cannot be read from its text
 _DYNAMIC = {"globals", "locals", "vars", "eval", "exec", "__import__", "import_module"}
+_IMPORTERS = {"import_module", "__import__"}
 _SCRIPT = "__main__"
 #: what was read first of each file in this process, with the import that it belongs to
 _FIRST: dict[Path, tuple[object, str]] = {}
 
 
 class _Source(NamedTuple):
-    """What was read of one module: the digest of its text, what it imports, and the data files that it names."""
+    """What was read of one module: the digest of its text, what it imports (with its file), and texts that it has."""
 
     digest: str
-    imports: tuple[str, ...]
-    files: tuple[Path, ...]
+    imports: tuple[tuple[str, Path], ...]
+    folder: Path
+    names: tuple[str, ...]
+
+    def files(self) -> Iterator[Path]:
+        """The data files beside the module that texts name."""
+        for name in self.names:
+            path = self.folder / name
+            with contextlib.suppress(OSError, ValueError):
+                if path.is_file():
+                    yield path
 
 
 class UserCode:
@@ -74,31 +83,31 @@ class UserCode:
 
     def _digest_closure(self, name: str) -> str:
         if name not in self._closures:
-            self._closures[name] = _digest(self._collect([name]))
+            file = find_file(name)
+            self._closures[name] = _digest(self._collect([] if file is None else [(name, file)]))
         return self._closures[name]
 
-    def _collect(self, names: Iterable[str]) -> dict[str, str]:
+    def _collect(self, modules: Iterable[tuple[str, Path]]) -> dict[str, str]:
         """The digests of these modules and of all that they import, directly or not."""
         found: dict[str, str] = {}
-        waiting = list(names)
+        waiting = list(modules)
         while waiting:
-            name = waiting.pop()
-            source = None if name in found else self._read(name)
-            if source is None:
+            name, path = waiting.pop()
+            if name in found:
                 continue
+            source = self._read(name, path)
             found[name] = source.digest
-            found |= {f"{name}: {file.name}": _digest_file(file) for file in source.files}
+            found |= {f"{name}: {file.name}": _digest_file(file) for file in source.files()}
             waiting += source.imports
         self.modules |= found
         return found
 
-    def _read(self, name: str) -> _Source | None:
-        """What a module's file says; None if it has no file, or is not the user's own."""
+    def _read(self, name: str, path: Path) -> _Source:
         if name not in self._sources:
-            path = find_file(name)
-            if path is None:
-                return None
-            self._sources[name] = _mark_edited(name, path, _read_module(name, path, path.stat().st_mtime_ns))
+            try:
+                self._sources[name] = _mark_edited(name, path, _read_module(name, path, path.stat().st_mtime_ns))
+            except OSError:  # in a zip archive, or gone since it was imported
+                self._sources[name] = _Source("unreadable", (), path.parent, ())
         return self._sources[name]
 
     def _digest_script(self, entry: FunctionType | type) -> str:
@@ -106,16 +115,18 @@ class UserCode:
 
         A script as a whole would count every line that calls `evaluate`, so that nothing could ever be continued.
         """
-        file = getattr(sys.modules.get(_SCRIPT), "__file__", None)
+        script = sys.modules.get(_SCRIPT)
+        file = getattr(script, "__file__", None)
         tree = _parse(Path(file)) if file else None
         if file is None or tree is None:  # a notebook, or a line that was typed in: only names are followed
             return ""
         path = Path(file)
-        whole = _describe(tree.body, path, "")
-        source = _describe(_cut(tree.body, entry.__qualname__.partition(".")[0]), path, "")
+        package = getattr(getattr(script, "__spec__", None), "parent", None) or ""  # of `python -m package.module`
+        whole = _describe(tree.body, path, package)
+        source = _describe(_cut(tree.body, entry.__qualname__.partition(".")[0]), path, package)
         edited = _mark_edited(_SCRIPT, path, whole) is not whole
         found = {_SCRIPT: whole.digest if edited else source.digest, **self._collect(source.imports)}
-        found |= {f"{_SCRIPT}: {data.name}": _digest_file(data) for data in source.files}
+        found |= {f"{_SCRIPT}: {data.name}": _digest_file(data) for data in source.files()}
         self.modules |= found
         return _digest(found)
 
@@ -181,34 +192,84 @@ def _read_module(name: str, path: Path, changed: int) -> _Source:
     """What the file of a module says; `changed` is its date, so that another version is read anew."""
     tree = _parse(path)
     if tree is None:  # no Python of this version: a compiled module
-        return _Source(_digest_file(path), (), ())
+        return _Source(_digest_file(path), (), path.parent, ())
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     return _describe([part for part in tree.body if not _runs_only_as_script(part)], path, package)
 
 
 def _describe(body: list[ast.stmt], path: Path, package: str) -> _Source:
-    imports = dict.fromkeys(_find_imports(body, package, _root(path, package)))
-    files = dict.fromkeys(_find_data(body, path.parent))
-    return _Source(_digest([ast.dump(part) for part in body]), tuple(imports), tuple(files))
+    imports = dict(_find_imports(body, package, _root(path, package)))
+    text = _digest([ast.dump(part) for part in body])
+    return _Source(text, tuple(imports.items()), path.parent, tuple(dict.fromkeys(_find_names(body))))
 
 
 def _mark_edited(name: str, path: Path, source: _Source) -> _Source:
     """The same, marked if the file was edited after this process had imported it: what runs is older than its text."""
-    loaded = getattr(sys.modules.get(name), "__spec__", None) or name
-    if name not in sys.modules:
+    module = sys.modules.get(name)
+    if module is None:
         return source
-    origin, first = _FIRST.setdefault(path, (loaded, source.digest))
-    if origin is not loaded:  # imported anew
-        _FIRST[path] = (loaded, source.digest)
-    elif first != source.digest:
-        warnings.warn(
-            f"{path.name} was edited after this process had imported it, so what runs is not what the file says."
-            " Results are stored under an identity of their own, and not used again. Import it anew, or start Python"
-            " again.",
-            stacklevel=2,
-        )
-        return source._replace(digest=_digest([first, source.digest]))
-    return source
+    loaded = getattr(module, "__spec__", None) or name
+    origin, first = _FIRST.get(path, (None, ""))
+    if origin is not loaded:  # met for the first time, or imported anew
+        first = source.digest if _is_current(module, path) else "older than the file"
+        _FIRST[path] = (loaded, first)
+    if first == source.digest:
+        return source
+    warnings.warn(
+        f"{path.name} was edited after this process had imported it, so what runs is not what the file says."
+        " Results are stored under an identity of their own, and not used again. Import it anew, or start Python"
+        " again.",
+        stacklevel=2,
+    )
+    return source._replace(digest=_digest([first, source.digest]))
+
+
+def _is_current(module: ModuleType, path: Path) -> bool:
+    """Whether the functions of a module that is in memory are those of its file."""
+    if not isinstance(getattr(module, "__loader__", None), SourceFileLoader):  # pytest, for one, changes what it loads
+        return True
+    try:
+        written = _list_code(compile(path.read_bytes(), str(path), "exec", dont_inherit=True))
+    except (OSError, SyntaxError, ValueError):
+        return True
+    for entry in _list_functions(vars(module), module.__name__):
+        code = entry.__code__
+        here = Path(code.co_filename) == path and code.co_qualname in written
+        if here and _content_of(code) not in written[code.co_qualname]:
+            return False
+    return True
+
+
+def _list_code(code: CodeType) -> dict[str, list[object]]:
+    """What all functions in compiled source do, by their qualified names."""
+    found: dict[str, list[object]] = {}
+    waiting = [code]
+    while waiting:
+        inside = [part for part in waiting.pop().co_consts if isinstance(part, CodeType)]
+        waiting += inside
+        for part in inside:
+            found.setdefault(part.co_qualname, []).append(_content_of(part))
+    return found
+
+
+def _content_of(code: CodeType) -> object:
+    """A function's code without its place in the file."""
+    constants = [_content_of(part) if isinstance(part, CodeType) else repr(part) for part in code.co_consts]
+    return [code.co_code, constants, code.co_names]
+
+
+def _list_functions(names: Mapping[str, Any], module: str) -> Iterator[FunctionType]:
+    """The functions of a module, with the methods of its classes, and what decorators have wrapped."""
+    for value in list(names.values()):
+        value = getattr(value, "__func__", value)
+        for _ in range(10):
+            if isinstance(value, FunctionType):
+                yield value
+            if not hasattr(value, "__wrapped__"):
+                break
+            value = value.__wrapped__
+        if isinstance(value, type) and value.__module__ == module:
+            yield from _list_functions(vars(value), module)
 
 
 def _runs_only_as_script(part: ast.stmt) -> bool:
@@ -216,8 +277,8 @@ def _runs_only_as_script(part: ast.stmt) -> bool:
     return isinstance(part, ast.If) and ast.unparse(part.test).replace('"', "'") == f"__name__ == '{_SCRIPT}'"
 
 
-def _find_imports(body: list[ast.stmt], package: str, root: Path) -> Iterator[str]:
-    """The names of all modules of the user that these statements import, those within functions among them.
+def _find_imports(body: list[ast.stmt], package: str, root: Path) -> Iterator[tuple[str, Path]]:
+    """All modules of the user that these statements import, also within functions, with their files.
 
     For `from a import b` that is `a`, and `a.b` if there is such a module. Parent packages count, too.
     """
@@ -228,6 +289,8 @@ def _find_imports(body: list[ast.stmt], package: str, root: Path) -> Iterator[st
             parts = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
             origin = ".".join([*parts, *([node.module] if node.module else [])])
             named = [origin, *(f"{origin}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Call) and _name_of(node.func) in _IMPORTERS:
+            named = [text for part in node.args[:1] if (text := _text_of(part))]
         else:
             continue
         for name in named:
@@ -236,27 +299,60 @@ def _find_imports(body: list[ast.stmt], package: str, root: Path) -> Iterator[st
                 yield from _resolve(".".join(pieces[:stop]), root)
 
 
-def _resolve(name: str, root: Path) -> Iterator[str]:
-    """The name, if it is a module of the user that can be found from `root` or from where Python looks."""
+def _resolve(name: str, root: Path) -> Iterator[tuple[str, Path]]:
+    """The name with its file, if it is a module of the user found from `root` or from where Python looks."""
     if not name or name.partition(".")[0] in sys.stdlib_module_names | VERSIONED:
         return
-    if name in sys.modules or find_file(name) is not None:
-        yield name
-        return
-    file = _find_unloaded(name, [str(root)])
-    if file is not None and _is_own_file(Path(file)):
-        yield name
+    file = find_file(name)
+    if file is None and name not in sys.modules:
+        beside = _find_unloaded(name, [str(root)])
+        file = Path(beside) if beside and _is_own_file(Path(beside)) else None
+    if file is not None:
+        yield name, file
 
 
-def _find_data(body: list[ast.stmt], folder: Path) -> Iterator[Path]:
-    """The data files that text constants name, beside the module or from the current folder."""
+def _find_names(body: list[ast.stmt]) -> Iterator[str]:
+    """Texts that may name data files, with `/` between parts of a path; not those that calls write to."""
+    calls = [node for node in _walk(body) if isinstance(node, ast.Call) and _writes(node)]
+    written = {_text_of(part) for call in calls for part in ast.walk(call)}
     for node in _walk(body):
-        text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
-        if 0 < len(text) < 256 and Path(text).suffix.lower() in _DATA:
-            for path in (folder / text, Path(text)):
-                if path.is_file():
-                    yield path
-                    break
+        joined = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
+        text = "/".join(_constants_of(node)) if joined else _text_of(node)
+        if 0 < len(text) < 256 and text not in written and "\n" not in text:
+            yield text
+
+
+def _constants_of(node: ast.AST) -> list[str]:
+    """The texts at the end of `folder / "data" / "w.npy"`."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+        return [*_constants_of(node.left), *_constants_of(node.right)]
+    return [text] if (text := _text_of(node)) else []
+
+
+def _text_of(node: ast.AST) -> str:
+    """The text that a constant is; empty for anything else."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def _name_of(function: ast.expr) -> str:
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def _writes(call: ast.Call) -> bool:
+    """Whether a call writes a file: by its name, or `open` with a mode for writing."""
+    name = _name_of(call.func)
+    if name in _WRITERS or name.startswith(("to_", "write_")):
+        return True
+    modes = [*call.args[:2], *(word.value for word in call.keywords if word.arg == "mode")]
+    return name == "open" and any(
+        isinstance(mode, ast.Constant)
+        and isinstance(mode.value, str)
+        and mode.value.strip("rwaxbt+") == ""
+        and set(mode.value) & set("wax+")
+        for mode in modes
+    )
 
 
 def _walk(body: list[ast.stmt]) -> Iterator[ast.AST]:
@@ -266,8 +362,11 @@ def _walk(body: list[ast.stmt]) -> Iterator[ast.AST]:
 
 def _cut(body: list[ast.stmt], name: str) -> list[ast.stmt]:
     """The statements of a script that define `name` and, again and again, all names that these use."""
-    sets = [_names_set(part) for part in body]
-    wanted, kept = {name}, [False] * len(body)
+    changes = {
+        part.name: _roots_stored(part) for part in body if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    sets = [_names_set(part, changes) for part in body]
+    wanted, kept = {name}, [_is_star(part) for part in body]
     grown = True
     while grown:
         grown = False
@@ -282,11 +381,18 @@ def _cut(body: list[ast.stmt], name: str) -> list[ast.stmt]:
     return [part for place, part in enumerate(body) if kept[place]]
 
 
-def _names_set(part: ast.stmt) -> set[str]:
-    """The names that a statement defines or changes: `a = 1`, `a.b = 1`, `a[0] = 1`, `a.update(...)`, `import a`."""
-    found: set[str] = set()
+def _is_star(part: ast.stmt) -> bool:
+    return isinstance(part, ast.ImportFrom) and any(alias.name == "*" for alias in part.names)
+
+
+def _names_set(part: ast.stmt, changes: Mapping[str, set[str]]) -> set[str]:
+    """The names that a statement defines or changes: `a = 1`, `a.b = 1`, `a[0] = 1`, `a.update(...)`, `import a`.
+
+    A call of a function of the script changes what the function changes (`changes`).
+    """
     if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return {part.name}
+    found = _roots_stored(part)
     for node in ast.walk(part):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             found.add(node.name)
@@ -294,11 +400,21 @@ def _names_set(part: ast.stmt) -> set[str]:
             found.add((node.asname or node.name).partition(".")[0])
         elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
             found.add(node.id)
-        elif isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
-            found |= _first_name(node)
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             function = node.value.func
             found |= _first_name(function) if isinstance(function, ast.Attribute) else set()
+            found |= changes.get(_name_of(function), set())
+    return found
+
+
+def _roots_stored(part: ast.stmt) -> set[str]:
+    """The names whose attributes or items a statement stores, and those that it declares as global."""
+    found: set[str] = set()
+    for node in ast.walk(part):
+        if isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
+            found |= _first_name(node)
+        elif isinstance(node, ast.Global):
+            found |= set(node.names)
     return found
 
 
@@ -309,13 +425,16 @@ def _first_name(node: ast.expr) -> set[str]:
 
 
 def _names_used(part: ast.stmt) -> set[str]:
-    """All names and attributes in a statement: more than it refers to, never less."""
-    found: set[str] = set()
-    for node in ast.walk(part):
-        if isinstance(node, ast.Name):
-            found.add(node.id)
-        elif isinstance(node, ast.Attribute):
-            found.add(node.attr)
+    """The names of the script that a statement refers to: not those of parameters and local variables."""
+    found = {node.attr for node in ast.walk(part) if isinstance(node, ast.Attribute) and node.attr in _DYNAMIC}
+    tables = [symtable.symtable(ast.unparse(part), "script", "exec")]
+    outermost = tables[0]
+    while tables:
+        table = tables.pop()
+        tables += table.get_children()
+        for symbol in table.get_symbols():
+            if symbol.is_referenced() and (table is outermost or symbol.is_global()):
+                found.add(symbol.get_name())
     return found
 
 
