@@ -386,7 +386,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     pl.DataFrame({"a": [1.0]}).write_parquet(other)  # a Parquet file that is not ours
     for content in (b"", b"PAR1", b"nothing of the kind", whole[:-1], whole[: len(whole) // 2], other.getvalue()):
         file.write_bytes(content)
-        with pytest.raises(holdfast.HoldfastError, match=f"{file.name} is damaged .*Run the study again"):
+        with pytest.raises(holdfast.HoldfastError, match=f"{file.name} is damaged .*Delete it and run the study again"):
             load_results(tmp_path)
 
 

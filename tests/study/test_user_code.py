@@ -139,8 +139,7 @@ EDITS = {
     ),
     "a data file in a folder": (
         "import json, pathlib\nHERE = pathlib.Path(__file__).parent\n"
-        "C = json.loads((HERE / 'parts' / 'p.ckpt').read_text())\n"
-        + EXPLAIN.format("inputs ** C['power']"),
+        "C = json.loads((HERE / 'parts' / 'p.ckpt').read_text())\n" + EXPLAIN.format("inputs ** C['power']"),
         'parts/p.ckpt: {"power": 2.0}',
     ),
     "import_module": (

@@ -59,7 +59,7 @@ class Probe:
 
     When a probe is made, it predicts and explains each origin once. An origin is skipped, with a status that says why,
     where the logits or the explanation are not finite, where the model does not predict the target class, and where
-    the explanation is constant and a similarity has to compare it. Queries of skipped origins are allowed; what
+    the explanation is constant although a similarity has to compare it. Queries of skipped origins are allowed; what
     they return does not count.
 
     Args:
@@ -126,7 +126,9 @@ class Probe:
         self._status: list[Status] = ["ok"] * len(inputs)
         self.skip(~(_finite(logits) & _finite(maps)), "nonfinite")
         self.skip(self.margin >= 0, "misclassified")
-        if self.similarity is not None:  # a constant map explains nothing, and its best possible value would mislead
+        # a correlation with a constant map says nothing; a distance from one does, if it is not 0 (`skip_unchanged`)
+        compared = self.similarity
+        if compared is not None and (compared.larger_is_closer or compared.ordinal):
             self.skip_constant(self._compared)
 
     @property
@@ -153,6 +155,13 @@ class Probe:
     def skip_constant(self, values: Tensor) -> None:
         """Skip, as `"degenerate"`, the origins whose `values` `(P, ...)`, of a map or its parts, are all the same."""
         self.skip(is_degenerate(values.nan_to_num()))
+
+    def skip_unchanged(self, changes: Tensor) -> None:
+        """Skip, as `"degenerate"`, origins whose map is constant and whose largest change `(P,)` is 0.
+
+        Nothing was explained there, or it does not depend on the input at all. The value 0 would be the best there is.
+        """
+        self.skip(is_degenerate(self.reference.nan_to_num()) & (changes <= 0))
 
     def spread(self, values: Tensor, fill: float | bool) -> Tensor:
         """Values of the n usable origins `(n, ...)` among those of all `(P, ...)`; `fill` for the others.

@@ -95,6 +95,8 @@ class Similarity:
         differentiable: whether gradients flow through it.
         channels: how a map is reduced to one value per position before it is compared (`per_position`); None if maps
             are compared unchanged.
+        ordinal: whether it compares the order of the features. A constant map has no order, so a metric skips an
+            input with a constant map. (It also does this for every similarity that is no discrepancy.)
         range: the smallest and the largest value that it can take; a threshold lies between them.
     """
 
@@ -105,6 +107,7 @@ class Similarity:
     high: float | None = None
     differentiable: bool = False
     channels: Channels | None = None
+    ordinal: bool = False
     range: tuple[float, float] = (-math.inf, math.inf)
 
     def __call__(self, a: Tensor, b: Tensor) -> Tensor:
@@ -161,6 +164,7 @@ for _function in (lens_distance, centre_of_mass):
             larger_is_closer=False,
             differentiable=_function is centre_of_mass,
             channels="sum",
+            ordinal=_function is lens_distance,
             range=_DISTANCE,
         ),
     )

@@ -46,6 +46,12 @@ class Folder(ABC):
         self.write(name, content)
         return self.read(name) == content
 
+    def take_away(self, name: str) -> bool:
+        """Remove a file, and say whether it was this call that did so, as far as the file system can tell."""
+        existed = self.exists(name)
+        self.delete(name)
+        return existed
+
     def exists(self, name: str) -> bool:
         """Whether a file exists."""
         part, _, last = name.rpartition("/")
@@ -82,6 +88,16 @@ class LocalFolder(Folder):
             beside.unlink(missing_ok=True)
         return True
 
+    def take_away(self, name: str) -> bool:
+        """Remove a file, and say whether it was this call that did so."""
+        aside = self.path / f".{name}.{os.getpid()}-{threading.get_ident()}.part"
+        try:
+            (self.path / name).rename(aside)  # which only one of several can do
+        except FileNotFoundError:
+            return False
+        aside.unlink(missing_ok=True)
+        return True
+
     def names(self, part: str) -> list[str]:
         """The names of the files in a subfolder; files that are being written are left out."""
         try:
@@ -97,6 +113,14 @@ class LocalFolder(Folder):
     def exists(self, name: str) -> bool:
         """Whether a file exists."""
         return (self.path / name).exists()
+
+    def size(self, part: str) -> int:
+        """The bytes of the files in a subfolder."""
+        try:
+            with os.scandir(self.path / part) as entries:
+                return sum(entry.stat().st_size for entry in entries)
+        except (FileNotFoundError, NotADirectoryError):
+            return 0
 
     def sweep(self, part: str) -> None:
         """Remove incomplete files in `part` that are older than an hour: their writers were killed."""

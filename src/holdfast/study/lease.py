@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import secrets
 import socket
@@ -22,6 +23,7 @@ from holdfast.study.folders import Folder
 
 _FILE = "running.json"
 _SECONDS, _RENEWED = 120.0, 20.0
+_log = logging.getLogger(__name__)
 
 
 class RunningError(HoldfastError):
@@ -48,14 +50,17 @@ def hold_lease(folder: Folder) -> Iterator[None]:
                 f"{folder.address}: another run works here (process {other.get('process')} on {other.get('host')})."
                 f" Wait for its end, or give this run another folder. If there is none, remove {_FILE} there."
             )
-        folder.write(_FILE, _write(own))
-        if (_read(folder) or own).get("token") != own["token"]:
+        # of several runs that find it left behind, one removes it, and one makes a new one
+        if not folder.take_away(_FILE) or not folder.create(_FILE, _write(own)):
             raise RunningError(f"{folder.address}: another run has just begun to work here.")
     ended = threading.Event()
 
     def renew() -> None:
         while not ended.wait(_RENEWED):
             with contextlib.suppress(Exception):  # the next time will do
+                if (_read(folder) or own).get("token") != own["token"]:
+                    _log.warning("another run has taken over %s, because this one was not heard of", folder.address)
+                    return
                 folder.write(_FILE, _write(own))
 
     thread = threading.Thread(target=renew, daemon=True)
@@ -82,17 +87,20 @@ def _read(folder: Folder) -> dict[str, Any] | None:
 
 
 def _is_alive(other: dict[str, Any]) -> bool:
-    """Whether the run that wrote this is still at work: its process lives, or it was heard of lately."""
-    if other.get("host") == socket.gethostname() and isinstance(other.get("process"), int):
-        process = other["process"]
+    """Whether the run that wrote this is still at work: its process lives, or it was heard of lately.
+
+    On Windows, and for another machine, only the second is known.
+    """
+    here = other.get("host") == socket.gethostname() and isinstance(other.get("process"), int)
+    if here and os.name == "posix":
         try:
-            os.kill(process, 0)
+            os.kill(other["process"], 0)
         except ProcessLookupError:
             return False
         except OSError:  # it belongs to somebody else
             pass
-        if _beginning(process) != other.get("began"):  # its number was given to another process
-            return False
+        began = _beginning(other["process"])
+        return began == other.get("began") if began else True  # or its number was given to another process
     renewed = other.get("renewed")
     return isinstance(renewed, int | float) and time.time() - renewed < _SECONDS
 

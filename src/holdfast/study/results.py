@@ -154,9 +154,10 @@ def verify_results(results: str | Path | Store) -> Verification:
     else:
         planned = [str(job) for job in store.manifest().get("jobs") or []]
     done = {job for job, status in store.statuses().items() if status == "done"}
-    lost = store.find_damage(job for job in planned if job in done)
-    for job, problem in lost.items():  # arrays that are gone have no file to name
-        if "is missing" in problem:
-            damaged[f"artefacts/{job}.safetensors"] = "missing"
+    for job in planned:  # arrays that are gone have no file to name
+        name = f"artefacts/{job}.safetensors"
+        readable = job in done and f"jobs/{job}.parquet" not in damaged
+        if readable and name not in states and store.read(job)[0].get("artefacts"):
+            damaged[name] = "missing"
     unsealed = sum(state == "unsealed" for state in states.values())
     return Verification(len(states), unsealed, damaged, sum(job not in done for job in planned))

@@ -123,7 +123,9 @@ def _run_plan(
     if damaged:
         first = next(iter(damaged.values()))
         warnings.warn(f"{len(damaged)} stored jobs are damaged and are done again; the first: {first}", stacklevel=3)
-        statuses |= dict.fromkeys(damaged, "damaged")
+        for job in damaged:
+            store.forget(job)
+            del statuses[job]
     pending = [job for job in plan.jobs if statuses.get(job.identity) != "done"]
     retried = [job.identity for job in pending if statuses.get(job.identity) == "failed"]
     earlier, total = len(plan.jobs) - len(pending), sum(job.work for job in pending)

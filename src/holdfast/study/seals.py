@@ -38,6 +38,6 @@ def read_seal(content: bytes) -> SealState:
 
 
 def _find(content: bytes) -> int | None:
-    """Where the digits of the seal begin."""
-    place = content.find(_PREFIX)
+    """Where the digits of the seal begin. In a Parquet file the metadata come last, in other files first."""
+    place = content.rfind(_PREFIX) if content[:4] == b"PAR1" else content.find(_PREFIX)
     return None if place < 0 else place + len(_PREFIX)

@@ -34,6 +34,7 @@ from holdfast.study.seals import EMPTY_SEAL, fill_seal, read_seal
 
 SCHEMA = 2
 _KEY = "holdfast"
+_LARGE = 10**9
 _DONE, _FAILED = ".parquet", ".failed.parquet"
 _JOBS, _SAMPLES = "compact/jobs.parquet", "compact/samples-{}.parquet"
 
@@ -100,11 +101,19 @@ class Store:
                 found[name.removesuffix(_DONE)] = "done"
         return found
 
+    def is_done(self, job: str) -> bool:
+        """Whether a job has a result."""
+        return self.folder.exists(f"jobs/{job}{_DONE}")
+
     def put(self, packed: JobFiles) -> None:
         """Store a job. Its table is written last, and makes it count as done."""
         if packed.arrays is not None:
             self.folder.write(f"artefacts/{packed.job}.safetensors", packed.arrays)
         self.folder.write(f"jobs/{packed.job}{_FAILED if packed.failed else _DONE}", packed.table)
+
+    def forget(self, job: str) -> None:
+        """Remove the table of a job, which is then not done any more."""
+        self.folder.delete(f"jobs/{job}{_DONE}")
 
     def forget_failures(self, jobs: Iterable[str]) -> None:
         """Remove the failures of these jobs, which have succeeded since."""
@@ -178,22 +187,27 @@ class Store:
 
     def _damaged(self, name: str, error: Exception) -> DamagedFileError:
         where = f"{self.folder.address}/{name}"
-        return DamagedFileError(f"{where} is damaged ({error}). Run the study again: the job is then done again.")
+        return DamagedFileError(f"{where} is damaged ({error}). Delete it and run the study again.")
 
     def find_damage(self, jobs: Iterable[str]) -> dict[str, str]:
         """What is wrong with the files of finished jobs, by job; empty if all are as they were written.
 
-        Every file is read. A job whose arrays are missing is damaged, too.
+        Every table is read. A job whose arrays are missing is damaged, too. Arrays are read if they are on this
+        computer and take less than 1 GB; else only `check_files`, and whoever uses them, does so.
         """
+        stored = set(self.folder.names("artefacts"))
+        small = isinstance(self.folder, LocalFolder) and self.folder.size("artefacts") < _LARGE
 
         def look(job: str) -> str:
             try:
                 record, _ = self.read(job)
-                arrays = self.read_artefacts(job) if record.get("artefacts") else {}
+                if record.get("artefacts") and f"{job}.safetensors" not in stored:
+                    return f"{self.folder.address}/artefacts/{job}.safetensors is missing"
+                if record.get("artefacts") and small:
+                    self.read_artefacts(job)
             except (DamagedFileError, FileNotFoundError) as error:
                 return str(error)
-            missing = f"{self.folder.address}/artefacts/{job}.safetensors is missing"
-            return missing if record.get("artefacts") and not arrays else ""
+            return ""
 
         listed = list(jobs)
         with ThreadPoolExecutor(2 if isinstance(self.folder, LocalFolder) else 16) as pool:
@@ -218,6 +232,8 @@ class Store:
     def _check_file(self, path: str, read: Callable[..., object]) -> str:
         try:
             read(path)
+            if path.endswith(".safetensors"):  # which are large, and name their seal in the header
+                return ""
             return "unsealed" if read_seal(self.folder.read(path)) == "absent" else ""
         except (HoldfastError, OSError) as error:
             return str(error)

@@ -60,20 +60,24 @@ def test_tracked_sensitivity_is_there_for_every_event(
 
 
 @pytest.mark.parametrize("search", ["sample", "block"])
-def test_a_constant_map_has_no_sensitivity(search: str) -> None:
-    """Its sensitivity may be 0, the best that there is, although it explains nothing."""
+def test_a_constant_map_has_a_sensitivity_unless_it_never_changes(search: str) -> None:
+    """Zero is the best value that there is, and a map that is always the same explains nothing."""
     model = linear_classifier(torch.tensor([[1.0, 1.0], [0.0, 0.0]]), torch.tensor([1.0, 0.0]))
     x = torch.tensor([[0.5, 0.5], [0.2, 0.6]])
     metric = MaxSensitivity(BALL, samples=50, search=search, budget=50)
     result = metric(model, "input_x_gradient", x)
-    assert result.status == ("degenerate", "ok")
-    assert result.frame()["value"][0] is None
-    assert result.sensitivity[1] > 0.1
+    assert result.status == ("ok", "ok")
+    assert (result.sensitivity > 0.1).all()
 
     def detached(module: torch.nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         return torch.zeros_like(inputs)
 
-    assert metric(model, holdfast.explainers.get(detached), x).status == ("degenerate",) * 2
+    nothing = metric(model, holdfast.explainers.get(detached), x)
+    assert nothing.status == ("degenerate",) * 2
+    assert nothing.frame()["value"].to_list() == [None, None]
+    worst = WorstCase(BALL, "changed_explanation", similarity="mse", search="random", budget=20)
+    assert worst(model, holdfast.explainers.get(detached), x).status == ("degenerate",) * 2
+    assert worst(model, "input_x_gradient", x).status == ("ok", "ok")
 
 
 def test_a_threshold_that_a_similarity_cannot_reach_is_refused() -> None:

@@ -111,7 +111,6 @@ class _Sensitivity(Metric):
         if self.search != "sample":
             return self._from_search(classifier, explainer, inputs, targets, generator)
         probe = Probe(classifier, explainer, inputs, targets, absolute=self.absolute, explain=self.explain)
-        probe.skip_constant(probe.reference)
         rows = probe.usable()
         seed = draw_seed(generator)
         best = torch.full((len(inputs),), -torch.inf, device=inputs.device, dtype=inputs.dtype)
@@ -154,6 +153,7 @@ class _Sensitivity(Metric):
         )
 
     def _result(self, probe: Probe, best: Tensor, where: Tensor) -> SensitivityResult:
+        probe.skip_unchanged(best)
         if self.normalise:
             best = best / _norms(probe.reference.nan_to_num())
         return SensitivityResult(

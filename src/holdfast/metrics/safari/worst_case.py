@@ -251,6 +251,8 @@ class WorstCase(Metric):
         similarity, margin = seen.similarity, seen.margin
         assert similarity is not None
         evaluated = probe.spread(torch.ones_like(usable, dtype=torch.bool), False)
+        if self.event == "changed_explanation" and not event.similarity.larger_is_closer:
+            probe.skip_unchanged(similarity)
         feasible = margin < 0 if self.event == "changed_explanation" else margin >= 0
         return WorstCaseResult(
             **probe.common_fields(self),

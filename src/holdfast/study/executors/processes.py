@@ -44,6 +44,8 @@ from holdfast.tensors import available_cpus, thread_budget
 _LIVES = 2
 #: how often time and memory of the workers are looked at
 _SECONDS_BETWEEN_LOOKS = 0.25
+#: how long a worker may take to end when no job is left
+_SECONDS_TO_END = 5.0
 #: what a worker sends first. A worker that dies before this could not start
 _STARTED = ("started",)
 
@@ -120,7 +122,9 @@ class Processes(Executor):
                         lost = process.job
                         assert lost is not None
                         deaths[lost.identity] += 1
-                        if deaths[lost.identity] < self.limits.tries(_LIVES):
+                        if store.is_done(lost.identity):  # it died after it had stored the result
+                            yield JobOutcome(lost)
+                        elif deaths[lost.identity] < self.limits.tries(_LIVES):
                             queue.appendleft(lost)
                         else:
                             tries = deaths[lost.identity]
@@ -130,7 +134,14 @@ class Processes(Executor):
                         if isinstance(outcome, float):
                             if tell is not None and process.job is not None:
                                 tell(process.job, outcome)
-                        elif outcome is not None:  # None: the worker has only started
+                        elif outcome is None:  # the worker has only started
+                            if process.exceeds(replace(self.limits, timeout=None)):
+                                raise HoldfastError(
+                                    f"memory_gb: expected more than a worker takes before its first job"
+                                    f" ({(memory_of(process.process.pid or 0) or 0) / 1e9:.2f} GB), got"
+                                    f" {self.limits.memory_gb:g}"
+                                )
+                        else:
                             yield outcome
                             process.give(queue)
                 for process in [p for p in pool if self.limits.watched and p.job is not None]:
@@ -139,7 +150,8 @@ class Processes(Executor):
                         assert job is not None
                         process.process.kill()
                         process.process.join()
-                        yield store_failure(store, grid, job, why, why)
+                        done = store.is_done(job.identity)
+                        yield JobOutcome(job) if done else store_failure(store, grid, job, why, why)
                         self._replace(process, pool, grid, packed, store).give(queue)
                 idle = [p for p in pool if p.job is None]
                 for process in idle:
@@ -257,7 +269,10 @@ class _Process:
     def dismiss(self) -> None:
         """End it, because no job is left."""
         self.connection.close()
-        self.process.join()
+        self.process.join(_SECONDS_TO_END)
+        if self.process.is_alive():  # a thread that a job has left behind keeps it
+            self.process.kill()
+            self.process.join()
 
 
 def memory_of(process: int) -> int | None:
