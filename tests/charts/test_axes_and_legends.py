@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from holdfast.charts import Chart, Line, Strip, Underpowered, draw_heat_table, draw_lines, draw_strips
+from holdfast.charts import Chart, Line, Strip, draw_heat_table, draw_lines, draw_strips
 from holdfast.charts.base import LN_P, make_legend
 from holdfast.report.render import render_for_page
 
@@ -105,7 +105,3 @@ def test_a_level_is_a_dotted_line_across_the_chart() -> None:
 def test_bounds_are_explained_where_they_are_drawn() -> None:
     assert "only bounds (“censored”): the value lies at or below them" in strips(LN_P, bounds=True).caption
     assert "censored" not in strips(LN_P).caption
-
-
-def test_what_is_underpowered_says_how_many_samples_it_needs() -> None:
-    assert Underpowered("Skewness", 50, 1).text == "Skewness: needs at least 50 samples, and there is 1."

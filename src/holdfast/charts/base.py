@@ -128,20 +128,11 @@ class Underpowered:
         heading: the heading that the figure would have.
         needed: how many samples it needs.
         present: how many samples there are.
-
-    >>> Underpowered("Skewness", 30, 16).text
-    'Skewness: needs at least 30 samples, and there are 16.'
     """
 
     heading: str
     needed: int
     present: int
-
-    @property
-    def text(self) -> str:
-        """The line that the page shows."""
-        there = "there is 1" if self.present == 1 else f"there are {self.present}"
-        return f"{self.heading}: needs at least {self.needed} samples, and {there}."
 
 
 @dataclass(frozen=True)

@@ -196,10 +196,10 @@ def get(similarity: str | Similarity | SimilarityFunction) -> Similarity:
 
     >>> get("topk_intersection:k=100").name
     'topk_intersection:k=100'
-    >>> get("topk_intersection:kk=100")
+    >>> get("mse:kk=100")
     Traceback (most recent call last):
         ...
-    holdfast.errors.ArgumentError: option of topk_intersection: expected one of k, diverse, w, channels, got 'kk'
+    holdfast.errors.ArgumentError: option of mse: expected one of (it has none), got 'kk'
     """
     if isinstance(similarity, Similarity):
         return similarity
