@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -357,3 +360,55 @@ def test_a_short_text_for_a_classifier() -> None:
     low, high = torch.tensor([-1.0, -2.0])[:, None], torch.tensor([1.0, 3.0])[:, None]
     wrapped = Classifier(nn.Identity(), (low, high), abs, "cpu", forward=lambda module, x: module(x))
     assert repr(wrapped) == "Classifier(Identity, 0 parameters, bounds [-2, 3] by channel, cpu, preprocess)"
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: build(bounds=("a", "b")), r"bounds: expected a pair \(lower, upper\) of numbers or tensors, got"),
+        (lambda: build(bounds=(0j, 1j)), "bounds: expected a pair"),
+        (lambda: build(device="warp"), "device: expected auto, or a device of torch"),
+        (lambda: build(nn.Linear(4, 3, device="meta")), "'weight' on the device meta: load the weights first"),
+        (lambda: build(nn.LazyLinear(3)), "'weight' that is lazy: run the module once"),
+        (lambda: build().check_targets("a", torch.rand(2, 4)), "targets: expected whole numbers"),
+        (
+            lambda: build(preprocess=lambda x: None).logits(torch.rand(2, 4)),
+            "preprocess: expected a tensor",
+        ),
+        (
+            lambda: build(Rounding()).logits(torch.rand(2, 4)),
+            "as floating-point numbers, got torch.int64",
+        ),
+    ],
+)
+def test_what_torch_would_stumble_over_is_named(call: Callable[[], object], words: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that lazy modules are new
+        with pytest.raises(holdfast.HoldfastError, match=words):
+            call()
+
+
+class Rounding(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x[:, :3].round().to(torch.int64)
+
+
+def build(module: nn.Module | None = None, bounds: Any = (0.0, 1.0), **options: Any) -> holdfast.Classifier:
+    return holdfast.Classifier(nn.Linear(4, 3) if module is None else module, bounds, **{"device": "cpu", **options})
+
+
+@pytest.mark.parametrize(
+    ("explain", "words"),
+    [
+        (lambda x: x.to(torch.complex64), "got torch.complex64"),
+        (lambda x: x.to_sparse(), "got a sparse one"),
+        (lambda x: np.full(x.shape, None), "got object"),
+    ],
+)
+def test_maps_that_are_no_real_numbers_are_refused(explain: Callable[[Tensor], Any], words: str) -> None:
+    explainer = holdfast.explainers.from_callable(lambda module, x, targets: explain(x))
+    with pytest.raises(holdfast.ModelError, match=words):
+        explainer(build(), torch.rand(2, 4))
+    turned = holdfast.explainers.from_callable(lambda module, x, targets: x.numpy()[:, ::-1])
+    x = torch.rand(2, 4)
+    assert turned(build(), x).equal(x.flip(1))

@@ -9,6 +9,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from holdfast.errors import ArgumentError, ModelError, SecondDerivativeError, check, check_integer, warn_user
 from holdfast.function_calls import find_training_calls
@@ -115,6 +116,7 @@ class Classifier:
         module = module if forward is None else ForwardWrapper(module, forward)
         self.module = module
         self.preprocess = preprocess
+        _check_weights(module)
         parameter = next(module.parameters(), None)
         self.device = _resolve_device(device, parameter)
         self.dtype = parameter.dtype if parameter is not None else torch.get_default_dtype()
@@ -130,7 +132,10 @@ class Classifier:
 
     def _check_bounds(self, bounds: tuple[Bound, Bound]) -> tuple[Tensor, Tensor]:
         check(isinstance(bounds, tuple | list) and len(bounds) == 2, "bounds", "a pair (lower, upper)", repr(bounds))
-        lower, upper = (torch.as_tensor(b, dtype=self.dtype, device=self.device) for b in bounds)
+        try:
+            lower, upper = (torch.as_tensor(b, dtype=self.dtype, device=self.device) for b in bounds)
+        except (TypeError, ValueError, RuntimeError):
+            raise ArgumentError("bounds", "a pair (lower, upper) of numbers or tensors", repr(bounds)) from None
         check(bool((lower < upper).all()), "bounds", "lower < upper", f"({bounds[0]}, {bounds[1]})")
         return lower, upper
 
@@ -228,7 +233,12 @@ class Classifier:
 
         It does not check the values of `x` and does not split the batch; `logits` does both.
         """
-        out = self.module(x if self.preprocess is None else self.preprocess(x))
+        prepared = x if self.preprocess is None else self.preprocess(x)
+        if not isinstance(prepared, Tensor):
+            raise ModelError(f"preprocess: expected a tensor, got a {type(prepared).__name__}")
+        out = self.module(prepared)
+        if isinstance(out, Tensor) and not out.is_floating_point():
+            raise ModelError(f"module: expected logits as floating-point numbers, got {out.dtype}")
         if not isinstance(out, Tensor) or out.ndim != 2 or out.shape[0] != x.shape[0] or out.shape[1] < 2:
             rows, got = len(x), f"a {type(out).__name__}"
             if isinstance(out, Tensor):  # the rows of a batch are padded, so their number says nothing to the user
@@ -306,7 +316,10 @@ class Classifier:
         with self.naming(inputs), self.session(), torch.no_grad():  # only for the number of classes
             (logits,) = self.map_rows(lambda x: (self.forward(x),), inputs[:1])
         classes, rows = logits.shape[1], inputs.shape[0]
-        targets = torch.as_tensor(targets, device=self.device)
+        try:
+            targets = torch.as_tensor(targets, device=self.device)
+        except (TypeError, ValueError, RuntimeError):
+            raise ArgumentError("targets", f"whole numbers of shape ({rows},) or one number", repr(targets)) from None
         check(
             targets.dtype in (torch.int64, torch.int32, torch.uint8) and tuple(targets.shape) in ((), (rows,)),
             "targets",
@@ -511,12 +524,24 @@ def _restore_modes(modes: Mapping[nn.Module, bool]) -> None:
             module.training = training
 
 
+def _check_weights(module: nn.Module) -> None:
+    """Raise `ArgumentError` if a parameter has no values."""
+    for name, parameter in module.named_parameters():
+        lazy = is_lazy(parameter)
+        why = "that is lazy: run the module once" if lazy else "on the device meta: load the weights first"
+        expected = "a module whose parameters have values"
+        check(not lazy and not parameter.is_meta, "module", expected, f"{name!r} {why}")
+
+
 def _resolve_device(device: str | torch.device, parameter: Tensor | None) -> torch.device:
     if device == "auto":
         here = parameter.device if parameter is not None else torch.device("cpu")
         found = here if here.type != "cpu" else torch.device("cuda" if torch.cuda.is_available() else "cpu")
     else:
-        found = torch.device(device)
+        try:
+            found = torch.device(device)
+        except (RuntimeError, TypeError):
+            raise ArgumentError("device", "auto, or a device of torch such as cpu or cuda:0", repr(device)) from None
     check(found.type != "mps", "device", "a CPU or a CUDA device (scores are float64)", found)
     return found
 

@@ -185,7 +185,7 @@ class MisinterpretationProbability(Metric):
         check_integer(self.moves, "moves")
         check(0 < self.quantile < 1, "quantile", "a number between 0 and 1", self.quantile)
         check(self.proposal in ("gaussian", "random_walk"), "proposal", "gaussian or random_walk", self.proposal)
-        check(self.floor < 0, "floor", "a number below 0", self.floor)
+        check(isinstance(self.floor, int | float) and self.floor < 0, "floor", "a number below 0", self.floor)
         check(self.first >= 1, "first", "a number of at least 1", self.first)
         check(self.error is None or self.error > 0, "error", "a number above 0, or None", self.error)
         check_integer(self.budget, "budget", self.particles + 1, also=(None,))
