@@ -349,6 +349,7 @@ def test_monte_carlo_equivalent_is_the_papers() -> None:
     ("options", "message"),
     [
         ({"particles": 5}, "particles: expected a whole number of at least 10, got 5"),
+        ({"particles": 10**12}, "particles: expected at most 100,000,000, got 1,000,000,000,000"),
         ({"moves": 0}, "moves: expected a whole number of at least 1"),
         ({"quantile": 1.0}, "quantile: expected a number between 0 and 1"),
         ({"proposal": "walk"}, "proposal: expected one of gaussian, random_walk, got 'walk'"),

@@ -56,6 +56,7 @@ _STEPS_IN_EVENT = 50  # before the first level
 _SHRINKING = 20  # positions between a witness and the middle that are tried
 _FIRST_WITH_ERROR = 32_000  # particles in the first population, at least, where an error is asked for
 _FIRST_ELEMENTS = 1 << 26  # numbers in the first population of one problem, at most
+_MOST = 10**8  # more particles fit into no memory
 _SHRINK = 0.7  # each population is that much smaller than the one before, down to `particles`
 _LARGE = 4  # populations of more than that many times `particles` make fewer moves, since they are that diverse
 
@@ -113,6 +114,7 @@ def subset_simulation(
     True
     """
     check_integer(particles, "particles", 10)
+    check(particles <= _MOST, "particles", f"at most {_MOST:,}", f"{particles:,}")
     check_integer(moves, "moves")
     check(0 < quantile < 1, "quantile", "a number between 0 and 1", quantile)
     check(proposal in get_args(Proposal), "proposal", f"one of {', '.join(get_args(Proposal))}", repr(proposal))
