@@ -78,3 +78,20 @@ def test_elsewhere_there_are_lines(monkeypatch: pytest.MonkeyPatch, capfd: pytes
     assert capfd.readouterr() == ("", "")  # within the first ten seconds
     with watch(show=False) as update:
         assert update is None
+
+
+def test_a_finished_run_has_nothing_to_do(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], request: pytest.FixtureRequest
+) -> None:
+    nothing = Progress(0, 0, 0.0, "starting", 0, earlier=8)
+    monkeypatch.delitem(sys.modules, "IPython", raising=False)
+    with watch() as update:
+        assert update is not None
+        update(nothing)
+    assert capfd.readouterr().err == "nothing to do: 8 jobs were done before\n"
+    pages = request.getfixturevalue("shown")
+    with watch() as update:
+        assert update is not None
+        update(nothing)
+    assert "100% nothing to do: 8 jobs were done before" in pages[-1]
+    assert "starting" not in pages[-1]
