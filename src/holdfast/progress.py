@@ -146,7 +146,8 @@ def _print_lines(write: Callable[[str], None]) -> Callable[[Progress], None]:
         if progress.total == 0:
             write(_count(progress, began))
             return
-        left = f", about {elapsed * (1 - progress.share) / progress.share:.0f} s left" if progress.share > 0.02 else ""
+        known = progress.share > 0.02 and progress.done < progress.total
+        left = f", about {elapsed * (1 - progress.share) / progress.share:.0f} s left" if known else ""
         write(
             f"{_count(progress, began)}, {progress.share:.0%}, {elapsed:.0f} s{left}{_failed(progress)}:"
             f" {progress.current}"

@@ -206,7 +206,7 @@ def test_assumed_bounds_are_said_to_be_assumed(folder: Path) -> None:
     ):
         done = run_init("--yes", "--force", "--model", "mymodule:build", "--data", data, *own)
         assert done.exit_code == 0, (done.output, done.exception)
-        assert ("assumed to be those in [0, 1]; if not, say --bounds" in done.output) is assumed, data
+        assert ("[0, 1] is assumed; if that is wrong, give --bounds" in done.output) is assumed, data
         assert ("in [0, 1], which is assumed; if" in Path("study.yaml").read_text()) is assumed, data
 
 

@@ -75,7 +75,9 @@ def test_elsewhere_there_are_lines(monkeypatch: pytest.MonkeyPatch, capfd: pytes
         assert update is not None
         for done in range(100):
             update(Progress(done, 100, done / 100, "aopc"))
-    assert capfd.readouterr() == ("", "")  # within the first ten seconds
+        assert capfd.readouterr() == ("", "")  # within the first ten seconds
+        update(Progress(100, 100, 1.0, "aopc"))
+    assert capfd.readouterr().err.endswith("100%, 0 s: aopc\n")  # and nothing is left
     with watch(show=False) as update:
         assert update is None
 

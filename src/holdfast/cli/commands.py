@@ -583,7 +583,7 @@ def init(
         f"{setting.model.label} takes the inputs of {setting.data.label} ({shape}) and returns {setting.classes} logits"
     )
     if setting.bounds_assumed:
-        typer.echo("valid values of an input: assumed to be those in [0, 1]; if not, say --bounds LOWEST,HIGHEST")
+        typer.echo("valid values of an input: [0, 1] is assumed; if that is wrong, give --bounds LOWEST,HIGHEST")
 
     def read_explainers(text: str) -> tuple[str, ...]:
         return new_study.read_names(text, "--explainers")
