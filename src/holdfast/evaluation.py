@@ -224,8 +224,7 @@ def evaluate(
         classifier, explainers, inputs, metrics, neighbourhood, preset, targets, seed, repeats, samples_per_job, facts
     )
     if progress and _DEFAULT_NEIGHBOURHOOD in notes:
-        words = notes[_DEFAULT_NEIGHBOURHOOD].replace("where", "because")
-        print(f"neighbourhood: {words}", file=sys.stderr, flush=True)
+        print(f"neighbourhood: {notes[_DEFAULT_NEIGHBOURHOOD]}", file=sys.stderr, flush=True)
     address = tempfile.mkdtemp(prefix="holdfast-") if out is None else out
     with watch(progress) as report_progress:
         summary = run_grid(
@@ -295,9 +294,9 @@ def _make_grid(
         warn_user(f"preset={preset!r} {words}")
     if neighbourhood is None and any(isinstance(m, str) and has_neighbourhood(m, required=True) for m in listed):
         neighbourhood = default_neighbourhood(classifier)
-        words = f"LinfBall({neighbourhood.radius:g}), one tenth of the range of the inputs"
-        notes[_DEFAULT_NEIGHBOURHOOD] = f"{words}, where none was given"
-        logger.info("neighbourhood: %s, because none was given", words)
+        words = f"LinfBall({neighbourhood.radius:g}), one tenth of the range of the inputs, because none was given"
+        notes[_DEFAULT_NEIGHBOURHOOD] = words
+        logger.info("neighbourhood: %s", words)
     samples = Samples(x.cpu(), checked, (lower.cpu(), upper.cpu()))
     if data is not None:
         extras = {name: values.cpu() for name, values in data.extras.items()}
