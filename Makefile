@@ -8,6 +8,7 @@ STAMP := $(VENV)/.installed
 .PHONY: setup demo test slow bench docs wheel audit test-minimum format clean
 
 setup: $(STAMP)
+	@echo "next: make demo"
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

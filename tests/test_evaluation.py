@@ -207,6 +207,19 @@ def test_names_functions_and_objects_together(model: holdfast.Classifier, inputs
     assert "default neighbourhood" not in given.results.manifest["about"]
 
 
+def test_a_default_radius_is_said_before_the_progress(
+    model: holdfast.Classifier, inputs: torch.Tensor, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = "neighbourhood: LinfBall(0.1), one tenth of the range of the inputs, because none was given\n"
+    holdfast.evaluate(model, "saliency", inputs[:1], ["max_sensitivity:samples=2"])
+    assert capfd.readouterr().err.startswith(words)
+    holdfast.evaluate(model, "saliency", inputs[:1], ["max_sensitivity:samples=2"], progress=False)
+    holdfast.evaluate(
+        model, "saliency", inputs[:1], ["max_sensitivity:samples=2"], neighbourhood=holdfast.LinfBall(0.1)
+    )
+    assert "neighbourhood" not in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("bounds", [(-torch.inf, torch.inf), (torch.zeros(2), torch.tensor([1.0, 2.0]))])
 def test_no_neighbourhood_without_a_range(bounds: tuple[float, float]) -> None:
     model = holdfast.Classifier(torch.nn.Linear(2, 3), bounds, device="cpu")
@@ -301,6 +314,13 @@ def test_a_module_alone_assumes_bounds_aloud_or_not_at_all(inputs: torch.Tensor)
             holdfast.evaluate(net(), "saliency", values, METRICS[1], progress=False)
     with pytest.raises(holdfast.ArgumentError, match=r"inputs: expected a torch.Tensor or a Dataset, got ndarray"):
         holdfast.evaluate(net(), "saliency", inputs.numpy(), METRICS[1], progress=False)  # type: ignore[arg-type]
+    pair = (inputs, torch.zeros(len(inputs)))
+    for model in (net(), holdfast.Classifier(net(), (0.0, 1.0), device="cpu")):
+        with pytest.raises(holdfast.ArgumentError, match=r"got tuple: give the inputs alone, or a holdfast.data.Datas"):
+            holdfast.evaluate(model, "saliency", pair, METRICS[1], progress=False)  # type: ignore[arg-type]
+        for kind in (torch.uint8, torch.int64):
+            with pytest.raises(holdfast.ArgumentError, match=rf"got {kind}: use x.float\(\)"):
+                holdfast.evaluate(model, "saliency", inputs.to(kind), METRICS[1], progress=False)
 
 
 def test_data_and_model_have_names_of_their_own(model: holdfast.Classifier, inputs: torch.Tensor) -> None:
@@ -317,14 +337,14 @@ def test_data_and_model_have_names_of_their_own(model: holdfast.Classifier, inpu
 def test_what_failed_is_warned_of_once_with_the_reason(inputs: torch.Tensor, tmp_path: Path) -> None:
     flat = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 3))
     classifier = holdfast.Classifier(flat, (0.0, 1.0), device="cpu")
-    words = "3 of 6 jobs failed:\n  gradcam failed for 3 of 3 metrics: layer: expected .*a module with a convolution"
+    words = "3 of 6 jobs failed:\n  gradcam failed for 3 of 3 metrics: gradcam needs a convolution, and this Seq"
     with pytest.warns(UserWarning, match=words) as caught:
         found = holdfast.evaluate(
             classifier, ["saliency", "gradcam"], inputs, METRICS, progress=False, samples_per_job=5, out=tmp_path
         )
     assert len(caught) == 1
     assert caught[0].filename == __file__
-    assert "Failed: gradcam failed for 3 of 3 metrics: layer: expected" in " ".join(str(found).split())
+    assert "Failed: gradcam failed for 3 of 3 metrics: gradcam needs" in " ".join(str(found).split())
     study = {
         "data": {"digits": "digits"},
         "samples": 1,

@@ -190,9 +190,18 @@ def test_modules_that_are_no_classifiers(output: object, message: str) -> None:
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        ([[0.5]], "inputs: expected a torch.Tensor, got list"),
-        (torch.rand(3, 4, dtype=torch.float64), "inputs: expected dtype torch.float32 .* got torch.float64"),
-        (torch.zeros(3, 4, dtype=torch.int64), "inputs: expected dtype torch.float32 .* got torch.int64"),
+        ([[0.5]], "inputs: expected a torch.Tensor, got list$"),
+        (np.zeros((3, 4)), r"inputs: expected a torch.Tensor, got ndarray: use torch.from_numpy\(x\).float\(\)"),
+        ((torch.rand(3, 4), torch.zeros(3)), "got tuple: give the inputs alone, or a holdfast.data.Dataset"),
+        (
+            torch.rand(3, 4, dtype=torch.float64),
+            r"inputs: expected dtype torch.float32 .* got torch.float64: use x.float\(\)$",
+        ),
+        (
+            torch.zeros(3, 4, dtype=torch.int64),
+            r"inputs: expected dtype torch.float32 .* got torch.int64: use x.float\(\); for token ids, .*EmbeddedText",
+        ),
+        (torch.zeros(3, 4, dtype=torch.uint8), r"got torch.uint8: use x.float\(\), divided by 255"),
         (torch.rand(4), r"inputs: expected a non-empty batch of shape \(N, ...\), got shape \(4,\)"),
         (torch.rand(0, 4), r"non-empty batch .* got shape \(0, 4\)"),
         (torch.rand(3, 4) + 1, r"inputs: expected values within the bounds \[0, 1\], got values in \[1"),
@@ -202,6 +211,20 @@ def test_modules_that_are_no_classifiers(output: object, message: str) -> None:
 def test_bad_inputs(inputs: object, message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         Classifier(linear(), (0.0, 1.0), device="cpu").logits(inputs)  # type: ignore[arg-type]
+
+
+def test_channels_in_the_last_place_are_guessed() -> None:
+    module = torch.nn.Sequential(torch.nn.Conv2d(3, 2, 3), torch.nn.Flatten(), torch.nn.LazyLinear(2))
+    module(torch.rand(1, 3, 8, 8))
+    classifier = Classifier(module, (0.0, 1.0), device="cpu")
+    hint = r"is the last dimension the channels\? use x.permute\(0, 3, 1, 2\)"
+    x = torch.rand(2, 8, 8, 3)
+    with pytest.raises(ModelError, match=hint):
+        classifier.logits(x)
+    assert classifier.logits(x.permute(0, 3, 1, 2)).shape == (2, 2)
+    with pytest.raises(ModelError) as caught:  # a wrong size, but not wrong axes
+        classifier.logits(torch.rand(2, 3, 9, 3))
+    assert "permute" not in str(caught.value)
 
 
 def test_a_shape_the_module_cannot_take() -> None:

@@ -60,7 +60,7 @@ def run_demo(out: Path, seed: int, samples: int) -> tuple[Path, Evaluation]:
             "model": f"lenet5-mnist, {card['test_accuracy']:.2%} test accuracy"
             if "test_accuracy" in card
             else "lenet5-mnist",
-            "data": f"{len(digits)} handwritten digits of the MNIST test set",
+            "data": f"handwritten digits, {len(digits)} of the MNIST test set",
             "command": f"holdfast demo --seed {seed} --samples {samples}",
         },
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import math
 import shutil
+import sys
 import tempfile
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
+import torch
 from torch import Tensor, nn
 
 from holdfast.data import Dataset
@@ -25,7 +27,7 @@ from holdfast.explainers import get as get_explainer
 from holdfast.findings import Best, Findings, describe_failures, load_results
 from holdfast.metrics import Metric
 from holdfast.metrics.base import Preset, check_preset, warn_of_radius
-from holdfast.model import Classifier, module_name
+from holdfast.model import Classifier, describe_no_tensor, module_name, suggest_dtype
 from holdfast.neighbourhood import LinfBall, Neighbourhood
 from holdfast.progress import watch
 from holdfast.study.cost import Estimate, estimate_plan
@@ -137,6 +139,8 @@ MetricsLike = Mapping[str, Metric | str] | Sequence[Metric | str] | Metric | str
 ModelLike = Classifier | nn.Module
 #: the name of the data in `evaluate` where a tensor has none
 DATA = "inputs"
+#: the fact in the manifest and the report
+_DEFAULT_NEIGHBOURHOOD = "default neighbourhood"
 
 
 def evaluate(
@@ -170,7 +174,8 @@ def evaluate(
         metrics: configured metrics or their names, as `holdfast.metrics.get` takes them (`"aopc"`,
             `"quantus:Sparseness"`); one, a list, or a mapping from labels to them.
         neighbourhood: for the metrics that are given by name and have one, such as `"worst_case"`. By default an
-            `LinfBall` whose radius is one tenth of the range of the inputs: 0.1 for bounds (0, 1). The report says so.
+            `LinfBall` whose radius is one tenth of the range of the inputs: 0.1 for bounds (0, 1). The report says so,
+            and a line before the progress.
         preset: for the metrics that are given by name: `"quick"` for an answer in seconds, `"standard"` for the
             defaults, `"paper"` for what the publications used. `"aopc:preset=quick"` is for one metric only. Configured
             metrics keep their options; there is a warning if no metric is given by name. Do not compare values of
@@ -218,6 +223,8 @@ def evaluate(
     grid, notes = _make_grid(
         classifier, explainers, inputs, metrics, neighbourhood, preset, targets, seed, repeats, samples_per_job, facts
     )
+    if progress and _DEFAULT_NEIGHBOURHOOD in notes:
+        print(f"neighbourhood: {notes[_DEFAULT_NEIGHBOURHOOD]}", file=sys.stderr, flush=True)
     address = tempfile.mkdtemp(prefix="holdfast-") if out is None else out
     with watch(progress) as report_progress:
         summary = run_grid(
@@ -287,8 +294,9 @@ def _make_grid(
         warn_user(f"preset={preset!r} {words}")
     if neighbourhood is None and any(isinstance(m, str) and has_neighbourhood(m, required=True) for m in listed):
         neighbourhood = default_neighbourhood(classifier)
-        words = f"LinfBall({neighbourhood.radius:g}), one tenth of the range of the inputs, where none was given"
-        notes["default neighbourhood"] = words
+        words = f"LinfBall({neighbourhood.radius:g}), one tenth of the range of the inputs, because none was given"
+        notes[_DEFAULT_NEIGHBOURHOOD] = words
+        logger.info("neighbourhood: %s", words)
     samples = Samples(x.cpu(), checked, (lower.cpu(), upper.cpu()))
     if data is not None:
         extras = {name: values.cpu() for name, values in data.extras.items()}
@@ -325,8 +333,10 @@ def _find_bounds(inputs: object) -> tuple[tuple[float, float], str]:
         source = f"[{low:g}, {high:g}], those of the data set {inputs.name}"
         logger.info("bounds of the inputs: %s", source)
         return inputs.bounds, source
-    check(isinstance(inputs, Tensor), "inputs", "a torch.Tensor or a Dataset", type(inputs).__name__)
+    check(isinstance(inputs, Tensor), "inputs", "a torch.Tensor or a Dataset", describe_no_tensor(inputs))
     assert isinstance(inputs, Tensor)
+    got = f"{inputs.dtype}: {suggest_dtype(inputs, torch.float32)}"
+    check(inputs.is_floating_point(), "inputs", "floating-point numbers", got)
     check(inputs.numel() > 0, "inputs", "a non-empty batch of shape (N, ...)", f"shape {tuple(inputs.shape)}")
     least, most = (float(value) for value in inputs.aminmax())
     # values that reach the upper half, but nothing beyond, are most often scaled to [0, 1]

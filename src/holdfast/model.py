@@ -281,8 +281,9 @@ class Classifier:
 
     def check_inputs(self, inputs: Tensor, name: str = "inputs") -> Tensor:
         """`inputs` on the classifier's device; raises `ArgumentError` for a wrong type, dtype, shape or range."""
-        check(isinstance(inputs, Tensor), name, "a torch.Tensor", type(inputs).__name__)
-        check(inputs.dtype == self.dtype, name, f"dtype {self.dtype} (the module's)", inputs.dtype)
+        check(isinstance(inputs, Tensor), name, "a torch.Tensor", describe_no_tensor(inputs))
+        fits = inputs.dtype == self.dtype
+        check(fits, name, f"dtype {self.dtype} (the module's)", f"{inputs.dtype}: {suggest_dtype(inputs, self.dtype)}")
         shape = tuple(inputs.shape)
         one = ": for one sample use x[None]" if inputs.ndim == 1 else ""
         check(
@@ -413,7 +414,10 @@ class Classifier:
             error = own
         except Exception:
             pass
-        return ModelError(f"{_FAILED} inputs of shape {shape}, dtype {inputs.dtype}: {error}")
+        hint = ""
+        if len(shape) == 4 and shape[-1] in (1, 3) and shape[1] > shape[-1]:
+            hint = " (is the last dimension the channels? use x.permute(0, 3, 1, 2))"
+        return ModelError(f"{_FAILED} inputs of shape {shape}, dtype {inputs.dtype}: {error}{hint}")
 
     def inputs_per_chunk(self, inputs: Tensor, rows_per_input: int, kind: Kind, count: int | None = None) -> int:
         """How many inputs one chunk has: a multiple of `ROW_ALIGNMENT` if the budget allows it."""
@@ -498,6 +502,34 @@ def module_name(module: nn.Module) -> str:
         if inner is None:
             return type(module).__name__
         module = inner
+
+
+def describe_no_tensor(inputs: object) -> str:
+    """What a user gave in place of a tensor, and what to do about it, for the end of a message.
+
+    >>> describe_no_tensor((torch.rand(2, 3), torch.tensor([0, 1])))
+    'tuple: give the inputs alone, or a holdfast.data.Dataset'
+    """
+    kind = type(inputs).__name__
+    if kind == "ndarray":
+        return f"{kind}: use torch.from_numpy(x).float()"
+    if isinstance(inputs, tuple | list) and any(isinstance(each, Tensor) for each in inputs):
+        return f"{kind}: give the inputs alone, or a holdfast.data.Dataset"
+    return kind
+
+
+def suggest_dtype(inputs: Tensor, wanted: torch.dtype) -> str:
+    """How to convert inputs of another dtype, for the end of a message.
+
+    >>> suggest_dtype(torch.zeros(1, 3, dtype=torch.uint8), torch.float32)
+    'use x.float(), divided by 255 if the bounds are (0, 1)'
+    """
+    use = "use x.float()" if wanted == torch.float32 else f"use x.to({wanted})"
+    if inputs.dtype == torch.uint8:
+        return f"{use}, divided by 255 if the bounds are (0, 1)"
+    if inputs.dtype in (torch.int64, torch.int32):
+        return f"{use}; for token ids, see holdfast.zoo.EmbeddedText and docs/how-to/text.md"
+    return use
 
 
 def _evaluate(module: nn.Module) -> None:

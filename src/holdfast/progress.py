@@ -41,7 +41,7 @@ def show_bar(
         BarColumn(bar_width=16),
         TextColumn("{task.fields[count]}"),
         TimeElapsedColumn(),
-        TextColumn("elapsed,"),
+        TextColumn("elapsed, about"),
         TimeRemainingColumn(),
         TextColumn("left"),
         # on a narrow terminal, this column is shortened
@@ -110,14 +110,18 @@ def watch(show: bool = True) -> Iterator[Callable[[Progress], None] | None]:
         began = time.monotonic()
 
         def update(progress: Progress) -> None:
-            description = progress.current + _failed(progress)
-            update_bar(completed=progress.share, description=description, count=_count(progress, began))
+            nothing = progress.total == 0
+            description = "" if nothing else progress.current + _failed(progress)
+            share = 1.0 if nothing else progress.share
+            update_bar(completed=share, description=description, count=_count(progress, began))
 
         yield update
 
 
 def _count(progress: Progress, began: float) -> str:
     """The number of jobs done, of all jobs, and the rate."""
+    if progress.total == 0:
+        return f"nothing to do: {progress.earlier} jobs were done before"
     text = f"{progress.done}/{progress.total} jobs"
     if progress.done == 0:
         return text + (f" ({progress.earlier} were done before)" if progress.earlier else "")
@@ -139,7 +143,11 @@ def _print_lines(write: Callable[[str], None]) -> Callable[[Progress], None]:
             return
         last = now
         elapsed = now - began
-        left = f", about {elapsed * (1 - progress.share) / progress.share:.0f} s left" if progress.share > 0.02 else ""
+        if progress.total == 0:
+            write(_count(progress, began))
+            return
+        known = progress.share > 0.02 and progress.done < progress.total
+        left = f", about {elapsed * (1 - progress.share) / progress.share:.0f} s left" if known else ""
         write(
             f"{_count(progress, began)}, {progress.share:.0%}, {elapsed:.0f} s{left}{_failed(progress)}:"
             f" {progress.current}"

@@ -81,7 +81,7 @@ def test_the_help_of_every_command_has_an_example_that_can_be_read(name: str) ->
         (["run", "nosuch.yaml"], "no such file"),
         (["report", "nosuch"], "manifest.json"),
         (["reproduce", "senc-mnits"], "did you mean 'senc-mnist'?"),
-        (["init", "s.yaml", "--yes", "--data", "digits"], "--model: expected a value"),
+        (["init", "s.yaml", "--yes", "--data", "digits"], "--model is missing; give it"),
     ],
 )
 def test_errors_go_to_stderr_without_a_traceback(

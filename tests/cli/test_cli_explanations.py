@@ -53,7 +53,7 @@ def test_the_options_of_a_class_are_all_there() -> None:
         registry = KINDS[kind].load()
         for name in registry.names():
             options = explain_name(name, kind).partition("\nOptions:\n")[2].partition("\n\n")[0]
-            shown = re.findall(r"^  (\w+)(?: = .+| \(must be given\))$", options, re.MULTILINE)
+            shown = re.findall(r"^  (\w+)(?: = .+| \(must be given.*\))$", options, re.MULTILINE)
             assert sorted(shown) == sorted(f.name for f in dataclasses.fields(registry[name]) if f.init), name
 
 
@@ -61,7 +61,8 @@ def test_what_is_said() -> None:
     text = explain_name("worst_case", width=80)
     assert "The worst similarity (or, for misclassification, margin)" in text
     assert "min s(g(x), g(x'))" in text  # the formula of its module
-    assert "neighbourhood (must be given)" in text
+    assert "neighbourhood (must be given; in evaluate by default one tenth of the range)" in text
+    assert "radius (must be given)" in explain_name("linf", "neighbourhoods")
     assert "budget = 5000\n      a whole number: how many inputs are predicted" in text
     assert "@inproceedings{huang2023safari" in text
     assert "A higher value is better." in text

@@ -34,6 +34,10 @@ def build_other():
 def load():
     return torch.rand(30, 5), torch.arange(30) % 3
 
+def load_known():
+    import holdfast
+    return holdfast.data.Dataset("known", *load(), ("a", "b", "c"), (0.0, 1.0))
+
 def load_series():
     return torch.randn(30, 2, 12)
 
@@ -157,6 +161,55 @@ def test_questions(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert Path("study.yaml").read_text() != before
 
 
+def test_what_does_not_fit_is_asked_for_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models and data that do not fit each other, and explainers that fail, do not end the questions."""
+    monkeypatch.setattr(commands, "_is_terminal", lambda: True)
+    first = ["mymodule:build_other", "", "table.npz", "-9,9"]  # there is no default for data of a model of one's own
+    again = ["mymodule:build", "", "", "saliency,gradcam", "max_sensitivity", "0.2", "saliency", "", ""]
+    done = run_init(answers="\n".join([*first, *again]) + "\n")
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert "[digits]" not in done.output
+    assert len(re.findall("error: ", done.output)) == 2
+    assert "[mymodule:build_other]" in done.output  # offered again
+    written = read_study()
+    assert written["data"]["table"]["bounds"] == [-9, 9]
+    assert (written["explainers"], written["metrics"]) == (["saliency"], ["max_sensitivity"])
+    assert written["neighbourhood"] == {"linf": 0.2}
+    # what the command says cannot be answered otherwise
+    refused = run_init("other.yaml", "--data", "nosuch.npz", answers="mymodule:build\n")
+    assert isinstance(refused.exception, ArgumentError)
+    refused = run_init("other.yaml", "--model", "mymodule:build_other", "--data", "mymodule:load")
+    assert isinstance(refused.exception, StudyError)
+
+
+def test_what_is_missing_is_said_in_plain_words(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for arguments, missing in ((("--data", "digits"), "--model"), (("--model", "lenet5-mnist"), "--data")):
+        done = run_init(*arguments)
+        words = f"{missing} is missing; give it, or run in a terminal, where holdfast init asks"
+        assert str(done.exception) == words
+    monkeypatch.setattr(commands, "_is_terminal", lambda: True)
+    assert "give it, or leave out --yes" in str(run_init("--yes", "--data", "digits").exception)
+
+
+def test_assumed_bounds_are_said_to_be_assumed(folder: Path) -> None:
+    rows = "\n".join(f"{0.03 * n:.3f},{0.01 * n:.3f},0.2,0.3,0.4,{n % 3}" for n in range(30))
+    (folder / "table.csv").write_text("a,b,c,d,e,label\n" + rows + "\n")
+    levels = np.random.default_rng(0).integers(256, size=(30, 5), dtype=np.uint8)
+    np.savez("bytes.npz", inputs=levels, labels=np.arange(30) % 3)
+    for data, own, assumed in (
+        ("table.csv", (), True),
+        ("few.npy", (), True),
+        ("mymodule:load", (), True),
+        ("table.csv", ("--bounds", "0,1"), False),
+        ("bytes.npz", (), False),
+        ("mymodule:load_known", (), False),
+    ):
+        done = run_init("--yes", "--force", "--model", "mymodule:build", "--data", data, *own)
+        assert done.exit_code == 0, (done.output, done.exception)
+        assert ("[0, 1] is assumed; if that is wrong, give --bounds" in done.output) is assumed, data
+        assert ("in [0, 1], which is assumed; if" in Path("study.yaml").read_text()) is assumed, data
+
+
 def test_a_file_is_not_replaced(folder: Path) -> None:
     (folder / "study.yaml").write_text("precious")
     refused = run_init("--yes", "--model", "lenet5-mnist", "--data", "digits")
@@ -183,7 +236,7 @@ def test_a_file_is_not_replaced(folder: Path) -> None:
         (("--model", "mymodule:build", "--data", "table.npz", "--bounds", "0,1"), "the range of the values"),
         (
             ("--model", "mymodule:build", "--data", "mymodule:load", "--explainers", "gradcam"),
-            "a module with a convolution",
+            "gradcam needs a convolution, and this Sequential has none",
         ),
     ],
 )

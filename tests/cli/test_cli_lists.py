@@ -52,7 +52,7 @@ def test_what_is_needed() -> None:
     assert "convolution" in needs("explainers")["gradcam"]
     assert needs("explainers")["lime"] == ""
     assert needs("explainers")["saliency"] == "gradients"
-    assert needs("metrics")["worst_case"] == "option neighbourhood"
+    assert needs("metrics")["worst_case"] == "option neighbourhood (in evaluate by default one tenth of the range)"
     assert "regions" in needs("metrics")["relevance_localisation"]
     assert needs("searches")["gradient"] == "gradients"
     assert needs("datasets")["digits"] == ""

@@ -794,8 +794,10 @@ def test_options_out_of_range(text: str, argument: str) -> None:
 
 def test_errors_name_the_cause() -> None:
     images, flat = make(), make("flat")
-    with pytest.raises(ArgumentError, match="layer: expected the name of a layer, or a module with a convolution"):
-        hx.GradCAM()(flat, batch((7,)))
+    for explainer in (hx.GradCAM(), hx.get("guided_gradcam")):
+        words = f"^{explainer.name} needs a convolution, and this Sequential has none"
+        with pytest.raises(ModelError, match=words):
+            explainer(flat, batch((7,)))
     with pytest.raises(ArgumentError, match="layer: expected a layer with outputs"):
         hx.GradCAM(layer="0")(flat, batch((7,)))
     with pytest.raises(ArgumentError, match="layer: expected one of '0', '1'"):

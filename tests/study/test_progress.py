@@ -75,6 +75,25 @@ def test_elsewhere_there_are_lines(monkeypatch: pytest.MonkeyPatch, capfd: pytes
         assert update is not None
         for done in range(100):
             update(Progress(done, 100, done / 100, "aopc"))
-    assert capfd.readouterr() == ("", "")  # within the first ten seconds
+        assert capfd.readouterr() == ("", "")  # within the first ten seconds
+        update(Progress(100, 100, 1.0, "aopc"))
+    assert capfd.readouterr().err.endswith("100%, 0 s: aopc\n")  # and nothing is left
     with watch(show=False) as update:
         assert update is None
+
+
+def test_a_finished_run_has_nothing_to_do(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], request: pytest.FixtureRequest
+) -> None:
+    nothing = Progress(0, 0, 0.0, "starting", 0, earlier=8)
+    monkeypatch.delitem(sys.modules, "IPython", raising=False)
+    with watch() as update:
+        assert update is not None
+        update(nothing)
+    assert capfd.readouterr().err == "nothing to do: 8 jobs were done before\n"
+    pages = request.getfixturevalue("shown")
+    with watch() as update:
+        assert update is not None
+        update(nothing)
+    assert "100% nothing to do: 8 jobs were done before" in pages[-1]
+    assert "starting" not in pages[-1]

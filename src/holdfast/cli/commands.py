@@ -562,17 +562,28 @@ def init(
     def read_data(text: str) -> new_study.Source:
         return new_study.read_source(text, "--data", folder)
 
-    of_model = ask.what("--model", model, "Model (a name, a file, or module:function)", read_model, "lenet5-mnist")
-    of_data = ask.what("--data", data, "Data (a name, a file, a folder, or module:function)", read_data, "digits")
-    seen = None if bounds else new_study.observe_range(of_model, of_data, folder, samples)
-    if bounds or seen:
-        question = "Valid values of an input, lowest and highest (here those that occur)"
-        offered = f"{seen[0]},{seen[1]}" if seen else None
-        within = ask.what("--bounds", bounds, question, new_study.read_bounds, offered, required=False)
-        of_data = of_data.with_bounds(within)
-    setting = new_study.try_setting(of_model, of_data, folder, samples)
+    def find_setting() -> new_study.Setting:
+        of_model = ask.what("--model", model, "Model (a name, a file, or module:function)", read_model, "lenet5-mnist")
+        own = "digits" if of_model.entry.get("name") in KINDS["models"].load() else None  # they fit no other model
+        before = ask.answers.get("--data")
+        of_data = ask.what("--data", data, "Data (a name, a file, a folder, or module:function)", read_data, own)
+        if ask.answers.get("--data") != before:
+            ask.answers.pop("--bounds", None)  # those of other data
+        seen = None if bounds else new_study.observe_range(of_model, of_data, folder, samples)
+        if bounds or seen:
+            question = "Valid values of an input, lowest and highest (here those that occur)"
+            offered = f"{seen[0]},{seen[1]}" if seen else None
+            within = ask.what("--bounds", bounds, question, new_study.read_bounds, offered, required=False)
+            of_data = of_data.with_bounds(within)
+        return new_study.try_setting(of_model, of_data, folder, samples)
+
+    setting = ask.until_it_fits(find_setting, again=model is None or data is None)
     shape = " x ".join(map(str, setting.shape))
-    typer.echo(f"{of_model.label} takes the inputs of {of_data.label} ({shape}) and returns {setting.classes} logits")
+    typer.echo(
+        f"{setting.model.label} takes the inputs of {setting.data.label} ({shape}) and returns {setting.classes} logits"
+    )
+    if setting.bounds_assumed:
+        typer.echo("valid values of an input: [0, 1] is assumed; if that is wrong, give --bounds LOWEST,HIGHEST")
 
     def read_explainers(text: str) -> tuple[str, ...]:
         return new_study.read_names(text, "--explainers")
@@ -580,21 +591,25 @@ def init(
     def read_metrics(text: str) -> tuple[str, ...]:
         return new_study.read_names(text, "--metrics")
 
-    names = ",".join(setting.default_explainers())
-    chosen = ask.what("--explainers", explainers, "Explainers", read_explainers, names, required=False)
-    names = ",".join(setting.default_metrics())
-    measured = ask.what("--metrics", metrics, "Metrics", read_metrics, names, required=False)
-    size = min(new_study.SAMPLES, len(setting.samples)) if samples is None else samples
-    distance = ask.what(
-        "--radius",
-        radius,
-        "Radius of the perturbations",
-        setting.read_radius,
-        f"{setting.default_radius():g}",
-        required=False,
-    )
-    plan = new_study.Plan(chosen, measured, distance, norm.value, size, preset or "quick")
-    write_atomically(study, new_study.write_study(setting, plan, str(study)).encode())
+    def write() -> str:
+        names = ",".join(setting.default_explainers())
+        chosen = ask.what("--explainers", explainers, "Explainers", read_explainers, names, required=False)
+        names = ",".join(setting.default_metrics())
+        measured = ask.what("--metrics", metrics, "Metrics", read_metrics, names, required=False)
+        size = min(new_study.SAMPLES, len(setting.samples)) if samples is None else samples
+        distance = ask.what(
+            "--radius",
+            radius,
+            "Radius of the perturbations",
+            setting.read_radius,
+            f"{setting.default_radius():g}",
+            required=False,
+        )
+        plan = new_study.Plan(chosen, measured, distance, norm.value, size, preset or "quick")
+        return new_study.write_study(setting, plan, str(study))
+
+    text = ask.until_it_fits(write, again=explainers is None or metrics is None)
+    write_atomically(study, text.encode())
     typer.echo(f"study: {study}\nnext: holdfast run {study} --dry-run")
 
 
@@ -606,6 +621,23 @@ class _Questions:
 
     def __init__(self, asks: bool) -> None:
         self.asks = asks
+        self.answers: dict[str, str] = {}  # by the option
+        self.refused = False  # an option of the command, which no answer can replace
+
+    def until_it_fits(self, step: Callable[[], T], again: bool) -> T:
+        """What a step with questions gives; after an error it starts again, and offers the answers that were given.
+
+        Args:
+            step: asks, and tries the answers together.
+            again: whether other answers can change the result.
+        """
+        while True:
+            try:
+                return step()
+            except HoldfastError as error:
+                if self.refused or not (self.asks and again):
+                    raise
+                typer.echo(f"error: {error}\nAgain; Enter takes the earlier answer.", err=True)
 
     def whether(self, question: str) -> bool:
         """The answer to a question with yes or no; no if nobody can answer."""
@@ -631,17 +663,25 @@ class _Questions:
             required: the default is an offer only: it must be given where nobody can answer.
         """
         if given is not None:
-            return read(given)
+            try:
+                return read(given)
+            except HoldfastError:
+                self.refused = True
+                raise
         if not self.asks:
             if required or default is None:
-                raise ArgumentError(option, "a value, as there is no terminal to ask in, or --yes is given", "none")
+                way = "leave out --yes" if _is_terminal() else "run in a terminal"
+                raise HoldfastError(f"{option} is missing; give it, or {way}, where holdfast init asks")
             return read(default)
         while True:
-            answer = typer.prompt(question, default=default, err=True)
+            answer = str(typer.prompt(question, default=self.answers.get(option, default), err=True))
             try:
-                return read(str(answer))
+                found = read(answer)
             except HoldfastError as error:
                 typer.echo(f"error: {error}", err=True)
+            else:
+                self.answers[option] = answer
+                return found
 
 
 def _is_terminal() -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, get_type_hints
 
-from holdfast.cli.kinds import KINDS, Kind, docstring_of, first_part, get_kind
+from holdfast.cli.kinds import DEFAULT_RADIUS, KINDS, Kind, docstring_of, first_part, get_kind
 from holdfast.errors import ArgumentError, HoldfastError, MissingExtraError, UnknownNameError
 from holdfast.registry import Registry
 from holdfast.study.file.options import describe, describe_options, options_model, plain_options, to_plain
@@ -189,7 +189,10 @@ def _defaults(kind: Any) -> Any:
 
 def _options(name: str, entry: Any, width: int) -> Iterator[str]:
     for option, (default, words, meaning) in _describe_options(name, entry).items():
-        head = f"  {option}" + (f" = {default}" if default else " (must be given)")
+        missing = "must be given"
+        if option == "neighbourhood":
+            missing = f"must be given; in evaluate by default {DEFAULT_RADIUS}"
+        head = f"  {option}" + (f" = {default}" if default else f" ({missing})")
         text = ": ".join(filter(None, (words, meaning)))
         yield head
         if text:

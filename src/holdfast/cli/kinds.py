@@ -153,11 +153,17 @@ def _describe_model(name: str, entry: Any) -> str:
     return f"{found['architecture']} trained on {data}, scheme {scheme}, test accuracy {found['test_accuracy']:.1%}."
 
 
+#: of a neighbourhood, in words
+DEFAULT_RADIUS = "one tenth of the range"
+
+
 def _needs_of_class(name: str, entry: Any) -> str:
     """The options that must be given, and what the class says of the model and the data."""
     options = dataclasses.fields(entry) if dataclasses.is_dataclass(entry) else ()
     required = [f.name for f in options if f.init and f.default is f.default_factory is dataclasses.MISSING]
     given = f"option{'s' if len(required) > 1 else ''} {', '.join(required)}" if required else ""
+    if "neighbourhood" in required:
+        given += f" (in evaluate by default {DEFAULT_RADIUS})"
     needs = getattr(entry, "needs", "")
     if isinstance(needs, tuple):  # a training scheme's: further values of each sample
         needs = ", ".join(f"the data set's extra {name}" for name in needs)

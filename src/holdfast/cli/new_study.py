@@ -87,6 +87,18 @@ class Setting:
         width = upper - lower
         return float(width) if width.numel() == 1 and bool(torch.isfinite(width)) else None
 
+    @property
+    def bounds_assumed(self) -> bool:
+        """Whether nothing says which values are valid, so that [0, 1] is a guess.
+
+        Data sets know it, and so do pictures and other values of type uint8, which are scaled to it.
+        """
+        known = {"name", "bounds"} & set(self.data.entry) or {"name", "images"} & set(self.samples.about)
+        if known or not {"path", "function"} & set(self.samples.about):
+            return False
+        levels = 255 * self.samples.inputs
+        return not torch.allclose(levels, levels.round(), rtol=0.0, atol=1e-3)
+
     def default_explainers(self) -> tuple[str, ...]:
         """Explainers that suit such a model and such inputs, and `random` to compare with."""
         convolutions = any(isinstance(layer, nn.Conv1d | nn.Conv2d) for layer in self.classifier.module.modules())
@@ -297,6 +309,8 @@ def _lines(setting: Setting, plan: Plan, name: str) -> Sequence[str]:
     model, data, samples = setting.model, setting.data, setting.samples
     lower, upper = (torch.as_tensor(bound) for bound in samples.bounds)
     within = f" in [{float(lower):g}, {float(upper):g}]" if lower.numel() == upper.numel() == 1 else ""
+    if setting.bounds_assumed:
+        within += ", which is assumed; if other values are valid, add bounds: [lowest, highest]"
     shape = f"({', '.join(map(str, setting.shape))}{',' if len(setting.shape) == 1 else ''})"
     share = f", {plan.radius / setting.range:.0%} of the range" if setting.range and plan.norm == "linf" else ""
     reach = "in every feature" if plan.norm == "linf" else "in Euclidean distance"

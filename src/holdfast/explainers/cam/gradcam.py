@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from holdfast.errors import ArgumentError, ModelError, check
 from holdfast.explainers.base import Explainer, compute_gradient, make_leaf, select_logits
 from holdfast.function_calls import run_eagerly
-from holdfast.model import Classifier
+from holdfast.model import Classifier, module_name
 
 Interpolation = Literal["linear", "nearest"]
 
@@ -91,9 +91,10 @@ def keep_layer_output(
 
     Raises:
         ArgumentError: there is no such layer; on the forward pass, its outputs have no positions.
-        ModelError: when the output is asked for and the layer did not run exactly once.
+        ModelError: no layer is named, and the module has no convolution; when the output is asked for and
+            the layer did not run exactly once.
     """
-    name, layer = find_layer(module, wanted)
+    name, layer = find_layer(module, wanted, who)
     found: list[Tensor] = []
 
     def keep(_module: nn.Module, _args: Any, out: Any) -> Tensor:
@@ -141,14 +142,24 @@ def resize(maps: Tensor, like: Tensor, interpolation: Interpolation) -> Tensor:
     return maps.expand_as(like).contiguous()
 
 
-def find_layer(module: nn.Module, wanted: str | None) -> tuple[str, nn.Module]:
-    """The name and the layer: that called `wanted`, or for `None` the last convolution."""
+def find_layer(module: nn.Module, wanted: str | None, who: str = "the explainer") -> tuple[str, nn.Module]:
+    """The name and the layer: that called `wanted`, or for `None` the last convolution.
+
+    Args:
+        module: has the layer.
+        wanted: the layer's name as in `module.named_modules()`, or `None`.
+        who: the name of the explainer, for messages.
+
+    Raises:
+        ArgumentError: there is no layer of this name.
+        ModelError: no layer is named, and the module has no convolution.
+    """
     layers = dict(module.named_modules())
     if wanted is not None:
         check(wanted in layers, "layer", f"one of {', '.join(repr(n) for n in layers if n)}", repr(wanted))
         return wanted, layers[wanted]
     convolutions = [name for name, layer in layers.items() if isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d)]
     if not convolutions:
-        got = f"None for a {type(module).__name__} without any"
-        raise ArgumentError("layer", "the name of a layer, or a module with a convolution", got)
+        words = "its option `layer` can name another layer with positions"
+        raise ModelError(f"{who} needs a convolution, and this {module_name(module)} has none ({words})")
     return convolutions[-1], layers[convolutions[-1]]
