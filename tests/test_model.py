@@ -435,3 +435,7 @@ def test_maps_that_are_no_real_numbers_are_refused(explain: Callable[[Tensor], A
     turned = holdfast.explainers.from_callable(lambda module, x, targets: x.numpy()[:, ::-1])
     x = torch.rand(2, 4)
     assert turned(build(), x).equal(x.flip(1))
+
+
+def test_a_few_units_in_the_last_place_beyond_the_bounds_are_rounding() -> None:
+    assert build().check_inputs(torch.full((1, 4), 1.000005)).max() == 1.0

@@ -282,6 +282,8 @@ class Classifier:
     def check_inputs(self, inputs: Tensor, name: str = "inputs") -> Tensor:
         """`inputs` on the classifier's device; raises `ArgumentError` for a wrong type, dtype, shape or range."""
         check(isinstance(inputs, Tensor), name, "a torch.Tensor", describe_no_tensor(inputs))
+        dense = inputs.layout == torch.strided and not inputs.is_meta
+        check(dense, name, "a dense tensor with values", "one on the device meta" if inputs.is_meta else "a sparse one")
         fits = inputs.dtype == self.dtype
         check(fits, name, f"dtype {self.dtype} (the module's)", f"{inputs.dtype}: {suggest_dtype(inputs, self.dtype)}")
         shape = tuple(inputs.shape)
