@@ -182,6 +182,11 @@ class View:
                 return "" if found is None else found[1]
         return ""
 
+    @property
+    def apart(self) -> str:
+        """What a statement about all candidates has to begin with: empty unless random maps are left out of them."""
+        return "Apart from the random reference" if len(self.candidates) < len(self.present) else ""
+
     def evaluated(self, explainer: str) -> pl.DataFrame:
         """The rows of an explainer whose samples were evaluated."""
         rows = self.of(explainer)
@@ -207,9 +212,9 @@ class View:
         for place, name in enumerate(self.candidates):
             found = (measure or self._measure_median)(self.evaluated(name))
             if found is not None and not np.isnan(found[0]):
-                measured.append((found[0] if lower else -found[0], place, name, *found))
+                measured.append((found[0] if lower else -found[0], found[1], place, name, found[0]))
         standings: list[Standing] = []
-        for _, _, name, value, text in sorted(measured):
+        for _, text, _, name, value in sorted(measured):
             if standings and standings[-1].text == text:
                 standings[-1] = replace(standings[-1], names=(*standings[-1].names, name))
             else:

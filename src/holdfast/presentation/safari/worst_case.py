@@ -14,6 +14,7 @@ from holdfast.metrics.base import larger_is_closer
 from holdfast.presentation.base import (
     Presentation,
     Reading,
+    Standing,
     View,
     count_axes,
     draw_distribution,
@@ -39,6 +40,8 @@ from holdfast.tensors import Array
 SHOWN, TRACED = 4, 100
 #: samples in a gallery over several similarities
 COMPARED_SAMPLES = 3
+#: the verdict has the counts of this many explainers; of more only the most and the fewest
+_LISTED = 6
 _PICTURES = ("origins", "inputs", "origin_maps", "maps")
 
 
@@ -116,20 +119,20 @@ class WorstCasePresentation(Presentation):
             return f"The search changed the class of {most[0]} of {most[1]} samples." if most[1] else ""
         if event == "changed_class":
             return self._verdict_of_class(view)
-        ranked = view.rank(lambda rows: _measure_count(rows, len(rows["sample"].unique())), "lower")
+        ranked = view.rank(_measure_kept, "lower")
         if not ranked:
             return ""
         best, worst = ranked[0], ranked[-1]
         bent = f"beyond recognition ({describe_event(view.options)})"
+        chance = view.refer(_measure_kept)
         if len(ranked) > 1:
-            return (
-                f"A search changed {worst.maps} {bent} on {worst.text} samples, and {best.those} on "
-                f"{best.text.partition(' of ')[0] if best.value else 'none'}."
-            )
+            lead = f"A search changed {worst.maps} {bent} on {worst.text} samples"
+            return f"{lead}{_list_counts(ranked[::-1], chance)}."
+        apart = f"Apart from the random reference ({chance}), a" if chance else "A"
         whose = "every map" if len(best.names) > 1 else best.maps
-        text = f"A search changed {whose} {bent} on {best.text} samples"
+        text = f"{apart} search changed {whose} {bent} on {best.text} samples"
         if best.value == 0:
-            text = f"A search changed no map {bent} on any of {best.text.partition(' of ')[2]} samples"
+            text = f"{apart} search changed no map {bent} on any of {best.text.partition(' of ')[2]} samples"
         medians = view.rank()
         if len(medians) > 1:
             text += f"; by {name_similarity(view.options)} {medians[0].who} kept most ({medians[0].text}) and "
@@ -142,17 +145,21 @@ class WorstCasePresentation(Presentation):
         turned, total = max((count for count in counts.values() if count[1]), default=(0, 0))
         if not turned:
             return f"The search changed the class on none of {total} samples, so nothing can be said." if total else ""
-        ranked = view.rank(
-            lambda rows: _measure_count(rows, count_samples(rows, "found")[0]) if rows["found"].any() else None, "lower"
-        )
+        # a share of few samples is no headline: "1 of 1" is not ahead of "8 of 9"
+        few = {name for name, (count, _) in counts.items() if 2 * count < turned}
+        ranked = view.rank(lambda rows: None if rows["explainer"][0] in few else _measure_stayed(rows), "lower")
+        rare = [f"{name} on {found[1]}" for name in sorted(few) if (found := _measure_stayed(view.evaluated(name)))]
         best, worst = ranked[0], ranked[-1]
         stayed = f"stayed the same ({describe_event(view.options)})"
+        chance = view.refer(_measure_stayed)
+        rest = f"; too few to compare: {', '.join(rare)}" if rare else ""
         if len(ranked) == 1:
-            whose = "every map" if len(best.names) > 1 else best.maps
-            return f"Where the search changed the class, {whose} {stayed} on {best.text} samples."
+            apart = f"apart from the random reference ({chance}), " if chance else ""
+            whose = "every map" if len(best.names) > 1 and not few else best.maps
+            return f"Where the search changed the class, {apart}{whose} {stayed} on {best.text} samples{rest}."
         return (
-            f"Where the search changed the class, {worst.maps} {stayed} on {worst.text} samples, and {best.those} on "
-            f"{best.text}."
+            f"Where the search changed the class, {worst.maps} {stayed} on {worst.text} samples"
+            f"{_list_counts(ranked[::-1], chance)}{rest}."
         )
 
     def reservations(self, view: View) -> list[str]:
@@ -184,7 +191,8 @@ class WorstCasePresentation(Presentation):
         if view.options.get("event") != "changed_explanation":
             return None
         same = 1.0 if larger_is_closer(view.options) else 0.0
-        return draw_example(view, name_similarity(view.options), "Of all maps, this one changed most", same)
+        lead = f"{view.apart}, this map changed most" if view.apart else "Of all maps, this one changed most"
+        return draw_example(view, name_similarity(view.options), lead, same)
 
     def figures(self, view: View) -> list[Chart | Gallery]:
         """The distribution, the shares below each threshold, the search's convergence, and the pictures."""
@@ -233,10 +241,42 @@ def _searched_without_gradients(view: View) -> list[str]:
     return without if len(without) < len(followed) else []
 
 
+def _measure_kept(rows: pl.DataFrame) -> tuple[float, str] | None:
+    """The share of the samples that were misinterpreted, as a number and in words."""
+    return _measure_count(rows, len(rows["sample"].unique()))
+
+
+def _measure_stayed(rows: pl.DataFrame) -> tuple[float, str] | None:
+    """The same, of the samples whose class was changed."""
+    return _measure_count(rows, count_samples(rows, "found")[0])
+
+
 def _measure_count(rows: pl.DataFrame, total: int) -> tuple[float, str] | None:
     """The share of `total` samples that were misinterpreted, as a number and in words."""
     count, _ = count_samples(rows, "misinterpreted")
     return (count / total, f"{count} of {total}") if total else None
+
+
+def _list_counts(standings: Sequence[Standing], chance: str) -> str:
+    """The counts of all but the first, who was named before; of many explainers only those of the last.
+
+    >>> some = [Standing((name,), at / 9, f"{at} of 9") for name, at in (("a", 9), ("b", 5), ("c", 0))]
+    >>> _list_counts(some, ""), _list_counts(some[:2], "4 of 5")
+    (', that of b on 5, and that of c on none', ', and that of b on 5; the random reference on 4 of 5')
+    """
+    totals = {each.text.partition(" of ")[2] for each in standings}
+    total = totals.pop() if len(totals) == 1 else ""  # where explainers have different samples, each total is said
+    listed = standings[1:] if sum(len(each.names) for each in standings) <= _LISTED else standings[-1:]
+    parts = []
+    for each in listed:
+        count, _, own = each.text.partition(" of ")
+        who = " and ".join(filter(None, [", ".join(each.names[:-1]), each.names[-1]]))
+        who = who if len(each.names) <= _LISTED else each.who
+        size = ("none" if each.value == 0 else count) if own == total else each.text
+        parts.append(f"{each.choose('that', 'those')} of {who} on {size}")
+    text = f", {', '.join(parts[:-1])}, and {parts[-1]}" if len(parts) > 1 else f", and {parts[0]}"
+    count, _, own = chance.partition(" of ")
+    return text + (f"; the random reference on {count if own == total else chance}" if chance else "")
 
 
 def _describe_limit(options: Mapping[str, Any]) -> tuple[float | None, str]:
