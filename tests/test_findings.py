@@ -13,6 +13,7 @@ from report_builder import PROB, WORST, Builder
 import holdfast
 from holdfast.errors import ArgumentError, UnknownNameError
 from holdfast.findings import HINT, Findings, as_findings, describe_failures, format_text
+from holdfast.report.verdicts import answer_question
 
 GOOD, BAD = [0.9 + 0.001 * n for n in range(12)], [0.2 + 0.001 * n for n in range(12)]
 
@@ -57,7 +58,7 @@ def test_an_explainer_that_is_not_shown_to_be_worse_is_marked(builder: Builder) 
     rng = np.random.default_rng(0)
     noise = rng.normal(size=12) / 50
     builder.worst("a", [0.5 + 0.001 * n for n in range(12)])
-    builder.worst("b", [0.5 + 0.001 * n + x - 0.001 for n, x in enumerate(noise)])
+    builder.worst("b", [0.5 + 0.001 * n + x - 0.005 for n, x in enumerate(noise)])
     builder.worst("c", [0.1 + 0.001 * n for n in range(12)])
     findings = found(builder)
     best = findings.best()[WORST]
@@ -66,8 +67,38 @@ def test_an_explainer_that_is_not_shown_to_be_worse_is_marked(builder: Builder) 
     assert sorted(verdicts.values()) == ["best", "tied", "worse"]
     assert verdicts["c"] == "worse"
     text = str(findings)
-    assert "= not shown to be worse than the best" in text
+    assert "= not shown to be worse than the best" in " ".join(text.split())
     assert sum(line.endswith("=") for line in text.splitlines()) == 1
+
+
+def test_the_best_is_by_mean_rank_and_another_median_is_said(builder: Builder) -> None:
+    # "steady" is a little better on most samples; "odd" is far better on the others, which lifts its median
+    builder.worst("steady", [0.51] * 13 + [0.52] * 6 + [0.91] * 6)
+    builder.worst("odd", [0.50] * 12 + [0.53] + [0.9] * 12)
+    builder.worst("bad", [0.1 + 0.001 * n for n in range(25)])
+    findings = found(builder, 25)
+    entries = {row["explainer"]: row for row in findings.table().to_dicts()}
+    assert entries["odd"]["value"] > entries["steady"]["value"]
+    assert (entries["steady"]["verdict"], entries["odd"]["verdict"]) == ("best", "tied")
+    assert findings.best()[WORST].explainers == ("steady", "odd")
+    text = " ".join(str(findings).split())
+    assert f"{WORST}: The best median is that of odd (0.530), but steady has the best mean rank" in text
+    answer = answer_question(findings.contents, findings.contents.labels[WORST], "digits", "lenet")
+    assert answer.decision.text.startswith("steady is better than bad")
+    assert "is that of odd (0.530), but steady has the best mean rank" in answer.decision.text
+
+
+def test_nothing_is_marked_where_the_tests_decide_nothing(builder: Builder) -> None:
+    rng = np.random.default_rng(0)
+    for name in ("a", "b", "c"):
+        builder.worst(name, (0.5 + rng.normal(size=12) / 10).tolist())
+    findings = found(builder)
+    assert set(findings.table()["verdict"]) == {"undecided"}
+    best = findings.best()[WORST]
+    assert (len(best.explainers), best.shown) == (3, False)
+    text = str(findings)
+    assert not any(line.endswith(("*", "=")) for line in text.splitlines())
+    assert f"No explainer is shown to be better than the others (no mark): {WORST}." in text
 
 
 def test_too_few_samples_are_said(builder: Builder) -> None:

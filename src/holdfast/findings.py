@@ -21,10 +21,11 @@ import polars as pl
 
 from holdfast.errors import UnknownNameError, check
 from holdfast.plots import Bar, Panel, plot_panels
-from holdfast.presentation import Reading
+from holdfast.presentation import Presentation, Reading
 from holdfast.presentation.wording import format_odds
 from holdfast.report import Report
 from holdfast.report.summary import estimate
+from holdfast.report.verdicts import explain_ranks
 from holdfast.report.views import Contents
 from holdfast.statistics.comparison import Comparison
 from holdfast.statistics.paired import Interval, bootstrap_interval
@@ -62,10 +63,11 @@ class Entry:
         reading: how the metric's values are read.
         statistic: `"median"` or `"mean"` over samples. The value of a sample is the same statistic over its repeats.
         middle: the statistic with its interval; None where no sample counts.
-        mean_rank: over samples, 1 is best; None where the metric does not rank explainers, or ranks none of these.
-        best: whether no other explainer's `middle` is certainly better; False where the metric has no direction, and
-            where only one explainer has a value.
-        tied: whether it is not best, but the paired tests do not show that it is worse than one that is.
+        mean_rank: over the samples that have a value for every explainer, 1 is best; None where the metric does not
+            rank explainers, or there is no such sample.
+        decided: whether the paired tests show that some explainer is worse than the one with the best mean rank.
+        best: whether it has the best mean rank; False unless `decided`.
+        tied: whether it is not best, but the paired tests do not show that it is worse; False unless `decided`.
     """
 
     data: str
@@ -77,15 +79,18 @@ class Entry:
     statistic: Statistic
     middle: Interval | None
     mean_rank: float | None = None
+    decided: bool = False
     best: bool = False
     tied: bool = False
 
     @property
     def verdict(self) -> str | None:
-        """`"best"`, `"tied"` or `"worse"`; None where there is no other value to compare with."""
-        if self.best or self.tied:
-            return "best" if self.best else "tied"
-        return None if self.mean_rank is None else "worse"
+        """`"best"`, `"tied"`, `"worse"` or `"undecided"`; None where there is no other value to compare with."""
+        if self.mean_rank is None:
+            return None
+        if not self.decided:
+            return "undecided"
+        return "best" if self.best else "tied" if self.tied else "worse"
 
 
 @dataclass(frozen=True)
@@ -93,7 +98,8 @@ class Best:
     """The explainers that are best by one metric.
 
     Attributes:
-        explainers: the one with the best median, and all that the paired tests do not show to be worse.
+        explainers: the one with the best mean rank, and all that the paired tests do not show to be worse, in the
+            order of their mean ranks.
         shown: whether the tests, at 5%, show that all other explainers are worse; False if there are no others.
         samples: on how many samples they were compared.
     """
@@ -173,8 +179,9 @@ class Findings(Results):
         - `data`, `model`: only where there are several of them;
         - `explainer`, `metric` (its label);
         - `value`: the median over samples; `low`, `high`: its 95% interval (null or wider if there are few samples);
-        - `verdict`: `"best"` (no other explainer has a better median), `"tied"` (paired tests at 5% do not show that it
-          is worse than the best) or `"worse"`; null where there is nothing to compare;
+        - `verdict`: `"best"` (the best mean rank over the samples that all explainers have), `"tied"` (paired tests at
+          5% do not show that it is worse than the best), `"worse"`, or `"undecided"` (the tests show no explainer to be
+          worse than the best); null where there is nothing to compare;
         - `better`: whether a `"higher"` or a `"lower"` value is better, or null;
         - `samples`: how many samples count;
         - `bound`: only where a median is not known exactly: it lies at or below (`"upper"`) or above (`"lower"`) the
@@ -229,15 +236,11 @@ class Findings(Results):
         return {label: best for pair in pairs for label, best in self._best(*pair)}
 
     def _best(self, data: str, model: str) -> Iterator[tuple[str, Best]]:
-        entries = list_entries(self.contents)
         for label in self.contents.labels:
-            ranked = [e for e in entries if (e.data, e.model, e.label) == (data, model, label) and e.middle is not None]
-            names = tuple(entry.explainer for entry in sorted(ranked, key=_by_rank) if entry.best or entry.tied)
             comparison = self.contents.comparisons.get((data, model, label))
-            if names:
-                compared = comparison is not None and comparison.count > 0
-                shown = compared and len(names) < len(ranked)
-                yield label, Best(names, shown, comparison.count if comparison is not None else 0)
+            if comparison is not None and comparison.count > 0:
+                names = tuple(comparison.names[place] for place in comparison.winner_set)
+                yield label, Best(names, comparison.decided, comparison.count)
 
     def plot(self, data: str | None = None, model: str | None = None) -> list[Axes]:
         """Draw a panel for each metric with matplotlib: the median and its interval for each explainer.
@@ -330,33 +333,21 @@ def take_middle(reading: Reading, rows: pl.DataFrame, statistic: Statistic) -> I
 
 
 def _add_ranks(group: list[Entry], comparison: Comparison | None) -> list[Entry]:
-    """Add ranks, and which entries are best or tied with the best."""
-    ranked = [entry for entry in group if entry.middle is not None]
-    direction = ranked[0].reading.direction if ranked else None
-    if direction is None or len(ranked) < 2:
+    """Add ranks, and where the tests decide something, which entries are best or tied with the best."""
+    if comparison is None or comparison.count == 0:
         return group
-    sign = 1.0 if direction == "lower" else -1.0  # from here on less is better
-    ends = {entry.explainer: sorted(sign * end for end in entry.middle.between) for entry in ranked if entry.middle}
-    worst_of_best = min(high for _, high in ends.values())
-    best = {name for name, (low, _) in ends.items() if low <= worst_of_best}
-    return [_add_rank(entry, best, comparison) for entry in group]
-
-
-def _add_rank(entry: Entry, best: set[str], comparison: Comparison | None) -> Entry:
-    if entry.explainer in best:
-        entry = dataclasses.replace(entry, best=True)
-    if comparison is None or comparison.count == 0 or entry.explainer not in comparison.names:
-        return entry
-    place = comparison.names.index(entry.explainer)
-    rank = float(comparison.mean_ranks[place])
-    shown_worse = comparison.significant[:, place] & (comparison.effects[:, place] > 0)
-    rivals = [shown_worse[at] for at, name in enumerate(comparison.names) if name in best]
-    tied = not entry.best and bool(rivals) and not all(rivals)
-    return dataclasses.replace(entry, mean_rank=rank, tied=tied)
-
-
-def _by_rank(entry: Entry) -> tuple[bool, float]:
-    return not entry.best, entry.mean_rank or 0.0
+    found, first = [], comparison.mean_ranks[comparison.order[0]]
+    winners = {comparison.names[place] for place in comparison.winner_set}
+    for entry in group:
+        if entry.explainer in comparison.names:
+            rank = float(comparison.mean_ranks[comparison.names.index(entry.explainer)])
+            won = comparison.decided and entry.explainer in winners
+            best = won and rank == first
+            entry = dataclasses.replace(
+                entry, mean_rank=rank, decided=comparison.decided, best=best, tied=won and not best
+            )
+        found.append(entry)
+    return found
 
 
 def _panel(label: str, entries: Sequence[Entry], contents: Contents) -> Panel:
@@ -481,16 +472,27 @@ def _title(findings: Findings, data: str, model: str) -> str:
 def _notes(findings: Findings, data: str, model: str, columns: Sequence[_Column]) -> list[str]:
     """What the marks mean, and what the table does not show."""
     used = {verdict for column in columns for verdict in column.verdicts.values()}
-    parts = ["* no other explainer has a better median"] if "best" in used else []
+    parts = ["* best: the best mean rank over the samples that all explainers have"] if "best" in used else []
     parts += ["= not shown to be worse than the best (paired tests at 5%)"] if "tied" in used else []
     notes = ["; ".join(parts) + "."] if parts else []
     found = findings.contents.comparisons.items()
     here = {label: comparison for (d, m, label), comparison in found if (d, m) == (data, model)}
     weak = [label for label, comparison in here.items() if not comparison.conclusive_possible]
+    ranks = [(label, _explain_median(findings, data, model, label)) for label in here]
+    notes += [f"{label}: {note}".replace("−", "-") for label, note in ranks if note]
+    open_ones = [label for label, each in here.items() if each.conclusive_possible and not each.decided]
+    if open_ones:
+        notes.append(f"No explainer is shown to be better than the others (no mark): {', '.join(open_ones)}.")
     if weak:
         which = "every metric" if len(weak) == len(here) else ", ".join(weak)
         notes.append(f"Too few samples with a value for all explainers to show a difference (test at 5%): {which}.")
     return notes
+
+
+def _explain_median(findings: Findings, data: str, model: str, label: str) -> str:
+    view = findings.contents.view(data, model, label)
+    comparison = findings.contents.comparisons.get((data, model, label))
+    return explain_ranks(view, *Presentation("").put_first(view), comparison)
 
 
 def _endings(findings: Findings) -> list[str]:

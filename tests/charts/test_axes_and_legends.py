@@ -103,8 +103,8 @@ def test_a_level_is_a_dotted_line_across_the_chart() -> None:
 
 
 def test_bounds_are_explained_where_they_are_drawn() -> None:
-    assert "only bounds (“censored”): the value lies at or below them" in strips(LN_P, bounds=True).caption
-    assert "censored" not in strips(LN_P).caption
+    assert "only bounds: the value lies at or below them" in strips(LN_P, bounds=True).caption
+    assert "only bounds" not in strips(LN_P).caption
 
 
 def test_what_is_underpowered_says_how_many_samples_it_needs() -> None:

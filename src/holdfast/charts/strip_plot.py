@@ -118,9 +118,7 @@ def draw_strips(
         caption += f" At most {POINTS} points are drawn, evenly over their ranks; the boxes are of all."
     if any(strip.bounds.any() for strip in strips):
         where = "at or below" if side == "upper" else "at or above"
-        caption += (
-            f" Triangles are only bounds (“censored”): the value lies {where} them. So does a box that ends on them."
-        )
+        caption += f" Triangles are only bounds: the value lies {where} them. So does a box that ends on them."
     numbers = "; ".join(f"{_called(s)}: median {np.median(s.values):.3g} of {len(s.values)}" for s in strips)
     return Chart(
         spec, f"Distribution over samples, {title}. {numbers}.", caption, "distribution", "Distribution over samples"

@@ -376,6 +376,11 @@ class Presentation:
         """
         return self.contrast(view)
 
+    def put_first(self, view: View) -> tuple[Standing | None, str]:
+        """Which explainer the verdict's own numbers put first, and which numbers these are; by default the median."""
+        ranked = view.rank() if view.reading.direction else []
+        return (ranked[0] if ranked else None), "median"
+
     def contrast(self, view: View) -> str:
         """The best and the worst median in a sentence, for any metric."""
         ranked, reading = view.rank(), view.reading

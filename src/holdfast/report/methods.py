@@ -157,7 +157,7 @@ def list_publications(contents: Contents) -> list[str]:
 
 
 def count_rows(contents: Contents) -> list[tuple[str, str, dict[str, int]]]:
-    """For each label and explainer: how many rows there are, how many of each status, and how many are censored."""
+    """For each label and explainer: how many rows there are, how many of each status, and how many are bounds."""
     found = []
     for name, label in contents.labels.items():
         frames = [contents.frame(data, model, name) for data, model in contents.pairs]
@@ -177,7 +177,7 @@ def count_rows(contents: Contents) -> list[tuple[str, str, dict[str, int]]]:
                 "evaluated": int(status.get("ok", 0)),
                 **{key: int(status.get(key, 0)) for key in ("misclassified", "degenerate", "nonfinite")},
                 "in medians": len(counted),
-                "censored": int(label.reading.bounds(counted).sum()),
+                "bounds": int(label.reading.bounds(counted).sum()),
                 **{f"maps {key}": int(values[values > 0].sum()) for key, values in maps.items()},
             }
             found.append((explainer, name, counts))

@@ -59,14 +59,12 @@ class ProbabilityPresentation(Presentation):
         )
 
     def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
-        """The error of a single estimate, and how many are not resolved or stalled."""
+        """The error of a single estimate, and how many are stalled."""
         bound = read_flags(frame, "bound")
         width = (read_numbers(frame, "high") - read_numbers(frame, "low"))[~bound]
         width = width[np.isfinite(width)]
         notes = [f"each estimate: ± {format_number(float(np.median(width)) / 2)}"] if len(width) else []
-        unresolved = int((~read_flags(frame, "resolved")).sum()) if "resolved" in frame.columns else 0
-        stalled = int(read_flags(frame, "stalled").sum())
-        counts = {"unresolved": unresolved, "stalled": stalled}
+        counts = {"stalled": int(read_flags(frame, "stalled").sum())}
         if options.get("from_event") and "from_event" in frame.columns:
             counts["without an estimate from the event"] = int((~np.isfinite(read_numbers(frame, "from_event"))).sum())
         return notes + [f"{word}: {count} of {len(frame)}" for word, count in counts.items() if count]
@@ -117,7 +115,7 @@ class ProbabilityPresentation(Presentation):
     def terms(self, options: Mapping[str, Any]) -> dict[str, str]:
         """The logarithm of a probability, and when it is not resolved."""
         logarithm = "the natural logarithm of the probability: −2.3 is 1 in 10, −6.9 is 1 in 1,000"
-        unresolved = "the simulation ended too early to say how probable the event is"
+        unresolved = "too few independent particles were left to rely on the estimate, so only a bound is known"
         return {"ln P": logarithm, "unresolved": unresolved, **SHORT}
 
     def contradictions(self, view: View, others: Sequence[View]) -> list[str]:

@@ -162,6 +162,12 @@ class WorstCasePresentation(Presentation):
             f"{_list_counts(ranked[::-1], chance)}{rest}."
         )
 
+    def put_first(self, view: View) -> tuple[Standing | None, str]:
+        """By the counts of the verdict; by the median where these do not differ."""
+        measure = _measure_stayed if view.options.get("event") == "changed_class" else _measure_kept
+        ranked = view.rank(measure, "lower") if view.reading.direction else []
+        return (ranked[0], "count") if len(ranked) > 1 else super().put_first(view)
+
     def reservations(self, view: View) -> list[str]:
         """How often the class was changed, where this differs between explainers."""
         found = []
