@@ -24,6 +24,8 @@ from holdfast.plots import Bar, Panel, plot_panels
 from holdfast.presentation import Presentation, Reading
 from holdfast.presentation.wording import format_odds
 from holdfast.report import Report
+from holdfast.report.failures import describe_failures as describe_failures
+from holdfast.report.failures import shorten_error
 from holdfast.report.summary import estimate
 from holdfast.report.verdicts import explain_ranks
 from holdfast.report.views import Contents
@@ -364,45 +366,6 @@ def _panel(label: str, entries: Sequence[Entry], contents: Contents) -> Panel:
                 Bar(name, middle.value, middle.low, middle.high, middle.bound, _MARKS.get(entry.verdict or ""))
             )
     return Panel(label, reading.axis, reading.direction, tuple(found))
-
-
-# Failures
-
-
-def describe_failures(results: Results) -> list[str]:
-    """A sentence for each reason of failed jobs: which explainers, by how many of the metrics, on which samples.
-
-    Equal reasons stand together: "gradcam failed for 3 of 3 metrics: no convolution in the model".
-    """
-    reasons: dict[str, dict[str, dict[str, int]]] = {}
-    for job in results.failures.iter_rows(named=True):
-        labels = reasons.setdefault(shorten_error(job["error"]), {}).setdefault(job["explainer"], {})
-        labels[job["label"]] = labels.get(job["label"], 0) + 1
-    planned = results.jobs.group_by("explainer", "label").len()
-    of = {(explainer, label): count for explainer, label, count in planned.iter_rows()}
-    total, found = len(results.manifest.get("metrics") or {}), []
-    for reason, explainers in reasons.items():
-        together: dict[tuple[str, ...], list[str]] = {}
-        for name, labels in explainers.items():
-            together.setdefault(tuple(labels), []).append(name)
-        for own, names in together.items():
-            some = f" ({', '.join(own)})" if len(own) < total else ""
-            parts = [explainers[name][label] / of[name, label] for name in names for label in own]
-            part = "" if min(parts) == 1 else ", on a part of the samples"
-            found.append(f"{', '.join(names)} failed for {len(own)} of {_count(total, 'metric')}{some}{part}: {reason}")
-    return found
-
-
-def shorten_error(error: object, width: int = 300) -> str:
-    """The first line of a stored error, without the names of holdfast's own exceptions.
-
-    >>> shorten_error("ModelError: module: expected logits\\nmore")
-    'module: expected logits'
-    """
-    text = str(error).strip().partition("\n")[0]
-    for own in ("ArgumentError", "UnknownNameError", "ModelError", "SecondDerivativeError", "HoldfastError"):
-        text = text.removeprefix(f"{own}: ")
-    return textwrap.shorten(text, width, placeholder=" ...")
 
 
 # The table in words

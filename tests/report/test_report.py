@@ -223,7 +223,10 @@ def test_all_samples_skipped_and_failed_jobs(builder: Builder) -> None:
         assert "skipped: 1 degenerate" in text
     assert "Traceback: &lt;b&gt;no &amp; good&lt;/b&gt;" in page
     assert "ValueError: no" in page
-    assert "1 part failed" in cell_text(page, "broken", WORST)
+    assert cell_text(page, "broken", WORST).split() == ["failed", "1", "part", "failed"]
+    banner = page.split('<p class="warn">')[1].split("</p>")[0]
+    assert "broken failed for 1 of 2 metrics" in banner
+    assert "ValueError: no" in banner
     assert "not computed" in cell_text(page, "fine", PROB)
     assert_whole(page)
 

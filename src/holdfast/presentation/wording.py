@@ -76,6 +76,38 @@ def count_samples(rows: pl.DataFrame, column: str) -> tuple[int, int]:
     return int(flags[column].sum()), len(flags)
 
 
+class Caution(str):
+    """A sentence of `Presentation.contradictions` that is no contradiction: of the kind `"unfair"` or `"bound"`."""
+
+    kind: str
+
+    def __new__(cls, text: str, kind: str) -> Caution:
+        """The text, with its kind."""
+        made = super().__new__(cls, text)
+        made.kind = kind
+        return made
+
+
+def count_cautions(texts: Sequence[str]) -> str:
+    """How many sentences there are of each kind, in words.
+
+    >>> count_cautions([Caution("a", "unfair"), Caution("b", "bound"), Caution("c", "bound"), "d"])
+    '1 comparison is unfair, 2 values are only bounds, 1 result contradicts another'
+    >>> count_cautions([])
+    ''
+    """
+    kinds = [getattr(text, "kind", "") for text in texts]
+    found = []
+    for kind, one, several in (
+        ("unfair", "comparison is unfair", "comparisons are unfair"),
+        ("bound", "value is only a bound", "values are only bounds"),
+        ("", "result contradicts another", "results contradict others"),
+    ):
+        count = kinds.count(kind)
+        found += [f"{count} {one if count == 1 else several}"] if count else []
+    return ", ".join(found)
+
+
 def is_random(name: str) -> bool:
     """Whether the explainer with this name is the one with random maps.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,9 +12,10 @@ from typing import Any
 
 from holdfast.charts import Chart, Figure, Gallery, GalleryRow, Table, Underpowered
 from holdfast.presentation import View
-from holdfast.presentation.wording import is_random
+from holdfast.presentation.wording import count_cautions, is_random
 from holdfast.report import methods
 from holdfast.report.drawings import draw_row
+from holdfast.report.failures import describe_failures, group_failures
 from holdfast.report.glossary import Glossary
 from holdfast.report.overview import (
     Matrix,
@@ -229,6 +231,7 @@ def _context(contents: Contents) -> dict[str, Any]:
     rows, count = encode_rows(contents, content.links)
     about = contents.manifest.get("about") or {}
     failures = contents.results.failures.rows(named=True)
+    grouped = group_failures(failures)
     return {
         "title": str(about.get("title") or "How far the explanations hold"),
         "asked": methods.describe_question(contents),
@@ -245,7 +248,10 @@ def _context(contents: Contents) -> dict[str, Any]:
         "open": OPEN,
         "warnings": contents.warnings[:LISTED],
         "more_warnings": max(0, len(contents.warnings) - LISTED),
-        "failures": failures[:LISTED],
+        "failures": grouped[:LISTED],
+        "more_failures": max(0, len(grouped) - LISTED),
+        "reasons": [textwrap.shorten(each, 200, placeholder=" …") for each in describe_failures(contents.results)],
+        "cautions": count_cautions(contents.warnings),
         "failed": len(failures),
         "missing": contents.results.missing,
         "tally": methods.count_rows(contents),

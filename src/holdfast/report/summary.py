@@ -48,7 +48,7 @@ def summarise_rows(label: Label, frame: pl.DataFrame, failed: int) -> Cell | Non
     """The cell of one explainer's rows; None where nothing was tried."""
     broken = (f"{failed} part{'s' if failed > 1 else ''} failed",) if failed else ()
     if not len(frame):
-        return Cell(notes=broken) if failed else None
+        return Cell(main="failed", notes=broken) if failed else None
     reading = label.reading
     fine = frame.filter(pl.col("status") == "ok")
     rows = reading.select_valid(frame)

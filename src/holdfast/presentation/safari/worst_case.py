@@ -33,7 +33,7 @@ from holdfast.presentation.safari.terms import (
     find_threshold,
     name_similarity,
 )
-from holdfast.presentation.wording import count_samples, join_names
+from holdfast.presentation.wording import Caution, count_samples, join_names
 from holdfast.tensors import Array
 
 #: samples in a gallery, and samples behind a line
@@ -99,8 +99,11 @@ class WorstCasePresentation(Presentation):
         if not without:
             return []
         return [
-            f"{view.data}, {view.model}: in {view.label}, {', '.join(without)} cannot be differentiated and met a "
-            "weaker search than the others, so their worst cases are not comparable. Use `search: block` for all."
+            Caution(
+                f"{view.data}, {view.model}: in {view.label}, {', '.join(without)} cannot be differentiated and met a "
+                "weaker search than the others, so their worst cases are not comparable. Use `search: block` for all.",
+                "unfair",
+            )
         ]
 
     def question(self, options: Mapping[str, Any]) -> str:
