@@ -88,7 +88,7 @@ def _search_fell_short(estimate: View, worst: View) -> list[str]:
     if limit is None and event != "misclassification":
         return []
     sign = 1.0 if larger_is_closer(estimate.options) else -1.0
-    found = []
+    found: list[str] = []
     for name, seen, searched in _pairs(estimate, worst):
         margin, similarity = read_numbers(searched, "margin"), read_numbers(searched, "similarity")
         if event == "misclassification":
