@@ -117,9 +117,17 @@ def test_probabilities_are_also_one_in_so_many_and_bounds_are_marked(builder: Bu
     findings = found(builder, 6)
     text = str(findings)
     assert "-9.30 (1 in 11,000)" in text
-    assert "<= -30.00 (1 in" in text
+    assert "<= -30.00 (at most 1 in" in text
+    assert "inf" not in text
+    assert "[below -30.00, below -30.00]" in text or "[below -30.00" in text
     table = findings.table()
     assert dict(table.select("explainer", "bound").iter_rows()) == {"a": None, "b": "upper"}
+
+
+def test_heads_break_at_underscores_and_not_within_words(builder: Builder) -> None:
+    builder.worst("a", GOOD, label="misinterpretation_probability")
+    lines = [line.strip() for line in format_text(found(builder)).splitlines()]
+    assert {"misinterpretation_", "probability"} <= set(lines)
 
 
 def test_samples_that_do_not_count_are_said(builder: Builder) -> None:

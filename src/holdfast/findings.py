@@ -411,9 +411,14 @@ def _cell(entry: Entry, total: int) -> str:
         return "-"
     text = _SIGNS.get(middle.bound or "", "") + _number(middle.value, decimals)
     if entry.reading.axis == "ln P" and math.isfinite(middle.value):
-        text += f" ({format_odds(middle.value)})"
+        text += f" ({'at most ' if middle.bound == 'upper' else ''}{format_odds(middle.value)})"
     if middle.low is not None and middle.high is not None:
-        text += f" [{_number(middle.low, decimals)}, {_number(middle.high, decimals)}]"
+        low, high = _number(middle.low, decimals), _number(middle.high, decimals)
+        if math.isinf(middle.low) and middle.low_bound is not None:
+            low = f"below {_number(middle.low_bound, decimals)}"
+        if math.isinf(middle.high) and middle.high_bound is not None:
+            high = f"above {_number(middle.high_bound, decimals)}"
+        text += f" [{low}, {high}]"
     return text + (f" n={middle.count}" if middle.count < total else "")
 
 
@@ -499,13 +504,19 @@ def format_text(findings: Findings, width: int | None = None, hint: bool = True)
     )
 
 
+def _wrap_head(name: str) -> list[str]:
+    """A name in short lines, which break at spaces and underscores and never within a word."""
+    lines = textwrap.wrap(name.replace("_", "_ "), _HEAD, break_long_words=False, break_on_hyphens=False)
+    return [line.replace("_ ", "_") for line in lines]
+
+
 def _format_blocks(columns: Sequence[_Column], explainers: Sequence[str], width: int) -> list[str]:
     """The table, with the columns that do not fit below the others."""
     first = max((len(name) for name in explainers), default=0)
     blocks: list[list[tuple[list[str], dict[str, str], int]]] = [[]]
     used = first
     for column in columns:
-        head = [*textwrap.wrap(column.label, _HEAD), *textwrap.wrap(column.axis, _HEAD)]
+        head = [*_wrap_head(column.label), *_wrap_head(column.axis)]
         head += [f"({column.better})"] if column.better else []
         cells = {n: f"{cell} {_MARKS.get(column.verdicts.get(n) or '', ' ')}" for n, cell in column.cells.items()}
         wide = max(2 + max(map(len, head)), *map(len, cells.values()))

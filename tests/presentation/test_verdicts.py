@@ -191,7 +191,7 @@ def test_an_example_is_the_map_that_changed_most() -> None:
     row = presentation_of("worst_case").example(shown)
     assert row is not None
     assert (row.explainer, row.sample) == ("a", 1)
-    assert [picture.title for picture in row.pictures] == ["input", "its map", "changed", "map there"]
+    assert [picture.title for picture in row.pictures] == ["input", "its map", "changed", "its map now"]
     np.testing.assert_array_equal(row.pictures[3].array, arrays["maps"][1])
     assert "by at most 0.1 in each feature" in row.text
     assert row.text.startswith("Apart from the random reference, this map changed most: a on sample 1.")

@@ -422,7 +422,7 @@ class Presentation:
     example_order: ClassVar[int] = 9
 
     def example(self, view: View) -> GalleryRow | None:
-        """The most telling sample: input, its map, the changed input, the map there, a caption; None by default."""
+        """The most telling sample: input, its map, the changed input, its map now, a caption; None by default."""
         return None
 
     def figures(self, view: View) -> Sequence[Figure]:
@@ -519,7 +519,7 @@ def count_axes(rows: Sequence[GalleryRow]) -> int:
 
 
 def draw_example(view: View, what: str, lead: str, same: float | None = 1.0) -> GalleryRow | None:
-    """The sample whose map changed most, of all explainers: input, its map, the perturbed input, the map there.
+    """The sample whose map changed most, of all explainers: input, its map, the perturbed input, its map now.
 
     Args:
         view: of a metric that stores `origins`, `inputs`, `origin_maps` and `maps`.
@@ -544,7 +544,7 @@ def draw_example(view: View, what: str, lead: str, same: float | None = 1.0) -> 
             Picture("input", arrays["origins"], f"Input, sample {sample}"),
             Picture("its map", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True),
             Picture("changed", arrays["inputs"], f"Perturbed input: {who}"),
-            Picture("map there", arrays["maps"], f"Explanation of the perturbed input: {who}", signed=True),
+            Picture("its map now", arrays["maps"], f"Explanation of the perturbed input: {who}", signed=True),
         )
         reach = describe_reach(view.options)
         equal = "" if same is None else f" ({same:g} would be the same map)"

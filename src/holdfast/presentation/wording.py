@@ -13,13 +13,13 @@ _NAMED = 3
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def join_names(names: Sequence[str]) -> str:
-    """Names as a list in words; of more than three the first two and how many others there are.
+def join_names(names: Sequence[str], named: int = _NAMED) -> str:
+    """Names as a list in words; of more than `named` the first ones and how many others there are.
 
     >>> join_names(["a"]), join_names(["a", "b", "c"]), join_names(["a", "b", "c", "d"])
     ('a', 'a, b and c', 'a, b and 2 others')
     """
-    shown = list(names) if len(names) <= _NAMED else [*names[: _NAMED - 1], f"{len(names) - _NAMED + 1} others"]
+    shown = list(names) if len(names) <= named else [*names[: named - 1], f"{len(names) - named + 1} others"]
     return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]])) if shown else "none"
 
 

@@ -279,8 +279,7 @@ def _list_counts(standings: Sequence[Standing], chance: str) -> str:
     parts = []
     for each in listed:
         count, _, own = each.text.partition(" of ")
-        who = " and ".join(filter(None, [", ".join(each.names[:-1]), each.names[-1]]))
-        who = who if len(each.names) <= _LISTED else each.who
+        who = join_names(each.names, _LISTED)
         size = ("none" if each.value == 0 else count) if own == total else each.text
         parts.append(f"{each.choose('that', 'those')} of {who} on {size}")
     text = f", {', '.join(parts[:-1])}, and {parts[-1]}" if len(parts) > 1 else f", and {parts[0]}"
@@ -393,7 +392,7 @@ def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: d
         Picture("its map", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True),
         Picture("worst input", worst, f"Worst input found: {who}"),
         Picture("change", difference, f"Change of the input, scaled: {who}", signed=True, change=True),
-        Picture("map there", arrays["maps"], f"Explanation of the worst input: {who}", signed=True),
+        Picture("its map now", arrays["maps"], f"Explanation of the worst input: {who}", signed=True),
     )
     before, after = row.get("targets"), row.get("predicted")
     classes = f"class {before} → {after}" if before != after else f"class {before}, kept"
@@ -401,7 +400,7 @@ def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: d
     text = f"similarity {similarity}; {classes}; margin {margin}; change up to {format_number(largest, 3)}"
     found = bool(row.get("found"))
     if np.ptp(arrays["maps"]) == 0:
-        text += "; the map there is constant, so the correlation is 0 by definition"
+        text += "; its map is constant now, so the correlation is 0 by definition"
     if not found:
         text += "; not found: no input met the constraint, this one is nearest to it"
     elif row.get("misinterpreted"):
