@@ -159,10 +159,20 @@ def test_a_probability_is_one_in_so_many_and_a_bound_is_at_most() -> None:
     bound = {"value": [-2.0, -6.9, -20.0], "bound": [False, True, True]}
     beyond = {"value": [-2.0, -6.9, -20.0], "bound": [False, False, True]}  # the median is known: 20 is on its far side
     assert verdict("misinterpretation_probability", options, {"a": sure, "b": bound}) == (
-        "Of random draws of noise, 1 in 20 keep the class and change the map of a (correlation below 0.4), and at most "
-        "1 in 990 that of b (medians over samples)."
+        "Random noise changes the map of a (correlation below 0.4) in 1 of 20 draws, and that of b in at most 1 of 990 "
+        "draws (class kept; medians over samples)."
     )
-    assert "and 1 in 990 that of b" in verdict("misinterpretation_probability", options, {"a": sure, "b": beyond})
+    assert "and that of b in 1 of 990 draws" in verdict(
+        "misinterpretation_probability", options, {"a": sure, "b": beyond}
+    )
+
+
+def test_a_changed_class_of_random_noise_is_a_range() -> None:
+    options = {**COMMON, "neighbourhood": BALL, "event": "misclassification"}
+    columns = {name: {"value": [value] * 3, "bound": [False] * 3} for name, value in (("a", -3.0), ("b", -0.5))}
+    assert verdict("misinterpretation_probability", options, columns) == (
+        "Random noise changes the class in 1 of 20 draws to 61% of draws (medians over samples)."
+    )
 
 
 def test_odds_are_those_of_the_logarithm() -> None:

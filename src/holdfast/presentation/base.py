@@ -546,7 +546,7 @@ def draw_example(view: View, what: str, lead: str, same: float | None = 1.0) -> 
             Picture("changed", arrays["inputs"], f"Perturbed input: {who}"),
             Picture("its map now", arrays["maps"], f"Explanation of the perturbed input: {who}", signed=True),
         )
-        reach = describe_reach(view.options)
+        reach = describe_reach(view.options, "number of the embedding" if view.tokens else "feature")
         equal = "" if same is None else f" ({same:g} would be the same map)"
         text = (
             f"{lead}: {explainer} on sample {sample}. The input moved{f' {reach}' if reach else ''}, and the model's "

@@ -44,7 +44,20 @@ def format_odds(log_probability: float) -> str:
     return f"1 in {round(10**power / step) * step:,}"
 
 
-def describe_reach(options: Mapping[str, Any]) -> str:
+def describe_share(odds: str) -> str:
+    """How often something happens, from the words of `format_odds`.
+
+    >>> describe_share("over 99 in 100"), describe_share("at most 1 in 19"), describe_share("never")
+    ('in over 99% of draws', 'in at most 1 of 19 draws', 'never')
+    """
+    if odds.endswith("never"):
+        return "never"
+    if odds.endswith(" in 100"):
+        return f"in {odds.removesuffix(' in 100')}% of draws"
+    return f"in {odds.replace('1 in ', '1 of ')} draws"
+
+
+def describe_reach(options: Mapping[str, Any], part: str = "feature") -> str:
     """How far the inputs of a metric may move, in words; empty where its options have no neighbourhood or radius.
 
     >>> describe_reach({"neighbourhood": {"norm": "LinfBall", "radius": 0.1}})
@@ -61,7 +74,7 @@ def describe_reach(options: Mapping[str, Any]) -> str:
     size = f"{radius:.4g}"
     if place.get("norm") == "L2Ball":
         return f"by a Euclidean distance of at most {size}"
-    return f"by at most {size} in each feature" if place.get("norm") == "LinfBall" else f"by at most {size}"
+    return f"by at most {size} in each {part}" if place.get("norm") == "LinfBall" else f"by at most {size}"
 
 
 def count_samples(rows: pl.DataFrame, column: str) -> tuple[int, int]:

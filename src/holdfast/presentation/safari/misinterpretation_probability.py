@@ -23,6 +23,7 @@ from holdfast.presentation.base import (
 )
 from holdfast.presentation.safari.contradictions import find_contradictions
 from holdfast.presentation.safari.terms import COMPARED, MARGIN, MEANINGS, SHORT, describe_event, find_threshold
+from holdfast.presentation.wording import describe_share
 from holdfast.tensors import Array
 
 #: samples with a curve
@@ -103,13 +104,15 @@ class ProbabilityPresentation(Presentation):
             return ""
         best, worst = ranked[0], ranked[-1]
         if event == "misclassification":
-            between = best.text if len(ranked) == 1 else f"{best.text} to {worst.text}"
-            return f"Of random draws of noise, {between} change the class (medians over samples)."
-        does = "change the class and keep" if event == "changed_class" else "keep the class and change"
-        rest = "" if len(ranked) == 1 else f", and {best.text} {best.those}"
+            between = describe_share(best.text)
+            between += "" if len(ranked) == 1 else f" to {describe_share(worst.text).removeprefix('in ')}"
+            return f"Random noise changes the class {between} (medians over samples)."
+        turned = event == "changed_class"
+        does, kept = ("changes the class and keeps", "") if turned else ("changes", "class kept; ")
+        rest = "" if len(ranked) == 1 else f", and {best.those} {describe_share(best.text)}"
         return (
-            f"Of random draws of noise, {worst.text} {does} {worst.maps} ({describe_event(view.options)})"
-            f"{rest} (medians over samples)."
+            f"Random noise {does} {worst.maps} ({describe_event(view.options)}) {describe_share(worst.text)}"
+            f"{rest} ({kept}medians over samples)."
         )
 
     def terms(self, options: Mapping[str, Any]) -> dict[str, str]:
