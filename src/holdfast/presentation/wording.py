@@ -47,12 +47,12 @@ def format_odds(log_probability: float) -> str:
 def describe_share(odds: str) -> str:
     """How often something happens, from the words of `format_odds`.
 
-    >>> describe_share("over 99 in 100"), describe_share("at most 1 in 19"), describe_share("never")
-    ('in over 99% of draws', 'in at most 1 of 19 draws', 'never')
+    >>> describe_share("over 99 in 100"), describe_share("at most 1 in 100"), describe_share("never")
+    ('in over 99% of draws', 'in at most 1 of 100 draws', 'never')
     """
     if odds.endswith("never"):
         return "never"
-    if odds.endswith(" in 100"):
+    if odds.endswith(" in 100") and odds.split()[-3] != "1":
         return f"in {odds.removesuffix(' in 100')}% of draws"
     return f"in {odds.replace('1 in ', '1 of ')} draws"
 
