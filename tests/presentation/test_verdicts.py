@@ -206,4 +206,8 @@ def test_an_example_is_the_map_that_changed_most() -> None:
     assert "by at most 0.1 in each feature" in row.text
     assert row.text.startswith("Apart from the random reference, this map changed most: a on sample 1.")
     assert "is 0.100 (1 would be the same map)" in row.text
+    words = View(**{**vars(shown), "tokens": [("a", "good", "film")] * 3})
+    example = presentation_of("worst_case").example(words)
+    assert example is not None
+    assert "by at most 0.1 in each number of the embedding" in example.text  # a word has no size
     assert presentation_of("worst_case").example(view) is None  # nothing is stored

@@ -39,6 +39,7 @@ from holdfast.presentation.base import format_number
 from holdfast.presentation.safari.misinterpretation_probability import column_of_levels, threshold_as_read
 from holdfast.report import Report, build_html
 from holdfast.report.glossary import Glossary
+from holdfast.report.methods import list_options
 from holdfast.report.pictures import draw_input, draw_map, encode_png, shrink
 from holdfast.report.render import render_files, render_for_page
 from holdfast.report.summary import describe_censoring
@@ -229,6 +230,14 @@ def test_all_samples_skipped_and_failed_jobs(builder: Builder) -> None:
     assert "ValueError: no" in banner
     assert "not computed" in cell_text(page, "fine", PROB)
     assert_whole(page)
+
+
+def test_the_environment_has_no_default(builder: Builder) -> None:
+    builder.worst("fine", [0.5, 0.6])
+    results = builder.results()
+    results.manifest["environment"] = {"gpu": None, "torch": "2.0"}
+    tables = dict(list_options(Contents(results)))
+    assert ("gpu", "none") in dict(tables["Environment and run"])["environment"]
 
 
 def test_names_are_escaped(builder: Builder) -> None:
