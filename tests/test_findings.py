@@ -13,6 +13,7 @@ from report_builder import PROB, WORST, Builder
 import holdfast
 from holdfast.errors import ArgumentError, UnknownNameError
 from holdfast.findings import HINT, Findings, as_findings, describe_failures, format_text
+from holdfast.report.verdicts import answer_question
 
 GOOD, BAD = [0.9 + 0.001 * n for n in range(12)], [0.2 + 0.001 * n for n in range(12)]
 
@@ -57,7 +58,7 @@ def test_an_explainer_that_is_not_shown_to_be_worse_is_marked(builder: Builder) 
     rng = np.random.default_rng(0)
     noise = rng.normal(size=12) / 50
     builder.worst("a", [0.5 + 0.001 * n for n in range(12)])
-    builder.worst("b", [0.5 + 0.001 * n + x - 0.001 for n, x in enumerate(noise)])
+    builder.worst("b", [0.5 + 0.001 * n + x - 0.005 for n, x in enumerate(noise)])
     builder.worst("c", [0.1 + 0.001 * n for n in range(12)])
     findings = found(builder)
     best = findings.best()[WORST]
@@ -66,8 +67,38 @@ def test_an_explainer_that_is_not_shown_to_be_worse_is_marked(builder: Builder) 
     assert sorted(verdicts.values()) == ["best", "tied", "worse"]
     assert verdicts["c"] == "worse"
     text = str(findings)
-    assert "= not shown to be worse than the best" in text
+    assert "= not shown to be worse than the best" in " ".join(text.split())
     assert sum(line.endswith("=") for line in text.splitlines()) == 1
+
+
+def test_the_best_is_by_mean_rank_and_another_median_is_said(builder: Builder) -> None:
+    # "steady" is a little better on most samples; "odd" is far better on the others, which lifts its median
+    builder.worst("steady", [0.51] * 13 + [0.52] * 6 + [0.91] * 6)
+    builder.worst("odd", [0.50] * 12 + [0.53] + [0.9] * 12)
+    builder.worst("bad", [0.1 + 0.001 * n for n in range(25)])
+    findings = found(builder, 25)
+    entries = {row["explainer"]: row for row in findings.table().to_dicts()}
+    assert entries["odd"]["value"] > entries["steady"]["value"]
+    assert (entries["steady"]["verdict"], entries["odd"]["verdict"]) == ("best", "tied")
+    assert findings.best()[WORST].explainers == ("steady", "odd")
+    text = " ".join(str(findings).split())
+    assert f"{WORST}: The best median is that of odd (0.530), but steady has the best mean rank" in text
+    answer = answer_question(findings.contents, findings.contents.labels[WORST], "digits", "lenet")
+    assert answer.decision.text.startswith("steady is better than bad")
+    assert "is that of odd (0.530), but steady has the best mean rank" in answer.decision.text
+
+
+def test_nothing_is_marked_where_the_tests_decide_nothing(builder: Builder) -> None:
+    rng = np.random.default_rng(0)
+    for name in ("a", "b", "c"):
+        builder.worst(name, (0.5 + rng.normal(size=12) / 10).tolist())
+    findings = found(builder)
+    assert set(findings.table()["verdict"]) == {"undecided"}
+    best = findings.best()[WORST]
+    assert (len(best.explainers), best.shown) == (3, False)
+    text = str(findings)
+    assert not any(line.endswith(("*", "=")) for line in text.splitlines())
+    assert f"No explainer is shown to be better than the others (no mark): {WORST}." in text
 
 
 def test_too_few_samples_are_said(builder: Builder) -> None:
@@ -86,9 +117,17 @@ def test_probabilities_are_also_one_in_so_many_and_bounds_are_marked(builder: Bu
     findings = found(builder, 6)
     text = str(findings)
     assert "-9.30 (1 in 11,000)" in text
-    assert "<= -30.00 (1 in" in text
+    assert "<= -30.00 (at most 1 in" in text
+    assert "inf" not in text
+    assert "[below -30.00, below -30.00]" in text or "[below -30.00" in text
     table = findings.table()
     assert dict(table.select("explainer", "bound").iter_rows()) == {"a": None, "b": "upper"}
+
+
+def test_heads_break_at_underscores_and_not_within_words(builder: Builder) -> None:
+    builder.worst("a", GOOD, label="misinterpretation_probability")
+    lines = [line.strip() for line in format_text(found(builder)).splitlines()]
+    assert {"misinterpretation_", "probability"} <= set(lines)
 
 
 def test_samples_that_do_not_count_are_said(builder: Builder) -> None:

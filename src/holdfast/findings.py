@@ -21,10 +21,13 @@ import polars as pl
 
 from holdfast.errors import UnknownNameError, check
 from holdfast.plots import Bar, Panel, plot_panels
-from holdfast.presentation import Reading
+from holdfast.presentation import Presentation, Reading
 from holdfast.presentation.wording import format_odds
 from holdfast.report import Report
+from holdfast.report.failures import describe_failures as describe_failures
+from holdfast.report.failures import shorten_error
 from holdfast.report.summary import estimate
+from holdfast.report.verdicts import explain_ranks
 from holdfast.report.views import Contents
 from holdfast.statistics.comparison import Comparison
 from holdfast.statistics.paired import Interval, bootstrap_interval
@@ -62,10 +65,11 @@ class Entry:
         reading: how the metric's values are read.
         statistic: `"median"` or `"mean"` over samples. The value of a sample is the same statistic over its repeats.
         middle: the statistic with its interval; None where no sample counts.
-        mean_rank: over samples, 1 is best; None where the metric does not rank explainers, or ranks none of these.
-        best: whether no other explainer's `middle` is certainly better; False where the metric has no direction, and
-            where only one explainer has a value.
-        tied: whether it is not best, but the paired tests do not show that it is worse than one that is.
+        mean_rank: over the samples that have a value for every explainer, 1 is best; None where the metric does not
+            rank explainers, or there is no such sample.
+        decided: whether the paired tests show that some explainer is worse than the one with the best mean rank.
+        best: whether it has the best mean rank; False unless `decided`.
+        tied: whether it is not best, but the paired tests do not show that it is worse; False unless `decided`.
     """
 
     data: str
@@ -77,15 +81,18 @@ class Entry:
     statistic: Statistic
     middle: Interval | None
     mean_rank: float | None = None
+    decided: bool = False
     best: bool = False
     tied: bool = False
 
     @property
     def verdict(self) -> str | None:
-        """`"best"`, `"tied"` or `"worse"`; None where there is no other value to compare with."""
-        if self.best or self.tied:
-            return "best" if self.best else "tied"
-        return None if self.mean_rank is None else "worse"
+        """`"best"`, `"tied"`, `"worse"` or `"undecided"`; None where there is no other value to compare with."""
+        if self.mean_rank is None:
+            return None
+        if not self.decided:
+            return "undecided"
+        return "best" if self.best else "tied" if self.tied else "worse"
 
 
 @dataclass(frozen=True)
@@ -93,7 +100,8 @@ class Best:
     """The explainers that are best by one metric.
 
     Attributes:
-        explainers: the one with the best median, and all that the paired tests do not show to be worse.
+        explainers: the one with the best mean rank, and all that the paired tests do not show to be worse, in the
+            order of their mean ranks.
         shown: whether the tests, at 5%, show that all other explainers are worse; False if there are no others.
         samples: on how many samples they were compared.
     """
@@ -173,8 +181,9 @@ class Findings(Results):
         - `data`, `model`: only where there are several of them;
         - `explainer`, `metric` (its label);
         - `value`: the median over samples; `low`, `high`: its 95% interval (null or wider if there are few samples);
-        - `verdict`: `"best"` (no other explainer has a better median), `"tied"` (paired tests at 5% do not show that it
-          is worse than the best) or `"worse"`; null where there is nothing to compare;
+        - `verdict`: `"best"` (the best mean rank over the samples that all explainers have), `"tied"` (paired tests at
+          5% do not show that it is worse than the best), `"worse"`, or `"undecided"` (the tests show no explainer to be
+          worse than the best); null where there is nothing to compare;
         - `better`: whether a `"higher"` or a `"lower"` value is better, or null;
         - `samples`: how many samples count;
         - `bound`: only where a median is not known exactly: it lies at or below (`"upper"`) or above (`"lower"`) the
@@ -229,15 +238,11 @@ class Findings(Results):
         return {label: best for pair in pairs for label, best in self._best(*pair)}
 
     def _best(self, data: str, model: str) -> Iterator[tuple[str, Best]]:
-        entries = list_entries(self.contents)
         for label in self.contents.labels:
-            ranked = [e for e in entries if (e.data, e.model, e.label) == (data, model, label) and e.middle is not None]
-            names = tuple(entry.explainer for entry in sorted(ranked, key=_by_rank) if entry.best or entry.tied)
             comparison = self.contents.comparisons.get((data, model, label))
-            if names:
-                compared = comparison is not None and comparison.count > 0
-                shown = compared and len(names) < len(ranked)
-                yield label, Best(names, shown, comparison.count if comparison is not None else 0)
+            if comparison is not None and comparison.count > 0:
+                names = tuple(comparison.names[place] for place in comparison.winner_set)
+                yield label, Best(names, comparison.decided, comparison.count)
 
     def plot(self, data: str | None = None, model: str | None = None) -> list[Axes]:
         """Draw a panel for each metric with matplotlib: the median and its interval for each explainer.
@@ -330,33 +335,21 @@ def take_middle(reading: Reading, rows: pl.DataFrame, statistic: Statistic) -> I
 
 
 def _add_ranks(group: list[Entry], comparison: Comparison | None) -> list[Entry]:
-    """Add ranks, and which entries are best or tied with the best."""
-    ranked = [entry for entry in group if entry.middle is not None]
-    direction = ranked[0].reading.direction if ranked else None
-    if direction is None or len(ranked) < 2:
+    """Add ranks, and where the tests decide something, which entries are best or tied with the best."""
+    if comparison is None or comparison.count == 0:
         return group
-    sign = 1.0 if direction == "lower" else -1.0  # from here on less is better
-    ends = {entry.explainer: sorted(sign * end for end in entry.middle.between) for entry in ranked if entry.middle}
-    worst_of_best = min(high for _, high in ends.values())
-    best = {name for name, (low, _) in ends.items() if low <= worst_of_best}
-    return [_add_rank(entry, best, comparison) for entry in group]
-
-
-def _add_rank(entry: Entry, best: set[str], comparison: Comparison | None) -> Entry:
-    if entry.explainer in best:
-        entry = dataclasses.replace(entry, best=True)
-    if comparison is None or comparison.count == 0 or entry.explainer not in comparison.names:
-        return entry
-    place = comparison.names.index(entry.explainer)
-    rank = float(comparison.mean_ranks[place])
-    shown_worse = comparison.significant[:, place] & (comparison.effects[:, place] > 0)
-    rivals = [shown_worse[at] for at, name in enumerate(comparison.names) if name in best]
-    tied = not entry.best and bool(rivals) and not all(rivals)
-    return dataclasses.replace(entry, mean_rank=rank, tied=tied)
-
-
-def _by_rank(entry: Entry) -> tuple[bool, float]:
-    return not entry.best, entry.mean_rank or 0.0
+    found, first = [], comparison.mean_ranks[comparison.order[0]]
+    winners = {comparison.names[place] for place in comparison.winner_set}
+    for entry in group:
+        if entry.explainer in comparison.names:
+            rank = float(comparison.mean_ranks[comparison.names.index(entry.explainer)])
+            won = comparison.decided and entry.explainer in winners
+            best = won and rank == first
+            entry = dataclasses.replace(
+                entry, mean_rank=rank, decided=comparison.decided, best=best, tied=won and not best
+            )
+        found.append(entry)
+    return found
 
 
 def _panel(label: str, entries: Sequence[Entry], contents: Contents) -> Panel:
@@ -373,45 +366,6 @@ def _panel(label: str, entries: Sequence[Entry], contents: Contents) -> Panel:
                 Bar(name, middle.value, middle.low, middle.high, middle.bound, _MARKS.get(entry.verdict or ""))
             )
     return Panel(label, reading.axis, reading.direction, tuple(found))
-
-
-# Failures
-
-
-def describe_failures(results: Results) -> list[str]:
-    """A sentence for each reason of failed jobs: which explainers, by how many of the metrics, on which samples.
-
-    Equal reasons stand together: "gradcam failed for 3 of 3 metrics: no convolution in the model".
-    """
-    reasons: dict[str, dict[str, dict[str, int]]] = {}
-    for job in results.failures.iter_rows(named=True):
-        labels = reasons.setdefault(shorten_error(job["error"]), {}).setdefault(job["explainer"], {})
-        labels[job["label"]] = labels.get(job["label"], 0) + 1
-    planned = results.jobs.group_by("explainer", "label").len()
-    of = {(explainer, label): count for explainer, label, count in planned.iter_rows()}
-    total, found = len(results.manifest.get("metrics") or {}), []
-    for reason, explainers in reasons.items():
-        together: dict[tuple[str, ...], list[str]] = {}
-        for name, labels in explainers.items():
-            together.setdefault(tuple(labels), []).append(name)
-        for own, names in together.items():
-            some = f" ({', '.join(own)})" if len(own) < total else ""
-            parts = [explainers[name][label] / of[name, label] for name in names for label in own]
-            part = "" if min(parts) == 1 else ", on a part of the samples"
-            found.append(f"{', '.join(names)} failed for {len(own)} of {_count(total, 'metric')}{some}{part}: {reason}")
-    return found
-
-
-def shorten_error(error: object, width: int = 300) -> str:
-    """The first line of a stored error, without the names of holdfast's own exceptions.
-
-    >>> shorten_error("ModelError: module: expected logits\\nmore")
-    'module: expected logits'
-    """
-    text = str(error).strip().partition("\n")[0]
-    for own in ("ArgumentError", "UnknownNameError", "ModelError", "SecondDerivativeError", "HoldfastError"):
-        text = text.removeprefix(f"{own}: ")
-    return textwrap.shorten(text, width, placeholder=" ...")
 
 
 # The table in words
@@ -457,9 +411,14 @@ def _cell(entry: Entry, total: int) -> str:
         return "-"
     text = _SIGNS.get(middle.bound or "", "") + _number(middle.value, decimals)
     if entry.reading.axis == "ln P" and math.isfinite(middle.value):
-        text += f" ({format_odds(middle.value)})"
+        text += f" ({'at most ' if middle.bound == 'upper' else ''}{format_odds(middle.value)})"
     if middle.low is not None and middle.high is not None:
-        text += f" [{_number(middle.low, decimals)}, {_number(middle.high, decimals)}]"
+        low, high = _number(middle.low, decimals), _number(middle.high, decimals)
+        if math.isinf(middle.low) and middle.low_bound is not None:
+            low = f"below {_number(middle.low_bound, decimals)}"
+        if math.isinf(middle.high) and middle.high_bound is not None:
+            high = f"above {_number(middle.high_bound, decimals)}"
+        text += f" [{low}, {high}]"
     return text + (f" n={middle.count}" if middle.count < total else "")
 
 
@@ -481,16 +440,27 @@ def _title(findings: Findings, data: str, model: str) -> str:
 def _notes(findings: Findings, data: str, model: str, columns: Sequence[_Column]) -> list[str]:
     """What the marks mean, and what the table does not show."""
     used = {verdict for column in columns for verdict in column.verdicts.values()}
-    parts = ["* no other explainer has a better median"] if "best" in used else []
+    parts = ["* best: the best mean rank over the samples that all explainers have"] if "best" in used else []
     parts += ["= not shown to be worse than the best (paired tests at 5%)"] if "tied" in used else []
     notes = ["; ".join(parts) + "."] if parts else []
     found = findings.contents.comparisons.items()
     here = {label: comparison for (d, m, label), comparison in found if (d, m) == (data, model)}
     weak = [label for label, comparison in here.items() if not comparison.conclusive_possible]
+    ranks = [(label, _explain_median(findings, data, model, label)) for label in here]
+    notes += [f"{label}: {note}".replace("−", "-") for label, note in ranks if note]
+    open_ones = [label for label, each in here.items() if each.conclusive_possible and not each.decided]
+    if open_ones:
+        notes.append(f"No explainer is shown to be better than the others (no mark): {', '.join(open_ones)}.")
     if weak:
         which = "every metric" if len(weak) == len(here) else ", ".join(weak)
         notes.append(f"Too few samples with a value for all explainers to show a difference (test at 5%): {which}.")
     return notes
+
+
+def _explain_median(findings: Findings, data: str, model: str, label: str) -> str:
+    view = findings.contents.view(data, model, label)
+    comparison = findings.contents.comparisons.get((data, model, label))
+    return explain_ranks(view, *Presentation("").put_first(view), comparison)
 
 
 def _endings(findings: Findings) -> list[str]:
@@ -534,13 +504,19 @@ def format_text(findings: Findings, width: int | None = None, hint: bool = True)
     )
 
 
+def _wrap_head(name: str) -> list[str]:
+    """A name in short lines, which break at spaces and underscores and never within a word."""
+    lines = textwrap.wrap(name.replace("_", "_ "), _HEAD, break_long_words=False, break_on_hyphens=False)
+    return [line.replace("_ ", "_") for line in lines]
+
+
 def _format_blocks(columns: Sequence[_Column], explainers: Sequence[str], width: int) -> list[str]:
     """The table, with the columns that do not fit below the others."""
     first = max((len(name) for name in explainers), default=0)
     blocks: list[list[tuple[list[str], dict[str, str], int]]] = [[]]
     used = first
     for column in columns:
-        head = [*textwrap.wrap(column.label, _HEAD), *textwrap.wrap(column.axis, _HEAD)]
+        head = [*_wrap_head(column.label), *_wrap_head(column.axis)]
         head += [f"({column.better})"] if column.better else []
         cells = {n: f"{cell} {_MARKS.get(column.verdicts.get(n) or '', ' ')}" for n, cell in column.cells.items()}
         wide = max(2 + max(map(len, head)), *map(len, cells.values()))

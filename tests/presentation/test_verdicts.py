@@ -85,15 +85,55 @@ def test_a_changed_class_counts_only_samples_where_it_changed() -> None:
     columns = {"a": worst([0.9, 0.9, 0.1], 2, found=2), "b": worst([0.7, 0.1, 0.1], 1, found=2)}
     assert verdict("worst_case", FLIPPED, columns) == (
         "Where the search changed the class, the map of a stayed the same (correlation above 0.6) on 2 of 2 samples, "
-        "and that of b on 1 of 2."
+        "and that of b on 1."
     )
     never = {"a": worst([0.9, 0.9], 0, found=0)}
     assert "on none of 2 samples, so nothing can be said" in verdict("worst_case", FLIPPED, never)
 
 
+def test_all_counts_of_a_few_explainers_are_listed() -> None:
+    columns = {"a": worst([0.1] * 4, 4), "b": worst([0.1] * 4, 3), "c": worst([0.9] * 4, 0), "d": worst([0.1] * 3, 3)}
+    text = verdict("worst_case", CHANGED, columns)
+    assert text.endswith("on 4 of 4 samples, that of d on 3 of 3, that of b on 3 of 4, and that of c on 0 of 4.")
+    many = {name: worst([0.1] * 9, at) for at, name in enumerate("abcdefg")}
+    assert verdict("worst_case", CHANGED, many).endswith("on 6 of 9 samples, and that of a on none.")
+    few = {name: many[name] for name in "abcdef"}
+    assert (
+        "on 5 of 9 samples, that of e on 4, that of d on 3, that of c on 2, that of b on 1, and that of a on none"
+        in (verdict("worst_case", CHANGED, few))
+    )
+
+
+def test_a_tie_is_one_place_and_few_samples_are_no_headline() -> None:
+    same = [0.9] * 9
+    columns = {
+        "deeplift": worst(same, 9, found=9),
+        "guided": worst(same, 1, found=1),  # 1 of 1 is as large a share, and says little
+        "input x gradient": worst(same, 9, found=9),
+        "saliency": worst(same, 4, found=9),
+    }
+    text = verdict("worst_case", FLIPPED, columns)
+    assert "the maps of deeplift and input x gradient stayed the same (correlation above 0.6) on 9 of 9" in text
+    assert text.endswith("that of saliency on 4; too few to compare: guided on 1 of 1.")
+    parts = {"a": "9 of 9", "b": "1 of 1", "c": "9 of 9"}
+    view = make_view("worst_case", FLIPPED, dict.fromkeys(parts, columns["deeplift"]))
+    ranked = view.rank(lambda rows: (1.0, parts[rows["explainer"][0]]), "lower")
+    assert [each.names for each in ranked] == [("b",), ("a", "c")]
+
+
 def test_random_maps_are_a_reference_and_no_candidate() -> None:
     columns = {"a": worst([0.1, 0.2], 1), "random": worst([0.0, 0.0], 2), "b": worst([0.7, 0.8], 0)}
-    assert "random" not in verdict("worst_case", CHANGED, columns)
+    assert verdict("worst_case", CHANGED, columns) == (
+        "A search changed the map of a beyond recognition (correlation below 0.4) on 1 of 2 samples, and that of b on "
+        "none; the random reference on 2."
+    )
+    kept = {"a": worst([0.6, 0.7], 0), "random": worst([0.0, 0.0], 2), "b": worst([0.6, 0.7], 0)}
+    assert verdict("worst_case", CHANGED, kept) == (
+        "Apart from the random reference (2 of 2), a search changed no map beyond recognition (correlation below 0.4) "
+        "on any of 2 samples."
+    )
+    only = {"a": worst([0.9, 0.9], 1), "random": worst([0.0, 0.0], 0)}
+    assert "class, apart from the random reference (0 of 2), the map of a" in verdict("worst_case", FLIPPED, only)
     shares = {name: {"value": [share] * 3} for name, share in (("a", 0.8), ("b", 0.4), ("random", 0.2))}
     text = verdict("corruption_curve", {"order": ("top",)}, shares)
     assert "what a puts first costs the class 80%" in text.lower()
@@ -119,10 +159,20 @@ def test_a_probability_is_one_in_so_many_and_a_bound_is_at_most() -> None:
     bound = {"value": [-2.0, -6.9, -20.0], "bound": [False, True, True]}
     beyond = {"value": [-2.0, -6.9, -20.0], "bound": [False, False, True]}  # the median is known: 20 is on its far side
     assert verdict("misinterpretation_probability", options, {"a": sure, "b": bound}) == (
-        "Of random draws of noise, 1 in 20 keep the class and change the map of a (correlation below 0.4), and at most "
-        "1 in 990 that of b (medians over samples)."
+        "Random noise changes the map of a (correlation below 0.4) in 1 of 20 draws, and that of b in at most 1 of 990 "
+        "draws (class kept; medians over samples)."
     )
-    assert "and 1 in 990 that of b" in verdict("misinterpretation_probability", options, {"a": sure, "b": beyond})
+    assert "and that of b in 1 of 990 draws" in verdict(
+        "misinterpretation_probability", options, {"a": sure, "b": beyond}
+    )
+
+
+def test_a_changed_class_of_random_noise_is_a_range() -> None:
+    options = {**COMMON, "neighbourhood": BALL, "event": "misclassification"}
+    columns = {name: {"value": [value] * 3, "bound": [False] * 3} for name, value in (("a", -3.0), ("b", -0.5))}
+    assert verdict("misinterpretation_probability", options, columns) == (
+        "Random noise changes the class in 1 of 20 draws to 61% of draws (medians over samples)."
+    )
 
 
 def test_odds_are_those_of_the_logarithm() -> None:
@@ -151,8 +201,13 @@ def test_an_example_is_the_map_that_changed_most() -> None:
     row = presentation_of("worst_case").example(shown)
     assert row is not None
     assert (row.explainer, row.sample) == ("a", 1)
-    assert [picture.title for picture in row.pictures] == ["input", "its map", "changed", "map there"]
+    assert [picture.title for picture in row.pictures] == ["input", "its map", "changed", "its map now"]
     np.testing.assert_array_equal(row.pictures[3].array, arrays["maps"][1])
     assert "by at most 0.1 in each feature" in row.text
+    assert row.text.startswith("Apart from the random reference, this map changed most: a on sample 1.")
     assert "is 0.100 (1 would be the same map)" in row.text
+    words = View(**{**vars(shown), "tokens": [("a", "good", "film")] * 3})
+    example = presentation_of("worst_case").example(words)
+    assert example is not None
+    assert "by at most 0.1 in each number of the embedding" in example.text  # a word has no size
     assert presentation_of("worst_case").example(view) is None  # nothing is stored

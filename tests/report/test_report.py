@@ -39,8 +39,10 @@ from holdfast.presentation.base import format_number
 from holdfast.presentation.safari.misinterpretation_probability import column_of_levels, threshold_as_read
 from holdfast.report import Report, build_html
 from holdfast.report.glossary import Glossary
+from holdfast.report.methods import list_options
 from holdfast.report.pictures import draw_input, draw_map, encode_png, shrink
 from holdfast.report.render import render_files, render_for_page
+from holdfast.report.summary import describe_censoring
 from holdfast.report.views import Contents
 
 
@@ -135,15 +137,21 @@ def test_a_median_on_a_censored_value_is_at_most(builder: Builder) -> None:
     page = builder.page()
     a, b, c = (cell_text(page, name, PROB) for name in "abc")
     assert "≤ −20.00" in a
-    assert "censored: 2 of 3" in a
+    assert "bounds: 2 of 3" in a
     assert "stalled: 3" in a
     assert "−5.00" in b
     assert "≤" not in b
     assert "each estimate: ± 0.50" in b
     assert "[below −20.00, −3.00] (75%)" in b
-    assert "all censored" in c
+    assert "all are bounds" in c
     tally = page.split("What was counted")[1].split("</table>")[0]
-    assert re.findall(r'class="n[^"]*">(\d+)</td>', tally)[6::9] == ["2", "1", "3"]
+    assert re.findall(r'class="n[^"]*">(\d+)</td>', tally)[3::4] == ["2", "1", "3"]
+
+
+def test_an_unresolved_estimate_is_a_bound_and_not_censored() -> None:
+    frame = pl.DataFrame({"bound": [True, True, False], "resolved": [False, True, True], "censored": [False] * 3})
+    reading = Reading("t", "a", "lower", censored="bound")
+    assert describe_censoring(reading, frame) == ["bounds: 2 of 3 (1 unresolved)"]
 
 
 def test_unknown_metrics_fall_back_to_their_value(builder: Builder) -> None:
@@ -216,9 +224,20 @@ def test_all_samples_skipped_and_failed_jobs(builder: Builder) -> None:
         assert "skipped: 1 degenerate" in text
     assert "Traceback: &lt;b&gt;no &amp; good&lt;/b&gt;" in page
     assert "ValueError: no" in page
-    assert "1 part failed" in cell_text(page, "broken", WORST)
+    assert cell_text(page, "broken", WORST).split() == ["failed", "1", "part", "failed"]
+    banner = page.split('<p class="warn">')[1].split("</p>")[0]
+    assert "broken failed for 1 of 2 metrics" in banner
+    assert "ValueError: no" in banner
     assert "not computed" in cell_text(page, "fine", PROB)
     assert_whole(page)
+
+
+def test_the_environment_has_no_default(builder: Builder) -> None:
+    builder.worst("fine", [0.5, 0.6])
+    results = builder.results()
+    results.manifest["environment"] = {"gpu": None, "torch": "2.0"}
+    tables = dict(list_options(Contents(results)))
+    assert ("gpu", "none") in dict(tables["Environment and run"])["environment"]
 
 
 def test_names_are_escaped(builder: Builder) -> None:
@@ -484,7 +503,7 @@ def test_boxes_are_quartiles_and_points_are_capped() -> None:
     assert len(points) == 150
     assert max(p["value"] for p in points) == pytest.approx(values.max(), rel=1e-4)
     assert "At most 150 points" in chart.caption
-    assert "censored" in chart.caption
+    assert "only bounds" in chart.caption
     assert {p["shape"] for p in points} == {"circle", "triangle-left"}
 
 

@@ -379,7 +379,7 @@ def test_censored_medians_are_marked_as_bounds(builder: Builder) -> None:
     assert second["reads"] == "−5 [−∞, −3]"
     assert third["reads"] == "−4 [−6, −3]"
     assert first["low"] < -20  # open: as far as the axis reaches
-    assert "Triangles: censored, the median lies there or below" in chart.caption
+    assert "Triangles: only bounds, the median lies there or below" in chart.caption
     marks = [layer["mark"] for layer in chart.spec["layer"] if layer["data"] == {"name": "bounds"}]
     assert [mark["shape"] for mark in marks] == ["triangle-down"]
     assert "≤ −20 at 1" in chart.alt

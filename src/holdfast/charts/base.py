@@ -202,7 +202,8 @@ def title_axis(axis: str, direction: str | None, good: str, channel: str = "x") 
 def label_values(axis: str, channel: str = "x") -> dict[str, Any]:
     """The labels of an axis of values: numbers; on an axis of ln P, a second line with the probability.
 
-    It is a percentage down to 1 in 10, then 1 in so many, and a power of ten below 1 in ten million.
+    It is 1 in so many, below 1 in ten million with a power of ten. A narrow axis has fewer labels, so that they do not
+    run into each other.
 
     >>> label_values("similarity")
     {}
@@ -210,12 +211,15 @@ def label_values(axis: str, channel: str = "x") -> dict[str, Any]:
     if axis != LN_P:
         return {}
     chance = (
-        "datum.value > -2.31 ? format(exp(datum.value), '.2~p') : datum.value > -16 ? "
-        "'1 in ' + format(exp(-datum.value), '.2~s') : '10^' + format(datum.value / LN10, '.0f')"
+        "datum.value > 0 ? '' : datum.value > -16 ? '1 in ' + format(exp(-datum.value), '.2~s') : "
+        "'1 in 10^' + format(-datum.value / LN10, '.0f')"
     )
     # beside an axis two lines stand on both sides of their tick, with space for "1 in 3.3M" in a wide font
-    raised = {"labelOffset": -7, "minExtent": round(9 * _WIDE)} if channel == "y" else {}
-    return {"axis": {"labelExpr": f"[format(datum.value, '~g'), {chance}]", **raised}}
+    raised = {"labelOffset": -7, "minExtent": round(10 * _WIDE)}
+    # below the axis each label needs its own width, whatever font the reader has
+    apart = {"tickCount": {"expr": f"max(2, floor(width / {round(14 * _WIDE)}))"}, "labelSeparation": round(2 * _WIDE)}
+    own = raised if channel == "y" else {**apart, "labelOverlap": "parity"}
+    return {"axis": {"labelExpr": f"[format(datum.value, '~g'), {chance}]", **own}}
 
 
 def make_legend(names: Sequence[str], title: str | None = None) -> dict[str, Any]:

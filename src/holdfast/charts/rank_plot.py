@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.charts.base import INK, Chart, choose_style, round_number, title_axis, tooltip, wrap_name
+from holdfast.charts.base import INK, Chart, choose_style, name_rows, round_number, title_axis, tooltip, wrap_name
 
 #: height of a row in pixels, with names over one line and over two
 _ROW, _TALL = 20, 30
@@ -96,11 +96,7 @@ def draw_mean_ranks(
             "values": list(range(last)),
             "tickCount": last + 1,
             "labelExpr": f"{json.dumps(lines)}[datum.value]",
-            "title": None,
-            "domain": False,
-            "ticks": False,
-            "labelLimit": 130,
-            "labelOverlap": False,
+            **name_rows(lines),
             # the first of two lines stands above the middle of the row
             "labelOffset": {"condition": {"test": f"{json.dumps(two)}[datum.value]", "value": -7}, "value": 0},
         },

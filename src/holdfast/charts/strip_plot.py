@@ -118,9 +118,7 @@ def draw_strips(
         caption += f" At most {POINTS} points are drawn, evenly over their ranks; the boxes are of all."
     if any(strip.bounds.any() for strip in strips):
         where = "at or below" if side == "upper" else "at or above"
-        caption += (
-            f" Triangles are only bounds (“censored”): the value lies {where} them. So does a box that ends on them."
-        )
+        caption += f" Triangles are only bounds: the value lies {where} them. So does a box that ends on them."
     numbers = "; ".join(f"{_called(s)}: median {np.median(s.values):.3g} of {len(s.values)}" for s in strips)
     return Chart(
         spec, f"Distribution over samples, {title}. {numbers}.", caption, "distribution", "Distribution over samples"
@@ -174,12 +172,15 @@ def _names(entries: Sequence[Strip] | Sequence[IntervalBar], places: Sequence[fl
     """An axis with names in place of row numbers, in two lines if they are long or have two parts."""
     names = json.dumps([[e.name, e.part] if isinstance(e, Strip) and e.part else wrap_name(e.name) for e in entries])
     whole = all(place == row for row, place in enumerate(places))
+    at = "datum.value" if whole else f"indexof({json.dumps(list(places))}, datum.value)"
+    two = json.dumps([len(lines) > 1 for lines in json.loads(names)])
     return {
         **name_rows(json.loads(names), 150 if any(isinstance(e, Strip) and e.part for e in entries) else 130),
         "values": list(places),
         "tickCount": round(places[-1]) + 2,  # Vega leaves out values beyond the count
-        "labelExpr": f"{names}[datum.value]" if whole else f"{names}[indexof({json.dumps(list(places))}, datum.value)]",
-        **({"labelOffset": -7} if all(isinstance(e, Strip) and e.part for e in entries) else {}),  # two lines each
+        "labelExpr": f"{names}[{at}]",
+        # the first of two lines stands above the middle of the row
+        "labelOffset": {"condition": {"test": f"{two}[{at}]", "value": -7}, "value": 0},
     }
 
 

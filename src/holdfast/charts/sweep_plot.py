@@ -144,7 +144,7 @@ def draw_sweep(
     }
     texts = [f"Line: median over samples; band: its interval (95%, less with few samples). {caption}".strip()]
     if any(row["bound"] for row in rows):
-        texts.append(f"Triangles: censored, the median lies there or {'below' if side == 'upper' else 'above'}.")
+        texts.append(f"Triangles: only bounds, the median lies there or {'below' if side == 'upper' else 'above'}.")
     for kind, drawn in zip(kinds, [*_REFERENCE_DASHES] * len(kinds), strict=False):
         texts.append(f"Thin, {drawn}, without marks: {kind}.")
     numbers = "; ".join(

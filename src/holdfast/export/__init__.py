@@ -73,8 +73,8 @@ def summary(
     - `column`: which column of the samples was summarised; `better`: `"higher"`, `"lower"` or null;
     - `statistic`, its `value` over `count` samples; `low`, `high`: its interval, with the confidence `coverage`;
     - `bound`: `"upper"` if the statistic lies at or below `value`, `"lower"` if at or above it, `"unknown"`, or null;
-    - `mean_rank` over samples; `best`: no explainer is certainly better; `tied`: not best, but paired tests do not show
-      that it is worse.
+    - `mean_rank` over samples; `best`: it has the best mean rank, and paired tests show some explainer to be worse;
+      `tied`: not best, but the tests do not show that it is worse. Both are false where the tests decide nothing.
 
     Args:
         source: the results.
@@ -140,8 +140,8 @@ def to_latex(
 ) -> str:
     """A LaTeX table for the package booktabs: a row per explainer, a column per configured metric.
 
-    The best point estimate is bold. A dagger marks an explainer that paired tests do not show to be worse than it.
-    Where values are bounds and none is certainly the best, several are bold. Notes with these meanings and the number
+    The explainer with the best mean rank is bold, where paired tests show another to be worse. A dagger marks those
+    that the tests do not show to be worse than it. Notes with these meanings and the number
     of samples are comments above the table, or part of the caption.
 
     Args:

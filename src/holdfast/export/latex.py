@@ -137,7 +137,8 @@ def _notes(found: Sequence[Entry], intervals: bool) -> list[str]:
         text += r" with 95\% intervals" if least >= 0.945 else rf" with intervals (confidence from {100 * least:.0f}\%)"
     sentences = [text + "."]
     if any(entry.best for entry in found):
-        sentences.append("Bold: the best point estimate.")
+        which = "the best mean rank over the samples that all explainers have"
+        sentences.append(f"Bold: {which}, where tests show another to be worse.")
     if any(entry.tied for entry in found):
         test = "paired Wilcoxon tests with Holm's correction after Friedman's"
         sentences.append(rf"$\dagger$: not shown to be worse than the bold one ({test}, 5\%).")

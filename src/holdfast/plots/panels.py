@@ -43,7 +43,8 @@ class Panel:
 def plot_panels(panels: Sequence[Panel], rows: Sequence[str] = ()) -> list[Axes]:
     """Draw the panels, at most four in a row; with `rows`, which name them, one row for each of these.
 
-    A filled point is best, or not shown to be worse than the best. An arrow is a median that is only a bound.
+    A filled point has the best mean rank, or is not shown to be worse; where nothing is decided none is
+    filled. An arrow is a median that is only a bound.
     """
     plt = import_pyplot()
     lines = len(rows) or -(-len(panels) // _COLUMNS)
@@ -58,7 +59,8 @@ def plot_panels(panels: Sequence[Panel], rows: Sequence[str] = ()) -> list[Axes]
             own.set_ylabel(escape_text(rows[place // columns]))
     for own in axes[len(panels) :]:
         own.remove()
-    figure.supxlabel("median over samples and its interval; filled: best, or not shown to be worse", fontsize=8)
+    filled = "filled: best mean rank, or not shown to be worse; none filled: not decided"
+    figure.supxlabel(f"median over samples and its interval; {filled}", fontsize=8)
     return axes[: len(panels)]
 
 

@@ -182,6 +182,11 @@ class View:
                 return "" if found is None else found[1]
         return ""
 
+    @property
+    def apart(self) -> str:
+        """What a statement about all candidates has to begin with: empty unless random maps are left out of them."""
+        return "Apart from the random reference" if len(self.candidates) < len(self.present) else ""
+
     def evaluated(self, explainer: str) -> pl.DataFrame:
         """The rows of an explainer whose samples were evaluated."""
         rows = self.of(explainer)
@@ -207,9 +212,9 @@ class View:
         for place, name in enumerate(self.candidates):
             found = (measure or self._measure_median)(self.evaluated(name))
             if found is not None and not np.isnan(found[0]):
-                measured.append((found[0] if lower else -found[0], place, name, *found))
+                measured.append((found[0] if lower else -found[0], found[1], place, name, found[0]))
         standings: list[Standing] = []
-        for _, _, name, value, text in sorted(measured):
+        for _, text, _, name, value in sorted(measured):
             if standings and standings[-1].text == text:
                 standings[-1] = replace(standings[-1], names=(*standings[-1].names, name))
             else:
@@ -371,6 +376,11 @@ class Presentation:
         """
         return self.contrast(view)
 
+    def put_first(self, view: View) -> tuple[Standing | None, str]:
+        """Which explainer the verdict's own numbers put first, and which numbers these are; by default the median."""
+        ranked = view.rank() if view.reading.direction else []
+        return (ranked[0] if ranked else None), "median"
+
     def contrast(self, view: View) -> str:
         """The best and the worst median in a sentence, for any metric."""
         ranked, reading = view.rank(), view.reading
@@ -412,7 +422,7 @@ class Presentation:
     example_order: ClassVar[int] = 9
 
     def example(self, view: View) -> GalleryRow | None:
-        """The most telling sample: input, its map, the changed input, the map there, a caption; None by default."""
+        """The most telling sample: input, its map, the changed input, its map now, a caption; None by default."""
         return None
 
     def figures(self, view: View) -> Sequence[Figure]:
@@ -509,7 +519,7 @@ def count_axes(rows: Sequence[GalleryRow]) -> int:
 
 
 def draw_example(view: View, what: str, lead: str, same: float | None = 1.0) -> GalleryRow | None:
-    """The sample whose map changed most, of all explainers: input, its map, the perturbed input, the map there.
+    """The sample whose map changed most, of all explainers: input, its map, the perturbed input, its map now.
 
     Args:
         view: of a metric that stores `origins`, `inputs`, `origin_maps` and `maps`.
@@ -534,9 +544,9 @@ def draw_example(view: View, what: str, lead: str, same: float | None = 1.0) -> 
             Picture("input", arrays["origins"], f"Input, sample {sample}"),
             Picture("its map", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True),
             Picture("changed", arrays["inputs"], f"Perturbed input: {who}"),
-            Picture("map there", arrays["maps"], f"Explanation of the perturbed input: {who}", signed=True),
+            Picture("its map now", arrays["maps"], f"Explanation of the perturbed input: {who}", signed=True),
         )
-        reach = describe_reach(view.options)
+        reach = describe_reach(view.options, "number of the embedding" if view.tokens else "feature")
         equal = "" if same is None else f" ({same:g} would be the same map)"
         text = (
             f"{lead}: {explainer} on sample {sample}. The input moved{f' {reach}' if reach else ''}, and the model's "

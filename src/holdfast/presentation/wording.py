@@ -13,13 +13,13 @@ _NAMED = 3
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def join_names(names: Sequence[str]) -> str:
-    """Names as a list in words; of more than three the first two and how many others there are.
+def join_names(names: Sequence[str], named: int = _NAMED) -> str:
+    """Names as a list in words; of more than `named` the first ones and how many others there are.
 
     >>> join_names(["a"]), join_names(["a", "b", "c"]), join_names(["a", "b", "c", "d"])
     ('a', 'a, b and c', 'a, b and 2 others')
     """
-    shown = list(names) if len(names) <= _NAMED else [*names[: _NAMED - 1], f"{len(names) - _NAMED + 1} others"]
+    shown = list(names) if len(names) <= named else [*names[: named - 1], f"{len(names) - named + 1} others"]
     return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]])) if shown else "none"
 
 
@@ -44,7 +44,20 @@ def format_odds(log_probability: float) -> str:
     return f"1 in {round(10**power / step) * step:,}"
 
 
-def describe_reach(options: Mapping[str, Any]) -> str:
+def describe_share(odds: str) -> str:
+    """How often something happens, from the words of `format_odds`.
+
+    >>> describe_share("over 99 in 100"), describe_share("at most 1 in 100"), describe_share("never")
+    ('in over 99% of draws', 'in at most 1 of 100 draws', 'never')
+    """
+    if odds.endswith("never"):
+        return "never"
+    if odds.endswith(" in 100") and odds.split()[-3] != "1":
+        return f"in {odds.removesuffix(' in 100')}% of draws"
+    return f"in {odds.replace('1 in ', '1 of ')} draws"
+
+
+def describe_reach(options: Mapping[str, Any], part: str = "feature") -> str:
     """How far the inputs of a metric may move, in words; empty where its options have no neighbourhood or radius.
 
     >>> describe_reach({"neighbourhood": {"norm": "LinfBall", "radius": 0.1}})
@@ -61,7 +74,7 @@ def describe_reach(options: Mapping[str, Any]) -> str:
     size = f"{radius:.4g}"
     if place.get("norm") == "L2Ball":
         return f"by a Euclidean distance of at most {size}"
-    return f"by at most {size} in each feature" if place.get("norm") == "LinfBall" else f"by at most {size}"
+    return f"by at most {size} in each {part}" if place.get("norm") == "LinfBall" else f"by at most {size}"
 
 
 def count_samples(rows: pl.DataFrame, column: str) -> tuple[int, int]:
@@ -74,6 +87,38 @@ def count_samples(rows: pl.DataFrame, column: str) -> tuple[int, int]:
         return 0, len(rows["sample"].unique()) if "sample" in rows.columns else 0
     flags = rows.group_by("sample").agg(pl.col(column).cast(pl.Boolean).fill_null(False).any())
     return int(flags[column].sum()), len(flags)
+
+
+class Caution(str):
+    """A sentence of `Presentation.contradictions` that is no contradiction: of the kind `"unfair"` or `"bound"`."""
+
+    kind: str
+
+    def __new__(cls, text: str, kind: str) -> Caution:
+        """The text, with its kind."""
+        made = super().__new__(cls, text)
+        made.kind = kind
+        return made
+
+
+def count_cautions(texts: Sequence[str]) -> str:
+    """How many sentences there are of each kind, in words.
+
+    >>> count_cautions([Caution("a", "unfair"), Caution("b", "bound"), Caution("c", "bound"), "d"])
+    '1 comparison is unfair, 2 values are only bounds, 1 result contradicts another'
+    >>> count_cautions([])
+    ''
+    """
+    kinds = [getattr(text, "kind", "") for text in texts]
+    found = []
+    for kind, one, several in (
+        ("unfair", "comparison is unfair", "comparisons are unfair"),
+        ("bound", "value is only a bound", "values are only bounds"),
+        ("", "result contradicts another", "results contradict others"),
+    ):
+        count = kinds.count(kind)
+        found += [f"{count} {one if count == 1 else several}"] if count else []
+    return ", ".join(found)
 
 
 def is_random(name: str) -> bool:

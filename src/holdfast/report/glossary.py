@@ -14,8 +14,8 @@ WORDS: Mapping[str, str] = {
     "similarity": "how alike two maps are; for most measures 1 is the same map and 0 is unrelated",
     "95% interval": "where the median of many more samples of this kind lies, with 95% confidence",
     "mean rank": "the place among the explainers, 1 is best, averaged over samples",
-    "censored": "the run ended before it reached the value, so only a bound is known",
-    "bounds": "the true value is at the number or beyond it",
+    "censored": "only a bound is known: the run ended before it reached the value",
+    "bounds": "the run ended early or is unresolved: the true value is at the number or beyond it",
     "quartiles": "a quarter of the samples lie below the lower one, a quarter above the upper one",
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,9 +12,10 @@ from typing import Any
 
 from holdfast.charts import Chart, Figure, Gallery, GalleryRow, Table, Underpowered
 from holdfast.presentation import View
-from holdfast.presentation.wording import is_random
+from holdfast.presentation.wording import count_cautions, is_random, join_names
 from holdfast.report import methods
 from holdfast.report.drawings import draw_row
+from holdfast.report.failures import describe_failures, group_failures
 from holdfast.report.glossary import Glossary
 from holdfast.report.overview import (
     Matrix,
@@ -36,6 +38,19 @@ LISTED = 50
 OPEN = 1
 #: how many metrics are beside each other in a table of numbers: as many as fit on a screen of 1400 pixels
 COLUMNS = 5
+
+#: the columns of the table of what was counted, with their heads
+COUNTED = {
+    "rows": "Rows",
+    "evaluated": "Evaluated",
+    "misclassified": "Skipped: misclassified",
+    "degenerate": "Skipped: degenerate",
+    "nonfinite": "Skipped: nonfinite",
+    "in medians": "In medians",
+    "bounds": "Only bounds",
+    "maps degenerate": "Constant maps",
+    "maps nonfinite": "NaN",
+}
 
 
 @dataclass
@@ -122,7 +137,10 @@ class Page:
         pictures = draw_row(row, view.bounds)
         # lines, bars and words need more space than images, unless one drawing has them all
         wide = len(pictures) > 1 and any(source.startswith("data:image/svg") for _, _, source in pictures)
-        return {"pictures": pictures, "text": row.text, "label": view.label, "wide": wide}
+        text = row.text
+        if len(pictures) == 1 < len(row.pictures):
+            text += f" The one drawing shows {join_names([each.title for each in row.pictures], len(row.pictures))}."
+        return {"pictures": pictures, "text": text, "label": view.label, "wide": wide}
 
     def make_sections(self, found: SectionList, start: str) -> dict[str, Any]:
         """The figures across configurations as the template takes them; their ids begin with `start`."""
@@ -229,6 +247,7 @@ def _context(contents: Contents) -> dict[str, Any]:
     rows, count = encode_rows(contents, content.links)
     about = contents.manifest.get("about") or {}
     failures = contents.results.failures.rows(named=True)
+    grouped, tally = group_failures(failures), methods.count_rows(contents)
     return {
         "title": str(about.get("title") or "How far the explanations hold"),
         "asked": methods.describe_question(contents),
@@ -245,10 +264,14 @@ def _context(contents: Contents) -> dict[str, Any]:
         "open": OPEN,
         "warnings": contents.warnings[:LISTED],
         "more_warnings": max(0, len(contents.warnings) - LISTED),
-        "failures": failures[:LISTED],
+        "failures": grouped[:LISTED],
+        "more_failures": max(0, len(grouped) - LISTED),
+        "reasons": [textwrap.shorten(each, 200, placeholder=" …") for each in describe_failures(contents.results)],
+        "cautions": count_cautions(contents.warnings),
         "failed": len(failures),
         "missing": contents.results.missing,
-        "tally": methods.count_rows(contents),
+        "tally": tally,
+        "tally_columns": {key: title for key, title in COUNTED.items() if any(count[key] for _, _, count in tally)},
         "rows": markupsafe.Markup(rows),
         "row_count": count,
         "option_tables": methods.list_options(contents),

@@ -34,7 +34,9 @@ def describe_question(contents: Contents) -> str:
         on = f"{samples[0]} samples of {data[0]}" if samples[0] else data[0]
     else:
         on = f"{len(data)} data sets ({', '.join(data)})"
-    reaches = dict.fromkeys(filter(None, (describe_reach(label.options) for label in contents.labels.values())))
+    words = any((contents.manifest.get("data") or {}).get(name, {}).get("tokens") for name in data)
+    part = "number of the embedding" if words else "feature"
+    reaches = dict.fromkeys(filter(None, (describe_reach(label.options, part) for label in contents.labels.values())))
     text = f"{who} of {of}, on {on}."
     if len(reaches) > 3:
         return f"{text} Inputs move by {len(reaches)} different amounts."
@@ -112,7 +114,9 @@ def list_options(contents: Contents) -> list[tuple[str, list[tuple[str, list[tup
     ):
         entries = manifest.get(key) or {}
         tables.append((heading, [(name, flatten(entries[name])) for name in names if entries.get(name)]))
-    environment = flatten(manifest.get("environment") or {})
+    environment = [
+        (key, "none" if text == "default" else text) for key, text in flatten(manifest.get("environment") or {})
+    ]
     rest = {key: manifest[key] for key in ("seed", "repeats", "samples_per_job", "device") if key in manifest}
     tables.append(("Environment and run", [("environment", environment), ("run", flatten(rest))]))
     return [(heading, [(name, pairs) for name, pairs in entries if pairs]) for heading, entries in tables]
@@ -157,7 +161,7 @@ def list_publications(contents: Contents) -> list[str]:
 
 
 def count_rows(contents: Contents) -> list[tuple[str, str, dict[str, int]]]:
-    """For each label and explainer: how many rows there are, how many of each status, and how many are censored."""
+    """For each label and explainer: how many rows there are, how many of each status, and how many are bounds."""
     found = []
     for name, label in contents.labels.items():
         frames = [contents.frame(data, model, name) for data, model in contents.pairs]
@@ -177,7 +181,7 @@ def count_rows(contents: Contents) -> list[tuple[str, str, dict[str, int]]]:
                 "evaluated": int(status.get("ok", 0)),
                 **{key: int(status.get(key, 0)) for key in ("misclassified", "degenerate", "nonfinite")},
                 "in medians": len(counted),
-                "censored": int(label.reading.bounds(counted).sum()),
+                "bounds": int(label.reading.bounds(counted).sum()),
                 **{f"maps {key}": int(values[values > 0].sum()) for key, values in maps.items()},
             }
             found.append((explainer, name, counts))

@@ -75,7 +75,7 @@ def _rank_cell(found: Cell | None, name: str, comparison: Comparison | None) -> 
     if comparison is None or name not in comparison.names or comparison.count == 0:
         return Entry(found)
     place = comparison.names.index(name)
-    first = comparison.significant.any() and place in comparison.winner_set
+    first = comparison.decided and place in comparison.winner_set
     return Entry(found, float(comparison.mean_ranks[place]), bool(first))
 
 
@@ -110,7 +110,7 @@ def draw_medians(contents: Contents, data: str, model: str) -> list[tuple[str, C
             )
         reading, comparison = label.reading, contents.comparisons.get((data, model, label.name))
         best: list[str] = []
-        if comparison is not None and comparison.significant.any():
+        if comparison is not None and comparison.decided:
             best = [comparison.names[place] for place in comparison.winner_set]
         chart = draw_intervals(
             entries, contents.explainers, reading.title, reading.axis, reading.direction, reading.good, best

@@ -1,4 +1,4 @@
-"""The cells of the overview: medians over samples with their intervals; censored values are bounds."""
+"""The cells of the overview: medians over samples with their intervals; some values are only bounds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from holdfast.presentation import Reading
-from holdfast.presentation.base import format_number
+from holdfast.presentation.base import format_number, read_flags
 from holdfast.presentation.wording import format_odds
 from holdfast.report.views import Label
 from holdfast.statistics.paired import Interval, bootstrap_interval, median_over_repeats
@@ -48,7 +48,7 @@ def summarise_rows(label: Label, frame: pl.DataFrame, failed: int) -> Cell | Non
     """The cell of one explainer's rows; None where nothing was tried."""
     broken = (f"{failed} part{'s' if failed > 1 else ''} failed",) if failed else ()
     if not len(frame):
-        return Cell(notes=broken) if failed else None
+        return Cell(main="failed", notes=broken) if failed else None
     reading = label.reading
     fine = frame.filter(pl.col("status") == "ok")
     rows = reading.select_valid(frame)
@@ -66,7 +66,7 @@ def summarise_rows(label: Label, frame: pl.DataFrame, failed: int) -> Cell | Non
     if middle.low is None or middle.high is None:
         return Cell(main, f"{count}: no interval", tuple(notes), words)
     if len(rows) and reading.bounds(rows).all():
-        return Cell(main, f"all censored, {count}", tuple(notes), words)
+        return Cell(main, f"all are bounds, {count}", tuple(notes), words)
     few = f" ({100 * middle.coverage:.0f}%)" if middle.coverage < 0.945 else ""
     return Cell(main, f"{describe_interval(middle, reading.decimals)}{few}, {count}", tuple(notes), words)
 
@@ -84,7 +84,11 @@ def describe_interval(middle: Interval, decimals: int | None) -> str:
 def describe_censoring(reading: Reading, rows: pl.DataFrame) -> list[str]:
     """How many of the valid rows are only bounds."""
     count = int(reading.bounds(rows).sum())
-    return [f"censored: {count} of {len(rows)}"] if count else []
+    if not count:
+        return []
+    # a bound is not always a run that ended early: an estimate that is not resolved is one, too
+    unresolved = int((reading.bounds(rows) & ~read_flags(rows, "resolved")).sum()) if "resolved" in rows.columns else 0
+    return [f"bounds: {count} of {len(rows)}{f' ({unresolved} unresolved)' if unresolved else ''}"]
 
 
 def describe_skipped(frame: pl.DataFrame) -> list[str]:

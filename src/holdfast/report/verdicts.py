@@ -6,7 +6,8 @@ import dataclasses
 from dataclasses import dataclass
 
 from holdfast.charts import GalleryRow, Picture
-from holdfast.presentation import View
+from holdfast.presentation import Presentation, View
+from holdfast.presentation.base import Standing
 from holdfast.presentation.wording import join_names
 from holdfast.report.views import Contents, Label
 from holdfast.statistics.comparison import Comparison, count_needed, estimate_needed
@@ -60,7 +61,11 @@ def answer_question(contents: Contents, label: Label, data: str, model: str) -> 
     text = label.presentation.verdict(view)
     if not text:
         return Answer(label.name, question, "", Decision("unable", "No result", "No sample has a value."))
-    decision = decide(contents.comparisons.get((data, model, label.name)), label.reading.direction, len(view.present))
+    comparison = contents.comparisons.get((data, model, label.name))
+    decision = decide(comparison, label.reading.direction, len(view.present))
+    why = explain_ranks(view, *label.presentation.put_first(view), comparison)
+    why = why or explain_ranks(view, *Presentation.put_first(label.presentation, view), comparison)
+    decision = dataclasses.replace(decision, text=f"{decision.text} {why}") if why else decision
     unfair, others = label.presentation.unfair(view), tuple(label.presentation.reservations(view))
     if unfair and decision.mark == "decided":
         decision = dataclasses.replace(decision, mark="open", title="With a caveat")
@@ -121,6 +126,30 @@ def decide(comparison: Comparison | None, direction: str | None, explainers: int
         text = f"{names[best]} is better than {beaten}, and not shown to be better than {rest}"
         return Decision("decided", "Partly decided", f"{text} ({count} samples, tests at 5%).")
     return Decision("open", "Partly decided", f"Some explainers differ, but the best is not decided ({count} samples).")
+
+
+def explain_ranks(view: View, first: Standing | None, what: str, comparison: Comparison | None) -> str:
+    """A sentence where the tests put another explainer first than the medians or counts do; else empty.
+
+    Ranks are within each sample, so both can be true at once.
+
+    Args:
+        view: of the metric.
+        first: the explainers with the best number.
+        what: which number this is, such as "median".
+        comparison: of the explainers.
+    """
+    if comparison is None or not comparison.decided or first is None:
+        return ""
+    best = comparison.mean_ranks[comparison.order[0]]
+    leaders = [name for name, rank in zip(comparison.names, comparison.mean_ranks, strict=True) if rank == best]
+    if set(first.names) & set(leaders):
+        return ""
+    return (
+        f"{view.apart + ', the' if view.apart else 'The'} best {what} is that of {first.who} ({first.text}), but "
+        f"{join_names(leaders)} {'has' if len(leaders) == 1 else 'have'} the best mean rank: ranks compare explainers "
+        "within each sample, over the samples that all have."
+    )
 
 
 def choose_example(contents: Contents, data: str, model: str) -> tuple[GalleryRow, View] | None:

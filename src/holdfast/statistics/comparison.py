@@ -112,6 +112,11 @@ class Comparison:
         worse = self.significant[best] & (self.effects[best] > 0)
         return tuple(index for index in self.order if not worse[index])
 
+    @property
+    def decided(self) -> bool:
+        """Whether the tests show that some explainer is worse than the best by mean rank."""
+        return self.count > 0 and len(self.winner_set) < len(self.names)
+
     def sentence(self) -> str:
         """The result in one sentence."""
         names, k, order = self.names, len(self.names), self.order

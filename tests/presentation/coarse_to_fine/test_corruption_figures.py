@@ -635,7 +635,7 @@ def test_few_samples_have_no_skewness_and_no_kurtosis(folder: Path) -> None:
         "Coarse numbers, and the gate",
         "The gate, and how many positions are positive",
     ]
-    assert "Skewness and kurtosis (at least 50, and there are 49)" in builder.page()
+    assert "Needs more samples: Skewness and kurtosis (at least 50, and there are 49)." in builder.page()
 
 
 def test_the_first_figure_is_the_curve_with_the_most_relevant_first(view: View) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from holdfast.metrics.faithfulness.log_odds import name_pair_columns
 from holdfast.presentation.base import (
     Presentation,
     Reading,
+    Standing,
     View,
     draw_distribution,
     format_number,
@@ -42,14 +44,7 @@ class LogOddsPresentation(Presentation):
 
     def verdict(self, view: View) -> str:
         """On what share of the samples the decision turned; else the change of the log-odds."""
-
-        def measure(rows: pl.DataFrame) -> tuple[float, str] | None:
-            converted = read_numbers(view.reading.select_valid(rows), "converted")
-            converted = converted[np.isfinite(converted)]
-            share = float(converted.mean()) if len(converted) else float("nan")
-            return (share, f"{100 * share:.0f}%") if len(converted) else None
-
-        turned, changes = view.rank(measure, "higher"), view.rank()
+        turned, changes = view.rank(partial(_measure_turned, view), "higher"), view.rank()
         if not turned or not changes:
             return self.contrast(view)
         best, worst = turned[0], turned[-1]
@@ -60,6 +55,11 @@ class LogOddsPresentation(Presentation):
             return f"{text}; the log-odds fell by {ends if len(changes) > 1 else changes[0].text} (medians)."
         start = f"Erasing by {best.maps} turned {best.text} of the samples into the other class"
         return f"{start}, by {worst.those} {worst.text}."
+
+    def put_first(self, view: View) -> tuple[Standing | None, str]:
+        """By the share of samples that turned, which the verdict has, unless it is the same for all."""
+        turned = view.rank(partial(_measure_turned, view), "higher")
+        return (turned[0], "share of turned samples") if len(turned) > 1 else super().put_first(view)
 
     def terms(self, options: Mapping[str, Any]) -> dict[str, str]:
         """What log-odds are."""
@@ -111,3 +111,11 @@ class LogOddsPresentation(Presentation):
             "*higher* is better. It depends on the scale of the model's logits: compare explainers on one model only. "
             f"It measures faithfulness to the model, not robustness. {pairs}",
         }
+
+
+def _measure_turned(view: View, rows: pl.DataFrame) -> tuple[float, str] | None:
+    """The share of an explainer's samples that turned into the other class."""
+    converted = read_numbers(view.reading.select_valid(rows), "converted")
+    converted = converted[np.isfinite(converted)]
+    share = float(converted.mean()) if len(converted) else float("nan")
+    return (share, f"{100 * share:.0f}%") if len(converted) else None

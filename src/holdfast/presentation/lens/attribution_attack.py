@@ -125,7 +125,8 @@ class AttributionAttackPresentation(Presentation):
         """The map that the attack changed most."""
         first = [*similarities_of(view.options), "similarity"][0]
         same = 1.0 if larger_is_closer({"similarity": first}) else 0.0
-        return draw_example(view, name_similarity(first), "Of all maps, the attack changed this one most", same)
+        lead = f"{view.apart}, the attack changed this map most" if view.apart else "The attack changed this map most"
+        return draw_example(view, name_similarity(first), lead, same)
 
     def figures(self, view: View) -> list[Chart | Gallery]:
         """The shares that were kept, moved and lost, the similarities, their curves, and the pictures."""

@@ -83,7 +83,7 @@ def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: d
     unit = unit_of(origin.shape)
     k = resolve_k(view.options.get("k"), positions_of(origin.shape))
     first = Picture("its map", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True)
-    last = Picture("map there", arrays["maps"], f"Explanation of the perturbed input: {who}", signed=True)
+    last = Picture("its map now", arrays["maps"], f"Explanation of the perturbed input: {who}", signed=True)
     cover = ""
     middle: tuple[Picture, ...] = (
         Picture("input", origin, f"Input, sample {sample}"),

@@ -11,6 +11,7 @@ import polars as pl
 from holdfast.metrics.base import larger_is_closer
 from holdfast.presentation.base import View, format_number, read_flags, read_numbers
 from holdfast.presentation.safari.terms import find_threshold
+from holdfast.presentation.wording import Caution
 
 
 def find_contradictions(part: View, others: Sequence[View]) -> list[str]:
@@ -87,7 +88,7 @@ def _search_fell_short(estimate: View, worst: View) -> list[str]:
     if limit is None and event != "misclassification":
         return []
     sign = 1.0 if larger_is_closer(estimate.options) else -1.0
-    found = []
+    found: list[str] = []
     for name, seen, searched in _pairs(estimate, worst):
         margin, similarity = read_numbers(searched, "margin"), read_numbers(searched, "similarity")
         if event == "misclassification":
@@ -99,10 +100,13 @@ def _search_fell_short(estimate: View, worst: View) -> list[str]:
         value = read_numbers(seen, "log_probability")
         unseen = read_flags(seen, "censored") & happened
         found += [
-            f"{_who(estimate, name, seen, i)}: the search of {worst.label} found the event of {estimate.label} "
-            f"(similarity {format_number(float(similarity[i]), 3)}, margin {format_number(float(margin[i]))}), but the "
-            "simulation ended before it. That the event exists does not say how probable it is; the bound "
-            f"{format_number(float(value[i]))} holds only as far as the simulation saw every way to it."
+            Caution(
+                f"{_who(estimate, name, seen, i)}: the search of {worst.label} found the event of {estimate.label} "
+                f"(similarity {format_number(float(similarity[i]), 3)}, margin {format_number(float(margin[i]))}), but "
+                "the simulation ended before it. That the event exists does not say how probable it is; the bound "
+                f"{format_number(float(value[i]))} holds only as far as the simulation saw every way to it.",
+                "bound",
+            )
             for i in np.flatnonzero(unseen & np.isfinite(value)).tolist()
         ]
         short = ~read_flags(seen, "censored") & np.isfinite(value) & ~happened

@@ -23,6 +23,7 @@ from holdfast.presentation.base import (
 )
 from holdfast.presentation.safari.contradictions import find_contradictions
 from holdfast.presentation.safari.terms import COMPARED, MARGIN, MEANINGS, SHORT, describe_event, find_threshold
+from holdfast.presentation.wording import describe_share
 from holdfast.tensors import Array
 
 #: samples with a curve
@@ -59,14 +60,12 @@ class ProbabilityPresentation(Presentation):
         )
 
     def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
-        """The error of a single estimate, and how many are not resolved or stalled."""
+        """The error of a single estimate, and how many are stalled."""
         bound = read_flags(frame, "bound")
         width = (read_numbers(frame, "high") - read_numbers(frame, "low"))[~bound]
         width = width[np.isfinite(width)]
         notes = [f"each estimate: ± {format_number(float(np.median(width)) / 2)}"] if len(width) else []
-        unresolved = int((~read_flags(frame, "resolved")).sum()) if "resolved" in frame.columns else 0
-        stalled = int(read_flags(frame, "stalled").sum())
-        counts = {"unresolved": unresolved, "stalled": stalled}
+        counts = {"stalled": int(read_flags(frame, "stalled").sum())}
         if options.get("from_event") and "from_event" in frame.columns:
             counts["without an estimate from the event"] = int((~np.isfinite(read_numbers(frame, "from_event"))).sum())
         return notes + [f"{word}: {count} of {len(frame)}" for word, count in counts.items() if count]
@@ -105,19 +104,21 @@ class ProbabilityPresentation(Presentation):
             return ""
         best, worst = ranked[0], ranked[-1]
         if event == "misclassification":
-            between = best.text if len(ranked) == 1 else f"{best.text} to {worst.text}"
-            return f"Of random draws of noise, {between} change the class (medians over samples)."
-        does = "change the class and keep" if event == "changed_class" else "keep the class and change"
-        rest = "" if len(ranked) == 1 else f", and {best.text} {best.those}"
+            between = describe_share(best.text)
+            between += "" if len(ranked) == 1 else f" to {describe_share(worst.text).removeprefix('in ')}"
+            return f"Random noise changes the class {between} (medians over samples)."
+        turned = event == "changed_class"
+        does, kept = ("changes the class and keeps", "") if turned else ("changes", "class kept; ")
+        rest = "" if len(ranked) == 1 else f", and {best.those} {describe_share(best.text)}"
         return (
-            f"Of random draws of noise, {worst.text} {does} {worst.maps} ({describe_event(view.options)})"
-            f"{rest} (medians over samples)."
+            f"Random noise {does} {worst.maps} ({describe_event(view.options)}) {describe_share(worst.text)}"
+            f"{rest} ({kept}medians over samples)."
         )
 
     def terms(self, options: Mapping[str, Any]) -> dict[str, str]:
         """The logarithm of a probability, and when it is not resolved."""
         logarithm = "the natural logarithm of the probability: −2.3 is 1 in 10, −6.9 is 1 in 1,000"
-        unresolved = "the simulation ended too early to say how probable the event is"
+        unresolved = "too few independent particles were left to rely on the estimate, so only a bound is known"
         return {"ln P": logarithm, "unresolved": unresolved, **SHORT}
 
     def contradictions(self, view: View, others: Sequence[View]) -> list[str]:

@@ -14,6 +14,7 @@ from holdfast.metrics.base import larger_is_closer
 from holdfast.presentation.base import (
     Presentation,
     Reading,
+    Standing,
     View,
     count_axes,
     draw_distribution,
@@ -32,13 +33,15 @@ from holdfast.presentation.safari.terms import (
     find_threshold,
     name_similarity,
 )
-from holdfast.presentation.wording import count_samples, join_names
+from holdfast.presentation.wording import Caution, count_samples, join_names
 from holdfast.tensors import Array
 
 #: samples in a gallery, and samples behind a line
 SHOWN, TRACED = 4, 100
 #: samples in a gallery over several similarities
 COMPARED_SAMPLES = 3
+#: the verdict has the counts of this many explainers; of more only the most and the fewest
+_LISTED = 6
 _PICTURES = ("origins", "inputs", "origin_maps", "maps")
 
 
@@ -96,8 +99,11 @@ class WorstCasePresentation(Presentation):
         if not without:
             return []
         return [
-            f"{view.data}, {view.model}: in {view.label}, {', '.join(without)} cannot be differentiated and met a "
-            "weaker search than the others, so their worst cases are not comparable. Use `search: block` for all."
+            Caution(
+                f"{view.data}, {view.model}: in {view.label}, {', '.join(without)} cannot be differentiated and met a "
+                "weaker search than the others, so their worst cases are not comparable. Use `search: block` for all.",
+                "unfair",
+            )
         ]
 
     def question(self, options: Mapping[str, Any]) -> str:
@@ -116,20 +122,20 @@ class WorstCasePresentation(Presentation):
             return f"The search changed the class of {most[0]} of {most[1]} samples." if most[1] else ""
         if event == "changed_class":
             return self._verdict_of_class(view)
-        ranked = view.rank(lambda rows: _measure_count(rows, len(rows["sample"].unique())), "lower")
+        ranked = view.rank(_measure_kept, "lower")
         if not ranked:
             return ""
         best, worst = ranked[0], ranked[-1]
         bent = f"beyond recognition ({describe_event(view.options)})"
+        chance = view.refer(_measure_kept)
         if len(ranked) > 1:
-            return (
-                f"A search changed {worst.maps} {bent} on {worst.text} samples, and {best.those} on "
-                f"{best.text.partition(' of ')[0] if best.value else 'none'}."
-            )
+            lead = f"A search changed {worst.maps} {bent} on {worst.text} samples"
+            return f"{lead}{_list_counts(ranked[::-1], chance)}."
+        apart = f"Apart from the random reference ({chance}), a" if chance else "A"
         whose = "every map" if len(best.names) > 1 else best.maps
-        text = f"A search changed {whose} {bent} on {best.text} samples"
+        text = f"{apart} search changed {whose} {bent} on {best.text} samples"
         if best.value == 0:
-            text = f"A search changed no map {bent} on any of {best.text.partition(' of ')[2]} samples"
+            text = f"{apart} search changed no map {bent} on any of {best.text.partition(' of ')[2]} samples"
         medians = view.rank()
         if len(medians) > 1:
             text += f"; by {name_similarity(view.options)} {medians[0].who} kept most ({medians[0].text}) and "
@@ -142,18 +148,28 @@ class WorstCasePresentation(Presentation):
         turned, total = max((count for count in counts.values() if count[1]), default=(0, 0))
         if not turned:
             return f"The search changed the class on none of {total} samples, so nothing can be said." if total else ""
-        ranked = view.rank(
-            lambda rows: _measure_count(rows, count_samples(rows, "found")[0]) if rows["found"].any() else None, "lower"
-        )
+        # a share of few samples is no headline: "1 of 1" is not ahead of "8 of 9"
+        few = {name for name, (count, _) in counts.items() if 2 * count < turned}
+        ranked = view.rank(lambda rows: None if rows["explainer"][0] in few else _measure_stayed(rows), "lower")
+        rare = [f"{name} on {found[1]}" for name in sorted(few) if (found := _measure_stayed(view.evaluated(name)))]
         best, worst = ranked[0], ranked[-1]
         stayed = f"stayed the same ({describe_event(view.options)})"
+        chance = view.refer(_measure_stayed)
+        rest = f"; too few to compare: {', '.join(rare)}" if rare else ""
         if len(ranked) == 1:
-            whose = "every map" if len(best.names) > 1 else best.maps
-            return f"Where the search changed the class, {whose} {stayed} on {best.text} samples."
+            apart = f"apart from the random reference ({chance}), " if chance else ""
+            whose = "every map" if len(best.names) > 1 and not few else best.maps
+            return f"Where the search changed the class, {apart}{whose} {stayed} on {best.text} samples{rest}."
         return (
-            f"Where the search changed the class, {worst.maps} {stayed} on {worst.text} samples, and {best.those} on "
-            f"{best.text}."
+            f"Where the search changed the class, {worst.maps} {stayed} on {worst.text} samples"
+            f"{_list_counts(ranked[::-1], chance)}{rest}."
         )
+
+    def put_first(self, view: View) -> tuple[Standing | None, str]:
+        """By the counts of the verdict; by the median where these do not differ."""
+        measure = _measure_stayed if view.options.get("event") == "changed_class" else _measure_kept
+        ranked = view.rank(measure, "lower") if view.reading.direction else []
+        return (ranked[0], "count") if len(ranked) > 1 else super().put_first(view)
 
     def reservations(self, view: View) -> list[str]:
         """How often the class was changed, where this differs between explainers."""
@@ -184,7 +200,8 @@ class WorstCasePresentation(Presentation):
         if view.options.get("event") != "changed_explanation":
             return None
         same = 1.0 if larger_is_closer(view.options) else 0.0
-        return draw_example(view, name_similarity(view.options), "Of all maps, this one changed most", same)
+        lead = f"{view.apart}, this map changed most" if view.apart else "Of all maps, this one changed most"
+        return draw_example(view, name_similarity(view.options), lead, same)
 
     def figures(self, view: View) -> list[Chart | Gallery]:
         """The distribution, the shares below each threshold, the search's convergence, and the pictures."""
@@ -233,10 +250,41 @@ def _searched_without_gradients(view: View) -> list[str]:
     return without if len(without) < len(followed) else []
 
 
+def _measure_kept(rows: pl.DataFrame) -> tuple[float, str] | None:
+    """The share of the samples that were misinterpreted, as a number and in words."""
+    return _measure_count(rows, len(rows["sample"].unique()))
+
+
+def _measure_stayed(rows: pl.DataFrame) -> tuple[float, str] | None:
+    """The same, of the samples whose class was changed."""
+    return _measure_count(rows, count_samples(rows, "found")[0])
+
+
 def _measure_count(rows: pl.DataFrame, total: int) -> tuple[float, str] | None:
     """The share of `total` samples that were misinterpreted, as a number and in words."""
     count, _ = count_samples(rows, "misinterpreted")
     return (count / total, f"{count} of {total}") if total else None
+
+
+def _list_counts(standings: Sequence[Standing], chance: str) -> str:
+    """The counts of all but the first, who was named before; of many explainers only those of the last.
+
+    >>> some = [Standing((name,), at / 9, f"{at} of 9") for name, at in (("a", 9), ("b", 5), ("c", 0))]
+    >>> _list_counts(some, ""), _list_counts(some[:2], "4 of 5")
+    (', that of b on 5, and that of c on none', ', and that of b on 5; the random reference on 4 of 5')
+    """
+    totals = {each.text.partition(" of ")[2] for each in standings}
+    total = totals.pop() if len(totals) == 1 else ""  # where explainers have different samples, each total is said
+    listed = standings[1:] if sum(len(each.names) for each in standings) <= _LISTED else standings[-1:]
+    parts = []
+    for each in listed:
+        count, _, own = each.text.partition(" of ")
+        who = join_names(each.names, _LISTED)
+        size = ("none" if each.value == 0 else count) if own == total else each.text
+        parts.append(f"{each.choose('that', 'those')} of {who} on {size}")
+    text = f", {', '.join(parts[:-1])}, and {parts[-1]}" if len(parts) > 1 else f", and {parts[0]}"
+    count, _, own = chance.partition(" of ")
+    return text + (f"; the random reference on {count if own == total else chance}" if chance else "")
 
 
 def _describe_limit(options: Mapping[str, Any]) -> tuple[float | None, str]:
@@ -344,7 +392,7 @@ def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: d
         Picture("its map", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True),
         Picture("worst input", worst, f"Worst input found: {who}"),
         Picture("change", difference, f"Change of the input, scaled: {who}", signed=True, change=True),
-        Picture("map there", arrays["maps"], f"Explanation of the worst input: {who}", signed=True),
+        Picture("its map now", arrays["maps"], f"Explanation of the worst input: {who}", signed=True),
     )
     before, after = row.get("targets"), row.get("predicted")
     classes = f"class {before} → {after}" if before != after else f"class {before}, kept"
@@ -352,7 +400,7 @@ def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: d
     text = f"similarity {similarity}; {classes}; margin {margin}; change up to {format_number(largest, 3)}"
     found = bool(row.get("found"))
     if np.ptp(arrays["maps"]) == 0:
-        text += "; the map there is constant, so the correlation is 0 by definition"
+        text += "; its map is constant now, so the correlation is 0 by definition"
     if not found:
         text += "; not found: no input met the constraint, this one is nearest to it"
     elif row.get("misinterpreted"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,6 +14,7 @@ from holdfast.charts import INK, Chart, Gallery, GalleryRow, Picture
 from holdfast.presentation.base import (
     Presentation,
     Reading,
+    Standing,
     View,
     draw_distribution,
     format_number,
@@ -53,14 +55,7 @@ class SencPresentation(Presentation):
 
     def verdict(self, view: View) -> str:
         """On how many samples the agreement is beyond chance."""
-
-        def measure(rows: pl.DataFrame) -> tuple[float, str] | None:
-            rows = view.reading.select_valid(rows)
-            p = read_numbers(rows, "p_value")
-            p = p[np.isfinite(p)]
-            return (float((p < 0.05).mean()), f"{int((p < 0.05).sum())} of {len(p)}") if len(p) else None
-
-        ranked = view.rank(measure, "higher")
+        ranked = view.rank(partial(_measure_agreeing, view), "higher")
         if not ranked:
             return self.contrast(view)
         best, worst = ranked[0], ranked[-1]
@@ -69,6 +64,11 @@ class SencPresentation(Presentation):
             f"They agree beyond chance (p < 0.05) for {best.who} on {best.text} samples{rest}; by chance alone 1 "
             "sample in 20 would."
         )
+
+    def put_first(self, view: View) -> tuple[Standing | None, str]:
+        """By the count of samples of the verdict, unless it is the same for all."""
+        ranked = view.rank(partial(_measure_agreeing, view), "higher")
+        return (ranked[0], "count") if len(ranked) > 1 else super().put_first(view)
 
     def terms(self, options: Mapping[str, Any]) -> dict[str, str]:
         """What rho and its null are."""
@@ -232,3 +232,10 @@ def lay_out(sensitivity: Array, segments: Array, shape: tuple[int, ...], publish
         values = values - np.nanmean(values)
     laid: Array = values[np.asarray(segments)]
     return laid if len(shape) == 1 else laid[None]
+
+
+def _measure_agreeing(view: View, rows: pl.DataFrame) -> tuple[float, str] | None:
+    """On which share of an explainer's samples the agreement is beyond chance."""
+    p = read_numbers(view.reading.select_valid(rows), "p_value")
+    p = p[np.isfinite(p)]
+    return (float((p < 0.05).mean()), f"{int((p < 0.05).sum())} of {len(p)}") if len(p) else None

@@ -246,3 +246,12 @@
   pager.append(back, place, on);
   render();
 })();
+(function () {  // a line above each table that is wider than the page
+  var seen = new ResizeObserver(function (entries) {
+    entries.forEach(function (entry) {
+      var box = entry.target.closest(".scroll");
+      box.classList.toggle("more", box.scrollWidth > box.clientWidth + 2);
+    });
+  });
+  document.querySelectorAll(".scroll, .scroll > table").forEach(function (each) { seen.observe(each); });
+})();
