@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+import torch
 from report_builder import PROB, WORST, Builder
 
 import holdfast
@@ -249,3 +250,16 @@ def test_loaded_results_print_as_those_of_the_run(tmp_path: Path) -> None:
     own = run.frame("aopc").filter(pl.col("explainer") == "random")["value"].median()
     shown = run.table().filter(explainer="random", metric="aopc")["value"][0]
     assert shown == pytest.approx(own)
+
+
+def test_the_assumed_radius_is_said_and_nothing_is_promised_without_numbers() -> None:
+    torch.manual_seed(0)
+    model = holdfast.Classifier(torch.nn.Linear(4, 3), bounds=(0.0, 2.0), device="cpu")
+    x = torch.rand(3, 4)
+    found = holdfast.evaluate(model, ["saliency"], x, ["max_sensitivity:samples=2"], progress=False)
+    assert "Neighbourhood: LinfBall(0.2), one tenth of the range" in str(found)
+    with pytest.warns(UserWarning, match="convolution"):
+        failed = holdfast.evaluate(model, ["gradcam"], x, ["max_sensitivity:samples=2"], progress=False)
+    assert "Failed: gradcam" in str(failed)
+    assert ".table()" not in str(failed)
+    assert ".table()" not in failed.results._repr_html_()

@@ -463,12 +463,14 @@ def _explain_median(findings: Findings, data: str, model: str, label: str) -> st
     return explain_ranks(view, *Presentation("").put_first(view), comparison)
 
 
-def _endings(findings: Findings) -> list[str]:
-    """What failed or is missing, and how to go on."""
-    lines = [f"Failed: {line}" for line in describe_failures(findings)]
+def _endings(findings: Findings, hint: bool) -> list[str]:
+    """What was assumed, what failed or is missing, and, if `hint`, how to go on."""
+    assumed = (findings.manifest.get("about") or {}).get("default neighbourhood")
+    lines = [f"Neighbourhood: {assumed}."] if assumed else []
+    lines += [f"Failed: {line}" for line in describe_failures(findings)]
     if findings.missing > 0:
         lines.append(f"{findings.missing} of {_count(findings.planned, 'job')} were not run yet.")
-    return lines
+    return [*lines, HINT] if hint and len(findings.samples) else lines
 
 
 def _interval_words(findings: Findings) -> str:
@@ -499,9 +501,7 @@ def format_text(findings: Findings, width: int | None = None, hint: bool = True)
     if not lines:
         lines = ["No results yet.", ""]
     wrapper = textwrap.TextWrapper(width, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False)
-    return "\n".join(
-        lines + [line for note in [*_endings(findings), *([HINT] if hint else [])] for line in wrapper.wrap(note)]
-    )
+    return "\n".join(lines + [line for note in _endings(findings, hint) for line in wrapper.wrap(note)])
 
 
 def _wrap_head(name: str) -> list[str]:
@@ -562,8 +562,8 @@ def format_html(findings: Findings) -> str:
             f"<tbody>{rows}</tbody></table></div>"
         )
         parts += [f"<p><small>{html.escape(note)}</small></p>" for note in _notes(findings, data, model, columns)]
-    parts += [f"<p>{html.escape(line)}</p>" for line in _endings(findings)]
-    return f"<div>{''.join(parts) or '<p>No results yet.</p>'}<p><small>{html.escape(HINT)}</small></p></div>"
+    parts += [f"<p>{html.escape(line)}</p>" for line in _endings(findings, hint=True)]
+    return f"<div>{''.join(parts) or '<p>No results yet.</p>'}</div>"
 
 
 def _html_cell(column: _Column, name: str) -> str:
