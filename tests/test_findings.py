@@ -99,7 +99,7 @@ def test_nothing_is_marked_where_the_tests_decide_nothing(builder: Builder) -> N
     assert (len(best.explainers), best.shown) == (3, False)
     text = str(findings)
     assert not any(line.endswith(("*", "=")) for line in text.splitlines())
-    assert f"No explainer is shown to be better than the others (no mark): {WORST}." in text
+    assert f"No explainer is shown to be better than the others (no mark): {WORST}." in " ".join(text.split())
 
 
 def test_too_few_samples_are_said(builder: Builder) -> None:
