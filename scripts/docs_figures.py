@@ -96,7 +96,8 @@ def draw(name: str, figure: Figure) -> Path:
         )
         assert not found.failures, found.failures[0]
         drawn = Report(found.results).figures(f"{folder}/figures")
-        names = {path.stem.rpartition("-inputs-model-")[2]: path for path in drawn if path.stem.startswith("metric-")}
+        where = f"-inputs-{type(classifier.module).__name__}-"  # the names of the data and of the model
+        names = {path.stem.rpartition(where)[2]: path for path in drawn if path.stem.startswith("metric-")}
         if figure.chart not in names:
             raise SystemExit(f"{name}: the report has no chart {figure.chart!r}, only {', '.join(sorted(names))}")
         svg = names[figure.chart].with_suffix(".svg").read_text(encoding="utf-8")
