@@ -439,3 +439,8 @@ def test_maps_that_are_no_real_numbers_are_refused(explain: Callable[[Tensor], A
 
 def test_a_few_units_in_the_last_place_beyond_the_bounds_are_rounding() -> None:
     assert build().check_inputs(torch.full((1, 4), 1.000005)).max() == 1.0
+
+
+def test_an_explainer_names_what_it_needs_instead_of_a_module() -> None:
+    with pytest.raises(ArgumentError, match=r"classifier: expected holdfast\.Classifier\(module, .*, got a Linear"):
+        holdfast.explainers.get("saliency")(nn.Linear(4, 3), torch.rand(2, 4))  # type: ignore[arg-type]

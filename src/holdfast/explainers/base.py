@@ -53,9 +53,11 @@ class Explainer(metaclass=ConfigurationType):
             targets: classes `(N,)`, one class for all, or `None` for the class predicted at each input.
 
         Raises:
-            ArgumentError: inputs or targets that do not fit the classifier.
+            ArgumentError: a module alone; inputs or targets that do not fit the classifier.
             ModelError: the module fails on them, or logits or attributions are not finite.
         """
+        fits = hasattr(classifier, "check_inputs")
+        check(fits, "classifier", "holdfast.Classifier(module, bounds=(low, high))", f"a {type(classifier).__name__}")
         with torch.inference_mode(False):
             inputs = classifier.check_inputs(inputs)
             classes = None if targets is None else classifier.check_targets(targets, inputs)
