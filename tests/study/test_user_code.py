@@ -245,7 +245,7 @@ def test_a_module_that_was_edited_after_its_import_is_named(tmp_path: Path) -> N
         stale = UserCode().digest_of(helper)
     sys.modules["mine"] = loaded
     importlib.invalidate_caches()
-    load(tmp_path / "own")  # imported anew: what runs is what the file says
+    load(tmp_path / "own")  # imported again: what runs is what the file says
     fresh = UserCode().digest_of(helper)
     assert len({before, stale, fresh}) == 3
 
@@ -274,6 +274,16 @@ def test_an_edit_before_the_first_look_is_noticed(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace("2.0", "3.0"))
     with pytest.warns(UserWarning, match=r"mine\.py was edited after this process had imported it"):
         UserCode().digest_of(type("Own", (), {"__module__": "mine"}))
+
+
+def test_classes_that_contain_each_other_and_objects_that_answer_anything_do_no_harm(tmp_path: Path) -> None:
+    module = (
+        "class Any:\n    def __getattr__(self, name):\n        raise RuntimeError(name)\n"
+        "class A:\n    pass\nclass B:\n    other = A\nA.other, A.own, ANY = B, A, Any()\n"
+        "def first():\n    return 1\nfirst.__wrapped__ = first\n"
+    )
+    write(tmp_path / "own", module + EXPLAIN.format("inputs"), "")
+    assert fingerprint(load(tmp_path / "own").explain)
 
 
 def test_a_module_whose_file_is_gone_is_no_reason_to_stop(tmp_path: Path) -> None:

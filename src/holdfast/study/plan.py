@@ -173,8 +173,8 @@ def _keep_state(module: nn.Module) -> Iterator[None]:
     try:
         yield
     finally:
-        for part, before in attributes:
-            for name in vars(part).keys() - before.keys():
+        for part, before in attributes:  # names with an underscore belong to torch
+            for name in [name for name in vars(part) if name not in before and not name.startswith("_")]:
                 del vars(part)[name]
             vars(part).update({name: value for name, value in before.items() if not name.startswith("_")})
         with torch.no_grad():

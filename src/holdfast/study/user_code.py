@@ -189,7 +189,7 @@ def _root(path: Path, package: str) -> Path:
 
 @lru_cache(maxsize=1024)
 def _read_module(name: str, path: Path, changed: int) -> _Source:
-    """What the file of a module says; `changed` is its date, so that another version is read anew."""
+    """What the file of a module says; `changed` is its date, so that another version is read again."""
     tree = _parse(path)
     if tree is None:  # no Python of this version: a compiled module
         return _Source(_digest_file(path), (), path.parent, ())
@@ -210,15 +210,15 @@ def _mark_edited(name: str, path: Path, source: _Source) -> _Source:
         return source
     loaded = getattr(module, "__spec__", None) or name
     origin, first = _FIRST.get(path, (None, ""))
-    if origin is not loaded:  # met for the first time, or imported anew
+    if origin is not loaded:  # met for the first time, or imported again
         first = source.digest if _is_current(module, path) else "older than the file"
         _FIRST[path] = (loaded, first)
     if first == source.digest:
         return source
     warnings.warn(
         f"{path.name} was edited after this process had imported it, so what runs is not what the file says."
-        " Results are stored under an identity of their own, and not used again. Import it anew, or start Python"
-        " again.",
+        " Results are stored under an identity of their own, and not used again. Restart Python, or reload the"
+        " module.",
         stacklevel=2,
     )
     return source._replace(digest=_digest([first, source.digest]))
@@ -259,17 +259,25 @@ def _content_of(code: CodeType) -> object:
 
 
 def _list_functions(names: Mapping[str, Any], module: str) -> Iterator[FunctionType]:
-    """The functions of a module, with the methods of its classes, and what decorators have wrapped."""
-    for value in list(names.values()):
-        value = getattr(value, "__func__", value)
-        for _ in range(10):
-            if isinstance(value, FunctionType):
-                yield value
-            if not hasattr(value, "__wrapped__"):
-                break
-            value = value.__wrapped__
-        if isinstance(value, type) and value.__module__ == module:
-            yield from _list_functions(vars(value), module)
+    """The functions of a module, with the methods of its classes, and what decorators have wrapped.
+
+    Classes may contain each other, and wrappers may go round in a circle: each thing is looked at once.
+    """
+    waiting, seen = list(names.values()), set[int]()
+    while waiting:
+        value = waiting.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, FunctionType):
+            yield value
+        if isinstance(value, type):
+            waiting += vars(value).values() if value.__module__ == module else ()
+        else:
+            with contextlib.suppress(Exception):  # an object may answer anything when it is asked for an attribute
+                waiting += [vars(value)[name] for name in ("__wrapped__",) if name in vars(value)]
+            if isinstance(value, staticmethod | classmethod):
+                waiting.append(value.__func__)
 
 
 def _runs_only_as_script(part: ast.stmt) -> bool:
