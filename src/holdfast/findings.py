@@ -21,7 +21,8 @@ import polars as pl
 
 from holdfast.errors import UnknownNameError, check
 from holdfast.plots import Bar, Panel, plot_panels
-from holdfast.presentation import Presentation, Reading
+from holdfast.presentation import Reading
+from holdfast.presentation.base import find_best_median
 from holdfast.presentation.wording import format_odds
 from holdfast.report import Report
 from holdfast.report.failures import describe_failures as describe_failures
@@ -460,7 +461,7 @@ def _notes(findings: Findings, data: str, model: str, columns: Sequence[_Column]
 def _explain_median(findings: Findings, data: str, model: str, label: str) -> str:
     view = findings.contents.view(data, model, label)
     comparison = findings.contents.comparisons.get((data, model, label))
-    return explain_ranks(view, *Presentation("").put_first(view), comparison)
+    return explain_ranks(view, *find_best_median(view), comparison)
 
 
 def _endings(findings: Findings, hint: bool) -> list[str]:

@@ -409,13 +409,14 @@ class Classifier:
                 " is not compiled"
             )
         shape = tuple(inputs.shape) if self._asked is None else self._asked
+        first = error
         try:  # torch's text has the number of rows, which were padded: what does it say of the user's?
             with self.session(), torch.no_grad():
                 self.forward(inputs[: shape[0]].to(self.device))
         except RuntimeError as own:
             error = own
-        except Exception:
-            pass
+        except Exception:  # another kind of failure says less than the first one
+            error = first
         hint = ""
         if len(shape) == 4 and shape[-1] in (1, 3) and shape[1] > shape[-1]:
             hint = " (is the last dimension the channels? use x.permute(0, 3, 1, 2))"

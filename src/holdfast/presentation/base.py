@@ -221,6 +221,15 @@ class View:
                 standings.append(Standing((name,), value, text))
         return standings
 
+    def median_in(self, words: Callable[[float], str]) -> Callable[[pl.DataFrame], tuple[float, str] | None]:
+        """The median of the values that count as a measure for `rank`, put into words by a function."""
+
+        def measure(rows: pl.DataFrame) -> tuple[float, str] | None:
+            values = self.reading.values(self.reading.select_valid(rows))
+            return (float(np.median(values)), words(float(np.median(values)))) if len(values) else None
+
+        return measure
+
     def _measure_median(self, rows: pl.DataFrame) -> tuple[float, str] | None:
         """The median of the values that count; a bound on whose far side the true value lies is marked so."""
         valid = self.reading.select_valid(rows)
@@ -378,8 +387,7 @@ class Presentation:
 
     def put_first(self, view: View) -> tuple[Standing | None, str]:
         """Which explainer the verdict's own numbers put first, and which numbers these are; by default the median."""
-        ranked = view.rank() if view.reading.direction else []
-        return (ranked[0] if ranked else None), "median"
+        return find_best_median(view)
 
     def contrast(self, view: View) -> str:
         """The best and the worst median in a sentence, for any metric."""
@@ -461,6 +469,12 @@ class Presentation:
             others: the views of all other configured metrics, of the same data and model.
         """
         return []
+
+
+def find_best_median(view: View) -> tuple[Standing | None, str]:
+    """The explainer with the best median, and the word for that; None where the metric does not rank explainers."""
+    ranked = view.rank() if view.reading.direction else []
+    return (ranked[0] if ranked else None), "median"
 
 
 presentations: Registry[type[Presentation]] = Registry(

@@ -6,8 +6,8 @@ import dataclasses
 from dataclasses import dataclass
 
 from holdfast.charts import GalleryRow, Picture
-from holdfast.presentation import Presentation, View
-from holdfast.presentation.base import Standing
+from holdfast.presentation import View
+from holdfast.presentation.base import Standing, find_best_median
 from holdfast.presentation.wording import join_names
 from holdfast.report.views import Contents, Label
 from holdfast.statistics.comparison import Comparison, count_needed, estimate_needed
@@ -64,7 +64,7 @@ def answer_question(contents: Contents, label: Label, data: str, model: str) -> 
     comparison = contents.comparisons.get((data, model, label.name))
     decision = decide(comparison, label.reading.direction, len(view.present))
     why = explain_ranks(view, *label.presentation.put_first(view), comparison)
-    why = why or explain_ranks(view, *Presentation.put_first(label.presentation, view), comparison)
+    why = why or explain_ranks(view, *find_best_median(view), comparison)
     decision = dataclasses.replace(decision, text=f"{decision.text} {why}") if why else decision
     unfair, others = label.presentation.unfair(view), tuple(label.presentation.reservations(view))
     if unfair and decision.mark == "decided":

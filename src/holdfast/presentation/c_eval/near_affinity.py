@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import polars as pl
 
 from holdfast.charts import Chart, Gallery, Line, draw_lines
 from holdfast.presentation.base import Presentation, Reading, View, draw_distribution, presentations
@@ -28,11 +27,7 @@ class NearAffinityPresentation(Presentation):
 
     def verdict(self, view: View) -> str:
         """The factor by which the estimate for a plane misses."""
-
-        def measure(rows: pl.DataFrame) -> tuple[float, str] | None:
-            values = view.reading.values(view.reading.select_valid(rows))
-            return (float(np.median(values)), f"{np.exp(np.median(values)):.2f}") if len(values) else None
-
+        measure = view.median_in(lambda log_ratio: f"{np.exp(log_ratio):.2f}")
         ranked = view.rank(measure, "lower")
         if not ranked:
             return ""

@@ -83,11 +83,7 @@ class CorruptionCurvePresentation(Presentation):
 
     def verdict(self, view: View) -> str:
         """The median areas under the drop, as shares of the class's probability."""
-
-        def measure(rows: pl.DataFrame) -> tuple[float, str] | None:
-            values = view.reading.values(view.reading.select_valid(rows))
-            return (float(np.median(values)), f"{100 * np.median(values):.0f}%") if len(values) else None
-
+        measure = view.median_in(lambda share: f"{100 * share:.0f}%")
         ranked = view.rank(measure)
         if not ranked:
             return ""

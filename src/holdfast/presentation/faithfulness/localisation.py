@@ -43,11 +43,7 @@ class RelevanceLocalisationPresentation(Presentation):
 
     def verdict(self, view: View) -> str:
         """The median shares inside, and chance."""
-
-        def measure(rows: pl.DataFrame) -> tuple[float, str] | None:
-            values = view.reading.values(view.reading.select_valid(rows))
-            return (float(np.median(values)), f"{100 * np.median(values):.0f}%") if len(values) else None
-
+        measure = view.median_in(lambda share: f"{100 * share:.0f}%")
         ranked = view.rank(measure)
         if not ranked:
             return ""
