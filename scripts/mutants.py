@@ -1,0 +1,490 @@
+"""Change the code in small ways, and see whether the tests notice.
+
+    make mutants                                     300 mutants, drawn with seed 0
+    python scripts/mutants.py --count 30 --seed 1    fewer, and others
+    python scripts/mutants.py --only 17 42           two of them again, in full view
+
+The changes are those of cosmic-ray, which is installed in an environment of its own (`--tools`). A place in the code is
+drawn first, and then one of the changes that are possible there: otherwise two thirds would be other arithmetic
+operators. Annotations are left out. First every test file is run once, to learn which tests reach which lines, and in
+what time; that is kept in `build/mutants/reach.json` until a file changes. Then each mutant meets the tests that reach
+its line, the fastest first, until one fails or `--seconds` of tests have passed. torch is imported once: each mutant
+lives in a fork of this process, where its module is compiled from the changed text. No file is ever changed.
+
+A mutant is killed if a test fails, if the module cannot be imported, or if the tests take several times as long.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import difflib
+import hashlib
+import importlib
+import importlib.util
+import json
+import os
+import random
+import resource
+import signal
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from importlib.abc import MetaPathFinder
+from importlib.machinery import PathFinder, SourceFileLoader
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src"
+#: what is changed, and the tests that have to notice it; doctests of the changed files are among them
+TARGETS = ("algorithms", "similarity", "metrics", "study/store.py", "study/seals.py", "study/identity.py", "study/user_code.py")
+TESTS = (
+    *("tests/similarity", "tests/algorithms", "tests/metrics"),
+    *("tests/study/test_studies.py", "tests/study/test_store.py", "tests/study/test_user_code.py"),
+)
+#: seconds of processor time after which a test is not used, because many mutants would run it
+SLOWEST = 3.0
+_KILLED, _SURVIVED, _UNREACHED = "killed", "survived", "no test reaches it"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a change is possible, and which: cosmic-ray's operators with their numbers in the file."""
+
+    file: str
+    start: tuple[int, int]
+    end: tuple[int, int]
+    changes: tuple[tuple[str, int], ...]
+
+
+@dataclass
+class Mutant:
+    """One change, and what became of it."""
+
+    number: int
+    file: str
+    line: int
+    operator: str
+    occurrence: int
+    difference: str
+    outcome: str = ""
+    by: str = ""
+    seconds: float = 0.0
+
+
+def target_files() -> list[Path]:
+    """The files that are changed."""
+    found = [SOURCE / "holdfast" / name for name in TARGETS]
+    return [file for path in found for file in (sorted(path.rglob("*.py")) if path.is_dir() else [path])]
+
+
+def test_files() -> list[Path]:
+    """The files whose tests are used."""
+    found = [ROOT / name for name in TESTS if (ROOT / name).exists()]
+    return [file for path in found for file in (sorted(path.rglob("test_*.py")) if path.is_dir() else [path])]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# mutants
+
+
+def find_places(file: Path) -> list[Place]:
+    """All places of a file where cosmic-ray knows a change, without annotations."""
+    from cosmic_ray import plugins
+    from cosmic_ray.ast import ast_nodes, get_ast_from_path
+
+    tree = get_ast_from_path(file)
+    annotations = [_range_of(node) for node in _annotations(ast.parse(file.read_text()))]
+    found: dict[tuple[Any, Any], list[tuple[str, int]]] = defaultdict(list)
+    for name in plugins.operator_names():
+        kind = plugins.get_operator(name)
+        if kind.arguments():
+            continue
+        operator = kind()
+        positions = (place for node in ast_nodes(tree) for place in operator.mutation_positions(node))
+        for occurrence, (start, end) in enumerate(positions):
+            if not any(first <= tuple(start) < last for first, last in annotations):
+                found[tuple(start), tuple(end)].append((name, occurrence))
+    name = str(file.relative_to(ROOT))
+    return [Place(name, start, end, tuple(changes)) for (start, end), changes in sorted(found.items())]
+
+
+def _annotations(tree: ast.Module) -> Iterator[ast.expr]:
+    for node in ast.walk(tree):
+        found = [getattr(node, "annotation", None), getattr(node, "returns", None)]
+        yield from (part for part in found if isinstance(part, ast.expr))
+
+
+def _range_of(node: ast.expr) -> tuple[tuple[int, int], tuple[int, int]]:
+    assert node.end_lineno is not None and node.end_col_offset is not None
+    return (node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)
+
+
+def draw(count: int, seed: int) -> list[Mutant]:
+    """A random sample of places, with a random change of each."""
+    places = [place for file in target_files() for place in find_places(file)]
+    dice = random.Random(seed)
+    dice.shuffle(places)
+    found = []
+    for number, place in enumerate(places[:count]):
+        operator, occurrence = place.changes[dice.randrange(len(place.changes))]
+        text = (ROOT / place.file).read_text()
+        lines = difflib.unified_diff(
+            text.splitlines(), changed_text(place.file, operator, occurrence).splitlines(), lineterm="", n=0
+        )
+        difference = "\n".join(line for line in lines if not line.startswith(("---", "+++", "@@")))
+        found.append(Mutant(number, place.file, place.start[0], operator, occurrence, difference))
+    print(f"{len(places)} places in {len(target_files())} files, {len(found)} drawn", flush=True)
+    return found
+
+
+def changed_text(file: str, operator: str, occurrence: int) -> str:
+    """The text of a file with one change."""
+    from cosmic_ray import plugins
+    from cosmic_ray.mutating import mutate_code
+
+    text = mutate_code((ROOT / file).read_text(), plugins.get_operator(operator)(), occurrence)
+    assert text is not None
+    return str(text)
+
+
+class _Changed(MetaPathFinder):
+    """Imports one module from a changed text."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self.name, self.text = name, text
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name != self.name:
+            return None
+        spec = PathFinder.find_spec(name, path)
+        assert spec is not None and spec.origin is not None
+        code, loader = self.text, SourceFileLoader(name, spec.origin)
+        loader.get_code = lambda _: compile(code, loader.path, "exec", dont_inherit=True)  # type: ignore[method-assign]
+        spec.loader = loader
+        return spec
+
+
+def module_name(file: str) -> str:
+    """The module of a file: `src/holdfast/metrics/base.py` is `holdfast.metrics.base`."""
+    parts = list((ROOT / file).relative_to(SOURCE).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# forks
+
+
+def in_fork(work: Callable[[], Any], seconds: float, show: bool = False) -> tuple[str, Any]:
+    """What `work` returns in a fork of this process, as JSON; or why it did not: `"slow"`, or the signal."""
+    reader, writer = os.pipe()
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        os.setpgid(0, 0)
+        limit = int(seconds) + 1
+        resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 2))
+        if not show:
+            silence = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(silence, 1)
+            os.dup2(silence, 2)
+        try:
+            content = json.dumps(work()).encode()
+            with os.fdopen(writer, "wb") as stream:
+                stream.write(content)
+            os._exit(0)
+        except BaseException as error:
+            print(f"{type(error).__name__}: {error}", file=sys.stderr)
+            os._exit(3)
+    os.close(writer)
+    with contextlib.suppress(OSError):
+        os.setpgid(child, child)
+    timer_before = signal.signal(signal.SIGALRM, lambda *_: os.killpg(child, signal.SIGKILL))
+    signal.alarm(int(30 * seconds) + 60)  # a test may wait for ever without any work
+    try:
+        with os.fdopen(reader, "rb") as stream:
+            content = stream.read()
+        _, status = os.waitpid(child, 0)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, timer_before)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child, signal.SIGKILL)  # processes that a test has left behind
+    code = os.waitstatus_to_exitcode(status)
+    if code == 0:
+        return "", json.loads(content)
+    return ("slow" if code in (-signal.SIGXCPU, -signal.SIGKILL) else f"exit {code}"), None
+
+
+def run_tests(arguments: list[str], plugins: list[Any]) -> int:
+    """Run pytest in this process."""
+    import pytest
+
+    os.chdir(ROOT)
+    return int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:benchmark", *arguments], plugins=plugins))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# which tests reach which lines
+
+
+class _TooSlowError(Exception):
+    pass
+
+
+class _Recorder:
+    """A pytest plugin: the lines that each test reaches, with those of the fixtures that it shares, and its time."""
+
+    def __init__(self) -> None:
+        import coverage
+
+        files = [str(file) for file in target_files()]
+        self.coverage = coverage.Coverage(data_file=None, include=files, config_file=False, messages=False)
+        self.seconds: dict[str, float] = {}
+        self.failed: set[str] = set()
+        self.fixtures: dict[str, list[str]] = {}
+        self.context = [""]
+
+    def _enter(self, name: str) -> None:
+        self.context.append(name)
+        self.coverage.switch_context(name)
+
+    def _leave(self) -> None:
+        self.context.pop()
+        self.coverage.switch_context(self.context[-1])
+
+    def plugin(self) -> Any:
+        import pytest
+
+        recorder = self
+
+        class Plugin:
+            @pytest.hookimpl(wrapper=True)
+            def pytest_runtest_protocol(self, item: Any) -> Any:
+                recorder.fixtures[item.nodeid] = list(getattr(item, "fixturenames", []))
+                recorder._enter(item.nodeid)
+                began = time.process_time()
+                signal.setitimer(signal.ITIMER_PROF, SLOWEST, 1.0)
+                try:
+                    return (yield)
+                finally:
+                    signal.setitimer(signal.ITIMER_PROF, 0.0)
+                    recorder._leave()
+                    recorder.seconds[item.nodeid] = time.process_time() - began
+
+            @pytest.hookimpl(wrapper=True)
+            def pytest_fixture_setup(self, fixturedef: Any) -> Any:
+                shared = fixturedef.scope != "function"
+                if shared:
+                    recorder._enter(f"fixture {fixturedef.argname}")
+                try:
+                    return (yield)
+                finally:
+                    if shared:
+                        recorder._leave()
+
+            def pytest_runtest_logreport(self, report: Any) -> None:
+                if not report.passed:
+                    recorder.failed.add(report.nodeid)
+
+        return Plugin()
+
+    def result(self) -> dict[str, Any]:
+        """The tests that passed, by their names, with seconds and with lines by file."""
+        reached: dict[str, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
+        data = self.coverage.get_data()
+        for file in data.measured_files():
+            name = str(Path(file).relative_to(ROOT))
+            for line, contexts in data.contexts_by_lineno(file).items():
+                for context in contexts:
+                    reached[context][name].add(line)
+        found = {}
+        for test, seconds in self.seconds.items():
+            if test in self.failed or seconds >= SLOWEST:
+                continue
+            lines: dict[str, set[int]] = defaultdict(set)
+            for context in (test, *(f"fixture {name}" for name in self.fixtures[test])):
+                for name, here in reached.get(context, {}).items():
+                    lines[name] |= here
+            if lines:
+                found[test] = {"seconds": seconds, "lines": {name: sorted(here) for name, here in lines.items()}}
+        return {"tests": found, "left_out": sorted(set(self.seconds) - set(found))}
+
+
+def record(file: Path) -> dict[str, Any]:
+    """Run one file of tests, and say what its tests reach."""
+
+    def too_slow(*_: object) -> None:
+        raise _TooSlowError
+
+    signal.signal(signal.SIGPROF, too_slow)
+    recorder = _Recorder()
+    recorder.coverage.start()
+    run_tests(["--maxfail=1000", str(file.relative_to(ROOT))], [recorder.plugin()])
+    recorder.coverage.stop()
+    return recorder.result()
+
+
+def find_reach(cache: Path) -> dict[str, dict[str, Any]]:
+    """Every usable test with what it reaches."""
+    known: dict[str, Any] = json.loads(cache.read_text()) if cache.exists() else {}
+    sources = b"".join(file.read_bytes() for file in target_files())
+    tests: dict[str, dict[str, Any]] = {}
+    left_out, began = 0, time.monotonic()
+    for file in [*test_files(), *target_files()]:
+        name = str(file.relative_to(ROOT))
+        if file in target_files() and ">>>" not in file.read_text():
+            continue
+        key = hashlib.sha256(sources + file.read_bytes()).hexdigest()
+        if known.get(name, {}).get("key") != key:
+            why, found = in_fork(lambda file=file: record(file), 900)  # type: ignore[misc]
+            if found is None:
+                print(f"{name}: not used ({why})", flush=True)
+                continue
+            known[name] = {"key": key, **found}
+            cache.parent.mkdir(parents=True, exist_ok=True)
+            cache.write_text(json.dumps(known))
+        tests |= known[name]["tests"]
+        left_out += len(known[name]["left_out"])
+    seconds = time.monotonic() - began
+    print(f"{len(tests)} tests reach the code; {left_out} do not, or are too slow ({seconds:.0f} s)", flush=True)
+    return tests
+
+
+def lines_of(file: str, line: int) -> set[int]:
+    """The lines of the innermost statement at a line; of a compound statement, those of its head."""
+    best: ast.stmt | None = None
+    for node in ast.walk(ast.parse((ROOT / file).read_text())):
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno):
+            best = node if best is None or node.lineno >= best.lineno else best
+    if best is None:
+        return {line}
+    body = getattr(best, "body", None)
+    last = best.end_lineno or best.lineno
+    return set(range(best.lineno, (body[0].lineno - 1 if body and body[0].lineno > best.lineno else last) + 1)) | {line}
+
+
+def tests_for(mutant: Mutant, reach: dict[str, dict[str, Any]]) -> list[str]:
+    """The tests that reach the changed statement, the fastest first; for one that runs at import, those of the module."""
+    lines = lines_of(mutant.file, mutant.line)
+    at_import = runs_at_import(mutant.file, mutant.line)
+    found = []
+    for test, about in reach.items():
+        here = about["lines"].get(mutant.file, [])
+        if (here and at_import) or not lines.isdisjoint(here):
+            found.append(test)
+    return sorted(found, key=lambda test: float(reach[test]["seconds"]))
+
+
+def runs_at_import(file: str, line: int) -> bool:
+    """Whether a line is outside of all bodies of functions, so that it runs when the module is imported."""
+    for node in ast.walk(ast.parse((ROOT / file).read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            if node.body[0].lineno <= line <= (node.end_lineno or node.lineno):
+                return False
+    return True
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# killing
+
+
+def meet_tests(mutant: Mutant, tests: list[str]) -> dict[str, str]:
+    """Run tests with the change: the first that failed, or empty."""
+    failed: list[str] = []
+
+    class Watcher:
+        def pytest_runtest_logreport(self, report: Any) -> None:
+            if report.failed:
+                failed.append(report.nodeid)
+
+    text = changed_text(mutant.file, mutant.operator, mutant.occurrence)
+    sys.meta_path.insert(0, _Changed(module_name(mutant.file), text))
+    code = run_tests(tests, [Watcher()])
+    return {"by": failed[0] if failed else "" if code in (0, 5) else "its import"}
+
+
+def try_mutant(mutant: Mutant, reach: dict[str, dict[str, Any]], seconds: float, show: bool) -> None:
+    """Fill in what became of a mutant."""
+    tests, total = [], 0.0
+    for test in tests_for(mutant, reach):
+        total += float(reach[test]["seconds"])
+        if total > seconds and tests:
+            break
+        tests.append(test)
+    began = time.monotonic()
+    if not tests:
+        mutant.outcome = _UNREACHED
+        return
+    why, found = in_fork(lambda: meet_tests(mutant, tests), 3 * min(total, seconds) + 20, show)
+    mutant.by = why if found is None else found["by"]
+    mutant.outcome = _KILLED if mutant.by else _SURVIVED
+    mutant.seconds = round(time.monotonic() - began, 1)
+
+
+def summary(mutants: list[Mutant]) -> str:
+    """A table, and the mutants that were not killed."""
+    parts: dict[str, Counter[str]] = defaultdict(Counter)
+    for mutant in mutants:
+        name = mutant.file.removeprefix("src/holdfast/")
+        parts[name if name.startswith("study") else name.partition("/")[0]][mutant.outcome] += 1
+    lines = ["| code | mutants | killed | share |", "| --- | --- | --- | --- |"]
+    for name, found in [*sorted(parts.items()), ("all", sum(parts.values(), Counter()))]:
+        lines.append(f"| {name} | {found.total()} | {found[_KILLED]} | {found[_KILLED] / max(1, found.total()):.0%} |")
+    for mutant in mutants:
+        if mutant.outcome != _KILLED:
+            lines += ["", f"{mutant.number}: {mutant.file}:{mutant.line} {mutant.operator}: {mutant.outcome}"]
+            lines.append(mutant.difference)
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Draw mutants, and print what became of them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=12.0, help="of tests for each mutant")
+    parser.add_argument("--minutes", type=float, default=600.0, help="after which no mutant is begun")
+    parser.add_argument("--only", type=int, nargs="+", help="the numbers of mutants, whose tests are shown")
+    parser.add_argument("--tools", type=Path, default=ROOT / "build/mutants", help="an environment with cosmic-ray")
+    arguments = parser.parse_args()
+    sys.path += [str(path) for path in arguments.tools.glob("lib/python*/site-packages")]
+    sys.path.insert(0, str(SOURCE))
+    os.environ.setdefault("MKL_CBWR", "AUTO")  # as the tests want it
+    os.environ["OMP_NUM_THREADS"] = "1"
+    for name in ("torch", "numpy", "scipy.stats", "polars", "coverage"):
+        importlib.import_module(name)
+    sys.modules["torch"].set_num_threads(1)  # type: ignore[attr-defined]
+    assert not [name for name in sys.modules if name.startswith("holdfast")]
+    file = ROOT / "build/mutants/results.json"
+    mutants = draw(arguments.count, arguments.seed)
+    earlier = {}
+    if file.exists():  # a run that was interrupted goes on; a change of the code or of the sample begins anew
+        earlier = {(m["file"], m["operator"], m["occurrence"], m["difference"]): m for m in json.loads(file.read_text())}
+    reach = find_reach(ROOT / "build/mutants/reach.json")
+    began = time.monotonic()
+    done = []
+    for mutant in mutants:
+        known = earlier.get((mutant.file, mutant.operator, mutant.occurrence, mutant.difference), {})
+        if arguments.only is not None and mutant.number in arguments.only:
+            print(f"\n{mutant.number}: {mutant.file}:{mutant.line}\n{mutant.difference}", flush=True)
+            try_mutant(mutant, reach, 10 * arguments.seconds, show=True)
+        elif known.get("outcome") == _KILLED or (known and arguments.only is not None):
+            mutant = Mutant(**{**known, "number": mutant.number})
+        elif arguments.only is not None or time.monotonic() - began > 60 * arguments.minutes:
+            continue
+        else:
+            try_mutant(mutant, reach, arguments.seconds, show=False)
+            print(f"{mutant.number} {mutant.file}:{mutant.line} {mutant.outcome} {mutant.by}", flush=True)
+        done.append(mutant)
+        file.write_text(json.dumps([asdict(entry) for entry in done], indent=1))
+    print("\n" + summary(done))
+
+
+if __name__ == "__main__":
+    main()
