@@ -18,11 +18,14 @@ from __future__ import annotations
 
 import argparse
 import ast
+import bisect
 import contextlib
 import difflib
+import functools
 import hashlib
 import importlib
 import importlib.util
+import itertools
 import json
 import os
 import random
@@ -41,13 +44,23 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src"
 #: what is changed, and the tests that have to notice it; doctests of the changed files are among them
-TARGETS = ("algorithms", "similarity", "metrics", "study/store.py", "study/seals.py", "study/identity.py", "study/user_code.py")
+TARGETS = (
+    "algorithms",
+    "similarity",
+    "metrics",
+    "study/store.py",
+    "study/seals.py",
+    "study/identity.py",
+    "study/user_code.py",
+)
 TESTS = (
     *("tests/similarity", "tests/algorithms", "tests/metrics"),
     *("tests/study/test_studies.py", "tests/study/test_store.py", "tests/study/test_user_code.py"),
 )
 #: seconds of processor time after which a test is not used, because many mutants would run it
 SLOWEST = 3.0
+#: so many tests, and seconds of them, a mutant meets before the others
+_FIRST, _FIRST_SECONDS = 10, 2.0
 _KILLED, _SURVIVED, _UNREACHED = "killed", "survived", "no test reaches it"
 
 
@@ -97,7 +110,7 @@ def find_places(file: Path) -> list[Place]:
     from cosmic_ray import plugins
     from cosmic_ray.ast import ast_nodes, get_ast_from_path
 
-    tree = get_ast_from_path(file)
+    nodes = list(ast_nodes(get_ast_from_path(file)))
     annotations = [_range_of(node) for node in _annotations(ast.parse(file.read_text()))]
     found: dict[tuple[Any, Any], list[tuple[str, int]]] = defaultdict(list)
     for name in plugins.operator_names():
@@ -105,7 +118,7 @@ def find_places(file: Path) -> list[Place]:
         if kind.arguments():
             continue
         operator = kind()
-        positions = (place for node in ast_nodes(tree) for place in operator.mutation_positions(node))
+        positions = (place for node in nodes for place in operator.mutation_positions(node))
         for occurrence, (start, end) in enumerate(positions):
             if not any(first <= tuple(start) < last for first, last in annotations):
                 found[tuple(start), tuple(end)].append((name, occurrence))
@@ -120,7 +133,8 @@ def _annotations(tree: ast.Module) -> Iterator[ast.expr]:
 
 
 def _range_of(node: ast.expr) -> tuple[tuple[int, int], tuple[int, int]]:
-    assert node.end_lineno is not None and node.end_col_offset is not None
+    assert node.end_lineno is not None
+    assert node.end_col_offset is not None
     return (node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)
 
 
@@ -162,7 +176,8 @@ class _Changed(MetaPathFinder):
         if name != self.name:
             return None
         spec = PathFinder.find_spec(name, path)
-        assert spec is not None and spec.origin is not None
+        assert spec is not None
+        assert spec.origin is not None
         code, loader = self.text, SourceFileLoader(name, spec.origin)
         loader.get_code = lambda _: compile(code, loader.path, "exec", dont_inherit=True)  # type: ignore[method-assign]
         spec.loader = loader
@@ -240,7 +255,7 @@ class _TooSlowError(Exception):
 class _Recorder:
     """A pytest plugin: the lines that each test reaches, with those of the fixtures that it shares, and its time."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: float) -> None:
         import coverage
 
         files = [str(file) for file in target_files()]
@@ -249,6 +264,7 @@ class _Recorder:
         self.failed: set[str] = set()
         self.fixtures: dict[str, list[str]] = {}
         self.context = [""]
+        self.most = most
 
     def _enter(self, name: str) -> None:
         self.context.append(name)
@@ -276,6 +292,8 @@ class _Recorder:
                     signal.setitimer(signal.ITIMER_PROF, 0.0)
                     recorder._leave()
                     recorder.seconds[item.nodeid] = time.process_time() - began
+                    if sum(recorder.seconds.values()) > recorder.most:
+                        item.session.shouldstop = "enough tests of this file"
 
             @pytest.hookimpl(wrapper=True)
             def pytest_fixture_setup(self, fixturedef: Any) -> Any:
@@ -316,21 +334,21 @@ class _Recorder:
         return {"tests": found, "left_out": sorted(set(self.seconds) - set(found))}
 
 
-def record(file: Path) -> dict[str, Any]:
-    """Run one file of tests, and say what its tests reach."""
+def record(file: Path, most: float) -> dict[str, Any]:
+    """Run one file of tests, and say what its tests reach; after so many seconds the rest of them is left out."""
 
     def too_slow(*_: object) -> None:
         raise _TooSlowError
 
     signal.signal(signal.SIGPROF, too_slow)
-    recorder = _Recorder()
+    recorder = _Recorder(most)
     recorder.coverage.start()
     run_tests(["--maxfail=1000", str(file.relative_to(ROOT))], [recorder.plugin()])
     recorder.coverage.stop()
     return recorder.result()
 
 
-def find_reach(cache: Path) -> dict[str, dict[str, Any]]:
+def find_reach(cache: Path, most: float) -> dict[str, dict[str, Any]]:
     """Every usable test with what it reaches."""
     known: dict[str, Any] = json.loads(cache.read_text()) if cache.exists() else {}
     sources = b"".join(file.read_bytes() for file in target_files())
@@ -342,7 +360,7 @@ def find_reach(cache: Path) -> dict[str, dict[str, Any]]:
             continue
         key = hashlib.sha256(sources + file.read_bytes()).hexdigest()
         if known.get(name, {}).get("key") != key:
-            why, found = in_fork(lambda file=file: record(file), 900)  # type: ignore[misc]
+            why, found = in_fork(lambda file=file: record(file, most), 900)  # type: ignore[misc]
             if found is None:
                 print(f"{name}: not used ({why})", flush=True)
                 continue
@@ -370,7 +388,7 @@ def lines_of(file: str, line: int) -> set[int]:
 
 
 def tests_for(mutant: Mutant, reach: dict[str, dict[str, Any]]) -> list[str]:
-    """The tests that reach the changed statement, the fastest first; for one that runs at import, those of the module."""
+    """The tests that reach the changed statement, the fastest first; if it runs at import, those of the module."""
     lines = lines_of(mutant.file, mutant.line)
     at_import = runs_at_import(mutant.file, mutant.line)
     found = []
@@ -384,9 +402,9 @@ def tests_for(mutant: Mutant, reach: dict[str, dict[str, Any]]) -> list[str]:
 def runs_at_import(file: str, line: int) -> bool:
     """Whether a line is outside of all bodies of functions, so that it runs when the module is imported."""
     for node in ast.walk(ast.parse((ROOT / file).read_text())):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            if node.body[0].lineno <= line <= (node.end_lineno or node.lineno):
-                return False
+        function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if function and node.body[0].lineno <= line <= (node.end_lineno or node.lineno):
+            return False
     return True
 
 
@@ -411,18 +429,18 @@ def meet_tests(mutant: Mutant, tests: list[str]) -> dict[str, str]:
 
 def try_mutant(mutant: Mutant, reach: dict[str, dict[str, Any]], seconds: float, show: bool) -> None:
     """Fill in what became of a mutant."""
-    tests, total = [], 0.0
-    for test in tests_for(mutant, reach):
-        total += float(reach[test]["seconds"])
-        if total > seconds and tests:
-            break
-        tests.append(test)
-    began = time.monotonic()
+    tests, began = tests_for(mutant, reach), time.monotonic()
     if not tests:
         mutant.outcome = _UNREACHED
         return
-    why, found = in_fork(lambda: meet_tests(mutant, tests), 3 * min(total, seconds) + 20, show)
-    mutant.by = why if found is None else found["by"]
+    taken = list(itertools.accumulate(float(reach[test]["seconds"]) for test in tests))
+    first = max(1, min(_FIRST, bisect.bisect(taken, _FIRST_SECONDS)))
+    last = max(1, bisect.bisect(taken, seconds))
+    for part in (tests[:first], tests[first:last]):  # most are killed by the first few, and few files are then imported
+        if part and not mutant.by:
+            cost = sum(float(reach[test]["seconds"]) for test in part)
+            why, found = in_fork(functools.partial(meet_tests, mutant, part), 3 * cost + 20, show)
+            mutant.by = why if found is None else found["by"]
     mutant.outcome = _KILLED if mutant.by else _SURVIVED
     mutant.seconds = round(time.monotonic() - began, 1)
 
@@ -449,6 +467,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=12.0, help="of tests for each mutant")
+    parser.add_argument("--most", type=float, default=60.0, help="seconds of each file of tests; the rest is not used")
     parser.add_argument("--minutes", type=float, default=600.0, help="after which no mutant is begun")
     parser.add_argument("--only", type=int, nargs="+", help="the numbers of mutants, whose tests are shown")
     parser.add_argument("--tools", type=Path, default=ROOT / "build/mutants", help="an environment with cosmic-ray")
@@ -465,8 +484,10 @@ def main() -> None:
     mutants = draw(arguments.count, arguments.seed)
     earlier = {}
     if file.exists():  # a run that was interrupted goes on; a change of the code or of the sample begins anew
-        earlier = {(m["file"], m["operator"], m["occurrence"], m["difference"]): m for m in json.loads(file.read_text())}
-    reach = find_reach(ROOT / "build/mutants/reach.json")
+        earlier = {
+            (m["file"], m["operator"], m["occurrence"], m["difference"]): m for m in json.loads(file.read_text())
+        }
+    reach = find_reach(ROOT / "build/mutants/reach.json", arguments.most)
     began = time.monotonic()
     done = []
     for mutant in mutants:

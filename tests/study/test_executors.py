@@ -459,8 +459,11 @@ def test_functions_beside_the_study_file_and_odd_failures_with_any_number_of_wor
 
 
 def sleepy(module: torch.nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Does not end for inputs whose first pixel is black."""
+    """Does not end for inputs whose first pixel is black, and has started a process of its own."""
     if bool((x[:, 0, 0, 0] == 0).any()):
+        if marker := os.environ.get("HOLDFAST_TEST_MARKER"):
+            child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
+            Path(marker).write_text(str(child.pid))
         time.sleep(300)
     return x * 2
 
@@ -490,12 +493,104 @@ def one_bad_job(explain: Callable[..., torch.Tensor]) -> Grid:
     ],
 )
 def test_a_job_that_exceeds_a_limit_fails_and_the_others_are_done(
-    explain: Callable[..., torch.Tensor], limits: Limits, words: str, tmp_path: Path
+    explain: Callable[..., torch.Tensor],
+    limits: Limits,
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    summary, results = run(tmp_path, local(1, limits=limits), one_bad_job(explain))
+    marker = tmp_path / "child"
+    monkeypatch.setenv("HOLDFAST_TEST_MARKER", str(marker))
+    summary, results = run(tmp_path / "store", local(1, limits=limits), one_bad_job(explain))
     assert (summary.done, len(summary.failed)) == (2, 1)
     (error,) = results.failures["error"]
     assert re.fullmatch(words, error), error
+    if explain is sleepy:  # the process that the job has started is ended with it
+        in_time(lambda: not is_running(int(marker.read_text())), 5)
+
+
+def is_running(process: int) -> bool:
+    """Whether a process exists and is no zombie that waits for its parent."""
+    try:
+        os.kill(process, 0)
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except ProcessLookupError:
+        return False
+    except OSError:  # without /proc
+        return True
+
+
+def leave_at_once(module: torch.nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Ends its process without a word, as a crash does, for inputs whose first pixel is black."""
+    if bool((x[:, 0, 0, 0] == 0).any()):
+        os._exit(7)
+    return x * 2
+
+
+def test_a_job_that_ends_this_process_is_a_failure_in_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first run is lost. The second does the other jobs first, and is lost again. The third says what happened."""
+
+    def lose_process(job: Job, tell: Any = None) -> Any:
+        if job.start == 0:
+            raise KeyboardInterrupt  # stands for the end of the process: nothing below runs in a process that is gone
+        return done(job, tell)
+
+    grid, store = one_bad_job(slow), Store(tmp_path)
+    done = worker.Worker(grid).run
+    with monkeypatch.context() as patch:
+        patch.setattr(worker.Worker, "run", lambda self, job, tell=None: lose_process(job, tell))
+        patch.setattr(Store, "end", lambda self: None)
+        for count in (1, 2):
+            with pytest.raises(KeyboardInterrupt):
+                run(tmp_path, InProcess(), grid)
+            assert store.begun()[1] == count
+            assert len(store.statuses()) == (0 if count == 1 else 2)
+        summary, results = run(tmp_path, InProcess(), grid)
+    assert (summary.earlier, summary.done, len(summary.failed)) == (2, 0, 1)
+    assert results.failures["error"][0].startswith("ProcessDied: 2 runs ended during this job")
+    store.end()
+    summary, results = run(tmp_path, InProcess(), grid)  # a failure is tried again
+    assert (summary.earlier, summary.done, results.failures.height, store.begun()) == (2, 1, 0, ("", 0))
+
+
+def test_a_process_that_is_gone_leaves_word_of_its_job(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from test_executors import InProcess, leave_at_once, one_bad_job, run\n"
+        "run(sys.argv[2], InProcess(), one_bad_job(leave_at_once))\n"
+    )
+    folders = os.pathsep.join(entry for entry in sys.path if entry)
+    command = [sys.executable, "-c", code, str(Path(__file__).parent), str(tmp_path)]
+    ran = subprocess.run(command, env={**os.environ, "PYTHONPATH": folders}, capture_output=True, text=True)
+    assert ran.returncode == 7, ran.stderr
+    store = Store(tmp_path)
+    job, times = store.begun()
+    assert (job in store.manifest()["jobs"], times, store.statuses()) == (True, 1, {})
+
+
+def test_after_a_lost_run_the_command_line_works_in_another_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from typer.testing import CliRunner
+
+    from holdfast.cli import app
+
+    chosen: list[Executor] = []
+
+    def keep(*_: Any, executor: Executor, **__: Any) -> Any:
+        chosen.append(executor)
+        raise holdfast.HoldfastError("enough")
+
+    (tmp_path / "s.yaml").write_text(
+        "data: {d: digits}\nsamples: 1\nmodels: {m: lenet5-mnist}\nexplainers: [saliency]\n"
+        "metrics:\n  - max_sensitivity: {neighbourhood: {linf: 0.1}}\n"
+    )
+    monkeypatch.setattr("holdfast.evaluation.run_study", keep)
+    for lost in (False, True):
+        if lost:
+            Store(tmp_path / "r").begin("some job", 1)
+        CliRunner().invoke(app, ["run", str(tmp_path / "s.yaml"), "--out", str(tmp_path / "r")])
+    assert [type(executor) for executor in chosen] == [InProcess, Processes]
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -27,6 +27,7 @@ from typer.testing import CliRunner
 
 import holdfast
 from holdfast.cli import app
+from holdfast.study import folders
 from holdfast.study.grid import Grid, LoadedModel, Samples
 from holdfast.study.lease import RunningError
 from holdfast.study.plan import make_plan
@@ -445,15 +446,20 @@ def test_damaged_jobs_are_done_again(finished: Path, tmp_path: Path) -> None:
     shutil.copy(tables[2], tables[1])  # a job's file under another job's name
     arrays[3].unlink()
     shutil.copy(arrays[5], arrays[4])
-    tables[6].unlink()
-    tables[6].mkdir()
-    names = {path.name.partition(".")[0] for path in (*tables[:2], *arrays[3:5], tables[6])}
+    for path in (tables[6], arrays[7]):
+        path.unlink(missing_ok=True)
+        path.mkdir()
+        (path / "notes.txt").write_text("somebody's own")
+    names = {path.name.partition(".")[0] for path in (*tables[:2], *arrays[3:5], tables[6], arrays[7])}
     found = verify_results(folder)
     assert {name.partition("/")[2].partition(".")[0] for name in found.damaged} == names
-    tables[6].rmdir()
-    with pytest.warns(UserWarning, match="4 stored jobs are damaged and are done again; the first: .* is damaged"):
+    with pytest.warns(UserWarning, match="damaged|set-aside") as warned:
         summary = run_grid(grid_with_arrays(), Store(folder))
-    assert (summary.earlier, summary.done) == (55, 5)
+    said = [str(warning.message) for warning in warned]
+    assert re.search("^6 stored jobs are damaged and are done again; the first: .* is damaged", said[0])
+    assert sum("was a folder, and a file is needed there; it is now" in text for text in said) == 2
+    assert [file.read_text() for file in (folder / "set-aside").rglob("*.txt")] == ["somebody's own"] * 2
+    assert (summary.earlier, summary.done) == (54, 6)
     assert verify_results(folder).fine
     assert_same(load_results(folder), before)
 
@@ -769,7 +775,10 @@ def test_two_runs_at_once_do_not_share_a_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["local", "remote"])
-def test_the_lease_of_a_run_that_was_killed_is_taken_over(where: str, tmp_path: Path) -> None:
+def test_the_lease_of_a_run_that_was_killed_is_taken_over(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folders, "SECONDS_TO_SETTLE", 0.05)
     store = Store(tmp_path / "results" if where == "local" else f"memory://leases/{tmp_path.name}")
     gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
     here = {"token": "t", "host": socket.gethostname(), "renewed": time.time()}

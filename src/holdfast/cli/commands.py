@@ -188,8 +188,9 @@ def run(
     """
     from holdfast.evaluation import default_folder, executor_of, run_study
     from holdfast.metrics.base import check_preset
-    from holdfast.study.executors import Limits
+    from holdfast.study.executors import InProcess, Limits, Processes
     from holdfast.study.file.spec import load_study
+    from holdfast.study.store import Store
 
     if preset is not None:
         check_preset(preset, "--preset")
@@ -198,6 +199,9 @@ def run(
     if address is not None and (executor or loaded.executor.name) != "ray":
         raise ArgumentError("--address", "none, but for the executor ray", address)
     chosen = executor_of(loaded, executor, _count(workers), address, Limits(timeout, memory_gb, retries))
+    if isinstance(chosen, InProcess) and not dry_run and Store(target).begun()[0]:
+        typer.echo("the last run was lost in the middle of a job, so this one does its jobs in a process of its own")
+        chosen = Processes(1)
     if dry_run:
         from holdfast.dry_runs import dry_run as describe
 

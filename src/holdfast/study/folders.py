@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
 import tempfile
 import threading
 import time
+import warnings
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
-from holdfast.errors import ArgumentError, MissingExtraError
+from holdfast.errors import ArgumentError, HoldfastError, MissingExtraError
 
+#: how long another process may take between looking for a file and writing it, in stores that cannot create exclusively
+SECONDS_TO_SETTLE = 2.0
 _STALE_SECONDS = 3600.0
+#: file systems of fsspec whose `pipe_file(mode="create")` is one conditional request
+_CONDITIONAL = {"s3", "s3a", "gs", "gcs", "abfs", "az", "abfss", "memory"}
+
+
+class WriteError(HoldfastError, OSError):
+    """A file cannot be written; the message has its path and the reason."""
+
+    def __init__(self, path: object, error: OSError) -> None:
+        reason = error.strerror or f"{type(error).__name__}: {error}"
+        super().__init__(f"{path} could not be written: {reason}. What was stored before is intact.")
+        self.errno = error.errno
 
 
 class Folder(ABC):
@@ -21,8 +37,17 @@ class Folder(ABC):
     address: str
 
     @abstractmethod
-    def write(self, name: str, content: bytes) -> None:
-        """Write a file. It is either complete or absent, also after a crash."""
+    def write(self, name: str, content: bytes, lasting: bool = True) -> None:
+        """Write a file. It is either complete or absent, also after a crash.
+
+        Args:
+            name: of the file.
+            content: of the file.
+            lasting: whether it has to survive a power cut, which takes a few milliseconds on a disk.
+
+        Raises:
+            WriteError: the disk is full, or the place cannot be written.
+        """
 
     @abstractmethod
     def read(self, name: str) -> bytes:
@@ -39,18 +64,33 @@ class Folder(ABC):
     def create(self, name: str, content: bytes) -> bool:
         """Write a file unless there is one, and say whether it was written.
 
-        In a folder on this computer nobody can come in between.
+        Nobody can come in between on this computer, and where a file system can create files exclusively. Elsewhere the
+        file is read again a little later: of several that wrote at the same time, the last one has it.
         """
         if self.exists(name):
             return False
         self.write(name, content)
-        return self.read(name) == content
+        time.sleep(SECONDS_TO_SETTLE)
+        return self._holds(name, content)
 
-    def take_away(self, name: str) -> bool:
-        """Remove a file, and say whether it was this call that did so, as far as the file system can tell."""
-        existed = self.exists(name)
+    def take_over(self, name: str, before: bytes, content: bytes) -> bool:
+        """Write a file in the place of one that has the content `before`, and say whether it was this call that did.
+
+        Nobody can come in between on this computer. Elsewhere the file is read again a little later, as in `create`.
+        """
+        if not self._holds(name, before):
+            return False
         self.delete(name)
-        return existed
+        if not self.create(name, content):
+            return False
+        time.sleep(SECONDS_TO_SETTLE)
+        return self._holds(name, content)
+
+    def _holds(self, name: str, content: bytes) -> bool:
+        try:
+            return self.read(name) == content
+        except FileNotFoundError:
+            return False
 
     def exists(self, name: str) -> bool:
         """Whether a file exists."""
@@ -65,9 +105,19 @@ class LocalFolder(Folder):
         self.path = Path(path)
         self.address = str(path)
 
-    def write(self, name: str, content: bytes) -> None:
-        """Write a file atomically."""
-        write_atomically(self.path / name, content)
+    def write(self, name: str, content: bytes, lasting: bool = True) -> None:
+        """Write a file atomically. A folder in its place is set aside."""
+        path = self.path / name
+        if path.is_dir():
+            self._set_aside(path)
+        write_atomically(path, content, lasting)
+
+    def _set_aside(self, path: Path) -> None:
+        """Move a folder that has the name of a file to `set-aside/`, since what is in it is not ours to remove."""
+        aside = self.path / "set-aside" / f"{path.name}-{secrets.token_hex(4)}"
+        aside.parent.mkdir(exist_ok=True)
+        path.rename(aside)
+        warnings.warn(f"{path} was a folder, and a file is needed there; it is now {aside}", stacklevel=4)
 
     def read(self, name: str) -> bytes:
         """The content of a file."""
@@ -88,15 +138,22 @@ class LocalFolder(Folder):
             beside.unlink(missing_ok=True)
         return True
 
-    def take_away(self, name: str) -> bool:
-        """Remove a file, and say whether it was this call that did so."""
+    def take_over(self, name: str, before: bytes, content: bytes) -> bool:
+        """Write a file in the place of one that has the content `before`, unless another call has done so."""
+        path = self.path / name
         aside = self.path / f".{name}.{os.getpid()}-{threading.get_ident()}.part"
         try:
-            (self.path / name).rename(aside)  # which only one of several can do
+            path.rename(aside)  # which only one of several can do
         except FileNotFoundError:
             return False
-        aside.unlink(missing_ok=True)
-        return True
+        try:
+            if aside.read_bytes() != before:  # it was replaced in the meantime, so it is put back
+                with contextlib.suppress(OSError):
+                    os.link(aside, path)
+                return False
+        finally:
+            aside.unlink(missing_ok=True)
+        return self.create(name, content)
 
     def names(self, part: str) -> list[str]:
         """The names of the files in a subfolder; files that are being written are left out."""
@@ -107,8 +164,11 @@ class LocalFolder(Folder):
             return []
 
     def delete(self, name: str) -> None:
-        """Remove a file, if it exists."""
-        (self.path / name).unlink(missing_ok=True)
+        """Remove a file, if it exists. A folder in its place is set aside."""
+        path = self.path / name
+        if path.is_dir():
+            self._set_aside(path)
+        path.unlink(missing_ok=True)
 
     def exists(self, name: str) -> bool:
         """Whether a file exists."""
@@ -154,16 +214,37 @@ class RemoteFolder(Folder):
     def _path(self, name: str) -> str:
         return f"{self.root.rstrip('/')}/{name}"
 
-    def write(self, name: str, content: bytes) -> None:
+    def write(self, name: str, content: bytes, lasting: bool = True) -> None:
         """Write a file: at once, or under another name and then moved."""
         path = self._path(name)
-        self.system.makedirs(path.rpartition("/")[0], exist_ok=True)
-        if self.system.protocol in ("file", "sftp", "ssh", "smb", ("file", "local"), ("sftp", "ssh")):
-            beside = f"{path}.{os.getpid()}-{threading.get_ident()}.part"
-            self.system.pipe_file(beside, content)
-            self.system.mv(beside, path)
-        else:
-            self.system.pipe_file(path, content)
+        try:
+            self.system.makedirs(path.rpartition("/")[0], exist_ok=True)
+            if self.system.protocol in ("file", "sftp", "ssh", "smb", ("file", "local"), ("sftp", "ssh")):
+                beside = f"{path}.{os.getpid()}-{threading.get_ident()}.part"
+                self.system.pipe_file(beside, content)
+                self.system.mv(beside, path)
+            else:
+                self.system.pipe_file(path, content)
+        except OSError as error:
+            raise WriteError(f"{self.address}/{name}", error) from error
+
+    def create(self, name: str, content: bytes) -> bool:
+        """Write a file unless there is one: with a conditional write where the store has one."""
+        protocol = self.system.protocol
+        if _CONDITIONAL.isdisjoint([protocol] if isinstance(protocol, str) else protocol):
+            return super().create(name, content)
+        path = self._path(name)
+        try:
+            self.system.makedirs(path.rpartition("/")[0], exist_ok=True)
+            self.system.pipe_file(path, content, mode="create")
+            # a server or package that does not know the condition ignores it, and writes the same once more
+            self.system.pipe_file(path, content, mode="create")
+        except FileExistsError:
+            return self._holds(name, content)
+        except OSError as error:
+            raise WriteError(f"{self.address}/{name}", error) from error
+        time.sleep(SECONDS_TO_SETTLE)
+        return self._holds(name, content)
 
     def read(self, name: str) -> bytes:
         """The content of a file."""
@@ -206,20 +287,35 @@ def open_folder(address: str | Path) -> Folder:
     return RemoteFolder(text) if "://" in text and not isinstance(address, Path) else LocalFolder(text)
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file. It is either complete or absent, also after a crash."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+def write_atomically(path: Path, content: bytes, lasting: bool = True) -> None:
+    """Write a file. It is either complete or absent, also after a crash.
+
+    Args:
+        path: of the file.
+        content: of the file.
+        lasting: whether it has to survive a power cut, too.
+
+    Raises:
+        WriteError: the disk is full, or the place cannot be written.
+    """
+    temporary = None
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
-            os.fsync(file.fileno())
+            if lasting:
+                os.fsync(file.fileno())
         Path(temporary).chmod(0o666 & ~_umask())  # temporary files are private, results are not
         Path(temporary).replace(path)
-        _sync_folder(path.parent)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        if lasting:
+            _sync_folder(path.parent)
+    except BaseException as error:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise WriteError(path, error) from error
         raise
 
 

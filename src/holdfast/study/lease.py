@@ -44,14 +44,13 @@ def hold_lease(folder: Folder) -> Iterator[None]:
         "began": _beginning(os.getpid()),
     }
     if not folder.create(_FILE, _write(own)):
-        other = _read(folder)
+        found, other = _read_both(folder)
         if other is not None and _is_alive(other):
             raise RunningError(
                 f"{folder.address}: another run works here (process {other.get('process')} on {other.get('host')})."
                 f" Wait for its end, or give this run another folder. If there is none, remove {_FILE} there."
             )
-        # of several runs that find it left behind, one removes it, and one makes a new one
-        if not folder.take_away(_FILE) or not folder.create(_FILE, _write(own)):
+        if not folder.take_over(_FILE, found, _write(own)):
             raise RunningError(f"{folder.address}: another run has just begun to work here.")
     ended = threading.Event()
 
@@ -79,11 +78,20 @@ def _write(own: dict[str, Any]) -> bytes:
 
 
 def _read(folder: Folder) -> dict[str, Any] | None:
+    return _read_both(folder)[1]
+
+
+def _read_both(folder: Folder) -> tuple[bytes, dict[str, Any] | None]:
+    """The file of the lease as it is, and what it says, if it says anything."""
     try:
-        content = json.loads(folder.read(_FILE))
-    except (OSError, ValueError):
-        return None
-    return content if isinstance(content, dict) else None
+        found = folder.read(_FILE)
+    except OSError:
+        return b"", None
+    try:
+        content = json.loads(found)
+    except ValueError:
+        return found, None
+    return found, content if isinstance(content, dict) else None
 
 
 def _is_alive(other: dict[str, Any]) -> bool:

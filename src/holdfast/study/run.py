@@ -158,6 +158,7 @@ def _run_plan(
                 tell(job, 1.0)
                 done_work += running.pop(job.identity)
     finally:
+        store.end()
         after = store.statuses()
         store.forget_failures(job for job in retried if after.get(job) == "done")
     if len(plan.jobs) >= _COMPACT_FROM and pending:

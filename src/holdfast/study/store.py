@@ -5,6 +5,7 @@
     RESULTS/jobs/<job>.failed.parquet    one row with the traceback; the next run tries the job again
     RESULTS/artefacts/<job>.safetensors  pictures, traces and curves
     RESULTS/compact/                     the same rows in few files, so that thousands of jobs open at once
+    RESULTS/begun.json                   while a run of one process works: its current job
 
 A job is done when its Parquet file exists, which is written last. The folder may be at any fsspec address. Every file
 contains a hash of itself (`seals`), which is checked whenever the file is read.
@@ -37,6 +38,7 @@ _KEY = "holdfast"
 _LARGE = 10**9
 _DONE, _FAILED = ".parquet", ".failed.parquet"
 _JOBS, _SAMPLES = "compact/jobs.parquet", "compact/samples-{}.parquet"
+_BEGUN = "begun.json"
 
 
 def digest(description: object) -> str:
@@ -119,6 +121,22 @@ class Store:
         """Remove the failures of these jobs, which have succeeded since."""
         for job in jobs:
             self.folder.delete(f"jobs/{job}{_FAILED}")
+
+    def begin(self, job: str, times: int) -> None:
+        """Note which job this process begins, and the how manieth time: the next run reads it if this one is lost."""
+        self.folder.write(_BEGUN, json.dumps({"job": job, "times": times}).encode(), lasting=False)
+
+    def begun(self) -> tuple[str, int]:
+        """The job in whose middle the last run was lost, and how often so far; `("", 0)` if it ended properly."""
+        try:
+            content = json.loads(self.folder.read(_BEGUN))
+            return str(content["job"]), int(content["times"])
+        except (OSError, ValueError, TypeError, KeyError):
+            return "", 0
+
+    def end(self) -> None:
+        """Note that the run has ended properly."""
+        self.folder.delete(_BEGUN)
 
     def write_manifest(self, manifest: dict[str, Any]) -> None:
         """Store the description of the whole study; its jobs are listed under `"jobs"`."""

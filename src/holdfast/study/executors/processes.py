@@ -34,6 +34,7 @@ from holdfast.study.executors.base import (
     store_result,
 )
 from holdfast.study.file.imports import importing_from
+from holdfast.study.folders import WriteError
 from holdfast.study.grid import Grid
 from holdfast.study.plan import Job
 from holdfast.study.store import Store
@@ -55,14 +56,32 @@ class _DiedError(Exception):
 
 
 class InProcess(Executor):
-    """Does one job after another in this process."""
+    """Does one job after another in this process.
+
+    A crash or `os._exit` ends this process, and nobody is left to say which job did it. So the store has a note of the
+    current job. A job during which the last run was lost comes last, and one during which two were lost has failed.
+
+    Args:
+        noted: whether to write the note; not if several processes do jobs for one store.
+    """
 
     name = "local"
+
+    def __init__(self, noted: bool = True) -> None:
+        self.noted = noted
 
     def run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Iterator[JobOutcome]:
         """Do `jobs` in this order."""
         worker = Worker(grid)
-        for job in jobs:
+        lost, times = store.begun() if self.noted else ("", 0)
+        for job in sorted(jobs, key=lambda job: job.identity == lost):
+            losses = times if job.identity == lost else 0
+            if losses >= _LIVES:
+                error = f"ProcessDied: {losses} runs ended during this job (a crash, os._exit, or killed)"
+                yield store_failure(store, grid, job, error, error)
+                continue
+            if self.noted:
+                store.begin(job.identity, losses + 1)
             packed = worker.run(job, None if tell is None else partial(tell, job))
             yield store_result(store, job, packed)
 
@@ -148,8 +167,7 @@ class Processes(Executor):
                     if (why := process.exceeds(self.limits)) and not process.connection.poll():
                         job = process.job
                         assert job is not None
-                        process.process.kill()
-                        process.process.join()
+                        process.kill()
                         done = store.is_done(job.identity)
                         yield JobOutcome(job) if done else store_failure(store, grid, job, why, why)
                         self._replace(process, pool, grid, packed, store).give(queue)
@@ -164,7 +182,7 @@ class Processes(Executor):
             for process in pool:
                 process.process.kill()
             for process in pool:
-                process.process.join()
+                process.kill()
                 process.connection.close()
 
     def _replace(
@@ -174,6 +192,7 @@ class Processes(Executor):
         with _delay_interrupts():
             fresh = _Process.start(grid, packed, store, self.threads, process.number)
             pool[pool.index(process)] = fresh
+        process.kill()
         process.connection.close()
         return fresh
 
@@ -269,10 +288,18 @@ class _Process:
     def dismiss(self) -> None:
         """End it, because no job is left."""
         self.connection.close()
-        self.process.join(_SECONDS_TO_END)
-        if self.process.is_alive():  # a thread that a job has left behind keeps it
+        self.process.join(_SECONDS_TO_END)  # a thread that a job has left behind keeps it longer
+        self.kill()
+
+    def kill(self) -> None:
+        """End it at once, if it has not ended, and the processes that its jobs have started."""
+        if self.process.exitcode is None:
             self.process.kill()
-            self.process.join()
+        self.process.join()
+        if hasattr(os, "killpg"):
+            with suppress(ProcessLookupError, PermissionError):  # nobody is left; or it had not yet a group of its own
+                assert self.process.pid
+                os.killpg(self.process.pid, signal.SIGKILL)
 
 
 def memory_of(process: int) -> int | None:
@@ -359,6 +386,8 @@ def _end_workers_on_sigterm() -> Iterator[None]:
 def _run_worker(connection: Connection, packed: Grid | bytes, store: Store, threads: int, device: str) -> None:
     """What a worker process does: jobs, until the connection is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent process, which ends this one
+    if hasattr(os, "setpgid") and multiprocessing.parent_process() is not None:
+        os.setpgid(0, 0)  # a group of its own, so that what the jobs start can be ended with it
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
     try:
@@ -373,15 +402,18 @@ def _run_worker(connection: Connection, packed: Grid | bytes, store: Store, thre
             done = worker.run(job, connection.send)
             store.put(done)
             connection.send(done.failed)
-    except Exception:
+    except Exception as error:
+        said = str(error) if isinstance(error, WriteError) else traceback.format_exc()
         with suppress(OSError):  # nobody listens any more
-            connection.send(traceback.format_exc())
+            connection.send(said)
 
 
 def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     wait([parent.sentinel])
+    if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
+        os.killpg(os.getpid(), signal.SIGKILL)
     os._exit(1)
 
 

@@ -130,7 +130,7 @@ class Task:
         """Do the jobs, and return how many there were to do."""
         statuses = self.store.statuses()
         left = [job for job in self.jobs if statuses.get(job.identity) != "done"]
-        executor: Executor = InProcess()
+        executor: Executor = InProcess(noted=False)  # other tasks work for the same store
         if self.limits != UNLIMITED:
             executor = Processes(1, limits=self.limits)
             executor.pack = _import_cloudpickle().dumps

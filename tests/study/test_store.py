@@ -1,0 +1,155 @@
+"""Files of results: written whole or not at all, by one run at a time, on this computer and elsewhere."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import holdfast
+from holdfast.study import folders
+from holdfast.study.executors import Processes
+from holdfast.study.folders import Folder, LocalFolder, RemoteFolder, WriteError, open_folder
+from holdfast.study.grid import Grid, LoadedModel, Samples
+from holdfast.study.results import load_results, verify_results
+from holdfast.study.run import Progress, run_grid
+from holdfast.study.store import Store
+
+PLACES = ("local", "memory", "unconditional")
+
+
+@pytest.fixture(params=PLACES)
+def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Folder]:
+    """A folder on this computer; one where files are created conditionally; and one where they cannot be."""
+    monkeypatch.setattr(folders, "SECONDS_TO_SETTLE", 0.3)
+    if request.param == "local":
+        yield open_folder(tmp_path)
+    else:
+        address = f"local://{tmp_path}" if request.param == "unconditional" else f"memory://{uuid.uuid4()}"
+        found = open_folder(address)
+        assert isinstance(found, RemoteFolder)
+        yield found
+
+
+def at_once(calls: list[Callable[[], bool]]) -> list[bool]:
+    """What the calls return, each in a thread."""
+    found: list[bool] = [False] * len(calls)
+
+    def keep(place: int) -> None:
+        found[place] = calls[place]()
+
+    threads = [threading.Thread(target=keep, args=(place,)) for place in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+def test_of_several_that_create_a_file_one_succeeds(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    together, exists = threading.Barrier(4), type(folder).exists
+
+    def look(self: Folder, name: str) -> bool:  # all of them look before anybody writes
+        found = exists(self, name)
+        together.wait(10)
+        return found
+
+    monkeypatch.setattr(type(folder), "exists", look)
+    made = at_once([lambda text=text: folder.create("file", text) for text in (b"a", b"b", b"c", b"d")])  # type: ignore[misc]
+    monkeypatch.undo()
+    assert sum(made) == 1
+    assert folder.read("file") == b"abcd"[made.index(True) :][:1]
+    assert not folder.create("file", b"e")
+
+
+def test_of_several_that_take_a_file_over_one_succeeds(folder: Folder) -> None:
+    folder.write("file", b"old")
+    made = at_once([lambda text=text: folder.take_over("file", b"old", text) for text in (b"a", b"b")])  # type: ignore[misc]
+    assert sum(made) == 1
+    assert folder.read("file") == b"ab"[made.index(True) :][:1]
+
+
+def test_a_file_that_was_replaced_is_not_taken_over(folder: Folder) -> None:
+    folder.write("file", b"another run's")
+    assert not folder.take_over("file", b"old", b"mine")
+    assert folder.read("file") == b"another run's"
+    assert not folder.take_over("none", b"old", b"mine")
+    assert folder.names("") == ["file"]
+
+
+def a_grid(count: int = 4) -> Grid:
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
+    inputs = torch.rand(count, 1, 2, 2, generator=torch.Generator().manual_seed(1))
+    metric = holdfast.metrics.WorstCase(holdfast.LinfBall(0.1), "changed_explanation", search="random", budget=4)
+    return Grid(
+        {"x": Samples(inputs)},
+        {"m": LoadedModel(holdfast.Classifier(module, (0.0, 1.0), device="cpu", batch_size=64))},
+        {"s": holdfast.explainers.get("saliency")},
+        {"worst": metric},
+        samples_per_job=1,
+    )
+
+
+def test_a_full_disk_is_said_with_the_path_and_the_run_goes_on_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the third job on there is no room for its arrays."""
+    run_grid(a_grid(), Store(tmp_path / "whole"))
+    full, fsync = False, os.fsync
+
+    def fill(progress: Progress) -> None:
+        nonlocal full
+        full = progress.done >= 2
+
+    def flush(handle: int) -> None:
+        if full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        fsync(handle)
+
+    store = Store(tmp_path / "full")
+    with monkeypatch.context() as patch:
+        patch.setattr(folders.os, "fsync", flush)
+        with pytest.raises(
+            WriteError, match=r"artefacts/\w+\.safetensors could not be written: No space left on device"
+        ):
+            run_grid(a_grid(), store, progress=fill)
+    assert list(store.statuses().values()) == ["done"] * 2
+    assert not list((tmp_path / "full").rglob(".*.part"))
+    assert not store.folder.exists("running.json")
+    summary = run_grid(a_grid(), store)
+    assert (summary.earlier, summary.done) == (2, 2)
+    assert load_results(store).samples.equals(load_results(tmp_path / "whole").samples)
+    assert verify_results(store).fine
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() == 0, reason="root may write everywhere")
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(WriteError, match="could not be written: Permission denied"):
+        LocalFolder(tmp_path).write("a/file", b"")
+
+
+def test_a_worker_that_cannot_store_says_where(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    (tmp_path / "artefacts").write_text("a file in the place of a folder")
+    with pytest.raises(holdfast.HoldfastError, match=r"artefacts/\w+\.safetensors could not be written: ") as error:
+        run_grid(a_grid(1), store, executor=Processes(1))
+    assert "Traceback" not in str(error.value)
+
+
+def test_results_elsewhere_are_verified(tmp_path: Path) -> None:
+    store = Store(f"memory://{uuid.uuid4()}")
+    run_grid(a_grid(2), store)
+    assert verify_results(store).fine
+    name = f"artefacts/{next(iter(store.statuses()))}.safetensors"
+    whole = store.folder.read(name)
+    store.folder.write(name, whole[:-1] + bytes([whole[-1] ^ 1]))
+    assert list(verify_results(store).damaged) == [name]
