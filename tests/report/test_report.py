@@ -253,6 +253,18 @@ def test_names_are_escaped(builder: Builder) -> None:
     assert_whole(page)
 
 
+def test_names_that_no_drawing_can_hold_are_shown_as_codes(builder: Builder) -> None:
+    """A line separator ends an expression of a chart, and NUL would end this process within the renderer."""
+    for place, name in enumerate(("line\u2028end", "nul\0", "turned\u202e\x1b[31m")):
+        builder.worst(name, [0.5, 0.6, 0.2 + place / 10])
+        builder.other(name, [1.0, 2.0, 3.0 - place])
+    page = builder.page(title="a\u2029b")
+    for code in ("line\\u2028end", "nul\\u0000", "turned\\u202e\\u001b[31m", "a\\u2029b"):
+        assert code in page
+    assert not re.search("[\0\x1b\u2028\u2029\u202e]", without_bundle(page))
+    assert_whole(page)
+
+
 @pytest.mark.parametrize("shape", [(1, 6, 6), (3, 5, 4), (2, 30), (9,), (4, 6, 6), (2, 3, 4, 5)], ids=str)
 def test_inputs_of_every_shape_are_drawn(builder: Builder, shape: tuple[int, ...]) -> None:
     builder.worst("a", [0.3, 0.5], shape=shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import os
 import threading
@@ -130,11 +131,10 @@ def test_a_full_disk_is_said_with_the_path_and_the_run_goes_on_later(
     assert verify_results(store).fine
 
 
-@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() == 0, reason="root may write everywhere")
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    with pytest.raises(WriteError, match="could not be written: Permission denied"):
-        LocalFolder(tmp_path).write("a/file", b"")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(WriteError, match=r"file/part/name could not be written: Not a directory\. What was stored"):
+        LocalFolder(tmp_path / "file").write("part/name", b"")
 
 
 def test_a_worker_that_cannot_store_says_where(tmp_path: Path) -> None:
@@ -143,6 +143,15 @@ def test_a_worker_that_cannot_store_says_where(tmp_path: Path) -> None:
     with pytest.raises(holdfast.HoldfastError, match=r"artefacts/\w+\.safetensors could not be written: ") as error:
         run_grid(a_grid(1), store, executor=Processes(1))
     assert "Traceback" not in str(error.value)
+
+
+def test_names_that_cannot_be_stored_are_refused(tmp_path: Path) -> None:
+    grid = a_grid(1)
+    with pytest.raises(holdfast.ArgumentError, match=r"explainers: expected names that can be .* got .*\\ud800"):
+        dataclasses.replace(grid, explainers={"half\ud800": grid.explainers["s"]})
+    (tmp_path / "manifest.json").write_text('{"schema": 2, "jobs": ["\\ud800"]}')
+    with pytest.raises(holdfast.ArgumentError, match="whose manifest is no JSON"):
+        load_results(tmp_path)
 
 
 def test_results_elsewhere_are_verified(tmp_path: Path) -> None:

@@ -9,13 +9,13 @@ from holdfast.charts import Chart
 from holdfast.report.overview import draw_agreement, draw_differences, draw_medians
 from holdfast.report.render import render_files
 from holdfast.report.sweeps import compare_models, compare_options
-from holdfast.report.views import Contents
+from holdfast.report.views import Contents, with_safe_names
 from holdfast.study.results import Results
 
 
 def render_charts(results: Results) -> Iterator[tuple[str, bytes]]:
     """File names, made of section, label, data, model and chart, with their contents; one chart in memory at a time."""
-    contents, used = Contents(results), set[str]()
+    contents, used = Contents(with_safe_names(results)), set[str]()
 
     def take_name(*parts: str) -> str:
         stem = name = "-".join(make_file_name(part) for part in parts)

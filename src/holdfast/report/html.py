@@ -29,7 +29,7 @@ from holdfast.report.render import RenderedChart, bundle_scripts, render_for_pag
 from holdfast.report.sample_explorer import encode_rows
 from holdfast.report.sweeps import SectionList, compare_models, compare_options
 from holdfast.report.verdicts import answer_question, choose_example
-from holdfast.report.views import Contents, Label
+from holdfast.report.views import Contents, Label, show_unsafe, with_safe_names
 from holdfast.study.results import Results
 
 #: how many warnings, and how many failures, the page lists
@@ -196,11 +196,11 @@ def build_page(results: Results) -> str:
     )
     environment.filters["marked"] = mark_up
     environment.filters["breakable"] = allow_breaks
-    contents = Contents(results)
+    contents = Contents(with_safe_names(results))
     glossary = Glossary(name for name in contents.explainers if not is_random(name))
     environment.filters["explained"] = glossary.explain
     environment.globals["begin"] = glossary.begin
-    return environment.get_template("report.html").render(_context(contents))
+    return show_unsafe(environment.get_template("report.html").render(_context(contents)))
 
 
 def _context(contents: Contents) -> dict[str, Any]:

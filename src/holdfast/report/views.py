@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +14,41 @@ from holdfast.metrics.base import Metric
 from holdfast.presentation import Presentation, Reading, View, metric_class, presentation_of
 from holdfast.statistics.comparison import Comparison
 from holdfast.statistics.ranking import Agreement, Ranking, measure_agreements, rank_explainers
-from holdfast.study.results import Results
+from holdfast.study.results import COORDINATES, Results
+
+
+#: characters that end a line or a program elsewhere (a drawing with NUL ends the process), that are no text, or that
+#: turn the direction of what follows
+_UNSAFE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+
+
+def show_unsafe(text: str) -> str:
+    r"""A text with control characters, separators of lines and halves of pairs as the codes that Python writes.
+
+    >>> show_unsafe("a\u2028b")
+    'a\\u2028b'
+    """
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def with_safe_names(results: Results) -> Results:
+    """The same results, with names that can be drawn, whatever the data, models, explainers and metrics are called."""
+    manifest = _show_all(results.manifest)
+    if manifest == results.manifest:
+        return results
+    frames = {}
+    for place, frame in (("samples", results.samples), ("jobs", results.jobs)):
+        texts = [name for name in COORDINATES if name in frame.columns and frame.schema[name] == pl.String]
+        frames[place] = frame.with_columns(pl.col(texts).map_elements(show_unsafe, return_dtype=pl.String))
+    return replace(results, manifest=manifest, **frames)
+
+
+def _show_all(value: Any) -> Any:
+    if isinstance(value, str):
+        return show_unsafe(value)
+    if isinstance(value, Mapping):
+        return {show_unsafe(str(name)): _show_all(entry) for name, entry in value.items()}
+    return [_show_all(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
 @dataclass(frozen=True)

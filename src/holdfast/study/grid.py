@@ -86,6 +86,19 @@ class LoadedModel(ModelSource):
         return Classifier(ready.module, (lower, upper), ready.preprocess, device, ready.batch_size)
 
 
+def is_text(name: str) -> bool:
+    r"""Whether a text can be stored: it has no half of a surrogate pair.
+
+    >>> is_text("caf\u00e9"), is_text("\ud800")
+    (True, False)
+    """
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 @dataclass(frozen=True, eq=False)
 class Grid:
     """Everything that a study evaluates: data x models x explainers x metrics x repeats.
@@ -114,6 +127,8 @@ class Grid:
     def __post_init__(self) -> None:
         for what in ("data", "models", "explainers", "metrics"):
             check(len(getattr(self, what)) > 0, what, "at least one", "none")
+            broken = [name for name in getattr(self, what) if not is_text(name)]
+            check(not broken, what, "names that can be stored as UTF-8", f"half of a surrogate pair: {broken[:1]!a}")
         for what in ("repeats", "samples_per_job"):
             value = getattr(self, what)
             check_integer(value, what)

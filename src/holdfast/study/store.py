@@ -153,7 +153,7 @@ class Store:
         expected = "a folder with a manifest.json, as holdfast writes it"
         try:
             text = self.folder.read("manifest.json")
-            content: dict[str, Any] = json.loads(text)
+            content: dict[str, Any] = _parse(text)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
             raise ArgumentError("results", expected, self.folder.address) from error
         except (ValueError, RecursionError) as error:
@@ -325,6 +325,13 @@ class Store:
                 self.folder.sweep(part)
 
 
+def _parse(text: str | bytes) -> Any:
+    """What JSON says; raises ValueError also for halves of surrogate pairs, which are no text."""
+    content = json.loads(text)
+    json.dumps(content, ensure_ascii=False).encode()
+    return content
+
+
 def _write_parquet(frame: pl.DataFrame, record: dict[str, Any]) -> bytes:
     """A sealed Parquet file with `record` as JSON in its metadata."""
     buffer = io.BytesIO()
@@ -336,7 +343,7 @@ def _write_parquet(frame: pl.DataFrame, record: dict[str, Any]) -> bytes:
 def _read_parquet(content: bytes) -> tuple[dict[str, Any], pl.DataFrame]:
     """The record and the rows of a file that `_write_parquet` made; polars panics on some damaged files."""
     try:
-        record: dict[str, Any] = json.loads(pl.read_parquet_metadata(io.BytesIO(content))[_KEY])
+        record: dict[str, Any] = _parse(pl.read_parquet_metadata(io.BytesIO(content))[_KEY])
         _check_seal(content, record.pop("sealed", False))
         return record, pl.read_parquet(io.BytesIO(content))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, KeyError, ValueError, AttributeError) as error:
