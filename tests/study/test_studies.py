@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -522,12 +523,17 @@ def test_the_manifest_says_what_where_and_with_which_versions(tmp_path: Path) ->
     assert manifest["environment"]["torch"] == torch.__version__
     assert manifest["environment"]["cores"] >= 1
     assert manifest["about"] == {"title": "tiny"}
+    assert (manifest["code"], manifest["code_changes"]) == ({}, [])
     manifest["environment"]["torch"] = "1.0"
+    manifest["code"] = {"mine": "0123456789abcdef"}
     del manifest["seal"]
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
     run_grid(tiny_grid(2), Store(tmp_path))
     again = json.loads((tmp_path / "manifest.json").read_text())
     assert [entry["torch"] for entry in again["earlier_environments"]] == ["1.0"]
+    (change,) = again["code_changes"]
+    assert datetime.fromisoformat(change.pop("noticed")).tzinfo is not None
+    assert change == {"changed": [], "added": [], "removed": ["mine"]}
 
 
 def test_results_of_an_older_schema_are_refused_in_words(tmp_path: Path) -> None:

@@ -267,13 +267,56 @@ def test_a_data_file_that_appears_later_counts(tmp_path: Path) -> None:
     assert fingerprint(explain) != before
 
 
-def test_an_edit_before_the_first_look_is_noticed(tmp_path: Path) -> None:
-    write(tmp_path / "own", "from functools import lru_cache\n@lru_cache\n" + EXPLAIN.format("inputs ** 2.0"), "")
+@pytest.mark.parametrize("bytecode", [True, False])
+@pytest.mark.parametrize(
+    "module",
+    [
+        "from functools import lru_cache\n@lru_cache\n" + EXPLAIN.format("inputs ** 2.0"),
+        "POWER = 2.0\n" + EXPLAIN.format("inputs ** POWER"),
+        "class Options:\n    powers: tuple = (1.0, 2.0)\n" + EXPLAIN.format("inputs ** Options.powers[1]"),
+    ],
+)
+def test_an_edit_before_the_first_look_is_noticed(
+    module: str, bytecode: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", not bytecode)
+    write(tmp_path / "own", module, "")
     load(tmp_path / "own")
     path = tmp_path / "own" / "mine.py"
     path.write_text(path.read_text().replace("2.0", "3.0"))
     with pytest.warns(UserWarning, match=r"mine\.py was edited after this process had imported it"):
         UserCode().digest_of(type("Own", (), {"__module__": "mine"}))
+
+
+def test_what_only_the_stored_bytecode_tells_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A constant that is computed; and an edit of a comment, with another date, is none."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    write(tmp_path / "own", "class A:\n    pass\nPOWERS = [2.0]\n" + EXPLAIN.format("inputs ** POWERS[0]"), "")
+    load(tmp_path / "own")
+    own, path = type("Own", (), {"__module__": "mine"}), tmp_path / "own" / "mine.py"
+    text = path.read_text()
+    path.write_text("# by hand\n\n" + text)
+    before = UserCode().digest_of(own)
+    load(tmp_path / "own")
+    path.write_text(text.replace("2.0", "3.0"))
+    with pytest.warns(UserWarning, match=r"mine\.py was edited after this process had imported it"):
+        assert UserCode().digest_of(own) != before
+
+
+@pytest.mark.parametrize("bytecode", [True, False])
+def test_values_that_are_set_on_purpose_are_no_edits(
+    bytecode: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a file that is older than this process; and counters, and names that are set twice, in any."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", not bytecode)
+    counted = "COUNT = 0\nMODE = 1\nMODE = 2\ndef count():\n    global COUNT\n    COUNT += 1\n"
+    write(tmp_path / "own", counted + EXPLAIN.format("inputs"), "")
+    load(tmp_path / "own").count()
+    assert UserCode().digest_of(type("Own", (), {"__module__": "mine"}))
+    write(tmp_path / "old", "POWER = 2.0\n" + EXPLAIN.format("inputs ** POWER"), "")
+    os.utime(tmp_path / "old" / "mine.py", (10**9, 10**9))
+    load(tmp_path / "old").POWER = 3.0
+    assert UserCode().digest_of(type("Own", (), {"__module__": "mine"}))
 
 
 def test_classes_that_contain_each_other_and_objects_that_answer_anything_do_no_harm(tmp_path: Path) -> None:

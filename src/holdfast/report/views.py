@@ -16,7 +16,6 @@ from holdfast.statistics.comparison import Comparison
 from holdfast.statistics.ranking import Agreement, Ranking, measure_agreements, rank_explainers
 from holdfast.study.results import COORDINATES, Results
 
-
 #: characters that end a line or a program elsewhere (a drawing with NUL ends the process), that are no text, or that
 #: turn the direction of what follows
 _UNSAFE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import MISSING, dataclass, fields, is_dataclass
+from datetime import UTC, datetime
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -109,13 +110,16 @@ def _run_plan(
 ) -> Summary:
     store.sweep()
     here = environment(folder)
+    # if it is damaged or of another version, this raises an error, and nothing is overwritten
+    before = store.manifest() if store.folder.exists("manifest.json") else {}
     store.write_manifest(
         {
             **plan.manifest,
             "study": dict(study or {}),
             "origin": origin,
             "environment": here,
-            "earlier_environments": _earlier(store, here),
+            "earlier_environments": _earlier(before, here),
+            "code_changes": _code_changes(before, plan.manifest["code"]),
         }
     )
     statuses = store.statuses()
@@ -174,15 +178,28 @@ def _outcomes(executor: Executor, grid: Grid, store: Store, pending: Sequence[Jo
         yield from executor.run(grid, store, pending, tell)
 
 
-def _earlier(store: Store, here: Mapping[str, Any]) -> list[Any]:
-    """The environments of earlier runs into this store, if they differ from this one."""
-    if not store.folder.exists("manifest.json"):
-        return []
-    before = (
-        store.manifest()
-    )  # if it is damaged or of another version, this raises an error, and nothing is overwritten
+def _earlier(before: Mapping[str, Any], here: Mapping[str, Any]) -> list[Any]:
+    """The environments of earlier runs into the same store, if they differ from this one."""
     found = [*before.get("earlier_environments", []), before.get("environment")]
     return [entry for place, entry in enumerate(found) if entry and entry != here and entry not in found[:place]]
+
+
+def _code_changes(before: Mapping[str, Any], code: Mapping[str, str]) -> list[Any]:
+    """The user's modules and data files that changed from one run to the next, and when that was noticed."""
+    earlier = before.get("code")
+    found = list(before.get("code_changes") or [])
+    if earlier is None or earlier == code:
+        return found
+    changes = {
+        "changed": sorted(name for name in code if name in earlier and earlier[name] != code[name]),
+        "added": sorted(set(code) - set(earlier)),
+        "removed": sorted(set(earlier) - set(code)),
+    }
+    noticed = datetime.now(UTC).isoformat(timespec="seconds")
+    logger.info(
+        "since the last run, the code has changed: %s", {what: names for what, names in changes.items() if names}
+    )
+    return [*found, {"noticed": noticed, **changes}]
 
 
 def named_metrics(

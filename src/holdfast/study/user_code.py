@@ -11,12 +11,16 @@ import ast
 import contextlib
 import hashlib
 import importlib.util
+import marshal
+import os
 import symtable
 import sys
 import sysconfig
+import time
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.machinery import PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -37,6 +41,8 @@ _LARGEST = 1 << 28
 _DYNAMIC = {"globals", "locals", "vars", "eval", "exec", "__import__", "import_module"}
 _IMPORTERS = {"import_module", "__import__"}
 _SCRIPT = "__main__"
+#: types of values that are compared with the text of a module
+_PLAIN = (bool, int, float, complex, str, bytes, tuple)
 #: what was read first of each file in this process, with the import that it belongs to
 _FIRST: dict[Path, tuple[object, str]] = {}
 
@@ -225,19 +231,77 @@ def _mark_edited(name: str, path: Path, source: _Source) -> _Source:
 
 
 def _is_current(module: ModuleType, path: Path) -> bool:
-    """Whether the functions of a module that is in memory are those of its file."""
+    """Whether what is in memory of a module is what its file says, as far as can be known.
+
+    Its functions are compared, and the bytecode that Python stored when it imported the module. The stored bytecode
+    says nothing if another process has written it since, or if it could not be written. So constants are compared, too,
+    in a file that is younger than this process: in others a different value was set on purpose.
+    """
     if not isinstance(getattr(module, "__loader__", None), SourceFileLoader):  # pytest, for one, changes what it loads
         return True
     try:
-        written = _list_code(compile(path.read_bytes(), str(path), "exec", dont_inherit=True))
+        content = path.read_bytes()
+        code, tree = compile(content, str(path), "exec", dont_inherit=True), ast.parse(content)
+        edited = path.stat().st_mtime
     except (OSError, SyntaxError, ValueError):
         return True
+    written = _list_code(code)
     for entry in _list_functions(vars(module), module.__name__):
-        code = entry.__code__
-        here = Path(code.co_filename) == path and code.co_qualname in written
-        if here and _content_of(code) not in written[code.co_qualname]:
+        own = entry.__code__
+        here = Path(own.co_filename) == path and own.co_qualname in written
+        if here and _content_of(own) not in written[own.co_qualname]:
             return False
-    return True
+    imported = _read_bytecode(module)
+    if imported is not None and _content_of(imported) != _content_of(code):
+        return False
+    began = _process_began()
+    return began is None or edited < began or not _has_other_constants(vars(module), tree.body)
+
+
+def _read_bytecode(module: ModuleType) -> CodeType | None:
+    """What Python stored when it imported a module; None if it stores nothing, or cannot."""
+    cached = getattr(module, "__cached__", None)
+    if not cached or sys.dont_write_bytecode or sys.version_info >= (3, 14):  # which has line numbers in the code
+        return None
+    try:
+        stored = Path(cached).read_bytes() if os.access(Path(cached).parent, os.W_OK) else b""
+        found = marshal.loads(stored[16:])
+    except (OSError, ValueError, EOFError, TypeError):
+        return None
+    return found if stored[:4] == importlib.util.MAGIC_NUMBER and isinstance(found, CodeType) else None
+
+
+def _has_other_constants(names: Mapping[str, Any], body: list[ast.stmt]) -> bool:
+    """Whether a number or text that a module or class sets once, `NAME = 2.0`, has another value in memory."""
+    stored = Counter(node.id for node in _walk(body) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    declared = {name for node in _walk(body) if isinstance(node, ast.Global) for name in node.names}
+    for part in body:
+        if isinstance(part, ast.ClassDef) and isinstance(names.get(part.name), type):
+            if _has_other_constants(vars(names[part.name]), part.body):
+                return True
+        elif isinstance(part, ast.Assign | ast.AnnAssign) and part.value is not None:
+            targets = part.targets if isinstance(part, ast.Assign) else [part.target]
+            for name in (target.id for target in targets if isinstance(target, ast.Name)):
+                once = stored[name] == 1 and name not in declared and name in names
+                try:
+                    value = ast.literal_eval(part.value)
+                except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+                    continue
+                plain = isinstance(value, int | float | complex | str | bytes | tuple)
+                if once and plain and type(names[name]) in _PLAIN and repr(names[name]) != repr(value):
+                    return True
+    return False
+
+
+@cache
+def _process_began() -> float | None:
+    """When this process began, as files are dated; None where the system does not say."""
+    try:
+        ticks = float(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+        awake = float(Path("/proc/uptime").read_text().split()[0])
+        return time.time() - awake + ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return None
 
 
 def _list_code(code: CodeType) -> dict[str, list[object]]:
@@ -254,7 +318,9 @@ def _list_code(code: CodeType) -> dict[str, list[object]]:
 
 def _content_of(code: CodeType) -> object:
     """A function's code without its place in the file."""
-    constants = [_content_of(part) if isinstance(part, CodeType) else repr(part) for part in code.co_consts]
+    line = code.co_firstlineno if "__firstlineno__" in code.co_names else None  # of a class, in Python 3.13
+    parts = [part for part in code.co_consts if line is None or part != line]
+    constants = [_content_of(part) if isinstance(part, CodeType) else repr(part) for part in parts]
     return [code.co_code, constants, code.co_names]
 
 
