@@ -334,8 +334,8 @@ class _Recorder:
         return {"tests": found, "left_out": sorted(set(self.seconds) - set(found))}
 
 
-def record(file: Path, most: float) -> dict[str, Any]:
-    """Run one file of tests, and say what its tests reach; after so many seconds the rest of them is left out."""
+def record(files: list[Path], most: float) -> dict[str, Any]:
+    """Run files of tests, and say what its tests reach; after so many seconds the rest of them is left out."""
 
     def too_slow(*_: object) -> None:
         raise _TooSlowError
@@ -343,7 +343,7 @@ def record(file: Path, most: float) -> dict[str, Any]:
     signal.signal(signal.SIGPROF, too_slow)
     recorder = _Recorder(most)
     recorder.coverage.start()
-    run_tests(["--maxfail=1000", str(file.relative_to(ROOT))], [recorder.plugin()])
+    run_tests(["--maxfail=1000", *(str(file.relative_to(ROOT)) for file in files)], [recorder.plugin()])
     recorder.coverage.stop()
     return recorder.result()
 
@@ -354,13 +354,12 @@ def find_reach(cache: Path, most: float) -> dict[str, dict[str, Any]]:
     sources = b"".join(file.read_bytes() for file in target_files())
     tests: dict[str, dict[str, Any]] = {}
     left_out, began = 0, time.monotonic()
-    for file in [*test_files(), *target_files()]:
-        name = str(file.relative_to(ROOT))
-        if file in target_files() and ">>>" not in file.read_text():
-            continue
-        key = hashlib.sha256(sources + file.read_bytes()).hexdigest()
+    units = {str(file.relative_to(ROOT)): [file] for file in test_files()}
+    units["doctests"] = [file for file in target_files() if ">>>" in file.read_text()]
+    for name, files in units.items():
+        key = hashlib.sha256(sources + b"".join(file.read_bytes() for file in files)).hexdigest()
         if known.get(name, {}).get("key") != key:
-            why, found = in_fork(lambda file=file: record(file, most), 900)  # type: ignore[misc]
+            why, found = in_fork(functools.partial(record, files, most), 900)
             if found is None:
                 print(f"{name}: not used ({why})", flush=True)
                 continue

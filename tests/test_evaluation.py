@@ -131,6 +131,13 @@ def test_lists_and_wrong_kinds(model: holdfast.Classifier, inputs: torch.Tensor)
         holdfast.evaluate(small_net, "saliency", inputs, "aopc", progress=False)  # type: ignore[arg-type]
     with pytest.raises(holdfast.ArgumentError, match="seed: expected a whole number, got 'a'"):
         holdfast.evaluate(model, "saliency", inputs, "aopc", seed="a", progress=False)  # type: ignore[arg-type]
+    with pytest.raises(holdfast.ArgumentError, match="seed: expected a whole number that a generator of torch takes"):
+        holdfast.evaluate(model, "saliency", inputs, "aopc", seed=2**64, progress=False)
+    with pytest.raises(holdfast.ArgumentError, match=r"about: expected a mapping from names, or None, got \[1\]"):
+        holdfast.evaluate(model, "saliency", inputs, "aopc", about=[1], progress=False)  # type: ignore[arg-type]
+    for given in ({"explainers": None, "metrics": "aopc"}, {"explainers": "saliency", "metrics": None}):
+        with pytest.raises(holdfast.ArgumentError, match="(explainers|metrics): expected one, several in a list, or"):
+            holdfast.evaluate(model, inputs=inputs, progress=False, **given)  # type: ignore[arg-type]
 
 
 def test_a_run_in_which_all_fails_warns_and_has_the_common_columns(

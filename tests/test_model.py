@@ -394,6 +394,9 @@ def test_a_short_text_for_a_classifier() -> None:
         (lambda: build(nn.Linear(4, 3, device="meta")), "'weight' on the device meta: load the weights first"),
         (lambda: build(nn.LazyLinear(3)), "'weight' that is lazy: run the module once"),
         (lambda: build().check_targets("a", torch.rand(2, 4)), "targets: expected whole numbers"),
+        (lambda: build(device="hpu"), "device: expected one that this torch has here, got hpu: "),
+        (lambda: build(device="meta"), "device: expected a CPU or a CUDA device"),
+        (lambda: build().check_inputs(torch.nested.nested_tensor([torch.rand(4)])), "with values, got a nested one"),
         (
             lambda: build(preprocess=lambda x: None).logits(torch.rand(2, 4)),
             "preprocess: expected a tensor",
@@ -435,6 +438,8 @@ def test_maps_that_are_no_real_numbers_are_refused(explain: Callable[[Tensor], A
     turned = holdfast.explainers.from_callable(lambda module, x, targets: x.numpy()[:, ::-1])
     x = torch.rand(2, 4)
     assert turned(build(), x).equal(x.flip(1))
+    swapped = holdfast.explainers.from_callable(lambda module, x, targets: x.numpy().astype(">f8"))
+    assert swapped(build(), x).equal(x)
 
 
 def test_a_few_units_in_the_last_place_beyond_the_bounds_are_rounding() -> None:

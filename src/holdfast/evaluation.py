@@ -11,7 +11,7 @@ import shutil
 import sys
 import tempfile
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -219,6 +219,7 @@ def evaluate(
     """
     seed, repeats, samples_per_job = (as_number(number) for number in (seed, repeats, samples_per_job))
     check(type(seed) is int, "seed", "a whole number", repr(seed))
+    check(about is None or isinstance(about, Mapping), "about", "a mapping from names, or None", repr(about))
     facts = dict(about or {})
     grid, notes = _make_grid(
         classifier, explainers, inputs, metrics, neighbourhood, preset, targets, seed, repeats, samples_per_job, facts
@@ -272,6 +273,8 @@ def _make_grid(
         explainers = [explainers]
     if isinstance(metrics, str | Metric | type):
         metrics = [metrics]
+    for what, several in (("explainers", explainers), ("metrics", metrics)):
+        check(isinstance(several, Iterable), what, "one, several in a list, or a mapping from names", repr(several))
     if isinstance(explainers, Mapping):
         given = dict(explainers)
     else:

@@ -282,8 +282,8 @@ class Classifier:
     def check_inputs(self, inputs: Tensor, name: str = "inputs") -> Tensor:
         """`inputs` on the classifier's device; raises `ArgumentError` for a wrong type, dtype, shape or range."""
         check(isinstance(inputs, Tensor), name, "a torch.Tensor", describe_no_tensor(inputs))
-        dense = inputs.layout == torch.strided and not inputs.is_meta
-        check(dense, name, "a dense tensor with values", "one on the device meta" if inputs.is_meta else "a sparse one")
+        dense = inputs.layout == torch.strided and not inputs.is_meta and not inputs.is_nested
+        check(dense, name, "a dense tensor with values", _describe_kind(inputs))
         fits = inputs.dtype == self.dtype
         check(fits, name, f"dtype {self.dtype} (the module's)", f"{inputs.dtype}: {suggest_dtype(inputs, self.dtype)}")
         shape = tuple(inputs.shape)
@@ -568,6 +568,12 @@ def _check_weights(module: nn.Module) -> None:
         check(not lazy and not parameter.is_meta, "module", expected, f"{name!r} {why}")
 
 
+def _describe_kind(inputs: Tensor) -> str:
+    if inputs.is_nested:
+        return "a nested one"
+    return "one on the device meta" if inputs.is_meta else "a sparse one"
+
+
 def _resolve_device(device: str | torch.device, parameter: Tensor | None) -> torch.device:
     if device == "auto":
         here = parameter.device if parameter is not None else torch.device("cpu")
@@ -577,7 +583,13 @@ def _resolve_device(device: str | torch.device, parameter: Tensor | None) -> tor
             found = torch.device(device)
         except (RuntimeError, TypeError):
             raise ArgumentError("device", "auto, or a device of torch such as cpu or cuda:0", repr(device)) from None
-    check(found.type != "mps", "device", "a CPU or a CUDA device (scores are float64)", found)
+    check(found.type not in ("mps", "meta"), "device", "a CPU or a CUDA device (scores are float64)", found)
+    try:
+        torch.empty((), dtype=torch.float64, device=found)
+    except (RuntimeError, AssertionError, ImportError, NotImplementedError) as error:  # each kind has its own
+        raise ArgumentError(
+            "device", "one that this torch has here", f"{found}: {str(error).splitlines()[0]}"
+        ) from error
     return found
 
 

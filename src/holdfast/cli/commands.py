@@ -153,7 +153,7 @@ def verify(
         typer.echo(f"{found.unsealed} files of an earlier version have no SHA-256, and could only be opened")
     typer.echo(f"{found.missing} planned jobs without a result")
     if not found.fine:
-        typer.echo("run the study again: what is damaged or missing is then done", err=True)
+        typer.echo("delete what is damaged, and run the study again: what is missing is then done", err=True)
         raise typer.Exit(1)
 
 

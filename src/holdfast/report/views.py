@@ -35,11 +35,12 @@ def with_safe_names(results: Results) -> Results:
     manifest = _show_all(results.manifest)
     if manifest == results.manifest:
         return results
-    frames = {}
-    for place, frame in (("samples", results.samples), ("jobs", results.jobs)):
-        texts = [name for name in COORDINATES if name in frame.columns and frame.schema[name] == pl.String]
-        frames[place] = frame.with_columns(pl.col(texts).map_elements(show_unsafe, return_dtype=pl.String))
-    return replace(results, manifest=manifest, **frames)
+    return replace(results, manifest=manifest, samples=_rename(results.samples), jobs=_rename(results.jobs))
+
+
+def _rename(frame: pl.DataFrame) -> pl.DataFrame:
+    texts = [name for name in COORDINATES if frame.schema.get(name) == pl.String]
+    return frame.with_columns(pl.col(texts).map_elements(show_unsafe, return_dtype=pl.String))
 
 
 def _show_all(value: Any) -> Any:

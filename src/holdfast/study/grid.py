@@ -132,6 +132,8 @@ class Grid:
         for what in ("repeats", "samples_per_job"):
             value = getattr(self, what)
             check_integer(value, what)
+        fits = -(2**63) <= self.seed < 2**64
+        check(fits, "seed", "a whole number that a generator of torch takes, -2^63 to 2^64 - 1", self.seed)
         for data, model in self.pairs or ():
             check(data in self.data and model in self.models, "pairs", "names of data and models", (data, model))
 

@@ -111,6 +111,8 @@ def test_masks_of_a_problem_do_not_depend_on_other_problems() -> None:
 
 def test_no_masks_and_wrong_arguments() -> None:
     assert draw_masks(0, 4, 0.5, streams(2)).shape == (2, 0, 4)
+    with pytest.raises(ArgumentError, match="masks: expected at most 100,000,000, got 1,000,000,000,000"):
+        draw_masks(10**12, 4, 0.5, streams(2))
     with pytest.raises(ArgumentError, match="keep"):
         draw_masks(5, 4, 1.0, streams(2))
     with pytest.raises(ArgumentError, match="features"):

@@ -37,6 +37,9 @@ PART_ELEMENTS = 1 << 25  # masks x features in float64 in memory at a time: a qu
 _LUCK = 1.2  # how much nearer than the tolerance the ends must be
 _ESTIMATORS = ("centred", "paper")
 
+#: more masks fit into no memory
+_MOST = 10**8
+
 
 def draw_masks(count: int, features: Tensor | int, keep: float, streams: Streams) -> Tensor:
     """Masks that keep each feature with probability `keep`, independently; True is kept.
@@ -59,6 +62,7 @@ def draw_masks(count: int, features: Tensor | int, keep: float, streams: Streams
     (torch.Size([2, 4, 3]), False)
     """
     check_integer(count, "count", 0)
+    check(count <= _MOST, "masks", f"at most {_MOST:,}", f"{count:,}")
     check(0 < keep < 1, "keep", "a probability between 0 and 1", keep)
     numbers = [features] * len(streams) if isinstance(features, int) else [int(f) for f in features.tolist()]
     check(len(numbers) == len(streams), "features", f"a number for each of {len(streams)} problems", len(numbers))

@@ -134,12 +134,15 @@ def shape_like_inputs(out: Any, x: Tensor, label: str, layer: bool = False, one_
     if isinstance(out, np.ndarray):
         real, what = out.dtype.kind in "fiub", str(out.dtype)
     else:
-        real = not (out.is_complex() or out.is_sparse or out.is_meta)
-        what = "a sparse one" if out.is_sparse else "one without values" if out.is_meta else str(out.dtype)
+        real = not (out.is_complex() or out.layout != torch.strided or out.is_meta or out.is_quantized)
+        what = (
+            "a sparse one" if out.layout != torch.strided else "one without values" if out.is_meta else str(out.dtype)
+        )
     if not real:  # a complex map would lose its imaginary part
         raise ModelError(f"{label}: expected attributions as real numbers in a dense tensor or array, got {what}")
-    values = torch.as_tensor(np.ascontiguousarray(out) if isinstance(out, np.ndarray) else out, dtype=x.dtype)
-    values = values.to(x.device)
+    if isinstance(out, np.ndarray):
+        out = np.ascontiguousarray(out, out.dtype.newbyteorder("="))  # torch knows no other order of bytes
+    values = torch.as_tensor(out, dtype=x.dtype).to(x.device)
     if layer and values.ndim == x.ndim >= 3 and len(values) == len(x) and values.shape[1] in (1, x.shape[1]):
         values = resize(values, x, "linear")
     if one_channel and x.ndim >= 3 and values.shape == (len(x), 1, *x.shape[2:]):
