@@ -581,7 +581,7 @@ def _resolve_device(device: str | torch.device, parameter: Tensor | None) -> tor
     else:
         try:
             found = torch.device(device)
-        except (RuntimeError, TypeError):
+        except (RuntimeError, TypeError, ValueError):
             raise ArgumentError("device", "auto, or a device of torch such as cpu or cuda:0", repr(device)) from None
     check(found.type not in ("mps", "meta"), "device", "a CPU or a CUDA device (scores are float64)", found)
     try:

@@ -194,3 +194,17 @@ def test_a_missing_neighbourhood_has_a_short_example() -> None:
         holdfast.metrics.get("max_sensitivity:samples=5")
     assert error.value.argument == "neighbourhood"
     assert "such as neighbourhood=LinfBall(radius=0.1), got none" in str(error.value)
+
+
+@pytest.mark.parametrize("name", holdfast.metrics.names())
+def test_no_option_stumbles_over_a_value_of_another_kind(name: str) -> None:
+    """It is accepted, or refused by name; `benchmarks/reliability.py` tries more values, and the explainers."""
+    kind = holdfast.metrics.metrics[name]
+    options = [field.name for field in dataclasses.fields(kind) if field.init]
+    given = {"neighbourhood": holdfast.LinfBall(0.1)} if "neighbourhood" in options else {}
+    for option in options:
+        for value in ("high", 1j, [], 10**30, torch.tensor(1.0), float("nan")):
+            try:
+                kind(**{**given, option: value})
+            except holdfast.HoldfastError:
+                continue

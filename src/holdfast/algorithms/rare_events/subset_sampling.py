@@ -119,7 +119,9 @@ def subset_simulation(
     check(0 < quantile < 1, "quantile", "a number between 0 and 1", quantile)
     check(proposal in get_args(Proposal), "proposal", f"one of {', '.join(get_args(Proposal))}", repr(proposal))
     check(floor < 0, "floor", "a number below 0", floor)
-    check(first >= 1, "first", "a number of at least 1", first)
+    check(1 <= first < math.inf, "first", "a number of at least 1", first)
+    population = round(first * particles)
+    check(population <= _MOST, "first", f"at most {_MOST:,} particles in the first population", f"{population:,}")
     check(error is None or error > 0, "error", "a number above 0, or None", error)
     check_integer(budget, "budget", particles, also=(None,))
     if witnesses is not None:

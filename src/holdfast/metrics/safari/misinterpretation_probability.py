@@ -183,11 +183,14 @@ class MisinterpretationProbability(Metric):
         check(self.method in methods, "method", f"one of {', '.join(methods)}", repr(self.method))
         check_integer(self.particles, "particles", 10)
         check_integer(self.moves, "moves")
-        check(0 < self.quantile < 1, "quantile", "a number between 0 and 1", self.quantile)
+        between = isinstance(self.quantile, int | float) and 0 < self.quantile < 1
+        check(between, "quantile", "a number between 0 and 1", self.quantile)
         check(self.proposal in ("gaussian", "random_walk"), "proposal", "gaussian or random_walk", self.proposal)
         check(isinstance(self.floor, int | float) and self.floor < 0, "floor", "a number below 0", self.floor)
-        check(self.first >= 1, "first", "a number of at least 1", self.first)
-        check(self.error is None or self.error > 0, "error", "a number above 0, or None", self.error)
+        fits = isinstance(self.first, int | float) and 1 <= self.first < math.inf
+        check(fits, "first", "a number of at least 1", self.first)
+        fits = self.error is None or (isinstance(self.error, int | float) and self.error > 0)
+        check(fits, "error", "a number above 0, or None", self.error)
         check_integer(self.budget, "budget", self.particles + 1, also=(None,))
         check_integer(self.samples, "samples")
         check_probe_options(self.absolute, self.explain, self.margin)
