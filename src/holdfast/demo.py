@@ -28,13 +28,16 @@ WORST = "worst case: changed explanation"
 
 
 def demo_metrics() -> dict[str, Metric]:
-    """The metrics, with budgets for one minute."""
+    """The metrics, with budgets for one minute.
+
+    The search is the same for all explainers: `auto` would follow the gradients of five of them and not of Grad-CAM's.
+    The threshold of the probability is one that random noise reaches, so few of the estimates are only bounds.
+    """
     ball = LinfBall(RADIUS)
     return {
-        WORST: WorstCase(ball, "changed_explanation", threshold=UNRECOGNISABLE, budget=200),
-        "worst case: changed class": WorstCase(ball, "changed_class", budget=200),
-        "probability: correlation below 0.95": MisinterpretationProbability(
-            ball, "changed_explanation", threshold=0.95, particles=50, first=4.0, moves=3
+        WORST: WorstCase(ball, "changed_explanation", search="block", threshold=UNRECOGNISABLE, budget=1000),
+        "probability: correlation below 0.97": MisinterpretationProbability(
+            ball, "changed_explanation", threshold=0.97, particles=100, first=4.0, moves=3
         ),
         "max sensitivity": MaxSensitivity(ball, samples=50, normalise=True),
         "local Lipschitz": LocalLipschitz(ball, samples=50),
