@@ -1,4 +1,4 @@
-"""The demonstration: six explainers of the bundled digit classifier, their worst cases and probabilities."""
+"""The demonstration: six explainers of the bundled digit classifier, their worst cases, probabilities and faithfulness."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from holdfast import data, zoo
 from holdfast.evaluation import Evaluation, evaluate
 from holdfast.explainers import get
 from holdfast.findings import format_text
-from holdfast.metrics import LocalLipschitz, MaxSensitivity, Metric, MisinterpretationProbability, WorstCase
+from holdfast.metrics import AOPC, MaxSensitivity, Metric, MisinterpretationProbability, WorstCase
 from holdfast.model import Classifier
 from holdfast.neighbourhood import LinfBall
+from holdfast.presentation.wording import join_names
 
 RADIUS = 0.1  # of pixel values between 0 and 1: noise that can be seen, and that leaves every digit readable
 UNRECOGNISABLE = 0.4  # maps with a smaller correlation show something else (SAFARI, Sec. 3)
@@ -25,6 +26,7 @@ EXPLAINERS = {
     "Grad-CAM": "gradcam",
 }
 WORST = "worst case: changed explanation"
+FAITHFUL = "faithfulness (AOPC)"
 
 
 def demo_metrics() -> dict[str, Metric]:
@@ -40,7 +42,7 @@ def demo_metrics() -> dict[str, Metric]:
             ball, "changed_explanation", threshold=0.97, particles=100, first=4.0, moves=3
         ),
         "max sensitivity": MaxSensitivity(ball, samples=50, normalise=True),
-        "local Lipschitz": LocalLipschitz(ball, samples=50),
+        FAITHFUL: AOPC(),
     }
 
 
@@ -71,7 +73,7 @@ def run_demo(out: Path, seed: int, samples: int) -> tuple[Path, Evaluation]:
 
 
 def describe_findings(found: Evaluation) -> str:
-    """What was found: a sentence on the worst cases, and the table of `Findings`."""
+    """What was found: the worst cases, whether the map that held is also the most faithful, and the table."""
     worst = found.frame().filter((pl.col("label") == WORST) & (pl.col("status") == "ok"))
     changed = worst.group_by("explainer", maintain_order=True).agg(
         (pl.col("value") < UNRECOGNISABLE).sum().alias("count"), pl.len().alias("of"), pl.col("value").median()
@@ -84,6 +86,10 @@ def describe_findings(found: Evaluation) -> str:
             f"A change of at most {RADIUS} in each pixel turns the map of {most['explainer']} into a different one "
             f"(correlation below {UNRECOGNISABLE}) on {most['count']} of {most['of']} digits,",
             f"and the map of {least['explainer']} on {least['count']} of {least['of']}.",
-            "",
         ]
+        best = found.best().get(FAITHFUL)
+        if best is not None and best.shown and least["explainer"] not in best.explainers:
+            who = join_names(best.explainers)
+            lines.append(f"Stable is not faithful: replacing what the map of {who} puts first costs most probability.")
+        lines.append("")
     return "\n".join([*lines, format_text(found.results, hint=False)]).rstrip()
