@@ -1,4 +1,4 @@
-"""The demonstration: six explainers of the bundled digit classifier, their worst cases, probabilities and faithfulness."""
+"""The demonstration: how stable and how faithful six explainers of the bundled digit classifier are."""
 
 from __future__ import annotations
 

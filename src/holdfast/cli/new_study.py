@@ -55,7 +55,6 @@ class Source:
         check("name" not in self.entry, "--bounds", "none for a data set by name, which has its own", bounds)
         return replace(self, entry={**self.entry, "bounds": list(bounds)})
 
-
     def with_label(self, column: str) -> Source:
         """A table with its classes in this column.
 
