@@ -40,7 +40,7 @@ def test_evaluate_gives_a_tidy_frame_and_a_report(
     model: holdfast.Classifier, inputs: torch.Tensor, tmp_path: Path
 ) -> None:
     found = holdfast.evaluate(model, {"a": "saliency", "b": "gradcam"}, inputs, METRICS, progress=False)
-    frame = found.frame()
+    frame = found.results.samples
     assert frame.height == 2 * 3 * 5
     assert set(frame["explainer"]) == {"a", "b"}
     direct = METRICS[0](model, "gradcam", inputs, generator=torch.Generator().manual_seed(0))
@@ -53,21 +53,20 @@ def test_evaluate_gives_a_tidy_frame_and_a_report(
 def test_results_do_not_depend_on_how_the_work_is_cut(model: holdfast.Classifier, inputs: torch.Tensor) -> None:
     frames = [
         holdfast.evaluate(model, ["saliency"], inputs, METRICS, progress=False, samples_per_job=size)
-        .frame()
-        .drop("job")
+        .results.samples.drop("job")
         for size in (1, 2, 5)
     ]
     order = ["label", "sample"]
     assert all(f.sort(order).equals(frames[0].sort(order)) for f in frames[1:])
-    other = holdfast.evaluate(model, ["saliency"], inputs, METRICS, progress=False, seed=1).frame().drop("job")
+    other = holdfast.evaluate(model, ["saliency"], inputs, METRICS, progress=False, seed=1).results.samples.drop("job")
     assert not other.sort(order).equals(frames[0].sort(order))
 
 
 def test_repeats_differ_and_the_first_is_the_study_without_them(
     model: holdfast.Classifier, inputs: torch.Tensor
 ) -> None:
-    once = holdfast.evaluate(model, ["saliency"], inputs, METRICS, progress=False).frame()
-    thrice = holdfast.evaluate(model, ["saliency"], inputs, METRICS, progress=False, repeats=3).frame()
+    once = holdfast.evaluate(model, ["saliency"], inputs, METRICS, progress=False).results.samples
+    thrice = holdfast.evaluate(model, ["saliency"], inputs, METRICS, progress=False, repeats=3).results.samples
     columns = [name for name in once.columns if name != "job"]  # a job's identity is its own
     first = thrice.filter(pl.col("repeat") == 0).select(columns)
     assert first.equals(once.select(columns))
@@ -101,7 +100,7 @@ def test_a_changed_function_is_another_job_and_an_equal_one_is_not(
     def run(factor: float, shift: float = 0.0) -> list[float]:
         model.preprocess = lambda x: x + shift
         found = holdfast.evaluate(model, {"mine": scaled(factor)}, inputs, METRICS[1:2], progress=False, out=tmp_path)
-        return found.frame()["sensitivity"].to_list()
+        return found.frame("max_sensitivity")["sensitivity"].to_list()
 
     units = tmp_path / "jobs"
     first = run(1.0)

@@ -196,11 +196,15 @@ def test_names_are_escaped_in_notebooks(builder: Builder) -> None:
 
 def test_a_frame_of_one_metric_has_no_empty_columns(builder: Builder) -> None:
     builder.worst("a", GOOD)
-    builder.probability("a", [-9.0] * 12)
+    builder.probability("a", [-9.0] * 12, censored=[True] * 5 + [False] * 7)
     findings = found(builder)
     whole = findings.frame()
-    assert whole.columns[:7] == ["explainer", "label", "sample", "value", "low", "high", "status"]
-    assert whole["similarity"].null_count() == 12
+    assert whole.columns == ["explainer", "label", "sample", "value", "low", "high", "bound", "status"]
+    assert whole.height == findings.samples.height == 24
+    assert whole.filter(label=PROB)["bound"].to_list() == findings.frame(PROB)["bound"].to_list()
+    assert int(whole["bound"].sum()) == 5
+    assert not whole.filter(label=WORST)["bound"].any()
+    assert findings.samples["similarity"].null_count() == 12
     one = findings.frame(metric=PROB)
     assert one["label"].unique().to_list() == [PROB]
     assert "similarity" not in one.columns

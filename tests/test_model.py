@@ -228,8 +228,13 @@ def test_channels_in_the_last_place_are_guessed() -> None:
 
 
 def test_a_shape_the_module_cannot_take() -> None:
-    with pytest.raises(ModelError, match=r"module: failed on inputs of shape \(2, 5\), dtype torch.float32: .*mat1"):
-        Classifier(linear(), (0.0, 1.0), device="cpu").logits(torch.rand(2, 5))
+    """The shape is the user's; what torch says follows, with the size of the batch where it is another one."""
+    classifier, x = Classifier(linear(), (0.0, 1.0), device="cpu"), torch.rand(2, 5)
+    start = r"module: failed on inputs of shape \(2, 5\), dtype torch.float32. It says"
+    with pytest.raises(ModelError, match=rf"{start}: .*mat1.*\(2x5 "):
+        classifier.logits(x)
+    with pytest.raises(ModelError, match=rf"{start}, of a batch of 1: .*mat1.*\(1x5 "), classifier.naming(x):
+        classifier.logits(x[:1])
 
 
 @pytest.mark.parametrize(

@@ -89,8 +89,9 @@ class Evaluation:
         """A row for each explainer, metric, repeat and sample.
 
         Args:
-            metric: only the rows of this one, by its label or its name, such as `"worst case"`; columns without any
-                value are then left out. By default all metrics; columns that a metric does not have are null.
+            metric: only the rows of this one, by its label or its name, such as `"worst case"`, with all of its
+                columns that have a value. By default all metrics, with the columns that all of them have: see
+                `holdfast.findings.Findings.frame`. `results.samples` has all columns of all metrics.
 
         Raises:
             UnknownNameError: there is no such metric.

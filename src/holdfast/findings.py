@@ -49,7 +49,10 @@ TABLE = {
     **dict.fromkeys(("bound", "failure"), pl.String),
 }
 _OPTIONAL = ("data", "model", "bound", "failure")
-#: the first and the last columns of `Findings.frame`, of which polars prints four each
+#: what `Findings.frame` has of all metrics, and the names of things of which there may be several
+_CORE = ("explainer", "label", "sample", "value", "low", "high", "bound", "status")
+_PLACES = ("data", "model", "repeat")
+#: the first and the last columns of one metric's frame, of which polars prints four each
 _FIRST = ("explainer", "label", "sample", "value", "low", "high", "status")
 _LAST = ("metric", "data", "model", "repeat", "job")
 _HEAD = 22  # characters
@@ -146,19 +149,37 @@ class Findings(Results):
         """A row for each explainer, metric, repeat and sample.
 
         Args:
-            metric: only the rows of this one, by its label or its name, such as `"worst case"`; columns without any
-                value are then left out. By default all metrics; columns that a metric does not have are null.
+            metric: only the rows of this one, by its label or its name, such as `"worst case"`, with all of its
+                columns that have a value. By default all metrics, with the columns that all of them have. The attribute
+                `samples` has all columns of all metrics.
+
+        Returns:
+            By default the columns `explainer`, `label` (of the metric), `sample`, `value`, `low`, `high`, `bound`
+            (whether the value is only a bound) and `status`; and `data`, `model` and `repeat` where there are several.
 
         Raises:
             UnknownNameError: there is no such metric.
         """
         frame = self.samples
-        first, last = ([name for name in names if name in frame.columns] for names in (_FIRST, _LAST))
-        frame = frame.select(*first, pl.exclude(*first, *last), *last)
         if metric is None:
-            return frame
-        frame = frame.filter(pl.col("label").is_in(self._find(metric)))
+            return self._core()
+        first, last = ([name for name in names if name in frame.columns] for names in (_FIRST, _LAST))
+        frame = frame.select(*first, pl.exclude(*first, *last), *last).filter(pl.col("label").is_in(self._find(metric)))
         return frame.select(column for column in frame.get_columns() if column.null_count() < max(len(column), 1))
+
+    def _core(self) -> pl.DataFrame:
+        """All rows, with the columns that all metrics have."""
+        frame = self.samples
+        if "label" not in frame.columns:
+            return frame
+        bound = np.zeros(len(frame), dtype=bool)
+        labels = frame["label"].to_numpy()
+        for name, label in self.contents.labels.items():
+            rows = np.flatnonzero(labels == name)
+            bound[rows] = label.reading.bounds(frame[rows])
+        several = [name for name in _PLACES if name in frame.columns and frame[name].n_unique() > 1]
+        frame = frame.with_columns(pl.Series("bound", bound, dtype=pl.Boolean))
+        return frame.select(*(name for name in _CORE if name in frame.columns), *several)
 
     def _find(self, metric: str) -> list[str]:
         """The labels that a user's word for a metric stands for."""

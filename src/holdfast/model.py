@@ -409,18 +409,19 @@ class Classifier:
                 " is not compiled"
             )
         shape = tuple(inputs.shape) if self._asked is None else self._asked
-        first = error
+        rows = len(inputs)
         try:  # torch's text has the number of rows, which were padded: what does it say of the user's?
             with self.session(), torch.no_grad():
                 self.forward(inputs[: shape[0]].to(self.device))
         except RuntimeError as own:
-            error = own
+            error, rows = own, min(rows, shape[0])
         except Exception:  # another kind of failure says less than the first one
-            error = first
+            pass
         hint = ""
         if len(shape) == 4 and shape[-1] in (1, 3) and shape[1] > shape[-1]:
             hint = " (is the last dimension the channels? use x.permute(0, 3, 1, 2))"
-        return ModelError(f"{_FAILED} inputs of shape {shape}, dtype {inputs.dtype}: {error}{hint}")
+        part = "" if rows == shape[0] else f", of a batch of {rows}"
+        return ModelError(f"{_FAILED} inputs of shape {shape}, dtype {inputs.dtype}{hint}. It says{part}: {error}")
 
     def inputs_per_chunk(self, inputs: Tensor, rows_per_input: int, kind: Kind, count: int | None = None) -> int:
         """How many inputs one chunk has: a multiple of `ROW_ALIGNMENT` if the budget allows it."""

@@ -22,12 +22,23 @@ def show_bar(
 ) -> Iterator[Callable[..., None] | None]:
     """Show a progress bar with the time left, if standard error is a terminal or this is a notebook.
 
-    Gives a function with the keywords `completed`, `description` and `count`, which updates the bar; None without one.
+    Gives a function with the keywords `completed`, `description`, `count` and `left` (the seconds left, None where they
+    are not known; without it they follow from `completed`), which updates the bar; None without one.
     """
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
     from rich.table import Column
+    from rich.text import Text
+
+    class Left(TimeRemainingColumn):
+        """The time left as it was given, else as the bar estimates it."""
+
+        def render(self, task: Any) -> Text:
+            if "left" not in task.fields or task.finished:
+                return super().render(task)
+            left = task.fields["left"]
+            return Text("-:--" if left is None else _clock(left), style="progress.remaining")
 
     if in_notebook():
         yield from _show_in_notebook(total, completed, description)
@@ -42,7 +53,7 @@ def show_bar(
         TextColumn("{task.fields[count]}"),
         TimeElapsedColumn(),
         TextColumn("elapsed, about"),
-        TimeRemainingColumn(),
+        Left(),
         TextColumn("left"),
         # on a narrow terminal, this column is shortened
         TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)),
@@ -83,8 +94,8 @@ def _show_in_notebook(total: float, completed: float, description: str) -> Itera
         if now - last < _SECONDS_BETWEEN_DRAWINGS and not ended:
             return
         last, done = now, state["completed"] - first
-        known = done > 0 and not ended
-        handle.update(draw((now - began) * (total - state["completed"]) / done if known else None))
+        left = (now - began) * (total - state["completed"]) / done if done > 0 else None
+        handle.update(draw(None if ended else state.get("left", left)))
 
     try:
         yield update
@@ -113,7 +124,7 @@ def watch(show: bool = True) -> Iterator[Callable[[Progress], None] | None]:
             nothing = progress.total == 0
             description = "" if nothing else progress.current + _failed(progress)
             share = 1.0 if nothing else progress.share
-            update_bar(completed=share, description=description, count=_count(progress, began))
+            update_bar(completed=share, description=description, count=_count(progress, began), left=progress.left)
 
         yield update
 
@@ -146,8 +157,7 @@ def _print_lines(write: Callable[[str], None]) -> Callable[[Progress], None]:
         if progress.total == 0:
             write(_count(progress, began))
             return
-        known = progress.share > 0.02 and progress.done < progress.total
-        left = f", about {elapsed * (1 - progress.share) / progress.share:.0f} s left" if known else ""
+        left = "" if progress.left is None else f", about {progress.left:.0f} s left"
         write(
             f"{_count(progress, began)}, {progress.share:.0%}, {elapsed:.0f} s{left}{_failed(progress)}:"
             f" {progress.current}"

@@ -59,6 +59,7 @@ def test_the_options_of_a_class_are_all_there() -> None:
 
 def test_what_is_said() -> None:
     text = explain_name("worst_case", width=80)
+    assert explain_name("WorstCase", width=80) == explain_name("worst-CASE", "metrics", width=80) == text
     assert "The worst similarity (or, for misclassification, margin)" in text
     assert "min s(g(x), g(x'))" in text  # the formula of its module
     assert "neighbourhood (must be given; in evaluate by default one tenth of the range)" in text

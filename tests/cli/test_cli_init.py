@@ -165,12 +165,13 @@ def test_what_does_not_fit_is_asked_for_again(folder: Path, monkeypatch: pytest.
     """Models and data that do not fit each other, and explainers that fail, do not end the questions."""
     monkeypatch.setattr(commands, "_is_terminal", lambda: True)
     first = ["mymodule:build_other", "", "table.npz", "-9,9"]  # there is no default for data of a model of one's own
-    again = ["mymodule:build", "", "", "saliency,gradcam", "max_sensitivity", "0.2", "saliency", "", ""]
+    again = ["mymodule:build", "", "", "gradcam", "max_sensitivity", "0.2", "saliency,gradcam", "", ""]
     done = run_init(answers="\n".join([*first, *again]) + "\n")
     assert done.exit_code == 0, (done.output, done.exception)
     assert "[digits]" not in done.output
     assert len(re.findall("error: ", done.output)) == 2
     assert "[mymodule:build_other]" in done.output  # offered again
+    assert "left out, because it fails on this model: gradcam: " in done.output
     written = read_study()
     assert written["data"]["table"]["bounds"] == [-9, 9]
     assert (written["explainers"], written["metrics"]) == (["saliency"], ["max_sensitivity"])
@@ -208,6 +209,28 @@ def test_assumed_bounds_are_said_to_be_assumed(folder: Path) -> None:
         assert done.exit_code == 0, (done.output, done.exception)
         assert ("[0, 1] is assumed; if that is wrong, give --bounds" in done.output) is assumed, data
         assert ("in [0, 1], which is assumed; if" in Path("study.yaml").read_text()) is assumed, data
+
+
+def test_a_column_of_classes_has_any_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = "\n".join(f"{0.03 * n:.3f},0.1,0.2,0.3,0.4,{'abc'[n % 3]}" for n in range(12))
+    (folder / "flowers.csv").write_text("a,b,c,d,e,species\n" + rows + "\n")
+    given = ("--force", "--model", "mymodule:build", "--data", "flowers.csv")
+    quick = ("--explainers", "random", "--metrics", "max_sensitivity", "--radius", "0.1")
+    refused = run_init("--yes", *given, *quick)
+    assert "the name of the column of classes as `label`" in str(refused.exception)
+    assert "'species'" in str(run_init("--yes", *given, *quick, "--label", "specis").exception)
+    assert run_init("--yes", *given, *quick, "--label", "species").exit_code == 0
+    assert read_study()["data"] == {"flowers": {"path": "flowers.csv", "label": "species"}}
+    (content,) = load_study("study.yaml").grid().data.values()
+    assert content.features == ("a", "b", "c", "d", "e")
+    # the question offers the one column that has no numbers
+    monkeypatch.setattr(commands, "_is_terminal", lambda: True)
+    done = run_init(*given, *quick, answers="sepcies\n\n")
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert "or none (a, b, c, d, e, species) [species]" in done.output
+    assert "did you mean 'species'" in done.output
+    assert read_study()["data"]["flowers"]["label"] == "species"
+    assert isinstance(run_init("--yes", *given[:4], "table.npz", *quick, "--label", "y").exception, ArgumentError)
 
 
 def test_a_file_is_not_replaced(folder: Path) -> None:

@@ -80,7 +80,7 @@ def test_the_example(tabular: ModuleType, tmp_path: Path, capsys: pytest.Capture
     assert found.failures == []
     assert len(frame) == 4 * 4 * 2
     assert set(frame["status"]) <= {"ok", "degenerate", "misclassified"}
-    curves = frame.filter(frame["metric"] == "corruption_curve")
+    curves = found.frame("corruption_curve")
     assert curves["area_top"].is_finite().all()
     page = found.to_html(tmp_path / "index.html").read_text()
     assert "KernelSHAP" in page

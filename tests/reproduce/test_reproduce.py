@@ -37,7 +37,7 @@ def test_a_tiny_run_reads_as_a_table(tmp_path: Path, capsys: pytest.CaptureFixtu
     table = read_table(part, found.results)
     assert table.failures == 0
     assert table.rows["explainer"].to_list() == ["saliency", "Grad-CAM", "random"]
-    frame = found.frame().filter(pl.col("explainer") == "saliency", pl.col("status") == "ok")
+    frame = found.results.samples.filter(pl.col("explainer") == "saliency", pl.col("status") == "ok")
     assert table.rows["rho"][0] == pytest.approx(frame["rho"].mean())
     assert table.rows["rho_paper"][0] == pytest.approx(frame["rho_paper"].mean())
     assert table.rows["samples"][0] == len(frame)

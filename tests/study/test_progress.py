@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from holdfast.progress import in_notebook, watch
-from holdfast.study.run import Progress
+from holdfast.study.plan import Job
+from holdfast.study.run import Pace, Progress
 
 
 class Handle:
@@ -41,7 +42,9 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return pages
 
 
-def test_a_notebook_has_a_bar_and_clean_streams(shown: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_notebook_has_a_bar_and_clean_streams(
+    shown: list[str], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert in_notebook()
     with watch() as update:
         assert update is not None
@@ -54,6 +57,11 @@ def test_a_notebook_has_a_bar_and_clean_streams(shown: list[str], capfd: pytest.
     assert "&lt;saliency&gt;" in shown[-1]
     assert len(shown) < 10  # not one for each job: each is a message to the browser
     assert capfd.readouterr() == ("", "")
+    monkeypatch.setattr("holdfast.progress._SECONDS_BETWEEN_DRAWINGS", 0.0)
+    with watch() as update:
+        assert update is not None
+        update(Progress(2, 100, 0.02, "aopc", left=75.0))
+        assert "about 1:15 left" in shown[-1]
 
 
 def test_an_interrupted_run_leaves_the_bar_where_it_was(shown: list[str]) -> None:
@@ -80,6 +88,27 @@ def test_elsewhere_there_are_lines(monkeypatch: pytest.MonkeyPatch, capfd: pytes
     assert capfd.readouterr().err.endswith("100%, 0 s: aopc\n")  # and nothing is left
     with watch(show=False) as update:
         assert update is None
+
+
+def test_the_time_left_is_that_of_the_metrics_to_come() -> None:
+    """One slow job of little work first: a rate for all work would promise a hundred times too much."""
+    now = 0.0
+    jobs = [
+        Job("", "", "", "ig", label, 0, n, n + 1, work)
+        for label, work in (("slow", 1.0), ("fast", 100.0))
+        for n in (0, 1)
+    ]
+    pace = Pace(jobs, lambda: now)
+    assert pace.estimate_left() is None
+    now = 10.0
+    pace.record(jobs[0], 1.0, [jobs[0]])
+    assert pace.estimate_left() is None  # nearly all work is of another metric
+    now = 12.0
+    pace.record(jobs[2], 50.0, [])
+    assert pace.estimate_left() == pytest.approx(10 + 2 * 3)
+    now = 22.0  # two at once share the time: both take twice as long
+    pace.record(jobs[1], 0.5, [jobs[1], jobs[2]])
+    assert pace.estimate_left() == pytest.approx(0.5 * 15 / 1.5 + 150 * 7 / 50)
 
 
 def test_a_finished_run_has_nothing_to_do(

@@ -8,6 +8,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -524,6 +525,13 @@ def init(
             autocompletion=_complete_names("datasets"),
         ),
     ] = None,
+    label: Annotated[
+        str | None,
+        typer.Option(
+            help="The column of a .csv table that has the classes; by default one called label, labels, y, class or"
+            " target."
+        ),
+    ] = None,
     bounds: Annotated[
         str | None, typer.Option(help="Valid values of an input, as 0,1; those of the data set if it has some.")
     ] = None,
@@ -547,9 +555,11 @@ def init(
     """Write a commented study file for a model and data, and check that they fit.
 
     In a terminal, it asks for what the options do not say. Elsewhere, and with --yes, it takes the defaults, and
-    --model and --data must be given. The model and all explainers are run once, on one sample.
+    --model and --data must be given. The model and all explainers are run once, on one sample; explainers that fail
+    are left out.
     """
     from holdfast.cli import new_study
+    from holdfast.data.user_files import list_columns
     from holdfast.metrics.base import check_preset
     from holdfast.study.folders import write_atomically
 
@@ -572,7 +582,18 @@ def init(
         before = ask.answers.get("--data")
         of_data = ask.what("--data", data, "Data (a name, a file, a folder, or module:function)", read_data, own)
         if ask.answers.get("--data") != before:
-            ask.answers.pop("--bounds", None)  # those of other data
+            for option in ("--bounds", "--label"):  # those of other data
+                ask.answers.pop(option, None)
+        columns = {} if label else list_columns(folder / str(of_data.entry.get("path", "")))
+        column = label
+        if columns and ask.asks:  # no name says which one has the classes
+            texts = [name for name, numbers in columns.items() if not numbers]
+            likely = texts[0] if len(texts) == 1 else "none"
+            question = f"Column of the table with the classes, or none ({', '.join(columns)})"
+            read = partial(new_study.read_label, columns=tuple(columns))
+            column = ask.what("--label", None, question, read, likely, required=False)
+        if column:
+            of_data = of_data.with_label(column)
         seen = None if bounds else new_study.observe_range(of_model, of_data, folder, samples)
         if bounds or seen:
             question = "Valid values of an input, lowest and highest (here those that occur)"
@@ -595,7 +616,7 @@ def init(
     def read_metrics(text: str) -> tuple[str, ...]:
         return new_study.read_names(text, "--metrics")
 
-    def write() -> str:
+    def write() -> tuple[str, dict[str, str]]:
         names = ",".join(setting.default_explainers())
         chosen = ask.what("--explainers", explainers, "Explainers", read_explainers, names, required=False)
         names = ",".join(setting.default_metrics())
@@ -612,7 +633,9 @@ def init(
         plan = new_study.Plan(chosen, measured, distance, norm.value, size, preset or "quick")
         return new_study.write_study(setting, plan, str(study))
 
-    text = ask.until_it_fits(write, again=explainers is None or metrics is None)
+    text, left_out = ask.until_it_fits(write, again=explainers is None or metrics is None)
+    for name, reason in left_out.items():
+        typer.echo(f"left out, because it fails on this model: {name}: {reason}", err=True)
     write_atomically(study, text.encode())
     typer.echo(f"study: {study}\nnext: holdfast run {study} --dry-run")
 

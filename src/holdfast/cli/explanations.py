@@ -66,6 +66,24 @@ _USES: Mapping[str, tuple[tuple[str, str], ...]] = {
 }
 
 
+def find_name(name: str, word: str | None = None) -> str:
+    """The name as `holdfast list` shows it, where it differs in capitals, hyphens, spaces or underscores only.
+
+    >>> find_name("AOPc"), find_name("WorstCase"), find_name("Integrated gradients"), find_name("nothing")
+    ('aopc', 'worst_case', 'integrated_gradients', 'nothing')
+    """
+    registries = [KINDS[each].load() for each in ([word] if word in KINDS else KINDS)]
+    if any(name in registry for registry in registries):
+        return name
+    known = {own for registry in registries for own in registry if _simplify(own) == _simplify(name)}
+    return known.pop() if len(known) == 1 else name
+
+
+def _simplify(name: str) -> str:
+    """A name without what is written in different ways; a colon stays, which begins options or a package's thing."""
+    return re.sub(r"[\s_-]", "", name).casefold()
+
+
 def find_kind(name: str, word: str | None = None) -> str:
     """The kind of a name, by the word of `holdfast list`; `word` says which where a name belongs to several.
 
@@ -121,6 +139,7 @@ def explain_name(name: str, word: str | None = None, width: int = 100) -> str:
     <BLANKLINE>
     The gradient of the target's logit: |d f_t(x) / d x|.
     """
+    name = find_name(name, word)
     word = find_kind(name, word)
     kind = KINDS[word]
     entry = kind.load()[name]

@@ -55,6 +55,15 @@ class Source:
         check("name" not in self.entry, "--bounds", "none for a data set by name, which has its own", bounds)
         return replace(self, entry={**self.entry, "bounds": list(bounds)})
 
+    def with_label(self, column: str) -> Source:
+        """A table with its classes in this column.
+
+        Raises:
+            ArgumentError: it is no table.
+        """
+        check(str(self.entry.get("path", "")).lower().endswith(".csv"), "--label", "a column of a .csv table", column)
+        return replace(self, entry={**self.entry, "label": column})
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -228,6 +237,17 @@ def read_bounds(text: str) -> tuple[float, float]:
     return low, high
 
 
+def read_label(text: str, columns: Sequence[str]) -> str | None:
+    """The column of a table with the classes; None for `"none"`.
+
+    Raises:
+        ArgumentError: there is no such column.
+    """
+    expected = f"one of its columns, {', '.join(columns)}, or none"
+    check(text in (*columns, "none"), "--label", expected, f"{text!r}{suggest_name(text, columns)}")
+    return text if text in columns else None
+
+
 def _is_function(text: str, names: Names) -> bool:
     return re.fullmatch(REFERENCE, text) is not None and not names.knows(text)
 
@@ -288,21 +308,30 @@ def try_setting(model: Source, data: Source, folder: Path, samples: int | None =
     return Setting(folder, model, data, loaded, classifier, classes)
 
 
-def write_study(setting: Setting, plan: Plan, name: str = "study.yaml") -> str:
+def write_study(setting: Setting, plan: Plan, name: str = "study.yaml") -> tuple[str, dict[str, str]]:
     """The text of the study file `name`; it has been read again, and everything it names was tried.
 
+    Returns:
+        The text, and the explainers that fail on this model and are left out, each with the reason.
+
     Raises:
-        ArgumentError: an explainer that fails on this model.
+        ArgumentError: all explainers fail on this model.
         StudyError: names and options that do not fit.
     """
     text = "\n".join(_lines(setting, plan, name)) + "\n"
     grid = study_from(YAML(typ="safe").load(text), setting.folder).grid()
-    for label, explainer in grid.explainers.items():
+    left_out, fit = {}, []
+    for given, (label, explainer) in zip(plan.explainers, grid.explainers.items(), strict=True):
         try:
             explainer(setting.classifier, setting.samples.inputs[:1])
-        except HoldfastError as error:
-            raise ArgumentError("--explainers", "explainers that fit this model", f"{label}: {error}") from error
-    return text
+            fit.append(given)
+        except Exception as error:  # an explainer of the user's may raise anything
+            left_out[label] = f"{error}" if isinstance(error, HoldfastError) else f"{type(error).__name__}: {error}"
+    reasons = "; ".join(f"{label}: {reason}" for label, reason in left_out.items())
+    check(bool(fit), "--explainers", "explainers that fit this model", reasons)
+    if left_out:
+        text = "\n".join(_lines(setting, replace(plan, explainers=tuple(fit)), name)) + "\n"
+    return text, left_out
 
 
 def _lines(setting: Setting, plan: Plan, name: str) -> Sequence[str]:

@@ -22,7 +22,7 @@ from safetensors.torch import load as load_safetensors
 from torch import Tensor
 
 from holdfast.data.conversion import from_pillow, resize
-from holdfast.errors import ArgumentError, check
+from holdfast.errors import ArgumentError, check, suggest_name
 
 INPUTS, LABELS = ("inputs", "x"), ("labels", "y")
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
@@ -54,6 +54,7 @@ def read_data(
     count: int | None = None,
     size: tuple[int, int] | None = None,
     grayscale: bool | None = None,
+    label: str | None = None,
 ) -> Content:
     """Read inputs and labels from a file or a folder of images.
 
@@ -63,6 +64,7 @@ def read_data(
         count: read at most this many images.
         size: resize images to `(height, width)`.
         grayscale: whether images get one channel or three; by default one if all images have one.
+        label: the column of a table that has the classes; by default see `read_table`.
 
     uint8 values are divided by 255. Other values stay as they are; NumPy's doubles become single precision, with which
     most models were trained.
@@ -72,12 +74,14 @@ def read_data(
             `path`, or the option that is wrong.
     """
     check(path.exists(), "path", "a file or a folder that exists", repr(str(path)))
+    is_table = path.suffix.lower() == ".csv" and path.is_file()
+    check(label is None or is_table, "label", "no label but for a .csv table", f"one for {path.name}")
     if path.is_dir():
         return read_images(path, count, size, grayscale)
     for option, value in (("size", size), ("grayscale", grayscale)):
         check(value is None, option, f"no {option} for a file: only a folder of images has it", f"one for {path.name}")
-    if path.suffix.lower() == ".csv":
-        return read_table(path)
+    if is_table:
+        return read_table(path, label)
     readers = {".npz": _read_npz, ".npy": _read_npy, ".safetensors": _read_safetensors}
     check(path.suffix.lower() in readers, "path", _KINDS, repr(path.name))
     try:
@@ -117,14 +121,16 @@ def read_table(path: Path, label: str | None = None) -> Content:
         raise ArgumentError("path", "a .csv table", f"{path.name}: {' '.join(str(error).split())}") from error
     named = [name for name in table.columns if name.lower() in LABEL_COLUMNS] if label is None else [label]
     check(len(named) <= 1, "path", "one column of labels", f"{path.name} with {', '.join(named)}")
-    check(not named or named[0] in table.columns, "label", f"one of {', '.join(table.columns)}", repr(label))
+    hint = "" if label is None else suggest_name(label, table.columns)
+    check(not named or named[0] in table.columns, "label", f"one of {', '.join(table.columns)}", f"{label!r}{hint}")
     features = [name for name in table.columns if name not in named]
     check(bool(features) and table.height > 0, "path", "columns of numbers", f"{path.name} without any")
     for name in table.columns:
         empty = table[name].null_count()
         check(empty == 0, "path", "a value in every cell", f"{path.name}: {empty} empty cells in the column {name}")
         numbers = name in named or table[name].dtype.is_numeric()
-        check(numbers, "path", "columns of numbers", f"{path.name}: the column {name} has {table[name].dtype} values")
+        expected = "columns of numbers" + ("" if named else ", and the name of the column of classes as `label`")
+        check(numbers, "path", expected, f"{path.name}: the column {name} has {table[name].dtype} values")
     about: dict[str, Any] = {"path": path.name, "sha256": hashlib.sha256(content).hexdigest()}
     labels = None
     if named:
@@ -183,6 +189,23 @@ def as_inputs(values: Any, argument: str = "path") -> Tensor:
     check(inputs.ndim >= 2 and inputs.numel() > 0, argument, "inputs of shape (N, ...)", f"shape {shape}")
     check(bool(torch.isfinite(inputs).all()), argument, "finite inputs", "NaN or infinity among them")
     return inputs.contiguous()
+
+
+def list_columns(path: Path) -> dict[str, bool]:
+    """The columns of a CSV table, and which have numbers; empty if it is none, or has a column of labels by its name.
+
+    Raises:
+        ArgumentError: the file is no such table.
+    """
+    if path.suffix.lower() != ".csv" or not path.is_file():
+        return {}
+    try:
+        schema = pl.read_csv(path, infer_schema_length=None).schema
+    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise ArgumentError("path", "a .csv table", f"{path.name}: {' '.join(str(error).split())}") from error
+    if any(name.lower() in LABEL_COLUMNS for name in schema):
+        return {}
+    return {name: kind.is_numeric() for name, kind in schema.items()}
 
 
 def as_labels(values: Any, argument: str = "path") -> Tensor:

@@ -105,7 +105,7 @@ def count_cautions(texts: Sequence[str]) -> str:
     """How many sentences there are of each kind, in words.
 
     >>> count_cautions([Caution("a", "unfair"), Caution("b", "bound"), Caution("c", "bound"), "d"])
-    '1 comparison is unfair, 2 values are only bounds, 1 result contradicts another'
+    '1 comparison is unfair, 2 searches found what a simulation missed, 1 result contradicts another'
     >>> count_cautions([])
     ''
     """
@@ -113,7 +113,7 @@ def count_cautions(texts: Sequence[str]) -> str:
     found = []
     for kind, one, several in (
         ("unfair", "comparison is unfair", "comparisons are unfair"),
-        ("bound", "value is only a bound", "values are only bounds"),
+        ("bound", "search found what a simulation missed", "searches found what a simulation missed"),
         ("", "result contradicts another", "results contradict others"),
     ):
         count = kinds.count(kind)

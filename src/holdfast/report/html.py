@@ -36,6 +36,10 @@ from holdfast.study.results import Results
 LISTED = 50
 #: how many pairs of data and model are open at first; the others are folded
 OPEN = 1
+#: with more metrics than this the page is denser: it says each thing once
+CROWD = 6
+#: how many metrics the comparison shows before the rest is folded
+SHOWN = 12
 #: how many metrics are beside each other in a table of numbers: as many as fit on a screen of 1400 pixels
 COLUMNS = 5
 
@@ -262,6 +266,8 @@ def _context(contents: Contents) -> dict[str, Any]:
         "repeated": {question for question in questions if questions.count(question) > 1},
         "terms": {term: meaning for section in reversed(sections) for term, meaning in section["terms"].items()},
         "open": OPEN,
+        "crowd": CROWD,
+        "shown": SHOWN,
         "warnings": contents.warnings[:LISTED],
         "more_warnings": max(0, len(contents.warnings) - LISTED),
         "failures": grouped[:LISTED],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import MISSING, dataclass, fields, is_dataclass
@@ -43,6 +44,7 @@ class Progress:
         current: what was done last.
         failed: the number of jobs that failed.
         earlier: the number of jobs that the store had before.
+        left: about how many seconds are left; None while too little is known.
     """
 
     done: int
@@ -51,6 +53,49 @@ class Progress:
     current: str
     failed: int = 0
     earlier: int = 0
+    left: float | None = None
+
+
+class Pace:
+    """How many seconds the work of each metric and explainer takes, and so how many are left.
+
+    The expected work counts forward passes, and metrics differ tenfold in what they do beside them. One rate for all
+    would mislead for as long as the first metrics are slower or faster than those to come.
+
+    Args:
+        jobs: those to be done.
+        clock: gives seconds.
+    """
+
+    def __init__(self, jobs: Iterable[Job], clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock, self.last = clock, clock()
+        self.seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
+        self.done: defaultdict[tuple[str, str], float] = defaultdict(float)
+        self.total: defaultdict[tuple[str, str], float] = defaultdict(float)
+        for job in jobs:
+            self.total[job.label, job.explainer] += job.work
+
+    def record(self, job: Job, work: float, running: Iterable[Job]) -> None:
+        """Add work that was done for a job; the time since the last call is that of all jobs that were running."""
+        now, busy = self.clock(), list(running) or [job]
+        for each in busy:
+            self.seconds[each.label, each.explainer] += (now - self.last) / len(busy)
+        self.last = now
+        self.done[job.label, job.explainer] += work
+
+    def estimate_left(self) -> float | None:
+        """The seconds left, at this pace; None unless most of them are for metrics that have begun."""
+        known = unknown = 0.0
+        spent, done = sum(self.seconds.values()), sum(self.done.values())
+        for key, total in self.total.items():
+            same = [other for other in self.done if other[0] == key[0] and self.done[other] > 0]
+            own = [key] if key in same else same
+            rest = max(total - self.done[key], 0.0)
+            if own:
+                known += rest * sum(self.seconds[each] for each in own) / sum(self.done[each] for each in own)
+            elif done:
+                unknown += rest * spent / done
+        return known + unknown if done and known >= unknown else None
 
 
 @dataclass(frozen=True)
@@ -136,14 +181,18 @@ def _run_plan(
     done_work, number = 0.0, 0
     failed: list[Job] = []
     running: dict[str, float] = {}  # the work done for each job that is not
-    began = time.monotonic()
+    of = {job.identity: job for job in pending}
+    pace, began = Pace(pending), time.monotonic()
 
     def tell(job: Job, share: float) -> None:
         """Show that this share of a job is done."""
-        running[job.identity] = share * job.work
+        work = share * job.work
+        pace.record(job, work - running.get(job.identity, 0.0), [of[each] for each in running])
+        running[job.identity] = work
         if progress:
             done = (done_work + sum(running.values())) / total if total else number / len(pending)
-            progress(Progress(number, len(pending), done, f"{job.label}: {job.explainer}", len(failed), earlier))
+            left = pace.estimate_left() if number < len(pending) else None
+            progress(Progress(number, len(pending), done, f"{job.label}: {job.explainer}", len(failed), earlier, left))
 
     where = store.folder.address
     logger.info("%d jobs, of which %d were done before; results are stored in %s", len(plan.jobs), earlier, where)

@@ -259,7 +259,7 @@ def test_a_tiny_run_reads_as_a_table(tmp_path: Path, capsys: pytest.CaptureFixtu
     found = holdfast.run_study(tiny, tmp_path, progress=False)
     table = read_table(part, found.results)
     assert table.failures == 0
-    frame = found.frame().filter(pl.col("explainer") == "Grad", pl.col("label") == "GSA", ~pl.col("bound"))
+    frame = found.frame("GSA").filter(pl.col("explainer") == "Grad", ~pl.col("bound"))
     assert table.rows["GSA ratio"][1] == pytest.approx(frame["ratio"].mean())
     assert np.isnan(table.rows["FMN ratio"][1])
     assert {where for _, where, _ in table.verdicts} == {"GSA", "IGA"}

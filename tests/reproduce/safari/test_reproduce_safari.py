@@ -572,7 +572,7 @@ def test_tiny_runs_of_tables_1_and_2(tmp_path: Path, capsys: pytest.CaptureFixtu
     table = read_table(SEARCH_PART, found.results)
     assert table.failures == 0
     assert table.rows["samples"].to_list() == [2] * 4
-    frame = found.frame().filter(pl.col("label") == "genetic")
+    frame = found.frame("genetic")
     assert table.rows["similarity"][0] == pytest.approx(frame["similarity"].mean())
     assert (frame["sens_max"] > 0).all()
 

@@ -358,7 +358,7 @@ def test_a_tiny_run_of_table_9(folder: Path, tmp_path: Path, capsys: pytest.Capt
     shown = tiny(study, explainers={**explainers, "Extremal Perturbations": extremal}, **changed)
     found = holdfast.run_study(shown, tmp_path / "results", progress=False)
     assert found.failures == []
-    frame = found.frame()
+    frame = found.results.samples
     assert frame["explainer"].n_unique() == 4
     assert frame.filter(pl.col("label") == "ln P F-hat")["log_probability"].drop_nulls().max() <= 0.0  # type: ignore
     print_table(make_table(IMAGENET_PART, frame), "small")
@@ -374,9 +374,9 @@ def test_a_tiny_run_of_table_8(tmp_path: Path) -> None:
     changed = tiny(study, samples=2, models={name: study["models"][name]})
     found = holdfast.run_study(changed, tmp_path, progress=False)
     assert found.failures == []
-    table = make_table(ARCHITECTURE_PART, found.frame())
+    table = make_table(ARCHITECTURE_PART, found.results.samples)
     assert table.rows["model, explainer"].to_list() == [f"{name}, {explainer}" for explainer in EXPLAINERS]
-    frame = found.frame().filter(pl.col("label") == "worst F-hat", pl.col("explainer") == "DeepLift")
+    frame = found.frame("worst F-hat").filter(explainer="DeepLift")
     assert table.rows["worst F-hat similarity"][3] == pytest.approx(frame["similarity"].mean())
     # the worst case of the class held is no better than that of the clean input, which is like itself
     assert (frame["similarity"] <= 1).all()

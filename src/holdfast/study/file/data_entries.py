@@ -109,17 +109,20 @@ class DataFile(DataEntry):
     form: ClassVar[str] = "path"
     path: Name = Field(
         description="A .npz (arrays inputs or x, labels or y, names of features), .npy or .safetensors file, a .csv"
-        " table with a header (a column label, y, class or target has the classes), or a folder of images with or"
-        " without a subfolder for each class; relative to the study file. uint8 is scaled to [0, 1]."
+        " table with a header (a column label, y, class or target has the classes, or the one named by `label`), or a"
+        " folder of images with or without a subfolder for each class; relative to the study file. uint8 is scaled to"
+        " [0, 1]."
     )
     bounds: OwnBounds = None
     size: Annotated[tuple[Count, Count], Strict(False), Expected("[height, width] in pixels")] | None = Field(
         None, description="Resize images to [height, width]."
     )
     grayscale: Flag | None = Field(None, description="Read images with one channel; by default if all are gray.")
+    label: Name | None = Field(None, description="The column of a table that has the classes.")
 
     def _load(self, base: Path, count: int | None) -> Samples:
-        return _from_content(read_data(base / self.path, count, self.size, self.grayscale), self.targets)
+        content = read_data(base / self.path, count, self.size, self.grayscale, self.label)
+        return _from_content(content, self.targets)
 
 
 class DataFunction(DataEntry):
