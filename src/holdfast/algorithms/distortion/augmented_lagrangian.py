@@ -76,9 +76,11 @@ class AugmentedLagrangian(Attack):
         seen = torch.zeros_like(nearest.found)
         since = torch.full_like(unit, self.steps)
         last = torch.ones_like(unit)
+        best = torch.full_like(nearest.distortion, torch.inf)
         for number in range(self.steps):
             margin, gradient = space.margin_gradient(points, rows)
             size, flips = nearest.offer(points, margin, rows)
+            best = torch.where(flips, torch.minimum(best, size), best)
             g = _OVERSHOOT - (margin / unit).clamp(-1e6, 1e6)
             since = torch.where(flips & ~seen, number, since)
             seen = seen | flips
@@ -94,7 +96,8 @@ class AugmentedLagrangian(Attack):
             speed = _SMOOTH * speed + change / (square.sqrt() + 1e-8)
             fade = self.reduction ** ((number - since).clamp(min=0) / (self.steps - since).clamp(min=1))
             points = space.clip(points - (self.step * distance * fade)[:, None] * speed, rows)
-        nearest.offer(points, space.margin(points, rows), rows)
+        size, flips = nearest.offer(points, space.margin(points, rows), rows)
+        nearest.record(torch.where(flips, torch.minimum(best, size), best)[:, None])
 
 
 def _slope(g: Tensor, rho: Tensor, mu: Tensor) -> Tensor:

@@ -58,10 +58,12 @@ class DecoupledDirection(Attack):
         rows, x = space.rows, space.x
         points = x if start is None else space.clip(torch.where(space.free, start, x), rows)
         delta, radius = points - x, space.size(points, rows)
+        best = torch.full_like(nearest.distortion, torch.inf)
         for number in range(self.steps):
             fade = (1 + math.cos(math.pi * number / self.steps)) / 2
             margin, gradient = space.margin_gradient(points, rows)
-            _, flips = nearest.offer(points, margin, rows)
+            size, flips = nearest.offer(points, margin, rows)
+            best = torch.where(flips, torch.minimum(best, size), best)
             if not number:
                 linear = (margin.abs() / dual_norm_of(gradient, space.norm).clamp(min=1e-30)).nan_to_num(posinf=1.0)
                 linear = torch.where(nearest.found, nearest.distortion, linear)
@@ -78,4 +80,5 @@ class DecoupledDirection(Attack):
             grown = delta * (torch.maximum(radius, length) / length)[:, None]
             points = space.clip(x + shrink(grown, radius, space.norm), rows)
             delta = points - x
-        nearest.offer(points, space.margin(points, rows), rows)
+        size, flips = nearest.offer(points, space.margin(points, rows), rows)
+        nearest.record(torch.where(flips, torch.minimum(best, size), best)[:, None])

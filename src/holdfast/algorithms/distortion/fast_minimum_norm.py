@@ -89,21 +89,19 @@ class FastMinimumNorm(Attack):
     def run(self, space: FreeSpace, nearest: Nearest, streams: Streams, start: Tensor | None) -> None:
         """The feet, the descents from them and from `start`, further ones where nothing was found, and the polish."""
         points, rivals = self._find_feet(space, nearest, streams)
-        with nearest.search_separately():
-            nearest.evaluate(points, space.rows)
-            self._descend(space, nearest, points, rivals)
-            if start is not None:
-                self._descend(space, nearest, self._follow_ray(space, nearest, start)[:, None])
+        nearest.evaluate(points, space.rows)
+        nearest.record(self._descend(space, nearest, points, rivals))
+        if start is not None:
+            nearest.record(self._descend(space, nearest, self._follow_ray(space, nearest, start)[:, None]))
         for _ in range(self.restarts):
             direction = streams.normal((space.x.shape[1],), space.x.dtype) * space.free
             radius = torch.where(nearest.found, nearest.distortion, nearest.searched)
             scale = radius / norm_of(direction, space.norm).clamp(min=1e-30)
-            with nearest.search_separately():
-                self._descend(space, nearest, space.clip(space.x + direction * scale[:, None], space.rows)[:, None])
+            begin = space.clip(space.x + direction * scale[:, None], space.rows)
+            nearest.record(self._descend(space, nearest, begin[:, None]))
         if self.second:
             second = AugmentedLagrangian if space.norm == 2 else DecoupledDirection
-            with nearest.search_separately():
-                second(self.second).run(space, nearest, streams, None)
+            second(self.second).run(space, nearest, streams, None)
         self._scatter(space, nearest, streams)
         for _ in range(self.polish):
             self._polish(space, nearest)
@@ -171,8 +169,12 @@ class FastMinimumNorm(Attack):
         starts: Tensor,
         rivals: Tensor | None = None,
         rows: Tensor | None = None,
-    ) -> None:
-        """Stage 2, from points `(n, k, d)` of `rows` `(n,)`, each towards its class of `rivals` `(n, k)` if given."""
+    ) -> Tensor:
+        """Stage 2, from points `(n, k, d)` of `rows` `(n,)`, each towards its class of `rivals` `(n, k)` if given.
+
+        Returns:
+            The least distortions at which each descent has changed the class `(n, k)`, infinite without one.
+        """
         owner = (space.rows if rows is None else rows).repeat_interleave(starts.shape[1])
         towards = None if rivals is None else rivals.flatten()
         points, x = starts.flatten(0, 1), space.x[owner]
@@ -196,7 +198,9 @@ class FastMinimumNorm(Attack):
             moved = points - x + (step * radius)[:, None] * direction
             points = space.clip(x + shrink(moved, radius, space.norm), owner)
         if self.steps:
-            nearest.offer(points, space.margin(points, owner), owner)
+            size, flips = nearest.offer(points, space.margin(points, owner), owner)
+            best = torch.where(flips, torch.minimum(best, size), best)
+        return best.reshape(starts.shape[:2])
 
     def _polish(self, space: FreeSpace, nearest: Nearest) -> None:
         """Stage 4, one round, for the inputs that have a point."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor
 
@@ -183,17 +180,12 @@ class Nearest:
         """Which inputs have a point, bool `(N,)`."""
         return self.distortion.isfinite()
 
-    @contextlib.contextmanager
-    def search_separately(self) -> Iterator[None]:
-        """What is offered inside belongs to one search, which does not use what other searches have found."""
-        self._searches.append(torch.full_like(self.distortion, torch.inf))
-        self._inside = True
-        try:
-            yield
-        finally:
-            self._inside = False
+    def record(self, distortions: Tensor) -> None:
+        """Note what separate searches found, `(N, k)`, infinite for nothing.
 
-    _inside = False
+        Separate searches do not use the points that others have found.
+        """
+        self._searches.extend(distortions.unbind(1))
 
     @property
     def second(self) -> Tensor:
@@ -212,8 +204,6 @@ class Nearest:
         self.searched.scatter_reduce_(0, rows, torch.where(flips, 0.0, size).nan_to_num(nan=0.0), "amax")
         worth = torch.where(flips, size, torch.inf)
         least = torch.full_like(self.distortion, torch.inf).scatter_reduce_(0, rows, worth, "amin")
-        if self._inside:
-            self._searches[-1] = torch.minimum(self._searches[-1], least)
         chosen = flips & (worth == least[rows]) & (worth < self.distortion[rows])
         place = torch.arange(len(rows), device=rows.device)
         first = torch.full_like(self.space.rows, len(rows)).scatter_reduce_(
