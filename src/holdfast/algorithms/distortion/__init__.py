@@ -6,7 +6,7 @@ from holdfast.algorithms.distortion.carlini_wagner import CarliniWagner
 from holdfast.algorithms.distortion.decoupled_direction import DecoupledDirection
 from holdfast.algorithms.distortion.fast_minimum_norm import FastMinimumNorm
 from holdfast.algorithms.distortion.gradient_sign import GradientSign, IteratedGradient
-from holdfast.algorithms.distortion.minimal import MinimalDistortion, minimal_distortion
+from holdfast.algorithms.distortion.minimal import MinimalDistortion, estimate_lower_limit, minimal_distortion
 
 __all__ = [
     "Attack",
@@ -18,5 +18,6 @@ __all__ = [
     "IteratedGradient",
     "MinimalDistortion",
     "attacks",
+    "estimate_lower_limit",
     "minimal_distortion",
 ]

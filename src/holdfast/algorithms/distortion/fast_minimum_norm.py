@@ -63,9 +63,9 @@ class FastMinimumNorm(Attack):
         scatter: how many random points of the box, half of them corners, are evaluated where nothing was found.
     """
 
-    steps: int = 40
+    steps: int = 35
     rivals: int = 2
-    second: int = 60
+    second: int = 50
     polish: int = 10
     step: float = 1.0
     gamma: float = 0.05
