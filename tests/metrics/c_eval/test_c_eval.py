@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from torch import Tensor, nn
@@ -126,7 +127,7 @@ def test_signs_channels_and_units() -> None:
     assert fixed_features.mark_free(mask, maps).sum().item() == 6
 
 
-@pytest.mark.parametrize("attack", ["fmn:steps=3,rivals=1,candidates=1,polish=0,scatter=0", "gsa"])
+@pytest.mark.parametrize("attack", ["fmn:steps=3,rivals=1,second=0,polish=0,scatter=0", "gsa"])
 def test_ratios_are_at_least_one_and_sweeps_never_fall(attack: str, lenet: holdfast.Classifier, digits: Tensor) -> None:
     """Also with attacks far from the minimum, whose c(empty) is repaired by what they find with less free."""
     sizes = (0.05, 0.1, 0.2, 0.4, 0.6)
@@ -134,11 +135,20 @@ def test_ratios_are_at_least_one_and_sweeps_never_fall(attack: str, lenet: holdf
     assert bool((result.ratio[result.found] >= 1).all())
     assert bool((result.c_empty <= result.curve[:, 0] + 1e-9)[result.curve_found[:, 0]].all())
     assert bool((result.curve.diff(dim=1) >= 0).all())
+    at = sizes.index(0.2)
     if attack == "gsa":
-        assert not result.curve_found.all()  # so that this held of ends of searches, too
+        assert not result.curve_found.all()  # so that this holds of bounds, too
+        assert result.interval[result.found].isnan().all()
+    for row, (curve, found) in enumerate(zip(result.curve, result.curve_found, strict=True)):
+        for k in range(len(sizes)):
+            if not found[k]:  # the bound is what was found with fewer features fixed, not how far the search went
+                assert float(curve[k]) == max([float(result.c_empty[row]), *curve[:k][found[:k]].tolist()])
+    assert torch.equal(result.c, result.curve[:, at])
     at_once = CEvalPlot(sizes, attack)(lenet, "saliency", digits)
     assert torch.equal(at_once.curve, result.curve)
     assert torch.equal(at_once.c_empty, result.c_empty)
+    assert bool(at_once.knee[at_once.censored].isnan().all())
+    assert torch.equal(at_once.censored, ~result.curve_found.all(1))
 
 
 def test_c_empty_is_computed_once_for_all_explainers(monkeypatch: pytest.MonkeyPatch, digits: Tensor) -> None:
@@ -186,8 +196,63 @@ def test_nothing_found_is_a_lower_end(digits: Tensor) -> None:
     result = CEval()(classifier, explainer, digits[:3])
     assert result.c_empty.tolist() == pytest.approx([0.25] * 3, rel=1e-3)
     assert not result.found.any()
+    assert result.c.tolist() == result.c_empty.tolist()
+    assert result.ratio.tolist() == [1.0] * 3
     frame = result.frame()
-    assert frame["bound"].to_list() == [True] * 3
+    assert frame["bound"].to_list() == frame["censored"].to_list() == [True] * 3
+    assert (frame["low"].to_list(), frame["high"].to_list()) == ([1.0] * 3, [np.inf] * 3)
+    notes = " ".join(presentation_of(CEval.name).remarks(frame, CEval().options()))
+    assert "no change found: 3 of 3" in notes
+    assert "median c 0" not in notes
+    near = NearAffinity((0.3,), "fmn:steps=5,second=5,polish=2,scatter=8")(classifier, explainer, digits[:3])
+    assert near.censored.all()
+    assert not near.c_found.any()
+    assert near.c_rest_found.all()  # that of the first pixel alone, so c_hat lies between 0.25 / sqrt(2) and 0.25
+    assert near.deviation.tolist() == pytest.approx([0.0] * 3, abs=2e-3)
+    assert near.high.tolist() == pytest.approx([0.5 * np.log(2)] * 3, rel=0.05)
+    assert near.estimate.isnan().all()
+    assert near.frame()["bound"].all()
+    plot = CEvalPlot((0.1, 0.2, 0.3), "fmn:steps=5,second=5,polish=2,scatter=8")(classifier, explainer, digits[:3])
+    assert plot.mean_ratio.tolist() == [1.0] * 3
+    assert plot.frame()["bound"].all()
+    assert plot.high.isinf().all()
+    assert plot.knee.isnan().all()
+
+
+def test_a_bound_in_a_median_is_told() -> None:
+    """Of three values the largest is unknown: a median stays; of two unknown ones it becomes a bound."""
+    frame = pl.DataFrame({"c": [1.0, 2.0, 0.5], "c_empty": [0.5] * 3, "found": [True, True, False]})
+    notes = presentation_of(CEval.name).remarks(frame, CEval().options())
+    assert notes[0] == "median c at least 1.000, c(empty) 0.500"
+    notes = presentation_of(CEval.name).remarks(frame.with_columns(found=pl.lit(True)), CEval().options())
+    assert notes[0] == "median c 1.000, c(empty) 0.500"
+
+
+def test_at_least_one_place_stays_free(lenet: holdfast.Classifier, digits: Tensor) -> None:
+    result = CEval("fmn:steps=2,second=0,polish=1,scatter=8", fraction=0.9999)(lenet, "saliency", digits[:2])
+    assert result.mask.sum((1, 2)).tolist() == [783, 783]
+    assert bool(result.c.isfinite().all())
+    assert bool((result.c >= result.c_empty).all())
+    one = holdfast.Classifier(nn.Linear(1, 2), (0.0, 1.0), device="cpu")
+    with pytest.raises(ArgumentError, match="inputs: expected at least two places"):
+        CEval.example()(one, "saliency", torch.ones(1, 1))
+
+
+def test_the_interval_is_the_gap_between_searches(lenet: holdfast.Classifier, digits: Tensor) -> None:
+    """By hand: both distortions from their two best searches; and no ratio is outside of its interval."""
+    metric = CEval("fmn:steps=20,second=20,polish=4")
+    result = metric(lenet, "saliency", digits[:6])
+    assert result.low is not None
+    assert result.high is not None
+    known = result.low.isfinite()
+    assert known.any()
+    low = (result.c.double() * (1 - 19 * result.search_gap)).clamp(min=0)
+    assert result.c_low.tolist() == pytest.approx(low.tolist(), rel=1e-4, abs=1e-5)
+    expected = (low / result.c_empty.double()).clamp(min=1)
+    assert result.low[known].tolist() == pytest.approx(expected[known].tolist(), rel=1e-4)
+    assert bool((result.low <= result.ratio)[known].all())
+    assert bool((result.high >= result.ratio)[known].all())
+    assert bool((result.search_gap >= 0)[known].all())
     reading = presentation_of(CEval.name).reading(CEval().options())
     assert (reading.censored, reading.censored_side) == ("bound", "lower")
 
@@ -231,14 +296,19 @@ def test_which_setting_is_enough() -> None:
     """100 samples are worse than 1000, 1000 as good as 4000."""
     generator = np.random.default_rng(0)
     sizes, base = np.array([0.1, 0.2, 0.3]), 2 + generator.random((40, 3))
+    known = np.ones((40, 3), dtype=bool)
     curves = {
-        "LIME 100": (sizes, base - 0.5),
-        "LIME 1000": (sizes, base + 0.01 * generator.normal(size=(40, 3))),
-        "LIME 4000": (sizes, base),
-        "saliency": (sizes, base),
+        "LIME 100": (sizes, base - 0.5, known),
+        "LIME 1000": (sizes, base + 0.01 * generator.normal(size=(40, 3)), known),
+        "LIME 4000": (sizes, base, known),
+        "saliency": (sizes, base, known),
     }
     assert compare_settings(curves) == ["LIME: more than 1000 gains nothing."]
-    curves["LIME 4000"] = (sizes, base + 1)
+    partly = known.copy()
+    partly[3, 2] = False  # at the last size one value is a bound, which may not count, however large it is
+    curves["LIME 4000"] = (sizes, base + np.array([0.0, 0.0, 99.0]), partly)
+    assert compare_settings(curves) == ["LIME: more than 1000 gains nothing."]
+    curves["LIME 4000"] = (sizes, base + 1, known)
     assert compare_settings(curves) == ["LIME: 4000 still gains."]
 
 
@@ -247,8 +317,12 @@ def test_report(lenet: holdfast.Classifier, digits: Tensor, tmp_path: Path) -> N
     found = holdfast.evaluate(
         lenet,
         ["saliency", "random", "centre"],
-        digits[:6],
-        [CEval("fmn:steps=10,polish=2"), CEvalPlot((0.05, 0.1, 0.3), "fmn:steps=10,polish=2"), NearAffinity.example()],
+        digits[:4],
+        [
+            CEval("fmn:steps=5,second=5,polish=2"),
+            CEvalPlot((0.05, 0.1, 0.3), "fmn:steps=5,second=0,polish=2"),
+            NearAffinity.example(),
+        ],
         out=tmp_path / "results",
         progress=False,
     )
@@ -257,7 +331,7 @@ def test_report(lenet: holdfast.Classifier, digits: Tensor, tmp_path: Path) -> N
         assert text in page
     frame = found.frame()
     centre = frame.filter((frame["explainer"] == "centre") & (frame["metric"] == "c_eval"))
-    assert centre["fixed_share"].to_list() == pytest.approx([78 / 784] * 6)
+    assert centre["fixed_share"].to_list() == pytest.approx([78 / 784] * 4)
 
 
 @pytest.mark.parametrize(

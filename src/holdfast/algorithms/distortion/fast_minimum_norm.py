@@ -1,10 +1,11 @@
 """The fast minimum-norm attack: it starts at the nearest linearised boundaries and ends with a polish at the boundary.
 
-Three stages, all batched over inputs:
+Four stages, all batched over inputs:
 
-1. *Feet.* The margins of the likeliest other classes are linearised at the input. For each class the foot is the
-   nearest point within the bounds at which it would win. This is exact for an affine classifier, whose nearest face may
-   differ from the one that steepest descent from the input reaches. (DeepFool of Moosavi-Dezfooli et al., CVPR 2016,
+1. *Feet.* The margins of the other classes are linearised at the input. For each class the foot is the nearest point
+   within the bounds at which it would win. This is exact for an affine classifier, whose nearest face may differ from
+   the one that steepest descent from the input reaches, and from that of the likeliest other class. With more than 128
+   other classes only those are linearised whose boundary may be the nearest, see `FreeSpace.order_rivals`. (DeepFool of Moosavi-Dezfooli et al., CVPR 2016,
    with the bounds inside of the projection as in Croce and Hein, "Minimally distorted adversarial examples with a fast
    adaptive boundary attack", ICML 2020.)
 2. *Fast minimum norm.* Pintor et al., "Fast minimum-norm adversarial attacks through adaptive norm constraints"
@@ -16,7 +17,10 @@ Three stages, all batched over inputs:
    which alone might approach the boundary and never reach it.
    Sometimes nothing is found, for example where features differ much in scale or an input lies in a corner of the box.
    Then stage 2 runs once more, from the nearest of some random points that changes the class.
-3. *Polish.* The margin is linearised again at z, the nearest point found. The foot of that plane is where the boundary
+3. *A second search* of another kind, which starts from the input and is told only how far the first one had to go:
+   the augmented Lagrangian attack, or decoupled direction and norm for the maximum norm. It often ends elsewhere. So it
+   finds smaller changes, and how far the two searches are apart says how much the result can be trusted.
+4. *Polish.* The margin is linearised again at z, the nearest point found. The foot of that plane is where the boundary
    would be nearest if it were flat. Points between the foot and z are evaluated together, and the nearest one that
    changes the class is the next z.
 """
@@ -30,12 +34,15 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from holdfast.algorithms.distortion.augmented_lagrangian import AugmentedLagrangian
 from holdfast.algorithms.distortion.base import Attack, attacks
+from holdfast.algorithms.distortion.decoupled_direction import DecoupledDirection
 from holdfast.algorithms.distortion.geometry import dual_norm_of, nearest_on_plane, norm_of, row_sums, shrink
 from holdfast.algorithms.distortion.space import FreeSpace, Nearest
 from holdfast.errors import check, check_integer
 from holdfast.tensors import Streams
 
+_TOGETHER = 9  # how many classes are linearised together
 _BETWEEN = 8  # how many points of an input are evaluated together
 _OVERSHOOT = 1e-4  # how far beyond a flat boundary its foot is placed, as a share of the distance
 
@@ -47,18 +54,18 @@ class FastMinimumNorm(Attack):
 
     Args:
         steps: how many in stage 2, at a gradient each for each rival.
-        rivals: how many classes stage 2 moves towards.
-        candidates: how many classes these are chosen from, at a gradient each.
-        polish: rounds of stage 3, at a gradient and 16 evaluations each.
+        rivals: how many classes stage 2 moves towards: those with the nearest feet.
+        second: how many steps in stage 3, at a gradient each; 0 for none.
+        polish: rounds of stage 4, at a gradient and 16 evaluations each.
         step: the first one, as a share of the radius; it falls to a hundredth of that.
         gamma: the first relative change of the radius; it falls to a fiftieth of that.
         restarts: further runs of stage 2, each from a random direction and towards any class.
         scatter: how many random points of the box, half of them corners, are evaluated where nothing was found.
     """
 
-    steps: int = 40
-    rivals: int = 3
-    candidates: int = 9
+    steps: int = 35
+    rivals: int = 2
+    second: int = 50
     polish: int = 10
     step: float = 1.0
     gamma: float = 0.05
@@ -68,46 +75,60 @@ class FastMinimumNorm(Attack):
     points_in_memory: ClassVar[int] = 9
 
     def __post_init__(self) -> None:
-        for what in ("steps", "rivals", "candidates", "polish", "restarts", "scatter"):
-            value, least = getattr(self, what), int(what in ("rivals", "candidates"))
+        for what in ("steps", "rivals", "second", "polish", "restarts", "scatter"):
+            value, least = getattr(self, what), int(what == "rivals")
             check_integer(value, what, least)
         check(self.step > 0, "step", "a number above 0", self.step)
         check(0 < self.gamma < 1, "gamma", "a number between 0 and 1", self.gamma)
 
     def expected_evaluations(self) -> int:
-        """The gradients of the feet and of every step, and what each polish takes."""
+        """The gradients of the feet of ten classes and of every step, and what each polish takes."""
         descents = self.rivals + self.restarts
-        return 2 * self.candidates + (self.steps + 1) * descents + (2 * _BETWEEN + 1) * self.polish
+        return _TOGETHER + (self.steps + 1) * descents + self.second + (2 * _BETWEEN + 1) * self.polish
 
     def run(self, space: FreeSpace, nearest: Nearest, streams: Streams, start: Tensor | None) -> None:
         """The feet, the descents from them and from `start`, further ones where nothing was found, and the polish."""
-        points, rivals = self._find_feet(space, nearest)
-        self._descend(space, nearest, points, rivals)
+        points, rivals = self._find_feet(space, nearest, streams)
+        nearest.evaluate(points, space.rows)
+        nearest.record(self._descend(space, nearest, points, rivals))
         if start is not None:
-            self._descend(space, nearest, self._follow_ray(space, nearest, start)[:, None])
+            nearest.record(self._descend(space, nearest, self._follow_ray(space, nearest, start)[:, None]))
         for _ in range(self.restarts):
             direction = streams.normal((space.x.shape[1],), space.x.dtype) * space.free
             radius = torch.where(nearest.found, nearest.distortion, nearest.searched)
             scale = radius / norm_of(direction, space.norm).clamp(min=1e-30)
-            self._descend(space, nearest, space.clip(space.x + direction * scale[:, None], space.rows)[:, None])
+            begin = space.clip(space.x + direction * scale[:, None], space.rows)
+            nearest.record(self._descend(space, nearest, begin[:, None]))
+        if self.second:
+            second = AugmentedLagrangian if space.norm == 2 else DecoupledDirection
+            second(self.second).run(space, nearest, streams, None)
         self._scatter(space, nearest, streams)
         for _ in range(self.polish):
             self._polish(space, nearest)
 
-    def _find_feet(self, space: FreeSpace, nearest: Nearest) -> tuple[Tensor, Tensor]:
+    def _find_feet(self, space: FreeSpace, nearest: Nearest, streams: Streams) -> tuple[Tensor, Tensor]:
         """The nearest points of the nearest linearised boundaries `(N, k, d)`, and their classes `(N, k)`."""
-        rivals = space.rivals(self.candidates)
-        count = rivals.shape[1]
+        order, least = space.order_rivals(streams)
+        count = min(self.rivals, order.shape[1])
+        feet, classes = space.x[:, None].repeat(1, count, 1), order[:, :count].clone()
+        distance = torch.full(classes.shape, torch.inf, dtype=space.x.dtype, device=space.x.device)
         rows = space.rows
-        owner = rows.repeat_interleave(count)
-        margin, gradient = space.margin_gradient(space.x[owner], owner, rivals.flatten())
-        x, low, high = space.x[owner], space.lower[owner], space.upper[owner]
-        foot, reached = nearest_on_plane(x, gradient, -margin * (1 + _OVERSHOOT), low, high, space.norm)
-        distance = torch.where(reached, space.size(foot, owner), torch.inf).reshape(-1, count)
-        foot = foot.reshape(-1, count, space.x.shape[1])
-        nearest.evaluate(foot, rows)
-        order = distance.argsort(dim=1, stable=True)[:, : self.rivals]
-        return foot[rows[:, None], order], rivals.gather(1, order)
+        for first in range(0, order.shape[1], _TOGETHER):
+            rows = rows[(least[rows, first] < distance[rows, 0]) | distance[rows, 0].isinf()]
+            if not len(rows):
+                break
+            rivals = order[rows, first : first + _TOGETHER]
+            owner = rows.repeat_interleave(rivals.shape[1])
+            margin, gradient = space.margin_gradient(space.x[owner], owner, rivals.flatten())
+            x, low, high = space.x[owner], space.lower[owner], space.upper[owner]
+            foot, reached = nearest_on_plane(x, gradient, -margin * (1 + _OVERSHOOT), low, high, space.norm)
+            size = torch.where(reached, space.size(foot, owner), torch.inf).reshape(rivals.shape)
+            best = torch.cat([distance[rows], size], 1).sort(dim=1, stable=True)
+            distance[rows], chosen = best.values[:, :count], best.indices[:, :count]
+            classes[rows] = torch.cat([classes[rows], rivals], 1).gather(1, chosen)
+            both = torch.cat([feet[rows], foot.reshape(*rivals.shape, -1)], 1)
+            feet[rows] = both[torch.arange(len(rows), device=rows.device)[:, None], chosen]
+        return feet, classes
 
     def _follow_ray(self, space: FreeSpace, nearest: Nearest, start: Tensor) -> Tensor:
         """The first of some points on the ray through `start` `(N, d)` that changes the class, or `start` itself."""
@@ -148,8 +169,12 @@ class FastMinimumNorm(Attack):
         starts: Tensor,
         rivals: Tensor | None = None,
         rows: Tensor | None = None,
-    ) -> None:
-        """Stage 2, from points `(n, k, d)` of `rows` `(n,)`, each towards its class of `rivals` `(n, k)` if given."""
+    ) -> Tensor:
+        """Stage 2, from points `(n, k, d)` of `rows` `(n,)`, each towards its class of `rivals` `(n, k)` if given.
+
+        Returns:
+            The least distortions at which each descent has changed the class `(n, k)`, infinite without one.
+        """
         owner = (space.rows if rows is None else rows).repeat_interleave(starts.shape[1])
         towards = None if rivals is None else rivals.flatten()
         points, x = starts.flatten(0, 1), space.x[owner]
@@ -173,10 +198,12 @@ class FastMinimumNorm(Attack):
             moved = points - x + (step * radius)[:, None] * direction
             points = space.clip(x + shrink(moved, radius, space.norm), owner)
         if self.steps:
-            nearest.offer(points, space.margin(points, owner), owner)
+            size, flips = nearest.offer(points, space.margin(points, owner), owner)
+            best = torch.where(flips, torch.minimum(best, size), best)
+        return best.reshape(starts.shape[:2])
 
     def _polish(self, space: FreeSpace, nearest: Nearest) -> None:
-        """Stage 3, one round, for the inputs that have a point."""
+        """Stage 4, one round, for the inputs that have a point."""
         rows = nearest.found.nonzero().flatten()
         if not len(rows):
             return

@@ -7,11 +7,12 @@ explanation is good if c is large: with its features held fixed, the others have
 number of fixed features, so explanations are compared at equal size. It also differs between inputs, so what is
 averaged is the ratio to `c(empty)`, the distortion with no feature fixed (Sec. II, "Normalize").
 
-An attack finds an upper bound of the minimum. See `holdfast.algorithms.minimal_distortion` for how near it comes, and
-`certified_distortion` for a lower bound. Any change that is possible with e fixed is also possible with no feature
-fixed, so c(empty) is at most c(e). Where an attack found a larger c(empty), it is replaced, and a ratio is never below
-1. Where no change of the prediction was found, c is only a lower end: the largest distortion that was tried. Medians
-treat such a sample as any value from there up.
+An attack finds an upper bound of the minimum. How far above the minimum it may be is judged from its separate searches:
+if the two best ones agree, the interval of c is narrow (`estimate_lower_limit`); `certified_distortion` proves a
+lower bound. Any change that is possible with e fixed is also possible with no feature fixed, so c(empty) is at most
+c(e). Where an attack found a larger c(empty), it is replaced, and a ratio is never below 1. Where no change of the
+prediction was found, c is censored: all that is known is that it is at least that of a smaller set of fixed features.
+How far the attack went says nothing. Medians treat such a sample as any value from there up.
 
 Source: Vu, Nguyen, Phan, Gera and Thai, "c-Eval: A unified metric to evaluate feature-based explanations via
 perturbation" (IEEE Big Data 2021).
@@ -56,7 +57,15 @@ class CEvalResult(Result):
             skipped samples. `(N,)`
         c_empty: the same with no feature fixed, `(N,)`; the smaller of what the attack found without and with them.
         ratio: `c / c_empty`, at least 1, `(N,)`; NaN where no change was found even with no feature fixed.
-        found: whether a change of the prediction was found; where not, `c` and `ratio` are lower ends. bool `(N,)`
+        low, high: the ends of the 95% interval of the ratio, `(N,)`, from how far the separate searches of the attack
+            are apart, for c and for c_empty. `high` is infinite where nothing bounds the ratio from above. NaN where
+            there is a single search (`iga`, `gsa`, `cw`, `alma`, `ddn`).
+        c_low: a lower 95% limit of the least distortion, by the same rule; c itself is its upper end. 0 where nothing
+            is known. `(N,)`
+        search_gap: by how much the second best search is worse, as a share of c, `(N,)`; NaN where there is none.
+        found: whether a change of the prediction was found. `(N,)`
+        censored: no change was found, so `c` and `ratio` are lower bounds: the largest ones with fewer features fixed,
+            at least `c_empty` and 1. bool `(N,)`
         certified_c: a certified lower bound of the true minimum, so that `certified_c <= true c(e) <= c`; NaN without
             one. `(N,)`
         fixed_share: the share of places that is fixed, `(N,)`.
@@ -66,13 +75,16 @@ class CEvalResult(Result):
         mask: the fixed places, bool `(N, *spatial)`.
         inputs, origins, origin_maps: the changed inputs, the samples and their explanations, `(N, ...)`.
         fractions: the sizes of the sweep, `(K,)`; empty without one.
-        curve, curve_found: c at these sizes, `(N, K)`.
+        curve, curve_found: c at these sizes, and whether a change was found; otherwise it is a lower bound. `(N, K)`.
     """
 
     c: Tensor
     c_empty: Tensor
     ratio: Tensor
+    c_low: Tensor
+    search_gap: Tensor
     found: Tensor
+    censored: Tensor
     certified_c: Tensor
     fixed_share: Tensor
     empty_evaluations: Tensor
@@ -94,9 +106,8 @@ class CEvalResult(Result):
         return found
 
     def columns(self) -> dict[str, Any]:
-        """Further columns of the frame, and `bound`: whether c is only a lower end."""
-        bound = torch.logical_not(self.found) & self.c.isfinite()
-        return {**super().columns(), "bound": bound.tolist()}
+        """Further columns of the frame, and `bound`: whether c is only a lower bound."""
+        return {**super().columns(), "bound": self.censored.tolist()}
 
 
 @metrics.register("c_eval")
@@ -105,9 +116,11 @@ class CEval(Metric):
     """The least distortion outside of the explanation that changes the prediction (Vu et al. 2021).
 
     Args:
-        attack: how the distortion is searched for: `"fmn"`, `"cw"`, `"iga"` or `"gsa"`, with options as in
-            `"fmn:steps=100"`, or an `Attack`. The paper uses the last three.
-        fraction: the share of the places (pixels with all their channels, times, columns) that is fixed.
+        attack: how the distortion is searched for: `"fmn"`, `"alma"`, `"ddn"`, `"cw"`, `"iga"` or `"gsa"`, with options
+            as in `"fmn:steps=100"`, or an `Attack`. The paper uses the last three. `"fmn"` has several searches, so
+            results have intervals.
+        fraction: the share of the places (pixels with all their channels, times, columns) that is fixed; at least one
+            place is fixed, and at least one stays free.
         unit: `"pixel"`, or `"segment"` for whole segments, so that maps of segments and of pixels can be compared. The
             last segment is fixed in part, so that all explanations have one size.
         segments: how inputs are cut, see `holdfast.segments.segment`; for `unit="segment"`.
@@ -134,7 +147,7 @@ class CEval(Metric):
     citation: ClassVar[str] = "vu2021ceval"
     bibtex: ClassVar[str] = BIBTEX
     presets: ClassVar[Presets] = {
-        "quick": {"attack": "fmn:steps=10,polish=3"},
+        "quick": {"attack": "fmn:steps=10,second=20,polish=3"},
         "paper": {"attack": "iga"},
     }
 
@@ -162,7 +175,7 @@ class CEval(Metric):
     @classmethod
     def example(cls) -> CEval:
         """A configuration that takes seconds."""
-        return cls("fmn:steps=5,polish=2")
+        return cls("fmn:steps=5,second=5,polish=2")
 
     def for_samples(self, inputs: Tensor, rows: slice) -> CEval:
         """The metric with the label maps of these samples, if every sample has its own."""
@@ -208,14 +221,24 @@ class CEval(Metric):
                 classifier, inputs[rows], probe.targets[rows], free, norm=search.norm, method=self.certify
             ).lower
         nan = torch.nan
-        ratios = probe.spread(compute_ratio(found.c, empty)[:, at], nan)
+        ratio, low, high = (ends[:, at] for ends in compute_ratio(found, empty))
+        proved = (certified / empty.c[:, 0].double()).nan_to_num(nan=0.0).clamp(min=1.0)
+        low = torch.maximum(low, proved)  # a limit that is not known (NaN) stays unknown
+        c, second = found.c[:, at], found.second[:, at]
+        gap = torch.where(second.isfinite() & found.found[:, at], second.double() / c.double().clamp(min=1e-300) - 1, nan)
+        ratios = probe.spread(ratio, nan)
         return CEvalResult(
             **probe.common_fields(self),
             value=ratios,
-            c=probe.spread(found.c[:, at], nan),
-            c_empty=probe.spread(empty.c[:, 0], nan),
+            low=probe.spread(low, nan),
+            high=probe.spread(high, nan),
+            c=probe.spread(c, nan),
+            c_empty=probe.spread(torch.where(empty.found, empty.c, nan)[:, 0], nan),
             ratio=ratios,
+            c_low=probe.spread(found.low[:, at], nan),
+            search_gap=probe.spread(gap, nan),
             found=probe.spread(found.found[:, at], False),
+            censored=probe.spread(~found.found[:, at], False),
             certified_c=probe.spread(certified, nan),
             fixed_share=probe.spread(masks[at].flatten(1).double().mean(1), nan),
             empty_evaluations=probe.spread(empty.evaluations, 0),

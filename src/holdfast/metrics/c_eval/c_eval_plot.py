@@ -27,19 +27,25 @@ class CEvalPlotResult(Result):
     """c-Eval of each sample over sizes.
 
     Attributes:
-        mean_ratio: the mean over sizes of `c / c_empty`, `(N,)`; NaN for skipped samples.
-        c_empty: the distortion with no feature fixed, `(N,)`.
-        knee: the size beyond which more features gain little; NaN where the curve has no knee. `(N,)`
-        found: whether a change of the prediction was found at all sizes; otherwise some c are lower ends. bool `(N,)`
+        mean_ratio: the mean over sizes of `c / c_empty`, `(N,)`; NaN for skipped samples. Where it is censored, a lower
+            bound of this mean.
+        low, high: the mean over sizes of the ends of the 95% intervals, see `CEvalResult`, `(N,)`.
+        c_empty: the distortion with no feature fixed, `(N,)`; NaN where no change was found.
+        knee: the size beyond which more features gain little; NaN where the curve has no knee, and where it is
+            censored, since its end is not known then. `(N,)`
+        found: whether a change of the prediction was found at all sizes. bool `(N,)`
+        censored: it was not, so that c of the larger sizes and `mean_ratio` are lower bounds. bool `(N,)`
         empty_evaluations: inputs predicted for `c_empty`, which all explainers share, int `(N,)`.
         fractions: the sizes, repeated for each sample, `(N, K)`.
-        curve, curve_found: c at these sizes, and whether a change was found, `(N, K)`.
+        curve, curve_found: c at these sizes, and whether a change was found, `(N, K)`. Where not, c is that of the
+            largest size at which one was found: a lower bound.
     """
 
     mean_ratio: Tensor
     c_empty: Tensor
     knee: Tensor
     found: Tensor
+    censored: Tensor
     empty_evaluations: Tensor
     fractions: Tensor
     curve: Tensor
@@ -50,9 +56,8 @@ class CEvalPlotResult(Result):
         return {name: getattr(self, name) for name in ("fractions", "curve", "curve_found")}
 
     def columns(self) -> dict[str, Any]:
-        """Further columns of the frame, and `bound`: whether the mean is only a lower end."""
-        bound = torch.logical_not(self.found) & self.mean_ratio.isfinite()
-        return {**super().columns(), "bound": bound.tolist()}
+        """Further columns of the frame, and `bound`: whether the mean is only a lower bound."""
+        return {**super().columns(), "bound": self.censored.tolist()}
 
 
 @metrics.register("c_eval_plot")
@@ -83,7 +88,7 @@ class CEvalPlot(Metric):
     citation: ClassVar[str] = "vu2021ceval"
     bibtex: ClassVar[str] = BIBTEX
     presets: ClassVar[Presets] = {
-        "quick": {"attack": "fmn:steps=10,polish=3", "fractions": (0.05, 0.1, 0.2, 0.4)},
+        "quick": {"attack": "fmn:steps=10,second=20,polish=3", "fractions": (0.05, 0.1, 0.2, 0.4)},
         "paper": {"attack": "iga"},
     }
 
@@ -101,7 +106,7 @@ class CEvalPlot(Metric):
     @classmethod
     def example(cls) -> CEvalPlot:
         """A configuration that takes seconds."""
-        return cls((0.1, 0.2, 0.4), "fmn:steps=5,polish=2")
+        return cls((0.1, 0.2, 0.4), "fmn:steps=5,second=5,polish=2")
 
     def for_samples(self, inputs: Tensor, rows: slice) -> CEvalPlot:
         """The metric with the label maps of these samples, if every sample has its own."""
@@ -130,17 +135,22 @@ class CEvalPlot(Metric):
         probe, rows = search.probe, search.rows
         probe.charge(rows, found.evaluations)
         sizes = torch.tensor(self.fractions, dtype=torch.float64, device=inputs.device)
-        places = [find_knee(self.fractions, curve) for curve in found.c.double().tolist()]
+        whole = found.found.all(1)
+        curves = torch.where(whole[:, None], found.c.double(), torch.nan)
+        places = [find_knee(self.fractions, curve) for curve in curves.tolist()]
         knees = torch.tensor([torch.nan if p is None else self.fractions[p] for p in places], dtype=torch.float64)
         nan = torch.nan
-        mean_ratio = probe.spread(compute_ratio(found.c, empty).mean(1), nan)
+        mean_ratio, low, high = (probe.spread(ends.mean(1), nan) for ends in compute_ratio(found, empty))
         return CEvalPlotResult(
             **probe.common_fields(self),
             value=mean_ratio,
+            low=low,
+            high=high,
             mean_ratio=mean_ratio,
-            c_empty=probe.spread(empty.c[:, 0], nan),
+            c_empty=probe.spread(torch.where(empty.found, empty.c, nan)[:, 0], nan),
             knee=probe.spread(knees.to(inputs.device), nan),
-            found=probe.spread(found.found.all(1), False),
+            found=probe.spread(whole, False),
+            censored=probe.spread(~whole, False),
             empty_evaluations=probe.spread(empty.evaluations, 0),
             fractions=sizes.expand(len(inputs), -1),
             curve=probe.spread(found.c, nan),

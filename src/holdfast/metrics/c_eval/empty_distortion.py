@@ -15,13 +15,13 @@ from holdfast.model import Classifier
 _KEPT = 1 << 26  # bytes of points that are remembered for one model
 
 Key = tuple[object, ...]
-_Entry = tuple[Tensor, Tensor, Tensor, Tensor]
+_Entry = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 _remembered: WeakKeyDictionary[Classifier, OrderedDict[Key, _Entry]] = WeakKeyDictionary()
 
 
 def find_empty_distortion(
     classifier: Classifier, inputs: Tensor, targets: Tensor, norm: float | str, attack: Attack, seed: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+) -> _Entry:
     """`minimal_distortion` of `inputs` `(N, ...)` with all features free; remembered by content.
 
     A distortion does not depend on the rest of the batch, so no result depends on what was computed before. The key
@@ -29,7 +29,8 @@ def find_empty_distortion(
     module, or of the preprocessing, are not: they need a new `Classifier`.
 
     Returns:
-        Distortions, whether they were found, and evaluations, each `(N,)`; the points `(N, ...)`.
+        Distortions, whether they were found, the second smallest ones of the attack's separate searches, and
+        evaluations, each `(N,)`; the points `(N, ...)`.
     """
     common = (norm, attack, seed, _digest(classifier))
     keys = [
@@ -43,15 +44,15 @@ def find_empty_distortion(
         rows = torch.tensor(missing, device=inputs.device)
         generator = torch.Generator().manual_seed(seed)
         found = minimal_distortion(classifier, inputs[rows], targets[rows], None, norm, attack, generator=generator)
-        columns = (found.distortion, found.found, found.model_evaluations, found.inputs)
+        columns = (found.distortion, found.found, found.second, found.model_evaluations, found.inputs)
         fresh = {keys[row]: entry for row, entry in zip(missing, zip(*columns, strict=True), strict=True)}
     entries = [fresh[key] if key in fresh else known[key] for key in keys]
     known.update(fresh)
     most = max(1, _KEPT // (inputs[0].numel() * inputs.element_size()))
     while len(known) > most:
         known.popitem(last=False)
-    distortion, flips, evaluations, points = (torch.stack(column) for column in zip(*entries, strict=True))
-    return distortion, flips, evaluations, points
+    distortion, flips, second, evaluations, points = (torch.stack(column) for column in zip(*entries, strict=True))
+    return distortion, flips, second, evaluations, points
 
 
 def _digest(classifier: Classifier) -> bytes:

@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from holdfast.algorithms.distortion import Attack, minimal_distortion
+from holdfast.algorithms.distortion import Attack, estimate_lower_limit, minimal_distortion
 from holdfast.algorithms.distortion.base import get as get_attack
 from holdfast.algorithms.distortion.geometry import check_norm
 from holdfast.errors import check
@@ -47,16 +47,24 @@ class Distortions:
     """The least distortions of n samples that were found while K growing sets of features are fixed.
 
     Attributes:
-        c: `(n, K)`; where none was found, a lower end: the largest distortion that was tried.
+        c: `(n, K)`; where none was found, a lower bound: the largest one that was found with fewer features fixed, or 0.
         found: bool `(n, K)`.
+        second: the second smallest distortions of the attack's separate searches, infinite where there is none, `(n, K)`.
         points: the changed inputs, `(n, K, ...)`.
         evaluations: inputs predicted, int `(n,)`.
     """
 
     c: Tensor
     found: Tensor
+    second: Tensor
     points: Tensor
     evaluations: Tensor
+
+    @property
+    def low(self) -> Tensor:
+        """Lower 95% limits of the least distortions, `(n, K)`; they never fall with growing sets. 0: nothing is known."""
+        own = estimate_lower_limit(self.c, self.second)
+        return torch.where(self.found, own, 0.0).cummax(1).values
 
 
 class _Options(Protocol):
@@ -97,6 +105,8 @@ class DistortionSearch:
         self.attack, self.seed = get_attack(metric.attack), draw_seed(generator)
         self.probe = Probe(classifier, explainer, inputs, targets)
         self.scores = score_pixels(self.probe.maps, metric.absolute)
+        places = self.scores[:1].numel() or 2
+        check(places > 1, "inputs", "at least two places, so that one can be fixed and another one changed", places)
         self.probe.skip_constant(self.scores)
         self.rows = self.probe.usable()
         self.labels = segment(inputs, metric.segments).labels if metric.unit == "segment" else None
@@ -113,17 +123,19 @@ class DistortionSearch:
         if not len(self.rows):
             return self._find_none(1)
         inputs, targets = self.inputs[self.rows], self.probe.targets[self.rows]
-        c, found, evaluations, points = find_empty_distortion(
+        c, found, second, evaluations, points = find_empty_distortion(
             self.classifier, inputs, targets, self.norm, self.attack, self.seed
         )
-        return Distortions(c[:, None], found[:, None], points[:, None], evaluations)
+        c = torch.where(found, c, 0.0)
+        return Distortions(c[:, None], found[:, None], second[:, None], points[:, None], evaluations)
 
     def find(self, masks: list[Tensor], empty: Distortions) -> Distortions:
         """The distortions while the places of each of `masks` are fixed: bool `(n, *spatial)`, each within the next.
 
         Each search also starts from the solution for the mask before it, the first one from that with no feature fixed.
         A change that is possible while more is fixed is also possible while less is. So where a search with more fixed
-        found a smaller distortion, both have it.
+        found a smaller distortion, both have it. And where a search found nothing, all that is known is that the least
+        distortion is at least that with fewer features fixed. How far the search went is no bound.
         """
         if not len(self.rows):
             return self._find_none(len(masks))
@@ -139,12 +151,14 @@ class DistortionSearch:
             start = torch.where(_rows(found.found, inputs), found.inputs, start)
         c, flips = torch.stack([p.distortion for p in parts], 1), torch.stack([p.found for p in parts], 1)
         points = torch.stack([p.inputs for p in parts], 1)
+        second = torch.stack([p.second for p in parts], 1)
         evaluations = torch.stack([p.model_evaluations for p in parts], 1).sum(1)
         for place in reversed(range(len(masks) - 1)):
-            _improve(c, flips, points, place, place + 1)
-        # with more fixed the least distortion cannot be smaller, so a lower end is at least that of the mask before
-        c = torch.where(flips, c, c.cummax(1).values)
-        return Distortions(c, flips, points, evaluations)
+            _improve(c, flips, second, points, place, place + 1)
+        before = torch.where(flips.any(1, keepdim=True), 0.0, empty.c)
+        c = torch.where(flips, c, 0.0)
+        c = torch.where(flips, c, torch.cat([before, c], 1).cummax(1).values[:, 1:])
+        return Distortions(c, flips, second, points, evaluations)
 
     def repair_empty(self, empty: Distortions, fixed: Distortions) -> Distortions:
         """`empty`, replaced where a smaller distortion was found while features were fixed; it is valid without, too.
@@ -153,24 +167,44 @@ class DistortionSearch:
         """
         c, found = torch.cat([empty.c, fixed.c[:, :1]], 1), torch.cat([empty.found, fixed.found[:, :1]], 1)
         points = torch.cat([empty.points, fixed.points[:, :1]], 1)
-        _improve(c, found, points, 0, 1)
-        return Distortions(c[:, :1], found[:, :1], points[:, :1], empty.evaluations)
+        second = torch.cat([empty.second, fixed.second[:, :1]], 1)
+        _improve(c, found, second, points, 0, 1)
+        return Distortions(c[:, :1], found[:, :1], second[:, :1], points[:, :1], empty.evaluations)
 
     def _find_none(self, count: int) -> Distortions:
         c = self.inputs.new_zeros((0, count))
         whole = torch.zeros(0, dtype=torch.int64, device=c.device)
-        return Distortions(c, c.bool(), self.inputs.new_zeros((0, count, *self.inputs.shape[1:])), whole)
+        return Distortions(c, c.bool(), c, self.inputs.new_zeros((0, count, *self.inputs.shape[1:])), whole)
 
 
-def compute_ratio(c: Tensor, empty: Distortions) -> Tensor:
-    """`c / c(empty)` of c `(n, K)`, at least 1; NaN where there is no c(empty)."""
-    shares = (c.double() / empty.c.double().clamp(min=1e-300)).clamp(min=1.0)
-    return torch.where(empty.found, shares, torch.nan)
+def compute_ratio(fixed: Distortions, empty: Distortions) -> tuple[Tensor, Tensor, Tensor]:
+    """`c / c(empty)`, at least 1, and the ends of its 95% interval, all `(n, K)`.
+
+    Where no change was found with the features fixed, the ratio is a lower bound, and the interval has no upper end.
+    All are NaN where there is no c(empty); the ends also where the attack has no second search to compare with.
+    """
+
+    def share(c: Tensor, of: Tensor) -> Tensor:
+        return (c.double() / of.double().clamp(min=1e-300)).clamp(min=1.0)
+
+    ratio = share(fixed.c, empty.c)
+    high = torch.where(empty.low > 0, share(fixed.c, empty.low), torch.inf)
+    low = share(fixed.low, empty.c)
+    known = fixed.second.isfinite() & empty.second.isfinite()
+    high = torch.where(fixed.found, torch.where(known, high, torch.nan), torch.inf)
+    low = torch.where(fixed.found, torch.where(known, low, torch.nan), low)
+    ratio, low, high = (torch.where(empty.found, values, torch.nan) for values in (ratio, low, high))
+    return ratio, low, high
 
 
-def _improve(c: Tensor, found: Tensor, points: Tensor, less: int, more: int) -> None:
-    """Replace the solutions of column `less` by those of column `more` where these are better, in place."""
+def _improve(c: Tensor, found: Tensor, second: Tensor, points: Tensor, less: int, more: int) -> None:
+    """Replace the solutions of column `less` by those of column `more` where these are better, in place.
+
+    The search of column `less` alone had found its own value, so this one is the second best then.
+    """
     better = found[:, more] & (~found[:, less] | (c[:, more] < c[:, less]))
+    own = torch.where(found[:, less], c[:, less], torch.inf)
+    second[:, less] = torch.where(better, torch.minimum(own, second[:, less]), second[:, less])
     c[:, less] = torch.where(better, c[:, more], c[:, less])
     points[:, less] = torch.where(_rows(better, points[:, less]), points[:, more], points[:, less])
     found[:, less] |= better

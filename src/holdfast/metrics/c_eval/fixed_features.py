@@ -20,16 +20,25 @@ def score_pixels(maps: Tensor, absolute: bool = False) -> Tensor:
     return maps if maps.ndim == 2 else maps.sum(1)
 
 
+def count_fixed(fraction: float, places: int) -> int:
+    """How many of the places a share is: at least one is fixed, and at least one stays free.
+
+    >>> count_fixed(0.001, 784), count_fixed(0.1, 784), count_fixed(0.9999, 784)
+    (1, 78, 783)
+    """
+    return min(places - 1, max(1, round(fraction * places)))
+
+
 def fix_pixels(scores: Tensor, fraction: float) -> Tensor:
     """The top share of the places of `scores` `(N, *spatial)`, bool of that shape; among ties the first places.
 
-    At least one place is fixed, and equally many for each sample.
+    At least one place is fixed and one is free, and equally many for each sample.
 
     >>> fix_pixels(torch.tensor([[0.1, 0.5, 0.5, 0.2]]), 0.25)
     tensor([[False,  True, False, False]])
     """
     flat = scores.flatten(1)
-    count = max(1, round(fraction * flat.shape[1]))
+    count = count_fixed(fraction, flat.shape[1])
     order = flat.sort(dim=1, descending=True, stable=True).indices[:, :count]
     return torch.zeros_like(flat, dtype=torch.bool).scatter_(1, order, True).reshape(scores.shape)
 
@@ -46,7 +55,7 @@ def fix_segments(scores: Tensor, labels: Tensor, fraction: float) -> Tensor:
     (tensor([[False, False,  True,  True]]), tensor([[ True, False,  True,  True]]))
     """
     flat, label = scores.flatten(1), labels.flatten(1)
-    count = max(1, round(fraction * flat.shape[1]))
+    count = count_fixed(fraction, flat.shape[1])
     segments = int(label.max()) + 1 if len(flat) else 1
     sums = torch.zeros((len(flat), segments), dtype=torch.float64, device=flat.device)
     sums.scatter_add_(1, label, flat.double())

@@ -13,7 +13,7 @@ classifier.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -37,23 +37,35 @@ class NearAffinityResult(Result):
 
     Attributes:
         deviation: the mean over sizes of `|log(c_hat / c_empty)|`, 0 for an affine surface; NaN for skipped samples and
-            where no change was found. `(N,)`
+            where no change was found with no feature fixed. Where it is censored, its smallest possible value. `(N,)`
+        low, high: the range of the deviation while each distortion lies anywhere within its 95% interval, `(N,)`; an
+            infinite `high` where nothing bounds one of them.
+        censored: no change was found with some features fixed, so that `deviation` is a lower bound. bool `(N,)`
         c_empty: the distortion with no feature fixed, `(N,)`.
         fractions: the sizes, repeated for each sample, `(N, K)`.
-        c, c_rest: with the features fixed, and with the rest fixed, `(N, K)`; infinite where no change was found.
-        estimate: c_hat, `(N, K)`.
+        c, c_rest: with the features fixed, and with the rest fixed, `(N, K)`; lower bounds where no change was found.
+        c_found, c_rest_found: whether a change was found, bool `(N, K)`.
+        estimate: c_hat, `(N, K)`; NaN where one of the two is a lower bound.
     """
 
     deviation: Tensor
+    censored: Tensor
     c_empty: Tensor
     fractions: Tensor
     c: Tensor
     c_rest: Tensor
+    c_found: Tensor
+    c_rest_found: Tensor
     estimate: Tensor
 
     def tensors(self) -> dict[str, Tensor]:
         """The curves."""
-        return {name: getattr(self, name) for name in ("fractions", "c", "c_rest", "estimate")}
+        names = ("fractions", "c", "c_rest", "c_found", "c_rest_found", "estimate")
+        return {name: getattr(self, name) for name in names}
+
+    def columns(self) -> dict[str, Any]:
+        """Further columns of the frame, and `bound`: whether the deviation is only a lower bound."""
+        return {**super().columns(), "bound": self.censored.tolist()}
 
 
 @metrics.register("near_affinity")
@@ -82,7 +94,7 @@ class NearAffinity(Metric):
     citation: ClassVar[str] = "vu2021ceval"
     bibtex: ClassVar[str] = BIBTEX
     presets: ClassVar[Presets] = {
-        "quick": {"attack": "fmn:steps=10,polish=3", "fractions": (0.1, 0.5, 0.9)},
+        "quick": {"attack": "fmn:steps=10,second=20,polish=3", "fractions": (0.1, 0.5, 0.9)},
         "paper": {"attack": "iga"},
     }
 
@@ -99,7 +111,7 @@ class NearAffinity(Metric):
     @classmethod
     def example(cls) -> NearAffinity:
         """A configuration that takes seconds."""
-        return cls((0.3, 0.6), "fmn:steps=5,polish=2")
+        return cls((0.3, 0.6), "fmn:steps=5,second=5,polish=2")
 
     def for_samples(self, inputs: Tensor, rows: slice) -> NearAffinity:
         """The metric with the label maps of these samples, if every sample has its own."""
@@ -128,11 +140,20 @@ class NearAffinity(Metric):
         fixed = search.find(masks, empty)
         rest = search.find([~mask for mask in reversed(masks)], empty)
         empty = search.repair_empty(search.repair_empty(empty, fixed), rest)
-        c = torch.where(fixed.found, fixed.c, torch.inf).double()
-        c_rest = torch.where(rest.found, rest.c, torch.inf).double().flip(1)
-        estimate = (c.square().reciprocal() + c_rest.square().reciprocal()).rsqrt()
-        deviation = (estimate / empty.c.double()).log().abs().mean(1)
-        deviation = torch.where(deviation.isfinite() & empty.found[:, 0], deviation, torch.nan)
+        both = fixed.found & rest.found.flip(1)
+        c, c_rest, c_empty = fixed.c.double(), rest.c.double().flip(1), empty.c.double()
+        # where no change was found, a distortion may be anything from its lower bound up
+        most = [torch.where(part.found, part.c.double(), torch.inf) for part in (fixed, rest)]
+        upper = _estimate(most[0], most[1].flip(1))
+        deviation, _ = _deviate(_estimate(c, c_rest), upper, c_empty, c_empty)
+        # what is not found has its lower bound in `c`; what is found has the limit of its interval
+        limits = [torch.where(part.found, part.low, part.c).double() for part in (fixed, rest)]
+        low, high = _deviate(_estimate(limits[0], limits[1].flip(1)), upper, empty.low.double(), c_empty)
+        some = empty.found[:, 0]
+        known = some & (both <= (fixed.second.isfinite() & rest.second.isfinite().flip(1))).all(1)
+        low, high = (torch.where(known & empty.second.isfinite()[:, 0], end, torch.nan) for end in (low, high))
+        estimate = torch.where(both & empty.found, _estimate(c, c_rest), torch.nan)
+        deviation = torch.where(some, deviation, torch.nan)
         probe, rows = search.probe, search.rows
         probe.charge(rows, fixed.evaluations + rest.evaluations + empty.evaluations)
         sizes = torch.tensor(self.fractions, dtype=torch.float64, device=inputs.device)
@@ -141,10 +162,28 @@ class NearAffinity(Metric):
         return NearAffinityResult(
             **probe.common_fields(self),
             value=deviation,
+            low=probe.spread(low, nan),
+            high=probe.spread(high, nan),
             deviation=deviation,
-            c_empty=probe.spread(empty.c[:, 0], nan),
+            censored=probe.spread(~both.all(1), False),
+            c_empty=probe.spread(torch.where(empty.found, c_empty, nan)[:, 0], nan),
             fractions=sizes.expand(len(inputs), -1),
             c=probe.spread(c, nan),
             c_rest=probe.spread(c_rest, nan),
+            c_found=probe.spread(fixed.found, False),
+            c_rest_found=probe.spread(rest.found.flip(1), False),
             estimate=probe.spread(estimate, nan),
         )
+
+
+def _estimate(c: Tensor, c_rest: Tensor) -> Tensor:
+    """`c_hat` (Eq. 11), which grows with both distortions; an infinite one takes no part."""
+    return (c.square().reciprocal() + c_rest.square().reciprocal()).rsqrt()
+
+
+def _deviate(low: Tensor, high: Tensor, empty_low: Tensor, empty_high: Tensor) -> tuple[Tensor, Tensor]:
+    """The ends of the mean of `|log(c_hat / c_empty)|` over sizes, for `c_hat` and `c_empty` within these ends."""
+    least, most = (low / empty_high).log(), (high / empty_low).log()
+    inside = (least <= 0) & (most >= 0)
+    near = torch.where(inside, 0.0, torch.minimum(least.abs(), most.abs()))
+    return near.mean(1), torch.maximum(least.abs(), most.abs()).mean(1)

@@ -23,6 +23,7 @@ from holdfast.presentation.base import (
     read_flags,
     read_numbers,
 )
+from holdfast.statistics.paired import median_over_repeats
 from holdfast.tensors import Array
 
 SHOWN = 4
@@ -36,7 +37,7 @@ class CEvalPresentation(Presentation):
     """c-Eval: distributions, c against sizes, and the changed inputs."""
 
     def reading(self, options: Mapping[str, Any]) -> Reading:
-        """A larger ratio is better; where the class did not change it is a lower end."""
+        """A larger ratio is better; where the class did not change it is a lower bound."""
         size = f"{float(options.get('fraction', 0.1)):.0%}"
         caution = "An attack finds an upper bound of the true minimum. Ratios can be compared at equal size only."
         return Reading(
@@ -54,10 +55,16 @@ class CEvalPresentation(Presentation):
         c, empty, found = read_numbers(frame, "c"), read_numbers(frame, "c_empty"), read_flags(frame, "found")
         notes = []
         if found.any():
-            middle = format_number(float(np.median(np.where(found, c, np.inf))), 3)  # without a change c is larger
-            notes.append(f"median c {middle}, c(empty) {format_number(float(np.nanmedian(empty)), 3)}")
+            middle, bounded = median_over_repeats(c[:, None, None], ~found[:, None, None], "lower")
+            sign = "at least " if bounded.any() else ""
+            texts = [format_number(float(value), 3) for value in (middle.item(), np.nanmedian(empty))]
+            notes.append(f"median c {sign}{texts[0]}, c(empty) {texts[1]}")
         if not found.all():
-            notes.append(f"no change found: {int((~found).sum())} of {len(frame)}")
+            notes.append(f"no change found: {int((~found).sum())} of {len(frame)}; their ratios are bounds")
+        gap = read_numbers(frame, "search_gap") if "search_gap" in frame.columns else np.full(len(frame), np.nan)
+        if np.isfinite(gap).any():
+            middle_gap = float(np.median(np.where(np.isnan(gap), np.inf, gap)[found]))
+            notes.append(f"the second best search is {middle_gap:.1%} worse (median)")
         lower = read_numbers(frame, "certified_c")
         certified = found & np.isfinite(lower) & (lower > 0)
         if certified.any():
@@ -76,9 +83,14 @@ class CEvalPresentation(Presentation):
                 "be better than both."
             ),
             "Upper bound": (
-                "Another attack may find a smaller change. Where an attack finds none, the value is a lower end and is "
-                "marked as one: the true value may be any number from there up. Medians and their intervals allow for "
-                "this."
+                "Another attack may find a smaller change. Where an attack finds none, nothing is known but that the "
+                "value is at least that with fewer features fixed. It is marked as a bound: the true value may be any "
+                "number from there up. Medians and their intervals allow for this."
+            ),
+            "Interval of a sample": (
+                "It says how far below the change that was found the true minimum may be, judged from how far apart "
+                "the two best separate searches are (Robson and Whitlock 1964). It is evidence, not proof: all "
+                "searches may miss the same smaller change. Attacks with a single search have none."
             ),
             "Certified (`certify`)": (
                 "A lower bound that holds for every possible change: the true minimum lies between it and c. Most of "
@@ -135,18 +147,26 @@ class CEvalPresentation(Presentation):
 def draw_sweep(view: View) -> Chart | None:
     """c against size (c-Eval, Fig. 9): the median over samples and quartiles, the knee, and what settings gain."""
     curves = {name: curves_of(view, name) for name in view.present}
-    curves = {name: (sizes, values) for name, (sizes, values) in curves.items() if len(values)}
+    curves = {name: curve for name, curve in curves.items() if len(curve[1])}
     lines, knees = [], []
-    for name, (sizes, values) in curves.items():
-        low, middle, high = np.quantile(values, [0.25, 0.5, 0.75], axis=0)
-        lines.append(Line(name, sizes, middle, low, high))
+    for name, (sizes, values, found) in curves.items():
+        # a line ends where its median is no longer a number; the band's upper end may be unknown before that
+        least = np.quantile(values, [0.25, 0.5, 0.75], axis=0)
+        with np.errstate(invalid="ignore"):  # between two infinite values nothing is known
+            quartiles = np.quantile(np.where(found, values, np.inf), [0.25, 0.5, 0.75], axis=0)
+        known = np.isfinite(quartiles[1]) & (quartiles[1] == least[1])
+        if not known.any():
+            continue
+        sizes, (low, middle, high) = sizes[known], quartiles[:, known]
+        low = np.minimum(low, least[0, known])
+        lines.append(Line(name, sizes, middle, low, np.where(np.isfinite(high), high, middle)))
         place = find_knee(sizes.tolist(), middle.tolist())
         if place is not None:
             knees.append(f"{name} {sizes[place]:.0%}")
     caption = (
         "Line: median over samples. Band: the middle half of them. Dotted: 1, where fixing the features does not "
-        "matter. Where no change was found, the largest distortion that was tried counts, so the true value may be "
-        "larger."
+        "matter. A line ends where so many searches found no change that its median is not known; the band has no upper "
+        "half where that quartile is not known."
     )
     if knees:
         caption += f" Knee, beyond which more features gain little: {', '.join(knees)}."
@@ -166,23 +186,33 @@ def draw_sweep(view: View) -> Chart | None:
     )
 
 
-def curves_of(view: View, explainer: str) -> tuple[Array, Array]:
-    """Sizes `(K,)` and ratios `(n, K)` of an explainer's samples; lower ends count like values."""
-    sizes, ratios = np.empty(0), []
-    for row, arrays in view.lines(explainer, ("curve", "fractions"), len(view.frame)):
+#: sizes `(K,)`, ratios `(n, K)` of an explainer's samples, and whether these are values, not lower bounds, bool `(n, K)`
+Curve = tuple[Array, Array, Array]
+
+
+def curves_of(view: View, explainer: str) -> Curve:
+    """The curves of an explainer's samples, without those for which no c(empty) was found."""
+    sizes, ratios, found = np.empty(0), [], []
+    for row, arrays in view.lines(explainer, ("curve", "curve_found", "fractions"), len(view.frame)):
         sizes = np.asarray(arrays["fractions"], dtype=float)
-        ratios.append(np.maximum(np.asarray(arrays["curve"], dtype=float) / float(row["c_empty"]), 1.0))
-    return sizes, np.array(ratios) if ratios else np.empty((0, 0))
+        empty = row["c_empty"]
+        if empty is None or not np.isfinite(empty):
+            continue
+        ratios.append(np.maximum(np.asarray(arrays["curve"], dtype=float) / float(empty), 1.0))
+        found.append(np.asarray(arrays["curve_found"], dtype=bool))
+    none = np.empty((0, 0))
+    return sizes, np.array(ratios) if ratios else none, np.array(found) if found else none.astype(bool)
 
 
-def compare_settings(curves: Mapping[str, tuple[Array, Array]]) -> list[str]:
+def compare_settings(curves: Mapping[str, Curve]) -> list[str]:
     """For explainers that differ in a number alone (`LIME 100`, `LIME 1000`): from which one on a larger gains nothing.
 
-    The mean ratio over sizes of each setting is compared with that of the largest, on the same samples. Nothing is
+    The mean ratio of each setting is compared with that of the largest, on the same samples. The mean is over the sizes at
+    which a change was found for every setting and sample, since bounds have no mean. Nothing is
     gained where the 95% interval of the mean difference (Student's t) does not lie wholly above 1% of the ratio.
 
-    >>> flat = (np.array([0.1, 0.2, 0.3]), np.ones((8, 3)))
-    >>> compare_settings({"LIME 10": (flat[0], 0.5 * flat[1]), "LIME 100": flat, "LIME 1000": flat})
+    >>> flat = (np.array([0.1, 0.2, 0.3]), np.ones((8, 3)), np.ones((8, 3), dtype=bool))
+    >>> compare_settings({"LIME 10": (flat[0], 0.5 * flat[1], flat[2]), "LIME 100": flat, "LIME 1000": flat})
     ['LIME: more than 100 gains nothing.']
     """
     families: dict[str, list[tuple[float, str]]] = {}
@@ -193,7 +223,10 @@ def compare_settings(curves: Mapping[str, tuple[Array, Array]]) -> list[str]:
             families.setdefault(family, []).append((float(match.group()), name))
     sentences = []
     for family, members in families.items():
-        ordered = [(value, curves[name][1].mean(axis=1)) for value, name in sorted(members)]
+        known = np.logical_and.reduce([curves[name][2].all(axis=0) for _, name in members])
+        if not known.any():
+            continue
+        ordered = [(value, curves[name][1][:, known].mean(axis=1)) for value, name in sorted(members)]
         largest = ordered[-1][1]
         if len(ordered) < 2 or any(len(means) != len(largest) for _, means in ordered) or len(largest) < 2:
             continue
@@ -236,6 +269,9 @@ def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: d
     classes = f"class {row.get('targets')} → {row.get('predicted')}" if found else f"class {row.get('targets')}, kept"
     sign = "" if found else "at least "
     text = f"c {sign}{c}; c(empty) {empty}; ratio {sign}{ratio}; {classes}"
+    low = row.get("c_low")
+    if found and low:
+        text += f"; the true minimum is probably at least {format_number(low, 3)}"
     lower = row.get("certified_c")
     if lower is not None and np.isfinite(lower):
         text += f"; certified: at least {format_number(lower, 3)}"

@@ -41,6 +41,7 @@ class CEvalPlotPresentation(CEvalPresentation):
     def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
         """What the terms of c-Eval mean, and what a knee is."""
         knee_text = (
-            "The size farthest above the straight line between a curve's ends. Beyond it, more features gain less."
+            "The size farthest above the straight line between a curve's ends. Beyond it, more features gain less. A "
+            "curve with a size at which no change was found has no known end, and so no knee."
         )
         return {**super().guide(options), "Knee": knee_text}

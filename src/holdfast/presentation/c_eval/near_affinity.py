@@ -18,7 +18,11 @@ class NearAffinityPresentation(Presentation):
     def reading(self, options: Mapping[str, Any]) -> Reading:
         """The deviation describes the model, so it ranks no explainers."""
         return Reading(
-            "Near-affinity: mean deviation of the estimated c(empty)", "mean |log ratio|", self.direction_of(options)
+            "Near-affinity: mean deviation of the estimated c(empty)",
+            "mean |log ratio|",
+            self.direction_of(options),
+            censored="bound",
+            censored_side="lower",
         )
 
     def question(self, options: Mapping[str, Any]) -> str:
@@ -41,7 +45,8 @@ class NearAffinityPresentation(Presentation):
             sizes, shares = np.empty(0), []
             for row, arrays in view.lines(name, ("estimate", "fractions"), len(view.frame)):
                 sizes = np.asarray(arrays["fractions"], dtype=float)
-                shares.append(np.asarray(arrays["estimate"], dtype=float) / float(row["c_empty"]))
+                if row["c_empty"] is not None:
+                    shares.append(np.asarray(arrays["estimate"], dtype=float) / float(row["c_empty"]))
             if shares:
                 known = np.where(np.isfinite(shares), shares, np.nan)
                 some = np.isfinite(known).any(axis=0)
@@ -55,7 +60,7 @@ class NearAffinityPresentation(Presentation):
             "share of features fixed",
             "estimated c(empty) / c(empty)",
             caption="Line: median over samples. Band: the middle half of them. Dotted: 1, where all lines lie if the "
-            "model's decision surface is a plane. It describes the model around these samples, not the explainers.",
+            "model's decision surface is a plane. Samples without a change at a size are left out there. It describes the model around these samples, not the explainers.",
             name="near-affinity",
             heading="How far is the decision surface from a plane?",
             level=1.0,
