@@ -35,8 +35,8 @@ class SignSearch(Search):
             largest half width, divided by the number of steps that the budget allows.
         sharpness: of the smoothed model that gradients come from (`GradientObjective`); several are dealt to the
             restarts in turn, so that a search need not know which one suits its problem.
-        from_centre: whether it starts at the centre instead of at random points. Then all restarts would be the same,
-            so there is one.
+        from_centre: whether it starts at the centre instead of at random points. Where the gradient there is 0, the
+            first step has random signs.
 
     >>> from holdfast.algorithms.searches.base import Outcome, differentiate_outcome
     >>> from holdfast.neighbourhood import LinfBall
@@ -69,10 +69,12 @@ class SignSearch(Search):
     def search(self, run: SearchRun, streams: Streams) -> Tensor:
         """All restarts in parallel. What does not make a whole step goes to further starts; the best are used."""
         region = run.region
-        restarts = 1 if self.from_centre else min(self.restarts, max(1, run.left // 3))
+        restarts = min(self.restarts, max(1, run.left // 3))
         steps, over = divmod(max(0, run.left - restarts), 2 * restarts)
-        over = 0 if self.from_centre else over
-        x = region.centre[:, None] if self.from_centre else region.project(region.sample(restarts + over, streams))
+        if self.from_centre:
+            over, x = 0, region.centre[:, None].expand(-1, restarts, *region.shape).contiguous()
+        else:
+            x = region.project(region.sample(restarts + over, streams))
         seen = run.query(x)
         if over:
             rows = seen.key().argsort(dim=1, descending=True, stable=True)[:, :restarts]
@@ -80,8 +82,13 @@ class SignSearch(Search):
         half_width = ((region.upper - region.lower) / 2).flatten(1).amax(1)
         own = 2.5 * half_width / max(steps, 1) if self.step is None else torch.full_like(half_width, self.step)
         length = broadcast_rows(own, x)
-        for _ in range(steps):
-            x = region.project(x + length * self._find_ascent(run, x, seen.violation <= 0).sign())
+        for number in range(steps):
+            sign = self._find_ascent(run, x, seen.violation <= 0).sign()
+            if self.from_centre and number == 0:
+                still = (sign == 0).flatten(2).all(2)
+                drawn = torch.where(streams.uniform(x.shape[1:], x.dtype) < 0.5, 1.0, -1.0).to(x.dtype)
+                sign = torch.where(broadcast_rows(still, x), drawn, sign)
+            x = region.project(x + length * sign)
             seen = run.query(x)
         return x
 

@@ -14,8 +14,10 @@ gradients are those of the network with softplus of sharpness `beta` for ReLU, w
 network itself. Which sharpness is better depends on explainer and data, so by default the starts share two of them.
 
 The authors' script (github.com/ksandeshk/LENS, with the settings of Chen et al. 2019) departs from the paper, too. With
-`protocol="authors"` the attack starts at the clean input, so that there is one start; steps go on where the class is
-lost; and of all points that keep the class it takes the one with the smallest Kendall's tau between the maps.
+`protocol="authors"` every start is the clean input; steps go on where the class is lost; and of all points that keep
+the class the attack takes the one with the smallest Kendall's tau between the maps. At a clean digit less than `t`
+positions have any mass, so the gradient of `top_k` is 0. The script then follows the signs of rounding errors; here the
+first step has random signs.
 
 Cost for each sample: `restarts * (2 * steps + 1) + 3` predictions with explanation; 2 for the random ones.
 """
@@ -288,7 +290,7 @@ class AttributionAttack(Metric):
 
     def _search_budget(self) -> int:
         """The clean input, the starts, and for each step a gradient and a query."""
-        return 1 + (1 if self.protocol == "authors" else self.restarts) * (2 * self.steps + 1)
+        return 1 + self.restarts * (2 * self.steps + 1)
 
     def _search(self) -> SignSearch:
         """The search, whose sharpness is relative to the first `beta`."""
