@@ -89,7 +89,7 @@ def authors_diverse(a: Array, k: int, w: int) -> list[int]:
 def authors_shares(a: Array, b: Array, k: int, w: int) -> Array:
     """The six numbers that the script prints, in the order of the paper's Table 4, for one image."""
     numbers = []
-    flat = [sorted(range(m.size), key=lambda p, v=m.ravel(): (v[p], p))[-k:] for m in (a, b)]  # type: ignore[misc]
+    flat = [np.lexsort((np.arange(m.size), m.ravel()))[-k:].tolist() for m in (a, b)]
     for s, t in (flat, [authors_diverse(m, k, w) for m in (a, b)]):
         near_s, near_t = (set().union(*(authors_window(p, a.shape, w) for p in m)) for m in (s, t))
         numbers += [len(set(s) & set(t)) / k, len(near_s & set(t)) / k, len(set(s) & near_t) / k]

@@ -31,11 +31,10 @@ from holdfast.reproduce.lens.parts import (
     is_column_above,
     is_never_below,
     make_attack,
-    mean_ratio,
     similarity_name,
 )
 from holdfast.reproduce.lens.tables import TABLE3_PARTS, TABLE4_PARTS, TABLE7_PARTS
-from holdfast.reproduce.reading import all_hold
+from holdfast.reproduce.reading import all_hold, mean_ratio
 from holdfast.similarity import get as get_similarity
 from holdfast.study.file.spec import study_from
 

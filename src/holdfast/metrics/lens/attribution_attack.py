@@ -385,7 +385,6 @@ class AttributionAttack(Metric):
             profile=profile,
         )
 
-
     def _find_chance(self, similarity: Similarity, before: Tensor, after: Tensor) -> Tensor:
         """The chance level of each pair `(N,)`; NaN for a similarity that has none."""
         draws = _DRAWS // 4 if before.shape[2:].numel() >= _LARGE else _DRAWS
