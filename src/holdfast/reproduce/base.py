@@ -82,9 +82,9 @@ class Column:
         side: `"lower"`: bounds are lower bounds of the true values; `"upper"`: upper bounds.
         paper: the paper's numbers by row.
         decimals: number of decimals of our numbers; with None, four significant digits.
-        chance: the column with the chance level of each value, for a similarity with the largest value 1. The table then
-            has (mean - chance) / (1 - chance), of the means of value and chance: 0 for unrelated maps, 1 for equal
-            ones. There is no such number where chance is above 0.95.
+        chance: the column with the chance level of each value, for a similarity with the largest value 1. The table
+            then has (mean - chance) / (1 - chance), of the means of value and chance: 0 for unrelated maps, 1 for
+            equal ones. There is no such number where chance is above 0.95.
         spread: what is printed with the statistic: its `"interval"`, the standard `"deviation"` of the values (± after
             a mean), or their `"quartiles"` (in brackets).
     """
@@ -232,7 +232,8 @@ class Table:
     Attributes:
         part: the part.
         rows: one row per row of the table. Columns: its name (`Part.row_heading`), `paper`, for each column (`key`) the
-            statistic, its interval, the paper's number and the number above chance, and `samples`, the largest number of samples of any column.
+            statistic, its interval, the paper's number and the number above chance, and `samples`, the largest number
+            of samples of any column.
         verdicts: (sentence, column heading, whether it holds).
         notes: further lines.
         failures: number of failed jobs.

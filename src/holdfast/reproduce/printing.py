@@ -50,9 +50,12 @@ def print_table(table: Table, scale: Scale) -> None:
 def describe_verdicts(verdicts: Sequence[Verdict]) -> list[str]:
     """The sentences with what is found for each, and before them how many hold.
 
-    >>> describe_verdicts([("A is above B", "MNIST", True), ("A is above B", "GTSRB", None), ("C falls", "MNIST", True)])
-    ['Of 2 sentences, 1 holds, 1 is mixed:', '- A is above B: holds for MNIST; is undecided for GTSRB.', \
-'- C falls: holds for MNIST.']
+    >>> judged = [("A is large", "MNIST", True), ("A is large", "GTSRB", None), ("B falls", "", True)]
+    >>> for line in describe_verdicts(judged):
+    ...     print(line)
+    Of 2 sentences, 1 holds, 1 is mixed:
+    - A is large: holds for MNIST; is undecided for GTSRB.
+    - B falls: holds.
     """
     by_text: dict[str, dict[bool | None, list[str]]] = {}
     for text, heading, holds in verdicts:
@@ -76,7 +79,9 @@ def describe_verdicts(verdicts: Sequence[Verdict]) -> list[str]:
     lines = [f"Of {sentences}, {found}:"]
     for text, outcomes in by_text.items():
         parts = (
-            f"{word} for {', '.join(outcomes[outcome])}" for outcome, word in _OUTCOMES.items() if outcome in outcomes
+            f"{word} for {', '.join(outcomes[outcome])}" if any(outcomes[outcome]) else word
+            for outcome, word in _OUTCOMES.items()
+            if outcome in outcomes
         )
         lines.append(f"- {text}: {'; '.join(parts)}.")
     return lines

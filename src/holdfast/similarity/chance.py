@@ -9,12 +9,12 @@ A similarity s with the largest value 1 is corrected as in Cohen's kappa and the
 
     (s - c) / (1 - c)
 
-It is 0 on average for unrelated maps, 1 for equal ones, and negative for maps that are less similar than by chance. Near
-c = 1 there is no room above chance: see `ROOM`.
+It is 0 on average for unrelated maps, 1 for equal ones, and negative for maps that are less similar than by chance.
+Near c = 1 there is no room above chance: see `ROOM`.
 
 How c is computed. Let A and B be the supports, with more than k positions each. S_k is a random subset of A, T_k of B.
-A position p is in S_k with probability k / |A| if it is in A. T_k leaves out the window of p, which has n_B(p) positions
-of B, with the probability of a hypergeometric distribution. So for LENS-precision
+A position p of A is in S_k with probability k / |A|. T_k leaves out the window of p, which has n_B(p) positions of B,
+with the probability of a hypergeometric distribution. So for LENS-precision
 
     c = 1 / |A| * sum over p in A of (1 - C(|B| - n_B(p), k) / C(|B|, k)),
 
@@ -38,7 +38,7 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import check, check_integer
-from holdfast.similarity.diverse import resolve_k, split_maps, top_k
+from holdfast.similarity.diverse import CHUNK_ELEMENTS, resolve_k, split_maps, top_k
 from holdfast.similarity.local import (
     lens_kendall,
     lens_precision,
@@ -116,7 +116,9 @@ def chance_level(
         value = torch.cat([_expect(of, p, q, k, options) for p, q in split_maps(x, y)]).to(defined.dtype)
     rest = (~exact).nonzero()[:, 0]
     if len(rest):
-        drawn = [_simulate(function, p, q, draws, seed) for p, q in split_maps(x[rest], y[rest])]
+        rows = max(1, CHUNK_ELEMENTS // (draws * x.shape[1:].numel()))
+        pairs = zip(torch.split(x[rest], rows), torch.split(y[rest], rows), strict=True)
+        drawn = [_simulate(function, p, q, draws, seed) for p, q in pairs]
         value[rest], error[rest] = (torch.cat(part).to(defined.dtype) for part in zip(*drawn, strict=True))
     return ChanceLevel(torch.where(defined.isnan(), torch.nan, value), error)
 
@@ -181,28 +183,19 @@ def _expect(of: Callable[..., Tensor], x: Tensor, y: Tensor, k: int, options: di
 def _simulate(function: Callable[..., Tensor], x: Tensor, y: Tensor, draws: int, seed: int) -> tuple[Tensor, Tensor]:
     """The mean similarity of random pairs and its standard error, float64 `(n,)` each."""
     streams = Streams.for_rows(torch.cat((x.flatten(1), y.flatten(1)), dim=1), seed)
-    sources = [_list_support(m) for m in (x, y)]
-    values = []
-    for _ in range(draws):  # one draw of all rows at a time
-        numbers = streams.uniform((2, x.shape[1:].numel()), torch.float64)
-        first, second = (
-            _scatter_values(m, base, numbers[:, side])
-            for side, (m, base) in enumerate(zip((x, y), sources, strict=True))
-        )
-        values.append(function(first, second).double())
-    found = torch.stack(values, dim=1)
+    numbers = streams.uniform((2, draws, x.shape[1:].numel()), torch.float32)
+    first, second = (_scatter_values(m, numbers[:, side]) for side, m in enumerate((x, y)))
+    found = function(first, second).double().view(len(x), draws)
     mean = row_sum(found) / draws
     variance = row_sum((found - mean[:, None]).square()) / (draws - 1)
     return mean, (variance / draws).sqrt()
 
 
-def _list_support(m: Tensor) -> Tensor:
-    """Flat indices `(n, P)`, those of the support first."""
-    return order_rows((m == 0).flatten(1).to(working_dtype(m)))
-
-
-def _scatter_values(m: Tensor, base: Tensor, numbers: Tensor) -> Tensor:
-    """The values of maps on their supports in the random order of `numbers` `(n, P)`."""
+def _scatter_values(m: Tensor, numbers: Tensor) -> Tensor:
+    """The values of maps on their supports, in the random orders of `numbers` `(n, draws, P)`: `(n * draws, ...)`."""
     flat = m.flatten(1)
-    places = order_rows(torch.where(flat != 0, numbers, 2.0))  # the support in a random order, then the rest
-    return torch.empty_like(flat).scatter_(1, places, flat.gather(1, base)).view(m.shape)
+    support = (flat != 0)[:, None].expand(numbers.shape).flatten(0, 1)
+    values = flat.gather(1, order_rows((flat == 0).to(working_dtype(m))))  # those of the support first
+    places = order_rows(torch.where(support, numbers.flatten(0, 1), 2.0))
+    values = values[:, None].expand(numbers.shape).flatten(0, 1)
+    return torch.empty_like(values).scatter_(1, places, values).view(-1, *m.shape[1:])

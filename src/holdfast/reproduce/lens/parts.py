@@ -310,7 +310,7 @@ def judge_chance(frames: Mapping[str, pl.DataFrame], columns: Mapping[str, str])
     Chance is that of unrelated maps of the same image: with as many positions, windows and supports.
     """
     outcomes: Outcomes = {
-        f"{name}: {heading}" if name else heading: is_column_above(frame, column, name_chance(column))
+        f"{name} {heading}" if name else heading: is_column_above(frame, column, name_chance(column))
         for name, frame in frames.items()
         for heading, column in columns.items()
     }

@@ -206,7 +206,7 @@ def _verdicts4(frame: pl.DataFrame, attacks: Sequence[str]) -> list[Verdict]:
         if name in attacks:
             weaker = judge_groups(frame, "model", TRAININGS, headings, [(name, "top-k")], "label")
             found += group_by_outcome(text, weaker)
-    by_model = {f"{name}, top-k": attacked.filter(pl.col("model") == name) for name in TRAININGS}
+    by_model = {f"{name}:": attacked.filter(pl.col("model") == name) for name in TRAININGS}
     return [*found, *judge_chance(by_model, NAMED)]
 
 
@@ -288,9 +288,8 @@ def _verdicts_of_rules(frame: pl.DataFrame) -> list[Verdict]:
             for heading, number in list(zip(HEADINGS, numbers, strict=True))[3:]:
                 values = rows[NAMED[heading]].drop_nulls().drop_nans().to_numpy() if len(rows) else np.empty(0)
                 outcomes[f"{attack} {heading}"] = is_within(mean_interval(values), number, _CLOSE)
-        found += group_by_outcome(
-            f"rule '{rule}': diverse columns are within {_CLOSE} of the paper's numbers (our reading)", outcomes
-        )
+        text = f"rule '{rule}': diverse columns are within {_CLOSE} of the paper's numbers (our reading)"
+        found += group_by_outcome(text, outcomes)
     return found
 
 
