@@ -38,7 +38,7 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import check, check_integer
-from holdfast.similarity.diverse import CHUNK_ELEMENTS, resolve_k, split_maps, top_k
+from holdfast.similarity.diverse import CHUNK_ELEMENTS, Ties, resolve_k, split_maps, top_k
 from holdfast.similarity.local import (
     lens_kendall,
     lens_precision,
@@ -157,8 +157,7 @@ def _expect(of: Callable[..., Tensor], x: Tensor, y: Tensor, k: int, options: di
     w = 0 if of is topk_intersection else options.get("w", 1)
     if of is lens_recall:
         x, y = y, x
-    ties = options.get("ties", "position")
-    ties = "position" if ties == "undefined" else ties
+    ties: Ties = "random" if options.get("ties") == "random" else "position"
 
     def fixed(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The support, its size `(n, 1, ...)`, and the set where the support is not larger than k."""
