@@ -65,3 +65,32 @@ def smoothed(a: Array, w: int) -> Array:
     """The mean over the window, by its list, always divided by the size of a whole window."""
     sums = [a.ravel()[window(p, a.shape, w)].sum() for p in range(a.size)]
     return np.array(sums).reshape(a.shape) / (2 * w + 1) ** a.ndim
+
+
+def authors_window(position: int, shape: tuple[int, ...], w: int) -> set[int]:
+    """The window of a position in the authors' script: flat indices, without those outside and without 0."""
+    near = {position + i * shape[1] + j for i in range(-w, w + 1) for j in range(-w, w + 1)}
+    return {q for q in near if 0 < q < shape[0] * shape[1]}
+
+
+def authors_diverse(a: Array, k: int, w: int) -> list[int]:
+    """The diverse positions of the authors' script, by its steps; ties in the reverse order of positions."""
+    a_flat = a.ravel()
+    left = sorted(range(a.size), key=lambda p: (a_flat[p], p))[::-1][: {1: 6, 2: 15, 3: 25}[w] * k]
+    chosen = [left[0]]
+    left = [p for p in left if p not in authors_window(left[0], a.shape, w)]
+    for _ in range(k - 1):
+        barred = authors_window(left[0], a.shape, w) if left else set()
+        left = [p for p in left if p not in barred and p > 0]
+        chosen += left[:1]
+    return sorted(p for p in chosen if p > 0)
+
+
+def authors_shares(a: Array, b: Array, k: int, w: int) -> Array:
+    """The six numbers that the script prints, in the order of the paper's Table 4, for one image."""
+    numbers = []
+    flat = [np.lexsort((np.arange(m.size), m.ravel()))[-k:].tolist() for m in (a, b)]
+    for s, t in (flat, [authors_diverse(m, k, w) for m in (a, b)]):
+        near_s, near_t = (set().union(*(authors_window(p, a.shape, w) for p in m)) for m in (s, t))
+        numbers += [len(set(s) & set(t)) / k, len(near_s & set(t)) / k, len(set(s) & near_t) / k]
+    return np.array(numbers)

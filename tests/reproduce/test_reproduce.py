@@ -50,12 +50,12 @@ def test_a_tiny_run_reads_as_a_table(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert found.to_html(tmp_path / "r.html").exists()
 
 
-@pytest.mark.parametrize(("width", "tables"), [(200, 1), (60, 2), (20, 4)])
-def test_a_table_wider_than_the_terminal_is_cut_between_columns(
-    width: int, tables: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("width", [200, 60, 40])
+def test_there_is_one_table_however_narrow_the_terminal(
+    width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    columns = tuple(Column(f"number {name} of three", name, decimals=2) for name in "abc")
+    columns = tuple(Column(f"number {name} of three", name, decimals=2, paper={"one": 0.125}) for name in "abc")
     part = Part("wide", "A wide table", lambda scale: {}, columns)
     frame = pl.DataFrame(
         {"explainer": ["one", "other"] * 3, "status": ["ok"] * 6, "a": [0.1] * 6, "b": [0.25] * 6, "c": [0.5] * 6}
@@ -63,11 +63,29 @@ def test_a_table_wider_than_the_terminal_is_cut_between_columns(
     order = {"explainer": ["one", "other"]}
     print_table(make_table(part, frame, order, 0), "small")
     printed = capsys.readouterr().out
-    assert (printed.count("other"), printed.count("continued")) == (tables, tables - 1)
+    assert printed.count("other") == 1
+    assert "…" not in printed
+    assert max(map(len, printed.splitlines())) <= width
     assert [printed.count(value) for value in ("0.10", "0.25", "0.50")] == [2, 2, 2]
-    if width > 20:  # one column needs more than that
-        assert "…" not in printed
-        assert max(map(len, printed.splitlines())) <= width
+    assert printed.count("0.125") == 3
+    lines = [line.split() for line in printed.splitlines()]
+    if width == 200:  # ours, the paper's, for each of the three
+        assert ["one", "0.10", "0.125", "0.25", "0.125", "0.50", "0.125", "3"] in lines
+    elif width == 60:
+        assert ["number", "b", "of", "three", "0.25", "0.125"] in lines
+
+
+def test_numbers_above_chance() -> None:
+    """Ratios of means by hand; none where chance leaves no room, and none without a chance level."""
+    column = Column("similarity", "s", chance="c")
+    frame = pl.DataFrame({"explainer": ["a"] * 3 + ["b"] * 2, "s": [0.6, 0.8, 0.7, 1.0, 1.0], "status": ["ok"] * 5})
+    frame = frame.with_columns(c=pl.Series([0.5, 0.6, 0.1, 0.97, 0.96]))
+    part = Part("p", "t", lambda scale: {}, (column, Column("other", "s", where={"status": "ok"})))
+    table = make_table(part, frame)
+    assert table.rows["s_above"].to_list() == [pytest.approx((0.7 - 0.4) / (1 - 0.4)), None]
+    assert table.rows["s_above_low"][0] < 0.5 < table.rows["s_above_high"][0]
+    assert "ok s_above" not in table.rows.columns
+    assert make_table(part, frame.drop("c")).rows["s_above"].to_list() == [None, None]
 
 
 def test_claims_are_judged_by_the_numbers() -> None:

@@ -19,6 +19,7 @@ from hypothesis.extra import numpy as hnp
 from torch import Tensor
 
 from holdfast import similarity as sim
+from holdfast.errors import ArgumentError
 from holdfast.similarity import diverse, profile
 
 MAPS = [(13, 11), (9, 16), (1, 12), (40,), (3,)]
@@ -326,6 +327,127 @@ def test_distance_is_the_weighted_sum(diverse_only):
     mean = sum(sim.lens_distance(a, b, k, w, diverse_only) for k in (3, 10) for w in (0, 2)) / 4
     torch.testing.assert_close(equal, mean, rtol=0, atol=1e-12)
     assert torch.equal(sim.lens_distance(a, b), sim.lens_distance(b, a))
+
+
+# --- ties, and the authors' script -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("shape", "k", "w", "levels"), [((9, 10), 8, 1, 3), ((12, 12), 30, 1, 2), ((14, 13), 6, 2, 0)])
+def test_the_authors_sets_are_those_of_their_script(shape, k, w, levels):
+    """Step by step; with few candidates left, position 0 among the largest, and maps of zeros."""
+    a, b = pair(8, *shape, levels=levels)
+    a[0] = 0
+    a[1, 0, 0], b[2, 0, 0], b[3, 0, 1], a[3, 0, 0] = 99, 99, 99, 98
+    expected = np.array([slow.authors_shares(p, q, k, w) for p, q in zip(a.numpy(), b.numpy(), strict=True)])
+    for place, (spread, name) in enumerate(
+        itertools.product((False, True), ("topk_intersection", "lens_recall", "lens_precision"))
+    ):
+        found = getattr(sim, name)(a, b, k=k, w=w, diverse=spread, protocol="authors")
+        assert found.tolist() == pytest.approx(expected[:, place].tolist(), abs=1e-12)
+    assert sim.get(f"lens_recall:k={k},w={w},protocol=authors")(a, b).tolist() == pytest.approx(expected[:, 1].tolist())
+
+
+def test_the_order_of_equal_values():
+    a, b = torch.zeros(2, 3, 6, 6)
+    a[:, 2, :3] = torch.tensor([3.0, 2.0, 1.0])
+    b[:, 2, 1:4] = torch.tensor([3.0, 2.0, 1.0])
+    by_position, at_random = (sim.top_k(a, 7, ties=ties) for ties in ("position", "random"))
+    assert indices(by_position[0]) == [0, 1, 2, 3, 12, 13, 14]
+    assert set(indices(at_random[0])) > {12, 13, 14}
+    assert torch.equal(at_random[0], at_random[2]), "the same order for every map"
+    assert not torch.equal(at_random, by_position)
+    spread = sim.top_k_diverse(a, 9, w=1, ties="random")[0]
+    assert {12, 14} < set(indices(spread))
+    assert spread.sum() <= 9
+    assert sim.topk_intersection(a, a, 7, ties="random").tolist() == [1, 1, 1]
+    for spread_out in (False, True):
+        few, many = (
+            sim.lens_recall(a, b, k, diverse=spread_out, ties="undefined") for k in (2 if spread_out else 3, 7)
+        )
+        assert many.isnan().all(), "zeros fill the set"
+        expected = sim.lens_recall(a, b, 2 if spread_out else 3, diverse=spread_out)
+        assert torch.equal(few, expected)
+    with pytest.raises(ArgumentError, match="ties: expected one of position, random, undefined, got 'first'"):
+        sim.top_k(a, 7, ties="first")
+    with pytest.raises(ArgumentError, match="protocol=authors has a rule of its own"):
+        sim.get("lens_recall:protocol=authors,ties=random")
+    with pytest.raises(ArgumentError, match="w: expected 1, 2 or 3"):
+        sim.get("lens_recall:protocol=authors,diverse=true,w=4")
+
+
+# --- chance ------------------------------------------------------------------------------------------------
+
+
+def unrelated(a: np.ndarray, rng: np.random.Generator) -> Tensor:
+    """The map with its values on random places of its support."""
+    drawn = np.zeros_like(a)
+    drawn[a != 0] = rng.permutation(a[a != 0])
+    return torch.from_numpy(drawn)[None]
+
+
+CHANCES = [
+    "topk_intersection:k=20",
+    "lens_precision:k=20,w=1",
+    "lens_recall:k=20,w=2",
+    "lens_recall:k=20,w=1,ties=random",
+    "lens_precision:k=8,w=1,diverse=true",
+    "lens_spearman:w=1",
+    "lens_recall:k=20,w=1,protocol=authors",
+]
+
+
+@pytest.mark.parametrize("name", CHANCES)
+def test_chance_is_the_mean_of_random_maps(name):
+    """Plain Monte Carlo: whole maps, a large and a small support, and a support that zeros have to fill up."""
+    a, b = pair(4, 9, 10)
+    a, b = a.abs(), b.abs()
+    mask = torch.rand(2, 9, 10, generator=torch.Generator().manual_seed(1))
+    a[1] *= mask[0] < 0.6
+    b[1] *= mask[1] < 0.3
+    a[2] *= mask[0] < 0.1
+    b[3] = b[3].where(mask[0] < 0.5, -b[3])  # negative values are never among the largest
+    similarity, rng = sim.get(name), np.random.default_rng(0)
+    level = sim.chance_level(name, a, b, draws=64)
+    for row in range(4):
+        drawn = [
+            torch.cat([unrelated(m[row].numpy(), rng) for _ in range(400)]) for m in (a, b)
+        ]  # the similarity itself is tested above
+        values = similarity(*drawn)
+        error = (values.std() / 20).item()
+        assert abs(level.value[row] - values.mean()) < 4 * math.hypot(error, level.error[row]) + 1e-9
+    exact = not any(word in name for word in ("diverse", "spearman", "authors"))
+    assert (level.error[:3] == 0).all() == exact
+    assert (level.error[:3].max() < 0.03).item()
+    alone = sim.chance_level(similarity, a[1:3], b[1:3], draws=64)
+    assert torch.equal(alone.value, level.value[1:3])
+
+
+def test_chance_of_whole_maps_is_hypergeometric():
+    a, b = (m.abs() for m in pair(2, 6, 7))
+    windows = [len(slow.window(p, (6, 7), 1)) for p in range(42)]
+    expected = 1 - sum(math.comb(42 - n, 5) / math.comb(42, 5) for n in windows) / 42
+    assert sim.chance_level("lens_recall:k=5,w=1", a, b).value.tolist() == pytest.approx([expected] * 2, abs=1e-12)
+    assert sim.chance_level("topk_intersection:k=5", a, b).value.tolist() == pytest.approx([5 / 42] * 2, abs=1e-12)
+    assert sim.chance_level("pearson", a, b) is None
+    assert sim.chance_level("lens_distance:k=5", a, b) is None
+    a[1] = torch.nan
+    assert sim.chance_level("lens_recall:k=5,w=1", a, b).value.isnan().tolist() == [False, True]
+
+
+def test_equal_values_at_the_limit_are_simulated():
+    """They are ordered by position, so the set is no random subset of the support."""
+    a = torch.zeros(1, 5, 5)
+    a[0, :2] = 1
+    level = sim.chance_level("topk_intersection:k=4", a, a, draws=8)
+    assert level.value.item() == 1, "all values are equal, so that every draw is the map itself"
+    assert level.error.item() == 0
+
+
+def test_values_are_corrected_for_chance():
+    value, chance = torch.tensor([0.7, 0.4, 1.0, 0.98]), torch.tensor([0.4, 0.7, 0.4, 0.97])
+    found = sim.correct_for_chance(value, chance)
+    assert found[:3].tolist() == pytest.approx([0.5, -1.0, 1.0])
+    assert found[3].isnan()
 
 
 # --- rank correlations of smoothed maps --------------------------------------------------------------------

@@ -422,11 +422,11 @@ def reproduce_table(
         for file in write_studies(name, scale.value, study):
             typer.echo(f"study: {file}")
         return
-    with _resumable():
-        tables = reproduce(name, scale.value, out, workers=_count(workers))
     typer.echo(reproductions[name].title)
-    for table in tables:
-        print_table(table, scale.value)
+    with _resumable():
+        tables = reproduce(
+            name, scale.value, out, workers=_count(workers), show=lambda table: print_table(table, scale.value)
+        )
     typer.echo(f"results: {out}")
     if any(table.failures for table in tables):
         raise typer.Exit(1)

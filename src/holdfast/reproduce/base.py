@@ -13,6 +13,7 @@ a file, which can be changed and run with `holdfast run`. How a part's table is 
 - Values may be bounds (`Column.censored`). A median takes them into account and a mean leaves them out. `"bounded"` is
   the mean that papers print: every bound counts as the value (ln P at its floor), so the mean is a bound, too, and is
   printed with `≤` or `≥`.
+- A similarity of unrelated maps is not 0. With `Column.chance` the table has a further number, corrected for it.
 - Intervals have the confidence `Part.level`.
 - Sentences of the paper are judged by a `Claim`, from a column's statistics by row, or by `Part.verdicts`, from the
   rows of all samples, for paired differences between explainers or models (`holdfast.reproduce.reading`).
@@ -40,6 +41,8 @@ from holdfast.errors import check
 from holdfast.evaluation import run_study
 from holdfast.presentation.base import format_number, read_flags
 from holdfast.registry import Registry
+from holdfast.reproduce.reading import Estimate, mean_ratio
+from holdfast.similarity.chance import ROOM
 from holdfast.statistics.paired import Interval, Side, bootstrap_interval
 from holdfast.study.folders import write_atomically
 from holdfast.study.provenance import environment
@@ -79,6 +82,9 @@ class Column:
         side: `"lower"`: bounds are lower bounds of the true values; `"upper"`: upper bounds.
         paper: the paper's numbers by row.
         decimals: number of decimals of our numbers; with None, four significant digits.
+        chance: the column with the chance level of each value, for a similarity with the largest value 1. The table
+            then has (mean - chance) / (1 - chance), of the means of value and chance: 0 for unrelated maps, 1 for
+            equal ones. There is no such number where chance is above 0.95.
         spread: what is printed with the statistic: its `"interval"`, the standard `"deviation"` of the values (± after
             a mean), or their `"quartiles"` (in brackets).
     """
@@ -94,6 +100,7 @@ class Column:
     side: Side = "lower"
     paper: Mapping[str, float | str] = field(default_factory=dict)
     decimals: int | None = 3
+    chance: str | None = None
     spread: Spread = "interval"
 
     @property
@@ -132,6 +139,19 @@ class Column:
         found = bootstrap_interval(values.astype(float), "mean", level=level)
         assert found is not None
         return replace(found, bound=self.side) if bound.any() else found, len(values)
+
+    def above_chance(self, frame: pl.DataFrame, level: float) -> Estimate | None:
+        """The mean corrected for chance, with its interval; None if that is not known, or if chance leaves no room."""
+        if self.chance is None:
+            return None
+        frame = self.select_rows(frame)
+        if not {self.column, self.chance} <= set(frame.columns):
+            return None
+        value, chance = (pl.col(name).cast(pl.Float64) for name in (self.column, self.chance))
+        found = frame.select(above=value - chance, room=1 - chance).drop_nulls().drop_nans()
+        if not len(found) or float(found["room"].to_numpy().mean()) < ROOM:
+            return None
+        return mean_ratio(found, "above", "room", level)
 
 
 def _make_spread(values: np.ndarray[Any, Any], statistic: str, spread: Spread) -> Interval:
@@ -212,7 +232,8 @@ class Table:
     Attributes:
         part: the part.
         rows: one row per row of the table. Columns: its name (`Part.row_heading`), `paper`, for each column (`key`) the
-            statistic, its interval and the paper's number, and `samples`, the largest number of samples of any column.
+            statistic, its interval, the paper's number and the number above chance, and `samples`, the largest number
+            of samples of any column.
         verdicts: (sentence, column heading, whether it holds).
         notes: further lines.
         failures: number of failed jobs.
@@ -226,11 +247,18 @@ class Table:
 
 
 def reproduce(
-    name: str, scale: Scale, out: Path, *, workers: int | str | None = None, progress: bool = True
+    name: str,
+    scale: Scale,
+    out: Path,
+    *,
+    workers: int | str | None = None,
+    progress: bool = True,
+    show: Callable[[Table], None] = lambda table: None,
 ) -> list[Table]:
     """Run the parts of a reproduction, each in its own folder of `out`, and read their tables.
 
-    Results of studies that are already in the folders are used again. Measurements are always repeated.
+    Results of studies that are already in the folders are used again. Measurements are always repeated. `show` gets
+    each table as soon as its part is done: parts can take hours, and a later one may fail.
     """
     from holdfast.study.file.spec import study_from
 
@@ -239,6 +267,7 @@ def reproduce(
     for part in reproductions[name].parts:
         if part.measure is not None:
             tables.append(_keep_measurement(part, part.measure(scale), out / f"{part.name}-{scale}"))
+            show(tables[-1])
             continue
         assert part.study is not None
         study: Any = part.study(scale)
@@ -253,6 +282,7 @@ def reproduce(
         )
         table = read_table(part, found.results)
         tables.append(replace(table, notes=[*table.notes, *file_notes]))
+        show(tables[-1])
         found.to_html(out / f"{part.name}-{scale}" / "report" / "index.html")
     return tables
 
@@ -313,6 +343,10 @@ def make_table(
             row[f"{column.key}_high"] = None if interval is None else interval.high
             row[f"{column.key}_bound"] = interval is not None and not interval.exact
             row[f"{column.key} (paper)"] = _format_exact(column.paper.get(name))
+            if column.chance is not None:
+                above = column.above_chance(own, part.level) or (None,) * 3
+                for end, number in zip(("", "_low", "_high"), above, strict=True):
+                    row[f"{column.key}_above{end}"] = number
             row["samples"] = max(row.get("samples", 0), count)
         rows.append(row)
     verdicts = [

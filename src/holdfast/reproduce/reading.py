@@ -92,6 +92,20 @@ def is_at_least(value: Estimate, limit: float) -> bool | None:
     return True if value[1] >= limit else False if value[2] < limit else None
 
 
+def is_within(value: Estimate, target: float, reach: float) -> bool | None:
+    """Whether a number differs from a target by at most `reach`; None if its interval is on both sides of the limit.
+
+    >>> [is_within(value, 0.5, 0.1) for value in ((0.5, 0.45, 0.55), (0.7, 0.65, 0.75), (0.6, 0.5, 0.7))]
+    [True, False, None]
+    """
+    _, low, high = value
+    if low != low:
+        return None
+    if low >= target - reach and high <= target + reach:
+        return True
+    return False if low > target + reach or high < target - reach else None
+
+
 def all_hold(outcomes: Iterable[bool | None]) -> bool | None:
     """Whether all hold: False if one does not; None if one is undecided, or there are none."""
     known = list(outcomes)
@@ -111,6 +125,21 @@ def compute_correlations(first: Array, second: Array, digits: Array) -> Correlat
         low, high = np.nanquantile(spread, [0.025, 0.975])
         found[name] = (float(np.corrcoef(one, other)[0, 1]), float(low), float(high))
     return found
+
+
+def mean_ratio(frame: pl.DataFrame, first: str, second: str, level: float = 0.95) -> Estimate:
+    """The ratio of the means of two columns, with its percentile interval over samples; NaN for fewer than two."""
+    nothing = (float("nan"),) * 3
+    if any(column not in frame.columns for column in (first, second)):
+        return nothing
+    values = frame.select(first, second).drop_nulls().drop_nans().to_numpy().astype(float)
+    if len(values) < 2 or values[:, 1].sum() <= 0:
+        return nothing
+    rng = np.random.default_rng(0)
+    means = values[rng.integers(len(values), size=(RESAMPLES, len(values)))].mean(1)
+    spread = means[means[:, 1] > 0]
+    low, high = np.quantile(spread[:, 0] / spread[:, 1], [(1 - level) / 2, (1 + level) / 2])
+    return float(values[:, 0].mean() / values[:, 1].mean()), float(low), float(high)
 
 
 def keep_exact(frame: pl.DataFrame, column: str) -> pl.DataFrame:

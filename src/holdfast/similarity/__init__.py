@@ -31,6 +31,7 @@ from torch import Tensor
 
 from holdfast.errors import ArgumentError, check, suggest_name
 from holdfast.registry import Registry
+from holdfast.similarity.chance import ChanceLevel, chance_level, correct_for_chance
 from holdfast.similarity.diverse import top_k, top_k_diverse
 from holdfast.similarity.local import (
     centre_of_mass,
@@ -49,11 +50,14 @@ from holdfast.similarity.structural import ssim
 from holdfast.similarity.windows import Channels, dilate, per_position, smooth
 
 __all__ = [
+    "ChanceLevel",
     "Channels",
     "LensProfile",
     "Similarity",
     "SimilarityFunction",
     "centre_of_mass",
+    "chance_level",
+    "correct_for_chance",
     "cosine",
     "dilate",
     "get",

@@ -7,13 +7,16 @@ not: sets without close neighbours form no matroid, and one large position can e
 On a CPU with numba (extra `fast`), compiled code walks down the ranking. Without numba, a loop in Python does so for
 large maps. For small maps without numba, and on other devices, parallel rounds choose the same: each round chooses
 every position that comes first in its window, and excludes the windows of these.
+
+Equal values have no order. Where they decide which positions are chosen, `ties` says how; a map of zeros outside of a
+few positions is the usual case.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -24,48 +27,61 @@ from holdfast.similarity.rows import order_rows
 from holdfast.similarity.windows import check_positions, check_window, dilate, window_minimum
 
 CHUNK_ELEMENTS = 1 << 17  # positions processed at a time; each needs about 40 bytes of working memory
+#: how equal values are ordered: by position, at random, or not at all (a set that needs a zero is then undefined)
+Ties = Literal["position", "random", "undefined"]
 _LARGE_MAP = 1 << 13  # positions from which on it is worth while to rank only some of them
 _ROUNDS = 8  # rounds between two tests for the end: a test waits for the device
 
 
-def top_k(a: Tensor, k: int | float | None = None) -> Tensor:
-    """The k positions with the largest values, S_k. Among equal values, lower flat indices come first.
+def top_k(a: Tensor, k: int | float | None = None, ties: Ties = "position") -> Tensor:
+    """The k positions with the largest values, S_k.
 
     Args:
         a: images `(N, H, W)` or series `(N, T)`, floating; values are compared with their sign.
         k: a number of positions, from 1 to all; or a share of them in (0, 1), rounded to the nearest number but at
             least 1; by default a tenth.
+        ties: which of equal values come first: `position`, lower flat indices; `random`, positions in a random order,
+            which depends on the shape of the maps only, so that equal maps have equal sets; `undefined`, no set for
+            a map of whose k largest values one is 0.
 
     Returns:
-        A bool mask of the shape of `a`; all False for a map with a NaN or an infinity.
+        A bool mask of the shape of `a`; all False for a map with a NaN or an infinity, or without a set.
 
     Raises:
-        ArgumentError: `a` has another shape or type, or k is out of range.
+        ArgumentError: `a` has another shape or type, or an option is out of range.
 
     >>> top_k(torch.tensor([[3.0, 1.0, 3.0, 2.0], [0.0, 0.0, 0.0, 0.0]]), 2)
     tensor([[ True, False,  True, False],
             [ True,  True, False, False]])
     """
     check_positions(a)
+    check_ties(ties)
     x = a.detach().flatten(1)
-    return (mask_largest(x, resolve_k(k, x.shape[1])) & _finite(x)).view(a.shape)
+    count = resolve_k(k, x.shape[1])
+    if ties == "random":
+        order = shuffle_positions(x.shape[1], x.device)
+        mask = torch.empty_like(x, dtype=torch.bool)
+        mask[:, order] = mask_largest(x[:, order], count)
+    else:
+        mask = mask_largest(x, count)
+    return _keep_defined(mask, x, ties).view(a.shape)
 
 
-def top_k_diverse(a: Tensor, k: int | float | None = None, w: int = 1) -> Tensor:
+def top_k_diverse(a: Tensor, k: int | float | None = None, w: int = 1, ties: Ties = "position") -> Tensor:
     """Up to k positions with large values, none in the window of another, chosen greedily.
 
-    The largest value comes first; among equal values, lower flat indices come first. The choice is greedy, not
-    optimal: another such set may have a larger total. The set for k is contained in the set for any larger k.
-    With w = 0 the result is that of `top_k`.
+    The largest value comes first. The choice is greedy, not optimal: another such set may have a larger total. The set
+    for k is contained in the set for any larger k. With w = 0 the result is that of `top_k`.
 
     Args:
         a: images `(N, H, W)` or series `(N, T)`, floating; values are compared with their sign.
         k: as in `top_k`.
         w: a chosen position excludes all positions at most w away along each axis; at least 0.
+        ties: as in `top_k`.
 
     Returns:
         A bool mask of the shape of `a`, with fewer than k positions where no more fit; all False for a map with a NaN
-        or an infinity.
+        or an infinity, or without a set.
 
     Raises:
         ArgumentError: `a` has another shape or type, or an option is out of range.
@@ -77,14 +93,32 @@ def top_k_diverse(a: Tensor, k: int | float | None = None, w: int = 1) -> Tensor
     """
     check_positions(a)
     check_window(w)
+    check_ties(ties)
     count = resolve_k(k, a.shape[1:].numel())
     if w == 0:
-        return top_k(a, k)
+        return top_k(a, k, ties)
     parts = []
     for x in split_maps(a.detach()):
-        turns = find_turns(pick_from_maps(x, count, [w])[w], x.shape[1:])
-        parts.append((turns < count) & _finite(x.flatten(1)).view(-1, *(1,) * (x.ndim - 1)))
+        flat, shape = x.flatten(1), x.shape[1:]
+        if ties == "random":
+            shuffled = shuffle_positions(shape.numel(), x.device)
+            picked = pick_positions(shuffled[rank_positions(flat[:, shuffled])], shape, count, w)
+        else:
+            picked = pick_from_maps(x, count, [w])[w]
+        mask = (find_turns(picked, shape) < count).flatten(1)
+        parts.append(_keep_defined(mask, flat, ties).view(x.shape))
     return torch.cat(parts)
+
+
+def shuffle_positions(positions: int, device: torch.device) -> Tensor:
+    """All positions in a random order, int64 `(P,)`; the same in every call."""
+    return torch.randperm(positions, generator=torch.Generator().manual_seed(positions)).to(device)
+
+
+def check_ties(ties: Any) -> None:
+    """Raise `ArgumentError` unless `ties` is a name of a rule for equal values."""
+    known = get_args(Ties)
+    check(ties in known, "ties", f"one of {', '.join(known)}", repr(ties))
 
 
 def resolve_k(k: int | float | None, positions: int) -> int:
@@ -284,6 +318,14 @@ def _rounds(order: Tensor, shape: torch.Size, k: int, w: int) -> Tensor:
         undecided = bool(((final < k) & (next_free < last)).any())
     ranks = torch.where(chosen, rank, last).flatten(1).topk(k, dim=1, largest=False).values.long()
     return torch.where(ranks < last, order.gather(1, ranks.clamp(max=positions - 1)), positions)
+
+
+def _keep_defined(mask: Tensor, x: Tensor, ties: Ties) -> Tensor:
+    """The sets `(N, P)` chosen from maps `(N, P)`; empty for maps that are not finite or have no set."""
+    defined = _finite(x)
+    if ties == "undefined":
+        defined = defined & ~(mask & (x == 0)).any(1, keepdim=True)
+    return mask & defined
 
 
 def _finite(x: Tensor) -> Tensor:

@@ -7,6 +7,9 @@ N_w(S) are all positions at most w away from a position of S along each axis; wi
 With `diverse=True` the sets are those of `top_k_diverse` for the same w: no position lies in the window of another.
 If fewer than k positions fit, shares refer to the actual number. With w = 0, diverse sets equal the plain ones.
 
+`ties` says which of equal values come first, as in `top_k`. With `protocol="authors"` sets and windows are those of the
+authors' script instead of the paper's definitions (`authors`), which has a rule for ties of its own.
+
 Source: Kamath, Mittal, Deshpande, Balasubramanian, "Rethinking Robustness of Model Attributions", AAAI 2024.
 """
 
@@ -19,7 +22,8 @@ from torch import Tensor
 
 from holdfast.errors import check
 from holdfast.similarity import rank
-from holdfast.similarity.diverse import resolve_k, split_maps, top_k, top_k_diverse
+from holdfast.similarity.authors import Protocol, check_protocol, choose_as_authors, dilate_as_authors
+from holdfast.similarity.diverse import Ties, check_ties, resolve_k, split_maps, top_k, top_k_diverse
 from holdfast.similarity.rows import binade, check_pair, is_degenerate, row_sum, working_dtype
 from holdfast.similarity.windows import (
     Channels,
@@ -39,11 +43,13 @@ def topk_intersection(
     diverse: bool = False,
     w: int = 1,
     channels: Channels = "abs_sum",
+    ties: Ties = "position",
+    protocol: Protocol = "paper",
 ) -> Tensor:
     """Share of the k largest positions of one map that are among the k largest of the other.
 
     After the reduction of channels, values are compared with their sign. Among equal values, lower indices of the
-    flattened map come first, so of a constant map the first k positions are selected.
+    flattened map come first by default, so of a constant map the first k positions are selected.
 
     Args:
         a: maps `(N, H, W)`, `(N, T)` or `(N, C, H, W)`, floating.
@@ -54,9 +60,13 @@ def topk_intersection(
             of the larger of the two sets.
         w: half width of the window of a diverse position; it has no effect without `diverse`.
         channels: how the channels of `(N, C, H, W)` are reduced (`per_position`).
+        ties: which of equal values come first: `position`, lower indices; `random`, positions in a random order, the
+            same for both maps and for every pair; `undefined`, none: a pair of whose chosen values one is 0 has no
+            value. So zeros cannot fill a set.
+        protocol: `paper`, the paper's definitions; `authors`, the steps of the authors' script (`choose_as_authors`).
 
     Returns:
-        `(N,)` in [0, 1]; NaN for a row that holds a NaN or an infinity.
+        `(N,)` in [0, 1]; NaN for a row that holds a NaN or an infinity, or that is undefined by `ties`.
 
     Raises:
         ArgumentError: shapes, devices or types do not fit, or an option is out of range.
@@ -70,7 +80,7 @@ def topk_intersection(
     def share(s: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
         return s & t, torch.maximum(_count(s), _count(t))
 
-    return _compare_sets(share, a, b, k, w, diverse, channels)
+    return _compare_sets(share, a, b, k, w, diverse, channels, ties, protocol)
 
 
 def lens_precision(
@@ -80,6 +90,8 @@ def lens_precision(
     w: int = 1,
     diverse: bool = False,
     channels: Channels = "abs_sum",
+    ties: Ties = "position",
+    protocol: Protocol = "paper",
 ) -> Tensor:
     """Share of the k largest positions of `a` that lie near one of the k largest of `b`: |S_k n N_w(T_k)| / |S_k|.
 
@@ -93,9 +105,10 @@ def lens_precision(
         w: positions at most w away along each axis are near; at least 0.
         diverse: select positions none of which lies in the window of another (w-LENS-prec@k-div).
         channels: how the channels of `(N, C, H, W)` are reduced (`per_position`).
+        ties, protocol: as in `topk_intersection`.
 
     Returns:
-        `(N,)` in [0, 1]; NaN for a row that holds a NaN or an infinity.
+        `(N,)` in [0, 1]; NaN for a row that holds a NaN or an infinity, or that is undefined by `ties`.
 
     Raises:
         ArgumentError: shapes, devices or types do not fit, or an option is out of range.
@@ -108,9 +121,9 @@ def lens_precision(
     """
 
     def share(s: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-        return s & dilate(t, w), _count(s)
+        return s & _dilate(t, w, protocol), _count(s)
 
-    return _compare_sets(share, a, b, k, w, diverse, channels)
+    return _compare_sets(share, a, b, k, w, diverse, channels, ties, protocol)
 
 
 def lens_recall(
@@ -120,6 +133,8 @@ def lens_recall(
     w: int = 1,
     diverse: bool = False,
     channels: Channels = "abs_sum",
+    ties: Ties = "position",
+    protocol: Protocol = "paper",
 ) -> Tensor:
     """Share of the k largest positions of `b` that lie near one of the k largest of `a`: |T_k n N_w(S_k)| / |T_k|.
 
@@ -134,9 +149,9 @@ def lens_recall(
     """
 
     def share(s: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-        return t & dilate(s, w), _count(t)
+        return t & _dilate(s, w, protocol), _count(t)
 
-    return _compare_sets(share, a, b, k, w, diverse, channels)
+    return _compare_sets(share, a, b, k, w, diverse, channels, ties, protocol)
 
 
 def lens_spearman(a: Tensor, b: Tensor, w: int = 1, channels: Channels = "abs_sum") -> Tensor:
@@ -256,6 +271,23 @@ def reduce_pair(a: Tensor, b: Tensor, channels: Channels) -> tuple[Tensor, Tenso
     return (per_position(a, channels), per_position(b, channels)) if a.ndim == 4 else (a, b)
 
 
+def choose_sets(a: Tensor, k: int, w: int, diverse: bool, ties: Ties, protocol: Protocol) -> Tensor:
+    """The chosen positions of maps `(N, H, W)` or `(N, T)`, as a mask; all False where there is no set."""
+    if protocol == "authors":
+        return choose_as_authors(a, k, w, diverse)
+    return top_k_diverse(a, k, w, ties) if diverse else top_k(a, k, ties)
+
+
+def check_rules(diverse: bool, w: int, ties: Ties, protocol: Protocol) -> None:
+    """Raise `ArgumentError` unless these options fit together."""
+    check(isinstance(diverse, bool), "diverse", "True or False", diverse)
+    check_window(w)
+    check_ties(ties)
+    check_protocol(protocol, w if diverse else None)
+    own = protocol == "paper" or ties == "position"
+    check(own, "ties", "no other than the default, since protocol=authors has a rule of its own", repr(ties))
+
+
 def _compare_sets(
     share: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
     a: Tensor,
@@ -264,21 +296,28 @@ def _compare_sets(
     w: int,
     diverse: bool,
     channels: Channels,
+    ties: Ties,
+    protocol: Protocol,
 ) -> Tensor:
     """Compare the sets S_k and T_k of both maps.
 
-    `share` returns the mask `(n, ...)` of the positions that count, and the number `(n,)` by which it is divided.
+    `share` returns the mask `(n, ...)` of the positions that count, and the number `(n,)` by which it is divided. The
+    authors divide by k, also where they have chosen fewer.
     """
     x, y = (m.detach() for m in reduce_pair(a, b, channels))
-    check(isinstance(diverse, bool), "diverse", "True or False", diverse)
-    check_window(w)
+    check_rules(diverse, w, ties, protocol)
     count = resolve_k(k, x.shape[1:].numel())
     parts = []
     for p, q in split_maps(x, y):
-        s, t = (top_k_diverse(m, count, w) if diverse else top_k(m, count) for m in (p, q))
+        s, t = (choose_sets(m, count, w, diverse, ties, protocol) for m in (p, q))
         common, of = share(s, t)
-        parts.append(_count(common).to(working_dtype(a, b)) / of)
+        value = _count(common).to(working_dtype(a, b)) / (of if protocol == "paper" else count)
+        parts.append(torch.where((_count(s) > 0) & (_count(t) > 0), value, torch.nan))
     return rank.where_finite(x.flatten(1), y.flatten(1), torch.cat(parts))
+
+
+def _dilate(mask: Tensor, w: int, protocol: Protocol) -> Tensor:
+    return dilate(mask, w) if protocol == "paper" else dilate_as_authors(mask, w)
 
 
 def _count(mask: Tensor) -> Tensor:

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from holdfast.errors import check
 from holdfast.similarity.diverse import compile_loops, find_turns, pick_from_maps, resolve_k, split_maps
-from holdfast.similarity.local import reduce_pair
+from holdfast.similarity.local import check_rules, reduce_pair
 from holdfast.similarity.rank import where_finite
 from holdfast.similarity.rows import working_dtype
-from holdfast.similarity.windows import Channels, check_channels, check_window, window_minimum
+from holdfast.similarity.windows import Channels, check_channels, window_minimum
 
 
 def lens_distance(
@@ -142,6 +142,8 @@ def check_options(
     alpha: Any = None,
     beta: Any = None,
     channels: Any = "abs_sum",
+    ties: Any = "position",
+    protocol: Any = "paper",
 ) -> tuple[Sequence[Any], Sequence[int], Sequence[float], Sequence[float]]:
     """k, w and their weights as sequences; raises `ArgumentError` for options that are invalid for every map."""
     ks, ws = _as_sequence(k), _as_sequence(w)
@@ -151,8 +153,7 @@ def check_options(
             share = isinstance(entry, float) and 0 < entry < 1
             check(whole or share, "k", "a whole number, at least 1, or a share in (0, 1)", entry)
     for entry in ws:
-        check_window(entry)
-    check(isinstance(diverse, bool), "diverse", "True or False", diverse)
+        check_rules(diverse, entry, ties, protocol)
     check_channels(channels)
     return ks, ws, _weights("alpha", alpha, ks), _weights("beta", beta, ws)
 

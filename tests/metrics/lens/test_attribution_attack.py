@@ -8,11 +8,13 @@ import math
 from typing import Any
 
 import pytest
+import scipy.stats
 import torch
 from torch import Tensor, nn
 
 import holdfast
 from holdfast.metrics import AttributionAttack
+from holdfast.metrics.lens.attribution_attack import name_above_chance, name_chance
 from holdfast.metrics.lens.attribution_objectives import (
     Lens,
     MassCentre,
@@ -24,6 +26,7 @@ from holdfast.metrics.lens.attribution_objectives import (
     get,
     mass_share,
 )
+from holdfast.metrics.probe import Probe
 
 BALL = holdfast.LinfBall(0.1)
 GUIDED = ("lens", "mass_centre", "target", "top_k")
@@ -209,6 +212,69 @@ def test_the_attack_is_the_loop_written_out(lenet: holdfast.Classifier, digits: 
         )
 
 
+def test_the_authors_attack_is_their_loop_written_out(
+    lenet: holdfast.Classifier, digits: holdfast.data.Dataset
+) -> None:
+    """From the clean digit, where the share of mass on 300 positions is 1 and its gradient 0; Kendall's tau decides."""
+    x, radius, step, steps, t = digits[:2].inputs, 0.05, 0.01, 5, 300
+    attack = AttributionAttack(
+        holdfast.LinfBall(radius), f"top_k:t={t}", steps, step, 2, ("kendall",), beta=10, protocol="authors"
+    )
+    seed = holdfast.tensors.draw_seed(torch.Generator().manual_seed(4))
+    result = attack(lenet, "input_x_gradient", x, generator=torch.Generator().manual_seed(4))
+    assert result.model_evaluations.tolist() == [attack.expected_evaluations()] * 2
+    region = holdfast.LinfBall(radius).around(x, (0.0, 1.0))
+    signs = torch.where(region.streams(seed).uniform((2, *x.shape[1:]), x.dtype) < 0.5, 1.0, -1.0)
+
+    def explain(z: Tensor, create_graph: bool = False) -> Tensor:
+        (gradient,) = torch.autograd.grad(lenet.module(z)[0, target], z, create_graph=create_graph)
+        return (z * gradient).abs().sum(1)
+
+    for row in range(2):
+        target = int(lenet.predict(x[row : row + 1]))
+        clean = explain(x[row : row + 1].clone().requires_grad_(True)).detach()
+        top = top_mask(clean, t)
+        assert clean[~top].abs().max() == 0
+        taus = [1.0]
+        for start in range(2):
+            z = x[row : row + 1]
+            for number in range(steps):
+                leaf = z.clone().requires_grad_(True)
+                with holdfast.explainers.smooth_relu(10.0):
+                    mass = explain(leaf, create_graph=True)
+                    (ascent,) = torch.autograd.grad(-(mass * top).sum() / mass.sum(), leaf)
+                sign = signs[row, start] if number == 0 else ascent.sign()[0]
+                z = (z + step * sign).clamp(x[row] - radius, x[row] + radius).clamp(0, 1)
+                tau = scipy.stats.kendalltau(
+                    clean.ravel().numpy(), explain(z.clone().requires_grad_(True)).detach().ravel().numpy()
+                ).statistic
+                taus += [tau] if lenet.predict(z) == target else []
+        # the signs of tiny gradients depend on the last bit
+        assert result.similarity[row].item() == pytest.approx(min(taus), abs=0.02)
+
+
+def test_starts_share_the_sharpnesses_and_the_better_one_wins(
+    lenet: holdfast.Classifier, digits: holdfast.data.Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = []
+    gradient = Probe.gradient
+
+    def record(self: Probe, objective: Any, x: Tensor, *columns: Tensor, beta: float) -> Tensor:
+        used.append((beta, len(x)))
+        return gradient(self, objective, x, *columns, beta=beta)
+
+    monkeypatch.setattr(Probe, "gradient", record)
+    x = digits[:3].inputs
+    for restarts, expected in ((1, [(10.0, 3)]), (3, [(10.0, 6), (30.0, 3)])):
+        used.clear()
+        metric = AttributionAttack(BALL, "top_k:t=60", steps=1, restarts=restarts)
+        result = metric(lenet, "saliency", x)
+        assert [(pytest.approx(beta), rows) for beta, rows in used] == expected
+        assert result.model_evaluations.tolist() == [metric.expected_evaluations()] * 3
+    assert AttributionAttack(BALL, beta=[20]).beta == 20
+    assert AttributionAttack(BALL).beta == (10.0, 30.0)
+
+
 # what a result holds
 
 
@@ -241,6 +307,14 @@ def test_results_hold_what_they_say(name: str, lenet: holdfast.Classifier, digit
             result.similarities[:, column], expected(before[:, 0], result.maps[:, 0].abs()), atol=1e-5
         )
         assert result.frame()[similarity].to_list() == result.similarities[:, column].tolist()
+        level = holdfast.similarity.chance_level(similarity, before[:, 0], result.maps[:, 0].abs())
+        if level is None:
+            assert result.chance[:, column].isnan().all()
+            assert name_chance(similarity) not in result.frame().columns
+        else:
+            assert torch.allclose(result.chance[:, column], level.value, atol=0.02)  # a draw may depend on the last bit
+            corrected = holdfast.similarity.correct_for_chance(result.similarities[:, column], result.chance[:, column])
+            assert result.frame()[name_above_chance(similarity)].to_list() == corrected.tolist()
     assert torch.equal(result.similarity, result.similarities[:, 0])
     assert torch.equal(result.kept, result.similarities[:, 1])
     assert (result.kept <= result.kept_within_1).all()
@@ -442,7 +516,10 @@ def test_lens_goes_further_than_top_k(lenet: holdfast.Classifier, digits: holdfa
         ({"k": 1.5}, "k: expected a whole number of at least 1, or a share"),
         ({"curve_k": (0,)}, "curve_k: expected a whole number of at least 1, or a share"),
         ({"curve_w": (1.5,)}, "curve_w: expected whole numbers"),
-        ({"beta": 0.0}, "beta: expected a finite number above 0"),
+        ({"beta": 0.0}, "beta: expected a finite number above 0, or several"),
+        ({"beta": (10.0, -1.0)}, "beta: expected a finite number above 0, or several"),
+        ({"beta": ()}, "beta: expected a finite number above 0, or several"),
+        ({"protocol": "script"}, "protocol: expected one of paper, authors"),
     ],
 )
 def test_options_are_checked(options: dict[str, Any], message: str) -> None:
@@ -486,7 +563,7 @@ def test_two_attacks_have_two_labels() -> None:
 def test_what_leaves_the_value_alone() -> None:
     guided, blind = ({"attack": attack} for attack in ("top_k:t=5", {"name": "universal"}))
     assert not AttributionAttack.has_effect("k", guided)
-    for option in ("steps", "step", "restarts", "beta"):
+    for option in ("steps", "step", "restarts", "beta", "protocol"):
         assert AttributionAttack.has_effect(option, guided)
         assert not AttributionAttack.has_effect(option, blind)
 
@@ -499,6 +576,7 @@ def test_a_study_takes_attacks_and_similarities_by_name(tmp_path: Any) -> None:
         "restarts": 1,
         "similarities": ["lens_recall:k=50,w=2", "topk_intersection:k=50"],
         "curve_k": [10, 50],
+        "beta": [10, 30],
     }
     study = {
         "data": {"digits": "digits"},

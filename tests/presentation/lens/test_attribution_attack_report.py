@@ -397,6 +397,17 @@ def test_notes_in_the_overview(kept: Array) -> None:
     assert "a shift of one position, " in notes[4]
 
 
+@pytest.mark.parametrize(("level", "words"), [(0.4, "above chance: 0.33 ["), (0.96, "so the value says nothing")])
+def test_remarks_correct_for_chance(level: float, words: str) -> None:
+    """(0.6 - 0.4) / (1 - 0.4); where unrelated maps are nearly equal, nothing can be said."""
+    name = "lens_recall:k=5,w=1"
+    spread = np.linspace(-0.1, 0.1, 9)
+    frame = rows_of(np.full((9, 3), 0.5), **{name: 0.6 + spread, f"{name} chance": level + spread / 10})
+    note = PRESENTATION.remarks(frame, {"similarities": [name], "k": 5})[0]
+    assert note.startswith("1-LENS-recall@5: mean 0.600 [")
+    assert f"; unrelated maps have {level:.3f}, {words}" in note
+
+
 def test_repeats_of_a_sample_are_averaged_first() -> None:
     frame = pl.DataFrame({"sample": [7, 3, 7, 3, 9], "a": [1.0, 0.0, 0.5, 1.0, None], "b": [0.0, 2.0, 4.0, 2.0, 1.0]})
     np.testing.assert_allclose(per_sample(frame, ("a", "b")), [[0.5, 2.0], [0.75, 2.0]])

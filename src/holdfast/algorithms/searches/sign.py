@@ -33,6 +33,10 @@ class SignSearch(Search):
         restarts: for each problem.
         step: the length of each step in every feature, in the units of the input. None: 2.5 times the region's
             largest half width, divided by the number of steps that the budget allows.
+        sharpness: of the smoothed model that gradients come from (`GradientObjective`); several are dealt to the
+            restarts in turn, so that a search need not know which one suits its problem.
+        from_centre: whether it starts at the centre instead of at random points. Where the gradient there is 0, the
+            first step has random signs.
 
     >>> from holdfast.algorithms.searches.base import Outcome, differentiate_outcome
     >>> from holdfast.neighbourhood import LinfBall
@@ -49,6 +53,8 @@ class SignSearch(Search):
 
     restarts: int = 16
     step: float | None = None
+    sharpness: tuple[float, ...] = (1.0,)
+    from_centre: bool = False
     name: ClassVar[str] = "sign"
     needs: ClassVar[str] = "gradients"
     white_box: ClassVar[bool] = True
@@ -57,13 +63,18 @@ class SignSearch(Search):
         check_integer(self.restarts, "restarts")
         fine = self.step is None or (isinstance(self.step, int | float) and 0 < self.step < float("inf"))
         check(fine, "step", "a finite number above 0", self.step)
+        fine = isinstance(self.sharpness, tuple) and all(0 < value < float("inf") for value in self.sharpness)
+        check(fine and len(self.sharpness) > 0, "sharpness", "finite numbers above 0, at least one", self.sharpness)
 
     def search(self, run: SearchRun, streams: Streams) -> Tensor:
         """All restarts in parallel. What does not make a whole step goes to further starts; the best are used."""
         region = run.region
         restarts = min(self.restarts, max(1, run.left // 3))
         steps, over = divmod(max(0, run.left - restarts), 2 * restarts)
-        x = region.project(region.sample(restarts + over, streams))
+        if self.from_centre:
+            over, x = 0, region.centre[:, None].expand(-1, restarts, *region.shape).contiguous()
+        else:
+            x = region.project(region.sample(restarts + over, streams))
         seen = run.query(x)
         if over:
             rows = seen.key().argsort(dim=1, descending=True, stable=True)[:, :restarts]
@@ -71,7 +82,23 @@ class SignSearch(Search):
         half_width = ((region.upper - region.lower) / 2).flatten(1).amax(1)
         own = 2.5 * half_width / max(steps, 1) if self.step is None else torch.full_like(half_width, self.step)
         length = broadcast_rows(own, x)
-        for _ in range(steps):
-            x = region.project(x + length * run.find_ascent(x, seen.violation <= 0).sign())
+        for number in range(steps):
+            sign = self._find_ascent(run, x, seen.violation <= 0).sign()
+            if self.from_centre and number == 0:
+                still = (sign == 0).flatten(2).all(2)
+                drawn = torch.where(streams.uniform(x.shape[1:], x.dtype) < 0.5, 1.0, -1.0).to(x.dtype)
+                sign = torch.where(broadcast_rows(still, x), drawn, sign)
+            x = region.project(x + length * sign)
             seen = run.query(x)
         return x
+
+    def _find_ascent(self, run: SearchRun, x: Tensor, feasible: Tensor) -> Tensor:
+        """The directions of all restarts, each from a model of its own sharpness."""
+        used = self.sharpness[: x.shape[1]]
+        if len(used) == 1:
+            return run.find_ascent(x, feasible, used[0])
+        found = torch.empty_like(x)
+        for place, sharpness in enumerate(used):
+            own = slice(place, None, len(used))
+            found[:, own] = run.find_ascent(x[:, own], feasible[:, own], sharpness)
+        return found

@@ -11,7 +11,13 @@ Source: Kamath, Mittal, Deshpande and Balasubramanian, "Rethinking robustness of
 and App. C; the attacks are those of Ghorbani, Abid and Zou, "Interpretation of neural networks is fragile" (AAAI 2019).
 We depart from them in two things. Where a point has left the class, the next step leads back instead of on. And
 gradients are those of the network with softplus of sharpness `beta` for ReLU, while every point is evaluated on the
-network itself.
+network itself. Which sharpness is better depends on explainer and data, so by default the starts share two of them.
+
+The authors' script (github.com/ksandeshk/LENS, with the settings of Chen et al. 2019) departs from the paper, too. With
+`protocol="authors"` every start is the clean input; steps go on where the class is lost; and of all points that keep
+the class the attack takes the one with the smallest Kendall's tau between the maps. At a clean digit less than `t`
+positions have any mass, so the gradient of `top_k` is 0. The script then follows the signs of rounding errors; here the
+first step has random signs.
 
 Cost for each sample: `restarts * (2 * steps + 1) + 3` predictions with explanation; 2 for the random ones.
 """
@@ -46,12 +52,23 @@ from holdfast.metrics.result import Result
 from holdfast.model import ROW_ALIGNMENT, Classifier
 from holdfast.neighbourhood import LinfBall, Neighbourhood, check_neighbourhood
 from holdfast.records import set_fields
-from holdfast.similarity import LensProfile, Similarity, lens_profile, per_position
+from holdfast.similarity import (
+    LensProfile,
+    Similarity,
+    chance_level,
+    correct_for_chance,
+    kendall,
+    lens_profile,
+    per_position,
+)
 from holdfast.similarity import get as get_similarity
 from holdfast.similarity import similarities as known_similarities
+from holdfast.similarity.authors import Protocol, check_protocol
 from holdfast.tensors import draw_seed
 
 _PART_ELEMENTS = 1 << 22  # numbers in the maps that are evaluated at once
+_DRAWS = 32  # random pairs for a chance level without a closed form: its standard error is below 0.01 for k = 100
+_LARGE = 1 << 13  # positions from which on a quarter of the draws is enough, since sets are larger
 LENS = """@inproceedings{kamath2024rethinking,
   title     = {Rethinking Robustness of Model Attributions},
   author    = {Kamath, Sandesh and Mittal, Sankalp and Deshpande, Amit and Balasubramanian, Vineeth N},
@@ -70,6 +87,10 @@ class AttributionAttackResult(Result):
         names: of the similarities; each is a column of the frame, under this name.
         similarities: `(N, S)`, in the order of `names`; NaN where the map of the perturbed input is not finite.
         similarity: the first of them, `(N,)`.
+        chance: what each similarity is on average for unrelated maps with the same values and supports, `(N, S)`
+            (`holdfast.similarity.chance_level`); NaN for similarities of no LENS kind. The frame has it in the columns
+            `"<name> chance"`, and the similarities corrected for it (`correct_for_chance`) in `"<name> above chance"`:
+            0 for unrelated maps, 1 for equal ones, NaN where unrelated maps are nearly equal.
         found: a perturbed input was found that keeps the class, `(N,)` bool. Elsewhere `inputs` has the clean one.
         label_kept: the class is kept at `inputs`, `(N,)` bool; only the random attacks may lose it.
         margin: J at `inputs`, `(N,)`.
@@ -85,6 +106,7 @@ class AttributionAttackResult(Result):
     names: tuple[str, ...]
     similarities: Tensor
     similarity: Tensor
+    chance: Tensor
     found: Tensor
     label_kept: Tensor
     margin: Tensor
@@ -115,7 +137,22 @@ class AttributionAttackResult(Result):
 
     def columns(self) -> dict[str, Any]:
         """Further columns of the frame, with one for each similarity."""
-        return {**super().columns(), **dict(zip(self.names, self.similarities.T.tolist(), strict=True))}
+        found = {**super().columns(), **dict(zip(self.names, self.similarities.T.tolist(), strict=True))}
+        for name, value, chance in zip(self.names, self.similarities.T, self.chance.T, strict=True):
+            if not chance.isnan().all():
+                found[name_chance(name)] = chance.tolist()
+                found[name_above_chance(name)] = correct_for_chance(value, chance).tolist()
+        return found
+
+
+def name_chance(similarity: str) -> str:
+    """The column of the frame with the chance level of a similarity."""
+    return f"{similarity} chance"
+
+
+def name_above_chance(similarity: str) -> str:
+    """The column of the frame with a similarity corrected for chance."""
+    return f"{similarity} above chance"
 
 
 @metrics.register("attribution_attack")
@@ -138,7 +175,10 @@ class AttributionAttack(Metric):
         curve_k: numbers of positions of its curves, or shares of them.
         curve_w: windows of its curves, in positions to each side.
         absolute: compare absolute attributions.
-        beta: sharpness of the softplus that replaces ReLU where gradients are computed.
+        beta: sharpness of the softplus that replaces ReLU where gradients are computed: one number, or several, which
+            the starts use in turn. With a single start it is the first.
+        protocol: `paper`: from random starts, the point with the largest objective; `authors`: the choices of the
+            authors' script (see above). For their sets and windows, give similarities the option of the same name.
 
     Raises:
         ArgumentError: an option out of range, or a neighbourhood in another norm; in the call, a guided attack for an
@@ -163,7 +203,7 @@ class AttributionAttack(Metric):
     bibtex: ClassVar[str] = LENS
     roles: ClassVar[Mapping[str, Role]] = {
         **dict.fromkeys(("k", "curve_k", "curve_w"), NO_EFFECT),  # for the report's figures
-        **dict.fromkeys(("steps", "step", "restarts", "beta"), PartOf("attack", unless=BLIND)),
+        **dict.fromkeys(("steps", "step", "restarts", "beta", "protocol"), PartOf("attack", unless=BLIND)),
     }
     presets: ClassVar[Presets] = {"quick": {"steps": 20, "restarts": 1}}
 
@@ -177,17 +217,20 @@ class AttributionAttack(Metric):
     curve_k: tuple[int | float, ...] = (0.02, 0.05, 0.1, 0.2, 0.4)
     curve_w: tuple[int, ...] = (1, 2, 3)
     absolute: bool = True
-    beta: float = 10.0
+    beta: float | tuple[float, ...] = (10.0, 30.0)
+    protocol: Protocol = "paper"
 
     def __post_init__(self) -> None:
         check_neighbourhood(self.neighbourhood)
         fits = isinstance(self.neighbourhood, LinfBall)
         check(fits, "neighbourhood", "a LinfBall, since steps follow signs of gradients", self.neighbourhood)
         get_attack(self.attack)
-        for option in ("beta",) if self.step is None else ("step", "beta"):
-            value = getattr(self, option)
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            check(number and 0 < value < math.inf, option, "a finite number above 0", repr(value))
+        check(self.step is None or _is_positive(self.step), "step", "a finite number above 0", repr(self.step))
+        betas = tuple(self.beta) if isinstance(self.beta, list | tuple) else (self.beta,)
+        fine = len(betas) > 0 and all(map(_is_positive, betas))
+        check(fine, "beta", "a finite number above 0, or several", repr(self.beta))
+        set_fields(self, beta=betas[0] if len(betas) == 1 else betas)
+        check_protocol(self.protocol)
         for option in ("steps", "restarts"):
             value = getattr(self, option)
             check_integer(value, option)
@@ -249,6 +292,14 @@ class AttributionAttack(Metric):
         """The clean input, the starts, and for each step a gradient and a query."""
         return 1 + self.restarts * (2 * self.steps + 1)
 
+    def _search(self) -> SignSearch:
+        """The search, whose sharpness is relative to the first `beta`."""
+        step = 2.5 * self.neighbourhood.radius / self.steps if self.step is None else self.step
+        betas = self.beta if isinstance(self.beta, tuple) else (self.beta,)
+        sharpness = tuple(beta / betas[0] for beta in betas)
+        # in a ball of radius 0 the search's own step is 0
+        return SignSearch(self.restarts, step or None, sharpness, from_centre=self.protocol == "authors")
+
     def evaluate(
         self,
         classifier: Classifier,
@@ -272,10 +323,9 @@ class AttributionAttack(Metric):
         if len(usable):
             radius, region = self.neighbourhood.radius, self.neighbourhood.around(inputs[usable], classifier.bounds)
             if isinstance(attack, GuidedObjective):
-                objective = _AttackObjective(attack, probe, self.beta)
-                step = 2.5 * radius / self.steps if self.step is None else self.step
-                search = SignSearch(self.restarts, step or None)  # in a ball of radius 0 the search's own step is 0
-                found = objective.run(search, region, self._search_budget(), seed).inputs
+                beta = self.beta[0] if isinstance(self.beta, tuple) else self.beta
+                objective = _AttackObjective(attack, probe, beta, self.protocol)
+                found = objective.run(self._search(), region, self._search_budget(), seed).inputs
             else:
                 assert isinstance(attack, BlindObjective)
                 found = attack.draw(region, radius, seed)
@@ -307,6 +357,7 @@ class AttributionAttack(Metric):
         seen, maps, predicted = reevaluate_found(probe, perturbed, compare=False)
         before, after = (each.abs() if self.absolute else each for each in (probe.maps, maps))
         values = [similarity(similarity.of_maps(before), similarity.of_maps(after)) for similarity in similarities]
+        chance = [self._find_chance(similarity, before, after) for similarity in similarities]
         before, after = per_position(before, "sum"), per_position(after, "sum")
         profile = lens_profile(before, after, self.curve_k, self.curve_w)
         own = lens_profile(before, after, (0.1 if self.k is None else self.k,), (1, 2), diverse=False)
@@ -319,6 +370,7 @@ class AttributionAttack(Metric):
             names=tuple(similarity.name for similarity in similarities),
             similarities=torch.stack(values, dim=1),
             similarity=values[0],
+            chance=torch.stack(chance, dim=1),
             found=label_kept & moved,
             label_kept=label_kept,
             margin=seen.margin,
@@ -333,14 +385,25 @@ class AttributionAttack(Metric):
             profile=profile,
         )
 
+    def _find_chance(self, similarity: Similarity, before: Tensor, after: Tensor) -> Tensor:
+        """The chance level of each pair `(N,)`; NaN for a similarity that has none."""
+        draws = _DRAWS // 4 if before.shape[2:].numel() >= _LARGE else _DRAWS
+        level = chance_level(similarity, similarity.of_maps(before), similarity.of_maps(after), draws)
+        return before.new_full((len(before),), torch.nan) if level is None else level.value
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+
 
 class _AttackObjective(ProbeObjective):
     """How far the attack gets on the model itself, among points that keep the class."""
 
-    def __init__(self, attack: GuidedObjective, probe: Probe, beta: float) -> None:
+    def __init__(self, attack: GuidedObjective, probe: Probe, beta: float, protocol: Protocol) -> None:
         super().__init__(probe, beta)
-        self.attack = attack
-        self.state = attack.state(_sum_magnitudes(probe.maps))
+        self.attack, self.protocol = attack, protocol
+        self.reference = _sum_magnitudes(probe.maps)
+        self.state = attack.state(self.reference)
 
     def measure(self, x: Tensor, origin: Tensor) -> Outcome:
         """What the points reach, in parts whose maps and sets of positions fit into memory."""
@@ -352,11 +415,15 @@ class _AttackObjective(ProbeObjective):
     def _measure_part(self, x: Tensor, origin: Tensor) -> tuple[Tensor, Tensor]:
         seen = self.probe.query(x, origin, keep_maps=True, compare=False)
         assert seen.maps is not None
-        return self.attack.score(self.state[origin], _sum_magnitudes(seen.maps)), seen.margin
+        maps = _sum_magnitudes(seen.maps)
+        if self.protocol == "authors":
+            return -kendall(self.reference[origin], maps).double(), seen.margin
+        return self.attack.score(self.state[origin], maps), seen.margin
 
     def ascend(self, maps: Tensor, margin: Tensor, origin: Tensor, feasible: Tensor) -> Tensor:
-        """The attack's goal where the class is kept, and the way back elsewhere."""
-        return torch.where(feasible, self.attack.goal(self.state[origin], _sum_magnitudes(maps)), -margin)
+        """The attack's goal where the class is kept, and the way back elsewhere; the authors do not turn back."""
+        goal = self.attack.goal(self.state[origin], _sum_magnitudes(maps))
+        return goal if self.protocol == "authors" else torch.where(feasible, goal, -margin)
 
 
 def _sum_magnitudes(maps: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ import polars as pl
 from holdfast.charts import INK, Chart, Gallery, GalleryRow, Strip, draw_strips
 from holdfast.charts.base import make_legend, name_rows, round_number, tooltip, wrap_name
 from holdfast.metrics.base import larger_is_closer
+from holdfast.metrics.lens.attribution_attack import name_chance
 from holdfast.presentation.base import (
     Presentation,
     Reading,
@@ -42,6 +43,7 @@ from holdfast.presentation.lens.words import (
     top_of,
     unit_of,
 )
+from holdfast.similarity.chance import ROOM
 from holdfast.similarity.diverse import resolve_k
 from holdfast.statistics.bootstrap import FEW, intervals_of_means
 from holdfast.tensors import Array
@@ -89,7 +91,8 @@ class AttributionAttackPresentation(Presentation):
             if len(values):
                 mean, low, high = (float(end[0]) for end in intervals_of_means(values))
                 between = f" [{format_number(low, 3)}, {format_number(high, 3)}]" if np.isfinite(low) else ""
-                notes.append(f"{name_similarity(name)}: mean {format_number(mean, 3)}{between}")
+                chance = _describe_chance(rows, name)
+                notes.append(f"{name_similarity(name)}: mean {format_number(mean, 3)}{between}{chance}")
         if not kept.all():
             notes.append(f"class lost, so not counted: {int((~kept).sum())} of {len(frame)}")
         still = int((kept & ~read_flags(frame, "found")).sum())
@@ -196,6 +199,25 @@ def fragility(rows: pl.DataFrame) -> Fragility | None:
     parts = values.mean(axis=0)
     shares, low, high = intervals_of_means(values, shares_of_loss)
     return Fragility(len(values), tuple(parts), tuple(shares), tuple(low), tuple(high))
+
+
+def _describe_chance(rows: pl.DataFrame, similarity: str) -> str:
+    """The mean of a similarity corrected for chance, with its interval, if the results have chance levels."""
+    names = (similarity, name_chance(similarity))
+    if names[1] not in rows.columns or not len(values := per_sample(rows, names)):
+        return ""
+    chance = float(values[:, 1].mean())
+    text = f"; unrelated maps have {format_number(chance, 3)}"
+    if 1 - chance < ROOM:
+        return f"{text}, so the value says nothing"
+    above, low, high = (float(end[0]) for end in intervals_of_means(values, _correct_means))
+    between = f" [{format_number(low, 2)}, {format_number(high, 2)}]" if np.isfinite(low) else ""
+    return f"{text}, above chance: {format_number(above, 2)}{between}"
+
+
+def _correct_means(means: Array) -> Array:
+    """Means corrected for chance `(..., 1)`, from means of the similarity and of its chance level `(..., 2)`."""
+    return np.asarray((means[..., :1] - means[..., 1:]) / np.maximum(1 - means[..., 1:], ROOM))
 
 
 def shares_of_loss(means: Array) -> Array:

@@ -138,6 +138,9 @@ def explain_terms(options: Mapping[str, Any]) -> dict[str, str]:
         "of the top k after. Recall is the share of the top k after that lie within w of one before. At w = 0 both are "
         "the intersection, and they never fall as w grows. Larger k and w also increase them for unrelated maps. The "
         "charts show what two sets drawn at random would reach; a value near that says nothing for the explainer.",
+        "Above chance": "(mean - chance) / (1 - chance). Chance is the mean similarity of unrelated maps with the same "
+        "values, at random places among those where a map is not 0. 0 is the level of unrelated maps, 1 that of equal "
+        "maps. If unrelated maps have more than 0.95, there is no such number.",
         "Diverse (`-div`)": "The k positions are picked one by one, the largest first, none within w of one picked "
         "before, so that they cover all important parts instead of one. Where fewer fit, shares refer to as many as "
         "there are. The windows of diverse positions soon cover the whole input, and then any two maps are similar. "

@@ -2,7 +2,8 @@
 
 The windows around k pixels cover a large part of a map: 100 windows of 3 x 3 cover two thirds of 28 x 28 pixels, and
 windows of diverse pixels cover more. So a locality-sensitive similarity must be compared with the value for unrelated
-maps, which the paper does not give. There are three kinds of such maps:
+maps, which the paper does not give. The tables compare each pair with its own chance level
+(`holdfast.similarity.chance`). Here are the levels for three kinds of unrelated maps:
 
 - independent noise, for the sizes of all tables of the paper;
 - for our networks, the integrated gradients of an image, with those of the next image under random signs;
@@ -12,7 +13,6 @@ maps, which the paper does not give. There are three kinds of such maps:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 
 import polars as pl
 import torch
@@ -21,10 +21,10 @@ from holdfast import data, explainers, zoo
 from holdfast.metrics.lens.attribution_objectives import RandomSign
 from holdfast.model import Classifier
 from holdfast.neighbourhood import LinfBall
-from holdfast.reproduce.base import Part, Scale, load_evenly
+from holdfast.reproduce.base import Column, Part, Scale, load_evenly
 from holdfast.reproduce.lens.paper import HEADINGS, TABLE4, TABLE5_NATURAL, TABLE6
-from holdfast.reproduce.lens.parts import FASHION, GTSRB, MNIST, ROWS, Setting, make_columns
-from holdfast.reproduce.reading import Outcomes, Verdict, group_by_outcome, is_above, mean_interval
+from holdfast.reproduce.lens.parts import FASHION, GTSRB, MNIST, ROWS, Setting
+from holdfast.reproduce.reading import Outcomes, Verdict, group_by_outcome, mean_interval
 from holdfast.similarity import LensProfile, lens_profile
 
 #: side, k and w of the paper's tables and survey, and of our tables with k = 2% and w = 3 in place of ImageNet's
@@ -48,24 +48,6 @@ def compare_unrelated_maps(
     generator = torch.Generator().manual_seed(0)
     first, second = (torch.rand(count, side, side, generator=generator) for _ in range(2))
     return lens_profile(first, second, k, w, diverse=diverse)
-
-
-@cache
-def _noise_levels(side: int, k: int, w: int) -> tuple[float, ...]:
-    found = compare_unrelated_maps(side, [k], [w], count=200)
-    return tuple(float(getattr(found, field).double().mean()) for field in _FIELDS)
-
-
-def measure_noise_levels(side: int, k: int, w: int) -> dict[str, float]:
-    """The mean similarities of unrelated maps, for the paper's six columns."""
-    return dict(zip(HEADINGS, _noise_levels(side, k, w), strict=True))
-
-
-def is_above_noise(frame: pl.DataFrame, column: str, level: float) -> bool | None:
-    """Whether the mean of a column is above this level, by its interval."""
-    if column not in frame.columns:
-        return None
-    return is_above(mean_interval(frame[column].drop_nulls().drop_nans().to_numpy()), level)
 
 
 def _explain_next_images(setting: Setting, scale: Scale) -> tuple[torch.Tensor, torch.Tensor]:
@@ -145,8 +127,9 @@ CHANCE_PART = Part(
     name="lens-chance",
     title="Unrelated maps: mean [95% interval]; in brackets the paper's IG under its top-k attack, natural training",
     study=None,
-    columns=make_columns(
-        {heading.replace("1-LENS", "w-LENS"): field for heading, field in zip(HEADINGS, _FIELDS, strict=True)}, _PAPER
+    columns=tuple(
+        Column(heading.replace("1-LENS", "w-LENS"), field, paper={row: numbers[i] for row, numbers in _PAPER.items()})
+        for i, (heading, field) in enumerate(zip(HEADINGS, _FIELDS, strict=True))
     ),
     departures=lambda scale: (
         "the paper has no such table; 'noise' is pairs of maps of independent uniform numbers; 'noise on' a data set is"

@@ -9,8 +9,9 @@ from typing import Any
 
 import polars as pl
 
+from holdfast.metrics.lens.attribution_attack import name_chance
 from holdfast.reproduce.base import Column, Part, Scale
-from holdfast.reproduce.lens.chance import compare_unrelated_maps, is_above_noise, measure_noise_levels
+from holdfast.reproduce.lens.chance import compare_unrelated_maps
 from holdfast.reproduce.lens.paper import ATTACKS, TABLE4, quote_survey
 from holdfast.reproduce.lens.parts import (
     CIFAR10,
@@ -27,6 +28,7 @@ from holdfast.reproduce.lens.parts import (
     describe_networks,
     format_size,
     is_column_above,
+    judge_chance,
     judge_factor,
     judge_never_below,
     make_attack,
@@ -138,7 +140,7 @@ def _figure2(setting: Setting) -> Part:
         title=f"{setting.title}, k = {setting.share}, by attack and radius: mean [95% interval]",
         study=partial(_study2, setting),
         columns=tuple(
-            Column(f"{explainer} {heading}", name, where={"explainer": explainer}, decimals=2)
+            Column(f"{explainer} {heading}", name, where={"explainer": explainer}, decimals=2, chance=name_chance(name))
             for explainer in (_SG, IG)
             for heading, name in names.items()
         ),
@@ -166,8 +168,6 @@ _NEAR = 0.8  # share of the pixels; our reading of "< 20% of the samples"
 
 
 def _verdicts4(setting: Setting, frame: pl.DataFrame) -> list[Verdict]:
-    levels = measure_noise_levels(setting.side, 100, 1)
-    noise: Outcomes = {heading: is_above_noise(frame, column, levels[heading]) for heading, column in LOCAL.items()}
     verdicts = [
         *judge_never_below(frame, LOCAL, INTERSECTION, "top-k intersection"),
         *judge_factor(frame, setting.title),
@@ -175,8 +175,7 @@ def _verdicts4(setting: Setting, frame: pl.DataFrame) -> list[Verdict]:
     if PRECISION in frame.columns:
         holds = is_at_least(mean_interval(frame[PRECISION].drop_nulls().to_numpy()), _NEAR)
         verdicts.append(("less than 20% of the top pixels moved by more than one (our reading)", setting.title, holds))
-    verdicts += group_by_outcome("maps are more similar than two maps of noise (ours)", noise)
-    return verdicts
+    return [*verdicts, *judge_chance({"": frame}, LOCAL)]
 
 
 def _figure4(setting: Setting) -> Part:
@@ -278,10 +277,7 @@ def _figure5(setting: Setting) -> Part:
                 for attack in ATTACKS
             },
         ),
-        columns=(
-            Column("w-LENS-prec@k", "precision", decimals=2),
-            Column("w-LENS-prec@k-div", "precision_diverse", decimals=2),
-        ),
+        columns=make_columns({"w-LENS-prec@k": "precision", "w-LENS-prec@k-div": "precision_diverse"}, {}, decimals=2),
         departures=lambda scale: _departures(
             setting,
             scale,
@@ -305,9 +301,9 @@ _COUNTS = (10, 25, 50, 100, 200, 300)
 _LARGE = 0.1  # our reading of "a large disparity": at least this difference
 
 
-def _verdicts10(setting: Setting, frame: pl.DataFrame) -> list[Verdict]:
+def _verdicts10(frame: pl.DataFrame) -> list[Verdict]:
     outcomes: Outcomes = {}
-    noise: Outcomes = {}
+    frames = {}
     for attack in ("top-k", "random"):
         gaps: list[bool | None] = []
         for k in _COUNTS:
@@ -316,13 +312,12 @@ def _verdicts10(setting: Setting, frame: pl.DataFrame) -> list[Verdict]:
                 continue
             gap = (rows["precision"] - rows["intersection"]).drop_nulls().to_numpy()
             gaps.append(is_at_least(mean_interval(gap), _LARGE))
-            level = measure_noise_levels(setting.side, k, 1)["1-LENS-prec@k"]
-            noise[f"{attack} {k}"] = is_above_noise(rows, "precision", level)
+            frames[f"{attack} {k}"] = rows
         outcomes[attack] = all_hold(gaps)
     text = f"a large disparity of intersection and 1-LENS-prec@k for all k (at least {_LARGE}, our reading)"
     return [
         *group_by_outcome(text, outcomes),
-        *group_by_outcome("1-LENS-prec@k is above that of two maps of noise, by attack and k (ours)", noise),
+        *judge_chance(frames, {"1-LENS-prec@k": "precision"}),
     ]
 
 
@@ -332,7 +327,7 @@ def _figure10(setting: Setting) -> Part:
         "precision": lambda k: similarity_name("precision", k, 1),
     }
     paper = {
-        f"{attack}, 100": TABLE4[setting.title][f"natural, {attack}"] if setting.title in TABLE4 else ()
+        f"{attack}, 100": TABLE4[setting.title][f"natural, {attack}"][:3:2] if setting.title in TABLE4 else ()
         for attack in ("top-k", "random")
     }
 
@@ -359,17 +354,12 @@ def _figure10(setting: Setting) -> Part:
                 for attack in ("top-k", "random")
             },
         ),
-        columns=tuple(
-            Column(
-                heading, column, decimals=2, paper={row: numbers[index] for row, numbers in paper.items() if numbers}
-            )
-            for heading, column, index in (("top-k intersection", "intersection", 0), ("1-LENS-prec@k", "precision", 2))
-        ),
+        columns=make_columns({"top-k intersection": "intersection", "1-LENS-prec@k": "precision"}, paper, decimals=2),
         departures=lambda scale: _departures(
             setting, scale, "; the figure prints no numbers, those at k = 100 are from Table 4; we chose the other k"
         ),
         notes=notes,
-        verdicts=partial(_verdicts10, setting),
+        verdicts=_verdicts10,
         rows=("label", "k"),
         prepare=repeat_rows("k", _COUNTS, names),
     )

@@ -9,19 +9,18 @@ Verdicts come from paired differences on the same samples with 95% intervals (`h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from holdfast import zoo
+from holdfast.metrics.lens.attribution_attack import name_chance
 from holdfast.presentation.base import format_number
 from holdfast.reproduce.base import LOAD_EVENLY, Column, Scale, call_function, if_small
 from holdfast.reproduce.lens.paper import HEADINGS, TRAININGS
 from holdfast.reproduce.reading import (
-    RESAMPLES,
     Estimate,
     Outcomes,
     Verdict,
@@ -30,6 +29,7 @@ from holdfast.reproduce.reading import (
     is_above,
     is_at_least,
     mean_interval,
+    mean_ratio,
 )
 from holdfast.study.results import Results
 
@@ -212,10 +212,21 @@ def make_six_columns(paper: Mapping[str, Sequence[float]], names: Sequence[str] 
     return make_columns(dict(zip(HEADINGS, names, strict=True)), paper)
 
 
-def make_columns(columns: Mapping[str, str], paper: Mapping[str, Sequence[float]]) -> tuple[Column, ...]:
-    """Columns by heading; `paper` has, for each row, the paper's numbers in the order of the columns."""
+def make_columns(
+    columns: Mapping[str, str], paper: Mapping[str, Sequence[float]], decimals: int = 3
+) -> tuple[Column, ...]:
+    """Columns by heading; `paper` has, for each row, the paper's numbers in the order of the columns.
+
+    Each has a number corrected for chance, if the results have its chance level.
+    """
     return tuple(
-        Column(heading, name, paper={row: numbers[index] for row, numbers in paper.items() if numbers})
+        Column(
+            heading,
+            name,
+            paper={row: numbers[index] for row, numbers in paper.items() if index < len(numbers)},
+            chance=name_chance(name),
+            decimals=decimals,
+        )
         for index, (heading, name) in enumerate(columns.items())
     )
 
@@ -225,21 +236,20 @@ def repeat_rows(
 ) -> Callable[[Results], pl.DataFrame]:
     """A function that repeats the rows for each value of `axis`, with the similarities that belong to the value.
 
-    `names` maps the name of a new column to the function that gives the similarity's name for a value.
+    `names` maps the name of a new column to the function that gives the similarity's name for a value. The chance
+    levels go with the similarities.
     """
 
     def prepare(results: Results) -> pl.DataFrame:
         frame = results.samples
-        return pl.concat(
-            frame.with_columns(
-                pl.lit(str(value)).alias(axis),
-                *(
-                    pl.col(name(value)).alias(short) if name(value) in frame.columns else pl.lit(None).alias(short)
-                    for short, name in names.items()
-                ),
-            )
-            for value in values
-        )
+
+        def copies(value: int) -> Iterator[pl.Expr]:
+            for short, name in names.items():
+                for new, old in ((short, name(value)), (name_chance(short), name_chance(name(value)))):
+                    known = pl.col(old) if old in frame.columns else pl.lit(None, dtype=pl.Float64)
+                    yield known.alias(new)
+
+        return pl.concat(frame.with_columns(pl.lit(str(value)).alias(axis), *copies(value)) for value in values)
 
     return prepare
 
@@ -294,19 +304,17 @@ def is_column_above(frame: pl.DataFrame, first: str, second: str) -> bool | None
     return is_above(mean_interval((frame[first] - frame[second]).drop_nulls().drop_nans().to_numpy()), 0)
 
 
-def mean_ratio(frame: pl.DataFrame, first: str, second: str, level: float = 0.95) -> Estimate:
-    """The ratio of the means of two columns, with its percentile interval over samples; NaN for fewer than two."""
-    nothing = (float("nan"),) * 3
-    if any(column not in frame.columns for column in (first, second)):
-        return nothing
-    values = frame.select(first, second).drop_nulls().drop_nans().to_numpy().astype(float)
-    if len(values) < 2 or values[:, 1].sum() <= 0:
-        return nothing
-    rng = np.random.default_rng(0)
-    means = values[rng.integers(len(values), size=(RESAMPLES, len(values)))].mean(1)
-    spread = means[means[:, 1] > 0]
-    low, high = np.quantile(spread[:, 0] / spread[:, 1], [(1 - level) / 2, (1 + level) / 2])
-    return float(values[:, 0].mean() / values[:, 1].mean()), float(low), float(high)
+def judge_chance(frames: Mapping[str, pl.DataFrame], columns: Mapping[str, str]) -> list[Verdict]:
+    """Judge for each frame and each column, by heading, whether the similarity is above its chance level.
+
+    Chance is that of unrelated maps of the same image: with as many positions, windows and supports.
+    """
+    outcomes: Outcomes = {
+        f"{name} {heading}" if name else heading: is_column_above(frame, column, name_chance(column))
+        for name, frame in frames.items()
+        for heading, column in columns.items()
+    }
+    return group_by_outcome("maps are more similar than unrelated maps on the same pixels (ours)", outcomes)
 
 
 def format_estimate(value: Estimate, decimals: int = 2) -> str:
