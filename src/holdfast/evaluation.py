@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from holdfast.data import Dataset
 from holdfast.errors import as_number, check, warn_user
-from holdfast.explainers import Explainer
+from holdfast.explainers import Edges, Explainer, InputCopy, RandomExplainer, RandomisedExplainer
 from holdfast.explainers import get as get_explainer
 from holdfast.findings import Best, Findings, describe_failures, load_results
 from holdfast.metrics import Metric
@@ -142,6 +142,7 @@ ModelLike = Classifier | nn.Module
 DATA = "inputs"
 #: the fact in the manifest and the report
 _DEFAULT_NEIGHBOURHOOD = "default neighbourhood"
+_SEVERAL = "one, several in a list, or a mapping from names"
 
 
 def evaluate(
@@ -152,6 +153,7 @@ def evaluate(
     *,
     neighbourhood: Neighbourhood | None = None,
     preset: Preset = "standard",
+    controls: bool | ExplainersLike = True,
     targets: Tensor | int | None = None,
     seed: int = 0,
     out: str | Path | None = None,
@@ -181,6 +183,10 @@ def evaluate(
             defaults, `"paper"` for what the publications used. `"aopc:preset=quick"` is for one metric only. Configured
             metrics keep their options; there is a warning if no metric is given by name. Do not compare values of
             different presets.
+        controls: control explainers, which metrics that say something about the model (`Metric.controls`) evaluate
+            beside the others: names and so on, as for `explainers`. The report says which explainers do better than all
+            of them. True for `random`, `input_copy`, `edges` (but not of a table), and `randomised` of the first
+            explainer (`docs/controls.md`); each costs as much as an explainer. False for none.
         targets: classes `(N,)`, or None for the model's own predictions.
         seed: of all random numbers.
         out: a folder or an fsspec address for the results. Results that are there already are not computed again, so an
@@ -223,7 +229,8 @@ def evaluate(
     check(about is None or isinstance(about, Mapping), "about", "a mapping from names, or None", repr(about))
     facts = dict(about or {})
     grid, notes = _make_grid(
-        classifier, explainers, inputs, metrics, neighbourhood, preset, targets, seed, repeats, samples_per_job, facts
+        *(classifier, explainers, inputs, metrics, neighbourhood, preset, controls),
+        *(targets, seed, repeats, samples_per_job, facts),
     )
     if progress and _DEFAULT_NEIGHBOURHOOD in notes:
         print(f"neighbourhood: {notes[_DEFAULT_NEIGHBOURHOOD]}", file=sys.stderr, flush=True)
@@ -257,6 +264,7 @@ def _make_grid(
     metrics: MetricsLike,
     neighbourhood: Neighbourhood | None,
     preset: Preset,
+    controls: bool | ExplainersLike,
     targets: Tensor | int | None,
     seed: int,
     repeats: int,
@@ -270,21 +278,10 @@ def _make_grid(
         classifier = Classifier(classifier, bounds)
     expected = "a holdfast Classifier or a torch.nn.Module"
     check(isinstance(classifier, Classifier), "classifier", expected, type(classifier).__name__)
-    if isinstance(explainers, str | Explainer) or callable(explainers):
-        explainers = [explainers]
     if isinstance(metrics, str | Metric | type):
         metrics = [metrics]
-    for what, several in (("explainers", explainers), ("metrics", metrics)):
-        check(isinstance(several, Iterable), what, "one, several in a list, or a mapping from names", repr(several))
-    if isinstance(explainers, Mapping):
-        given = dict(explainers)
-    else:
-        given = {}
-        for explainer in explainers:
-            name = explainer if isinstance(explainer, str) else get_explainer(explainer).label
-            check(name not in given, "explainers", "names that differ, or a mapping from names", f"{name!r} twice")
-            given[name] = explainer
-    ready = {name: get_explainer(explainer) for name, explainer in given.items()}
+    check(isinstance(metrics, Iterable), "metrics", _SEVERAL, repr(metrics))
+    ready = _name_explainers(explainers, "explainers")
     data = inputs if isinstance(inputs, Dataset) else None
     x = classifier.check_inputs(inputs if data is None else data.inputs)  # type: ignore[arg-type]
     with classifier.naming(x):  # a module that cannot predict fails here, in words, and not in every job
@@ -308,10 +305,17 @@ def _make_grid(
     configured = named_metrics(metrics, neighbourhood, preset)
     for metric in configured.values():
         warn_of_radius(metric, classifier, x)
+    beside: dict[str, Explainer] = {}
+    if controls is not False and any(metric.controls for metric in configured.values()):
+        wanted = _choose_controls(classifier, ready, x) if controls is True else _name_explainers(controls, "controls")
+        beside = {name: control for name, control in wanted.items() if control not in ready.values()}
+        for name in beside:
+            check(name not in ready, "controls", "names that differ from those of the explainers", repr(name))
     grid = Grid(
         data={_short(about.get("data")) or (data.name if data is not None else "") or DATA: samples},
         models={_short(about.get("model")) or module_name(classifier.module): LoadedModel(classifier)},
-        explainers=ready,
+        explainers={**ready, **beside},
+        controls=tuple(beside),
         metrics=configured,
         seed=seed,
         repeats=repeats,
@@ -319,6 +323,32 @@ def _make_grid(
         device=classifier.device.type,
     )
     return grid, notes
+
+
+def _name_explainers(explainers: ExplainersLike, argument: str) -> dict[str, Explainer]:
+    """Explainers by name."""
+    if isinstance(explainers, str | Explainer) or callable(explainers):
+        explainers = [explainers]
+    if isinstance(explainers, Mapping):
+        given = dict(explainers)
+    else:
+        check(isinstance(explainers, Iterable), argument, _SEVERAL, repr(explainers))
+        given = {}
+        for explainer in explainers:
+            name = explainer if isinstance(explainer, str) else get_explainer(explainer).label
+            check(name not in given, argument, "names that differ, or a mapping from names", f"{name!r} twice")
+            given[name] = explainer
+    return {name: get_explainer(explainer) for name, explainer in given.items()}
+
+
+def _choose_controls(classifier: Classifier, explainers: Mapping[str, Explainer], x: Tensor) -> dict[str, Explainer]:
+    """The controls that fit the model and the data, unless the explainers are nothing but controls themselves."""
+    first = next((name for name, explainer in explainers.items() if not explainer.control), None)
+    if first is None:
+        return {}
+    found: list[Explainer] = [RandomExplainer(), InputCopy(), *([Edges()] if x.ndim > 2 else [])]
+    found += [RandomisedExplainer(explainers[first])] if any(True for _ in classifier.module.parameters()) else []
+    return {e.label if e.name != RandomisedExplainer.name else f"{e.name}:{first}": e for e in found}
 
 
 def _short(fact: object) -> str:
@@ -366,6 +396,7 @@ def estimate(
     *,
     neighbourhood: Neighbourhood | None = None,
     preset: Preset = "standard",
+    controls: bool | ExplainersLike = True,
     targets: Tensor | int | None = None,
     repeats: int = 1,
     samples_per_job: int = 4,
@@ -378,8 +409,8 @@ def estimate(
     --dry-run` prints the same for a study.
 
     Args:
-        classifier, explainers, inputs, metrics, neighbourhood, preset, targets, repeats, samples_per_job: as for
-            `evaluate`.
+        classifier, explainers, inputs, metrics, neighbourhood, preset, controls, targets, repeats, samples_per_job: as
+            for `evaluate`.
         seconds: how long a trial of a metric and explainer may take, about. If it does not end, a cheaper configuration
             of the metric is tried for up to twice as long, and once more if that takes below two seconds.
 
@@ -397,8 +428,10 @@ def estimate(
     >>> costs.evaluations, costs.seconds < 60
     (8832, True)
     """
-    arguments = (classifier, explainers, inputs, metrics, neighbourhood, preset, targets, 0, repeats, samples_per_job)
-    grid, _ = _make_grid(*arguments, {})
+    grid, _ = _make_grid(
+        *(classifier, explainers, inputs, metrics, neighbourhood, preset, controls),
+        *(targets, 0, repeats, samples_per_job, {}),
+    )
     return estimate_plan(make_plan(grid), set(), seconds=seconds)
 
 

@@ -17,7 +17,7 @@ from holdfast.explainers.adapters.shap import from_shap
 from holdfast.explainers.adapters.zennit import from_zennit
 from holdfast.explainers.background import Background
 from holdfast.explainers.base import Explainer
-from holdfast.explainers.baselines import CentreExplainer, RandomExplainer
+from holdfast.explainers.baselines import CentreExplainer, Edges, InputCopy, RandomExplainer
 from holdfast.explainers.cam.full_grad import FullGrad, FullGradient
 from holdfast.explainers.cam.gradcam import GradCAM
 from holdfast.explainers.cam.guided_gradcam import GuidedGradCAM
@@ -33,6 +33,7 @@ from holdfast.explainers.perturbation.shapley_sampling import ShapleySampling
 from holdfast.explainers.propagation.backward_rules import LRP, Deconvolution, DeepLift, GuidedBackprop
 from holdfast.explainers.propagation.deep_shap import DeepSHAP
 from holdfast.explainers.propagation.deep_taylor import DeepTaylor
+from holdfast.explainers.randomised import RandomisedExplainer
 from holdfast.registry import Registry, build
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "DeepLift",
     "DeepSHAP",
     "DeepTaylor",
+    "Edges",
     "Explainer",
     "ExtremalPerturbations",
     "FullGrad",
@@ -53,11 +55,13 @@ __all__ = [
     "GradientSHAP",
     "GuidedBackprop",
     "GuidedGradCAM",
+    "InputCopy",
     "InputXGradient",
     "IntegratedGradients",
     "KernelSHAP",
     "Occlusion",
     "RandomExplainer",
+    "RandomisedExplainer",
     "Saliency",
     "ShapleySampling",
     "SmoothGrad",
@@ -79,7 +83,10 @@ explainers: Registry[type[Explainer]] = Registry(
     "holdfast.explainers",
     lambda kind: isinstance(kind, type) and issubclass(kind, Explainer),
     named=True,
-    packages=dict.fromkeys(ADAPTERS, "holdfast.explainers.adapters.packages:find_adapter"),
+    packages={
+        **dict.fromkeys(ADAPTERS, "holdfast.explainers.adapters.packages:find_adapter"),
+        RandomisedExplainer.name: "holdfast.explainers:find_randomised",
+    },
 )
 for _kind in (
     Saliency,
@@ -104,8 +111,18 @@ for _kind in (
     ExtremalPerturbations,
     RandomExplainer,
     CentreExplainer,
+    InputCopy,
+    Edges,
+    RandomisedExplainer,
 ):
     explainers.add(_kind.name, _kind)
+
+
+def find_randomised(name: str) -> Callable[..., Explainer]:
+    """The function of options that stands for a name such as `"randomised:saliency"`; options are the explainer's."""
+    _, _, inner = name.partition(":")
+    explainers[inner]  # an unknown name is an error of its own
+    return lambda **options: RandomisedExplainer(get(inner, **options))
 
 
 def names() -> list[str]:
@@ -113,7 +130,7 @@ def names() -> list[str]:
     return explainers.names()
 
 
-def get(explainer: str | Explainer | Callable[..., Tensor], **options: Any) -> Explainer:
+def get(explainer: str | Explainer | Callable[..., Tensor], /, **options: Any) -> Explainer:
     """An explainer from a name and options, or from a function; a ready explainer is returned as it is.
 
     Args:
@@ -123,6 +140,7 @@ def get(explainer: str | Explainer | Callable[..., Tensor], **options: Any) -> E
             - the name of another package's explainer: `"captum:IntegratedGradients"`, `"shap:KernelExplainer"`,
               `"lime:LimeImageExplainer"`, `"zennit:EpsilonPlusFlat"`, `"grad_cam:GradCAM"`. `from_captum`, `from_shap`
               and so on describe their options;
+            - an explainer for the model with shuffled weights, as a control: `"randomised:saliency"`;
             - a function `fn(module, inputs, targets) -> attributions`, which `from_callable` wraps;
             - an `Explainer`.
         options: of the explainer, or of the function that wraps it.
@@ -150,4 +168,6 @@ def get(explainer: str | Explainer | Callable[..., Tensor], **options: Any) -> E
     expected = "a name, an Explainer (from_captum and others make one) or a function of module, inputs and targets"
     check(isinstance(explainer, str), "explainer", expected, repr(explainer))
     assert isinstance(explainer, str)
+    if isinstance(options.get("explainer"), str):  # of an explainer that wraps another one
+        options["explainer"] = get(options["explainer"])
     return build(explainers, explainer, options)

@@ -33,6 +33,8 @@ class Explainer(metaclass=ConfigurationType):
     #: whether weights may be masked by gates (see `holdfast.gating`): the explainer uses the module only to run it
     #: forward and backward, each row on its own, on the rows of its chunk or on others within `holdfast.gating.rows_of`
     gateable: ClassVar[bool] = False
+    #: whether its maps say nothing about what the model has learned: a reference for the other explainers
+    control: ClassVar[bool] = False
 
     @property
     def rows_per_input(self) -> int:

@@ -1,6 +1,8 @@
-"""Two explainers that do not look at the model: random maps, and the centre of the input.
+"""Control explainers that do not look at the model: random maps, the centre of the input, the input, and its edges.
 
-Every metric compares explainers with them. A good explainer does better than both.
+Every metric compares explainers with them. A good explainer does better than all of them. `RandomisedExplainer` is the
+control that looks at a model, but at one that has learned nothing. `docs/controls.md` has what controls score by each
+metric.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from holdfast.explainers.base import Explainer, check_seed
+from holdfast.errors import check
+from holdfast.explainers.base import Explainer, check_seed, make_leaf
 from holdfast.model import Classifier
 from holdfast.tensors import content_keys, hashed_uniform, mix64
 
@@ -37,6 +40,7 @@ class RandomExplainer(Explainer):
     name: ClassVar[str] = "random"
     differentiable: ClassVar[bool] = False
     gateable: ClassVar[bool] = True
+    control: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
@@ -84,6 +88,7 @@ class CentreExplainer(Explainer):
     name: ClassVar[str] = "centre"
     differentiable: ClassVar[bool] = False
     gateable: ClassVar[bool] = True
+    control: ClassVar[bool] = True
 
     def attribute(
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
@@ -101,3 +106,91 @@ class CentreExplainer(Explainer):
         distance = square + 1e-4 * round_.sqrt()
         with torch.no_grad():
             return (-distance).expand(x.shape).clone(), classifier.forward(x.detach().clone())
+
+
+@dataclass(frozen=True)
+class InputCopy(Explainer):
+    """The input as its own map; the model and the targets are ignored.
+
+    Its map changes with the input as an explanation of a good model would: a part that is switched off disappears from
+    it. So a metric that compares changes of maps with changes of predictions may take it for an explanation. Whether an
+    explainer does better than this control says whether its value depends on the model at all. One forward pass for
+    each input, for the logits.
+
+    >>> from holdfast.model import Classifier
+    >>> InputCopy()(Classifier(torch.nn.Linear(2, 2), bounds=(0.0, 1.0), device="cpu"), torch.tensor([[0.5, 1.0]]))
+    tensor([[0.5000, 1.0000]])
+    """
+
+    name: ClassVar[str] = "input_copy"
+    differentiable: ClassVar[bool] = True
+    gateable: ClassVar[bool] = True
+    control: ClassVar[bool] = True
+
+    def attribute(
+        self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        if not create_graph:
+            with torch.no_grad():
+                return x.detach().clone(), classifier.forward(x.detach().clone())
+        leaf = make_leaf(x, create_graph)
+        return leaf.clone(), classifier.forward(leaf.clone())
+
+
+@dataclass(frozen=True)
+class Edges(Explainer):
+    """The edges of the input, by Sobel's operator; the model and the targets are ignored.
+
+    At each position the root of the sum, over the axes of space, of the squared derivative. The derivative is the
+    difference of the two neighbours, smoothed by (1, 2, 1) along the other axes; beyond the border the input continues
+    with its last value. For a series it is the size of the difference in time. Each channel has its own edges. Maps of
+    many explainers look like edges, without depending on the model (Adebayo et al., "Sanity checks for saliency maps",
+    NeurIPS 2018, Sec. 5.1). Columns of a table have no neighbours, so there are no edges of them. One forward pass for
+    each input, for the logits.
+
+    Raises:
+        ArgumentError: inputs `(N, features)`, in the call.
+
+    >>> from holdfast.model import Classifier
+    >>> classifier = Classifier(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2)), bounds=(0.0, 1.0))
+    >>> Edges()(classifier, torch.tensor([[[0.0, 0.0, 1.0, 1.0]]]))
+    tensor([[[0., 1., 1., 0.]]])
+    """
+
+    name: ClassVar[str] = "edges"
+    needs: ClassVar[str] = "images or series"
+    differentiable: ClassVar[bool] = False
+    gateable: ClassVar[bool] = True
+    control: ClassVar[bool] = True
+
+    def attribute(
+        self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        self._check_graph(create_graph)
+        check(x.ndim > 2, "inputs", "images or series for edges, which need neighbours", f"a table {tuple(x.shape)}")
+        with torch.no_grad():
+            return detect_edges(x.detach()), classifier.forward(x.detach().clone())
+
+
+def detect_edges(x: Tensor) -> Tensor:
+    """The size of Sobel's gradient of `x` `(N, C, ...)` at each position and channel, of the same shape.
+
+    >>> detect_edges(torch.tensor([[[0.0, 3.0, 3.0]]]))
+    tensor([[[3., 3., 0.]]])
+    """
+    axes = range(2, x.ndim)
+    squares = torch.zeros_like(x)
+    for along in axes:
+        slope = x
+        for axis in axes:
+            before, after = _shift(slope, axis, 1), _shift(slope, axis, -1)
+            slope = after - before if axis == along else before + 2 * slope + after
+        squares = squares + slope.square()
+    return squares.sqrt()
+
+
+def _shift(x: Tensor, axis: int, by: int) -> Tensor:
+    """`x` moved by one position along an axis; the last value is repeated at the border."""
+    length = x.shape[axis]
+    place = (torch.arange(length, device=x.device) - by).clamp(0, length - 1)
+    return x.index_select(axis, place)

@@ -123,6 +123,8 @@ class Metric(metaclass=_PresetsApplied):
             may be empty.
         needs: what the model, the explainer or the data must have, in a few words for lists; may be empty. Options
             without a default are known anyway.
+        controls: whether control explainers (`Explainer.control`) are shown beside the others by default, and tests
+            say which explainers do better than all of them. For metrics that claim to say something about the model.
         citation, bibtex: the key of the publication and its BibTeX entry, for the report; both may be empty.
         roles: the options that do not always have an effect on the value: `NO_EFFECT`, or `PartOf` another one. A
             report compares configurations by all other options: numbers on an axis, and anything else as a category.
@@ -147,6 +149,7 @@ class Metric(metaclass=_PresetsApplied):
     name: ClassVar[str]
     category: ClassVar[str] = ""
     needs: ClassVar[str] = ""
+    controls: ClassVar[bool] = False
     citation: ClassVar[str] = ""
     bibtex: ClassVar[str] = ""
     roles: ClassVar[Mapping[str, Role]] = {}

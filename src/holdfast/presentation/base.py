@@ -140,6 +140,7 @@ class View:
         load: a function that reads the arrays of a job.
         features: names of the columns of a table, or of the channels of a series; empty where they are not known.
         tokens: for text, the words of each sample, one for each position; empty where they are not known.
+        controls: the explainers that are only references.
     """
 
     label: str
@@ -155,6 +156,7 @@ class View:
     load: Callable[[str], Mapping[str, Array]] = lambda job: {}
     features: Sequence[str] = ()
     tokens: Sequence[Sequence[str]] = ()
+    controls: Sequence[str] = ()
 
     @property
     def present(self) -> list[str]:
@@ -170,8 +172,8 @@ class View:
 
     @property
     def candidates(self) -> list[str]:
-        """The explainers that have rows, without random maps, which are a reference, where there are others."""
-        found = [name for name in self.present if not is_random(name)]
+        """The explainers that have rows, without controls, which are references, where there are others."""
+        found = [name for name in self.present if not (is_random(name) or name in self.controls)]
         return found or self.present
 
     def refer(self, measure: Callable[[pl.DataFrame], tuple[float, str] | None] | None = None) -> str:
@@ -184,8 +186,11 @@ class View:
 
     @property
     def apart(self) -> str:
-        """What a statement about all candidates has to begin with: empty unless random maps are left out of them."""
-        return "Apart from the random reference" if len(self.candidates) < len(self.present) else ""
+        """What a statement about all candidates has to begin with: empty unless controls are left out of them."""
+        left_out = [name for name in self.present if name not in self.candidates]
+        if not left_out:
+            return ""
+        return "Apart from the random reference" if all(map(is_random, left_out)) else "Apart from the controls"
 
     def evaluated(self, explainer: str) -> pl.DataFrame:
         """The rows of an explainer whose samples were evaluated."""
@@ -199,7 +204,7 @@ class View:
     ) -> list[Standing]:
         """The explainers by one number each, the best first; those with the same words share a place.
 
-        Random maps are left out where there are others: they are a reference and no candidate.
+        Controls are left out where there are others: they are references and no candidates.
 
         Args:
             measure: an explainer's evaluated rows to its number and this number in words; None where it has none. By

@@ -12,8 +12,9 @@ import polars as pl
 
 from holdfast.metrics.base import Metric
 from holdfast.presentation import Presentation, Reading, View, metric_class, presentation_of
-from holdfast.statistics.comparison import Comparison
-from holdfast.statistics.ranking import Agreement, Ranking, measure_agreements, rank_explainers
+from holdfast.presentation.wording import is_random
+from holdfast.statistics.comparison import Comparison, ControlTest
+from holdfast.statistics.ranking import Agreement, Ranking, compare_controls, measure_agreements, rank_explainers
 from holdfast.study.results import COORDINATES, Results
 
 #: characters that end a line or a program elsewhere (a drawing with NUL ends the process), that are no text, or that
@@ -175,6 +176,7 @@ class Contents:
             self.results.artefacts,
             self._texts(data, "features"),
             [words for words in self._texts(data, "tokens") if not isinstance(words, str)],
+            self.controls,
         )
 
     def _bounds(self, data: str) -> tuple[float, float]:
@@ -202,7 +204,26 @@ class Contents:
         """The rankings of the explainers, for each data set, model and label that has a direction."""
         if not self._frames:
             return []
-        return rank_explainers(self.results.samples, {name: label.reading for name, label in self.labels.items()})
+        readings = {name: label.reading for name, label in self.labels.items()}
+        return rank_explainers(self.results.samples, readings, unranked=self.controls)
+
+    @cached_property
+    def controls(self) -> list[str]:
+        """The control explainers, where there are others: references, which are neither best nor worst."""
+        stored = self.manifest.get("controls")
+        known = stored if isinstance(stored, list) else []
+        found = [name for name in self.explainers if name in known or is_random(name)]
+        return found if len(found) < len(self.explainers) else []
+
+    @cached_property
+    def control_tests(self) -> dict[tuple[str, str, str], list[ControlTest]]:
+        """The tests of explainers against the controls, by data, model and label, for metrics that ask for them."""
+        return self.compare_with_controls([n for n, each in self.labels.items() if each.kind and each.kind.controls])
+
+    def compare_with_controls(self, labels: Sequence[str]) -> dict[tuple[str, str, str], list[ControlTest]]:
+        """The tests of explainers against the controls by some metrics."""
+        readings = {name: self.labels[name].reading for name in labels}
+        return compare_controls(self.results.samples, readings, self.controls) if self._frames and self.controls else {}
 
     @cached_property
     def comparisons(self) -> dict[tuple[str, str, str], Comparison]:

@@ -1,4 +1,4 @@
-"""Comparison of explainers on the same samples: mean ranks, tests of all pairs, effect sizes, cliques.
+"""Comparison of explainers on the same samples: mean ranks, tests of all pairs, effect sizes, cliques; and controls.
 
 Friedman's test answers whether the explainers differ at all. If it rejects, Wilcoxon's signed-rank tests with Holm's
 correction find the pairs that differ (Demšar 2006, JMLR 7; García and Herrera 2008, JMLR 9). Ties and censored values
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -264,6 +264,109 @@ def compare(
         differences=tuple(map(tuple, differences)),
         smallest_p=min(1.0, len(above) * 2.0 ** (1 - untied)),
     )
+
+
+@dataclass(frozen=True)
+class ControlTest:
+    """What the tests say of one explainer beside its controls.
+
+    Attributes:
+        explainer: its name.
+        control: the best control, which is the one that the explainer is furthest from beating: of all controls it
+            gives the smallest `effect`.
+        count: samples with a value for the explainer and all controls.
+        difference: median of `value of the explainer - value of the control`; None without samples.
+        effect: matched-pairs rank-biserial correlation: 1 if the explainer is better in every sample, -1 if the control
+            is.
+        p_beats: p-value of the claim that the explainer is better than every control, adjusted by Holm's method for
+            the number of explainers.
+        p_worse: the same of the claim that it is worse than some control.
+        level: significance level of the tests.
+    """
+
+    explainer: str
+    control: str
+    count: int
+    difference: Interval | None
+    effect: float
+    p_beats: float
+    p_worse: float
+    level: float
+
+    @property
+    def verdict(self) -> Literal["beats", "worse", "undecided"]:
+        """Whether the tests show the explainer to be better than every control, or worse than one, or neither."""
+        if self.p_beats <= self.level:
+            return "beats"
+        return "worse" if self.p_worse <= self.level else "undecided"
+
+
+def compare_with_controls(
+    values: Array,
+    names: Sequence[str],
+    controls: Sequence[str],
+    direction: Literal["higher", "lower"],
+    censored: Array | None = None,
+    censored_side: Side = "upper",
+    level: float = 0.05,
+) -> list[ControlTest]:
+    """Test each explainer against the best of several controls, on the same samples.
+
+    Wilcoxon's signed-rank test compares an explainer with each control. The claim "better than every control" takes the
+    largest of the one-sided p-values, which keeps its level whichever control is the best (Berger 1982, Technometrics
+    24): the choice of the best control from the same data needs no correction. The claim "worse than some control"
+    takes the smallest, times the number of controls. Holm's method then corrects each claim for the number of
+    explainers. Ties and censored values follow the rule of `holdfast.statistics.paired`.
+
+    Args:
+        values: (samples, k). A row counts for an explainer if it has a value for it and for all controls.
+        names: k different names.
+        controls: those of them that are controls.
+        direction: whether higher or lower values are better.
+        censored: bool (samples, k), True for values that are bounds.
+        censored_side: `"upper"`: the true value lies at or below a recorded bound; `"lower"`: at or above.
+        level: family-wise significance level over the explainers, for each of the two claims.
+
+    Returns:
+        A test for each explainer that is no control, in the order of `names`; none without controls.
+
+    >>> noise = np.random.default_rng(0).normal(size=(20, 3))
+    >>> found = compare_with_controls(noise + [2, 0, 0.5], ["mine", "random", "copy"], ["random", "copy"], "higher")
+    >>> found[0].control, found[0].verdict
+    ('copy', 'beats')
+    """
+    values, flags = check_values(values, censored, censored_side, 2)
+    check(len(names) == values.shape[1] == len(set(names)), "names", f"{values.shape[1]} different names", list(names))
+    check(set(controls) <= set(names), "controls", "some of the names", list(controls))
+    check(direction in ("higher", "lower"), "direction", "'higher' or 'lower'", repr(direction))
+    columns = [names.index(name) for name in controls]
+    found: list[ControlTest] = []
+    for place, name in enumerate(names) if columns else ():
+        if name in controls:
+            continue
+        used = ~np.isnan(values[:, [place, *columns]]).any(axis=1)
+        low, high = to_bounds(values[used], flags[used], censored_side)
+        bad_low, bad_high = (low, high) if direction == "lower" else (-high, -low)  # of these, less is better
+        tests = []
+        for column in columns:
+            gain = subtract((bad_low[:, column], bad_high[:, column]), (bad_low[:, place], bad_high[:, place]))
+            p, effect, _ = signed_rank(*gain) if used.any() else (1.0, 0.0, 0)
+            # the one-sided p-values from the two-sided one, of a statistic that is symmetric under the hypothesis
+            tests.append((effect, p / 2 if effect > 0 else 1 - p / 2, p / 2 if effect < 0 else 1 - p / 2))
+        best = min(range(len(columns)), key=lambda at: tests[at][0])
+        column = columns[best]
+        difference = None
+        if used.any():
+            gap = subtract((low[:, place], high[:, place]), (low[:, column], high[:, column]))
+            difference = median_interval(*gap, 1 - level)
+        beats, worse = max(test[1] for test in tests), min(1.0, len(tests) * min(test[2] for test in tests))
+        found.append(
+            ControlTest(name, controls[best], int(used.sum()), difference, tests[best][0], beats, worse, level)
+        )
+    for field in ("p_beats", "p_worse"):
+        adjusted = holm(np.asarray([getattr(test, field) for test in found]))
+        found = [replace(test, **{field: float(p)}) for test, p in zip(found, adjusted, strict=True)]
+    return found
 
 
 def _format_p(p: float, sign: str = "=") -> str:

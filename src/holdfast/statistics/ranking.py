@@ -10,14 +10,15 @@ Kendall and Babington Smith 1939 (Ann. Math. Stat. 10); ties and tests as in Con
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import polars as pl
 
 from holdfast.errors import check
-from holdfast.statistics.comparison import Comparison, compare
+from holdfast.statistics.comparison import Comparison, ControlTest, compare, compare_with_controls
 from holdfast.statistics.paired import Interval, Readable, friedman, median_over_repeats, midranks
 from holdfast.tensors import Array
 
@@ -139,7 +140,12 @@ def measure_agreement_interval(
     return Interval(value, low, high, n, level if n > 1 else 0.0, None, (value, value))
 
 
-def rank_explainers(samples: pl.DataFrame, readings: Mapping[str, Readable], level: float = 0.05) -> list[Ranking]:
+def rank_explainers(
+    samples: pl.DataFrame,
+    readings: Mapping[str, Readable],
+    level: float = 0.05,
+    unranked: Collection[str] = (),
+) -> list[Ranking]:
     """Rank the explainers of each data set, model and label that has a direction and values for two explainers.
 
     A row counts if its status is `"ok"`, its value is finite and all columns of `Readable.only` are True. The value of
@@ -149,32 +155,89 @@ def rank_explainers(samples: pl.DataFrame, readings: Mapping[str, Readable], lev
         samples: the rows of a study, one for each evaluated sample.
         readings: how to read each label.
         level: significance level of the tests.
+        unranked: explainers that are left out, as references.
     """
     found: list[Ranking] = []
+    for group in _arrange_groups(samples, readings, unranked):
+        names, some = group.names, group.some
+        if some.sum() < 2:
+            continue
+        comparison = compare(
+            group.values[:, some],
+            [name for name, has in zip(names, some, strict=True) if has],
+            group.direction,
+            group.censored[:, some],
+            group.reading.censored_side,
+            level,
+        )
+        absent = tuple(name for name, has in zip(names, some, strict=True) if not has)
+        found.append(Ranking(group.data, group.model, group.label, comparison, group.samples, absent))
+    return found
+
+
+def compare_controls(
+    samples: pl.DataFrame, readings: Mapping[str, Readable], controls: Collection[str], level: float = 0.05
+) -> dict[tuple[str, str, str], list[ControlTest]]:
+    """The tests of the explainers against their controls (`compare_with_controls`), by data, model and label.
+
+    Rows and values are those of `rank_explainers`. A sample counts for an explainer if it has a value for it and for
+    all controls that have any.
+    """
+    found: dict[tuple[str, str, str], list[ControlTest]] = {}
+    for group in _arrange_groups(samples, readings):
+        names = [name for name, has in zip(group.names, group.some, strict=True) if has]
+        tests = compare_with_controls(
+            group.values[:, group.some],
+            names,
+            [name for name in names if name in controls],
+            group.direction,
+            group.censored[:, group.some],
+            group.reading.censored_side,
+            level,
+        )
+        if tests:
+            found[group.data, group.model, group.label] = tests
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """The values of one label on one data set and model: medians over repeats, (samples, explainers)."""
+
+    data: str
+    model: str
+    label: str
+    reading: Readable
+    direction: Literal["higher", "lower"]
+    names: tuple[str, ...]
+    samples: tuple[int, ...]
+    values: Array
+    censored: Array
+
+    @property
+    def some(self) -> Array:
+        """Bool (explainers,): those that have any value."""
+        return np.asarray(~np.isnan(self.values).all(axis=0))
+
+
+def _arrange_groups(
+    samples: pl.DataFrame, readings: Mapping[str, Readable], unranked: Collection[str] = ()
+) -> Iterator[_Group]:
+    """The groups of labels that have a direction."""
     for (data, model, label), part in samples.group_by(["data", "model", "label"], maintain_order=True):
         reading = readings.get(str(label))
         if reading is None or reading.direction is None or reading.column not in part.columns:
             continue
         direction = reading.direction
         check(direction in ("higher", "lower"), "direction", "'higher', 'lower' or None", repr(direction))
-        explainers = part["explainer"].unique(maintain_order=True).to_list()
+        explainers = [n for n in part["explainer"].unique(maintain_order=True).to_list() if n not in unranked]
+        part = part.filter(pl.col("explainer").is_in(explainers))
         numbers = part["sample"].unique().sort().to_list()
         values, censored = _arrange(part, reading, explainers, numbers)
         middle, bounded = median_over_repeats(values, censored, reading.censored_side)
-        some: Array = np.asarray(~np.isnan(middle).all(axis=0))
-        if some.sum() < 2:
-            continue
-        comparison = compare(
-            middle[:, some],
-            [name for name, has in zip(explainers, some, strict=True) if has],
-            "higher" if direction == "higher" else "lower",
-            bounded[:, some],
-            reading.censored_side,
-            level,
-        )
-        absent = tuple(name for name, has in zip(explainers, some, strict=True) if not has)
-        found.append(Ranking(str(data), str(model), str(label), comparison, tuple(numbers), absent))
-    return found
+        side: Literal["higher", "lower"] = "higher" if direction == "higher" else "lower"
+        place = (str(data), str(model), str(label))
+        yield _Group(*place, reading, side, tuple(explainers), tuple(numbers), middle, bounded)
 
 
 def measure_agreements(rankings: Iterable[Ranking], level: float = 0.95) -> list[Agreement]:

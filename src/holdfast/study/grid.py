@@ -110,6 +110,7 @@ class Grid:
         repeats: how often everything is done, each time with other random numbers.
         samples_per_job: samples between two writes; results do not depend on it.
         device: where models run.
+        controls: names of explainers that only metrics with `controls` evaluate.
         paths: folders that `module:function` names were imported from, for workers elsewhere.
     """
 
@@ -122,6 +123,7 @@ class Grid:
     repeats: int = 1
     samples_per_job: int = 4
     device: str = "auto"
+    controls: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -136,6 +138,12 @@ class Grid:
         check(fits, "seed", "a whole number that a generator of torch takes, -2^63 to 2^64 - 1", self.seed)
         for data, model in self.pairs or ():
             check(data in self.data and model in self.models, "pairs", "names of data and models", (data, model))
+        for name in self.controls:
+            check(name in self.explainers, "controls", "names of explainers", name)
+
+    def explainers_of(self, metric: Metric) -> list[str]:
+        """The names of the explainers that a metric evaluates."""
+        return [name for name in self.explainers if metric.controls or name not in self.controls]
 
     def combinations(self) -> list[tuple[str, str]]:
         """The `(data, model)` pairs that are evaluated."""

@@ -99,7 +99,7 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
                 for label, metric in grid.metrics.items():
                     own = here[label].for_samples(inputs, slice(start, stop))
                     configured = metrics[label] if own is metric else digest(fingerprint(own, known=Known(code)))
-                    for name in grid.explainers:
+                    for name in grid.explainers_of(metric):
                         parts = [combination, content, data, model, start, repeat, grid.seed]
                         identity = digest([*parts, label, configured, name, explainers[name]])
                         work = (stop - start) * costs[label, name]
@@ -262,6 +262,7 @@ def _manifest(
         "models": dict(models),
         "pairs": [list(pair) for pair in grid.combinations()],
         "explainers": {name: plain(explainer) for name, explainer in grid.explainers.items()},
+        "controls": [name for name, explainer in grid.explainers.items() if explainer.control],
         "metrics": metrics,
         "about": dict(about or {}),
         "code": dict(sorted(code.items())),

@@ -143,6 +143,7 @@ class CEval(Metric):
     name: ClassVar[str] = "c_eval"
     needs: ClassVar[str] = "gradients"
     category: ClassVar[str] = "faithfulness"
+    controls: ClassVar[bool] = True
     direction: ClassVar[Direction] = "higher"
     citation: ClassVar[str] = "vu2021ceval"
     bibtex: ClassVar[str] = BIBTEX

@@ -84,6 +84,7 @@ class CEvalPlot(Metric):
     name: ClassVar[str] = "c_eval_plot"
     needs: ClassVar[str] = "gradients"
     category: ClassVar[str] = "faithfulness"
+    controls: ClassVar[bool] = True
     direction: ClassVar[Direction] = "higher"
     citation: ClassVar[str] = "vu2021ceval"
     bibtex: ClassVar[str] = BIBTEX

@@ -239,6 +239,7 @@ class CorruptionCurve(Metric):
 
     name: ClassVar[str] = "corruption_curve"
     category: ClassVar[str] = "faithfulness"
+    controls: ClassVar[bool] = True
     citation: ClassVar[str] = "wei2024revisiting"
     bibtex: ClassVar[str] = """@article{wei2024revisiting,
   title   = {Revisiting the Robustness of Post-hoc Interpretability Methods},

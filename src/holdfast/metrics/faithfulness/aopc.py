@@ -115,6 +115,7 @@ class AOPC(Metric):
 
     name: ClassVar[str] = "aopc"
     category: ClassVar[str] = "faithfulness"
+    controls: ClassVar[bool] = True
     citation: ClassVar[str] = "samek2017evaluating"
     bibtex: ClassVar[str] = """@article{samek2017evaluating,
   title   = {Evaluating the Visualization of What a Deep Neural Network Has Learned},

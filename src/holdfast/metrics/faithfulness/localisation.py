@@ -170,6 +170,7 @@ class RelevanceLocalisation(Metric):
     name: ClassVar[str] = "relevance_localisation"
     needs: ClassVar[str] = "regions: where the class is known to lie"
     category: ClassVar[str] = "localisation"
+    controls: ClassVar[bool] = True
     direction: ClassVar[Direction] = "higher"
     citation: ClassVar[str] = "arras2022clevr"
     mask_option: ClassVar[str] = "regions"

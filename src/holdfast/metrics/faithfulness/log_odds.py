@@ -11,7 +11,7 @@ Features Through Propagating Activation Differences" (DeepLIFT), ICML 2017, Sec.
 to 1, up to 20% (157 pixels).
 
 Equal differences are put in order at random, in the same way for all explainers. There are no other random numbers.
-`RandomExplainer` and `CentreExplainer` ignore the class by design, so that their S_o - S_t is 0. As baselines they
+`RandomExplainer`, `CentreExplainer`, `InputCopy` and `Edges` ignore the class by design, so that their S_o - S_t is 0. As baselines they
 erase as many pixels as allowed, largest S_o first. Any other explainer that ignores the class has nothing to erase and
 is `"degenerate"`.
 
@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import check
-from holdfast.explainers import CentreExplainer, Explainer, RandomExplainer
+from holdfast.explainers import CentreExplainer, Edges, Explainer, InputCopy, RandomExplainer
 from holdfast.explainers.base import Baseline, check_baseline, resolve_baseline
 from holdfast.metrics.base import Direction, Metric, metrics
 from holdfast.metrics.positions import count_positions, rank_with_random_ties, sum_channels
@@ -108,6 +108,7 @@ class LogOdds(Metric):
 
     name: ClassVar[str] = "log_odds"
     category: ClassVar[str] = "faithfulness"
+    controls: ClassVar[bool] = True
     direction: ClassVar[Direction] = "higher"
     citation: ClassVar[str] = "shrikumar2017deeplift"
     bibtex: ClassVar[str] = """@inproceedings{shrikumar2017deeplift,
@@ -219,7 +220,7 @@ class _Eraser:
         """
         probe, explainer = self.probe, self.probe.explainer
         own_maps = sum_channels(probe.maps[rows])
-        if isinstance(explainer, RandomExplainer | CentreExplainer):
+        if isinstance(explainer, RandomExplainer | CentreExplainer | InputCopy | Edges):
             other_maps = own_maps.amin(1, keepdim=True)
         else:
             maps, _ = explainer.attribute_all(probe.classifier, self.inputs[rows], other)

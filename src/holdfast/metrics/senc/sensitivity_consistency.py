@@ -168,6 +168,7 @@ class SensitivityConsistency(Metric):
     """
 
     direction: ClassVar[Direction] = "higher"
+    controls: ClassVar[bool] = True
     citation: ClassVar[str] = "tan2025senc"
     bibtex: ClassVar[str] = """@inproceedings{tan2025senc,
   title     = {Evaluating Sensitivity Consistency of Explanations},

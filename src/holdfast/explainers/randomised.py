@@ -1,0 +1,169 @@
+"""The control that looks at a model that has learned nothing: an explainer on the model with shuffled weights."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from holdfast.errors import check, check_integer
+from holdfast.explainers.base import Explainer, check_seed
+from holdfast.explainers.gradients.input_gradients import Saliency
+from holdfast.model import Classifier
+from holdfast.tensors import mix64
+
+
+@dataclass(frozen=True)
+class RandomisedExplainer(Explainer):
+    """The maps of another explainer for the model with shuffled weights; the logits are those of the model itself.
+
+    Each weight and bias keeps its values, in a random order. So the network has the same architecture and weights of
+    the same size, but nothing of what it has learned. An explainer whose maps score no better than these does not show
+    what the model has learned. This is the test by randomised parameters of Adebayo et al., "Sanity checks for saliency
+    maps" (NeurIPS 2018, Sec. 4). They draw new weights; we shuffle, which needs no knowledge of how the weights were
+    initialised and keeps the scale that training gave them. As there, `layers` counts from the output on: 1 shuffles
+    the last layer only, and by default the cascade has reached the input. Buffers, such as the running means of batch
+    normalisation, stay.
+
+    The model is not copied and not changed. Only while maps are computed, the parameters have other values.
+
+    Options of a study file are `{randomised: {explainer: saliency, layers: 1}}`. As a name it is `randomised:saliency`,
+    or with options of the explainer `randomised:integrated_gradients:steps=16`.
+
+    Cost: that of the explainer, and one more forward pass for each input, for the logits.
+
+    Args:
+        explainer: whose maps to take.
+        layers: how many layers to shuffle, counted from the output, in the order in which the module registers them;
+            None for all.
+        seed: of the shuffling.
+
+    Raises:
+        ArgumentError: in the call, a module without parameters.
+
+    >>> from holdfast.model import Classifier
+    >>> classifier = Classifier(torch.nn.Linear(5, 2), bounds=(0.0, 1.0), device="cpu")
+    >>> x = torch.rand(3, 5)
+    >>> true, shuffled = Saliency()(classifier, x, 0), RandomisedExplainer(Saliency())(classifier, x, 0)
+    >>> set(shuffled[0].tolist()) <= set(classifier.module.weight.abs().flatten().tolist()), bool((true == shuffled).all())
+    (True, False)
+    """
+
+    explainer: Explainer = Saliency()
+    layers: int | None = None
+    seed: int = 0
+    name: ClassVar[str] = "randomised"
+    needs: ClassVar[str] = "a module with parameters"
+    differentiable: ClassVar[bool] = False
+    control: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        expected = "an explainer, such as holdfast.explainers.get('saliency')"
+        check(isinstance(self.explainer, Explainer), "explainer", expected, repr(self.explainer))
+        check_integer(self.layers, "layers", also=(None,))
+        check_seed(self.seed)
+
+    @property
+    def gateable(self) -> bool:  # type: ignore[override]
+        """As of the explainer: masks of a layer then act on the shuffled weights as on the model's own."""
+        return self.explainer.gateable
+
+    @property
+    def rows_per_input(self) -> int:
+        return self.explainer.rows_per_input
+
+    @property
+    def label(self) -> str:
+        return f"{self.name}:{self.explainer.label}"
+
+    def attribute(
+        self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        self._check_graph(create_graph)
+        logits, classes = self._predict(classifier, x, targets)
+        with self._shuffling(classifier.module):
+            return self.explainer.attribute(classifier, x, classes)[0], logits
+
+    def fixed_part(self, inputs: Tensor) -> Tensor | None:
+        return self.explainer.fixed_part(inputs)
+
+    def attribute_copies(
+        self, classifier: Classifier, x: Tensor, targets: Tensor | None, fixed: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        logits, classes = self._predict(classifier, x, targets)
+        with self._shuffling(classifier.module):
+            return self.explainer.attribute_copies(classifier, x, classes, fixed)[0], logits
+
+    def _predict(self, classifier: Classifier, x: Tensor, targets: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The model's own logits, and the classes to explain."""
+        with torch.no_grad():
+            logits = classifier.forward(x.detach().clone())
+        return logits, logits.argmax(1) if targets is None else targets
+
+    @contextlib.contextmanager
+    def _shuffling(self, module: nn.Module) -> Iterator[None]:
+        """Inside, the parameters have their shuffled values; afterwards their own, also after an exception."""
+        parameters = _select_parameters(module, self.layers)
+        expected = "a module with parameters to shuffle"
+        check(len(parameters) > 0, "classifier", expected, type(module).__name__)
+        shuffled = _shuffle(module, parameters, self.layers, self.seed)
+        originals = [parameter.data for parameter in parameters.values()]
+        try:
+            for parameter, values in zip(parameters.values(), shuffled, strict=True):
+                parameter.data = values
+            yield
+        finally:
+            try:
+                _restore(parameters, originals)
+            finally:  # also after a Ctrl-C in the line above
+                _restore(parameters, originals)
+
+
+def _restore(parameters: dict[str, nn.Parameter], originals: list[Tensor]) -> None:
+    for parameter, values in zip(parameters.values(), originals, strict=True):
+        parameter.data = values
+
+
+def _select_parameters(module: nn.Module, layers: int | None) -> dict[str, nn.Parameter]:
+    """The floating-point parameters of the last `layers` layers that have some, by name; shared ones once."""
+    owners: dict[str, list[str]] = {}
+    found = {n: p for n, p in module.named_parameters() if p.is_floating_point() or p.is_complex()}
+    for name in found:
+        owners.setdefault(name.rpartition(".")[0], []).append(name)
+    chosen = list(owners.values())[-layers if layers is not None else None :]
+    return {name: found[name] for names in chosen for name in names}
+
+
+#: the shuffled values of a module's parameters with the state of the parameters that they were made from
+_SHUFFLED: WeakKeyDictionary[nn.Module, dict[tuple[int | None, int], tuple[list[tuple[int, int]], list[Tensor]]]] = (
+    WeakKeyDictionary()
+)
+
+
+def _shuffle(
+    module: nn.Module, parameters: dict[str, nn.Parameter], layers: int | None, seed: int
+) -> list[Tensor]:
+    """The shuffled values of the parameters, which are kept until the parameters change.
+
+    Each parameter has an order of its own, from the seed and its place, counted from the output. So a longer cascade
+    shuffles the last layers as a shorter one does.
+    """
+    state = [(parameter.data.data_ptr(), parameter._version) for parameter in parameters.values()]
+    known = _SHUFFLED.setdefault(module, {})
+    before, values = known.get((layers, seed), ([], []))
+    if before != state or any(v.dtype != p.dtype for v, p in zip(values, parameters.values(), strict=True)):
+        values = []
+        # the same numbers whatever the device
+        keys = mix64(mix64(torch.tensor([seed])) + torch.arange(len(parameters), 0, -1)).tolist()
+        for key, parameter in zip(keys, parameters.values(), strict=True):
+            generator = torch.Generator().manual_seed(key & ((1 << 63) - 1))
+            order = torch.randperm(parameter.numel(), generator=generator)
+            flat = parameter.data.reshape(-1)
+            values.append(flat[order.to(flat.device)].reshape(parameter.shape))
+        known[layers, seed] = (state, values)
+    return values
