@@ -55,7 +55,7 @@ from holdfast.metrics.coarse_to_fine.replacement import (
 )
 from holdfast.metrics.coarse_to_fine.statistics import compute_area, compute_quantile, compute_share_above
 from holdfast.metrics.coarse_to_fine.summary import CorruptionSummary, Curves, summarise
-from holdfast.metrics.positions import Order, Unit
+from holdfast.metrics.positions import Order, Unit, adapt_explainer, warn_of_coarse_maps
 from holdfast.metrics.probe import Probe
 from holdfast.metrics.replaced_copies import make_sample_keys
 from holdfast.metrics.result import Result
@@ -343,7 +343,8 @@ class CorruptionCurve(Metric):
     ) -> CorruptionCurveResult:
         """Replace positions of every sample in each order, and measure the drops."""
         fields = self._make_fields(classifier, inputs)
-        probe = Probe(classifier, explainer, inputs, targets)
+        probe = Probe(classifier, explainer := adapt_explainer(explainer, self.unit), inputs, targets)
+        warn_of_coarse_maps(classifier, explainer, probe.maps, self.unit)
         keys, usable = make_sample_keys(inputs, draw_seed(generator)), probe.usable()
         orders: tuple[Order, ...] = tuple(order for order in get_args(Order) if order in self.order)
         corrupted = CorruptedScores(probe, inputs, self.unit, self.fractions, orders, keys, self._draws, fields)

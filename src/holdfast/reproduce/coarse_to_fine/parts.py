@@ -39,7 +39,6 @@ RESAMPLES = 1000
 #: shares k with columns of their own
 SHOWN = (0.05, 0.25, 0.55, 0.95)
 AGREES = 0.6  # two orders "mostly agree" from this rank correlation on: at most 3 of 15 pairs are reversed
-_ENTRIES = "holdfast.reproduce.coarse_to_fine.explainers:EntryShapley"
 _TRAINING = "holdfast.reproduce.coarse_to_fine.explainers:TrainingReferences"
 _Arrays = Mapping[str, np.ndarray[Any, Any]]
 _ARRAYS = ("drop_top", "drop_bottom", "corrupted_share", "fractions")
@@ -48,12 +47,12 @@ _ARRAYS = ("drop_top", "drop_bottom", "corrupted_share", "fractions")
 # ---- studies ----
 
 
-def make_explainers(scale: Scale, players: int, orders: int, sets: Sequence[str] = ()) -> dict[str, Any]:
+def make_explainers(scale: Scale, windows: int, orders: int, sets: Sequence[str] = ()) -> dict[str, Any]:
     """The six explainers of the paper, and random maps for the gates.
 
     Args:
         scale: in a full run every entry is a player, and there are 25 orders, Captum's default.
-        players, orders: options of Shapley value sampling in a small run.
+        windows, orders: options of Shapley value sampling in a small run.
         sets: names of the training sets for references, for several data sets; by default the synthetic series.
     """
     small = scale == "small"
@@ -64,17 +63,17 @@ def make_explainers(scale: Scale, players: int, orders: int, sets: Sequence[str]
         "DL": "deeplift",
         "DS": call_function(_TRAINING, method="deep_shap", **references) if sets else {"deep_shap": shared},
         "GS": call_function(_TRAINING, method="gradient_shap", **references) if sets else {"gradient_shap": shared},
-        "KS": call_function(_ENTRIES, method="kernel_shap", samples=25),
-        "SVS": make_shapley_sampling(orders, players) if small else make_shapley_sampling(25),
+        "KS": {"kernel_shap": {"samples": 25, "segments": "pixels", "per_channel": True}},
+        "SVS": make_shapley_sampling(orders, windows) if small else make_shapley_sampling(25),
         RANDOM: RANDOM,
         POSITIVE: {"function": "holdfast.reproduce.coarse_to_fine.explainers:PositiveNoise"},
     }
 
 
-def make_shapley_sampling(orders: int, players: int | None = None) -> dict[str, Any]:
-    """Shapley value sampling of at most `players` windows of single channels, or of all entries for None."""
-    options: dict[str, Any] = {"method": "shapley_sampling", "samples": orders}
-    return call_function(_ENTRIES, **options, **({} if players is None else {"players": players}))
+def make_shapley_sampling(orders: int, windows: int | None = None) -> dict[str, Any]:
+    """Shapley value sampling of at most that many windows of each channel, or of all entries for None."""
+    segments = "pixels" if windows is None else windows
+    return {"shapley_sampling": {"permutations": orders, "segments": segments, "per_channel": True}}
 
 
 def make_study(title: str, count: int | None, repeats: int, **sections: Any) -> dict[str, Any]:

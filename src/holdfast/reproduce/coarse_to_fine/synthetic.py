@@ -39,7 +39,7 @@ from holdfast.study.results import Results
 
 _PREFIXES = dict(zip(NETWORKS, ("cnn", "bilstm", "transformer"), strict=True))
 _NOISES = {"no noise": "waves", "20 dB": "waves20db", "15 dB": "waves15db", "10 dB": "waves10db"}
-_PLAYERS, _ORDERS = 200, 2  # Shapley value sampling in a small run; a player is a window of 10 steps of a channel
+_WINDOWS, _ORDERS = 50, 2  # Shapley value sampling in a small run: windows of 10 steps in each of 4 channels
 #: an estimate of Shapley values that is mostly noise, in addition to the six explainers
 ROUGH = "SVS, 1 order"
 _CALIBRATED = "calibrated"
@@ -91,8 +91,9 @@ _COMMON = (
 
 def _departures(scale: Scale, count: int, repeats: int) -> str:
     text = (
-        f"{count} test series (1500), {repeats} repeats (5), Shapley value sampling with {_ORDERS} orders of {_PLAYERS}"
-        f" windows of 10 steps of one channel (25 orders of 2000 entries), integrated gradients with 16 steps (50)"
+        f"{count} test series (1500), {repeats} repeats (5), Shapley value sampling with {_ORDERS} orders of"
+        f" {4 * _WINDOWS} windows of 10 steps of one channel (25 orders of 2000 entries), integrated gradients with 16"
+        " steps (50)"
     )
     return if_small(scale, text) + _COMMON
 
@@ -113,7 +114,7 @@ def _study_e1(scale: Scale) -> dict[str, Any]:
             for network, prefix in _PREFIXES.items()
             for noise, kind in _NOISES.items()
         },
-        explainers=make_explainers(scale, _PLAYERS, _ORDERS),
+        explainers=make_explainers(scale, _WINDOWS, _ORDERS),
     )
 
 
@@ -220,7 +221,7 @@ def _study_4(scale: Scale) -> dict[str, Any]:
         _REPEATS_4 if small else 5,
         data={"waves": "waves:test"},
         models={network: _model(f"{prefix}-waves") for network, prefix in _PREFIXES.items()},
-        explainers={**make_explainers(scale, _PLAYERS, _ORDERS), ROUGH: make_shapley_sampling(1, 2 * _PLAYERS)},
+        explainers={**make_explainers(scale, _WINDOWS, _ORDERS), ROUGH: make_shapley_sampling(1, 2 * _WINDOWS)},
     )
 
 
@@ -293,7 +294,7 @@ def _study_d(scale: Scale) -> dict[str, Any]:
         _REPEATS_D if small else 5,
         data={"waves": "waves:test"},
         models=models,
-        explainers=make_explainers(scale, _PLAYERS, _ORDERS),
+        explainers=make_explainers(scale, _WINDOWS, _ORDERS),
     )
 
 
