@@ -169,6 +169,11 @@ class CorruptionCurveResult(Result):
         return self._numbers.f1_paper
 
     @property
+    def f1_framework(self) -> float:
+        """F1 as the authors' program computes it: as printed, from areas that end at the last measured point."""
+        return self._numbers.f1_framework
+
+    @property
     def skewness(self) -> Array:
         """Skewness of the drops at each k, most relevant first, `(K,)`."""
         return self._numbers.skewness
