@@ -86,12 +86,12 @@ def number_labels(labels: Iterable[Sequence[str]]) -> tuple[tuple[str, ...], lis
     return tuple(classes), [np.array([number[label] for label in each], np.int64) for each in lists]
 
 
-def _sort_key(label: str) -> tuple[int, float, str]:
-    """Sorts numbers by value, and texts after them."""
+def _sort_key(label: str) -> tuple[int, float, str, str]:
+    """Sorts numbers by value, and texts after them, as if in small letters: aeon reads all letters as small ones."""
     try:
-        return 0, float(label), label
+        return 0, float(label), "", label
     except ValueError:
-        return 1, 0.0, label
+        return 1, 0.0, label.lower(), label
 
 
 def _read_tsv(name: str, lines: Sequence[str]) -> tuple[list[list[_Array]], list[str]]:
