@@ -6,11 +6,13 @@ import hashlib
 import io
 import json
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from ruamel.yaml import YAML
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from typer.testing import CliRunner
@@ -18,7 +20,7 @@ from typer.testing import CliRunner
 from holdfast import data, train
 from holdfast.cli import app
 from holdfast.data import Dataset
-from holdfast.errors import ArgumentError, HoldfastError, ModelError, UnknownNameError
+from holdfast.errors import ArgumentError, HoldfastError, ModelError, UnknownNameError, UnknownOptionError
 from holdfast.study.file.spec import study_from
 from holdfast.train import Plan
 from holdfast.zoo.networks.names import architectures
@@ -31,10 +33,14 @@ from holdfast.zoo.training.schemes import Adversarial, GradientHessian
 class Tiny(nn.Module):
     """For images of 6x6 pixels; with everything in it that a checkpoint must keep."""
 
-    def __init__(self, num_classes: int = 10, in_channels: int = 1) -> None:
+    def __init__(
+        self, num_classes: int = 10, in_channels: int = 1, width: int = 4, layers: tuple[int, ...] = ()
+    ) -> None:
         super().__init__()
-        self.features = nn.Sequential(nn.Conv2d(in_channels, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten())
-        self.head = nn.Sequential(nn.Dropout(0.1), nn.Linear(64, num_classes))
+        self.features = nn.Sequential(nn.Conv2d(in_channels, width, 3), nn.BatchNorm2d(width), nn.ReLU(), nn.Flatten())
+        sizes = (16 * width, *layers)
+        dense = [nn.Linear(one, two) for one, two in pairwise(sizes)]
+        self.head = nn.Sequential(nn.Dropout(0.1), *dense, nn.Linear(sizes[-1], num_classes))
 
     def forward(self, inputs: Tensor) -> Tensor:
         logits: Tensor = self.head(self.features(inputs))
@@ -58,8 +64,8 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def plan(**changes: Any) -> Plan:
-    options = {"epochs": 3, "batch_size": 16, "learning_rate": 0.02, "device": "cpu"} | changes
-    return Plan("tiny", "stripes", **options)
+    options = {"model": "tiny", "epochs": 3, "batch_size": 16, "learning_rate": 0.02, "device": "cpu"} | changes
+    return Plan(data="stripes", **options)
 
 
 def run(*arguments: object) -> Any:
@@ -330,6 +336,12 @@ def test_plans_are_checked(change: dict[str, Any], complaint: str) -> None:
 def test_models_and_data_are_checked(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="architecture: expected one of"):
         Plan("lenet6", "stripes")
+    with pytest.raises(UnknownOptionError, match=r"widht: expected an option of tiny: width, layers, .* mean 'width'"):
+        Plan("tiny:widht=3", "stripes")
+    with pytest.raises(UnknownOptionError, match="num_classes: expected an option of tiny"):
+        Plan("tiny:num_classes=3", "stripes")
+    with pytest.raises(ArgumentError, match=r"model: expected options that tiny can have, got tiny:width='a': "):
+        train.fit(plan(model="tiny:width=a"), tmp_path)
     with pytest.raises(
         ArgumentError, match="data: expected one of cifar10, cpsc, fashion_mnist, gtsrb, mnist, mnist32, stripes"
     ):
@@ -365,6 +377,36 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(run(*attack, "--seed", 1).exception, ArgumentError)
     for kind, name in (("schemes", "hessian_norm"), ("architectures", "tiny")):
         assert name in CliRunner().invoke(app, ["list", kind]).output.split()
+
+
+def test_width_and_depth_are_options_of_the_model(tmp_path: Path) -> None:
+    """From the command line into the weights, the card and a study."""
+    done = run("--model", "tiny: layers=(5,7), width=3", "--epochs", 1, "--out", tmp_path)
+    assert done.exit_code == 0, done.output
+    (file,) = tmp_path.glob("*.safetensors")
+    assert file.name == "tiny-layers-5-7-width-3-stripes-natural.safetensors"
+    shapes = {name: tuple(tensor.shape) for name, tensor in load_file(file).items()}
+    assert (shapes["features.0.weight"], shapes["head.1.weight"]) == ((3, 1, 3, 3), (5, 48))
+    assert (shapes["head.2.weight"], shapes["head.3.weight"]) == ((7, 5), (3, 7))
+    card = json.loads(file.with_suffix(".json").read_text())
+    assert (card["architecture"], card["architecture_options"]) == ("tiny", {"layers": [5, 7], "width": 3})
+    again = train.fit(
+        Plan("tiny:width=3,layers=(5, 7)", "stripes", epochs=1, batch_size=16, learning_rate=0.02), tmp_path
+    )
+    assert again.was_there, "the same options in another order"
+    models = {"mine": yaml_entry(again.study_entry())}
+    assert models["mine"]["options"] == {"num_classes": 3, "in_channels": 1, "layers": [5, 7], "width": 3}
+    metrics: list[Any] = [{"max_sensitivity": {"samples": 2, "neighbourhood": {"linf": 0.1}}}]
+    content = {"data": ["stripes:test"], "models": models, "explainers": ["saliency"], "metrics": metrics}
+    source = study_from(content, tmp_path).grid().models["mine"]
+    built = source.entry.build(source.base, "cpu", source.content)
+    assert all(torch.equal(tensor, load_file(file)[name]) for name, tensor in built.state_dict().items())
+    with pytest.raises(ArgumentError, match=r"options is|model is tiny:.* there and tiny:width=4 now"):
+        train.fit(Plan("tiny:width=4", "stripes", epochs=1), tmp_path, name=again.weights.stem)
+
+
+def yaml_entry(text: str) -> Any:
+    return YAML(typ="safe").load(text)
 
 
 def test_the_result_in_a_study(tmp_path: Path) -> None:

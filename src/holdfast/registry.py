@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cached_property
@@ -13,6 +14,7 @@ from typing import Any, Generic, TypeVar
 from holdfast.errors import ArgumentError, HoldfastError, UnknownNameError, UnknownOptionError, check
 
 T = TypeVar("T")
+_BETWEEN = re.compile(r",(?![^()\[\]]*[)\]])")  # a comma between options, not within the brackets of a value
 
 
 class Registry(Generic[T]):
@@ -185,14 +187,14 @@ def _spell(value: object) -> str:
 def parse_options(text: str, what: str) -> dict[str, Any]:
     """`"steps=64,baseline=0"` as options; values are Python literals, or else strings.
 
-    >>> parse_options("steps=64,mode=fast", "explainer")
-    {'steps': 64, 'mode': 'fast'}
+    >>> parse_options("steps=64,mode=fast,units=(32, 64)", "explainer")
+    {'steps': 64, 'mode': 'fast', 'units': (32, 64)}
 
     Raises:
         ArgumentError: the text has another form; `what` names it in the message.
     """
     options: dict[str, Any] = {}
-    for part in filter(None, (p.strip() for p in text.split(","))):
+    for part in filter(None, (p.strip() for p in _BETWEEN.split(text))):
         key, separator, value = (piece.strip() for piece in part.partition("="))
         check(bool(key and separator and value), what, "name:option=value,option=value", repr(part))
         try:

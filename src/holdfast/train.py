@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import inspect
 import io
 import json
 import re
@@ -24,10 +25,10 @@ from torch import nn
 
 from holdfast import data
 from holdfast.data import Dataset
-from holdfast.errors import ArgumentError, HoldfastError, ModelError, check, check_integer
+from holdfast.errors import ArgumentError, HoldfastError, ModelError, UnknownOptionError, check, check_integer
 from holdfast.progress import show_bar
 from holdfast.records import set_fields
-from holdfast.registry import Registry, build
+from holdfast.registry import Registry, build, parse_options
 from holdfast.study.folders import write_atomically
 from holdfast.zoo.networks.names import architectures
 from holdfast.zoo.training.adversarial import Pgd, robust_accuracy
@@ -47,6 +48,8 @@ PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": t
 _FORMAT, _DIGEST = 1, hashlib.sha256().digest_size
 # options of cards and checkpoints that were written before these options existed
 _FORMERLY = {"optimizer": "adamw"}
+# options of an architecture that follow from the data
+_OF_DATA = ("num_classes", "in_channels")
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,8 @@ class Plan:
     """A training, described by names and numbers.
 
     Args:
-        model: an architecture of `holdfast.zoo.architectures`, with the data's numbers of classes and channels.
+        model: an architecture of `holdfast.zoo.architectures`, with the data's numbers of classes and channels; with
+            options such as its width and depth, `"series_cnn:width=32,layers=2"` or `"bilstm:units=(32,32)"`.
         data: a data set, such as "mnist" or "ucr:GunPoint". `<data>:train` is for training, `<data>:test` for the test
             accuracy. "mnist:train" means the same as "mnist".
         scheme: a scheme of `holdfast.zoo.training.schemes`, or its text, such as `"pgd:radius=0.3,steps=7"`.
@@ -70,6 +74,7 @@ class Plan:
     Raises:
         ArgumentError: an option out of range, or a device that is not here.
         UnknownNameError: an unknown model, augmentation or scheme.
+        UnknownOptionError: the model does not have an option.
 
     >>> Plan("lenet5", "mnist", "pgd:radius=0.1", device="cpu").options()["scheme"]
     'pgd:radius=0.1'
@@ -89,7 +94,8 @@ class Plan:
     optimizer: str = "adamw"
 
     def __post_init__(self) -> None:
-        _ = architectures[self.model], augmentations[self.augment]
+        _ = augmentations[self.augment]
+        self._check_model()
         if isinstance(self.scheme, str):
             set_fields(self, scheme=build(schemes, self.scheme))
         set_fields(self, data=self.data.removesuffix(":train"))
@@ -103,6 +109,26 @@ class Plan:
         device, gpus = self._device(), torch.cuda.device_count() if torch.cuda.is_available() else 0
         fits = device.type == "cpu" or (device.type == "cuda" and (device.index or 0) < gpus)
         check(fits, "device", f"auto, cpu or one of the {gpus} GPUs that torch finds here", repr(self.device))
+
+    def _check_model(self) -> None:
+        takes = inspect.signature(architectures[self.architecture]).parameters
+        known = [name for name in takes if name not in _OF_DATA]
+        for option, value in self.model_options.items():
+            if option not in known:
+                raise UnknownOptionError(self.architecture, option, value, known)
+        # one text for equal options
+        texts = [f"{option}={value!r}" for option, value in sorted(self.model_options.items())]
+        set_fields(self, model=":".join([self.architecture, *([",".join(texts)] if texts else [])]))
+
+    @property
+    def architecture(self) -> str:
+        """The name of the architecture, without its options."""
+        return self.model.partition(":")[0].strip()
+
+    @property
+    def model_options(self) -> dict[str, Any]:
+        """The options of the architecture that differ from its defaults."""
+        return parse_options(self.model.partition(":")[2], "model")
 
     def options(self) -> dict[str, Any]:
         """All that the result depends on, except versions; "auto" is replaced by its meaning on this machine."""
@@ -155,9 +181,18 @@ class Plan:
         )
 
     def module(self, num_classes: int, in_channels: int) -> nn.Module:
-        """The architecture, with weights from the global random state, which is restored."""
-        with torch.random.fork_rng(devices=[]):
-            return architectures[self.model](num_classes=num_classes, in_channels=in_channels)
+        """The architecture, with weights from the global random state, which is restored.
+
+        Raises:
+            ArgumentError: a value of an option does not fit.
+        """
+        sizes = {"num_classes": num_classes, "in_channels": in_channels}
+        try:
+            with torch.random.fork_rng(devices=[]):
+                return architectures[self.architecture](**sizes, **self.model_options)
+        except (TypeError, ValueError, RuntimeError) as error:
+            expected = f"options that {self.architecture} can have"
+            raise ArgumentError("model", expected, f"{self.model}: {error}") from error
 
     def _device(self) -> torch.device:
         if self.device == "auto":
@@ -184,7 +219,9 @@ class Fitted:
 
     def study_entry(self) -> str:
         """The line for `models:` of a study file in the same folder as the weights."""
-        options = f"{{num_classes: {self.card['num_classes']}, in_channels: {self.card['in_channels']}}}"
+        sizes = {key: self.card[key] for key in _OF_DATA} | self.card.get("architecture_options", {})
+        texts = (f"{key}: {list(v) if isinstance(v, tuple) else v}" for key, v in sizes.items())
+        options = f"{{{', '.join(texts)}}}"
         return f"{{architecture: {self.card['architecture']}, options: {options}, weights: {self.weights.name}}}"
 
 
@@ -206,7 +243,7 @@ def fit(
     Args:
         plan: what to train.
         out: a folder.
-        name: of the files; by default `<model>-<data>-<scheme>`, with dashes instead of colons.
+        name: of the files; by default `<model>-<data>-<scheme>`, with dashes instead of other characters.
         attack: the text of a scheme "pgd": also measure the test accuracy after this attack.
         restart: remove files of that name first.
         download: fetch missing data.
@@ -219,7 +256,8 @@ def fit(
     """
     ascent = None if attack is None else _attack(attack)
     folder = Path(out)
-    name = name or f"{plan.model}-{plan.data.replace(':', '-')}-{plan.chosen_scheme.name.replace('_', '-')}"
+    of_model = re.sub(r"[^\w.+]+", "-", plan.model).strip("-")
+    name = name or f"{of_model}-{plan.data.replace(':', '-')}-{plan.chosen_scheme.name.replace('_', '-')}"
     fine = re.fullmatch(r"\w[\w.+-]*", name) is not None
     check(fine, "name", "letters, digits and . _ + - (a path goes into out)", repr(name))
     weights, card_file, checkpoint = (folder / f"{name}.{end}" for end in ("safetensors", "json", "checkpoint"))
@@ -291,7 +329,7 @@ def _try_out(plan: Plan, run: Training) -> None:
         with torch.no_grad():
             logits = module.eval()(run.inputs[:1].to(run.device))
     except RuntimeError as error:
-        raise ModelError(f"{plan.model} does not take inputs of shape {shape}: {error}") from error
+        raise ModelError(f"{plan.architecture} does not take inputs of shape {shape}: {error}") from error
     finally:
         module.train(training)
     if logits.ndim != 2:
@@ -348,7 +386,8 @@ def _card(name: str, plan: Plan, trained: Training, training: Dataset, test: Dat
     kind = "series" if training.inputs.ndim == 3 else "images"
     return {
         "name": name,
-        "architecture": plan.model,
+        "architecture": plan.architecture,
+        **({"architecture_options": plan.model_options} if plan.model_options else {}),
         "num_classes": len(training.classes),
         "in_channels": training.inputs.shape[1],
         "data": f"{plan.data}, {len(training):,} training and {len(test):,} test {kind}, inputs in {list(test.bounds)}",

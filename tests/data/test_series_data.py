@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import sys
 from pathlib import Path
@@ -14,8 +15,10 @@ import pytest
 import torch
 from scipy.io import savemat
 
+import holdfast.study.file.spec
 from holdfast import data
 from holdfast.data.cpsc_files import LEADS, read_header, read_record
+from holdfast.data.series_files import read_series
 from holdfast.data.ucr_archive import PAPER, compute_moments
 from holdfast.errors import ArgumentError, MissingExtraError
 
@@ -150,6 +153,131 @@ def test_names_are_checked(root: Path, name: str, complaint: str) -> None:
         data.load(name)
 
 
+# the archive's own text files
+
+TS = """# a comment: with, signs @ of the format
+@problemName Small
+@timeStamps false
+@missing {missing}
+@univariate false
+@dimensions 2
+@equalLength {equal}
+@classLabel true -1 1 3
+@data
+"""
+
+
+def write_texts(root: Path, name: str, content: dict[str, Array], ending: str) -> None:
+    """The arrays of a set as the archives write them: NaN as ? or NaN, without what follows after a series."""
+    folder = root / "ucr" / name
+    folder.mkdir(parents=True)
+    classes = content["classes"]
+    for split in splits:
+        lines = []
+        for series, label in zip(content[f"X_{split}"], content[f"y_{split}"], strict=True):
+            if ending == "tsv":
+                lines.append("\t".join([f"{classes[label]:.7e}", *map(repr, map(float, series[0]))]))
+                continue
+            length = np.flatnonzero(np.isfinite(series).any(0)).max() + 1
+            cells = [["?" if np.isnan(v) else repr(float(v)) for v in channel[:length]] for channel in series]
+            lines.append(":".join([*(",".join(channel) for channel in cells), str(classes[label])]))
+        head = TS.format(missing="true", equal="false") if ending == "ts" else ""
+        (folder / f"{name}_{split.upper()}.{ending}").write_text(head + "\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize("ending", ["ts", "tsv"])
+def test_the_archives_own_files_are_the_same_set(root: Path, ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against the arrays that they were written from: several channels, gaps, and series of different lengths."""
+    for module in ("aeon", "aeon.datasets"):
+        monkeypatch.setitem(sys.modules, module, None)
+    stored = arrays()
+    stored["X_train"][0, :, 6:] = np.nan
+    stored["X_train"][3, 1, 2] = np.nan
+    if ending == "tsv":
+        stored |= {f"X_{split}": stored[f"X_{split}"][:, :1] for split in splits}
+    write_npz(root, "Arrays", stored)
+    write_texts(root, "Texts", stored, ending)
+    for split in splits:
+        expected, found = (data.load(f"ucr:{name}:{split}") for name in ("Arrays", "Texts"))
+        assert torch.equal(found.inputs, expected.inputs)
+        assert torch.equal(found.labels, expected.labels)
+        assert found.classes == expected.classes == ("-1", "1", "3")
+        assert found.extras.keys() == expected.extras.keys()
+        for name in found.extras:
+            assert torch.equal(found.extras[name], expected.extras[name])
+
+
+def test_the_longest_series_may_be_in_either_split(root: Path) -> None:
+    stored = arrays()
+    stored["X_test"][:, :, 7:] = np.nan
+    write_texts(root, "Short", stored, "ts")
+    found = data.ucr("Short", "test")
+    assert found.inputs.shape == (4, 2, 9)
+    assert not found.extras["observed"][:, :, 7:].any()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "complaint"),
+    [
+        ("a.ts", "@timeStamps true\n@data\n(0,1),(1,2):a\n", "series without time stamps, got a.ts with @timeStamps"),
+        ("a.ts", "@targetLabel true\n@data\n1,2:0.5\n", r"series with classes, got a.ts with numbers to predict"),
+        ("a.ts", "@classLabel true a\n1,2,3:a\n", "lines with # or @ before @data, got a.ts, line 2: '1,2,3:a'"),
+        ("a.ts", "@classLabel true a\n", "a line with @data, got a.ts without it"),
+        ("a.ts", "@classLabel true a\n@data\n1,2,x:a\n", "numbers, or . or NaN for missing ones, got a.ts, line 3"),
+        ("a.ts", "@classLabel true a\n@data\n1,2,3\n", "and the class, separated by colons, got a.ts, line 3"),
+        ("a.ts", "@classLabel true a\n@data\n1,2:3,4:a\n1,2:a\n", r"as many channels in all series, got a.ts"),
+        ("a.ts", "@classLabel true a\n@data\n", "at least one series, got a.ts without any"),
+        ("a.ts", "@classLabel true a\n@data\n1,2,3:a\n1,2:a\n", "of one length .*ucr:<name>.*series of 2 to 3 steps"),
+        ("a.ts", "@classLabel true a\n@data\n1,2,3:a\n1,?,3:a\n", "missing values in 1 of 2 series"),
+        ("a.ts", "@classLabel false\n@data\n1,2,3\n4,5,6\n", "the class of each series .*a.ts without classes"),
+        ("a.tsv", "1\t2\t3\n2\n", "a class and at least one value, separated by tabs, got a.tsv, line 2: '2'"),
+        ("a.tsv", "1\t2\t3\n2\t2\tNaN\n", "missing values in 1 of 2 series"),
+        ("a.tsv", "1,2,3\n", "separated by tabs, got a.tsv, line 1"),
+        ("a.arff", "", "a file that ends with .ts or .tsv, got 'a.arff'"),
+    ],
+)
+def test_text_files_are_checked(tmp_path: Path, name: str, text: str, complaint: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ArgumentError, match=complaint):
+        data.from_series(tmp_path / name)
+
+
+def test_splits_of_text_files_fit_together(root: Path) -> None:
+    write_texts(root, "Broken", arrays(), "ts")
+    (root / "ucr" / "Broken" / "Broken_TEST.ts").write_text("@classLabel true 1\n@data\n1,2,3:1\n")
+    with pytest.raises(ArgumentError, match=r"Broken_TEST.ts: expected 2 channels, as in the training split, got 1"):
+        data.ucr("Broken")
+    (root / "ucr" / "Broken" / "Broken_TEST.ts").write_text("@classLabel false\n@data\n1,2,3:3,4,5\n")
+    with pytest.raises(ArgumentError, match=r"Broken_TEST.ts: expected the class of each series"):
+        data.ucr("Broken")
+
+
+def test_a_study_reads_a_text_file(tmp_path: Path) -> None:
+    (tmp_path / "beats.tsv").write_text("7\t0.5\t1.5\t20\n-1\t1.0\t0.0\t-3.5\n")
+    entry = {"data": {"beats": {"path": str(tmp_path / "beats.tsv"), "targets": "labels"}}}
+    study = holdfast.study.file.spec.study_from(
+        {**entry, "models": ["lenet5-mnist"], "explainers": ["saliency"], "metrics": ["aopc"]}
+    )
+    samples = study.data["beats"].value.load(tmp_path)
+    assert samples.inputs.tolist() == [[[0.5, 1.5, 20.0]], [[1.0, 0.0, -3.5]]]
+    assert samples.targets.tolist() == [1, 0]
+    assert samples.bounds == (-np.inf, np.inf)
+    assert samples.about["classes"] == ["-1", "7"]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("aeon") is None, reason="aeon is not installed: extra timeseries")
+@pytest.mark.parametrize("name", ["GunPoint", "BasicMotions", "JapaneseVowels"])
+def test_text_files_are_read_as_aeon_reads_them(name: str) -> None:
+    archive: Any = importlib.import_module("aeon.datasets")
+    file = Path(archive.__file__).parent / "data" / name / f"{name}_TEST.ts"
+    series, labels = archive.load_from_ts_file(str(file))
+    found = read_series(file)
+    assert [label.lower() for label in found.labels or ()] == [str(label) for label in labels], "aeon's are small"
+    for ours, steps, theirs in zip(found.values, found.steps, series, strict=True):
+        assert theirs.shape[1] == steps
+        np.testing.assert_allclose(ours[:, :steps], theirs, rtol=1e-6)
+
+
 class Archive:
     """Stands in for `aeon.datasets`."""
 
@@ -173,7 +301,7 @@ class Archive:
 def put(folder: Path, name: str) -> None:
     (folder / name).mkdir(parents=True)
     for split in ("TRAIN", "TEST"):
-        (folder / name / f"{name}_{split}.ts").write_text("@data\n")
+        (folder / name / f"{name}_{split}.ts").write_text("@classLabel true a\n@data\n1,2,3:a\n")
 
 
 def test_sets_in_the_package_of_aeon(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,14 +329,15 @@ def test_other_sets_are_downloaded_only_when_asked_for(
     assert {call["extract_path"] for call in archive.asked} == {str(root / "ucr")}
     archive.asked.clear()
     put(root / "ucr", "Wafer")  # as aeon leaves it
-    assert len(data.ucr("Wafer")) == 2
-    assert archive.asked
+    assert len(data.ucr("Wafer")) == 1
+    assert archive.asked == [], "files that are there are read without aeon"
     with pytest.raises(data.MissingDataError, match="aeon could not load it: ValueError: Invalid dataset name"):
         data.ucr("Nothing", download=True)
 
 
 def test_without_aeon_the_extra_is_named(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "aeon", None)
+    for module in ("aeon", "aeon.datasets"):
+        monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtraError, match=r"ucr:Wafer .*holdfast\[timeseries\]"):
         data.ucr("Wafer")
 

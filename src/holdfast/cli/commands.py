@@ -260,7 +260,9 @@ def train(
     model: Annotated[
         str,
         typer.Option(
-            help="Architecture; `holdfast list architectures` shows them.", autocompletion=_complete("architectures")
+            help="Architecture, with options such as its width and depth, as series_cnn:width=32,layers=2;"
+            " `holdfast list architectures` shows them.",
+            autocompletion=_complete("architectures"),
         ),
     ] = "lenet5",
     data: Annotated[

@@ -10,7 +10,7 @@ from holdfast.data.bundled_digits import bundled, bundled_names
 from holdfast.data.cifar import cifar10
 from holdfast.data.cpsc_files import cpsc
 from holdfast.data.dataset import Dataset
-from holdfast.data.files import from_csv, from_npz
+from holdfast.data.files import from_csv, from_npz, from_series
 from holdfast.data.gtsrb_files import gtsrb
 from holdfast.data.huggingface import from_huggingface, load_from_hub
 from holdfast.data.mnist_files import fashion_mnist, mnist
@@ -33,6 +33,7 @@ __all__ = [
     "from_csv",
     "from_huggingface",
     "from_npz",
+    "from_series",
     "from_torchvision",
     "gtsrb",
     "is_archive_name",

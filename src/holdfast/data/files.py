@@ -1,4 +1,4 @@
-"""Data sets in a single file: NumPy arrays, or a table."""
+"""Data sets in a single file: NumPy arrays, a table, or series."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from holdfast.data.dataset import Dataset
-from holdfast.data.user_files import read_table
+from holdfast.data.user_files import read_labelled_series, read_table
 from holdfast.errors import ArgumentError, check
 
 _INPUTS, _LABELS = ("inputs", "x"), ("labels", "y")
@@ -122,6 +122,36 @@ def from_csv(
     least, most = (float(value) for value in found.inputs.aminmax())
     limits = (least, most) if bounds is None else bounds
     return Dataset(name or path.stem, found.inputs, labels, tuple(classes), limits, features=found.features)
+
+
+def from_series(path: str | Path, *, name: str | None = None) -> Dataset:
+    """Load the labelled series in a `.ts` or `.tsv` file, the formats of the UCR and UEA archives, as they are.
+
+    The inputs are `(N, channels, steps)` without bounds. The classes are in the order of their numbers or texts. In a
+    study file, `path:` names such a file. A whole set of the archives, which may have missing values and series of
+    different lengths, is loaded by `ucr`.
+
+    Args:
+        path: the file.
+        name: name of the data set; by default the name of the file.
+
+    Raises:
+        ArgumentError: the file does not exist or has another format, it has no classes, values are missing, or series
+            have different lengths.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = (Path(folder) / "beats.tsv").write_text("-1\\t0.5\\t1.5\\t2.0\\n1\\t1.0\\t0.0\\t-3.5\\n")
+    ...     beats = from_series(Path(folder) / "beats.tsv")
+    >>> beats.inputs.shape, beats.classes, beats.labels.tolist()
+    (torch.Size([2, 1, 3]), ('-1', '1'), [0, 1])
+    """
+    path = Path(path)
+    check(path.is_file(), "path", "a .ts or .tsv file that exists", str(path))
+    found = read_labelled_series(path)
+    if found.labels is None:
+        raise ArgumentError("path", "the class of each series (@classLabel true)", f"{path.name} without classes")
+    return Dataset(name or path.stem, found.inputs, found.labels, tuple(found.about["classes"]), found.bounds)
 
 
 def _describe(array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> str:

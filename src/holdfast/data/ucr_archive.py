@@ -1,12 +1,13 @@
-"""Data sets of the UCR and UEA archives of time series, read from `.npz` files on this computer or loaded by aeon.
+"""Data sets of the UCR and UEA archives of time series, read from files on this computer or loaded by aeon.
 
 Dau et al., The UCR time series archive, IEEE/CAA Journal of Automatica Sinica 6, 2019. Bagnall et al., The UEA
 multivariate time series classification archive, 2018. Most sets state no licence; all are free for research.
 
 The file `<name>.npz`, in the folder `ucr/` under `data_root()`, has the arrays `X_train` and `X_test`, floating
 (N, channels, steps), with NaN after the end of shorter series; `y_train` and `y_test`, whole numbers from 0; and
-`classes`, the labels of the archive. A set without such a file is loaded by aeon (extra `timeseries`): one of the few
-sets in its package, one downloaded before into `ucr/<name>/`, or, with `download`, any set of the archives.
+`classes`, the labels of the archive. Without such a file, the archive's own files `ucr/<name>/<name>_TRAIN.ts` and
+`<name>_TEST.ts`, or `.tsv`, are read (see `series_files`). A set without any files is loaded by aeon (extra
+`timeseries`): one of the few sets in its package or, with `download`, any set of the archives.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import importlib
 import math
 import re
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from torch import Tensor
 
 from holdfast.data.dataset import Dataset
 from holdfast.data.root import VARIABLE, MissingDataError, data_root
+from holdfast.data.series_files import ENDINGS, number_labels, read_series
 from holdfast.errors import ArgumentError, MissingExtraError, check
 
 PREFIX, FOLDER = "ucr", "ucr"
@@ -91,7 +93,7 @@ def ucr(name: str, split: str = "train", download: bool = False, *, standardize:
     Raises:
         ArgumentError: the split is unknown, the name is malformed, or the file has the wrong format.
         MissingDataError: the set is not on this computer, and `download` is False or the download failed.
-        MissingExtraError: the set has no `.npz` file, and aeon is not installed.
+        MissingExtraError: there are no files of the set, and aeon is not installed.
 
     >>> gun = ucr("GunPoint", "test")  # doctest: +SKIP
     >>> gun.inputs.shape, gun.classes  # doctest: +SKIP
@@ -99,8 +101,7 @@ def ucr(name: str, split: str = "train", download: bool = False, *, standardize:
     """
     check(split in SPLITS, "split", " or ".join(SPLITS), repr(split))
     check(re.fullmatch(r"\w[\w-]*", name) is not None, "name", "the name of a set, such as GunPoint", repr(name))
-    file = data_root() / FOLDER / f"{name}.npz"
-    inputs, labels, classes = _load_file(file) if file.is_file() else _load_by_aeon(name, file, download)
+    inputs, labels, classes = _find_and_load(name, data_root() / FOLDER, download)
     series = {each: torch.from_numpy(np.ascontiguousarray(inputs[each], np.float32)) for each in SPLITS}
     observed = ~series[split].isnan()
     values = series[split]
@@ -128,6 +129,39 @@ def compute_moments(series: Tensor) -> tuple[Tensor, Tensor]:
     deviation = torch.nan_to_num((wide - mean).square().nanmean(1, keepdim=True)).sqrt()
     constant = deviation <= 1e-9 * mean.abs()  # relative to the mean: the units of the sets differ by many orders
     return mean.to(series.dtype), torch.where(constant, 1.0, deviation).to(series.dtype)
+
+
+def _find_and_load(name: str, folder: Path, download: bool) -> _Arrays:
+    file = folder / f"{name}.npz"
+    if file.is_file():
+        return _load_file(file)
+    texts = _find_texts(folder, name)
+    return _load_texts(texts) if texts else _load_by_aeon(name, file, download)
+
+
+def _find_texts(folder: Path, name: str) -> dict[str, Path]:
+    """The archive's own files of both splits, or nothing."""
+    for ending in ENDINGS:
+        files = {split: folder / name / f"{name}_{split.upper()}{ending}" for split in SPLITS}
+        if all(file.is_file() for file in files.values()):
+            return files
+    return {}
+
+
+def _load_texts(files: Mapping[str, Path]) -> _Arrays:
+    read = {split: read_series(file) for split, file in files.items()}
+    shapes = {split: each.values.shape for split, each in read.items()}
+    same = shapes["train"][1] == shapes["test"][1]
+    check(same, str(files["test"]), f"{shapes['train'][1]} channels, as in the training split", shapes["test"][1])
+    longest = max(shape[2] for shape in shapes.values())
+    inputs = {
+        split: np.pad(each.values, ((0, 0), (0, 0), (0, longest - each.values.shape[2])), constant_values=np.nan)
+        for split, each in read.items()
+    }
+    for split, each in read.items():
+        check(each.labels is not None, str(files[split]), "the class of each series", "series without classes")
+    classes, labels = number_labels([each.labels or () for each in read.values()])
+    return inputs, dict(zip(read, labels, strict=True)), classes
 
 
 def _load_file(file: Path) -> _Arrays:
@@ -158,17 +192,15 @@ def _load_by_aeon(name: str, file: Path, download: bool) -> _Arrays:
     try:
         archive: Any = importlib.import_module("aeon.datasets")
     except ImportError as error:
-        raise MissingExtraError(f"ucr:{name} (there is no {file}) through aeon ({error})", "timeseries") from error
-    in_package, downloaded = Path(str(archive.__file__)).parent / "data", file.parent
-
-    def has_files(folder: Path) -> bool:
-        return all((folder / name / f"{name}_{split.upper()}.ts").is_file() for split in SPLITS)
-
-    folder = None if has_files(in_package) else downloaded
-    if folder is not None and not has_files(folder) and not download:
+        raise MissingExtraError(
+            f"ucr:{name} (there are no files of it in {file.parent}) through aeon ({error})", "timeseries"
+        ) from error
+    folder = None if _find_texts(Path(str(archive.__file__)).parent / "data", name) else file.parent
+    if folder is not None and not download:
         raise MissingDataError(
-            f"ucr:{name}: there is no {file} and no folder {name}/ next to it, and aeon's package does not contain the"
-            f" set. Put the files there, set {VARIABLE} to the folder that contains {FOLDER}/, or pass download=True."
+            f"ucr:{name}: there is no {file}, there are no {name}/{name}_TRAIN.ts and {name}_TEST.ts (or .tsv) next to"
+            f" it, and aeon's package does not contain the set. Put the files there, set {VARIABLE} to the folder that"
+            f" contains {FOLDER}/, or pass download=True."
         )
     loaded = {}
     try:
@@ -184,10 +216,8 @@ def _load_by_aeon(name: str, file: Path, download: bool) -> _Arrays:
         raise MissingDataError(f"ucr:{name}: aeon could not load it: {type(error).__name__}: {error}") from error
     longest = max(np.shape(each)[1] for split in SPLITS for each in loaded[split][0])
     inputs = {split: _pad(loaded[split][0], longest) for split in SPLITS}
-    found = sorted({str(label) for split in SPLITS for label in loaded[split][1]}, key=_sort_key)
-    number = {label: index for index, label in enumerate(found)}
-    labels = {split: np.array([number[str(label)] for label in loaded[split][1]], np.int64) for split in SPLITS}
-    return inputs, labels, tuple(found)
+    classes, labels = number_labels([[str(label) for label in loaded[split][1]] for split in SPLITS])
+    return inputs, dict(zip(SPLITS, labels, strict=True)), classes
 
 
 def _pad(series: Sequence[_Array], steps: int) -> _Array:
@@ -196,11 +226,3 @@ def _pad(series: Sequence[_Array], steps: int) -> _Array:
     for row, each in zip(filled, series, strict=True):
         row[:, : np.shape(each)[1]] = each
     return filled
-
-
-def _sort_key(label: str) -> tuple[int, float, str]:
-    """Sorts numbers by value, and texts after them."""
-    try:
-        return 0, float(label), label
-    except ValueError:
-        return 1, 0.0, label

@@ -1,4 +1,4 @@
-"""Inputs and labels from files: NumPy arrays, safetensors, CSV tables, folders of images.
+"""Inputs and labels from files: NumPy arrays, safetensors, CSV tables, series of the UCR archive, folders of images.
 
 Nothing in them is ever executed.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import io
 import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,13 +23,14 @@ from safetensors.torch import load as load_safetensors
 from torch import Tensor
 
 from holdfast.data.conversion import from_pillow, resize
+from holdfast.data.series_files import ENDINGS, number_labels, read_series
 from holdfast.errors import ArgumentError, check, suggest_name
 
 INPUTS, LABELS = ("inputs", "x"), ("labels", "y")
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
 #: the columns of a table that may have the labels
 LABEL_COLUMNS = ("label", "labels", "y", "class", "target")
-_KINDS = "a .npz, .npy, .safetensors or .csv file, or a folder of images"
+_KINDS = "a .npz, .npy, .safetensors, .csv, .ts or .tsv file, or a folder of images"
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,12 +43,14 @@ class Content:
         about: plain values that describe the source: the name of the file, its checksum or the number of images, the
             names of the classes.
         features: the names of the columns of a table; None where there are none.
+        bounds: the valid values of an input, where the kind of file says that: series have none.
     """
 
     inputs: Tensor
     labels: Tensor | None
     about: Mapping[str, Any]
     features: tuple[str, ...] | None = None
+    bounds: tuple[float, float] = (0.0, 1.0)
 
 
 def read_data(
@@ -60,7 +64,7 @@ def read_data(
 
     Args:
         path: a `.npz` (arrays `inputs` or `x`, `labels` or `y`, and names of `features`), `.npy`, `.safetensors` or
-            `.csv` file (see `read_table`), or a folder.
+            `.csv` file (see `read_table`), a `.ts` or `.tsv` file (see `read_labelled_series`), or a folder.
         count: read at most this many images.
         size: resize images to `(height, width)`.
         grayscale: whether images get one channel or three; by default one if all images have one.
@@ -82,6 +86,8 @@ def read_data(
         check(value is None, option, f"no {option} for a file: only a folder of images has it", f"one for {path.name}")
     if is_table:
         return read_table(path, label)
+    if path.suffix.lower() in ENDINGS:
+        return read_labelled_series(path)
     readers = {".npz": _read_npz, ".npy": _read_npy, ".safetensors": _read_safetensors}
     check(path.suffix.lower() in readers, "path", _KINDS, repr(path.name))
     try:
@@ -141,6 +147,28 @@ def read_table(path: Path, label: str | None = None) -> Content:
             column = pl.Series([classes.index(str(value)) for value in column], dtype=pl.Int64)
         labels = as_labels(torch.tensor(column.to_list(), dtype=torch.int64))
     return Content(as_inputs(table.select(features).cast(pl.Float32).to_numpy()), labels, about, tuple(features))
+
+
+def read_labelled_series(path: Path) -> Content:
+    """Read a `.ts` or `.tsv` file: series `(N, channels, steps)` as they are, and their classes; no bounds.
+
+    Raises:
+        ArgumentError: the file does not have the format (see `series_files`), values are missing, or series have
+            different lengths.
+    """
+    found = read_series(path)
+    wanted = "series of one length without missing values (a set of the archives, ucr:<name>, may have both)"
+    lengths = f"{found.steps.min()} to {found.steps.max()} steps"
+    check(bool((found.steps == found.steps[0]).all()), "path", wanted, f"{path.name} with series of {lengths}")
+    holes = np.isnan(found.values).any((1, 2))
+    got = f"{path.name} with missing values in {int(holes.sum())} of {len(holes)} series"
+    check(not holes.any(), "path", wanted, got)
+    about: dict[str, Any] = {"path": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+    labels = None
+    if found.labels is not None:
+        classes, (numbers,) = number_labels([found.labels])
+        about["classes"], labels = list(classes), as_labels(numbers)
+    return Content(as_inputs(found.values), labels, about, bounds=(-math.inf, math.inf))
 
 
 def _read_npz(content: bytes) -> dict[str, Any]:

@@ -113,6 +113,13 @@ class Explainer(metaclass=ConfigurationType):
             maps, logits = classifier.map_rows(explain, *columns, rows_per_input=self.rows_per_input, kind="backward")
         return maps, logits
 
+    def for_entries(self) -> Explainer:
+        """The explainer that a metric evaluates which looks at single entries of an input, not at pixels.
+
+        Nearly always this one. One that has the choice between coarser and finer maps returns itself with finer ones.
+        """
+        return self
+
     def fixed_part(self, inputs: Tensor) -> Tensor | None:
         """What explanations of perturbed copies reuse from the original `inputs` `(N, ...)`, a row for each of them.
 

@@ -35,7 +35,7 @@ from torch import Tensor, nn
 from holdfast.errors import check
 from holdfast.explainers.background import References, resolve_background
 from holdfast.explainers.base import Explainer
-from holdfast.explainers.perturbation.segmented import SegmentedExplainer, label_features
+from holdfast.explainers.perturbation.segmented import SegmentedExplainer
 from holdfast.model import Classifier
 from holdfast.similarity.rows import row_sum
 
@@ -181,9 +181,10 @@ def _sum_features(explainer: Explainer, attributions: Tensor, x: Tensor) -> Tens
     """The sum over the features of each input, `(N,)`."""
     if not isinstance(explainer, SegmentedExplainer):
         return row_sum(attributions.flatten(1))
-    labels, counts = label_features(x, explainer.segments)  # (N, places)
+    labels, counts = explainer.label_places(x)
     sizes = torch.zeros(len(x), max(counts), device=x.device, dtype=torch.float64)
     sizes = sizes.scatter_add(1, labels, torch.ones_like(labels, dtype=torch.float64)).gather(1, labels)
-    # all channels of a position show the same value
-    by_position = attributions.flatten(2).mean(1) if x.ndim > 2 else attributions
-    return row_sum(by_position / sizes)
+    by_place = attributions.flatten(1)
+    if by_place.shape != labels.shape:  # all channels of a position show the same value
+        by_place = attributions.flatten(2).mean(1)
+    return row_sum(by_place / sizes)

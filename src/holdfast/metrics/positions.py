@@ -8,6 +8,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from holdfast.explainers import Explainer
+from holdfast.model import Classifier
 from holdfast.segments import spatial_shape
 from holdfast.similarity.rows import order_rows
 from holdfast.tensors import hashed_uniform, mix64
@@ -44,6 +46,29 @@ def compute_relevance(maps: Tensor, unit: Unit) -> Tensor:
     ([[1.0, 2.0, 3.0, -4.0]], [[4.0, -2.0]])
     """
     return maps.flatten(1) if unit == "entry" else sum_channels(maps).float()
+
+
+def adapt_explainer(explainer: Explainer, unit: Unit) -> Explainer:
+    """The explainer whose maps part the positions that a metric with this unit replaces, if it has the choice.
+
+    >>> from holdfast.explainers import KernelSHAP
+    >>> [adapt_explainer(KernelSHAP(), unit).per_channel for unit in ("entry", "pixel")]
+    [True, 'auto']
+    """
+    return explainer.for_entries() if unit == "entry" else explainer
+
+
+def warn_of_coarse_maps(classifier: Classifier, explainer: Explainer, maps: Tensor, unit: Unit) -> None:
+    """Warn, once for each classifier, if single entries are replaced although the maps do not part the channels."""
+    if unit != "entry" or maps.ndim < 3 or maps.shape[1] < 2:
+        return
+    finite = maps[torch.isfinite(maps).flatten(1).all(1)]
+    if len(finite) and bool((finite == finite[:, :1]).all()) and bool((finite != 0).any()):
+        option = "give it per_channel=True, or " if hasattr(explainer, "per_channel") else ""
+        classifier.warn_once(
+            f"{explainer.label}: its maps have the same value in all {maps.shape[1]} channels, but single entries are"
+            f" replaced (unit='entry'), always those of the first channel first; {option}replace pixels (unit='pixel')"
+        )
 
 
 def rank_with_random_ties(scores: Tensor, keys: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import math
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -23,7 +24,7 @@ from holdfast.metrics import replaced_copies
 from holdfast.metrics.coarse_to_fine import replacement
 from holdfast.metrics.coarse_to_fine.corruption_curve import FRACTIONS, CorruptionCurve, CorruptionCurveResult
 from holdfast.metrics.coarse_to_fine.gate import apply_gate, compare_curves
-from holdfast.metrics.coarse_to_fine.replacement import count_replaced, draw_normal, make_gaussian_fields
+from holdfast.metrics.coarse_to_fine.replacement import count_replaced, draw_normal, make_gaussian_fields, resolve_noise
 from holdfast.metrics.coarse_to_fine.summary import Curves, summarise
 from holdfast.metrics.replaced_copies import make_draw_keys, make_sample_keys
 from holdfast.presentation import presentation_of
@@ -280,8 +281,10 @@ def test_draw_normals_are_normal_and_independent() -> None:
     exact = scipy.stats.norm.ppf(hashed_uniform(keys.flatten()[:3], 1000).double().numpy())
     np.testing.assert_allclose(values[:3], exact, rtol=1e-9, atol=1e-12)
     x = torch.zeros(2, 3, 4, 4)
-    three = make_gaussian_fields(x, (0.0, 10.0, -5.0), (1.0, 0.1, 2.0))(x, keys[:2, 0])
-    one = make_gaussian_fields(x, 0.0, 1.0)(x, keys[:2, 0])
+    model = classifier((3, 4, 4))  # with infinite bounds
+    three = make_gaussian_fields(model, x, (0.0, 10.0, -5.0), (1.0, 0.1, 2.0))(x, keys[:2, 0])
+    one = make_gaussian_fields(model, x)(x, keys[:2, 0])
+    np.testing.assert_allclose(one.flatten(1)[:, :9], draw_normal(keys[:2, 0], 48)[:, :9], rtol=1e-6)
     torch.testing.assert_close(three[:, 1], 10 + 0.1 * one[:, 1])
     torch.testing.assert_close(three[:, 2], -5 + 2 * one[:, 2])
 
@@ -324,16 +327,32 @@ def test_noise_is_clipped_to_the_bounds_and_that_is_told() -> None:
 
     model = holdfast.Classifier(Watched(), (0.0, 1.0), device="cpu", batch_size=64)
     x = inputs((1, 6, 7))
-    found = CorruptionCurve(samples=4)(model, "saliency", x)
+    standard = CorruptionCurve(samples=4, mean=0.0, sd=1.0)
+    with pytest.warns(UserWarning, match=r"replacement: 66% of this noise lies outside of the bounds \[0, 1\]"):
+        found = standard(model, "saliency", x)
     copies = torch.cat(seen)
     assert copies.amin() == 0
     assert copies.amax() == 1
     assert found.clipped.mean().item() == pytest.approx(0.5 + scipy.stats.norm.sf(1), abs=0.05)
-    wide = CorruptionCurve(samples=4)(classifier((1, 6, 7)), "saliency", x)
+    fitting = CorruptionCurve(samples=4)(model, "saliency", x)
+    assert fitting.clipped.mean().item() == pytest.approx(2 * scipy.stats.norm.sf(2), abs=0.03)
+    same = CorruptionCurve(samples=4, mean=0.5, sd=0.25)(model, "saliency", x)
+    assert torch.equal(fitting.drop_top, same.drop_top)
+    wide = standard(classifier((1, 6, 7)), "saliency", x)
     assert wide.clipped.tolist() == [0, 0, 0]
     assert CorruptionCurve(replacement="constant")(model, "saliency", x).clipped.tolist() == [0, 0, 0]
     notes = presentation_of(CorruptionCurve.name).remarks(found.frame(), CorruptionCurve().options())
     assert any(note.startswith("replacements clipped to the bounds: 6") for note in notes)
+
+
+def test_noise_has_the_scale_of_each_channels_bounds() -> None:
+    """In double precision; a channel without bounds has the paper's noise."""
+    ends = torch.tensor([[[-1.0], [0.0], [-math.inf]], [[3.0], [255.0], [math.inf]]], dtype=torch.float64)
+    model = holdfast.Classifier(nn.Flatten(), (ends[0], ends[1]), device="cpu")
+    centre, scale = resolve_noise(model, torch.zeros(2, 3, 5, dtype=torch.float64), None, None)
+    assert (centre.flatten().tolist(), scale.flatten().tolist()) == ([1.0, 127.5, 0.0], [1.0, 63.75, 1.0])
+    centre, scale = resolve_noise(model, torch.zeros(2, 3, 5), 0.5, (1.0, 2.0, 3.0))
+    assert (centre.item(), scale.flatten().tolist()) == (0.5, [1.0, 2.0, 3.0])
 
 
 def test_replacements_are_those_of_reference_inputs() -> None:
@@ -529,7 +548,7 @@ def test_a_result_has_the_numbers_of_its_summary() -> None:
 def test_maps_of_the_model_pass_the_gate_and_random_ones_do_not(
     lenet: holdfast.Classifier, digits: holdfast.data.Dataset
 ) -> None:
-    x, metric = digits[:24].inputs, CorruptionCurve(fractions=(0.05, 0.2, 0.5, 1.0), samples=2, mean=0.13, sd=0.31)
+    x, metric = digits[:60].inputs, CorruptionCurve(fractions=(0.05, 0.2, 0.5, 1.0), samples=2, mean=0.13, sd=0.31)
     found = {name: metric(lenet, name, x) for name in ("integrated_gradients", "random")}
     other = metric(lenet, given(x, torch.rand(x.shape, generator=torch.Generator().manual_seed(7)) - 0.5), x)
     good, random = (found[name].curves() for name in found)

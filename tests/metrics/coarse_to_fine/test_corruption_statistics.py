@@ -441,12 +441,14 @@ def test_the_gate_is_paired() -> None:
     assert base.top is not None
     noise = 0.01 * np.random.default_rng(1).normal(size=base.top.shape)
     better = Curves(base.top + 0.01 + noise, None, base.share, K)
-    found = apply_gate(better, base)
-    assert found.passed
-    assert found.difference == pytest.approx(
-        summarise(better, resamples=0).auc_top - summarise(base, resamples=0).auc_top
-    )
-    assert found.low < found.difference < found.high
+    whole, common = (apply_gate(better, base, to_common=only) for only in (False, True))
+    for found in (whole, common):
+        assert found.passed
+        assert found.low < found.difference < found.high
+    one, two = (summarise(each, resamples=0) for each in (better, base))
+    assert whole.difference == pytest.approx(one.auc_top - two.auc_top)
+    x, y = [0.0, *one.share], [0.0, *(one.mean_top - two.mean_top)]
+    assert common.difference == pytest.approx(np.trapezoid(y, x)), "without the constant part"
     shuffled = Curves(base.top[::-1], None, base.share[::-1], K)
     assert not apply_gate(better, shuffled).passed
     few = apply_gate(better.select(np.arange(3)), base.select(np.arange(3)))
@@ -454,7 +456,7 @@ def test_the_gate_is_paired() -> None:
     assert not few.passed
 
 
-def test_positive_positions_alone_pass_the_gate_and_not_at_the_same_share() -> None:
+def test_positive_positions_alone_do_not_pass_the_gate_although_their_area_is_larger() -> None:
     """Random maps, and their sizes, which are positive everywhere: in no better order, and with a larger area."""
     module = torch.nn.Sequential(torch.nn.Linear(40, 2))
     with torch.no_grad():
@@ -469,10 +471,47 @@ def test_positive_positions_alone_pass_the_gate_and_not_at_the_same_share() -> N
     random, everywhere, better = (
         metric(classifier, explainer, x).curves() for explainer in (noise, sizes, "input_x_gradient")
     )
-    assert [apply_gate(each, random).passed for each in (everywhere, better)] == [True, True]
-    fair = apply_gate(everywhere, random, to_common=True)
+    assert [apply_gate(each, random, to_common=False).passed for each in (everywhere, better)] == [True, True]
+    fair = apply_gate(everywhere, random)
     assert fair.low < 0 < fair.high
-    assert apply_gate(better, random, to_common=True).passed
+    assert apply_gate(better, random).passed
+    found = compare_curves({"random": random, "everywhere": everywhere, "better": better})
+    share = found["random"].common_share
+    assert share == pytest.approx(random.share[:, -1].mean())
+    for curves_, name in ((random, "random"), (everywhere, "everywhere"), (better, "better")):
+        assert curves_.top is not None
+        grid = np.linspace(0, share, 100_001)
+        x, y = [0.0, *curves_.share.mean(0)], [0.0, *curves_.top.mean(0)]
+        assert found[name].auc_common == pytest.approx(np.trapezoid(np.interp(grid, x, y), grid) / share, abs=1e-6)
+        low, high = found[name].interval("auc_common")
+        assert low < found[name].auc_common < high
+    assert found["everywhere"].auc_top > found["random"].auc_top + 0.05
+    assert found["everywhere"].auc_common == pytest.approx(found["random"].auc_common, abs=0.03)
+
+
+def test_who_has_no_positive_relevance_does_not_set_the_common_share() -> None:
+    one, two = some(0), some(1)
+    none = Curves(np.zeros_like(one.share), None, np.zeros_like(one.share), K)
+    found = compare_curves({"one": one, "two": two, "none": none}, resamples=0)
+    assert found["none"].common_share == min(each.share.mean(0)[-1] for each in (one, two))
+    assert found["none"].auc_common == 0.0
+    assert found["one"].auc_common == compare_curves({"one": one, "two": two}, resamples=0)["one"].auc_common
+    assert np.isnan(compare_curves({"none": none}, resamples=0)["none"].auc_common)
+    assert np.isnan(summarise(one, resamples=0).common_share)
+
+
+def test_the_framework_does_not_hold_the_curves_in_f1() -> None:
+    """As the authors' program: areas up to the last point, by trapezoids, without the factor 2 of a harmonic mean."""
+    both = some(0)
+    both = Curves(both.top, both.top / 2, both.share, K)  # type: ignore[operator]
+    found = summarise(both, resamples=0)
+    x = np.array([0.0, *both.share.mean(0)])
+    top, bottom = (np.trapezoid([0.0, *drops.mean(0)], x) for drops in (both.top, both.bottom))
+    assert found.f1_framework == pytest.approx(top * (1 - bottom) / (top + 1 - bottom))
+    whole = both.share.copy()
+    whole[:, -1] = 1.0
+    all_positive = summarise(Curves(both.top, both.bottom, whole, K), resamples=0)
+    assert all_positive.f1_framework == pytest.approx(all_positive.f1_paper), "equal if every position is positive"
 
 
 def test_the_gate_errs_seldom() -> None:

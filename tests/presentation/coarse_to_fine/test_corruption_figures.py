@@ -308,7 +308,7 @@ def test_the_gate_is_applied_where_there_are_random_maps(view: View, drops: Drop
     assert not any(cell.faint for table in shown_tables for _, cells in table.rows for cell in cells)
 
 
-def test_who_passes_by_more_positive_positions_is_named() -> None:
+def test_more_positive_positions_alone_do_not_pass() -> None:
     """Drops that grow with the share of all positions and nothing else, and twice as many of these."""
     fractions = np.array([0.25, 0.5, 1.0])
     half = np.tile(0.5 * fractions, (30, 1))
@@ -322,11 +322,21 @@ def test_who_passes_by_more_positive_positions_is_named() -> None:
         np.arange(30),
         dict.fromkeys(("more", "good", "random"), 0),
     )
-    assert [gate.passed for gate in drops.gates.values()] == [True, True]
-    assert drops.passed_by_length == ["more"]
-    assert "Caution: more may pass only because of the number" in describe_gate(drops)
-    found = [[cell.text for cell in row] for _, row in draw_tables(drops)[1].rows]
-    assert found == [["100%", "passed", "not passed"], ["50%", "passed", "passed"], ["50%", "reference", "reference"]]
+    assert {name: gate.passed for name, gate in drops.gates.items()} == {"more": False, "good": True}
+    assert drops.above_by_length == ["more"]
+    assert [drops.may_be_read(name) for name in ("more", "good")] == [False, True]
+    words = describe_gate(drops)
+    assert "Grey, because their fine numbers do not count: more, random." in words
+    assert "The whole AUC top of more is larger, but that may be due to the number" in words
+    coarse, shares, *_ = draw_tables(drops)
+    found = [[cell.text for cell in row] for _, row in shares.rows]
+    expected = ["reference", "reference"]
+    assert found == [["100%", "not passed", "larger"], ["50%", "passed", "larger"], ["50%", *expected]]
+    # a straight line reaches half of its end on average, whatever the number of positive positions
+    assert coarse.columns[1] == ("same share", "mean drop up to 50% of positions")
+    same = {name: float(row[1].text) for name, row in coarse.rows}
+    assert same["more"] == same["random"] == pytest.approx(own.mean() / 4, abs=6e-4)
+    assert same["good"] > same["more"] + 0.1
 
 
 # charts
@@ -402,7 +412,7 @@ def test_few_samples_have_no_bands_and_no_crash(folder: Path) -> None:
     told = [cell.small for table in found if isinstance(table, Table) for _, cells in table.rows for cell in cells]
     assert any("no interval" in small for small in told)
     captions = [table.caption for table in found if isinstance(table, Table)]
-    assert all("too few samples to tell an AUC top from that of random" in caption for caption in captions)
+    assert all("too few samples to tell an area from that of random" in caption for caption in captions)
 
 
 def test_who_has_no_drops_takes_nothing_from_the_others(folder: Path) -> None:
@@ -414,7 +424,7 @@ def test_who_has_no_drops_takes_nothing_from_the_others(folder: Path) -> None:
     assert list(found.comparison) == ["good", "random"]
     coarse, _, fine, _ = draw_tables(found)
     cells = {name: [cell.text for cell in row] for name, row in coarse.rows}
-    assert cells["zero"] == ["0", "–", "–", "–", "–", "–"]
+    assert cells["zero"] == ["0", *"––––––"]
     assert "–" not in [cell.text for name, row in fine.rows if name != "zero" for cell in row]
 
 
@@ -451,15 +461,16 @@ def test_tables_hold_the_numbers_of_the_summaries(drops: Drops) -> None:
     top = float(np.trapezoid(y, x))
     bottom = top / 2
     f1 = 2 * top * (1 - bottom) / (top + 1 - bottom)
-    expected = {"AUC top": top, "AUC bottom": bottom, "F1": f1, "F1 as printed": f1 / 2}
+    same_share = float(np.trapezoid(y[:-1], x[:-1])) / 0.4
+    expected = {"same share": same_share, "AUC top": top, "AUC bottom": bottom, "F1": f1, "F1 as printed": f1 / 2}
     for title, value in expected.items():
         assert cells["good"][title].text == f"{value:.3f}"
         low, high = (float(end) for end in re.findall(r"0\.\d+", cells["good"][title].small))
         assert low < value < high
     assert [cells[name]["gate"].text for name in EXPLAINERS] == ["passed", "not passed", "reference"]
     assert [[cell.text for cell in row] for _, row in same.rows] == [
-        ["40%", "passed", "passed"],
-        ["40%", "not passed", "not passed"],
+        ["40%", "passed", "larger"],
+        ["40%", "not passed", "not larger"],
         ["40%", "reference", "reference"],
     ]
     assert cells["zero"]["samples"].small == "2 with no positive relevance"

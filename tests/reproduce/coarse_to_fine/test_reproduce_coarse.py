@@ -6,7 +6,6 @@ import dataclasses
 import json
 import math
 from collections.abc import Mapping
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +40,7 @@ from holdfast.reproduce.coarse_to_fine import parts as coarse_parts
 from holdfast.reproduce.coarse_to_fine import synthetic as coarse
 from holdfast.reproduce.coarse_to_fine import training as coarse_training
 from holdfast.reproduce.coarse_to_fine.archives import FIGURE5_PART, SETS, train_networks
-from holdfast.reproduce.coarse_to_fine.explainers import EntryShapley, PositiveNoise, TrainingReferences
+from holdfast.reproduce.coarse_to_fine.explainers import PositiveNoise, TrainingReferences
 from holdfast.reproduce.coarse_to_fine.paper import NETWORKS, SIX, STARRED, read_cells, read_means
 from holdfast.reproduce.coarse_to_fine.synthetic import (
     CALIBRATED_PART,
@@ -100,9 +99,12 @@ def test_studies_are_valid_and_full_ones_have_the_papers_settings(part: Part) ->
     full = part.study("full")
     assert full["repeats"] == 5
     assert "samples" not in full
-    assert full["explainers"]["SVS"]["options"] == {"method": "shapley_sampling", "samples": 25}
-    small = part.study("small")["explainers"]["SVS"]["options"]
-    assert small["samples"] * small["players"] <= 400
+    entries = {"segments": "pixels", "per_channel": True}
+    assert full["explainers"]["SVS"] == {"shapley_sampling": {"permutations": 25, **entries}}
+    assert full["explainers"]["KS"] == {"kernel_shap": {"samples": 25, **entries}}
+    small = part.study("small")["explainers"]["SVS"]["shapley_sampling"]
+    assert small["permutations"] * small["segments"] <= 400
+    assert small["per_channel"] is True
 
 
 def test_each_network_meets_its_own_data() -> None:
@@ -123,62 +125,9 @@ def test_each_network_meets_its_own_data() -> None:
 # ---- explainers ----
 
 
-def exact_shapley(value: Any, players: int) -> list[float]:
-    """From the definition: over all coalitions of the others."""
-    found = []
-    for player in range(players):
-        rest = [p for p in range(players) if p != player]
-        total = 0.0
-        for size in range(players):
-            weight = math.factorial(size) * math.factorial(players - size - 1) / math.factorial(players)
-            total += weight * sum(value({*some, player}) - value(set(some)) for some in combinations(rest, size))
-        found.append(total)
-    return found
-
-
-@pytest.mark.parametrize(("method", "samples"), [("shapley_sampling", 120), ("kernel_shap", 62)])
-def test_entry_shapley_is_the_definition(method: Any, samples: int) -> None:
-    torch.manual_seed(0)
-    module = nn.Sequential(nn.Flatten(), nn.Linear(10, 6), nn.Tanh(), nn.Linear(6, 2)).double()
-    classifier = holdfast.Classifier(module, bounds=(-5.0, 5.0), device="cpu")
-    x = torch.randn(2, 2, 5, dtype=torch.float64)
-    # windows of 2 steps: (0, 1), (2, 3), (4) of each channel, six players; five with windows of 5 // 2 would differ
-    places = [[(c, t) for t in steps] for c in range(2) for steps in ((0, 1), (2, 3), (4,))]
-    found = EntryShapley(method, 720 if method == "shapley_sampling" else samples, players=5)(classifier, x, 1)
-    for row in range(2):
-
-        def value(kept: set[int], row: int = row) -> float:
-            copy = torch.zeros(1, 2, 5, dtype=torch.float64)
-            for player in kept:
-                for c, t in places[player]:
-                    copy[0, c, t] = x[row, c, t]
-            with torch.no_grad():
-                return float(module(copy)[0, 1])
-
-        expected = exact_shapley(value, 6)
-        for player, own in enumerate(places):
-            for c, t in own:
-                assert float(found[row, c, t]) == pytest.approx(expected[player], abs=1e-8)
-
-
-def test_entries_of_different_channels_are_players_of_their_own() -> None:
-    module = nn.Sequential(nn.Flatten(), nn.Linear(6, 2, bias=False))
-    weights = torch.tensor([1.0, 0.0, 2.0, -1.0, 0.5, 0.0])
-    module[1].weight.data.copy_(torch.stack([weights, torch.zeros(6)]))
-    classifier = holdfast.Classifier(module, bounds=(-9.0, 9.0), device="cpu")
-    x = torch.tensor([[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]])
-    found = EntryShapley("shapley_sampling", 1)(classifier, x, 0)
-    assert torch.allclose(found, weights.reshape(1, 2, 3) * x, atol=1e-5), "a linear model needs a single order"
-    again = EntryShapley("shapley_sampling", 1)(classifier, x, 0)
-    assert torch.equal(found, again)
-
-
 @pytest.mark.parametrize(
     ("make", "argument"),
     [
-        (lambda: EntryShapley("lime"), "method"),  # type: ignore[arg-type]
-        (lambda: EntryShapley("kernel_shap", 1), "samples"),
-        (lambda: EntryShapley(players=2), "players"),
         (lambda: TrainingReferences("deep_shap", ()), "sets"),
         (lambda: TrainingReferences("lime", ("a",)), "method"),  # type: ignore[arg-type]
         (lambda: TrainingReferences("deep_shap", ("a",), references=0), "references"),

@@ -24,7 +24,7 @@ from holdfast.explainers.perturbation.copies import (
     get_map_shape,
     number_copies,
 )
-from holdfast.explainers.perturbation.segmented import Features, Segmentation, SegmentedExplainer
+from holdfast.explainers.perturbation.segmented import Features, PerChannel, Segmentation, SegmentedExplainer
 from holdfast.gating import rows_of
 from holdfast.model import Classifier, Output, count_padding, pad_rows, score_classes
 
@@ -61,6 +61,7 @@ class CoalitionExplainer(SegmentedExplainer):
     output: Output = "logit"
     seed: int = 0
     segmentation: Segmentation = "each"
+    per_channel: PerChannel = "auto"
     differentiable: ClassVar[bool] = False
     gateable: ClassVar[bool] = True
 
@@ -93,7 +94,7 @@ class CoalitionExplainer(SegmentedExplainer):
                     block = scores[numbers.starts[part, None] + own]
                     # not a matrix product: its last bits depend on the number of inputs and on their place in memory
                     weights[part, :features] = (group.fit * block[:, None]).sum(2)
-            maps = weights.gather(1, labels).reshape(len(x), *get_map_shape(x))
+            maps = weights.gather(1, labels).reshape(len(x), *get_map_shape(x, labels))
             return maps.to(x.dtype).expand_as(x).contiguous(), at_x
 
 
@@ -110,7 +111,7 @@ def _forward_copies(
     table = torch.cat([F.pad(group.masks, (0, max(groups) - m)) for m, group in groups.items()]).to(x.dtype)
     coalition = torch.arange(numbers.total, device=x.device) + numbers.shifts[numbers.owners]
     other = make_baseline(baseline, x)
-    spatial = get_map_shape(x)
+    spatial = get_map_shape(x, labels)
     size = choose_chunk_rows(classifier, x, max(len(group.masks) for group in groups.values()))
     found = []
     for start in range(0, numbers.total, size):

@@ -22,12 +22,18 @@ def check_output(output: str) -> None:
     check(output in get_args(Output), "output", f"one of {', '.join(get_args(Output))}", repr(output))
 
 
-def get_map_shape(x: Tensor) -> tuple[int, ...]:
+def get_map_shape(x: Tensor, labels: Tensor | None = None) -> tuple[int, ...]:
     """The shape of a map with a single channel for one input of `x` `(N, ...)`; flat features have no channel axis.
+
+    With `labels` `(N, places)` that have a place for each entry of an input, it is the shape of the input.
 
     >>> get_map_shape(torch.zeros(2, 3, 8, 9)), get_map_shape(torch.zeros(2, 7))
     ((1, 8, 9), (7,))
+    >>> get_map_shape(torch.zeros(2, 3, 8), torch.zeros(2, 8)), get_map_shape(torch.zeros(2, 3, 8), torch.zeros(2, 24))
+    ((1, 8), (3, 8))
     """
+    if labels is not None and labels.shape[1] == x[0].numel():
+        return tuple(x.shape[1:])
     return spatial_shape(x) if x.ndim == 2 else (1, *spatial_shape(x))
 
 

@@ -34,9 +34,10 @@ class KernelSHAP(CoalitionExplainer):
     seed; their bias decreases faster than their spread. With fewer pairs than segments there are many solutions; the
     one nearest to equal values is taken.
 
-    Inputs and attributions `(N, ...)`. Every pixel has its segment's value in all channels, not divided by the
-    segment's size, as in Captum. So pixels have the same order as their segments. The values of all segments, counted
-    once each, add up to `f(x) - f(baseline)`; the sum over pixels does not.
+    Inputs and attributions `(N, ...)`. Every pixel has its segment's value in all channels (or each channel has values
+    of its own, `per_channel`), not divided by the segment's size, as in Captum. So pixels have the same order as their
+    segments. The values of all segments, counted once each, add up to `f(x) - f(baseline)`; the sum over pixels does
+    not.
 
     The coalitions are drawn once for each number of segments, from `seed`, and are the same for all inputs. So the
     explanation is a deterministic function of the input. Equal coalitions are forwarded once. Not differentiable.
@@ -51,6 +52,9 @@ class KernelSHAP(CoalitionExplainer):
         seed: of the samples.
         segmentation: in metrics that explain perturbed copies: `"each"` copy is segmented by itself, or all have the
             segments of the original input (`"fixed"`).
+        per_channel: whether every channel has segments of its own, so that there are as many times more. A number of
+            segments is then that of each channel. `"auto"`: only in a metric that looks at single entries of an input
+            (`unit="entry"`).
 
     Raises:
         ArgumentError: an option out of range; in the call, segments that do not fit the inputs.

@@ -44,6 +44,9 @@ class LIME(CoalitionExplainer):
         seed: of the samples.
         segmentation: in metrics that explain perturbed copies: `"each"` copy is segmented by itself, or all have the
             segments of the original input (`"fixed"`).
+        per_channel: whether every channel has segments of its own, so that there are as many times more. A number of
+            segments is then that of each channel. `"auto"`: only in a metric that looks at single entries of an input
+            (`unit="entry"`).
         kernel_width: above 0. The smaller it is, the less samples count that differ much from the input.
         ridge: the penalty, at least 0. At 0, the best coefficients with the smallest norm are taken.
 

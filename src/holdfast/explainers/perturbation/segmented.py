@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from abc import abstractmethod
-from typing import Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 import torch
 from torch import Tensor
@@ -17,29 +18,49 @@ from holdfast.segments import LabelMap, Method, SegmentChoice, check_segments, s
 
 Features = Method | Literal["pixels"] | int | Tensor
 Segmentation = Literal["each", "fixed"]
+#: whether each channel has segments of its own; `"auto"`: only for a metric that looks at single entries
+PerChannel = bool | Literal["auto"]
 
 
 class SegmentedExplainer(Explainer):
-    """An explainer with the options `segments` and `segmentation`, and one attribution for each segment."""
+    """An explainer with options for its segments, and one attribution for each segment.
+
+    With `per_channel`, a segment of m channels becomes m segments, one of each channel, which are numbered channel by
+    channel. Flat features have no channels, so there it makes no difference.
+    """
 
     segments: Features
     segmentation: Segmentation
+    per_channel: PerChannel
 
     @abstractmethod
     def attribute_segments(
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, labels: Tensor, counts: list[int]
     ) -> tuple[Tensor, Tensor]:
-        """`attribute` with the segment of each position, int64 `(N, positions)`, and the number of segments of each."""
+        """`attribute` with the segment of each place, int64 `(N, places)`, and the number of segments of each input.
+
+        The places are those of a map of shape `get_map_shape(x, labels)`.
+        """
 
     def attribute(
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
     ) -> tuple[Tensor, Tensor]:
         self._check_graph(create_graph)
-        return self.attribute_segments(classifier, x.detach(), targets, *label_features(x.detach(), self.segments))
+        return self.attribute_segments(classifier, x.detach(), targets, *self.label_places(x.detach()))
+
+    def label_places(self, x: Tensor) -> tuple[Tensor, list[int]]:
+        """The segment of each place of the inputs `x`, int64 `(N, places)`, and how many segments each input has."""
+        labels, counts = label_features(x, self.segments)
+        return split_channels(labels, counts, x) if self.per_channel is True and x.ndim > 2 else (labels, counts)
+
+    def for_entries(self) -> Self:
+        """This explainer with segments of single channels, unless `per_channel` says otherwise."""
+        own: Any = self  # a frozen dataclass
+        return dataclasses.replace(own, per_channel=True) if self.per_channel == "auto" else self
 
     def fixed_part(self, inputs: Tensor) -> Tensor | None:
-        """With `segmentation="fixed"`, the segments of the original inputs, int64 `(N, positions)`; else None."""
-        return label_features(inputs, self.segments)[0] if self.segmentation == "fixed" else None
+        """With `segmentation="fixed"`, the segments of the original inputs, int64 `(N, places)`; else None."""
+        return self.label_places(inputs)[0] if self.segmentation == "fixed" else None
 
     def attribute_copies(
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, fixed: Tensor
@@ -47,10 +68,12 @@ class SegmentedExplainer(Explainer):
         return self.attribute_segments(classifier, x.detach(), targets, fixed, (fixed.amax(1) + 1).tolist())
 
     def _check_segments(self) -> None:
-        """Check both options, and bring `segments` into a form that a configuration can hold; for `__post_init__`."""
+        """Check these options, and bring `segments` into a form that a configuration can hold; for `__post_init__`."""
         set_fields(self, segments=check_features(self.segments))
         ways = get_args(Segmentation)
         check(self.segmentation in ways, "segmentation", f"one of {', '.join(ways)}", repr(self.segmentation))
+        known = isinstance(self.per_channel, bool) or self.per_channel == "auto"
+        check(known, "per_channel", "True, False or 'auto'", repr(self.per_channel))
 
 
 def check_features(how: Features | LabelMap) -> SegmentChoice | Literal["pixels"]:
@@ -83,3 +106,19 @@ def label_features(x: Tensor, how: Features | LabelMap) -> tuple[Tensor, list[in
         return torch.arange(positions, device=x.device).expand(len(x), positions), [positions] * len(x)
     cut = segment(x, how)
     return cut.labels.flatten(1), cut.count.tolist()
+
+
+def split_channels(labels: Tensor, counts: list[int], x: Tensor) -> tuple[Tensor, list[int]]:
+    """Segments of single channels, from segments `(N, positions)` of the inputs `x` `(N, C, ...)` with all channels.
+
+    >>> labels, counts = split_channels(torch.tensor([[0, 0, 1]]), [2], torch.zeros(1, 2, 3))
+    >>> labels.tolist(), counts
+    ([[0, 0, 1, 2, 2, 3]], [4])
+    """
+    channels, shared = x.shape[1], labels.stride(0) == 0
+    own = labels[:1] if shared else labels
+    first = torch.tensor(counts[:1] if shared else counts, device=labels.device)
+    offsets = first[:, None, None] * torch.arange(channels, device=labels.device)[:, None]
+    split = (own[:, None] + offsets).flatten(1)
+    # labels that all inputs share stay a view of one row, which makes Shapley value sampling faster
+    return split.expand(len(labels), -1), [channels * count for count in counts]

@@ -21,7 +21,7 @@ from holdfast.explainers.perturbation.copies import (
     number_copies,
     score_copies,
 )
-from holdfast.explainers.perturbation.segmented import Features, Segmentation, SegmentedExplainer
+from holdfast.explainers.perturbation.segmented import Features, PerChannel, Segmentation, SegmentedExplainer
 from holdfast.model import Classifier, Output
 from holdfast.segments import WINDOWS, LabelMap
 
@@ -65,14 +65,15 @@ class ShapleySampling(SegmentedExplainer):
     order gives the exact values. For any orders, the values of all segments, counted once each, add up to
     `f(x) - f(baseline)`.
 
-    Inputs and attributions `(N, ...)`. Every pixel has its segment's value in all channels, not divided by the
-    segment's size, as in Captum. The orders are drawn once for each number of segments, from `seed`, and are the same
-    for all inputs. So the explanation is a deterministic function of the input. Not differentiable.
+    Inputs and attributions `(N, ...)`. Every pixel has its segment's value in all channels (or each channel has values
+    of its own, `per_channel`), not divided by the segment's size, as in Captum. The orders are drawn once for each
+    number of segments, from `seed`, and are the same for all inputs. So the explanation is a deterministic function of
+    the input. Not differentiable.
 
     Cost: up to `permutations * (m - 1) + 2` rows for an input of m segments, the input itself included. A coalition
     that occurs in several orders is forwarded once, so few segments cost less. m is known in the call only; estimates
-    of the cost assume 20 segments, unless `segments` says how many there are. A photo of 224 x 224 pixels has about
-    1000 segments by default, which cost 24,000 rows: there `segments=50` or so is better.
+    of the cost assume 20 segments, unless `segments` says how many there are, and a single channel. A photo of 224 x
+    224 pixels has about 1000 segments by default, which cost 24,000 rows: there `segments=50` or so is better.
 
     Args:
         permutations: orders, at least 1. If there are at most that many different orders (m!), all are used once, and
@@ -89,6 +90,9 @@ class ShapleySampling(SegmentedExplainer):
         seed: of the orders.
         segmentation: in metrics that explain perturbed copies: `"each"` copy is segmented by itself, or all have the
             segments of the original input (`"fixed"`).
+        per_channel: whether every channel has segments of its own, so that there are as many times more. A number of
+            segments is then that of each channel. `"auto"`: only in a metric that looks at single entries of an input
+            (`unit="entry"`).
 
     Raises:
         ArgumentError: an option out of range; in the call, segments that do not fit the inputs.
@@ -108,6 +112,7 @@ class ShapleySampling(SegmentedExplainer):
     output: Output = "logit"
     seed: int = 0
     segmentation: Segmentation = "each"
+    per_channel: PerChannel = "auto"
     name: ClassVar[str] = "shapley_sampling"
     differentiable: ClassVar[bool] = False
     gateable: ClassVar[bool] = True
@@ -148,7 +153,7 @@ class ShapleySampling(SegmentedExplainer):
             order = torch.cat([walks.order + top for walks, top in zip(groups.values(), orders, strict=True)])
             size = torch.cat([walks.size for walks in groups.values()])
             copies = number_copies({m: len(walks.size) for m, walks in groups.items()}, counts, x.device)
-            other, spatial = make_baseline(self.baseline, x), get_map_shape(x)
+            other, spatial = make_baseline(self.baseline, x), get_map_shape(x, labels)
 
             def make_copies(_first: int, numbers: Tensor) -> Tensor:
                 whose = copies.owners[numbers]

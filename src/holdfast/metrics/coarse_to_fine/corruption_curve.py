@@ -19,7 +19,7 @@ We add replacements that are the same for all explainers, so that explainers dif
 add an area for each sample, its value: the area under the sample's own drop over its own share of replaced
 positions, with the standard error due to the draws. (The mean of these areas is not the area under the mean curve,
 which is `auc_top`.) We change one thing: normal noise is clipped to the classifier's bounds, because no input may leave
-them. Infinite bounds clip nothing.
+them. So by default it has the scale of the bounds. Infinite bounds clip nothing; there it is N(0, 1), as in the paper.
 
 Cost for each sample: at most `samples * orders * K` predictions, and one with explanation. The copy with all positive
 positions replaced is the same in both orders, and is forwarded once.
@@ -55,7 +55,7 @@ from holdfast.metrics.coarse_to_fine.replacement import (
 )
 from holdfast.metrics.coarse_to_fine.statistics import compute_area, compute_quantile, compute_share_above
 from holdfast.metrics.coarse_to_fine.summary import CorruptionSummary, Curves, summarise
-from holdfast.metrics.positions import Order, Unit
+from holdfast.metrics.positions import Order, Unit, adapt_explainer, warn_of_coarse_maps
 from holdfast.metrics.probe import Probe
 from holdfast.metrics.replaced_copies import make_sample_keys
 from holdfast.metrics.result import Result
@@ -169,6 +169,11 @@ class CorruptionCurveResult(Result):
         return self._numbers.f1_paper
 
     @property
+    def f1_framework(self) -> float:
+        """F1 as the authors' program computes it: as printed, from areas that end at the last measured point."""
+        return self._numbers.f1_framework
+
+    @property
     def skewness(self) -> Array:
         """Skewness of the drops at each k, most relevant first, `(K,)`."""
         return self._numbers.skewness
@@ -217,8 +222,9 @@ class CorruptionCurve(Metric):
             numbers in (0, 1) of the same shape, and returns values of that shape. Each row of the values must depend on
             that row alone.
         samples: how many random draws of the replacement; a constant needs only one.
-        mean, sd: of the noise: one number, or one for each channel. If inputs are not standardised, give the mean and
-            the standard deviation of the training data.
+        mean, sd: of the noise: one number, or one for each channel. Best are the mean and the standard deviation of the
+            training data. By default, for finite bounds of the classifier, their middle and a quarter of their range;
+            for infinite bounds 0 and 1, as in the paper, whose inputs are standardised.
         baseline: the constant: one number, or one for each channel; within the bounds.
         background: reference inputs for `"sample"`: each draw uses one of them, whole.
         unit: what counts as one position: an `"entry"`, of any channel, or a `"pixel"` (a time step) with all its
@@ -254,14 +260,14 @@ class CorruptionCurve(Metric):
         "background": PartOf("replacement", only=("sample",)),
         "samples": PartOf("replacement", unless=("constant",)),
     }
-    presets: ClassVar[Presets] = {"quick": {"samples": 1}}
+    presets: ClassVar[Presets] = {"quick": {"samples": 1}, "paper": {"samples": 1, "mean": 0.0, "sd": 1.0}}
 
     fractions: tuple[float, ...] = FRACTIONS
     order: Order | tuple[Order, ...] = ("top", "bottom")
     replacement: Replacement | Fill = "gaussian"
     samples: int = 5
-    mean: Baseline = 0.0
-    sd: Baseline = 1.0
+    mean: Baseline | None = None
+    sd: Baseline | None = None
     baseline: Baseline = 0.0
     background: Background | Tensor | None = None
     unit: Unit = "entry"
@@ -283,8 +289,9 @@ class CorruptionCurve(Metric):
         check(known, "replacement", "'gaussian', 'constant', 'sample' or a function", repr(self.replacement))
         check_integer(self.samples, "samples")
         for name in ("mean", "sd", "baseline"):
-            self._check_numbers(name)
-        spread = [self.sd] if isinstance(self.sd, int | float) else self.sd
+            if name == "baseline" or getattr(self, name) is not None:
+                self._check_numbers(name)
+        spread = self.sd if isinstance(self.sd, tuple) else [1.0 if self.sd is None else self.sd]
         check(all(value > 0 for value in spread), "sd", "numbers above 0", repr(self.sd))
         check(self.unit in get_args(Unit), "unit", "'entry' or 'pixel'", repr(self.unit))
         got = repr(self.background)
@@ -326,7 +333,7 @@ class CorruptionCurve(Metric):
 
     def _make_fields(self, classifier: Classifier, inputs: Tensor) -> Fields:
         if self.replacement == "gaussian":
-            return make_gaussian_fields(inputs, self.mean, self.sd)
+            return make_gaussian_fields(classifier, inputs, self.mean, self.sd)
         if self.replacement == "constant":
             return make_constant_fields(classifier, inputs, self.baseline)
         if self.replacement == "sample":
@@ -344,7 +351,8 @@ class CorruptionCurve(Metric):
     ) -> CorruptionCurveResult:
         """Replace positions of every sample in each order, and measure the drops."""
         fields = self._make_fields(classifier, inputs)
-        probe = Probe(classifier, explainer, inputs, targets)
+        probe = Probe(classifier, explainer := adapt_explainer(explainer, self.unit), inputs, targets)
+        warn_of_coarse_maps(classifier, explainer, probe.maps, self.unit)
         keys, usable = make_sample_keys(inputs, draw_seed(generator)), probe.usable()
         orders: tuple[Order, ...] = tuple(order for order in get_args(Order) if order in self.order)
         corrupted = CorruptedScores(probe, inputs, self.unit, self.fractions, orders, keys, self._draws, fields)

@@ -1,4 +1,4 @@
-"""Explainers compared: numbers rescaled over all of them, and the gate, a test against random maps.
+"""Explainers compared: numbers at a common share, numbers rescaled over all of them, and the test against random maps.
 
 `summary` defines the numbers, and says why the fine ones need a gate.
 """
@@ -27,7 +27,9 @@ from holdfast.statistics.bootstrap import average_samples, intervals_of_means
 from holdfast.tensors import Array
 
 #: numbers that the paper also rescales over the explainers, and marks with a star
-STARRED = ("auc_top", "f1", "auc_skewness", "auc_kurtosis")
+STARRED = ("auc_top", "f1", "f1_framework", "auc_skewness", "auc_kurtosis")
+#: numbers of each explainer that `compare_curves` adds
+_ADDED = ("common_share", "auc_common")
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,8 @@ class Gate:
     """Whether an explainer is demonstrably better than random maps on average.
 
     Attributes:
-        difference: `auc_top` of the explainer minus that of the random maps; or of the areas up to a common share.
+        difference: the area of the explainer minus that of the random maps, up to the share of positions that both
+            replace; or `auc_top` minus that of the random maps.
         low, high: its 95% interval; NaN if there are too few samples.
     """
 
@@ -53,6 +56,9 @@ def compare_curves(
     curves: Mapping[str, Curves], *, tau: float = 0.5, q: float = 0.25, resamples: int = 2000, seed: int = 0
 ) -> dict[str, CorruptionSummary]:
     """All numbers of several explainers, the fine ones rescaled over all of them, and the starred ones.
+
+    `auc_common` is the coarse number to compare: the mean drop over shares up to `common_share`, where the curves of
+    all explainers are measured. An explainer whose maps have no positive relevance at all does not set that share.
 
     Args:
         curves: by explainer, of the same samples in the same order. Samples without all drops of all explainers are
@@ -93,7 +99,7 @@ def compare_curves(
         starred = {key: float(own.pop(f"starred_{key}")) for key in STARRED}
         if ends:
             own["intervals"] = {**each.intervals, **{key: (ends[0][key][row], ends[1][key][row]) for key in numbers}}
-        for key in ("auc_skewness", "auc_kurtosis"):
+        for key in ("auc_skewness", "auc_kurtosis", *_ADDED):
             own[key] = float(own[key])
         left_out = len(first) - each.samples
         result[name] = dataclasses.replace(each, left_out=left_out, scale="compared", starred=starred, **own)
@@ -107,22 +113,26 @@ def _rescale_numbers(columns: list[Columns], means: Array) -> dict[str, Array]:
     skewness, kurtosis = (rescale_over(own[name], (-2, -1)) for name in ("skewness", "kurtosis"))
     fine = {name: values[..., None] for name, values in columns[0].compute_fine_areas(skewness, kurtosis).items()}
     stars = {f"starred_{name}": rescale_over({**own, **fine}[name], (-2,)) for name in STARRED}
-    return {"skewness_scaled": skewness, "kurtosis_scaled": kurtosis, **fine, **stars}
+    last = own["share"][..., -1]
+    end = np.where(last > 0, last, np.inf).min(-1, keepdims=True)  # inf if nobody has positive relevance
+    end = np.broadcast_to(np.where(np.isinf(end), np.nan, end), last.shape)
+    common = compute_area_up_to(own["share"], own["mean_top"], end) / end
+    added = dict(zip(_ADDED, (end[..., None], common[..., None]), strict=True))
+    return {"skewness_scaled": skewness, "kurtosis_scaled": kurtosis, **fine, **added, **stars}
 
 
-def apply_gate(
-    curves: Curves, random: Curves, *, to_common: bool = False, resamples: int = 2000, seed: int = 0
-) -> Gate:
-    """Whether `auc_top` is demonstrably larger than that of random maps, by a BCa interval of the paired difference.
+def apply_gate(curves: Curves, random: Curves, *, to_common: bool = True, resamples: int = 2000, seed: int = 0) -> Gate:
+    """Whether an area is demonstrably larger than that of random maps, by a BCa interval of the paired difference.
 
-    Only positive positions are corrupted. So a map with more of them has a larger area for that reason alone: its curve
-    goes on where the curves of others stay constant. Random maps are positive in half of their positions. `to_common`
-    compares the areas only where both curves are measured, up to the smaller of their last mean shares.
+    Only positive positions are corrupted. So a map with more of them has a larger `auc_top` for that reason alone: its
+    curve goes on where the curves of others stay constant. Random maps are positive in half of their positions, and
+    random maps that are positive everywhere have a larger area than they. So the areas are compared only where both
+    curves are measured, up to the smaller of their last mean shares.
 
     Args:
         curves: of the explainer.
         random: of the explainer `random`, for the same samples in the same order.
-        to_common: compare the areas from 0 to the share of positions that both reach, not from 0 to 1.
+        to_common: compare the areas from 0 to the share of positions that both reach; if False, `auc_top` from 0 to 1.
         resamples, seed: of the bootstrap.
 
     Raises:
@@ -135,8 +145,8 @@ def apply_gate(
     (True, False)
     >>> longer = Curves(noise * [[1.0, 2.0]], None, np.full((40, 2), [0.5, 1.0]), np.array([0.5, 1.0]))
     >>> shorter = Curves(noise * [[0.5, 1.0]], None, np.full((40, 2), [0.25, 0.5]), np.array([0.5, 1.0]))
-    >>> apply_gate(longer, shorter).passed, apply_gate(longer, shorter, to_common=True).passed
-    (True, False)
+    >>> apply_gate(longer, shorter).passed, apply_gate(longer, shorter, to_common=False).passed
+    (False, True)
     """
     _check_paired(curves, [random])
     for name, each in (("curves", curves), ("random", random)):

@@ -34,6 +34,7 @@ Fields = Callable[[Tensor, Tensor], Tensor]
 
 _ELEMENTS = 1 << 21  # numbers in the relevance that is ranked at a time: 8 MB, and a few times that
 _DRAWN = 1 << 16  # normal numbers drawn at a time: what is computed on the way stays in the cache
+_MUCH = 0.5  # the share of noise outside of the bounds that is warned of
 _ROUNDING = 1e-9  # k n_plus may be 20.999999999999996 where it should be 21
 
 
@@ -102,9 +103,42 @@ def draw_normal(keys: Tensor, count: int) -> Tensor:
     return quantiles.mul_(math.sqrt(2))
 
 
-def make_gaussian_fields(inputs: Tensor, mean: Baseline, sd: Baseline) -> Fields:
-    """Fields of `N(mean, sd)`, each one number or one for each channel of `inputs` `(N, ...)`."""
-    centre, scale = (_broadcast(value, name, inputs) for value, name in ((mean, "mean"), (sd, "sd")))
+def resolve_noise(
+    classifier: Classifier, inputs: Tensor, mean: Baseline | None, sd: Baseline | None
+) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of the noise, float64, which broadcast against the `inputs` `(N, ...)`.
+
+    Without a number they come from the scale of the inputs: the middle of the bounds and a quarter of their range, so
+    that 95% of the noise lies within. Where a bound is infinite they are 0 and 1, for standardised inputs.
+
+    Warns, once for each classifier, if the noise lies outside of the bounds more often than not.
+
+    >>> inputs = torch.zeros(2, 3, 4)
+    >>> classifier = Classifier(torch.nn.Flatten(), bounds=(0.0, 1.0), device="cpu")
+    >>> [float(value) for value in resolve_noise(classifier, inputs, None, None)]
+    [0.5, 0.25]
+    """
+    lower, upper = (bound.double() for bound in classifier.bounds)
+    finite = torch.isfinite(lower) & torch.isfinite(upper)
+    centre, scale = torch.where(finite, (lower + upper) / 2, 0.0), torch.where(finite, (upper - lower) / 4, 1.0)
+    centre = centre if mean is None else _broadcast(mean, "mean", inputs)
+    scale = scale if sd is None else _broadcast(sd, "sd", inputs)
+    inside = torch.special.ndtr((upper - centre) / scale) - torch.special.ndtr((lower - centre) / scale)
+    outside = float(1 - inside.mean())
+    if outside > _MUCH:
+        range_ = f"[{float(lower.min()):g}, {float(upper.max()):g}]"
+        classifier.warn_once(
+            f"replacement: {outside:.0%} of this noise lies outside of the bounds {range_} and is clipped to them; give"
+            " mean and sd of the training data, or leave them out for noise that fits the bounds"
+        )
+    return centre, scale
+
+
+def make_gaussian_fields(
+    classifier: Classifier, inputs: Tensor, mean: Baseline | None = None, sd: Baseline | None = None
+) -> Fields:
+    """Fields of `N(mean, sd)`, each one number or one for each channel of `inputs`, or None; see `resolve_noise`."""
+    centre, scale = resolve_noise(classifier, inputs, mean, sd)
 
     def fields(x: Tensor, keys: Tensor) -> Tensor:
         count = x[0].numel()

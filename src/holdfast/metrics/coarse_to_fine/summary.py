@@ -8,7 +8,11 @@ positions, and the area under it. The curve starts at `(0, 0)`, runs by straight
 stays constant from the last point to 1. `F1 = A_top (1 - A_bottom) / (A_top + 1 - A_bottom)` is printed without the
 factor 2 of a harmonic mean, so that its best value is 0.5. Here it is called `f1_paper`, and `f1` is twice that. Both
 orders end in the same copy, with all positive positions replaced. If these are few, the areas come mostly from the
-constant part, and are close to each other.
+constant part, and are close to each other. The program of Turbe et al. (2023) holds the curve constant in `A_top`, but
+not in the two areas of F1, which end at the last point: `f1_framework`.
+
+An area to 1 is larger for a map with more positive positions, whatever their order, because its curve goes on where
+others stay constant. `auc_common` compares explainers where all of them are measured, see `gate.compare_curves`.
 
 *Fine* (Sec. 3.2): skewness `k3 / k2^(3/2)` and excess kurtosis `k4 / k2^2 - 3` of the drops at each share k of the
 positive positions, with biased moments; 0 where all drops are equal, and flagged. Both are rescaled to [0, 1] and
@@ -37,6 +41,7 @@ import numpy as np
 from holdfast.errors import check, check_integer
 from holdfast.metrics.coarse_to_fine.statistics import (
     compute_area,
+    compute_area_up_to,
     compute_centred_powers,
     compute_moments,
     compute_printed_f1,
@@ -142,6 +147,7 @@ class CorruptionSummary:
         mean_top, mean_bottom: the mean drops, `(K,)`.
         auc_top, auc_bottom: the areas under them over `share`.
         f1, f1_paper: their F1 score, at most 1, and as printed, at most 0.5; below 0 where the class's score rises.
+        f1_framework: as printed, from areas that end at the last measured point, as in the authors' program.
         skewness, kurtosis: of the drops, most relevant first, `(K,)`; kurtosis is the excess over that of a normal.
         flat: whether all drops are equal, so that both are 0 by definition, bool `(K,)`.
         scale: how they are rescaled: by `"absolute"` functions, or `"compared"` with the other explainers.
@@ -152,6 +158,9 @@ class CorruptionSummary:
         auc_share_above: the area under it over k.
         q, quantile: the least drop that a share q of the samples does not exceed, `(K,)`.
         starred: the paper's starred numbers, rescaled to [0, 1] over the explainers; empty for `"absolute"`.
+        common_share: the largest mean share of positions up to which all compared explainers with positive relevance
+            are measured; NaN for `"absolute"`.
+        auc_common: the mean of `mean_top` over shares up to `common_share`, most relevant first, at most 1.
         intervals: the ends, by the names of the numbers; empty if there was no bootstrap.
     """
 
@@ -165,6 +174,7 @@ class CorruptionSummary:
     auc_bottom: float
     f1: float
     f1_paper: float
+    f1_framework: float
     skewness: Array
     kurtosis: Array
     flat: Array
@@ -179,6 +189,8 @@ class CorruptionSummary:
     q: float
     quantile: Array
     starred: Mapping[str, float] = field(default_factory=dict)
+    common_share: float = float("nan")
+    auc_common: float = float("nan")
     intervals: Mapping[str, tuple[Array, Array]] = field(default_factory=dict)
 
     def interval(self, name: str) -> tuple[Array, Array]:
@@ -219,11 +231,13 @@ class Columns:
         scaled = rescale_skewness(skewness), rescale_kurtosis(kurtosis)
         auc_top, auc_bottom = compute_area(share, top), compute_area(share, bottom)
         printed = compute_printed_f1(auc_top, auc_bottom)
+        measured = [compute_area_up_to(share, drop, share[..., -1]) for drop in (top, bottom)]
         single = {
             "auc_top": auc_top,
             "auc_bottom": auc_bottom,
             "f1": 2 * printed,
             "f1_paper": printed,
+            "f1_framework": compute_printed_f1(*measured),
             **self.compute_fine_areas(*scaled),
             "auc_share_above": integrate_over_fractions(above, self._fractions),
         }

@@ -38,7 +38,7 @@ from torch import Tensor
 from holdfast.errors import ArgumentError, check
 from holdfast.explainers import Explainer
 from holdfast.metrics.base import Direction, Metric, metrics
-from holdfast.metrics.positions import Unit, compute_relevance
+from holdfast.metrics.positions import Unit, adapt_explainer, compute_relevance
 from holdfast.metrics.probe import Probe
 from holdfast.metrics.result import Result
 from holdfast.model import Classifier
@@ -227,7 +227,7 @@ class RelevanceLocalisation(Metric):
     ) -> LocalisationResult:
         """Compare the relevance of each sample with its region."""
         inside = self._find_inside(inputs)
-        probe = Probe(classifier, explainer, inputs, targets)
+        probe = Probe(classifier, adapt_explainer(explainer, self.unit), inputs, targets)
         size, positions = inside.sum(1), inside.shape[1]
         trivial = (size == 0) | (size == positions)
         probe.skip(trivial)

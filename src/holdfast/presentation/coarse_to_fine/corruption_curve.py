@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -19,6 +20,7 @@ from holdfast.metrics.coarse_to_fine.summary import CorruptionSummary
 from holdfast.presentation.base import (
     Presentation,
     Reading,
+    Standing,
     View,
     draw_distribution,
     format_number,
@@ -27,7 +29,7 @@ from holdfast.presentation.base import (
     read_numbers,
 )
 from holdfast.presentation.coarse_to_fine.across_data import draw_boxes_over_data
-from holdfast.presentation.coarse_to_fine.drops import TAU, Drops, Q, load_drops
+from holdfast.presentation.coarse_to_fine.drops import TAU, Drops, Q, compare_at_common_share, load_drops
 from holdfast.presentation.coarse_to_fine.pictures import draw_galleries
 from holdfast.presentation.coarse_to_fine.tables import draw_tables
 from holdfast.presentation.coarse_to_fine.words import describe_gate, explain_terms, format_share
@@ -53,7 +55,8 @@ class CorruptionCurvePresentation(Presentation):
             "area under the drop",
             self.direction_of(options),
             3,
-            caution="Only the difference to random maps is due to the map.",
+            caution="Only the difference to random maps is due to the map, and more positive positions make the area "
+            "larger: compare by “same share”.",
         )
 
     def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
@@ -82,8 +85,10 @@ class CorruptionCurvePresentation(Presentation):
         return f"Does the prediction fall when what the map puts {which} is replaced?"
 
     def verdict(self, view: View) -> str:
-        """The median areas under the drop, as shares of the class's probability."""
-        measure = view.median_in(lambda share: f"{100 * share:.0f}%")
+        """The mean drop up to the share of positions that all explainers replace; without stored drops the median."""
+        common = compare_at_common_share(view)
+        share = next((found.common_share for found in common.values()), 0.0)
+        measure = partial(_measure_common, common) if common else view.median_in(_format_percent)
         ranked = view.rank(measure)
         if not ranked:
             return ""
@@ -91,10 +96,16 @@ class CorruptionCurvePresentation(Presentation):
         best, worst, chance = ranked[0], ranked[-1], view.refer(measure)
         rest = "" if len(ranked) == 1 else f", what {worst.puts} {which} {worst.text}"
         rest += f"; random maps {chance}" if chance else ""
-        return (
-            f"Replacing what {best.puts} {which} costs the class {best.text} of its probability, averaged over how "
-            f"much is replaced{rest} (medians)."
-        )
+        over = f"averaged over the first {format_share(round(share, 3))} of positions" if common else ""
+        over = over or "averaged over how much is replaced"
+        end = "(means over samples, for as many positions of all explainers)." if common else "(medians)."
+        return f"Replacing what {best.puts} {which} costs the class {best.text} of its probability, {over}{rest} {end}"
+
+    def put_first(self, view: View) -> tuple[Standing | None, str]:
+        """By the verdict's numbers, up to the same share."""
+        ranked = view.rank(partial(_measure_common, common)) if (common := compare_at_common_share(view)) else []
+        what = "drop up to the same share of positions (ranks are by the whole area)"
+        return (ranked[0], what) if len(ranked) > 1 else super().put_first(view)
 
     def reservations(self, view: View) -> list[str]:
         """Without random maps nothing says how much any order costs."""
@@ -128,6 +139,16 @@ class CorruptionCurvePresentation(Presentation):
             charts += [*draw_ridge_lines(view, drops), *draw_robust_curves(view, drops)]
             charts += draw_fine_curves(view, drops) if drops.enough else [drops.too_few("Skewness and kurtosis")]
         return [*(each for each in charts if each is not None), *draw_tables(drops), *draw_galleries(view)]
+
+
+def _format_percent(share: float) -> str:
+    return f"{100 * share:.0f}%"
+
+
+def _measure_common(common: Mapping[str, CorruptionSummary], rows: pl.DataFrame) -> tuple[float, str] | None:
+    """The mean drop up to the common share as a measure for `View.rank`."""
+    found = common.get(str(rows["explainer"][0])) if len(rows) else None
+    return None if found is None else (found.auc_common, _format_percent(found.auc_common))
 
 
 def draw_ridge_lines(view: View, drops: Drops) -> list[Chart | None]:

@@ -49,24 +49,27 @@ class Drops:
 
     @cached_property
     def gates(self) -> dict[str, Gate]:
-        """By explainer, without the random one. Empty if there is none, or no drops with the most relevant first."""
+        """By explainer, without the random one, up to the share of positions that both replace.
+
+        Empty if there is no random one, or no drops with the most relevant first.
+        """
         if self.random is None or self.curves[self.random].top is None:
             return {}
         reference = self.curves[self.random]
         return {name: apply_gate(each, reference) for name, each in self.curves.items() if name != self.random}
 
     @cached_property
-    def gates_to_common(self) -> dict[str, Gate]:
-        """The gates by the areas up to the share of positions that both explainers reach."""
+    def whole_areas(self) -> dict[str, Gate]:
+        """The same comparisons of the whole areas, which are larger for maps with more positive positions."""
         if not self.gates:
             return {}
         reference = self.curves[str(self.random)]
-        return {name: apply_gate(self.curves[name], reference, to_common=True) for name in self.gates}
+        return {name: apply_gate(self.curves[name], reference, to_common=False) for name in self.gates}
 
     @cached_property
-    def passed_by_length(self) -> list[str]:
-        """The explainers that pass the gate, but not if as many positions are replaced as for random maps."""
-        return [name for name, gate in self.gates.items() if gate.passed and not self.gates_to_common[name].passed]
+    def above_by_length(self) -> list[str]:
+        """The explainers that fail the gate although their whole area is larger, as more positions are positive."""
+        return [name for name, gate in self.gates.items() if not gate.passed and self.whole_areas[name].passed]
 
     def may_be_read(self, name: str) -> bool:
         """Whether the fine numbers of an explainer may be read: its gate is passed, or there are no gates."""
@@ -82,6 +85,11 @@ class Drops:
         """The same numbers with the fine ones rescaled over the explainers, from the samples that all of them have."""
         some = {name: each for name, each in self.curves.items() if each.find_complete().any()}
         return compare_curves(some, tau=TAU, q=Q) if len(some) > 1 else {}
+
+    @cached_property
+    def common_share(self) -> float:
+        """The share of positions up to which the curves of all explainers are measured; NaN for a single explainer."""
+        return next((each.common_share for each in self.comparison.values()), float("nan"))
 
     @cached_property
     def fewest(self) -> int:
@@ -133,3 +141,11 @@ def _count_no_positive(view: View, explainer: str, found: Mapping[int, Any]) -> 
     rows = view.of(explainer)
     first = rows.filter(rows["repeat"] == view.frame["repeat"].min())
     return int((read_flags(first, "no_positive") & np.isin(first["sample"].to_numpy(), list(found))).sum())
+
+
+def compare_at_common_share(view: View) -> dict[str, CorruptionSummary]:
+    """The numbers of all explainers with `auc_common`, without intervals; empty unless it can be computed."""
+    drops = load_drops(view) if len(view.jobs) and "top" in (view.options.get("order") or ()) else None
+    found = {} if drops is None else {name: each for name, each in drops.curves.items() if each.find_complete().any()}
+    numbers = compare_curves(found, resamples=0) if len(found) > 1 else {}
+    return numbers if any(np.isfinite(each.auc_common) for each in numbers.values()) else {}

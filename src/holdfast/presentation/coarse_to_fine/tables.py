@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 from holdfast.charts import Table, TableCell
-from holdfast.metrics.coarse_to_fine.gate import STARRED, Gate
+from holdfast.metrics.coarse_to_fine.gate import Gate
 from holdfast.metrics.coarse_to_fine.summary import CorruptionSummary
 from holdfast.presentation.base import format_number
 from holdfast.presentation.coarse_to_fine.drops import TAU, Drops
@@ -26,10 +26,13 @@ def draw_tables(drops: Drops) -> list[Table]:
 
 
 def _draw_coarse(drops: Drops) -> Table:
+    common = math.isfinite(drops.common_share)
+    until = f"mean drop up to {format_share(round(drops.common_share, 3))} of positions" if common else ""
     columns = [
         ("samples", "and samples left out"),
+        *([("same share", until)] if common else []),
         *((title, _BEST.get(key, "")) for key, title in _COARSE),
-        ("gate", f"AUC top minus that of {drops.random}" if drops.random else "could not be applied"),
+        ("gate", f"area minus that of {drops.random}" if drops.random else "could not be applied"),
     ]
     rows = []
     for name, found in drops.absolute.items():
@@ -38,11 +41,19 @@ def _draw_coarse(drops: Drops) -> Table:
         notes += [f"{no_positive} with no positive relevance"] if no_positive else []
         cells = [
             TableCell(str(found.samples), "; ".join(notes)),
+            *([_make_cell(drops.comparison.get(name), "auc_common")] if common else []),
             *(_make_cell(found, key) for key, _ in _COARSE),
             _show_verdict(drops, name),
         ]
         rows.append((name, cells))
     caption = (
+        "Same share: how much is lost on average while the first positions are replaced, up to the share of positions "
+        "that every explainer replaces; compare explainers by it. AUC top is also larger for a map with more positive "
+        "positions. "
+        if common
+        else ""
+    )
+    caption += (
         "In brackets: 95% intervals over samples (bootstrap, BCa). Samples without positive relevance count with a "
         "drop of 0. Left out: samples that were skipped for this explainer only, or with a corrupted copy on which the "
         "model was not finite. Samples that were skipped for all explainers are in “Warnings and failures”. "
@@ -52,24 +63,24 @@ def _draw_coarse(drops: Drops) -> Table:
 
 
 def _draw_same_share(drops: Drops) -> list[Table]:
-    """How many positions are positive, and whether the area is larger if as many are replaced as for random maps."""
+    """How many positions are positive, the gate, and whether the whole area is larger than that of random maps."""
     if not drops.gates:
         return []
     columns = [
         ("replaced", "share of positions at the last k"),
-        ("gate", f"AUC top minus that of {drops.random}"),
-        ("same share", "areas up to the common share"),
+        ("gate", f"area minus that of {drops.random}, up to the share that both replace"),
+        ("whole area", f"AUC top minus that of {drops.random}"),
     ]
     rows = []
     for name, found in drops.absolute.items():
         share = format_share(round(float(found.share[-1]), 2)) if found.samples else "–"
         rows.append(
-            (name, [TableCell(share), _show_verdict(drops, name), _show_verdict(drops, name, drops.gates_to_common)])
+            (name, [TableCell(share), _show_verdict(drops, name), _show_verdict(drops, name, drops.whole_areas)])
         )
     caption = (
         "A curve stays constant after its last positive position, so a map with more of them has a larger area for "
-        "that reason alone. Same share: the areas up to the share of positions that both the explainer and "
-        f"{drops.random} replace. "
+        "that reason alone, and random maps that are positive everywhere would pass by it. So the gate compares the "
+        f"areas only up to the share of positions that both the explainer and {drops.random} replace. "
     )
     return [Table("The gate, and how many positions are positive", columns, rows, caption + describe_gate(drops))]
 
@@ -89,9 +100,8 @@ def _show_verdict(drops: Drops, name: str, gates: Mapping[str, Gate] | None = No
         return TableCell("–")
     found = (drops.gates if gates is None else gates)[name]
     between = _format_interval(found.low, found.high)
-    return TableCell(
-        "passed" if found.passed else "not passed", f"{format_number(found.difference, 3)} {between}".strip()
-    )
+    words = ("passed", "not passed") if gates is None else ("larger", "not larger")
+    return TableCell(words[0] if found.passed else words[1], f"{format_number(found.difference, 3)} {between}".strip())
 
 
 def _draw_fine(drops: Drops) -> Table:
@@ -119,12 +129,12 @@ def _draw_fine(drops: Drops) -> Table:
 def _draw_starred(drops: Drops) -> list[Table]:
     if not drops.comparison:
         return []
-    columns = [(_STAR_TITLES[key], "0 to 1 over the explainers") for key in STARRED]
+    columns = [(title, "0 to 1 over the explainers") for title in _STAR_TITLES.values()]
     rows = []
     for name, found in drops.comparison.items():
         grey = not drops.may_be_read(name)
-        faint = {key: grey and key in ("auc_skewness", "auc_kurtosis") for key in STARRED}
-        rows.append((name, [_make_cell(found, f"starred_{key}", faint[key]) for key in STARRED]))
+        faint = {key: grey and key in ("auc_skewness", "auc_kurtosis") for key in _STAR_TITLES}
+        rows.append((name, [_make_cell(found, f"starred_{key}", faint[key]) for key in _STAR_TITLES]))
     caption = (
         "As in the paper: the lowest of the explainers is 0 and the highest is 1, however close they are. So these "
         f"numbers have a meaning in this table only. {describe_gate(drops)}"

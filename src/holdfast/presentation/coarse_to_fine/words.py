@@ -34,7 +34,7 @@ def format_share(k: float) -> str:
 
 
 def describe_gate(drops: Drops) -> str:
-    """Which explainers pass the gate, and which only because of their length; or why there is no gate."""
+    """Which explainers pass the gate, and which have a larger area all the same; or why there is no gate."""
     if drops.random is None:
         return (
             "The gate could not be applied: the study has no explainer `random`. Read fine numbers with care: the "
@@ -47,26 +47,24 @@ def describe_gate(drops: Drops) -> str:
     failed = [name for name, gate in drops.gates.items() if not gate.passed]
     if not failed:
         return (
-            f"All pass the gate: their AUC top is demonstrably larger than that of {drops.random}. {drops.random} is "
-            f"grey, because its fine numbers have no meaning.{_warn_of_length(drops)}"
+            "All pass the gate: up to the share of positions that both replace, their area is demonstrably larger "
+            f"than that of {drops.random}. {drops.random} is grey, because its fine numbers have no meaning."
         )
     grey = f"Grey, because their fine numbers do not count: {', '.join([*failed, drops.random])}."
     if all(math.isnan(drops.gates[name].low) for name in failed):
-        return (
-            f"{grey} There are too few samples to tell an AUC top from that of {drops.random}.{_warn_of_length(drops)}"
-        )
+        return f"{grey} There are too few samples to tell an area from that of {drops.random}.{_warn_of_length(drops)}"
     return (
-        f"{grey} Their AUC top is not demonstrably larger than that of {drops.random}, so the shape of the "
-        f"distribution has no meaning.{_warn_of_length(drops)}"
+        f"{grey} Up to the share of positions that both replace, their area is not demonstrably larger than that of "
+        f"{drops.random}, so the shape of the distribution has no meaning.{_warn_of_length(drops)}"
     )
 
 
 def _warn_of_length(drops: Drops) -> str:
-    if not drops.passed_by_length:
+    if not drops.above_by_length:
         return ""
     return (
-        f" Caution: {', '.join(drops.passed_by_length)} may pass only because of the number of positive positions: if "
-        f"as many are replaced as for {drops.random}, the area is not demonstrably larger."
+        f" The whole AUC top of {', '.join(drops.above_by_length)} is larger, but that may be due to the number of "
+        "positive positions alone."
     )
 
 
@@ -87,6 +85,11 @@ def explain_terms(options: Mapping[str, Any]) -> dict[str, str]:
         "areas come mostly from the constant end of the curve, and are close to each other. The ranking is by each "
         "sample's own area; the mean of these areas is not exactly AUC top."
     )
+    terms["Same share"] = (
+        "A map with more positive positions has a larger area for that reason alone, because its curve goes on where "
+        "others stay constant. `same share` is the mean drop only up to the share of positions that every explainer "
+        "replaces, so that all explainers are compared for as many replaced positions."
+    )
     terms["Ridge lines"] = (
         "The distribution over samples, with one row for each k. It is best if all of it is far to the right, at 1, "
         "from a small k on. Two peaks: the map finds what matters in some samples and not in others, which the mean "
@@ -97,12 +100,11 @@ def explain_terms(options: Mapping[str, Any]) -> dict[str, str]:
         "Whether a map finds what matters in *every* sample is visible in the shape of that distribution: a skewness "
         "below 0 (a tail to the left) and a kurtosis above 0 (a sharp peak) are best *if the peak is at 1*. The drops "
         "of a map that finds nothing also have a peak, at 0: in the paper's own Table E.I, KernelSHAP has the worst "
-        "areas and the best kurtosis. So both numbers are grey unless the area is demonstrably larger than that of "
-        "`random` maps (the *gate*: a 95% BCa interval of the paired difference lies above 0). An explainer that "
-        "passes the gate may still have its peak elsewhere than at 1: look at the ridge lines. Random maps are "
-        "positive in half of their positions. A map with more positive positions has a larger area for that reason "
-        "alone, because its curve goes on where theirs stays constant. `same share` compares the areas only up to the "
-        "share of positions that both replace."
+        "areas and the best kurtosis. So both numbers are grey unless the area up to the share of positions that both "
+        "replace is demonstrably larger than that of `random` maps (the *gate*: a 95% BCa interval of the paired "
+        "difference lies above 0). Random maps are positive in half of their positions. By the whole area, even random "
+        "maps that are positive everywhere would pass. An explainer that passes the gate may still have its peak "
+        "elsewhere than at 1: look at the ridge lines."
     )
     terms["Numbers without a gate"] = (
         f"The share of samples with a drop of at least {format_number(TAU, 1)}, and the lower quartile of the drops: "

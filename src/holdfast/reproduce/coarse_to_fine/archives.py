@@ -44,7 +44,7 @@ SETS: Mapping[str, tuple[int, int]] = {
 #: sets of long series, which a small run leaves out
 _LONG = ("FordA", "FreezerRegularTrain")
 FOLDER = "networks"
-_COUNT, _REPEATS, _PLAYERS, _ORDERS, _STEPS = 40, 2, 100, 4, 400
+_COUNT, _REPEATS, _WINDOWS, _ORDERS, _STEPS = 40, 2, 100, 4, 400
 _FULL_COUNT, _FULL_STEPS = 500, 4000
 
 _ARCHITECTURES = dict(zip(NETWORKS, ("series_cnn", "bilstm", "series_transformer"), strict=True))
@@ -110,7 +110,7 @@ def _study(scale: Scale) -> dict[str, Any]:
         _REPEATS if small else 5,
         data={name: call_function(LOAD_EVENLY, name=f"ucr:{name}:test", count=count) for name in list_sets(scale)},
         models=models,
-        explainers=make_explainers(scale, _PLAYERS, _ORDERS, [f"ucr:{name}:train" for name in list_sets(scale)]),
+        explainers=make_explainers(scale, _WINDOWS, _ORDERS, [f"ucr:{name}:train" for name in list_sets(scale)]),
     )
 
 
@@ -186,7 +186,7 @@ def _departures(scale: Scale) -> str:
     text = (
         f"{_COUNT} test series per set (all), {_REPEATS} repeats (5), only CNN and BiLSTM, narrow and trained for about"
         f" {_STEPS} steps with a learning rate of {_SMALL_RATE:g}, Shapley value sampling with {_ORDERS} orders of at"
-        f" most {_PLAYERS} windows of a channel (25 orders of all entries)"
+        f" most {_WINDOWS} windows of each channel (25 orders of all entries)"
     )
     return (
         if_small(scale, text)

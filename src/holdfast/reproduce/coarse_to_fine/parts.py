@@ -6,7 +6,8 @@ relevance counts. There is one draw of N(0, 1) at each k, as in the paper; repea
 a data set, not a sample: a row is an explainer for a network, a data set and a repeat, computed from the stored drops.
 
 Starred numbers are rescaled to [0, 1] over the six explainers, without `random`. Whether an explainer is above another
-by AUC_top follows from the paired BCa interval over samples, for means over repeats. The gate is judged the same way.
+by AUC_top follows from the paired BCa interval over samples, for means over repeats. The gate is judged the same way,
+by areas up to the share of positions that the explainer and the random maps both replace.
 """
 
 from __future__ import annotations
@@ -39,7 +40,6 @@ RESAMPLES = 1000
 #: shares k with columns of their own
 SHOWN = (0.05, 0.25, 0.55, 0.95)
 AGREES = 0.6  # two orders "mostly agree" from this rank correlation on: at most 3 of 15 pairs are reversed
-_ENTRIES = "holdfast.reproduce.coarse_to_fine.explainers:EntryShapley"
 _TRAINING = "holdfast.reproduce.coarse_to_fine.explainers:TrainingReferences"
 _Arrays = Mapping[str, np.ndarray[Any, Any]]
 _ARRAYS = ("drop_top", "drop_bottom", "corrupted_share", "fractions")
@@ -48,12 +48,12 @@ _ARRAYS = ("drop_top", "drop_bottom", "corrupted_share", "fractions")
 # ---- studies ----
 
 
-def make_explainers(scale: Scale, players: int, orders: int, sets: Sequence[str] = ()) -> dict[str, Any]:
+def make_explainers(scale: Scale, windows: int, orders: int, sets: Sequence[str] = ()) -> dict[str, Any]:
     """The six explainers of the paper, and random maps for the gates.
 
     Args:
         scale: in a full run every entry is a player, and there are 25 orders, Captum's default.
-        players, orders: options of Shapley value sampling in a small run.
+        windows, orders: options of Shapley value sampling in a small run.
         sets: names of the training sets for references, for several data sets; by default the synthetic series.
     """
     small = scale == "small"
@@ -64,17 +64,17 @@ def make_explainers(scale: Scale, players: int, orders: int, sets: Sequence[str]
         "DL": "deeplift",
         "DS": call_function(_TRAINING, method="deep_shap", **references) if sets else {"deep_shap": shared},
         "GS": call_function(_TRAINING, method="gradient_shap", **references) if sets else {"gradient_shap": shared},
-        "KS": call_function(_ENTRIES, method="kernel_shap", samples=25),
-        "SVS": make_shapley_sampling(orders, players) if small else make_shapley_sampling(25),
+        "KS": {"kernel_shap": {"samples": 25, "segments": "pixels", "per_channel": True}},
+        "SVS": make_shapley_sampling(orders, windows) if small else make_shapley_sampling(25),
         RANDOM: RANDOM,
         POSITIVE: {"function": "holdfast.reproduce.coarse_to_fine.explainers:PositiveNoise"},
     }
 
 
-def make_shapley_sampling(orders: int, players: int | None = None) -> dict[str, Any]:
-    """Shapley value sampling of at most `players` windows of single channels, or of all entries for None."""
-    options: dict[str, Any] = {"method": "shapley_sampling", "samples": orders}
-    return call_function(_ENTRIES, **options, **({} if players is None else {"players": players}))
+def make_shapley_sampling(orders: int, windows: int | None = None) -> dict[str, Any]:
+    """Shapley value sampling of at most that many windows of each channel, or of all entries for None."""
+    segments = "pixels" if windows is None else windows
+    return {"shapley_sampling": {"permutations": orders, "segments": segments, "per_channel": True}}
 
 
 def make_study(title: str, count: int | None, repeats: int, **sections: Any) -> dict[str, Any]:
@@ -97,7 +97,8 @@ def make_rows(results: Results) -> pl.DataFrame:
 
     Columns, in addition to those that identify a row:
 
-    - `auc_top`, `auc_bottom`, `f1`, `f1_paper`, `auc_skewness` and `auc_kurtosis`, on the absolute scale.
+    - `auc_top`, `auc_bottom`, `f1`, `f1_paper`, `f1_framework`, `auc_skewness` and `auc_kurtosis`, on the absolute
+      scale.
     - `starred_*`, rescaled over the six explainers.
     - `skewness`, `kurtosis` and `quartile`, means over k of the curves; `share_above`.
     - `drop 0.05`, `skewness 0.05`, ..., at a few k.
@@ -105,9 +106,9 @@ def make_rows(results: Results) -> pl.DataFrame:
 
     These are computed from means over repeats, so they are the same for all repeats:
 
-    - `above X` for each other explainer X: 1, -1, or 0 if the interval contains 0.
-    - `gate` and `gate_positive`: 1 if the explainer is above `random` maps, and above random maps that are positive
-      everywhere.
+    - `above X` for each other explainer X: 1, -1, or 0 if the interval of AUC_top contains 0.
+    - `gate`: 1 if the explainer is above `random` maps up to the share of positions that both replace.
+    - `gate_positive`: 1 if its AUC_top is above that of random maps that are positive everywhere.
     - `skewness_low` and `skewness_high`, the ends of the interval of `auc_skewness`.
     """
     stored = _read_curves(results)
@@ -165,7 +166,7 @@ def _summarise_repeat(curves: Mapping[str, Curves]) -> dict[str, dict[str, float
 
 
 def _list_numbers(found: CorruptionSummary) -> dict[str, float]:
-    names = ("auc_top", "auc_bottom", "f1", "f1_paper", "auc_skewness", "auc_kurtosis")
+    names = ("auc_top", "auc_bottom", "f1", "f1_paper", "f1_framework", "auc_skewness", "auc_kurtosis")
     numbers = {name: float(getattr(found, name)) for name in names}
     for name, curve in (("skewness", found.skewness), ("kurtosis", found.kurtosis), ("quartile", found.quantile)):
         numbers[name] = float(curve.mean())
@@ -180,14 +181,16 @@ def _compare_means(curves: Mapping[str, Curves]) -> dict[str, dict[str, float]]:
     """Comparisons of means over repeats, from intervals over samples, by explainer."""
     rows: dict[str, dict[str, float]] = {name: {} for name in curves}
     for first, second in combinations(curves, 2):
-        lead = apply_gate(curves[first], curves[second], resamples=RESAMPLES)
+        lead = apply_gate(curves[first], curves[second], to_common=False, resamples=RESAMPLES)
         sign = float((lead.low > 0) - (lead.high < 0))
         rows[first][f"above {second}"], rows[second][f"above {first}"] = sign, -sign
     for name, own in curves.items():
         row = rows[name]
         if name in SIX:
-            passed = {key: row.get(f"above {by}") for key, by in (("gate", RANDOM), ("gate_positive", POSITIVE))}
-            row |= {key: float(sign > 0) for key, sign in passed.items() if sign is not None}
+            if RANDOM in curves:
+                row["gate"] = float(apply_gate(own, curves[RANDOM], resamples=RESAMPLES).passed)
+            if f"above {POSITIVE}" in row:
+                row["gate_positive"] = float(row[f"above {POSITIVE}"] > 0)
         low, high = summarise(own, resamples=RESAMPLES).interval("auc_skewness")
         row |= {"skewness_low": float(low), "skewness_high": float(high)}
     return rows
@@ -282,11 +285,15 @@ def format_order(frame: pl.DataFrame, column: str = "auc_top") -> str:
 def note_gates(frame: pl.DataFrame) -> list[str]:
     """A note on explainers that are not demonstrably above random maps; their fine numbers do not count."""
     notes = []
-    for column, maps in (("gate", "random maps"), ("gate_positive", "random maps that are positive everywhere")):
+    whose = (
+        ("gate", "area up to the common share not demonstrably above that of random maps"),
+        ("gate_positive", "AUC_top not demonstrably above that of random maps that are positive everywhere"),
+    )
+    for column, text in whose:
         if column in frame.columns:
             failed = frame.filter(pl.col(column) == 0)
             groups = split_rows(failed) if len(failed) else {}
             names = [", ".join(own["explainer"].unique(maintain_order=True)) for own in groups.values()]
             texts = [f"{key} ({explainers})" for key, explainers in zip(groups, names, strict=True)]
-            notes.append(f"AUC_top not demonstrably above that of {maps}: {'; '.join(texts) or 'none'}")
+            notes.append(f"{text}: {'; '.join(texts) or 'none'}")
     return notes

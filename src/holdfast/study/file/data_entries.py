@@ -109,7 +109,8 @@ class DataFile(DataEntry):
     form: ClassVar[str] = "path"
     path: Name = Field(
         description="A .npz (arrays inputs or x, labels or y, names of features), .npy or .safetensors file, a .csv"
-        " table with a header (a column label, y, class or target has the classes, or the one named by `label`), or a"
+        " table with a header (a column label, y, class or target has the classes, or the one named by `label`), a .ts or"
+        " .tsv file of series, or a"
         " folder of images with or without a subfolder for each class; relative to the study file. uint8 is scaled to"
         " [0, 1]."
     )
@@ -163,7 +164,7 @@ def _from_content(found: Content, targets: str) -> Samples:
         check(len(found.labels) == rows, "path", f"as many labels as inputs ({rows})", f"{len(found.labels)} labels")
     check(targets != "labels" or found.labels is not None, "targets", "predicted, as there are no labels", "labels")
     labels = found.labels if targets == "labels" else None
-    return Samples(found.inputs, labels, about=found.about, features=found.features)
+    return Samples(found.inputs, labels, found.bounds, found.about, features=found.features)
 
 
 def _take_first(found: Samples, count: int | None) -> Samples:
