@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test slow bench docs wheel audit test-minimum format clean
+.PHONY: setup demo test slow bench mutants docs wheel audit test-minimum format clean
 
 setup: $(STAMP)
 	@echo "next: make demo"
@@ -36,6 +36,13 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/throughput.py
 	$(BIN)/python benchmarks/peers.py
 	$(BIN)/python benchmarks/worst_case.py
+
+# small changes of the code, which the tests should notice; their tool is used by nothing else
+MUTANTS := build/mutants
+mutants: $(STAMP)
+	test -x $(MUTANTS)/bin/cosmic-ray || ($(BIN)/python -m venv $(MUTANTS) && \
+		$(MUTANTS)/bin/python -m pip install --quiet --disable-pip-version-check cosmic-ray==8.7.0 coverage==7.17.3)
+	$(BIN)/python scripts/mutants.py
 
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

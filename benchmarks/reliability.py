@@ -1,4 +1,4 @@
-"""Flip bits in stored results, and give every option values that make no sense; count what is noticed.
+"""Flip bits in stored results, hand over files with code in them, and give every option odd values; count what happens.
 
     python benchmarks/reliability.py                 400 flips in each kind of file, and the options
     python benchmarks/reliability.py --flips 4000
@@ -6,6 +6,10 @@
 Each flip changes one bit of one file at random, reads it as the report does, and puts the file back. "Noticed" is an
 error that names the file. "Unnoticed, no effect" is a flip after which everything that was read is as before, and
 "wrong" is a flip after which something else was read without an error.
+
+Files with code are pickles of three kinds, alone, within torch files and NumPy files, and in the place of stored
+results, and tags of YAML that make objects. "Executed" means that the code has run, and "taken" that the file was
+accepted. Names with HTML and scripts are "executed" if they stand in the report as they are.
 
 Every option of every metric and explainer, and of `Classifier`, then gets fifteen values of other kinds: texts, complex
 numbers, NaN, 10^30, lists, functions. "Refused" is an error of holdfast that names the option; "accepted" has a meaning
@@ -17,17 +21,25 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
+import io
+import os
+import pickle
 import random
+import shutil
 import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import torch
 
 import holdfast
 from holdfast.metrics.base import metrics
+from holdfast.report import build_html
+from holdfast.study.file.spec import load_study
 from holdfast.study.results import load_results
 from holdfast.study.store import Store
 
@@ -55,6 +67,130 @@ def flip_bits(file: Path, read: Callable[[], object], flips: int, seed: int) -> 
             found["noticed"] += 1
     file.write_bytes(whole)
     return found
+
+
+class Code:
+    """An object whose pickle makes a file when it is read."""
+
+    def __init__(self, file: Path, way: int) -> None:
+        self.file, self.way = file, way
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[str, ...]]:
+        text = str(self.file)
+        return ((os.mkdir, (text,)), (eval, (f"open({text!r}, 'w')",)), (os.system, (f"touch {text}",)))[self.way]
+
+
+TAGS = (
+    "!!python/object/apply:os.mkdir ['{}']",
+    "!!python/object/apply:os.system ['touch {}']",
+    "!!python/object/new:os.mkdir ['{}']",
+    "!!python/object/apply:builtins.eval [\"open('{}', 'w')\"]",
+    "!!python/object/apply:subprocess.check_output [['touch', '{}']]",
+    "!!python/name:os.system",
+    "!!python/module:this",
+)
+NAMES = (
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "</script><script>alert(1)</script>",
+    '" onmouseover="alert(1)',
+    "' onmouseover='alert(1)",
+    "--><svg onload=alert(1)>",
+    "<iframe srcdoc='<script>alert(1)</script>'>",
+    "<a href='javascript:alert(1)'>a</a>",
+)
+
+
+def inject_code(folder: Path, results: Path) -> dict[str, Counter[str]]:
+    """How often code in a file was executed, and the file taken, by kind of file."""
+    mark, study = folder / "executed", folder / "study.yaml"
+    if os.name == "posix":  # the code does what it should, if somebody runs it
+        pickle.loads(pickle.dumps(Code(mark, 0)))
+        mark.rmdir()
+    job = load_results(results).jobs["job"][0]
+
+    def load(model: str = "lenet5-mnist", data: str = "digits") -> object:
+        study.write_text(
+            f"data:\n  d: {data}\nsamples: 1\nmodels:\n  m: {model}\nexplainers: [saliency]\n"
+            "metrics: [{max_sensitivity: {neighbourhood: {linf: 0.1}}}]\n"
+        )
+        grid = load_study(study).grid()
+        return [source.classifier(samples, "cpu") for source in grid.models.values() for samples in grid.data.values()]
+
+    def weights(content: bytes) -> object:
+        (folder / "w.pt").write_bytes(content)
+        return load("{architecture: lenet5, weights: w.pt}")
+
+    def arrays(name: str, content: bytes) -> object:
+        (folder / name).write_bytes(content)
+        return load(data="{path: " + name + "}")
+
+    def stored(part: str, content: bytes) -> object:
+        copy = folder / "copy"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(results, copy)
+        (copy / part).write_bytes(content)
+        return build_html(copy), Store(copy).read(job), Store(copy).read_artefacts(job)
+
+    load()  # a study like those below, without code in it
+    tries: list[tuple[str, Callable[[], object]]] = []
+    for way in range(3):
+        code = Code(mark, way)
+        torch.save({"a": code}, buffer := io.BytesIO())
+        tries.append(("torch files", functools.partial(weights, buffer.getvalue())))
+        torch.save({"a": code}, buffer := io.BytesIO(), _use_new_zipfile_serialization=False)
+        tries.append(("torch files", functools.partial(weights, buffer.getvalue())))
+        listed = np.empty(1, dtype=object)
+        listed[0] = code
+        for name, save in (("x.npy", np.save), ("x.npz", np.savez)):
+            buffer = io.BytesIO()
+            save(buffer, listed) if save is np.save else save(buffer, inputs=listed)  # type: ignore[operator]
+            tries.append(("NumPy files", functools.partial(arrays, name, buffer.getvalue())))
+        for protocol in (0, 2, 5):
+            content = pickle.dumps(code, protocol)
+            tries.append(("pickles", functools.partial(weights, content)))
+            tries.append(("pickles", functools.partial(arrays, "x.npy", content)))
+        for part in ("manifest.json", f"jobs/{job}.parquet", f"artefacts/{job}.safetensors"):
+            tries.append(("stored results", functools.partial(stored, part, pickle.dumps(code))))
+    tries += [("tags of YAML", functools.partial(load, tag.format(mark))) for tag in TAGS]
+    found: dict[str, Counter[str]] = {}
+    for kind, work in tries:
+        counted = found.setdefault(kind, Counter())
+        counted["tried"] += 1
+        try:
+            work()
+            counted["taken"] += 1
+        except Exception as error:
+            counted["foreign"] += not isinstance(error, holdfast.HoldfastError)
+        if mark.exists():
+            counted["executed"] += 1
+            shutil.rmtree(mark) if mark.is_dir() else mark.unlink()
+    digits = holdfast.data.bundled("digits")[:2]
+    classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    explainers = dict.fromkeys(NAMES, "saliency")
+    report = holdfast.evaluate(classifier, explainers, digits.inputs, ["aopc:steps=2"], progress=False)
+    executable = _Executable()
+    executable.feed(build_html(report.results))
+    found["names"] = Counter(tried=len(NAMES), taken=len(NAMES), executed=executable.found)
+    return found
+
+
+class _Executable(HTMLParser):
+    """Counts what a browser would run of `NAMES`: attributes, and scripts that are no data."""
+
+    found, script = 0, False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.script = tag == "script" and dict(attrs).get("type") != "application/json"
+        self.found += sum(
+            "alert(1)" in (value or "") for name, value in attrs if name[:2] == "on" or tag in ("iframe", "a")
+        )
+
+    def handle_data(self, data: str) -> None:
+        self.found += self.script and "alert(1)" in data
+
+    def handle_endtag(self, tag: str) -> None:
+        self.script = False
 
 
 #: what no option, or few of them, can mean
@@ -132,6 +268,12 @@ def main() -> None:
             flips = arguments.flips if name != "compacted rows" else max(1, arguments.flips // 10)
             found = flip_bits(file, read, flips, arguments.seed)
             print(f"| {name} | {flips} | {found['noticed']} | {found['unnoticed, no effect']} | {found['wrong']} |")
+        print("\n| files with code | tried | executed | taken | refused with a foreign error |")
+        print("| --- | --- | --- | --- | --- |")
+        (Path(temporary) / "code").mkdir()
+        for kind, found in inject_code(Path(temporary) / "code", folder).items():
+            numbers = " | ".join(str(found[what]) for what in ("tried", "executed", "taken", "foreign"))
+            print(f"| {kind} | {numbers} |")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         counted, foreign = give_odd_values()
