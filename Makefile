@@ -46,7 +46,7 @@ mutants: $(STAMP)
 
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
-	@echo "open build/site/index.html; with search: $(BIN)/python -m http.server -d build/site"
+	@echo "open build/site/index.html"
 
 # wheel and sdist, with what they hold checked
 wheel: $(STAMP)

@@ -89,6 +89,21 @@ def test_the_best_is_by_mean_rank_and_another_median_is_said(builder: Builder) -
     assert "is that of odd (0.530), but steady has the best mean rank" in answer.decision.text
 
 
+def find_reason(findings: Findings) -> str:
+    """Why nothing is decided by the worst case, as the report says it."""
+    contents = findings.contents
+    return answer_question(contents, contents.labels[WORST], *contents.pairs[0]).decision.text
+
+
+def test_samples_that_do_not_count_are_explained(builder: Builder) -> None:
+    builder.worst("a", GOOD)
+    builder.worst("b", BAD[:10], status=["ok"] * 7 + ["degenerate"] * 2 + ["misclassified"])
+    builder.worst("b", BAD[:10], status=["ok"] * 7 + ["degenerate"] * 2 + ["misclassified"], label="other")
+    text = " ".join(str(found(builder)).split())
+    assert "Not counted for b: 2 samples with a constant map." in text
+    assert "Not counted for b: 1 sample of which the model predicts another class." in text
+
+
 def test_nothing_is_marked_where_the_tests_decide_nothing(builder: Builder) -> None:
     rng = np.random.default_rng(0)
     for name in ("a", "b", "c"):
@@ -99,7 +114,7 @@ def test_nothing_is_marked_where_the_tests_decide_nothing(builder: Builder) -> N
     assert (len(best.explainers), best.shown) == (3, False)
     text = str(findings)
     assert not any(line.endswith(("*", "=")) for line in text.splitlines())
-    assert f"No explainer is shown to be better than the others (no mark): {WORST}." in " ".join(text.split())
+    assert f"No mark for {WORST}: {find_reason(findings)}" in " ".join(text.split())
 
 
 def test_too_few_samples_are_said(builder: Builder) -> None:
@@ -108,7 +123,8 @@ def test_too_few_samples_are_said(builder: Builder) -> None:
     findings = found(builder, 3)
     assert findings.best()[WORST].shown is False
     text = " ".join(str(findings).split())
-    assert "Too few samples with a value for all explainers to show a difference (test at 5%): every metric." in text
+    assert "3 samples have a value for both explainers; a test at 5% needs at least 6." in find_reason(findings)
+    assert f"No mark for {WORST}: {find_reason(findings)}" in text
     assert "Median over samples [interval of at least 75%]" in text
 
 

@@ -28,7 +28,7 @@ from holdfast.report import Report
 from holdfast.report.failures import describe_failures as describe_failures
 from holdfast.report.failures import shorten_error
 from holdfast.report.summary import estimate
-from holdfast.report.verdicts import explain_ranks
+from holdfast.report.verdicts import decide, explain_ranks
 from holdfast.report.views import Contents
 from holdfast.statistics.comparison import Comparison
 from holdfast.statistics.paired import Interval, bootstrap_interval
@@ -56,6 +56,12 @@ _PLACES = ("data", "model", "repeat")
 _FIRST = ("explainer", "label", "sample", "value", "low", "high", "status")
 _LAST = ("metric", "data", "model", "repeat", "job")
 _HEAD = 22  # characters
+#: why a sample was skipped, in words
+_STATUS = {
+    "misclassified": "of which the model predicts another class",
+    "degenerate": "with a constant map",
+    "nonfinite": "with NaN or infinity",
+}
 _MARKS = {"best": "*", "tied": "="}
 _SIGNS = {"upper": "<= ", "lower": ">= "}
 
@@ -467,16 +473,49 @@ def _notes(findings: Findings, data: str, model: str, columns: Sequence[_Column]
     notes = ["; ".join(parts) + "."] if parts else []
     found = findings.contents.comparisons.items()
     here = {label: comparison for (d, m, label), comparison in found if (d, m) == (data, model)}
-    weak = [label for label, comparison in here.items() if not comparison.conclusive_possible]
     ranks = [(label, _explain_median(findings, data, model, label)) for label in here]
-    notes += [f"{label}: {note}".replace("−", "-") for label, note in ranks if note]
-    open_ones = [label for label, each in here.items() if each.conclusive_possible and not each.decided]
-    if open_ones:
-        notes.append(f"No explainer is shown to be better than the others (no mark): {', '.join(open_ones)}.")
-    if weak:
-        which = "every metric" if len(weak) == len(here) else ", ".join(weak)
-        notes.append(f"Too few samples with a value for all explainers to show a difference (test at 5%): {which}.")
-    return notes
+    notes += [f"{label}: {note}" for label, note in ranks if note]
+    reasons: dict[str, list[str]] = {}
+    for label, known in findings.contents.labels.items():
+        if not len(findings.contents.frame(data, model, label)) or known.reading.direction is None:
+            continue
+        view = findings.contents.view(data, model, label)
+        decision = decide(here.get(label), known.reading.direction, len(view.present))
+        if decision.mark in ("open", "unable"):
+            reasons.setdefault(decision.text, []).append(label)
+        if unfair := known.presentation.unfair(view):
+            notes.append(f"{label}: {unfair}")
+    for reason, labels in reasons.items():
+        which = "every metric" if len(labels) == len(columns) > 1 else ", ".join(labels)
+        notes.append(f"No mark for {which}: {reason}")
+    return [note.replace("−", "-") for note in [*notes, *_explain_counts(findings, data, model)]]
+
+
+def _explain_counts(findings: Findings, data: str, model: str) -> list[str]:
+    """Why samples do not count, a line for each reason."""
+    contents = findings.contents
+    found: dict[tuple[str, str], list[str]] = {}
+    lines = []
+    for label, known in contents.labels.items():
+        frame = contents.frame(data, model, label)
+        if not len(frame):
+            continue
+        skipped = frame.filter(pl.col("status") != "ok").group_by("explainer", "status", maintain_order=True)
+        for (name, status), rows in skipped:
+            count = rows["sample"].n_unique()
+            words = f"{_count(count, 'sample')} {_STATUS.get(str(status), str(status))}"
+            found.setdefault((str(name), words), []).append(label)
+        fine = frame.filter(pl.col("status") == "ok")
+        if known.reading.caution and len(known.reading.select_valid(frame)) < len(fine):
+            lines.append(f"{label}: {known.reading.caution}")
+    same: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for (name, words), labels in found.items():
+        same.setdefault((words, tuple(labels)), []).append(name)
+    for (words, where), names in same.items():
+        who = "every explainer" if len(names) == len(contents.explainers) > 1 else ", ".join(names)
+        which = "" if len(where) == len(contents.labels) else f" ({', '.join(where)})"
+        lines.append(f"Not counted for {who}: {words}{which}.")
+    return lines
 
 
 def _explain_median(findings: Findings, data: str, model: str, label: str) -> str:

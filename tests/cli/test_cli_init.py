@@ -223,9 +223,15 @@ def test_a_column_of_classes_has_any_name(folder: Path, monkeypatch: pytest.Monk
     assert read_study()["data"] == {"flowers": {"path": "flowers.csv", "label": "species"}}
     (content,) = load_study("study.yaml").grid().data.values()
     assert content.features == ("a", "b", "c", "d", "e")
+    # columns in other units do not suit one radius
+    rows = "\n".join(f"{0.03 * n:.3f},{90 * n},0.2,0.3,0.4,{'abc'[n % 3]}" for n in range(12))
+    (folder / "flowers.csv").write_text("a,b,c,d,e,species\n" + rows + "\n")
+    done = run_init("--yes", *given, *quick, "--label", "species", "--bounds", "0,1000")
+    assert "warning: c varies by 0 and b" not in done.output
+    assert "one radius holds for all columns" in done.output
     # the question offers the one column that has no numbers
     monkeypatch.setattr(commands, "_is_terminal", lambda: True)
-    done = run_init(*given, *quick, answers="sepcies\n\n")
+    done = run_init(*given, *quick, answers="sepcies\n\n\n")
     assert done.exit_code == 0, (done.output, done.exception)
     assert "or none (a, b, c, d, e, species) [species]" in done.output
     assert "did you mean 'species'" in done.output

@@ -611,6 +611,12 @@ def init(
     )
     if setting.bounds_assumed:
         typer.echo("valid values of an input: [0, 1] is assumed; if that is wrong, give --bounds LOWEST,HIGHEST")
+    if uneven := setting.uneven_columns:
+        typer.echo(
+            f"warning: {uneven} (standard deviations), but one radius holds for all columns; give the model scaled"
+            " columns, and scale the table in the same way",
+            err=True,
+        )
 
     def read_explainers(text: str) -> tuple[str, ...]:
         return new_study.read_names(text, "--explainers")

@@ -72,7 +72,7 @@ def find_name(name: str, word: str | None = None) -> str:
     >>> find_name("AOPc"), find_name("WorstCase"), find_name("Integrated gradients"), find_name("nothing")
     ('aopc', 'worst_case', 'integrated_gradients', 'nothing')
     """
-    registries = [KINDS[each].load() for each in ([word] if word in KINDS else KINDS)]
+    registries = [KINDS[each].load() for each in (KINDS if word is None or word not in KINDS else [word])]
     if any(name in registry for registry in registries):
         return name
     known = {own for registry in registries for own in registry if _simplify(own) == _simplify(name)}

@@ -30,6 +30,8 @@ from holdfast.study.grid import Grid, Samples
 
 #: enough for paired tests to decide something
 SAMPLES = 24
+#: from this ratio of the standard deviations of two columns on, one radius cannot suit both
+_UNEVEN = 20
 #: bounds that all values of type float32 are within, to look at data whose bounds are not known yet
 _WIDE = (-1e37, 1e37)
 
@@ -107,6 +109,19 @@ class Setting:
             return False
         levels = 255 * self.samples.inputs
         return not torch.allclose(levels, levels.round(), rtol=0.0, atol=1e-3)
+
+    @property
+    def uneven_columns(self) -> str:
+        """Where the columns of a table vary by very different amounts: which least and most, and by how much."""
+        if len(self.shape) != 1 or len(self.samples) < 2:
+            return ""
+        spread = self.samples.inputs.std(dim=0)
+        moving = spread.where(spread > 0, torch.inf)  # a constant column has no unit
+        least, most = int(moving.argmin()), int(spread.argmax())
+        if not moving[least] < spread[most] / _UNEVEN:
+            return ""
+        names = self.samples.features or [f"column {place}" for place in range(self.shape[0])]
+        return f"{names[least]} varies by {spread[least]:.2g} and {names[most]} by {spread[most]:.2g}"
 
     def default_explainers(self) -> tuple[str, ...]:
         """Explainers that suit such a model and such inputs, and `random` to compare with."""

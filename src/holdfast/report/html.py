@@ -144,7 +144,7 @@ class Page:
         text = row.text
         if len(pictures) == 1 < len(row.pictures):
             text += f" The one drawing shows {join_names([each.title for each in row.pictures], len(row.pictures))}."
-        return {"pictures": pictures, "text": text, "label": view.label, "wide": wide}
+        return {"pictures": pictures, "white": find_white(row), "text": text, "label": view.label, "wide": wide}
 
     def make_sections(self, found: SectionList, start: str) -> dict[str, Any]:
         """The figures across configurations as the template takes them; their ids begin with `start`."""
@@ -176,14 +176,18 @@ class Page:
         for row in gallery.rows:
             pictures = draw_row(row, bounds)
             who = f"{row.explainer}, {row.setting}" if row.setting else row.explainer
-            samples.setdefault(row.sample, []).append(
-                {"id": identity(row), "explainer": who, "pictures": pictures, "text": row.text, "found": row.found}
-            )
+            entry = {"id": identity(row), "explainer": who, "text": row.text, "found": row.found}
+            samples.setdefault(row.sample, []).append({**entry, "pictures": pictures, "white": find_white(row)})
         for entries in samples.values():
             titles = [[title for title, _, _ in entry["pictures"]] for entry in entries]
             for place, entry in enumerate(entries):  # titles that are the same in all rows stand above the first one
                 entry["titled"] = any(titles[place]) and (place == 0 or any(other != titles[0] for other in titles))
         return {"title": gallery.title, "note": gallery.note, "folded": gallery.folded, "samples": samples}
+
+
+def find_white(row: GalleryRow) -> set[str]:
+    """The alternative texts of the pictures of a row that are drawn on white: maps, changes, and pale inputs."""
+    return {each.alt for each in row.pictures if each.signed or each.change or each.marks is not None}
 
 
 def build_page(results: Results) -> str:

@@ -30,6 +30,8 @@ from holdfast.study.store import Store
 
 logger = logging.getLogger(__name__)
 
+#: the share of the work after which the time left is said; before it, the start of the workers is most of the time
+_ENOUGH = 0.02
 #: with this many jobs or more, results are also written into few files, which open faster
 _COMPACT_FROM = 50
 
@@ -95,7 +97,8 @@ class Pace:
                 known += rest * sum(self.seconds[each] for each in own) / sum(self.done[each] for each in own)
             elif done:
                 unknown += rest * spent / done
-        return known + unknown if done and known >= unknown else None
+        begun = done >= _ENOUGH * sum(self.total.values())
+        return known + unknown if begun and known >= unknown else None
 
 
 @dataclass(frozen=True)
