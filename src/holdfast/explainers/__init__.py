@@ -30,9 +30,17 @@ from holdfast.explainers.perturbation.lime import LIME
 from holdfast.explainers.perturbation.occlusion import Occlusion
 from holdfast.explainers.perturbation.rise import RISE
 from holdfast.explainers.perturbation.shapley_sampling import ShapleySampling
-from holdfast.explainers.propagation.backward_rules import LRP, Deconvolution, DeepLift, GuidedBackprop
+from holdfast.explainers.propagation.backward_rules import LRP, Deconvolution, DeepLift, GuidedBackprop, LRPEpsilon
 from holdfast.explainers.propagation.deep_shap import DeepSHAP
 from holdfast.explainers.propagation.deep_taylor import DeepTaylor
+from holdfast.explainers.propagation.lrp_composites import (
+    LRPComposite,
+    LRPEpsilonAlpha2Beta1,
+    LRPEpsilonAlpha2Beta1Flat,
+    LRPEpsilonGammaBox,
+    LRPEpsilonPlus,
+    LRPEpsilonPlusFlat,
+)
 from holdfast.explainers.randomised import RandomisedExplainer
 from holdfast.registry import Registry, build
 
@@ -59,6 +67,13 @@ __all__ = [
     "InputXGradient",
     "IntegratedGradients",
     "KernelSHAP",
+    "LRPComposite",
+    "LRPEpsilon",
+    "LRPEpsilonAlpha2Beta1",
+    "LRPEpsilonAlpha2Beta1Flat",
+    "LRPEpsilonGammaBox",
+    "LRPEpsilonPlus",
+    "LRPEpsilonPlusFlat",
     "Occlusion",
     "RandomExplainer",
     "RandomisedExplainer",
@@ -99,6 +114,13 @@ for _kind in (
     DeepLift,
     DeepSHAP,
     LRP,
+    LRPEpsilon,
+    LRPComposite,
+    LRPEpsilonPlus,
+    LRPEpsilonPlusFlat,
+    LRPEpsilonAlpha2Beta1,
+    LRPEpsilonAlpha2Beta1Flat,
+    LRPEpsilonGammaBox,
     DeepTaylor,
     GradCAM,
     GuidedGradCAM,

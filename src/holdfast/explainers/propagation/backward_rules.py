@@ -184,8 +184,9 @@ class LRP(Explainer):
     `R_i = sum over j of a_i w_ij R_j / (z_j + epsilon sign z_j)` for the relevance `R` of units with activations `a`.
 
     Bach et al., On pixel-wise explanations for non-linear classifier decisions by layer-wise relevance propagation,
-    PLoS ONE 10(7), 2015. It is epsilon-LRP in all layers; there is no other rule (gamma, alpha-beta, z+), for which see
-    `DeepTaylor` and the adapter `from_zennit`.
+    PLoS ONE 10(7), 2015. It is epsilon-LRP in all layers. On a network of rectifiers, max-pooling and linear layers that is
+    gradient times input. `LRPComposite` has other rules (gamma, alpha-beta, z-plus, box, flat) and composites of them.
+    `"lrp_epsilon"` is a name of the same explainer.
 
     Relevance starts as the target's logit. Linear layers, convolutions, batch normalisation, sums, averages and
     max-pooling (to the largest value) follow the rule; biases keep their share. Activations with `f(0) = 0`, and
@@ -234,6 +235,19 @@ class LRP(Explainer):
             return compute_gradient(scores * scores.detach(), leaf), logits.detach()
 
 
+@dataclass(frozen=True)
+class LRPEpsilon(LRP):
+    """`LRP` by a name that says its rule.
+
+    >>> from holdfast.model import Classifier
+    >>> classifier = Classifier(torch.nn.Linear(4, 2), bounds=(0.0, 1.0), device="cpu")
+    >>> torch.equal(LRPEpsilon()(classifier, torch.ones(1, 4), 1), LRP()(classifier, torch.ones(1, 4), 1))
+    True
+    """
+
+    name: ClassVar[str] = "lrp_epsilon"
+
+
 def preprocess_copy(name: str, classifier: Classifier, x: Tensor) -> Tensor:
     """A copy of `x` `(N, ...)` after the classifier's preprocessing, for an explainer whose map is of that.
 
@@ -252,3 +266,31 @@ def preprocess_copy(name: str, classifier: Classifier, x: Tensor) -> Tensor:
         if copy.shape != x.shape:
             raise ModelError(f"{name}: expected preprocess to keep the shape {tuple(x.shape)}, got {tuple(copy.shape)}")
     return copy
+
+
+def preprocess_within(name: str, classifier: Classifier, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """A copy of `x` `(N, ...)` after the classifier's preprocessing, and the ends of its range `(1, ...)`.
+
+    Args:
+        name: the explainer, for messages.
+        classifier: in a session.
+        x: inputs.
+
+    Raises:
+        ArgumentError: the classifier has infinite bounds.
+        ModelError: the preprocessing changes the shape, or does not keep inputs within the preprocessed bounds.
+    """
+    lower, upper = (end.expand(x.shape[1:])[None] for end in classifier.bounds)
+    finite = bool((torch.isfinite(lower) & torch.isfinite(upper)).all())
+    check(finite, "bounds", "finite bounds of the classifier, which the rule for its inputs needs", "infinite ones")
+    inputs = preprocess_copy(name, classifier, x)
+    if classifier.preprocess is not None:
+        ends = [preprocess_copy(name, classifier, end) for end in (lower, upper)]
+        lower, upper = torch.minimum(*ends), torch.maximum(*ends)
+        slack = 1e-4 * (upper - lower)
+        if bool(((inputs < lower - slack) | (inputs > upper + slack)).any()):
+            raise ModelError(
+                f"{name}: expected preprocess to keep inputs within the preprocessed bounds (as a"
+                " normalisation does), got values outside of them"
+            )
+    return inputs, lower, upper

@@ -8,9 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from holdfast.errors import ModelError, check
 from holdfast.explainers.base import Explainer, compute_gradient, make_leaf, select_logits
-from holdfast.explainers.propagation.backward_rules import preprocess_copy
+from holdfast.explainers.propagation.backward_rules import preprocess_within
 from holdfast.explainers.propagation.taylor_rules import TaylorRule
 from holdfast.model import Classifier
 
@@ -72,19 +71,7 @@ class DeepTaylor(Explainer):
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
     ) -> tuple[Tensor, Tensor]:
         self._check_graph(create_graph)
-        lower, upper = (end.expand(x.shape[1:])[None] for end in classifier.bounds)
-        finite = bool((torch.isfinite(lower) & torch.isfinite(upper)).all())
-        check(finite, "bounds", "finite bounds of the classifier, which the rule for its inputs needs", "infinite ones")
-        inputs = preprocess_copy(self.name, classifier, x)
-        if classifier.preprocess is not None:
-            ends = [preprocess_copy(self.name, classifier, end) for end in (lower, upper)]
-            lower, upper = torch.minimum(*ends), torch.maximum(*ends)
-            slack = 1e-4 * (upper - lower)
-            if bool(((inputs < lower - slack) | (inputs > upper + slack)).any()):
-                raise ModelError(
-                    f"{self.name}: expected preprocess to keep inputs within the preprocessed bounds (as a"
-                    " normalisation does), got values outside of them"
-                )
+        inputs, lower, upper = preprocess_within(self.name, classifier, x)
         with torch.enable_grad():
             leaf = make_leaf(inputs, create_graph=False)
             inputs, rule = leaf.clone(), TaylorRule()  # an in-place first layer must not write into the leaf

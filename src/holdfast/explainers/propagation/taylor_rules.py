@@ -108,7 +108,7 @@ def _share_out(parts: Sequence[Tensor], total: Callable[..., Tensor], relevance:
     return shares[0] if len(shares) == 1 else shares[0] + shares[1]
 
 
-class _Share(Function):
+class Share(Function):
     """Returns `function()`; the backward pass gives its relevance to `source` by the rule.
 
     The function must return new memory.
@@ -163,10 +163,10 @@ class TaylorRule(FunctionMode):
         self._records.clear()
 
     def _note(self, values: Tensor, known: _Known) -> None:
-        self._records[_identify(values)] = (values, values._version, known)
+        self._records[identify(values)] = (values, values._version, known)
 
     def _recall(self, values: Tensor) -> _Known:
-        recorded, version, known = self._records.get(_identify(values), (values, -1, _Known()))
+        recorded, version, known = self._records.get(identify(values), (values, -1, _Known()))
         # nothing is known about values that were overwritten since
         return known if recorded._version == values._version == version else _Known()
 
@@ -206,7 +206,7 @@ class TaylorRule(FunctionMode):
         known = [self._recall(value) for value in moving]
         result = func(*args, **kwargs)
         outs = result if isinstance(result, tuple | list) else [result]
-        if _identify(outs[0]) == _identify(moving[0]):  # nothing has moved
+        if identify(outs[0]) == identify(moving[0]):  # nothing has moved
             return result
         if any(each.box is not None for each in known):
             boxes = [self._move_end(which, func, args, kwargs) for which in (0, 1)]
@@ -224,7 +224,7 @@ class TaylorRule(FunctionMode):
         self, which: int, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
     ) -> Sequence[Tensor]:
         """Move the smallest (`which` 0) or the largest (1) possible values in the same way."""
-        arguments, options = _replace_carriers([args, kwargs], lambda value: self._recall(value).find_box(value)[which])
+        arguments, options = replace_carriers([args, kwargs], lambda value: self._recall(value).find_box(value)[which])
         with torch.no_grad():
             moved = func(*arguments, **options)
         return moved if isinstance(moved, tuple | list) else [moved]
@@ -232,7 +232,7 @@ class TaylorRule(FunctionMode):
     def _write(self, target: Tensor, result: Tensor) -> Tensor:
         """Write the result of an in-place function into its target."""
         known = self._recall(result)
-        self._records.pop(_identify(result), None)
+        self._records.pop(identify(result), None)
         target.copy_(result)
         self._note(target, known)
         return target
@@ -253,7 +253,7 @@ class TaylorRule(FunctionMode):
         """Call a function that is linear in `a` and depends on nothing else; `None` for any other function."""
 
         def function(values: Tensor) -> Tensor:
-            arguments, options = _replace_carriers([args, kwargs], lambda value: values)
+            arguments, options = replace_carriers([args, kwargs], lambda value: values)
             return func(*arguments, **options)  # type: ignore[no-any-return]
 
         if name in _WEIGHTED:
@@ -320,7 +320,7 @@ class TaylorRule(FunctionMode):
         return self._apply_rule(_Linear(a, self._recall(a), call, weight, flip, axis), function)
 
     def _apply_rule(self, linear: _Linear, function: Callable[[Tensor], Tensor]) -> Tensor:
-        result: Tensor = _Share.apply(  # type: ignore[no-untyped-call]
+        result: Tensor = Share.apply(  # type: ignore[no-untyped-call]
             linear.source, lambda: function(linear.source), linear.share
         )
         self._note(result, _Known(linear=linear))
@@ -337,7 +337,7 @@ class TaylorRule(FunctionMode):
             shares = _share_out([u], function, torch.where(above, relevance, 0.0))
             return shares + _share_out([-v], function, torch.where(above, 0.0, relevance))
 
-        result: Tensor = _Share.apply(a, lambda: function(a), share)  # type: ignore[no-untyped-call]
+        result: Tensor = Share.apply(a, lambda: function(a), share)  # type: ignore[no-untyped-call]
         self._note(result, _Known(positive=known.positive))
         return result
 
@@ -352,7 +352,7 @@ class TaylorRule(FunctionMode):
         if known.linear is not None:  # then the weights before it get the factor's sign
             linear = known.linear.rescale(factor, a.shape)
             if linear is not None:
-                result: Tensor = _Share.apply(  # type: ignore[no-untyped-call]
+                result: Tensor = Share.apply(  # type: ignore[no-untyped-call]
                     linear.source, lambda: function(a), linear.share
                 )
                 self._note(result, _Known(linear=linear))
@@ -373,7 +373,7 @@ class TaylorRule(FunctionMode):
             carrier, factor, other = (a, of_a, b) if isinstance(a, Tensor) and a.requires_grad else (b, of_b, a)
 
             def function(values: Tensor) -> Tensor:
-                arguments, options = _replace_carriers([args, kwargs], lambda value: values)
+                arguments, options = replace_carriers([args, kwargs], lambda value: values)
                 return func(*arguments, **options)  # type: ignore[no-any-return]
 
             return self._scale(carrier, factor, function, other)
@@ -396,16 +396,17 @@ class TaylorRule(FunctionMode):
 _NORM = ("input", "running_mean", "running_var", "weight", "bias", "training")
 
 
-def _identify(values: Tensor) -> Any:
+def identify(values: Tensor) -> Any:
+    """A key for the values in a tensor: their memory and geometry. Views of the same values have the same key."""
     return values.data_ptr(), values.shape, values.stride()
 
 
-def _replace_carriers(value: Any, by: Callable[[Tensor], Tensor]) -> Any:
+def replace_carriers(value: Any, by: Callable[[Tensor], Tensor]) -> Any:
     """`value` with `by(tensor)` for each tensor that carries relevance, also within lists and mappings."""
     if isinstance(value, Tensor):
         return by(value) if value.requires_grad else value
     if isinstance(value, dict):
-        return {key: _replace_carriers(each, by) for key, each in value.items()}
+        return {key: replace_carriers(each, by) for key, each in value.items()}
     if isinstance(value, list):
-        return [_replace_carriers(each, by) for each in value]
-    return tuple(_replace_carriers(each, by) for each in value) if isinstance(value, tuple) else value
+        return [replace_carriers(each, by) for each in value]
+    return tuple(replace_carriers(each, by) for each in value) if isinstance(value, tuple) else value

@@ -177,31 +177,36 @@ def compare_orders(
     """The orders of the six explainers by c-Eval and by mean log-odds, Spearman's correlation, and a statistic.
 
     The statistic is the one that orders the explainers by c-Eval: the `"mean"` of the ratio if the attack always found
-    a change, else the `"median"`, for which a change that was not found counts as larger than all others. The interval
-    of the correlation comes from a bootstrap over digits.
+    a change, else the `"median"`. A ratio without a change is a lower bound, so everything is computed twice: with these
+    ratios as small and as large as they can be. The orders are those of the small ones, and the interval of the
+    correlation, from a bootstrap over digits, covers both.
     """
     own = frame.filter(pl.col("label") == attack)
     if "ratio" not in own.columns or not len(own):
         return None
     bound = pl.col("bound").fill_null(False)
-    ratios = own.with_columns(pl.when(bound).then(float("inf")).otherwise(pl.col("ratio")).alias("ratio"))
-    ratios = ratios.pivot(on="explainer", index="sample", values="ratio")
+    most = own.with_columns(pl.when(bound).then(float("inf")).otherwise(pl.col("ratio")).alias("ratio"))
+    ratios = own.pivot(on="explainer", index="sample", values="ratio")
+    largest = most.pivot(on="explainer", index="sample", values="ratio")
     odds = pivot_by(frame.filter(pl.col("label") == "log-odds"), "log_odds", "explainer")
     if not all(set(_RULES) <= set(wide.columns) for wide in (ratios, odds)):
         return None
-    both = ratios.join(odds, on="sample", suffix=" odds").drop_nulls()
+    both = ratios.join(odds, on="sample", suffix=" odds").join(largest, on="sample", suffix=" most").drop_nulls()
     if len(both) < 2:
         return None
-    first, second = (both.select([f"{n}{end}" for n in _RULES]).to_numpy() for end in ("", " odds"))
-    statistic = "mean" if np.isfinite(first).all() else "median"
+    first, second, third = (both.select([f"{n}{end}" for n in _RULES]).to_numpy() for end in ("", " odds", " most"))
+    statistic = "mean" if np.isfinite(third).all() else "median"
 
-    def spearman(rows: Array) -> float:
-        return _spearman(getattr(np, statistic)(first[rows], axis=0), second[rows].mean(0))
+    def spearman(rows: Array, ratios: Array = first) -> float:
+        return _spearman(getattr(np, statistic)(ratios[rows], axis=0), second[rows].mean(0))
 
     rng, names, everything = np.random.default_rng(0), np.array(list(_RULES)), np.arange(len(both))
-    low, high = np.nanquantile(
-        [spearman(r) for r in rng.integers(len(both), size=(RESAMPLES, len(both)))], [0.025, 0.975]
-    )
+    draws = rng.integers(len(both), size=(RESAMPLES, len(both)))
+    ends = [
+        np.nanquantile([spearman(r, ratios) for r in draws], [0.025, 0.975])
+        for ratios in ([first] if statistic == "mean" else [first, third])
+    ]
+    low, high = min(end[0] for end in ends), max(end[1] for end in ends)
     by_c, by_odds = getattr(np, statistic)(first, axis=0), second.mean(0)
     orders = [names[np.argsort(-values, kind="stable")].tolist() for values in (by_c, by_odds)]
     return orders[0], orders[1], (spearman(everything), float(low), float(high)), statistic
@@ -209,7 +214,7 @@ def compare_orders(
 
 def _spearman(first: Array, second: Array) -> float:
     """Spearman's correlation; NaN if all values of one of them are equal."""
-    if np.ptp(first) == 0 or np.ptp(second) == 0:
+    if (first == first[0]).all() or np.ptp(second) == 0:
         return float("nan")
     return float(np.corrcoef(midranks(first), midranks(second))[0, 1])
 

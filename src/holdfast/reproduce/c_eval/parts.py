@@ -135,11 +135,8 @@ _SAMPLES = (100, 1000, 4000, 10_000)
 
 def _sample_notes(frame: pl.DataFrame) -> list[str]:
     wide = pivot_by(frame, "mean_ratio", "explainer")
-    curves = {
-        f"LIME {n}": (np.zeros(1), wide[f"LIME {n}"].to_numpy()[:, None])
-        for n in _SAMPLES
-        if f"LIME {n}" in wide.columns
-    }
+    means = {n: wide[f"LIME {n}"].to_numpy()[:, None] for n in _SAMPLES if f"LIME {n}" in wide.columns}
+    curves = {f"LIME {n}": (np.zeros(1), mean, np.ones_like(mean, dtype=bool)) for n, mean in means.items()}
     notes = note_bounds(frame) + (compare_settings(curves) if len(wide) > 1 else [])
     for few, many in itertools.pairwise(_SAMPLES):
         mean, low, high = mean_interval(paired_differences(frame, f"LIME {many}", f"LIME {few}", "mean_ratio"))

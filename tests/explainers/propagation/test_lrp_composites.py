@@ -1,0 +1,297 @@
+"""LRP's rules and composites equal the formulas, unit by unit, on explicit matrices; and zennit's, where it imports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import holdfast
+from holdfast import explainers as hx
+from holdfast.errors import ArgumentError, ModelError
+
+EPSILON, GAMMA = 1e-6, 0.25
+NAMED = {
+    "lrp_epsilon_plus": ("z_plus", None),
+    "lrp_epsilon_plus_flat": ("z_plus", "flat"),
+    "lrp_epsilon_alpha2_beta1": ("alpha2_beta1", None),
+    "lrp_epsilon_alpha2_beta1_flat": ("alpha2_beta1", "flat"),
+    "lrp_epsilon_gamma_box": ("gamma", "box"),
+}
+
+
+def randomise(module: nn.Module) -> nn.Module:
+    """Weights, biases, scales, shifts and statistics of both signs."""
+    generator = torch.Generator().manual_seed(5)
+    for part in module.modules():
+        if isinstance(part, nn.BatchNorm1d | nn.BatchNorm2d):
+            part.running_mean = torch.randn(part.num_features, generator=generator)
+            part.running_var = 0.5 + torch.rand(part.num_features, generator=generator)
+            with torch.no_grad():
+                part.weight.copy_(torch.randn(part.num_features, generator=generator))
+                part.bias.copy_(torch.randn(part.num_features, generator=generator))
+    return module.double().eval()
+
+
+def images() -> nn.Sequential:
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        *(nn.Conv2d(2, 3, 3, padding=1), nn.BatchNorm2d(3), nn.ReLU(), nn.AvgPool2d(2)),
+        *(nn.Conv2d(3, 4, 2, groups=1), nn.Tanh(), nn.MaxPool2d(2), nn.Flatten()),
+        *(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 3)),
+    )
+    randomise(net)
+    return net
+
+
+def series() -> nn.Sequential:
+    torch.manual_seed(1)
+    net = nn.Sequential(
+        *(nn.BatchNorm1d(2), nn.Conv1d(2, 3, 3), nn.ReLU(), nn.Conv1d(3, 4, 2, stride=2, bias=False)),
+        *(nn.BatchNorm1d(4), nn.LeakyReLU(), nn.Flatten(), nn.Linear(12, 3)),
+    )
+    randomise(net)
+    return net
+
+
+def table() -> nn.Sequential:
+    torch.manual_seed(2)
+    net = nn.Sequential(nn.Linear(6, 7), nn.Tanh(), nn.Linear(7, 4), nn.ReLU(), nn.Linear(4, 3))
+    randomise(net)
+    return net
+
+
+NETWORKS: dict[str, tuple[Callable[[], nn.Sequential], tuple[int, ...]]] = {
+    "images": (images, (2, 6, 6)),
+    "series": (series, (2, 9)),
+    "table": (table, (6,)),
+}
+
+
+def explicit(function: Callable[[Tensor], Tensor], shape: torch.Size) -> tuple[Tensor, Tensor]:
+    """The matrix `(outputs, inputs)` and the shift of an affine function of one sample, column by column."""
+    size = int(torch.Size(shape).numel())
+    shift = function(torch.zeros(1, *shape).double()).flatten()
+    columns = [function(unit.reshape(1, *shape)).flatten() - shift for unit in torch.eye(size).double()]
+    return torch.stack(columns, 1), shift
+
+
+def stabilise(z: float) -> float:
+    return z + EPSILON if z >= 0 else z - EPSILON
+
+
+def by_rule(rule: str, w: Tensor, b: Tensor, a: Tensor, relevance: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """One unit after the other, from the formulas of the papers."""
+    found = torch.zeros_like(a)
+    for row, shift, share in zip(w, b.tolist(), relevance.tolist(), strict=True):
+        if rule == "epsilon":
+            parts = row * a
+            found += parts * share / stabilise(float(parts.sum()) + shift)
+        elif rule in ("z_plus", "alpha2_beta1"):
+            above, below = (row * a).clamp(min=0), (row * a).clamp(max=0)
+            plus = above * share / stabilise(float(above.sum()) + max(shift, 0.0))
+            minus = below * share / stabilise(float(below.sum()) + min(shift, 0.0))
+            found += plus if rule == "z_plus" else 2 * plus - minus
+        elif rule == "gamma":
+            z = float((row * a).sum()) + shift
+            favoured = row * a > 0 if z > 0 else row * a < 0
+            parts = row * a * torch.where(favoured, 1 + GAMMA, 1.0)
+            extra = GAMMA * (max(shift, 0.0) if z > 0 else min(shift, 0.0))
+            found += parts * share / stabilise(float(parts.sum()) + shift + extra)
+        elif rule == "flat":
+            reached = (row != 0).double()
+            found += reached * share / stabilise(float(reached.sum()))
+        else:
+            parts = row * a - row.clamp(min=0) * low - row.clamp(max=0) * high
+            found += parts * share / stabilise(float(parts.sum()))
+    return found
+
+
+def by_hand(
+    net: nn.Sequential, x: Tensor, target: int, convolution: str, dense: str, first: str | None, low: float, high: float
+) -> Tensor:
+    """The map of one input `x`, layer by layer; a batch normalisation after a layer makes one affine map with it."""
+    layers, steps = list(net), []
+    a, ends, at = x[None], (torch.full_like(x, low)[None], torch.full_like(x, high)[None]), 0
+    reads_input = True
+    while at < len(layers):
+        layer, function = layers[at], layers[at]
+        at += 1
+        weighted = isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Linear)
+        if weighted and at < len(layers) and isinstance(layers[at], nn.BatchNorm1d | nn.BatchNorm2d):
+            function = nn.Sequential(layer, layers[at])
+            at += 1
+        kind = first if weighted and reads_input and first else dense if isinstance(layer, nn.Linear) else convolution
+        steps.append((layer, function, a, kind if weighted else "epsilon", *ends))
+        a = function(a).detach()
+        if weighted:
+            reads_input = False
+        elif reads_input:  # a normalisation of the input, which may exchange the ends
+            both = [function(end).detach() for end in ends]
+            ends = (torch.minimum(*both), torch.maximum(*both))
+    relevance = torch.zeros_like(a)
+    relevance[0, target] = a[0, target]
+    for layer, function, before, rule, lower, upper in reversed(steps):
+        if isinstance(layer, nn.ReLU | nn.Tanh | nn.LeakyReLU | nn.BatchNorm1d | nn.Flatten):
+            relevance = relevance.reshape(before.shape)
+            continue
+        if isinstance(layer, nn.MaxPool2d):
+            _, where = F.max_pool2d(before, layer.kernel_size, return_indices=True)
+            flat = torch.zeros_like(before).flatten(2)
+            relevance = flat.scatter_add(2, where.flatten(2), relevance.flatten(2)).reshape(before.shape)
+            continue
+        w, b = explicit(function, before[0].shape)
+        found = by_rule(
+            rule, w.detach(), b.detach(), before.flatten(), relevance.flatten(), lower.flatten(), upper.flatten()
+        )
+        relevance = found.reshape(before.shape)
+    return relevance[0]
+
+
+def of(net: nn.Module, bounds: tuple[float, float] = (-1.0, 1.0)) -> holdfast.Classifier:
+    return holdfast.Classifier(net, bounds, device="cpu")
+
+
+def draw(shape: tuple[int, ...], count: int = 2) -> Tensor:
+    return 2 * torch.rand(count, *shape, generator=torch.Generator().manual_seed(3), dtype=torch.float64) - 1
+
+
+@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("network", NETWORKS)
+def test_composites_equal_the_formulas_unit_by_unit(network: str, name: str) -> None:
+    build, shape = NETWORKS[network]
+    net, x = build(), draw(shape)
+    maps = hx.get(name)(of(net), x, 1)
+    convolution, first = NAMED[name]
+    for one, expected in zip(x, maps, strict=True):
+        found = by_hand(net, one, 1, convolution, "epsilon", first, -1.0, 1.0)
+        torch.testing.assert_close(expected, found, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("rule", ["z_plus", "alpha2_beta1", "gamma", "flat"])
+def test_rules_of_linear_layers_and_other_stabilisers(rule: str) -> None:
+    net, x = table(), draw((6,))
+    maps = hx.get("lrp_composite", dense=rule)(of(net), x, 2)
+    for one, expected in zip(x, maps, strict=True):
+        torch.testing.assert_close(expected, by_hand(net, one, 2, "epsilon", rule, None, 0.0, 0.0), rtol=1e-7, atol=1e-9)
+    assert not torch.allclose(hx.get("lrp_composite", dense=rule, epsilon=0.5)(of(net), x, 2), maps)
+
+
+def test_epsilon_everywhere_is_lrp() -> None:
+    """Without batch normalisation, which `lrp` takes for a layer of its own; and `lrp_epsilon` is another name of it."""
+    net, x = table(), draw((6,))
+    ours = hx.get("lrp_composite", convolution="epsilon")(of(net), x)
+    torch.testing.assert_close(ours, hx.LRP(epsilon=1e-6)(of(net), x))
+    assert torch.equal(hx.get("lrp_epsilon")(of(net), x), hx.get("lrp")(of(net), x))
+
+
+class Residual(nn.Module):
+    """Functions, in-place functions, a transposed and a grouped convolution, a residual sum and a layer that runs twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(4)
+        self.first, self.second = nn.Conv2d(2, 4, 3, padding=1, bias=False), nn.Conv2d(4, 4, 3, padding=1, bias=False)
+        self.up, self.grouped = nn.ConvTranspose2d(4, 4, 2, bias=False), nn.Conv2d(4, 4, 2, groups=2, bias=False)
+        self.norm, self.last = nn.BatchNorm2d(4), nn.Linear(4, 3, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        a = torch.relu_(self.first(x.sub(0.1)))
+        b = self.norm(self.second(a))
+        b += self.second(a)
+        b = self.grouped(self.norm(self.up(F.relu(b + a))))
+        out: Tensor = self.last(F.adaptive_avg_pool2d(F.relu(b, inplace=True), 1).flatten(1))
+        return out
+
+
+@pytest.mark.parametrize("name", ["lrp_epsilon_gamma_box", "lrp_epsilon_alpha2_beta1_flat"])
+def test_relevance_is_kept_and_rows_are_apart(name: str) -> None:
+    """Without biases and shifts, the map adds up to the logit; and each input is explained as if it were alone."""
+    module, x = Residual().double(), draw((2, 6, 6), 5)
+    module.norm.running_mean.zero_()
+    before = {key: value.clone() for key, value in module.state_dict().items()}
+    classifier = of(module)
+    maps = hx.get(name)(classifier, x, 0)
+    if name == "lrp_epsilon_gamma_box":
+        torch.testing.assert_close(maps.sum((1, 2, 3)), classifier.logits(x)[:, 0], rtol=1e-3, atol=1e-4)
+    alone = torch.cat([hx.get(name)(classifier, one[None], 0) for one in x])
+    assert torch.equal(maps, alone)
+    assert all(torch.equal(before[key], value) for key, value in module.state_dict().items())
+    assert not any(parameter.grad is not None for parameter in module.parameters())
+
+
+def test_merging_makes_a_normalisation_part_of_the_layer_before() -> None:
+    """A network with its normalisation merged by hand has the same maps."""
+    torch.manual_seed(0)
+    convolution, norm = nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3)
+    net = nn.Sequential(convolution, norm, nn.ReLU(), nn.Flatten(), nn.Linear(48, 3))
+    randomise(net)
+    merged = nn.Conv2d(2, 3, 3).double()
+    scale = norm.weight / (norm.running_var + norm.eps).sqrt()
+    with torch.no_grad():
+        merged.weight.copy_(convolution.weight * scale[:, None, None, None])
+        merged.bias.copy_((convolution.bias - norm.running_mean) * scale + norm.bias)  # type: ignore[union-attr, operator]
+    x = draw((2, 6, 6))
+    for name in NAMED:
+        explainer = hx.get(name)
+        torch.testing.assert_close(explainer(of(net), x, 1), explainer(of(nn.Sequential(merged, *net[2:])), x, 1))
+
+
+def test_the_box_is_that_of_the_preprocessed_input() -> None:
+    net, x = table(), draw((6,)).abs()
+    plain = holdfast.Classifier(net, (0.0, 1.0), device="cpu", preprocess=lambda x: 2 * x - 1)
+    maps = hx.LRPComposite(first="box")(plain, x, 1)
+    for one, expected in zip(x, maps, strict=True):
+        found = by_hand(net, 2 * one - 1, 1, "epsilon", "epsilon", "box", -1.0, 1.0)
+        torch.testing.assert_close(expected, found, rtol=1e-7, atol=1e-9)
+    with pytest.raises(ArgumentError, match="bounds: expected finite bounds"):
+        hx.LRPEpsilonGammaBox()(holdfast.Classifier(net, (float("-inf"), 1.0), device="cpu"), x)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"convolution": "box"}, "convolution: expected one of epsilon, .*, got 'box'"),
+        ({"first": "wsquare"}, "first: expected one of .* flat, got 'wsquare'"),
+        ({"gamma": -1}, "gamma: expected a finite number of at least 0, got -1"),
+        ({"epsilon": "small"}, "epsilon: expected a finite number"),
+    ],
+)
+def test_bad_options_are_named(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        hx.LRPComposite(**options)  # type: ignore[arg-type]
+
+
+def test_functions_without_a_rule_are_named() -> None:
+    module = nn.Sequential(nn.Linear(4, 4), nn.Softmax(1), nn.Linear(4, 2)).double()
+    with pytest.raises(ModelError, match="'softmax'"):
+        hx.LRPEpsilonPlus()(of(module), draw((4,)))
+
+
+@pytest.mark.parametrize("network", ["images", "series"])
+def test_composites_equal_zennit(network: str) -> None:
+    composites = pytest.importorskip("zennit.composites", reason="needs zennit (extra explainers) and torchvision")
+    from zennit.attribution import Gradient
+    from zennit.canonizers import SequentialMergeBatchNorm
+
+    build, shape = NETWORKS[network]
+    net, x = build(), draw(shape)
+    if network == "series":
+        net = net[1:]  # zennit's merging and ours differ for a normalisation of the input
+    ends = {"low": torch.full((1, *shape), -1.0).double(), "high": torch.full((1, *shape), 1.0).double()}
+    kinds = {
+        "lrp_epsilon_plus": ("EpsilonPlus", {}),
+        "lrp_epsilon_plus_flat": ("EpsilonPlusFlat", {}),
+        "lrp_epsilon_alpha2_beta1": ("EpsilonAlpha2Beta1", {}),
+        "lrp_epsilon_alpha2_beta1_flat": ("EpsilonAlpha2Beta1Flat", {}),
+        "lrp_epsilon_gamma_box": ("EpsilonGammaBox", ends),
+    }
+    for name, (kind, options) in kinds.items():
+        composite = getattr(composites, kind)(**options, canonizers=[SequentialMergeBatchNorm()])
+        with Gradient(model=net, composite=composite) as attributor:
+            logits = net(x).detach()
+            _, theirs = attributor(x, F.one_hot(torch.ones(len(x), dtype=torch.long), 3) * logits)
+        torch.testing.assert_close(hx.get(name)(of(net), x, 1), theirs, rtol=1e-5, atol=1e-7)
