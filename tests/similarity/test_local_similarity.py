@@ -43,7 +43,7 @@ def indices(mask: Tensor) -> list[int]:
 small = st.tuples(st.integers(1, 7), st.integers(1, 7)) | st.tuples(st.integers(1, 12))
 tied = st.sampled_from([-2.0, -0.0, 0.0, 0.5, 1.0])
 few_maps = small.flatmap(lambda shape: hnp.arrays(np.float64, (3, *shape), elements=tied | st.floats(-3, 3)))
-quick = settings(max_examples=150, derandomize=True, deadline=None)
+quick = settings(max_examples=100, derandomize=True, deadline=None)
 
 
 # --- windows -----------------------------------------------------------------------------------------------
@@ -226,8 +226,7 @@ def test_rows_that_are_not_finite_choose_nothing():
 
 
 @pytest.mark.parametrize("shape", MAPS)
-@pytest.mark.parametrize("levels", [0, 4])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("levels", "dtype"), [(0, torch.float32), (4, torch.float64)])
 def test_overlaps_of_sets(shape, levels, dtype):
     a, b = pair(6, *shape, levels=levels, dtype=dtype)
     positions = math.prod(shape)

@@ -464,7 +464,6 @@ def tiny(part: Part, setting: Setting, samples: int = 2) -> Part:
         (TABLE3_PARTS[0], 4),
         (TABLE4_PARTS[0], 9),
         (RULES_PART, 14),
-        (TABLE4_PARTS[2], 3),
         (TABLE7_PARTS[0], 14),
         (FIGURE2[0], 12),
         (FIGURE4[0], 1),
