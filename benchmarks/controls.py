@@ -22,23 +22,23 @@ from holdfast.explainers import RandomisedExplainer
 from holdfast.findings import Entry, Findings, list_entries
 from holdfast.zoo.networks.series_cnn import SeriesCNN
 
-EXPLAINERS = ("saliency", "integrated_gradients:steps=16", "input_x_gradient")
+EXPLAINERS = ("saliency", "integrated_gradients:steps=8", "input_x_gradient")
 CONTROLS = ("input_copy", "edges", "randomised:saliency", "randomised:input_x_gradient", "random")
-SHORT = {"integrated_gradients:steps=16": "integrated gradients", "input_x_gradient": "input x gradient"}
+SHORT = {"integrated_gradients:steps=8": "integrated gradients", "input_x_gradient": "input x gradient"}
 SHORT |= {"input_copy": "input copy", "randomised:saliency": "randomised saliency"}
 SHORT |= {"randomised:input_x_gradient": "randomised input x gradient"}
 METRICS = (
-    "data_sensitivity_consistency",
-    "parameter_sensitivity_consistency",
+    "data_sensitivity_consistency:masks=300",
+    "parameter_sensitivity_consistency:masks=100",
     "c_eval",
     "c_eval_plot",
     "near_affinity",
     "corruption_curve",
     "aopc",
     "log_odds:pairs=None",
-    "attribution_attack:attack=random_sign,radius=0.1",
-    "worst_case",
-    "misinterpretation_probability",
+    "attribution_attack:attack=random_sign",
+    "worst_case:budget=200",
+    "misinterpretation_probability:first=4.0,particles=50,moves=2,budget=1500",
     "max_sensitivity:normalise=True",
     "local_lipschitz",
 )
@@ -63,7 +63,7 @@ def load_digits(count: int) -> tuple[holdfast.Classifier, Tensor, float]:
 def load_series(count: int) -> tuple[holdfast.Classifier, Tensor, float]:
     train, test = (holdfast.data.load(f"ucr:GunPoint:{part}") for part in ("train", "test"))
     torch.manual_seed(0)
-    module = fit(SeriesCNN(1, 2), train.inputs, train.labels, 150, 3e-3)
+    module = fit(SeriesCNN(2, 1, width=16, layers=2), train.inputs, train.labels, 150, 3e-3)
     report_accuracy(module, test.inputs, test.labels)
     return holdfast.Classifier(module, bounds=(-5.0, 5.0)), test.inputs[:count].clamp(-5, 5), 0.1
 
@@ -123,9 +123,9 @@ def write_table(found: Findings) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", nargs="*", choices=[*DATA, []], default=[])
-    parser.add_argument("--samples", type=int, default=30)
+    parser.add_argument("--samples", type=int, default=20)
     parser.add_argument("--out", type=Path, default=Path("results/controls"))
-    parser.add_argument("--metrics", default=",".join(METRICS))
+    parser.add_argument("--metrics", default=";".join(METRICS))
     given = parser.parse_args()
     torch.set_num_threads(1)
     for name in given.data or DATA:
@@ -135,7 +135,7 @@ def main() -> None:
             classifier,
             [*EXPLAINERS, *controls],
             inputs,
-            given.metrics.split(","),
+            given.metrics.split(";"),
             neighbourhood=holdfast.LinfBall(radius),
             preset="quick",
             samples_per_job=10,

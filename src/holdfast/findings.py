@@ -28,7 +28,7 @@ from holdfast.report import Report
 from holdfast.report.failures import describe_failures as describe_failures
 from holdfast.report.failures import shorten_error
 from holdfast.report.summary import estimate
-from holdfast.report.verdicts import explain_ranks
+from holdfast.report.verdicts import describe_controls, explain_ranks
 from holdfast.report.views import Contents
 from holdfast.statistics.comparison import Comparison
 from holdfast.statistics.paired import Interval, bootstrap_interval
@@ -136,10 +136,10 @@ class Findings(Results):
 
     def scope(self) -> str:
         """How much was evaluated, in a few words."""
-        parts = [(len(self.contents.explainers), "explainer"), (len(self.contents.labels), "metric")]
         counts = [_count(int(about.get("samples") or 0), "sample") for about in self.manifest.get("data", {}).values()]
         failed = self.failures.height
-        words = " x ".join(_count(*part) for part in parts) + f", {' + '.join(counts) or 'no samples'}"
+        metrics = _count(len(self.contents.labels), "metric")
+        words = f"{self.contents.count_explainers()} x {metrics}, {' + '.join(counts) or 'no samples'}"
         return words + (f", {_count(failed, 'failed job')}" if failed else "")
 
     def frame(self, metric: str | None = None) -> pl.DataFrame:
@@ -435,7 +435,7 @@ def _number(value: float, decimals: int | None) -> str:
 
 def _title(findings: Findings, data: str, model: str) -> str:
     count = int((findings.manifest.get("data") or {}).get(data, {}).get("samples") or 0)
-    return f"{_count(len(findings.contents.explainers), 'explainer')} of {model} on {_count(count, 'sample')} of {data}"
+    return f"{findings.contents.count_explainers()} of {model} on {_count(count, 'sample')} of {data}"
 
 
 def _notes(findings: Findings, data: str, model: str, columns: Sequence[_Column]) -> list[str]:
@@ -449,6 +449,9 @@ def _notes(findings: Findings, data: str, model: str, columns: Sequence[_Column]
     weak = [label for label, comparison in here.items() if not comparison.conclusive_possible]
     ranks = [(label, _explain_median(findings, data, model, label)) for label in here]
     notes += [f"{label}: {note}".replace("−", "-") for label, note in ranks if note]
+    for (*pair, label), tests in findings.contents.control_tests.items():
+        said = describe_controls(tests, findings.contents.labels[label].reading.decimals)
+        notes += [f"{label}: {said}".replace("−", "-")] if pair == [data, model] and said else []
     open_ones = [label for label, each in here.items() if each.conclusive_possible and not each.decided]
     if open_ones:
         notes.append(f"No explainer is shown to be better than the others (no mark): {', '.join(open_ones)}.")
