@@ -251,6 +251,7 @@ def test_report(lenet: holdfast.Classifier, digits: Tensor, tmp_path: Path) -> N
         [CEval("fmn:steps=10,polish=2"), CEvalPlot((0.05, 0.1, 0.3), "fmn:steps=10,polish=2"), NearAffinity.example()],
         out=tmp_path / "results",
         progress=False,
+        controls=False,
     )
     page = Path(found.to_html(tmp_path / "page.html")).read_text()
     for text in ("c-Eval plot", "Least changes outside of the explanation", "Near-affinity", "centre", "Knee"):
