@@ -6,7 +6,7 @@ Three data sets: the bundled digits with LeNet-5; GunPoint of the UCR archive wi
 table of breast cancer cells of scikit-learn with a perceptron. The last two networks are trained here, in seconds.
 Every metric has its quick preset. For each metric the table has the median over samples of three explainers and of the
 controls, and whether the tests show an explainer to be better than every control. Seeded; results in FOLDER are kept.
-About 20 minutes on one core.
+About ten minutes on one core.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+import polars as pl
 import torch
 from torch import Tensor, nn
 
 import holdfast
-from holdfast.explainers import RandomisedExplainer
 from holdfast.findings import Entry, Findings, list_entries
+from holdfast.statistics.ranking import compare_controls
 from holdfast.zoo.networks.series_cnn import SeriesCNN
 
 EXPLAINERS = ("saliency", "integrated_gradients:steps=8", "input_x_gradient")
@@ -120,6 +121,24 @@ def write_table(found: Findings) -> list[str]:
     return lines
 
 
+def write_pairs(found: Findings) -> list[str]:
+    """For each metric and control, whether each explainer is better (+), worse (-), or neither is shown (0)."""
+    contents = found.contents
+    readings = {name: label.reading for name, label in contents.labels.items()}
+    marks = {"beats": "+", "worse": "-", "undecided": "0"}
+    lines = ["| metric | " + " | ".join(SHORT.get(name, name) for name in contents.controls) + " |"]
+    lines.append("| --- " * (len(contents.controls) + 1) + "|")
+    for label in contents.labels:
+        cells = []
+        for control in contents.controls:
+            others = [name for name in contents.controls if name != control]
+            rows = found.samples.filter((pl.col("label") == label) & ~pl.col("explainer").is_in(others))
+            tests = compare_controls(rows, readings, [control])
+            cells.append("".join(marks[test.verdict] for own in tests.values() for test in own) or "none")
+        lines.append(f"| {label} | {' | '.join(cells)} |")
+    return lines
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", nargs="*", choices=[*DATA, []], default=[])
@@ -143,7 +162,8 @@ def main() -> None:
             progress=False,
         )
         print(f"\n{name}: {len(inputs)} samples\n")
-        print("\n".join(write_table(found.results)), flush=True)
+        print("\n".join(write_table(found.results)))
+        print("\n" + "\n".join(write_pairs(found.results)), flush=True)
         for line in found.failures:
             print(line["label"], line["explainer"], str(line["error"])[-300:])
 

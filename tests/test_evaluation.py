@@ -186,7 +186,7 @@ def brightness(module: torch.nn.Module, inputs: torch.Tensor, targets: torch.Ten
 def test_names_functions_and_objects_together(model: holdfast.Classifier, inputs: torch.Tensor) -> None:
     pytest.importorskip("quantus")
     metrics = ["worst_case:budget=30", "quantus:Sparseness", holdfast.metrics.CEval()]
-    found = holdfast.evaluate(model, ["saliency", brightness], inputs[:2], metrics, progress=False)
+    found = holdfast.evaluate(model, ["saliency", brightness], inputs[:2], metrics, progress=False, controls=False)
     assert found.failures == []
     assert set(found.frame()["explainer"]) == {"saliency", "brightness"}
     assert found.frame().height == 2 * 3 * 2
