@@ -1,6 +1,9 @@
 """The numbers and the figure of docs/senc-bias.md.
 
     python scripts/senc_bias.py              bias of the published sum; writes docs/senc-bias.svg (about a minute)
+    python scripts/senc_bias.py --readings   perfectly consistent weights, and other readings of the sum (a minute)
+    python scripts/senc_bias.py --pooled     error rate and coverage of the test and interval over inputs (a minute)
+    python scripts/senc_bias.py --masks      how many masks real digits need for a tolerance (minutes)
     python scripts/senc_bias.py --coverage   how often intervals cover and early stopping keeps its word (10 minutes)
 
 Everything is seeded; the same command prints the same numbers.
@@ -13,12 +16,17 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+import holdfast
 from holdfast.algorithms.masks.random_masks import Consistency, draw_masks, is_settled, measure_consistency, plan_checks
 from holdfast.charts import COLOURS
 from holdfast.report.render import CONFIG
+from holdfast.reproduce.senc.readings import average_over_masks, divide_by_mask_sums
+from holdfast.statistics.paired import bootstrap_interval
+from holdfast.statistics.pooling import pool_inputs
 from holdfast.tensors import Streams
 
 FIGURE = Path(__file__).resolve().parents[1] / "docs" / "senc-bias.svg"
@@ -140,6 +148,69 @@ def draw(rhos: list[tuple[str, str, Tensor]]) -> None:
     print(f"wrote {FIGURE.name}")
 
 
+def readings(runs: int = 100) -> None:
+    """Perfectly consistent weights and unrelated ones, by the published sum, the centred one and two other readings."""
+    streams = Streams(range(50_000, 50_000 + runs), torch.device("cpu"))
+    masks = draw_masks(MASKS, FEATURES, KEEP, streams)
+    effects = (1 + torch.arange(FEATURES, dtype=torch.float64)) / (FEATURES * (FEATURES + 1) / 2)
+    change = (~masks).to(torch.float64) @ effects  # 0 if all is kept, 1 if nothing is
+    cases = {
+        f"consistent: 1 - {size} c and {mean} - c": (1 - size * change, mean - change)
+        for size, mean in ((0.2, 1.0), (0.2, 0.5), (0.05, 0.5), (0.05, 0.2), (0.05, 0.15), (0.02, 0.0))
+    }
+    for setting in SETTINGS[:2]:
+        drawn = [mean + spread * streams.normal((MASKS,), torch.float64) for mean, spread in setting]
+        cases[f"unrelated: {' and '.join(f'{mean} ± {spread}' for mean, spread in setting)}"] = (drawn[0], drawn[1])
+    print(f"{'weights':44} published  centred  divided by mask sums  average over masks (20 runs)")
+    for title, weights in cases.items():
+        found = [
+            measure_consistency(*weights, masks, estimator=name, permutations=0, resamples=0).rho.mean()
+            for name in ESTIMATORS
+        ]
+        divided = [divide_by_mask_sums(each, masks).argsort(1).argsort(1).to(torch.float64) for each in weights]
+        gap = (divided[0] - divided[1]).square().sum(1)
+        found.append((1 - 6 * gap / (FEATURES * (FEATURES**2 - 1))).mean())
+        ones = torch.ones(FEATURES)
+        averages = [average_over_masks(weights[0][r], weights[1][r], masks[r], ones) for r in range(min(20, runs))]
+        print(f"{title:44}" + "".join(f"{value:10.3f}" for value in (*found, torch.stack(averages).mean())), flush=True)
+
+
+def pooled(runs: int = 4000) -> None:
+    """How often the pooled test rejects unrelated weights, and how often the interval of the mean covers."""
+    print("inputs  estimator  p < 0.05  p < 0.01")
+    for inputs in (2, 5, 20):
+        groups = runs // inputs
+        streams = Streams(range(inputs * groups), torch.device("cpu"))
+        masks = draw_masks(100, 12, KEEP, streams)
+        weights = [m + s * streams.normal((100,), torch.float64) for m, s in ((0.9, 0.1), (0.5, 0.1))]
+        for name in ESTIMATORS:
+            found = measure_consistency(*weights, masks, estimator=name, permutations=199, resamples=0, streams=streams)
+            rho, p = (each.reshape(groups, inputs).numpy() for each in (found.rho, found.p_value))
+            together = [pool_inputs(a, b, 199).p_value for a, b in zip(rho, p, strict=True)]
+            print(f"{inputs:6}  {name:9}" + "".join(f"{sum(x < a for x in together) / groups:10.3f}" for a in (0.05, 0.01)))
+    print("inputs  median of rho's distribution  covered  claimed")
+    generator = np.random.default_rng(0)
+    for inputs in (5, 10, 40):
+        for centre, spread in ((0.0, 0.3), (0.5, 0.4), (1.2, 0.5), (2.5, 0.7)):
+            true, drawn = math.tanh(centre), np.tanh(generator.normal(centre, spread, (2000, inputs)))
+            found = [bootstrap_interval(row) for row in drawn]
+            covered = sum((each.low or 0.0) <= true <= (each.high or 0.0) for each in found) / len(found)
+            print(f"{inputs:6}  {true:28.2f} {covered:8.3f} {found[0].coverage:8.3f}")
+
+
+def needed_masks(most: int = 40_000, count: int = 4) -> None:
+    """How far the ends of rho's interval are from rho, on real digits, by the number of masks."""
+    digits = holdfast.data.bundled("digits")[:count]
+    classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    print("masks   digits whose interval is within 0.1 of rho (0.2)   median distance of the farther end")
+    for masks in plan_checks(most, 1000)[::2]:
+        metric = holdfast.metrics.DataSensitivityConsistency(masks=masks, permutations=1, resamples=200)
+        found = metric(classifier, "input_x_gradient", digits.inputs)
+        reach = torch.maximum(found.rho - found.low, found.high - found.rho)
+        within = [int((reach * 1.2 <= tolerance).sum()) for tolerance in (0.1, 0.2)]
+        print(f"{masks:6}  {within[0]}/{count} ({within[1]}/{count}) {reach.median():10.3f}", flush=True)
+
+
 def linear_weights(
     kind: str, agreement: float, signal: float, masks: Tensor, streams: Streams
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -237,9 +308,14 @@ def run_checks(
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in (readings, pooled, needed_masks):
+        parser.add_argument(f"--{name.__name__.removeprefix('needed_')}", action="store_const", const=name, dest="part")
     parser.add_argument("--coverage", action="store_true", help="coverage and early stopping instead of the bias")
     torch.set_num_threads(1)
-    if parser.parse_args().coverage:
+    given = parser.parse_args()
+    if given.part is not None:
+        given.part()
+    elif given.coverage:
         coverage()
         stopping()
     else:

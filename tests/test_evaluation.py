@@ -118,7 +118,7 @@ def test_lists_and_wrong_kinds(model: holdfast.Classifier, inputs: torch.Tensor)
     found = holdfast.evaluate(model, explainers, inputs, METRICS[1:2], progress=False)
     assert set(found.frame()["explainer"]) == {"saliency", "gradcam"}
     for metric in ("aopc:steps=2", holdfast.metrics.AOPC(steps=2)):
-        alone = holdfast.evaluate(model, "saliency", inputs, metric, progress=False).frame()
+        alone = holdfast.evaluate(model, "saliency", inputs, metric, progress=False, controls=False).frame()
         assert alone["explainer"].unique().to_list() == ["saliency"]
         assert alone["label"].unique().to_list() == ["aopc"]
     with pytest.raises(
@@ -146,7 +146,7 @@ def test_a_run_in_which_all_fails_warns_and_has_the_common_columns(
         raise ZeroDivisionError("no explanation today")
 
     with pytest.warns(UserWarning, match="2 of 2 jobs failed:\n  broken failed for 1 of 1 metric: .*no expl"):
-        found = holdfast.evaluate(model, [broken], inputs, "aopc", progress=False)
+        found = holdfast.evaluate(model, [broken], inputs, "aopc", progress=False, controls=False)
     assert {"value", "low", "high"} <= set(found.frame().columns)
 
 
@@ -192,7 +192,7 @@ def brightness(module: torch.nn.Module, inputs: torch.Tensor, targets: torch.Ten
 def test_names_functions_and_objects_together(model: holdfast.Classifier, inputs: torch.Tensor) -> None:
     pytest.importorskip("quantus")
     metrics = ["worst_case:budget=30", "quantus:Sparseness", holdfast.metrics.CEval()]
-    found = holdfast.evaluate(model, ["saliency", brightness], inputs[:2], metrics, progress=False)
+    found = holdfast.evaluate(model, ["saliency", brightness], inputs[:2], metrics, progress=False, controls=False)
     assert found.failures == []
     assert set(found.frame()["explainer"]) == {"saliency", "brightness"}
     assert found.frame().height == 2 * 3 * 2
@@ -383,7 +383,8 @@ def test_a_radius_beyond_the_range_is_warned_of_once(model: holdfast.Classifier,
 def test_numbers_of_numpy_are_accepted_in_calls_and_studies(model: holdfast.Classifier, inputs: torch.Tensor) -> None:
     two = np.int64(2)
     numbers = {"seed": two, "repeats": two, "samples_per_job": torch.tensor(2)}
-    found = holdfast.evaluate(model, "saliency", inputs, "aopc:steps=2", progress=False, **numbers)  # type: ignore[arg-type]
+    metric = "max_sensitivity:samples=2"
+    found = holdfast.evaluate(model, "saliency", inputs, metric, progress=False, **numbers)  # type: ignore[arg-type]
     manifest = found.results.manifest
     assert [manifest[name] for name in numbers] == [2, 2, 2]
     study = {
@@ -410,7 +411,7 @@ def test_messages_for_logging_and_none_without_a_wish(
 
     explainers = {"good": "saliency", "bad": broken}
     with caplog.at_level("DEBUG", logger="holdfast"), pytest.warns(UserWarning, match="bad failed for 1 of 1 metric"):
-        holdfast.evaluate(model, explainers, inputs, "aopc:steps=2", progress=False, samples_per_job=5)
+        holdfast.evaluate(model, explainers, inputs, "aopc:steps=2", progress=False, samples_per_job=5, controls=False)
     said = [(record.levelname, record.getMessage()) for record in caplog.records]
     assert said[0][1].startswith("2 jobs, of which 0 were done before; results are stored in ")
     assert (

@@ -258,15 +258,17 @@ def test_loaded_results_print_as_those_of_the_run(tmp_path: Path) -> None:
     digits = holdfast.data.bundled("digits")[:3]
     classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=digits.bounds)
     metrics = ["max_sensitivity:samples=3", "aopc:steps=2,samples=1"]
-    run = holdfast.evaluate(classifier, ["saliency", "random"], digits, metrics, progress=False, out=tmp_path)
+    run = holdfast.evaluate(
+        classifier, ["saliency", "random"], digits, metrics, progress=False, out=tmp_path, controls=False
+    )
     loaded = holdfast.load_results(tmp_path)
     assert isinstance(loaded, holdfast.Results)
     assert str(loaded) == str(run)
     assert loaded._repr_html_() == run._repr_html_()
     assert loaded.table().equals(run.table())
     assert loaded.best() == run.best()
-    assert repr(run) == "Evaluation(2 explainers x 2 metrics, 3 samples; print it for the table)"
-    assert repr(loaded) == "Findings(2 explainers x 2 metrics, 3 samples; print it for the table)"
+    assert repr(run) == "Evaluation(1 explainer and 1 control x 2 metrics, 3 samples; print it for the table)"
+    assert repr(loaded) == "Findings(1 explainer and 1 control x 2 metrics, 3 samples; print it for the table)"
     own = run.frame("aopc").filter(pl.col("explainer") == "random")["value"].median()
     shown = run.table().filter(explainer="random", metric="aopc")["value"][0]
     assert shown == pytest.approx(own)

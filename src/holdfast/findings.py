@@ -28,7 +28,7 @@ from holdfast.report import Report
 from holdfast.report.failures import describe_failures as describe_failures
 from holdfast.report.failures import shorten_error
 from holdfast.report.summary import estimate
-from holdfast.report.verdicts import decide, explain_ranks
+from holdfast.report.verdicts import decide, describe_controls, explain_ranks
 from holdfast.report.views import Contents
 from holdfast.statistics.comparison import Comparison
 from holdfast.statistics.paired import Interval, bootstrap_interval
@@ -145,10 +145,10 @@ class Findings(Results):
 
     def scope(self) -> str:
         """How much was evaluated, in a few words."""
-        parts = [(len(self.contents.explainers), "explainer"), (len(self.contents.labels), "metric")]
         counts = [_count(int(about.get("samples") or 0), "sample") for about in self.manifest.get("data", {}).values()]
         failed = self.failures.height
-        words = " x ".join(_count(*part) for part in parts) + f", {' + '.join(counts) or 'no samples'}"
+        metrics = _count(len(self.contents.labels), "metric")
+        words = f"{self.contents.count_explainers()} x {metrics}, {' + '.join(counts) or 'no samples'}"
         return words + (f", {_count(failed, 'failed job')}" if failed else "")
 
     def frame(self, metric: str | None = None) -> pl.DataFrame:
@@ -462,7 +462,7 @@ def _number(value: float, decimals: int | None) -> str:
 
 def _title(findings: Findings, data: str, model: str) -> str:
     count = int((findings.manifest.get("data") or {}).get(data, {}).get("samples") or 0)
-    return f"{_count(len(findings.contents.explainers), 'explainer')} of {model} on {_count(count, 'sample')} of {data}"
+    return f"{findings.contents.count_explainers()} of {model} on {_count(count, 'sample')} of {data}"
 
 
 def _notes(findings: Findings, data: str, model: str, columns: Sequence[_Column]) -> list[str]:
@@ -475,6 +475,9 @@ def _notes(findings: Findings, data: str, model: str, columns: Sequence[_Column]
     here = {label: comparison for (d, m, label), comparison in found if (d, m) == (data, model)}
     ranks = [(label, _explain_median(findings, data, model, label)) for label in here]
     notes += [f"{label}: {note}" for label, note in ranks if note]
+    for (*pair, label), tests in findings.contents.control_tests.items():
+        said = describe_controls(tests, findings.contents.labels[label].reading.decimals)
+        notes += [f"{label}: {said}"] if pair == [data, model] and said else []
     reasons: dict[str, list[str]] = {}
     for label, known in findings.contents.labels.items():
         if not len(findings.contents.frame(data, model, label)) or known.reading.direction is None:

@@ -82,7 +82,7 @@ class Repeated(Metric):
 def test_trials_to_the_end_count_what_results_report(name: str) -> None:
     shape = SHAPES["image"]
     model = holdfast.Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=64)
-    options: dict[str, Any] = {"samples_per_job": 2}
+    options: dict[str, Any] = {"samples_per_job": 2, "controls": False}
     found = holdfast.estimate(
         model, "input_x_gradient", draw(2, shape), metrics[name].example(), seconds=math.inf, **options
     )

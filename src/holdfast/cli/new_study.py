@@ -124,12 +124,13 @@ class Setting:
         return f"{names[least]} varies by {spread[least]:.2g} and {names[most]} by {spread[most]:.2g}"
 
     def default_explainers(self) -> tuple[str, ...]:
-        """Explainers that suit such a model and such inputs, and `random` to compare with."""
+        """Explainers that suit such a model and such inputs, and controls to compare with."""
+        controls = ("random", "input_copy", *(["edges"] if len(self.shape) > 1 else []), "randomised:saliency")
         convolutions = any(isinstance(layer, nn.Conv1d | nn.Conv2d) for layer in self.classifier.module.modules())
         if len(self.shape) == 1:
-            return "saliency", "integrated_gradients", "kernel_shap:segments=pixels,samples=200", "random"
+            return "saliency", "integrated_gradients", "kernel_shap:segments=pixels,samples=200", *controls
         last = "gradcam" if convolutions and len(self.shape) > 1 else "input_x_gradient"
-        return "saliency", "integrated_gradients", last, "random"
+        return "saliency", "integrated_gradients", last, *controls
 
     def default_metrics(self) -> tuple[str, ...]:
         """Whether maps hold, by a search and by sampling, and whether the prediction rests on what they name."""

@@ -24,7 +24,7 @@ def describe_question(contents: Contents) -> str:
     count = len(contents.explainers)
     models = [model for model in contents.models if any(model == own for _, own in contents.pairs)]
     data = [name for name in contents.data if any(name == own for own, _ in contents.pairs)]
-    who = contents.explainers[0] if count == 1 else f"{count} explainers"
+    who = contents.explainers[0] if count == 1 else contents.count_explainers()
     model = about.get("model") if len(models) == 1 else None
     of = str(model or (models[0] if len(models) == 1 else f"{len(models)} models ({', '.join(models)})"))
     samples = [(contents.manifest.get("data") or {}).get(name, {}).get("samples") for name in data]

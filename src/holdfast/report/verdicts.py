@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from holdfast.charts import GalleryRow, Picture
@@ -10,7 +11,8 @@ from holdfast.presentation import View
 from holdfast.presentation.base import Standing, find_best_median
 from holdfast.presentation.wording import join_names
 from holdfast.report.views import Contents, Label
-from holdfast.statistics.comparison import Comparison, count_needed, estimate_needed
+from holdfast.presentation.base import format_number
+from holdfast.statistics.comparison import Comparison, ControlTest, count_needed, estimate_needed
 
 #: a fallback example shows at most this many maps
 _MAPS = 5
@@ -62,11 +64,13 @@ def answer_question(contents: Contents, label: Label, data: str, model: str) -> 
     if not text:
         return Answer(label.name, question, "", Decision("unable", "No result", "No sample has a value."))
     comparison = contents.comparisons.get((data, model, label.name))
-    decision = decide(comparison, label.reading.direction, len(view.present))
+    decision = decide(comparison, label.reading.direction, len(view.candidates))
     why = explain_ranks(view, *label.presentation.put_first(view), comparison)
     why = why or explain_ranks(view, *find_best_median(view), comparison)
     decision = dataclasses.replace(decision, text=f"{decision.text} {why}") if why else decision
     unfair, others = label.presentation.unfair(view), tuple(label.presentation.reservations(view))
+    beside = describe_controls(contents.control_tests.get((data, model, label.name), []), label.reading.decimals)
+    others += (beside,) if beside else ()
     if unfair and decision.mark == "decided":
         decision = dataclasses.replace(decision, mark="open", title="With a caveat")
     return Answer(label.name, question, text, decision, unfair, others)
@@ -150,6 +154,45 @@ def explain_ranks(view: View, first: Standing | None, what: str, comparison: Com
         f"{join_names(leaders)} {'has' if len(leaders) == 1 else 'have'} the best mean rank: ranks compare explainers "
         "within each sample, over the samples that all have."
     )
+
+
+def describe_controls(tests: Sequence[ControlTest], decimals: int | None = None) -> str:
+    """Which explainers are better than every control, in words; empty without tests.
+
+    Args:
+        tests: of one metric.
+        decimals: of its values.
+
+    >>> from holdfast.statistics.comparison import compare_with_controls
+    >>> import numpy as np
+    >>> values = np.column_stack([np.arange(9) + 5.0, np.arange(9) % 2, np.arange(9) % 3])
+    >>> print(describe_controls(compare_with_controls(values, ["a", "b", "edges"], ["edges"], "higher"), 1))
+    Better than every control: a. Not shown to be better than the best control: b (edges, difference −1.0 [−1.0, 0.0]).
+    """
+    if not tests:
+        return ""
+    level, count = tests[0].level, max(test.count for test in tests)
+    if len(tests) * 0.5**count > level:
+        return f"{count} sample{'s are' if count != 1 else ' is'} too few to show that an explainer beats its controls."
+    groups = {
+        "Better than every control": [test.explainer for test in tests if test.verdict == "beats"],
+        "Not shown to be better than the best control": [
+            _name_with_control(test, decimals) for test in tests if test.verdict == "undecided"
+        ],
+        "Worse than a control, which does not depend on what the model has learned": [
+            _name_with_control(test, decimals) for test in tests if test.verdict == "worse"
+        ],
+    }
+    return " ".join(f"{words}: {', '.join(names)}." for words, names in groups.items() if names)
+
+
+def _name_with_control(test: ControlTest, decimals: int | None) -> str:
+    """The explainer with its best control and the median of the paired differences."""
+    gap = test.difference
+    if gap is None or gap.bound is not None or gap.low is None or gap.high is None:
+        return f"{test.explainer} ({test.control})"
+    value, low, high = (format_number(each, decimals) for each in (gap.value, gap.low, gap.high))
+    return f"{test.explainer} ({test.control}, difference {value} [{low}, {high}])"
 
 
 def choose_example(contents: Contents, data: str, model: str) -> tuple[GalleryRow, View] | None:

@@ -215,6 +215,12 @@ class Contents:
         found = [name for name in self.explainers if name in known or is_random(name)]
         return found if len(found) < len(self.explainers) else []
 
+    def count_explainers(self) -> str:
+        """How many explainers and controls there are, in words."""
+        own = len(self.explainers) - len(self.controls)
+        text = f"{own} explainer{'' if own == 1 else 's'}"
+        return text + (f" and {len(self.controls)} control{'' if len(self.controls) == 1 else 's'}" if self.controls else "")
+
     @cached_property
     def control_tests(self) -> dict[tuple[str, str, str], list[ControlTest]]:
         """The tests of explainers against the controls, by data, model and label, for metrics that ask for them."""

@@ -325,6 +325,7 @@ def test_report(lenet: holdfast.Classifier, digits: Tensor, tmp_path: Path) -> N
         ],
         out=tmp_path / "results",
         progress=False,
+        controls=False,
     )
     page = Path(found.to_html(tmp_path / "page.html")).read_text()
     for text in ("c-Eval plot", "Least changes outside of the explanation", "Near-affinity", "centre", "Knee"):

@@ -230,7 +230,14 @@ def test_evaluate_of_a_data_set_finds_regions_by_their_name(tmp_path: Path) -> N
     classifier = linear(data)
     explainers = ["input_x_gradient", "random"]
     named = holdfast.evaluate(
-        classifier, explainers, data, [RelevanceLocalisation("blocks")], out=tmp_path, progress=False, samples_per_job=4
+        classifier,
+        explainers,
+        data,
+        [RelevanceLocalisation("blocks")],
+        out=tmp_path,
+        progress=False,
+        samples_per_job=4,
+        controls=False,
     )
     assert named.failures == []
     metric = RelevanceLocalisation(data.extras["blocks"])
@@ -251,6 +258,7 @@ def test_evaluate_of_a_data_set_finds_regions_by_their_name(tmp_path: Path) -> N
         out=tmp_path,
         progress=False,
         samples_per_job=4,
+        controls=False,
         about={"data": data.name},
     )
     assert (again.summary.earlier, again.summary.done) == (4, 0)

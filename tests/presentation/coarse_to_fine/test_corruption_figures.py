@@ -670,7 +670,7 @@ def test_a_real_study_stores_what_the_section_needs(
     metric = CorruptionCurve(fractions=(0.15, 1.0), samples=1, mean=0.13, sd=0.31)
     names = ["input_x_gradient", "random"]
     found = holdfast.evaluate(
-        lenet, names, digits[:6].inputs, [metric], out=tmp_path, samples_per_job=4, progress=False
+        lenet, names, digits[:6].inputs, [metric], out=tmp_path, samples_per_job=4, progress=False, controls=False
     )
     (view,) = Contents(found.results).views("corruption_curve")
     result = metric(lenet, "input_x_gradient", digits[:6].inputs)

@@ -10,7 +10,7 @@ with P the probability of the predicted (or given) class of x. The sensitivity `
 the agreement of the most sensitive one and three segments. Source: Tan, "Evaluating Sensitivity Consistency of
 Explanations" (WACV 2025), Sec. 3.2, Algorithm 1.
 
-We depart from it in the estimator: the published sum is biased towards agreement (docs/senc-bias.md), so the default is
+We depart from it in the estimator: the published sum is biased (docs/senc-bias.md), so the default is
 `"centred"`, and `rho_paper` is what the published one gives with the same masks. We add a null, an interval, and an
 early stop. The paper's masking rate of 0.8 is read as 0.8 kept (`keep`). The paper does not say whether maps are
 compared with their signs, nor which class is explained at `x_i`. Our reading is with signs (`absolute=False`), over all

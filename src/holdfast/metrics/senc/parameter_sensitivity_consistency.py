@@ -90,6 +90,11 @@ class ParameterSencResult(SensitivityConsistencyResult):
         """`"gated"`, `"masked weights"`, or both, if it differs between layers."""
         return " and ".join(sorted(set(self.methods)))
 
+    @property
+    def independent(self) -> bool:
+        """Whether every sample has masks of its own: in no layer the masks are set as weights, which all share."""
+        return "masked weights" not in self.methods
+
     def columns(self) -> dict[str, Any]:
         """Further columns of the frame, with the `method` and, for every layer, a column `rho_NAME`."""
         layers = {f"rho_{name}": self.layer_rho[:, i].tolist() for i, name in enumerate(self.layers)}

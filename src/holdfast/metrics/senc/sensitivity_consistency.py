@@ -22,6 +22,7 @@ from holdfast.metrics.result import Result
 from holdfast.metrics.senc.masking import are_constant, compute_published_rho, mark_constant
 from holdfast.model import Classifier
 from holdfast.similarity import get as get_similarity
+from holdfast.statistics.pooling import Pooled, pool_inputs
 from holdfast.tensors import Streams, content_keys
 
 _MASK_BITS = 1 << 24  # masks of a group of samples held at once: 16 MB, and eight times that while they are compared
@@ -56,6 +57,23 @@ class SensitivityConsistencyResult(Result):
     explanation_sensitivity: Tensor
     origins: Tensor = field(repr=False)
     origin_maps: Tensor = field(repr=False)
+
+    def pooled(self) -> Pooled:
+        """Median rho of the evaluated samples, its interval over samples, and one p-value of them together.
+
+        One sample says little, because it has few parts (`holdfast.statistics.pooling.pool_inputs`). Samples that share
+        their masks are not independent, so they are not pooled: the count is 0.
+        """
+        values, p_values = (each.cpu().double().numpy() for each in (self.rho, self.p_value))
+        if not self.independent:
+            return Pooled(None, float("nan"), 0)
+        fine = [status == "ok" for status in self.status]
+        return pool_inputs(values[fine], p_values[fine], int(self.options["permutations"]))
+
+    @property
+    def independent(self) -> bool:
+        """Whether every sample has masks of its own."""
+        return True
 
     def tensors(self) -> dict[str, Tensor]:
         """Samples, explanations and sensitivities, for the pictures."""
@@ -158,8 +176,8 @@ class SensitivityConsistency(Metric):
     Args:
         masks: how many masks for each sample (and layer); with a `tolerance` the most.
         keep: probability that a mask keeps a part.
-        estimator: `"centred"`, or `"paper"`. The published sum is biased: rho is high for any explanation, because the
-            sum mostly counts how often a part was kept (docs/senc-bias.md).
+        estimator: `"centred"`, or `"paper"`. The published sum is biased, because it mostly counts how often a part was
+            kept: rho is high for unrelated weights, and may be near 0 for weights that agree (docs/senc-bias.md).
         explain: under a mask, explain the class of the `"origin"`, the sample itself, or the one `"predicted"`.
         absolute: compare absolute attributions. The paper does not say; signed ones are our reading.
         tolerance: stop drawing masks once both ends of the 95% interval are at most this far from rho; None: never.

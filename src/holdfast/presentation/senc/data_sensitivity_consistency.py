@@ -22,6 +22,7 @@ from holdfast.presentation.base import (
     read_flags,
     read_numbers,
 )
+from holdfast.statistics.pooling import pool_inputs
 from holdfast.tensors import Array
 
 #: samples in a gallery
@@ -39,7 +40,7 @@ class SencPresentation(Presentation):
         """Rho; higher is more consistent."""
         published = options.get("estimator") == "paper"
         title = f"Sensitivity consistency of prediction and explanation over {self.parts}"
-        caution = "The published estimator is high for any explanation." if published else ""
+        caution = "The published estimator mostly counts how often a part was kept." if published else ""
         return Reading(
             title,
             "rho (published estimator)" if published else "rho",
@@ -86,10 +87,11 @@ class SencPresentation(Presentation):
             notes.append(
                 f"p < 0.05: {int((p < 0.05).sum())} of {len(p)} ({format_number(100 * float((p < 0.05).mean()), 0)}%)"
             )
+        notes += _pool(frame, options)
         for column, title in (("top1", "top-1 agreement"), ("top3", "top-3 agreement")):
             notes += _mean(frame, column, title)
         if options.get("estimator") != "paper":
-            notes += _mean(frame, "rho_paper", "published estimator (biased), mean rho")
+            notes += _mean(frame, "rho_paper", "published estimator (not comparable), mean rho")
         fallback = int(read_flags(frame, "grid_fallback").sum())
         return [*notes, f"no superpixels found, so a grid is used: {fallback}"] if fallback else notes
 
@@ -97,13 +99,15 @@ class SencPresentation(Presentation):
         """What the terms of both SenC metrics mean."""
         published = (
             "`estimator = paper`, as here, adds the weights of the masks that kept a part, as published. *This sum is "
-            "biased*. Prediction and explanation share the masks, so they share how often each part was kept by "
-            "chance, and unrelated weights reach a rho of 0.7 to 0.96. Compare with the null."
+            "biased*. It counts how often each part was kept by chance. Prediction and explanation share this count, "
+            "so unrelated weights reach a rho of 0.7 to 0.96; and weights that agree perfectly can have a rho near 0, "
+            "or below. Compare with the null."
         )
         centred = (
             "`estimator = centred`: the means of weights and masks are subtracted, so that unrelated weights have a "
             "rho around 0. The published sum (`estimator = paper`, column `rho_paper`) does not subtract them. It is "
-            "*biased* towards agreement: unrelated weights reach a rho of 0.7 to 0.96. See docs/senc-bias.md."
+            "*biased*, upwards or downwards: unrelated weights reach a rho of 0.7 to 0.96, and weights that agree "
+            "perfectly can have one near 0. See docs/senc-bias.md."
         )
         return {
             "Sensitivity consistency (rho)": "Random parts are switched off many times. The prediction is sensitive to "
@@ -115,6 +119,10 @@ class SencPresentation(Presentation):
             "Null, p": "The null is rho when the changes of the explanation are assigned to the masks at random. The "
             "band has 95% of it. It is wide, as there are few parts, so a rho within the band says little about a "
             "single sample. p is the share of the null at or above rho; about 5% of samples are below 0.05 by chance.",
+            "All samples together": "One p-value from those of all samples (Stouffer's test): small if rho is "
+            "higher than chance gives, over all samples. "
+            "It is not corrected for the number of explainers. It says that prediction and map are related, which is "
+            "true of a copy of the input as well. Compare with the controls.",
             "Top-1 and top-3 agreement": "Share of the one, or three, most sensitive parts that prediction and "
             "explanation have in common.",
         }
@@ -138,6 +146,22 @@ class DataSencPresentation(SencPresentation):
             "scale. The picture of the prediction is the same in all rows of an input, except for the draw of masks."
         )
         return [*distribution_figures(view), Gallery("Sensitive segments", tuple(rows), note)]
+
+
+def _pool(frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
+    """What all samples of the first repeat say together; where they share their masks, they are not independent."""
+    if "method" in frame.columns and frame["method"].str.contains("masked weights").any():
+        return ["all samples share their masks, so there is no test of them together"]
+    if "repeat" in frame.columns and len(frame):
+        frame = frame.filter(pl.col("repeat") == frame["repeat"].min())
+    draws = options.get("permutations")
+    if not isinstance(draws, int) or draws < 1 or not {"rho", "p_value"} <= set(frame.columns):
+        return []
+    found = pool_inputs(read_numbers(frame, "rho"), read_numbers(frame, "p_value"), draws)
+    if found.count < 2:
+        return []
+    p = "p < 0.001" if found.p_value < 0.001 else f"p = {format_number(found.p_value, 3)}"
+    return [f"all {found.count} together: {p}"]
 
 
 def _mean(frame: pl.DataFrame, column: str, title: str) -> list[str]:

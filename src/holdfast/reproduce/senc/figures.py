@@ -1,7 +1,8 @@
 """SenC (sensitivity consistency): Fig. 4 (parameters), Fig. 5 (data), and each data set on its own.
 
-The paper's estimator is biased (docs/senc-bias.md). So every table has the paper's and the centred estimator, and the
-random explainer. The paper's sentences are judged by both estimators.
+The paper's estimator is biased (docs/senc-bias.md). So every table has the paper's and the centred estimator. The
+paper's sentences are judged by both estimators. Every table also has controls: the random explainer, as in the paper,
+and a copy of the input, its edges, and an explainer on the model with shuffled weights (docs/controls.md).
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from typing import Any
 
 import polars as pl
 
+from holdfast.report.verdicts import describe_controls
 from holdfast.reproduce.base import Claim, Column, Part, Reproduction, Scale, reproductions
+from holdfast.statistics.comparison import compare_with_controls
 
 _GRADIENT = ("saliency", "guided backprop", "integrated gradients", "DeepLift", "LRP")
 _EXPLAINERS: dict[str, Any] = {
@@ -22,6 +25,11 @@ _EXPLAINERS: dict[str, Any] = {
     "LRP": "lrp",
     "Grad-CAM": "gradcam",
     "DeepLift": "deeplift",
+}
+_CONTROLS: dict[str, Any] = {
+    "input copy": "input_copy",
+    "edges": "edges",
+    "randomised saliency": "randomised:saliency",
     "random": "random",
 }
 _COLUMNS = (Column("paper's estimator", "rho_paper"), Column("centred", "rho"))
@@ -82,7 +90,7 @@ def _study(setting: _Setting, kind: str, scale: Scale) -> dict[str, Any]:
         "samples_per_job": 4 if scale == "small" else 20,
         "data": {setting.title: setting.data},
         "models": {setting.model: setting.model},
-        "explainers": {name: e for name, e in _EXPLAINERS.items() if name not in setting.without},
+        "explainers": {name: e for name, e in (_EXPLAINERS | _CONTROLS).items() if name not in setting.without},
         "metrics": {f"{kind} SenC": metric},
     }
 
@@ -112,7 +120,7 @@ def _part(setting: _Setting, kind: str, paper: Mapping[str, float | str], claims
 
 
 def _notes(frame: pl.DataFrame) -> list[str]:
-    """The band of the null hypothesis, and how often each explainer is outside."""
+    """The band of the null hypothesis, how often each explainer is outside, and which are better than the controls."""
     if not len(frame) or "p_value" not in frame.columns:
         return []
     low, high = (float(frame[name].drop_nulls().to_numpy().mean()) for name in ("null_low", "null_high"))
@@ -120,9 +128,14 @@ def _notes(frame: pl.DataFrame) -> list[str]:
     for name in frame["explainer"].unique(maintain_order=True):
         p_values = frame.filter(pl.col("explainer") == name)["p_value"].drop_nulls().to_numpy()
         shares.append(f"{name} {float((p_values < 0.05).mean()):.0%}")
+    table = frame.pivot("explainer", index="sample", values="rho", aggregate_function="mean")
+    names = [name for name in table.columns if name != "sample" and table[name].is_finite().any()]
+    values = table.select(pl.col(names).cast(pl.Float64).fill_null(float("nan"))).to_numpy()
+    tests = compare_with_controls(values, names, [name for name in names if name in _CONTROLS], "higher")
     return [
         f"null band of the centred rho at one sample, on average: [{low:.2f}, {high:.2f}]",
         f"samples with p < 0.05 (5% under the null): {', '.join(shares)}",
+        f"centred rho, paired with the controls: {describe_controls(tests, 2) or 'no controls'}",
     ]
 
 
@@ -136,7 +149,7 @@ def _claim_all_above(limit: float, last: str) -> Claim:
 
 def _claim_first(name: str) -> Claim:
     def holds(means: Mapping[str, float]) -> bool | None:
-        known = {n: mean for n, mean in means.items() if mean == mean}
+        known = {n: mean for n, mean in means.items() if mean == mean and n not in _CONTROLS}
         return max(known, key=lambda n: known[n]) == name if name in known else None
 
     return Claim(f"{name} is first", holds)
