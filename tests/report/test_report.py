@@ -275,7 +275,6 @@ def test_inputs_of_every_shape_are_drawn(builder: Builder, shape: tuple[int, ...
 
 def test_the_same_results_give_the_same_bytes(whole: tuple[Builder, str], tmp_path: Path) -> None:
     builder, page = whole
-    assert build_html(builder.store) == page
     again = tmp_path / "deep" / "report.html"
     assert Report(str(builder.store.folder.address)).to_html(again) == again
     assert again.read_text(encoding="utf-8") == page
@@ -436,7 +435,7 @@ def test_jobs_in_any_order_are_sorted_by_sample(builder: Builder) -> None:
 
 
 def test_only_what_is_shown_is_read(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
-    for start in range(0, 400, 2):
+    for start in range(0, 240, 2):
         builder.worst("a", [0.3, 0.4], start=start)
     results, read = builder.results(), []
     original = type(results.store).read_artefacts

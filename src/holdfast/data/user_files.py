@@ -160,9 +160,9 @@ def read_labelled_series(path: Path) -> Content:
     wanted = "series of one length without missing values (a set of the archives, ucr:<name>, may have both)"
     lengths = f"{found.steps.min()} to {found.steps.max()} steps"
     check(bool((found.steps == found.steps[0]).all()), "path", wanted, f"{path.name} with series of {lengths}")
-    holes = np.isnan(found.values).any((1, 2))
-    got = f"{path.name} with missing values in {int(holes.sum())} of {len(holes)} series"
-    check(not holes.any(), "path", wanted, got)
+    holes = int(np.isnan(found.values).any((1, 2)).sum())
+    got = f"{path.name} with missing values in {holes} of {len(found.values)} series"
+    check(not holes, "path", wanted, got)
     about: dict[str, Any] = {"path": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
     labels = None
     if found.labels is not None:

@@ -77,7 +77,7 @@ def check_unbiased_and_covering(problem: Problem, estimates: list[RareEventEstim
 
 @pytest.mark.parametrize("problem", problems(), ids=lambda p: p.name)
 def test_exact_answers(problem: Problem) -> None:
-    check_unbiased_and_covering(problem, repeat(problem, 20, first=4.0))  # the slow test has the default
+    check_unbiased_and_covering(problem, repeat(problem, 20, particles=400, first=4.0))  # the slow test has the default
 
 
 @pytest.mark.slow
@@ -216,7 +216,7 @@ def test_neighbourhoods_as_priors(ball: LinfBall, proposal: str) -> None:
     assert -9 < exact.log_probability.item() < -3
     problem = Problem("ball", score, prior, exact.log_probability.item())
     moves = 10 if proposal == "gaussian" else 30
-    estimates = repeat(problem, 20, proposal=proposal, moves=moves)
+    estimates = repeat(problem, 20, particles=400, proposal=proposal, moves=moves)
     errors = np.array([e.log_probability.item() for e in estimates]) - problem.truth
     assert abs(errors.mean()) < 4 * math.hypot(errors.std(ddof=1) / 20**0.5, exact.std_error.item()) + 0.02
 

@@ -229,7 +229,7 @@ def test_relations_that_hold_whatever_the_model(lenet: holdfast.Classifier, digi
     x = digits[3:4].inputs  # a three that is not far from another class
     ball = holdfast.LinfBall(0.2)
     explainer = "input_x_gradient"
-    options = {"particles": 200, "first": 4.0, "floor": -25.0}
+    options = {"particles": 100, "first": 4.0, "floor": -25.0}
 
     def probability(event: str, threshold: float | None = None) -> holdfast.metrics.ProbabilityResult:
         metric = MisinterpretationProbability(ball, event, threshold=threshold, **options)  # type: ignore[arg-type]
@@ -295,9 +295,9 @@ def test_probabilities_of_common_events_agree_with_plain_monte_carlo(
 ) -> None:
     x = digits[:4].inputs
     ball = holdfast.LinfBall(0.3)
-    plain = MisinterpretationProbability(ball, threshold=0.72, method="monte_carlo", samples=4000)
+    plain = MisinterpretationProbability(ball, threshold=0.72, method="monte_carlo", samples=2000)
     exact = plain(lenet, "input_x_gradient", x)
-    subset = MisinterpretationProbability(ball, threshold=0.72, particles=500, first=4.0)(lenet, "input_x_gradient", x)
+    subset = MisinterpretationProbability(ball, threshold=0.72, particles=250, first=4.0)(lenet, "input_x_gradient", x)
     seen = ~exact.censored
     assert seen.sum() >= 2
     error = (subset.std_error**2 + exact.std_error**2).sqrt()

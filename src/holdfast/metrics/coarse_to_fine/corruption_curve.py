@@ -291,7 +291,8 @@ class CorruptionCurve(Metric):
         for name in ("mean", "sd", "baseline"):
             if name == "baseline" or getattr(self, name) is not None:
                 self._check_numbers(name)
-        spread = self.sd if isinstance(self.sd, tuple) else [1.0 if self.sd is None else self.sd]
+        sd = 1.0 if self.sd is None else self.sd
+        spread = [sd] if isinstance(sd, int | float) else sd
         check(all(value > 0 for value in spread), "sd", "numbers above 0", repr(self.sd))
         check(self.unit in get_args(Unit), "unit", "'entry' or 'pixel'", repr(self.unit))
         got = repr(self.background)
