@@ -483,7 +483,7 @@ def _notes(findings: Findings, data: str, model: str, columns: Sequence[_Column]
         if not len(findings.contents.frame(data, model, label)) or known.reading.direction is None:
             continue
         view = findings.contents.view(data, model, label)
-        decision = decide(here.get(label), known.reading.direction, len(view.present))
+        decision = decide(here.get(label), known.reading.direction, len(view.candidates))
         if decision.mark in ("open", "unable"):
             reasons.setdefault(decision.text, []).append(label)
         if unfair := known.presentation.unfair(view):
