@@ -8,8 +8,9 @@ The changes are those of cosmic-ray, which is installed in an environment of its
 drawn first, and then one of the changes that are possible there: otherwise two thirds would be other arithmetic
 operators. Annotations are left out. First every test file is run once, to learn which tests reach which lines, and in
 what time; that is kept in `build/mutants/reach.json` until a file changes. Then each mutant meets the tests that reach
-its line, the fastest first, until one fails or `--seconds` of tests have passed. torch is imported once: each mutant
-lives in a fork of this process, where its module is compiled from the changed text. No file is ever changed.
+its line, the fastest first, until one fails or `--seconds` of tests have passed. Everything is imported and collected
+once: each mutant lives in a fork, in which the functions get their changed code. If more than functions changes, the
+fork is of a process that has imported only torch, and imports the module from the changed text. No file is changed.
 
 A mutant is killed if a test fails, if the module cannot be imported, or if the tests take several times as long.
 """
@@ -22,6 +23,7 @@ import bisect
 import contextlib
 import difflib
 import functools
+import gc
 import hashlib
 import importlib
 import importlib.util
@@ -39,6 +41,7 @@ from dataclasses import asdict, dataclass
 from importlib.abc import MetaPathFinder
 from importlib.machinery import PathFinder, SourceFileLoader
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -412,7 +415,7 @@ def runs_at_import(file: str, line: int) -> bool:
 
 
 def meet_tests(mutant: Mutant, tests: list[str]) -> dict[str, str]:
-    """Run tests with the change: the first that failed, or empty."""
+    """Import the changed module and run tests: the first that failed, or empty."""
     failed: list[str] = []
 
     class Watcher:
@@ -426,9 +429,62 @@ def meet_tests(mutant: Mutant, tests: list[str]) -> dict[str, str]:
     return {"by": failed[0] if failed else "" if code in (0, 5) else "its import"}
 
 
-def try_mutant(mutant: Mutant, reach: dict[str, dict[str, Any]], seconds: float, show: bool) -> None:
-    """Fill in what became of a mutant."""
+def can_be_swapped(mutant: Mutant) -> bool:
+    """Whether only the code of functions changes, so that it can be exchanged in a process that has imported all."""
+    return not runs_at_import(mutant.file, mutant.line) and "njit" not in (ROOT / mutant.file).read_text()
+
+
+def swap_code(mutant: Mutant) -> int:
+    """Give the functions of a module their changed code, and return how many changed."""
+    path = str(ROOT / mutant.file)
+    text = changed_text(mutant.file, mutant.operator, mutant.occurrence)
+    codes: dict[tuple[str, int], Any] = {}
+    waiting = [compile(text, path, "exec", dont_inherit=True)]
+    while waiting:
+        inside = [part for part in waiting.pop().co_consts if isinstance(part, CodeType)]
+        waiting += inside
+        codes |= {(part.co_qualname, part.co_firstlineno): part for part in inside}
+    changed = 0
+    for entry in gc.get_objects():
+        if type(entry) is FunctionType and entry.__code__.co_filename == path:  # `isinstance` asks lazy objects
+            old = entry.__code__
+            new = codes.get((old.co_qualname, old.co_firstlineno), old)
+            if new != old:
+                entry.__code__ = new
+                changed += 1
+    return changed
+
+
+class _Session:
+    """A pytest plugin: once all tests are collected, it does something else with them."""
+
+    def __init__(self, work: Callable[[dict[str, Any]], None]) -> None:
+        self.work = work
+
+    def pytest_runtestloop(self, session: Any) -> bool:
+        self.work({item.nodeid: item for item in session.items})
+        return True
+
+
+def meet_items(mutant: Mutant, items: list[Any]) -> dict[str, str]:
+    """Swap the changed code in, and run collected tests: the first that failed, or empty."""
+    from _pytest.runner import runtestprotocol
+
+    if not swap_code(mutant):  # the function was made anew, for example by a compiler
+        raise RuntimeError("no function of the module in memory has this code")
+    for item, following in zip(items, [*items[1:], None], strict=True):
+        if any(report.failed for report in runtestprotocol(item, log=False, nextitem=following)):
+            return {"by": str(item.nodeid)}
+    return {"by": ""}
+
+
+def try_mutant(
+    mutant: Mutant, reach: dict[str, dict[str, Any]], seconds: float, show: bool, items: dict[str, Any] | None = None
+) -> None:
+    """Fill in what became of a mutant; with collected tests, its code is swapped in, else its module is imported."""
     tests, began = tests_for(mutant, reach), time.monotonic()
+    if items is not None:
+        tests = [test for test in tests if test in items]
     if not tests:
         mutant.outcome = _UNREACHED
         return
@@ -438,7 +494,12 @@ def try_mutant(mutant: Mutant, reach: dict[str, dict[str, Any]], seconds: float,
     for part in (tests[:first], tests[first:last]):  # most are killed by the first few, and few files are then imported
         if part and not mutant.by:
             cost = sum(float(reach[test]["seconds"]) for test in part)
-            why, found = in_fork(functools.partial(meet_tests, mutant, part), 3 * cost + 20, show)
+            work = functools.partial(meet_tests, mutant, part)
+            if items is not None:
+                work = functools.partial(meet_items, mutant, [items[test] for test in part])
+            why, found = in_fork(work, 3 * cost + 20, show)
+            if items is not None and why == "exit 3":  # nothing could be swapped: it is tried later in another way
+                return
             mutant.by = why if found is None else found["by"]
     mutant.outcome = _KILLED if mutant.by else _SURVIVED
     mutant.seconds = round(time.monotonic() - began, 1)
@@ -488,22 +549,56 @@ def main() -> None:
         }
     reach = find_reach(ROOT / "build/mutants/reach.json", arguments.most)
     began = time.monotonic()
-    done = []
+    done: dict[int, Mutant] = {}
+
+    def settle(mutant: Mutant, items: dict[str, Any] | None) -> None:
+        """Find out what becomes of a mutant, and store it."""
+        if arguments.only is not None:
+            print(f"\n{mutant.number}: {mutant.file}:{mutant.line}\n{mutant.difference}", flush=True)
+        elif time.monotonic() - began > 60 * arguments.minutes:
+            return
+        longest = arguments.seconds if arguments.only is None else 10 * arguments.seconds
+        try_mutant(mutant, reach, longest, arguments.only is not None, items)
+        if mutant.outcome:
+            print(f"{mutant.number} {mutant.file}:{mutant.line} {mutant.outcome} {mutant.by}", flush=True)
+            store(mutant)
+
+    def store(mutant: Mutant) -> None:
+        done[mutant.number] = mutant
+        file.write_text(json.dumps([asdict(entry) for _, entry in sorted(done.items())], indent=1))
+
+    def swap_all(mutants: list[Mutant]) -> list[dict[str, Any]]:
+        """Collect all tests once, and try these mutants."""
+
+        def work(items: dict[str, Any]) -> None:
+            for mutant in mutants:
+                settle(mutant, items)
+
+        files = sorted({test.partition("::")[0] for test in reach})
+        run_tests(["--capture=no", *files], [_Session(work)])
+        return [asdict(mutant) for mutant in done.values()]
+
+    waiting = []
     for mutant in mutants:
         known = earlier.get((mutant.file, mutant.operator, mutant.occurrence, mutant.difference), {})
-        if arguments.only is not None and mutant.number in arguments.only:
-            print(f"\n{mutant.number}: {mutant.file}:{mutant.line}\n{mutant.difference}", flush=True)
-            try_mutant(mutant, reach, 10 * arguments.seconds, show=True)
-        elif known.get("outcome") == _KILLED or (known and arguments.only is not None):
-            mutant = Mutant(**{**known, "number": mutant.number})
-        elif arguments.only is not None or time.monotonic() - began > 60 * arguments.minutes:
-            continue
-        else:
-            try_mutant(mutant, reach, arguments.seconds, show=False)
-            print(f"{mutant.number} {mutant.file}:{mutant.line} {mutant.outcome} {mutant.by}", flush=True)
-        done.append(mutant)
-        file.write_text(json.dumps([asdict(entry) for entry in done], indent=1))
-    print("\n" + summary(done))
+        if (
+            known
+            and (known["outcome"] == _KILLED or arguments.only is not None)
+            and mutant.number not in (arguments.only or ())
+        ):
+            store(Mutant(**{**known, "number": mutant.number}))
+        elif arguments.only is None or mutant.number in arguments.only:
+            waiting.append(mutant)
+    swapped = [] if arguments.only is not None else [mutant for mutant in waiting if can_be_swapped(mutant)]
+    if swapped:
+        _, found = in_fork(lambda: swap_all(swapped), 10**6, show=True)
+        for entry in found or json.loads(file.read_text()):
+            done[entry["number"]] = Mutant(**entry)
+    for mutant in waiting:
+        if mutant.number not in done:
+            settle(mutant, None)
+    done = dict(sorted(done.items()))
+    print("\n" + summary(list(done.values())))
 
 
 if __name__ == "__main__":

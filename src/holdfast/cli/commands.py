@@ -185,7 +185,8 @@ def run(
 ) -> None:
     """Run a study. Started again, it continues, and tries again what failed.
 
-    Exit codes: 0 all jobs are done, 1 some failed, 2 the study file is wrong, 130 interrupted.
+    Exit codes: 0 all jobs are done, 1 some failed, 2 the study file is wrong or a file cannot be written, 130
+    interrupted.
     """
     from holdfast.evaluation import default_folder, executor_of, run_study
     from holdfast.metrics.base import check_preset
