@@ -5,7 +5,8 @@ Four stages, all batched over inputs:
 1. *Feet.* The margins of the other classes are linearised at the input. For each class the foot is the nearest point
    within the bounds at which it would win. This is exact for an affine classifier, whose nearest face may differ from
    the one that steepest descent from the input reaches, and from that of the likeliest other class. With more than 128
-   other classes only those are linearised whose boundary may be the nearest, see `FreeSpace.order_rivals`. (DeepFool of Moosavi-Dezfooli et al., CVPR 2016,
+   other classes only those are linearised whose boundary may be the nearest, see `FreeSpace.order_rivals`.
+   (DeepFool of Moosavi-Dezfooli et al., CVPR 2016,
    with the bounds inside of the projection as in Croce and Hein, "Minimally distorted adversarial examples with a fast
    adaptive boundary attack", ICML 2020.)
 2. *Fast minimum norm.* Pintor et al., "Fast minimum-norm adversarial attacks through adaptive norm constraints"
