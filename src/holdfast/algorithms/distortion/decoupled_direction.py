@@ -5,8 +5,8 @@
 
 with g the gradient of the margin. alpha falls like a cosine. Two changes make the attack independent of the unit of
 the inputs: alpha is a share of epsilon, and epsilon starts as the distance to the linearised boundary, or to the
-nearest point that an earlier search has found. For the maximum norm g / ||g|| is the sign of the gradient, and delta is cut off
-at epsilon.
+nearest point that an earlier search has found. For the maximum norm g / ||g|| is the sign of the gradient, and delta is
+cut off at epsilon.
 
 Source: Rony, Hafemann, Oliveira, Ben Ayed, Sabourin and Granger, "Decoupling direction and norm for efficient
 gradient-based L2 adversarial attacks and defenses" (CVPR 2019), Algorithm 1.

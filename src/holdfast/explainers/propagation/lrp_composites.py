@@ -22,7 +22,7 @@ class LRPComposite(Explainer):
     The rules are `"epsilon"`, `"z_plus"`, `"alpha2_beta1"`, `"gamma"`, `"flat"` and, for the layers that read the
     input, `"box"`. `holdfast.explainers.propagation.composite_rules` has their formulas and sources. Kohlbrenner et
     al., "Towards best practice in explaining neural network decisions with LRP" (IJCNN 2020), compare composites. The
-    subclasses are those that the package zennit (Anders et al. 2021) offers under the same names, with the same numbers.
+    subclasses are those that the package zennit (Anders et al. 2021) offers by the same names, with the same numbers.
 
     Relevance starts as the target's logit (zennit's examples start with 1). Sums, averages and products with constant
     matrices follow the epsilon rule. Max-pooling passes relevance to the largest value. Activations with `f(0) = 0`,
