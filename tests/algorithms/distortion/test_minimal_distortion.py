@@ -121,7 +121,9 @@ def test_the_nearest_boundary_behind_nearer_logits() -> None:
             layer.weight[1 + decoys, 1], layer.bias[1 + decoys] = 100.0, -5.0
         classifier = holdfast.Classifier(layer, (-1e6, 1e6), device="cpu")
         for norm in (2, "inf"):
-            found = minimal_distortion(classifier, torch.zeros(1, 20).double(), None, None, norm, "fmn:steps=2,second=0")
+            found = minimal_distortion(
+                classifier, torch.zeros(1, 20).double(), None, None, norm, "fmn:steps=2,second=0"
+            )
             assert float(found.distortion) == pytest.approx(0.05, rel=1e-3)
 
 
@@ -171,7 +173,7 @@ def test_without_second_derivatives_all_classes_are_linearised() -> None:
 
 
 def test_the_limit_covers_the_least_possible_value() -> None:
-    """Values drawn from a density that does not vanish at its end: 95 of 100 limits lie below that end, at any number."""
+    """Values drawn from a density that does not vanish at its end: 95% of the limits lie below it, at any number."""
     generator = torch.Generator().manual_seed(0)
     for count in (2, 5):
         draws = 1 + torch.rand(20_000, count, generator=generator, dtype=torch.float64)

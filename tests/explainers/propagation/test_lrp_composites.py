@@ -176,12 +176,14 @@ def test_rules_of_linear_layers_and_other_stabilisers(rule: str) -> None:
     net, x = table(), draw((6,))
     maps = hx.get("lrp_composite", dense=rule)(of(net), x, 2)
     for one, expected in zip(x, maps, strict=True):
-        torch.testing.assert_close(expected, by_hand(net, one, 2, "epsilon", rule, None, 0.0, 0.0), rtol=1e-7, atol=1e-9)
+        torch.testing.assert_close(
+            expected, by_hand(net, one, 2, "epsilon", rule, None, 0.0, 0.0), rtol=1e-7, atol=1e-9
+        )
     assert not torch.allclose(hx.get("lrp_composite", dense=rule, epsilon=0.5)(of(net), x, 2), maps)
 
 
 def test_epsilon_everywhere_is_lrp() -> None:
-    """Without batch normalisation, which `lrp` takes for a layer of its own; and `lrp_epsilon` is another name of it."""
+    """Without batch normalisation, which `lrp` takes for a layer; `lrp_epsilon` is another name of `lrp`."""
     net, x = table(), draw((6,))
     ours = hx.get("lrp_composite", convolution="epsilon")(of(net), x)
     torch.testing.assert_close(ours, hx.LRP(epsilon=1e-6)(of(net), x))
@@ -189,7 +191,7 @@ def test_epsilon_everywhere_is_lrp() -> None:
 
 
 class Residual(nn.Module):
-    """Functions, in-place functions, a transposed and a grouped convolution, a residual sum and a layer that runs twice."""
+    """Functions, also in place, a transposed and a grouped convolution, a residual sum, a layer that runs twice."""
 
     def __init__(self) -> None:
         super().__init__()

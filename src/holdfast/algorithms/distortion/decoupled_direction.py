@@ -3,8 +3,8 @@
     delta <- delta + alpha g / ||g||,     x' = clip(x + epsilon delta / ||delta||),
     epsilon <- (1 - gamma) epsilon after a point that changed the class, (1 + gamma) epsilon after any other,
 
-with g the gradient of the margin. alpha falls like a cosine. Two changes make the attack independent of the
-unit of the inputs: alpha is a share of epsilon, and epsilon starts as the distance to the linearised boundary, or to the
+with g the gradient of the margin. alpha falls like a cosine. Two changes make the attack independent of the unit of
+the inputs: alpha is a share of epsilon, and epsilon starts as the distance to the linearised boundary, or to the
 nearest point that an earlier search has found. For the maximum norm g / ||g|| is the sign of the gradient, and delta is
 cut off at epsilon.
 

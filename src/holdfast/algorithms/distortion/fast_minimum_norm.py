@@ -5,7 +5,8 @@ Four stages, all batched over inputs:
 1. *Feet.* The margins of the other classes are linearised at the input. For each class the foot is the nearest point
    within the bounds at which it would win. This is exact for an affine classifier, whose nearest face may differ from
    the one that steepest descent from the input reaches, and from that of the likeliest other class. With more than 128
-   other classes only those are linearised whose boundary may be the nearest, see `FreeSpace.order_rivals`. (DeepFool of Moosavi-Dezfooli et al., CVPR 2016,
+   other classes only those are linearised whose boundary may be the nearest, see `FreeSpace.order_rivals`.
+   (DeepFool of Moosavi-Dezfooli et al., CVPR 2016,
    with the bounds inside of the projection as in Croce and Hein, "Minimally distorted adversarial examples with a fast
    adaptive boundary attack", ICML 2020.)
 2. *Fast minimum norm.* Pintor et al., "Fast minimum-norm adversarial attacks through adaptive norm constraints"
@@ -113,21 +114,25 @@ class FastMinimumNorm(Attack):
         feet, classes = space.x[:, None].repeat(1, count, 1), order[:, :count].clone()
         distance = torch.full(classes.shape, torch.inf, dtype=space.x.dtype, device=space.x.device)
         rows = space.rows
-        for first in range(0, order.shape[1], _TOGETHER):
+        together = max(_TOGETHER, count)
+        for first in range(0, order.shape[1], together):
             rows = rows[(least[rows, first] < distance[rows, 0]) | distance[rows, 0].isinf()]
             if not len(rows):
                 break
-            rivals = order[rows, first : first + _TOGETHER]
+            rivals = order[rows, first : first + together]
             owner = rows.repeat_interleave(rivals.shape[1])
             margin, gradient = space.margin_gradient(space.x[owner], owner, rivals.flatten())
             x, low, high = space.x[owner], space.lower[owner], space.upper[owner]
             foot, reached = nearest_on_plane(x, gradient, -margin * (1 + _OVERSHOOT), low, high, space.norm)
             size = torch.where(reached, space.size(foot, owner), torch.inf).reshape(rivals.shape)
-            best = torch.cat([distance[rows], size], 1).sort(dim=1, stable=True)
+            foot = foot.reshape(*rivals.shape, -1)
+            if first:  # those known so far come first, also among boundaries that the bounds keep out of reach
+                size, rivals = torch.cat([distance[rows], size], 1), torch.cat([classes[rows], rivals], 1)
+                foot = torch.cat([feet[rows], foot], 1)
+            best = size.sort(dim=1, stable=True)
             distance[rows], chosen = best.values[:, :count], best.indices[:, :count]
-            classes[rows] = torch.cat([classes[rows], rivals], 1).gather(1, chosen)
-            both = torch.cat([feet[rows], foot.reshape(*rivals.shape, -1)], 1)
-            feet[rows] = both[torch.arange(len(rows), device=rows.device)[:, None], chosen]
+            classes[rows] = rivals.gather(1, chosen)
+            feet[rows] = foot[torch.arange(len(rows), device=rows.device)[:, None], chosen]
         return feet, classes
 
     def _follow_ray(self, space: FreeSpace, nearest: Nearest, start: Tensor) -> Tensor:

@@ -52,9 +52,9 @@ def estimate_lower_limit(distortion: Tensor, second: Tensor, level: float = 0.95
         low = c - (c' - c) level / (1 - level),    not below 0
 
     for the smallest value c and the second smallest c'. It is 0 where there is no second value. The limit holds for
-    values that are drawn independently from a density that does not vanish at the minimum. Searches are not
-    quite like this: all of them may end in the same wrong place. So it is evidence from experience, and no proof; a proof
-    is `certified_distortion`. `docs/c-eval.md` says how often the limit held against much longer searches.
+    values that are drawn independently from a density that does not vanish at the minimum. Searches are not quite like
+    this: all of them may end in the same wrong place. So it is evidence, and no proof; `certified_distortion` proves a
+    bound. `docs/c-eval.md` says how often the limit held against much longer searches.
 
     Source: Robson and Whitlock, "Estimation of a truncation point" (Biometrika 51, 1964).
 
@@ -79,8 +79,8 @@ def minimal_distortion(
 ) -> MinimalDistortion:
     """`min ||delta||` such that `argmax f(x + delta) != y`, delta is 0 on fixed features, x + delta within the bounds.
 
-    An attack finds an upper bound of the minimum. For an affine classifier `"fmn"` finds the minimum itself: of up to 129
-    classes always, and of more with a probability of at least `1 - 1e-6`.
+    An attack finds an upper bound of the minimum. For an affine classifier `"fmn"` finds the minimum itself: with up to
+    129 classes always, and with more with a probability of at least `1 - 1e-6`.
 
     Source: c-Eval (Vu et al. 2021), Eq. 3 and 4.
 
@@ -91,7 +91,8 @@ def minimal_distortion(
             distortion is 0.
         free: bool, True where a feature may change: `(N, ...)`, or one channel for all channels. None: all may.
         norm: 2 or `"inf"`.
-        attack: `"fmn"`, `"alma"` and `"cw"` (2-norm only), `"ddn"`, `"iga"`, `"gsa"`, with options such as `"fmn:steps=200"`, or an `Attack`.
+        attack: `"fmn"`, `"alma"` and `"cw"` (2-norm only), `"ddn"`, `"iga"`, `"gsa"`, with options such as
+            `"fmn:steps=200"`, or an `Attack`.
         steps: the attack's option of that name.
         generator: for attacks that draw random numbers; each input has a stream of its own, keyed by its content.
         start: points `(N, ...)` near which a solution may be, such as the solution for other fixed features.

@@ -184,9 +184,9 @@ class LRP(Explainer):
     `R_i = sum over j of a_i w_ij R_j / (z_j + epsilon sign z_j)` for the relevance `R` of units with activations `a`.
 
     Bach et al., On pixel-wise explanations for non-linear classifier decisions by layer-wise relevance propagation,
-    PLoS ONE 10(7), 2015. It is epsilon-LRP in all layers. On a network of rectifiers, max-pooling and linear layers that is
-    gradient times input. `LRPComposite` has other rules (gamma, alpha-beta, z-plus, box, flat) and composites of them.
-    `"lrp_epsilon"` is a name of the same explainer.
+    PLoS ONE 10(7), 2015. It is epsilon-LRP in all layers. On a network of rectifiers, max-pooling and linear layers
+    that is gradient times input. `LRPComposite` has other rules (gamma, alpha-beta, z-plus, box, flat) and composites
+    of them. `"lrp_epsilon"` is another name of this explainer.
 
     Relevance starts as the target's logit. Linear layers, convolutions, batch normalisation, sums, averages and
     max-pooling (to the largest value) follow the rule; biases keep their share. Activations with `f(0) = 0`, and

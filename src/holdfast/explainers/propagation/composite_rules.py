@@ -115,8 +115,8 @@ def _over(relevance: Tensor, z: Tensor, epsilon: float) -> Tensor:
 class CompositeRule(EpsilonRule):
     """Inside, backward passes propagate relevance by one rule for convolutions and one for linear layers.
 
-    The layers that read the module's input may have another one. Use it once: call `begin` with the inputs, then forward
-    these inputs inside.
+    The layers that read the module's input may have another one. Use it once: call `begin` with the inputs, then
+    forward these inputs inside.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class CompositeRule(EpsilonRule):
             if merged is not None:
                 return merged
             result = PassThrough.apply(  # type: ignore[no-untyped-call]
-                carrying[0], lambda a: func(*replace_carriers(args, lambda _: a), **replace_carriers(kwargs, lambda _: a))
+                carrying[0], lambda a: _call_with(func, args, kwargs, a)
             )
             return self._follow_box(carrying, func, args, kwargs, result)
         if len(carrying) == 1 and name in _ELEMENTWISE:
@@ -167,13 +167,11 @@ class CompositeRule(EpsilonRule):
     def _scale(
         self, carrying: list[Tensor], func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
     ) -> Tensor:
-        """Shift or scale each value alone: it keeps its relevance, where the epsilon rule gives a share to constants."""
+        """Shift or scale each value alone: it keeps its relevance; the epsilon rule gives a share to constants."""
         (a,) = carrying
 
         def function(values: Tensor) -> Tensor:
-            return func(  # type: ignore[no-any-return]
-                *replace_carriers(args, lambda _: values), **replace_carriers(kwargs, lambda _: values)
-            )
+            return _call_with(func, args, kwargs, values)  # type: ignore[no-any-return]
 
         with torch.no_grad():
             result = function(a)
@@ -192,13 +190,7 @@ class CompositeRule(EpsilonRule):
         box = self._recall(self._boxes, carrying[0]) if len(carrying) == 1 and isinstance(result, Tensor) else None
         if box is not None and identify(result) not in self._boxes:
             with torch.no_grad():
-                ends = [
-                    func(
-                        *replace_carriers(args, lambda _, end=end: end.clone()),
-                        **replace_carriers(kwargs, lambda _, end=end: end.clone()),
-                    )
-                    for end in box
-                ]
+                ends = [_call_with(func, args, kwargs, end.clone()) for end in box]
             least, most = torch.minimum(*ends), torch.maximum(*ends)
             self._boxes[identify(result)] = (result, result._version, (least, most))
         return result
@@ -232,7 +224,12 @@ class CompositeRule(EpsilonRule):
     def _merge(self, given: dict[str, Any]) -> Tensor | None:
         """The layer before a batch normalisation with its scale and shift merged into it; None without such a layer."""
         layer = self._recall(self._calls, given["input"])
-        if layer is None or given.get("training") or layer.channels is None or (layer.dense and given["input"].ndim > 2):
+        if (
+            layer is None
+            or given.get("training")
+            or layer.channels is None
+            or (layer.dense and given["input"].ndim > 2)
+        ):
             return None
         mean, variance = given["running_mean"].detach(), given["running_var"].detach()
         scale = (variance + given.get("eps", 1e-5)).rsqrt()
@@ -243,6 +240,9 @@ class CompositeRule(EpsilonRule):
         sizes = [1] * layer.weight.ndim
         sizes[layer.channels] = -1
         weight = layer.weight.detach() * scale.reshape(sizes)
-        return self._apply(
-            WeightedCall(layer.source, weight, bias, layer.call, layer.channels, layer.dense, layer.box)
-        )
+        return self._apply(WeightedCall(layer.source, weight, bias, layer.call, layer.channels, layer.dense, layer.box))
+
+
+def _call_with(func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], values: Tensor) -> Any:
+    """Call a function with `values` in the place of the tensor that carries relevance."""
+    return func(*replace_carriers(args, lambda _: values), **replace_carriers(kwargs, lambda _: values))

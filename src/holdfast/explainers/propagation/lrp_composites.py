@@ -19,20 +19,21 @@ from holdfast.model import Classifier
 class LRPComposite(Explainer):
     """Layer-wise relevance propagation with one rule for convolutions and one for linear layers.
 
-    The rules are `"epsilon"`, `"z_plus"`, `"alpha2_beta1"`, `"gamma"`, `"flat"` and, for the layers that read the input
-    alone, `"box"`; `holdfast.explainers.propagation.composite_rules` has their formulas and sources. Kohlbrenner et al.,
-    "Towards best practice in explaining neural network decisions with LRP" (IJCNN 2020), compares composites. The subclasses
-    are those that the package zennit (Anders et al. 2021) offers under the same names, with the same numbers.
+    The rules are `"epsilon"`, `"z_plus"`, `"alpha2_beta1"`, `"gamma"`, `"flat"` and, for the layers that read the
+    input, `"box"`. `holdfast.explainers.propagation.composite_rules` has their formulas and sources. Kohlbrenner et
+    al., "Towards best practice in explaining neural network decisions with LRP" (IJCNN 2020), compare composites. The
+    subclasses are those that the package zennit (Anders et al. 2021) offers by the same names, with the same numbers.
 
-    Relevance starts as the target's logit (zennit's examples start with 1). Sums, averages and products with constants
-    follow the epsilon rule; max-pooling passes relevance to the largest value; activations with `f(0) = 0`, and softplus,
-    pass it on. A batch normalisation is merged into the layer before it; without such a layer it passes relevance on.
-    The rules are for functions and not for layers, as in `LRP`. So functional calls, flattening, series, residual sums and
-    layers that run twice work. Inputs and attributions `(N, ...)`; an attribution does not depend on the other inputs of
-    the batch. With a preprocessing, relevance is that of the preprocessed input.
+    Relevance starts as the target's logit (zennit's examples start with 1). Sums, averages and products with constant
+    matrices follow the epsilon rule. Max-pooling passes relevance to the largest value. Activations with `f(0) = 0`,
+    softplus, and shifts and scalings of single values pass it on. A batch normalisation is merged into the layer before
+    it; without such a layer it passes relevance on. The rules are for functions and not for layers, as in `LRP`. So
+    functional calls, flattening, series, residual sums and layers that run twice work. Inputs and attributions
+    `(N, ...)`; an attribution does not depend on the other inputs of the batch. With a preprocessing, relevance is that
+    of the preprocessed input.
 
-    Biases take part in the denominators, so they absorb relevance. Cost: one forward pass, and in the backward pass two to
-    eight passes through each weighted layer, depending on the rule.
+    Biases take part in the denominators, so they absorb relevance. Cost: one forward pass, and in the backward pass two
+    to eight passes through each weighted layer, depending on the rule.
 
     Args:
         convolution, dense: the rules of convolutions and of linear layers.
@@ -46,7 +47,8 @@ class LRPComposite(Explainer):
 
     >>> from holdfast.model import Classifier
     >>> _ = torch.manual_seed(0)
-    >>> module = torch.nn.Sequential(torch.nn.Linear(4, 8, bias=False), torch.nn.ReLU(), torch.nn.Linear(8, 2, bias=False))
+    >>> lower, upper = torch.nn.Linear(4, 8, bias=False), torch.nn.Linear(8, 2, bias=False)
+    >>> module = torch.nn.Sequential(lower, torch.nn.ReLU(), upper)
     >>> classifier, x = Classifier(module, bounds=(0.0, 1.0), device="cpu"), torch.rand(3, 4)
     >>> maps = LRPComposite(dense="gamma")(classifier, x, 1)
     >>> torch.allclose(maps.sum(1), classifier.logits(x)[:, 1], atol=1e-4)

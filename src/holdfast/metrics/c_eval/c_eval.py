@@ -226,7 +226,9 @@ class CEval(Metric):
         proved = (certified / empty.c[:, 0].double()).nan_to_num(nan=0.0).clamp(min=1.0)
         low = torch.maximum(low, proved)  # a limit that is not known (NaN) stays unknown
         c, second = found.c[:, at], found.second[:, at]
-        gap = torch.where(second.isfinite() & found.found[:, at], second.double() / c.double().clamp(min=1e-300) - 1, nan)
+        gap = torch.where(
+            second.isfinite() & found.found[:, at], second.double() / c.double().clamp(min=1e-300) - 1, nan
+        )
         ratios = probe.spread(ratio, nan)
         return CEvalResult(
             **probe.common_fields(self),

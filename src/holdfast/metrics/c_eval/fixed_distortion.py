@@ -47,9 +47,9 @@ class Distortions:
     """The least distortions of n samples that were found while K growing sets of features are fixed.
 
     Attributes:
-        c: `(n, K)`; where none was found, a lower bound: the largest one that was found with fewer features fixed, or 0.
+        c: `(n, K)`; where none was found, a lower bound: the largest that was found with fewer features fixed, or 0.
         found: bool `(n, K)`.
-        second: the second smallest distortions of the attack's separate searches, infinite where there is none, `(n, K)`.
+        second: the second smallest distortions of the attack's separate searches, infinite without one, `(n, K)`.
         points: the changed inputs, `(n, K, ...)`.
         evaluations: inputs predicted, int `(n,)`.
     """
@@ -62,7 +62,7 @@ class Distortions:
 
     @property
     def low(self) -> Tensor:
-        """Lower 95% limits of the least distortions, `(n, K)`; they never fall with growing sets. 0: nothing is known."""
+        """Lower 95% limits of the least distortions, `(n, K)`, which never fall along a row; 0: nothing is known."""
         own = estimate_lower_limit(self.c, self.second)
         return torch.where(self.found, own, 0.0).cummax(1).values
 

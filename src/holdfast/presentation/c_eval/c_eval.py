@@ -165,8 +165,8 @@ def draw_sweep(view: View) -> Chart | None:
             knees.append(f"{name} {sizes[place]:.0%}")
     caption = (
         "Line: median over samples. Band: the middle half of them. Dotted: 1, where fixing the features does not "
-        "matter. A line ends where so many searches found no change that its median is not known; the band has no upper "
-        "half where that quartile is not known."
+        "matter. A line ends where so many searches found no change that its median is not known. The band has no "
+        "upper half where that quartile is not known."
     )
     if knees:
         caption += f" Knee, beyond which more features gain little: {', '.join(knees)}."
@@ -186,7 +186,7 @@ def draw_sweep(view: View) -> Chart | None:
     )
 
 
-#: sizes `(K,)`, ratios `(n, K)` of an explainer's samples, and whether these are values, not lower bounds, bool `(n, K)`
+#: sizes `(K,)`, ratios `(n, K)` of an explainer's samples, and which of these are values and not bounds, bool `(n, K)`
 Curve = tuple[Array, Array, Array]
 
 
@@ -207,9 +207,9 @@ def curves_of(view: View, explainer: str) -> Curve:
 def compare_settings(curves: Mapping[str, Curve]) -> list[str]:
     """For explainers that differ in a number alone (`LIME 100`, `LIME 1000`): from which one on a larger gains nothing.
 
-    The mean ratio of each setting is compared with that of the largest, on the same samples. The mean is over the sizes at
-    which a change was found for every setting and sample, since bounds have no mean. Nothing is
-    gained where the 95% interval of the mean difference (Student's t) does not lie wholly above 1% of the ratio.
+    The mean ratio of each setting is compared with that of the largest, on the same samples. The mean is over the sizes
+    at which a change was found for every setting and sample, since bounds have no mean. Nothing is gained where the 95%
+    interval of the mean difference (Student's t) does not lie wholly above 1% of the ratio.
 
     >>> flat = (np.array([0.1, 0.2, 0.3]), np.ones((8, 3)), np.ones((8, 3), dtype=bool))
     >>> compare_settings({"LIME 10": (flat[0], 0.5 * flat[1], flat[2]), "LIME 100": flat, "LIME 1000": flat})

@@ -60,7 +60,8 @@ class NearAffinityPresentation(Presentation):
             "share of features fixed",
             "estimated c(empty) / c(empty)",
             caption="Line: median over samples. Band: the middle half of them. Dotted: 1, where all lines lie if the "
-            "model's decision surface is a plane. Samples without a change at a size are left out there. It describes the model around these samples, not the explainers.",
+            "model's decision surface is a plane. Samples without a change at a size are left out there. "
+            "It describes the model around these samples, not the explainers.",
             name="near-affinity",
             heading="How far is the decision surface from a plane?",
             level=1.0,

@@ -177,8 +177,8 @@ def compare_orders(
     """The orders of the six explainers by c-Eval and by mean log-odds, Spearman's correlation, and a statistic.
 
     The statistic is the one that orders the explainers by c-Eval: the `"mean"` of the ratio if the attack always found
-    a change, else the `"median"`. A ratio without a change is a lower bound, so everything is computed twice: with these
-    ratios as small and as large as they can be. The orders are those of the small ones, and the interval of the
+    a change, else the `"median"`. A ratio without a change is a lower bound, so everything is computed twice: with
+    these ratios as small and as large as they can be. The orders are those of the small ones, and the interval of the
     correlation, from a bootstrap over digits, covers both.
     """
     own = frame.filter(pl.col("label") == attack)
