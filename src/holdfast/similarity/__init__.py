@@ -31,7 +31,7 @@ from torch import Tensor
 
 from holdfast.errors import ArgumentError, check, suggest_name
 from holdfast.registry import Registry
-from holdfast.similarity.chance import ChanceLevel, chance_level, correct_for_chance
+from holdfast.similarity.chance import ChanceLevel, correct_for_chance, measure_chance
 from holdfast.similarity.diverse import top_k, top_k_diverse
 from holdfast.similarity.local import (
     centre_of_mass,
@@ -215,6 +215,36 @@ def get(similarity: str | Similarity | SimilarityFunction) -> Similarity:
         if entry.function is similarity:
             return entry
     return Similarity(getattr(similarity, "__name__", type(similarity).__name__), similarity)
+
+
+def chance_level(
+    similarity: str | Similarity | SimilarityFunction, a: Tensor, b: Tensor, draws: int = 32, seed: int = 0
+) -> ChanceLevel | None:
+    """The expected similarity of maps with the values and supports of `a` and `b`, drawn onto places at random.
+
+    Args:
+        similarity: `topk_intersection`, `lens_precision`, `lens_recall`, `lens_spearman` or `lens_kendall`, with any
+            options, as for `get`.
+        a, b: the maps as the similarity compares them, `(N, H, W)`, `(N, T)` or `(N, C, H, W)`.
+        draws: how many random draws, at least 2, where there is no closed form. The random numbers of a pair depend on
+            its values and on `seed` only.
+        seed: of the random numbers.
+
+    Returns:
+        The chance levels with their standard errors; None for another similarity.
+
+    Raises:
+        ArgumentError: the maps do not fit the similarity, or an option is out of range.
+
+    >>> import torch
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> a, b = torch.rand(2, 1, 28, 28, generator=generator)
+    >>> chance_level("topk_intersection:k=100", a, b)  # k of 784 positions
+    ChanceLevel(value=tensor([0.13]), error=tensor([0.]))
+    >>> chance_level("lens_precision:k=100,w=1", a, b).value, chance_level("mse", a, b)
+    (tensor([0.68]), None)
+    """
+    return measure_chance(get(similarity).function, a, b, draws, seed)
 
 
 def _from_text(text: str) -> Similarity:

@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -50,9 +50,6 @@ from holdfast.similarity.local import (
 from holdfast.similarity.rows import order_rows, row_sum, working_dtype
 from holdfast.similarity.windows import dilate, smooth
 from holdfast.tensors import Streams
-
-if TYPE_CHECKING:
-    from holdfast.similarity import Similarity
 
 #: the least room above chance, 1 - c, for which a corrected value is given; below, one position is worth too much
 ROOM = 0.05
@@ -73,36 +70,11 @@ class ChanceLevel:
     error: Tensor
 
 
-def chance_level(
-    similarity: str | Similarity, a: Tensor, b: Tensor, draws: int = 32, seed: int = 0
+def measure_chance(
+    function: Callable[..., Tensor], a: Tensor, b: Tensor, draws: int = 32, seed: int = 0
 ) -> ChanceLevel | None:
-    """The expected similarity of maps with the values and supports of `a` and `b`, drawn onto places at random.
-
-    Args:
-        similarity: `topk_intersection`, `lens_precision`, `lens_recall`, `lens_spearman` or `lens_kendall`, with any
-            options, as a name or a `Similarity`.
-        a, b: the maps as the similarity compares them, `(N, H, W)`, `(N, T)` or `(N, C, H, W)`.
-        draws: how many random draws, at least 2, where there is no closed form. The random numbers of a pair depend on
-            its values and on `seed` only.
-        seed: of the random numbers.
-
-    Returns:
-        The chance levels with their standard errors; None for another similarity.
-
-    Raises:
-        ArgumentError: the maps do not fit the similarity, or an option is out of range.
-
-    >>> generator = torch.Generator().manual_seed(0)
-    >>> a, b = torch.rand(2, 1, 28, 28, generator=generator)
-    >>> chance_level("topk_intersection:k=100", a, b)  # k of 784 positions
-    ChanceLevel(value=tensor([0.13]), error=tensor([0.]))
-    >>> chance_level("lens_precision:k=100,w=1", a, b).value, chance_level("mse", a, b)
-    (tensor([0.68]), None)
-    """
-    from holdfast.similarity import get
-
+    """What `holdfast.similarity.chance_level` returns, for a similarity's function, which may be a `partial`."""
     check_integer(draws, "draws", 2)
-    function = get(similarity).function
     of, options = _split(function)
     if of not in _KNOWN:
         return None
