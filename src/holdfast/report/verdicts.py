@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from holdfast.charts import GalleryRow, Picture
 from holdfast.presentation import View
-from holdfast.presentation.base import Standing, find_best_median
+from holdfast.presentation.base import Standing, find_best_median, format_number
 from holdfast.presentation.wording import join_names
 from holdfast.report.views import Contents, Label
-from holdfast.presentation.base import format_number
 from holdfast.statistics.comparison import Comparison, ControlTest, count_needed, estimate_needed
 
 #: a fallback example shows at most this many maps

@@ -276,9 +276,7 @@ def test_a_study_cuts_label_maps_with_the_samples(per_job: int) -> None:
     metric = DataSensitivityConsistency(maps_of(8), **QUICK)
     direct = metric(model, "saliency", x, generator=torch.Generator().manual_seed(0)).frame()
     assert direct["features"].to_list() == [8, 8, 7, 6, 6, 5, 5, 5]
-    found = holdfast.evaluate(
-        model, ["saliency"], x, [metric], progress=False, samples_per_job=per_job, controls=False
-    )
+    found = holdfast.evaluate(model, ["saliency"], x, [metric], progress=False, samples_per_job=per_job, controls=False)
     assert found.failures == []
     assert found.frame().sort("sample").select(direct.columns).equals(direct)
 
