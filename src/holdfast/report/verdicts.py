@@ -166,7 +166,7 @@ def describe_controls(tests: Sequence[ControlTest], decimals: int | None = None)
     >>> import numpy as np
     >>> values = np.column_stack([np.arange(9) + 5.0, np.arange(9) % 2, np.arange(9) % 3])
     >>> print(describe_controls(compare_with_controls(values, ["a", "b", "edges"], ["edges"], "higher"), 1))
-    Better than every control: a. Not shown to be better than the best control: b (edges, difference −1.0 [−1.0, 0.0]).
+    Better than every control: a. Not shown to be better than the best control: b (edges, difference 0.0 [−2.0, 0.0]).
     """
     if not tests:
         return ""

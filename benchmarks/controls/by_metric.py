@@ -1,6 +1,6 @@
 """Which metrics see the difference between an explainer and a control? The tables of docs/controls.md.
 
-    HOLDFAST_DATA=... python benchmarks/controls.py [digits] [series] [table] [--samples 20] [--out FOLDER]
+    HOLDFAST_DATA=... python benchmarks/controls/by_metric.py [digits] [series] [table] [--samples 20] [--out FOLDER]
 
 Three data sets: the bundled digits with LeNet-5; GunPoint of the UCR archive with a small convolutional network; and
 the table of breast cancer cells of scikit-learn with a perceptron. The last two networks are trained here, in seconds.
