@@ -187,7 +187,8 @@ def pooled(runs: int = 4000) -> None:
             found = measure_consistency(*weights, masks, estimator=name, permutations=199, resamples=0, streams=streams)
             rho, p = (each.reshape(groups, inputs).numpy() for each in (found.rho, found.p_value))
             together = [pool_inputs(a, b, 199).p_value for a, b in zip(rho, p, strict=True)]
-            print(f"{inputs:6}  {name:9}" + "".join(f"{sum(x < a for x in together) / groups:10.3f}" for a in (0.05, 0.01)))
+            shares = [sum(one < level for one in together) / groups for level in (0.05, 0.01)]
+            print(f"{inputs:6}  {name:9}" + "".join(f"{share:10.3f}" for share in shares))
     print("inputs  median of rho's distribution  covered  claimed")
     generator = np.random.default_rng(0)
     for inputs in (5, 10, 40):

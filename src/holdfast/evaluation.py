@@ -426,7 +426,7 @@ def estimate(
     >>> classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
     >>> costs = holdfast.estimate(classifier, ["saliency", "gradcam"], digits.inputs, ["aopc", "max_sensitivity"])
     >>> costs.evaluations, costs.seconds < 60
-    (8832, True)
+    (24864, True)
     """
     grid, _ = _make_grid(
         *(classifier, explainers, inputs, metrics, neighbourhood, preset, controls),

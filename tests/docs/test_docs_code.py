@@ -21,8 +21,10 @@ ELSEWHERE = {"docs/extending.md": "tests/test_plugins.py"}
 #: what is done at full size on a page, and smaller here, so that the file takes seconds
 SMALLER = {
     "README.md": {"[10:34]": "[10:12]", "budget=500": "budget=20", '"aopc"': '"aopc:preset=quick"'},
-    "docs/c-eval.md": {"[:20]": "[:2]"},
+    "docs/c-eval.md": {"[:20]": "[:2]", "[holdfast.metrics.CEval()]": '["c_eval:preset=quick"]'},
+    "docs/controls.md": {"[:12]": "[:2]"},
     "docs/index.md": {"[10:34]": "[10:12]", "budget=500": "budget=20"},
+    "docs/reading-results.md": {"[10:34]": "[10:12]", '"aopc"': '"aopc:preset=quick"'},
     "docs/tutorial.md": {"budget=60": "budget=10", "budget: 40": "budget: 8"},
     "docs/lens.md": {
         'bundled("digits")[:8]': 'bundled("digits")[:2]',

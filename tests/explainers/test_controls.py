@@ -123,11 +123,17 @@ def test_the_model_and_its_predictions_stay() -> None:
 def test_training_on_changes_the_maps() -> None:
     module, x = network(), images()
     control, classifier = RandomisedExplainer(), classify(module)
-    first = control(classifier, x, 0)
-    with torch.no_grad():
-        module[0].weight.mul_(2.0)
-    torch.testing.assert_close(control(classifier, x, 0), control(classify(copy.deepcopy(module)), x, 0))
-    assert not torch.allclose(control(classifier, x, 0), first)
+    for change in ("in place", "through its data", "another tensor"):
+        first = control(classifier, x, 0)
+        with torch.no_grad():
+            if change == "in place":
+                module[0].weight.mul_(2.0)
+            elif change == "through its data":
+                module[0].weight.data.mul_(2.0)
+            else:
+                module[0].weight.data = module[0].weight.data.flip(0)
+        torch.testing.assert_close(control(classifier, x, 0), control(classify(copy.deepcopy(module)), x, 0))
+        assert not torch.allclose(control(classifier, x, 0), first), change
 
 
 def test_segments_of_the_origin_reach_the_wrapped_explainer() -> None:

@@ -178,9 +178,7 @@ def test_intervals_of_single_samples_are_drawn(digits: Dataset, lenet: holdfast.
 
 def test_findings_draw_a_panel_for_each_metric(digits: Dataset, lenet: holdfast.Classifier) -> None:
     metrics = {"one": "max_sensitivity:samples=3", "two": "aopc:steps=2,samples=1"}
-    found = holdfast.evaluate(
-        lenet, ["saliency", "random"], digits[:8], metrics, progress=False, controls=False
-    )
+    found = holdfast.evaluate(lenet, ["saliency", "random"], digits[:8], metrics, progress=False, controls=False)
     axes = draw(found.plot())
     assert [a.get_title() for a in axes] == ["one", "two"]
     assert labels(axes[0].yaxis) == ["saliency", "random"]

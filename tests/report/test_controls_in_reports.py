@@ -65,9 +65,7 @@ def test_controls_are_neither_ranked_nor_named_best(found: holdfast.Evaluation) 
     assert all(verdicts[name] is None for name in ("random", "input_copy", "edges", "randomised:good", "poor"))
 
 
-def test_print_and_report_say_who_does_not_beat_the_best_control(
-    found: holdfast.Evaluation, tmp_path: Path
-) -> None:
+def test_print_and_report_say_who_does_not_beat_the_best_control(found: holdfast.Evaluation, tmp_path: Path) -> None:
     text = " ".join(str(found).split())
     assert "2 explainers and 5 controls of Sequential on 12 samples" in text
     assert "aopc: Better than every control: good. " in text
@@ -83,7 +81,11 @@ def test_which_controls_are_added() -> None:
     def names(x: Tensor, classifier: holdfast.Classifier = classifier, **options: object) -> list[str]:
         arguments = {"explainers": ["saliency"], **options}
         run = holdfast.evaluate(
-            classifier, inputs=x, metrics="aopc:samples=1,steps=1", progress=False, **arguments  # type: ignore[arg-type]
+            classifier,
+            inputs=x,
+            metrics="aopc:samples=1,steps=1",
+            progress=False,
+            **arguments,  # type: ignore[arg-type]
         )
         return run.frame()["explainer"].unique(maintain_order=True).to_list()
 
@@ -101,7 +103,7 @@ def test_which_controls_are_added() -> None:
 
 def test_the_test_against_controls_equals_scipy_s() -> None:
     generator = np.random.default_rng(3)
-    values = generator.normal(size=(15, 4)) + [0.9, 0.2, 0.0, 0.3]
+    values = generator.normal(size=(15, 4)) + np.array([0.9, 0.2, 0.0, 0.3])
     tests = compare_with_controls(values, ["a", "b", "x", "y"], ["x", "y"], "higher")
     largest, controls = [], []
     for column in (0, 1):
@@ -122,7 +124,7 @@ def test_the_claim_keeps_its_level_whichever_control_is_best() -> None:
     """An explainer as good as the best of three controls: 5% of 600 data sets at most show it to be better."""
     generator, shown = np.random.default_rng(7), 0
     for _ in range(600):
-        values = generator.normal(size=(12, 4)) + [0.0, 0.0, 0.0, -3.0]
+        values = generator.normal(size=(12, 4)) + np.array([0.0, 0.0, 0.0, -3.0])
         (test,) = compare_with_controls(values, ["a", "b", "c", "d"], ["b", "c", "d"], "higher")
         shown += test.verdict == "beats"
     assert shown <= scipy.stats.binom.isf(1e-4, 600, 0.05)

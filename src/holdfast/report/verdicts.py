@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from holdfast.charts import GalleryRow, Picture
 from holdfast.presentation import View
-from holdfast.presentation.base import Standing, find_best_median
+from holdfast.presentation.base import Standing, find_best_median, format_number
 from holdfast.presentation.wording import join_names
 from holdfast.report.views import Contents, Label
-from holdfast.presentation.base import format_number
 from holdfast.statistics.comparison import Comparison, ControlTest, count_needed, estimate_needed
 
 #: a fallback example shows at most this many maps
@@ -167,7 +166,7 @@ def describe_controls(tests: Sequence[ControlTest], decimals: int | None = None)
     >>> import numpy as np
     >>> values = np.column_stack([np.arange(9) + 5.0, np.arange(9) % 2, np.arange(9) % 3])
     >>> print(describe_controls(compare_with_controls(values, ["a", "b", "edges"], ["edges"], "higher"), 1))
-    Better than every control: a. Not shown to be better than the best control: b (edges, difference −1.0 [−1.0, 0.0]).
+    Better than every control: a. Not shown to be better than the best control: b (edges, difference 0.0 [−2.0, 0.0]).
     """
     if not tests:
         return ""

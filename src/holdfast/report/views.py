@@ -219,7 +219,8 @@ class Contents:
         """How many explainers and controls there are, in words."""
         own = len(self.explainers) - len(self.controls)
         text = f"{own} explainer{'' if own == 1 else 's'}"
-        return text + (f" and {len(self.controls)} control{'' if len(self.controls) == 1 else 's'}" if self.controls else "")
+        count = len(self.controls)
+        return text + (f" and {count} control{'' if count == 1 else 's'}" if count else "")
 
     @cached_property
     def control_tests(self) -> dict[tuple[str, str, str], list[ControlTest]]:

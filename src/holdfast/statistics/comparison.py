@@ -359,14 +359,13 @@ def compare_with_controls(
         if used.any():
             gap = subtract((low[:, place], high[:, place]), (low[:, column], high[:, column]))
             difference = median_interval(*gap, 1 - level)
-        beats, worse = max(test[1] for test in tests), min(1.0, len(tests) * min(test[2] for test in tests))
-        found.append(
-            ControlTest(name, controls[best], int(used.sum()), difference, tests[best][0], beats, worse, level)
-        )
-    for field in ("p_beats", "p_worse"):
-        adjusted = holm(np.asarray([getattr(test, field) for test in found]))
-        found = [replace(test, **{field: float(p)}) for test, p in zip(found, adjusted, strict=True)]
-    return found
+        every, some = max(test[1] for test in tests), min(1.0, len(tests) * min(test[2] for test in tests))
+        own = (int(used.sum()), difference, tests[best][0], every, some, level)
+        found.append(ControlTest(name, controls[best], *own))
+    if not found:
+        return []
+    beats, worse = (holm(np.asarray(ps)) for ps in zip(*((t.p_beats, t.p_worse) for t in found), strict=True))
+    return [replace(t, p_beats=float(b), p_worse=float(w)) for t, b, w in zip(found, beats, worse, strict=True)]
 
 
 def _format_p(p: float, sign: str = "=") -> str:

@@ -19,6 +19,7 @@ from holdfast.explainers.baselines import RandomExplainer
 from holdfast.metrics import DataSencResult, DataSensitivityConsistency
 from holdfast.presentation.senc.data_sensitivity_consistency import lay_out
 from holdfast.segments import LabelMap, segment
+from holdfast.statistics.pooling import pool_inputs
 from holdfast.study.grid import Grid, LoadedModel, Samples
 from holdfast.study.plan import make_plan
 from holdfast.tensors import Streams, content_keys
@@ -116,6 +117,13 @@ def test_p_values_of_random_explanations_are_uniform() -> None:
     assert result.rho.mean().abs() < 0.06
     inside = (result.rho >= result.null_low) & (result.rho <= result.null_high)
     assert 0.9 <= inside.double().mean() <= 0.99
+    # all inputs together: unrelated as well, and the median of rho is 0
+    together = result.pooled()
+    assert together.count == 300
+    assert together.p_value == pytest.approx(pool_inputs(result.rho.numpy(), result.p_value.numpy(), 199).p_value)
+    assert together.p_value > 0.01
+    assert together.median is not None
+    assert together.median.low <= 0 <= together.median.high  # type: ignore[operator]
 
 
 def test_random_explainer_makes_fresh_noise_of_equal_inputs() -> None:
@@ -276,9 +284,7 @@ def test_a_study_cuts_label_maps_with_the_samples(per_job: int) -> None:
     metric = DataSensitivityConsistency(maps_of(8), **QUICK)
     direct = metric(model, "saliency", x, generator=torch.Generator().manual_seed(0)).frame()
     assert direct["features"].to_list() == [8, 8, 7, 6, 6, 5, 5, 5]
-    found = holdfast.evaluate(
-        model, ["saliency"], x, [metric], progress=False, samples_per_job=per_job, controls=False
-    )
+    found = holdfast.evaluate(model, ["saliency"], x, [metric], progress=False, samples_per_job=per_job, controls=False)
     assert found.failures == []
     assert found.frame().sort("sample").select(direct.columns).equals(direct)
 
@@ -390,14 +396,19 @@ def test_report_has_the_null_and_the_pictures(
 ) -> None:
     metrics = {"SenC": DataSensitivityConsistency(**QUICK)}
     found = holdfast.evaluate(
-        lenet, ["input_x_gradient", "random"], digits.inputs[:5], metrics, out=tmp_path / "results", progress=False
+        lenet, ["input_x_gradient"], digits.inputs[:5], metrics, out=tmp_path / "results", progress=False
     )
+    assert set(found.frame()["explainer"]) == {
+        *("input_x_gradient", "random", "input_copy", "edges", "randomised:input_x_gradient")
+    }
     page = found.to_html(tmp_path / "report.html")
     text = Path(page if isinstance(page, str | Path) else tmp_path / "report.html").read_text()
     assert "Shaded: where 95% of unrelated explanations lie" in text
     assert "Sensitive segments" in text
     assert "how sensitive the order of the attributions is" in text
     assert "top-1 agreement" in text
+    assert "all 5 together: p" in text
+    assert "of the best control" in text or "than every control" in text or "than the best control" in text
     assert "docs/senc-bias.md" in text
     assert "Tan, Hanxiao" in text
 

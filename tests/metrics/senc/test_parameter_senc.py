@@ -135,6 +135,7 @@ def test_both_ways_agree_and_so_do_repeated_masks(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(senc, "find_gateable", lambda *_: set())
     truly = metric(layers="conv")(model, "saliency", x)
     assert (gated.methods, truly.methods) == (("gated",), ("masked weights",))
+    assert (gated.pooled().count, truly.pooled().count) == (1, 0)  # masks that all samples share are not pooled
     assert torch.allclose(gated.prediction_sensitivity, truly.prediction_sensitivity, atol=1e-6)
     assert torch.allclose(gated.explanation_sensitivity, truly.explanation_sensitivity, atol=1e-4)
     different = len(torch.unique(masks[0], dim=0))

@@ -60,6 +60,11 @@ def test_the_published_sum_may_be_low_for_perfectly_consistent_weights() -> None
     prediction, explanation = 1 - 0.05 * change, 0.15 - change
     for estimator, least, most in (("centred", 0.99, 1.0), ("paper", -0.5, 0.2)):
         found = measure_consistency(
-            prediction, explanation, masks, estimator=estimator, permutations=0, resamples=0  # type: ignore[arg-type]
+            prediction,
+            explanation,
+            masks,
+            estimator=estimator,
+            permutations=0,
+            resamples=0,  # type: ignore[arg-type]
         )
         assert least < found.rho.mean() <= most

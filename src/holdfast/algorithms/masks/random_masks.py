@@ -83,10 +83,10 @@ def mask_sensitivity(weights: Tensor, masks: Tensor, estimator: Estimator = "cen
     **The published sum is biased.** Prediction and explanation share the masks, and so the random number of times that
     feature k was kept, `n_k = sum_i M_ik`. Since `S_k` is about `n_k` times the mean weight, two unrelated weights give
     nearly the same order of features: with means 0.9 and 0.5 and standard deviation 0.1 their rank correlation is 0.96.
-    And two weights that depend on the features in exactly the same order can have a rank correlation of 0 or less, where
-    the features matter little: then a mean weight that is small or negative gives another share of the common term, or
-    the opposite sign. Centring removes the common term. In the limit of many masks both estimators give the same order of features, that
-    of `cov(w, M_k)`, or of the coefficients of a regression of the weight on the mask.
+    And two weights that depend on the features in exactly the same order can have a rank correlation of 0 or less,
+    where the features matter little: a mean weight that is small or negative has less of the common term, or its
+    opposite. Centring removes the common term. In the limit of many masks both estimators give the same order of
+    features, that of `cov(w, M_k)`, or of the coefficients of a regression of the weight on the mask.
     See docs/senc-bias.md.
 
     Args:

@@ -11,9 +11,9 @@ Features Through Propagating Activation Differences" (DeepLIFT), ICML 2017, Sec.
 to 1, up to 20% (157 pixels).
 
 Equal differences are put in order at random, in the same way for all explainers. There are no other random numbers.
-`RandomExplainer`, `CentreExplainer`, `InputCopy` and `Edges` ignore the class by design, so that their S_o - S_t is 0. As baselines they
-erase as many pixels as allowed, largest S_o first. Any other explainer that ignores the class has nothing to erase and
-is `"degenerate"`.
+`RandomExplainer`, `CentreExplainer`, `InputCopy` and `Edges` ignore the class by design, so that their S_o - S_t is 0.
+As controls they erase as many pixels as allowed, largest S_o first. Any other explainer that ignores the class has
+nothing to erase and is `"degenerate"`.
 
 Cost: for each pair of a sample, one explanation and one prediction; and one explanation of the sample.
 """

@@ -1,9 +1,9 @@
 """Which metrics see the difference between an explainer and a control? The tables of docs/controls.md.
 
-    HOLDFAST_DATA=... python benchmarks/controls.py [digits] [series] [table] [--samples 30] [--out FOLDER]
+    HOLDFAST_DATA=... python benchmarks/controls/by_metric.py [digits] [series] [table] [--samples 20] [--out FOLDER]
 
-Three data sets: the bundled digits with LeNet-5; GunPoint of the UCR archive with a small convolutional network; and the
-table of breast cancer cells of scikit-learn with a perceptron. The last two networks are trained here, in seconds.
+Three data sets: the bundled digits with LeNet-5; GunPoint of the UCR archive with a small convolutional network; and
+the table of breast cancer cells of scikit-learn with a perceptron. The last two networks are trained here, in seconds.
 Every metric has its quick preset. For each metric the table has the median over samples of three explainers and of the
 controls, and whether the tests show an explainer to be better than every control. Seeded; results in FOLDER are kept.
 About ten minutes on one core.
@@ -78,7 +78,8 @@ def load_table(count: int) -> tuple[holdfast.Classifier, Tensor, float]:
     x, y = x[order], y[order]
     x = ((x - x[:400].mean(0)) / x[:400].std(0)).clamp(-5, 5)
     torch.manual_seed(0)
-    module = fit(nn.Sequential(nn.Linear(30, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 2)), x[:400], y[:400], 100, 3e-3)
+    layers = (nn.Linear(30, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 2))
+    module = fit(nn.Sequential(*layers), x[:400], y[:400], 100, 3e-3)
     report_accuracy(module, x[400:], y[400:])
     return holdfast.Classifier(module, bounds=(-5.0, 5.0)), x[400 : 400 + count], 0.1
 
@@ -113,7 +114,11 @@ def write_table(found: Findings) -> list[str]:
         cells = [write_cell(entries.get((label, name))) for name in names]
         own = tests.get((data, model, label), [])
         beats = [SHORT.get(test.explainer, test.explainer) for test in own if test.verdict == "beats"]
-        worse = [f"{SHORT.get(t.explainer, t.explainer)} (worse than {SHORT.get(t.control, t.control)})" for t in own if t.verdict == "worse"]
+        worse = [
+            f"{SHORT.get(test.explainer, test.explainer)} (worse than {SHORT.get(test.control, test.control)})"
+            for test in own
+            if test.verdict == "worse"
+        ]
         said = ", ".join(beats) or "none"
         said += f"; {', '.join(worse)}" if worse else ""
         direction = contents.labels[label].reading.direction or "-"
