@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import holdfast
 from conftest import small_net
-from holdfast.cli import app
+from holdfast.cli import app, main
 from holdfast.metrics import LocalLipschitz, MaxSensitivity, WorstCase
 from holdfast.study.folders import write_atomically
 from holdfast.study.run import named_metrics
@@ -273,16 +273,21 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "holdfast.cli", *arguments]
 
 
-def test_command_line_errors_are_one_line_and_exit_code_2(tmp_path: Path) -> None:
-    for arguments, message in (
-        (("list", "explainer"), "did you mean 'explainers'"),
-        (("report", str(tmp_path)), "expected a folder with a manifest.json"),
+def test_command_line_errors_are_one_line_and_exit_code_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = subprocess.run(command("list", "explainer"), capture_output=True, text=True, check=False)
+    monkeypatch.setattr(sys, "argv", ["holdfast", "report", str(tmp_path)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    for code, said, message in (
+        (done.returncode, done.stderr, "did you mean 'explainers'"),
+        (ended.value.code, capsys.readouterr().err, "expected a folder with a manifest.json"),
     ):
-        done = subprocess.run(command(*arguments), capture_output=True, text=True, check=False)
-        assert done.returncode == 2
-        assert done.stderr.startswith("error: ")
-        assert message in done.stderr
-        assert len(done.stderr.splitlines()) == 1
+        assert code == 2
+        assert said.startswith("error: ")
+        assert message in said
+        assert len(said.splitlines()) == 1
 
 
 # what newcomers meet

@@ -149,7 +149,6 @@ def test_package_of_the_page_passes_the_whole_contract(page: Page) -> None:
 
 
 def test_package_of_the_page_in_a_study(page: Page) -> None:
-    assert {"blur_consistency", "deletion"} <= set(page.holdfast("list", "metrics").split())
     listed = """
 import holdfast, sys
 for name, kind in (("contrast", holdfast.explainers), ("overlap", holdfast.similarity), ("stripes", holdfast.data)):
@@ -158,10 +157,13 @@ metric = holdfast.metrics.get("blur_consistency")
 classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
 metric(classifier, "contrast", holdfast.data.load("stripes").inputs)
 assert "blur_presentation" not in sys.modules  # only reports need it
+from holdfast.cli import app
+from typer.testing import CliRunner
+said, schema = (CliRunner().invoke(app, command).output for command in (["list", "metrics"], ["schema"]))
+assert {"blur_consistency", "deletion"} <= set(said.split())
+assert "width of the blurring window in pixels, time steps or features, an odd number" in schema.replace("\\n", " ")
 """
     page.run("-c", listed, paths=[page.modules, page.site])
-    schema = page.holdfast("schema").replace("\n", " ")
-    assert "width of the blurring window in pixels, time steps or features, an odd number" in schema
     page.holdfast("run", "study.yaml")
     results = load_results(page.modules / "results" / "study")
     assert not len(results.failures)

@@ -24,6 +24,14 @@ SCRIPTS = Path(__file__).parents[2] / "scripts"
 MODELS = {"resnet18w16-cifar10": (10, 701466, "cifar10:test"), "cnn-gtsrb": (43, 184483, "gtsrb:test")}
 each_model = pytest.mark.parametrize("name", MODELS)
 EXPLAINERS = holdfast.explainers.names()
+#: fewer forward passes than by default
+QUICK = {
+    "extremal_perturbations": {"steps": 10},
+    "kernel_shap": {"samples": 60},
+    "lime": {"samples": 60},
+    "rise": {"samples": 60},
+    "shapley_sampling": {"permutations": 2},
+}
 
 
 def parameters(module: nn.Module) -> int:
@@ -173,7 +181,7 @@ def images() -> torch.Tensor:
 @each_model
 def test_every_explainer_explains_it(name: str, explainer: str, images: torch.Tensor) -> None:
     classifier = holdfast.Classifier(zoo.load(name), bounds=(0.0, 1.0), device="cpu", batch_size=64)
-    maps = holdfast.explainers.get(explainer)(classifier, images)
+    maps = holdfast.explainers.get(explainer, **QUICK.get(explainer, {}))(classifier, images)
     assert maps.shape == images.shape
     assert torch.isfinite(maps).all()
     if explainer != "gradcam":  # after its rectifier it may be zero everywhere
