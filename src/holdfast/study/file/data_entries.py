@@ -109,10 +109,9 @@ class DataFile(DataEntry):
     form: ClassVar[str] = "path"
     path: Name = Field(
         description="A .npz (arrays inputs or x, labels or y, names of features), .npy or .safetensors file, a .csv"
-        " table with a header (a column label, y, class or target has the classes, or the one named by `label`), a .ts or"
-        " .tsv file of series, or a"
-        " folder of images with or without a subfolder for each class; relative to the study file. uint8 is scaled to"
-        " [0, 1]."
+        " table with a header (a column label, y, class or target has the classes, or the one named by `label`), a .ts"
+        " or .tsv file of series, or a folder of images with or without a subfolder for each class; relative to the"
+        " study file. uint8 is scaled to [0, 1]."
     )
     bounds: OwnBounds = None
     size: Annotated[tuple[Count, Count], Strict(False), Expected("[height, width] in pixels")] | None = Field(
