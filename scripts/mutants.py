@@ -497,7 +497,8 @@ def try_mutant(
             work = functools.partial(meet_tests, mutant, part)
             if items is not None:
                 work = functools.partial(meet_items, mutant, [items[test] for test in part])
-            why, found = in_fork(work, 3 * cost + 20, show)
+            longest = 2 * cost + (20 if items is None else 3)  # to import everything takes a while, too
+            why, found = in_fork(work, longest, show)
             if items is not None and why == "exit 3":  # nothing could be swapped: it is tried later in another way
                 return
             mutant.by = why if found is None else found["by"]
