@@ -142,7 +142,11 @@ def _range_of(node: ast.expr) -> tuple[tuple[int, int], tuple[int, int]]:
 
 
 def draw(count: int, seed: int) -> list[Mutant]:
-    """A random sample of places, with a random change of each."""
+    """A random sample of places, with a random change of each; kept in a file, since it takes half a minute."""
+    sources = b"".join(file.read_bytes() for file in target_files())
+    cache = ROOT / f"build/mutants/sample-{count}-{seed}-{hashlib.sha256(sources).hexdigest()[:16]}.json"
+    if cache.exists():
+        return [Mutant(**entry) for entry in json.loads(cache.read_text())]
     places = [place for file in target_files() for place in find_places(file)]
     dice = random.Random(seed)
     dice.shuffle(places)
@@ -156,6 +160,8 @@ def draw(count: int, seed: int) -> list[Mutant]:
         difference = "\n".join(line for line in lines if not line.startswith(("---", "+++", "@@")))
         found.append(Mutant(number, place.file, place.start[0], operator, occurrence, difference))
     print(f"{len(places)} places in {len(target_files())} files, {len(found)} drawn", flush=True)
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    cache.write_text(json.dumps([asdict(mutant) for mutant in found]))
     return found
 
 
@@ -497,7 +503,8 @@ def try_mutant(
             work = functools.partial(meet_tests, mutant, part)
             if items is not None:
                 work = functools.partial(meet_items, mutant, [items[test] for test in part])
-            why, found = in_fork(work, 3 * cost + 20, show)
+            longest = 2 * cost + (20 if items is None else 3)  # to import everything takes a while, too
+            why, found = in_fork(work, longest, show)
             if items is not None and why == "exit 3":  # nothing could be swapped: it is tried later in another way
                 return
             mutant.by = why if found is None else found["by"]

@@ -208,3 +208,14 @@ def test_no_option_stumbles_over_a_value_of_another_kind(name: str) -> None:
                 kind(**{**given, option: value})
             except holdfast.HoldfastError:
                 continue
+
+
+def test_a_query_in_parts_is_the_query_as_a_whole(model: holdfast.Classifier, monkeypatch: pytest.MonkeyPatch) -> None:
+    probe = Probe(model, holdfast.explainers.get("saliency"), rows(5), None, similarity="cosine")
+    whole = probe.query(rows(5) / 2)
+    monkeypatch.setattr(Probe, "choose_block_size", lambda *_: 2)
+    parts = probe.query(rows(5) / 2)
+    assert parts.similarity is not None
+    assert whole.similarity is not None
+    assert parts.similarity.equal(whole.similarity)
+    assert parts.margin.equal(whole.margin)

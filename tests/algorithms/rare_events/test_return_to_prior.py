@@ -103,6 +103,27 @@ def test_witnesses_in_corners_are_moved_towards_the_middle() -> None:
     assert float(found.from_event) == pytest.approx(irwin_hall_log_sf(30, 19.0), abs=2.5)
 
 
+def test_a_random_walk_too_starts_only_from_witnesses_in_the_event() -> None:
+    ball = LinfBall(0.5).around(torch.full((1, 6), 0.5), (0.0, 1.0))
+    both = torch.stack([torch.ones(1, 6), torch.zeros(1, 6)], 1)
+    found = [
+        subset_simulation(
+            lambda x: x.sum(1) - 4.0,
+            ball,
+            40,
+            1,
+            first=1,
+            proposal="random_walk",
+            witnesses=witnesses,
+            generator=torch.Generator().manual_seed(0),
+        )
+        for witnesses in (both[:, :1], both)
+    ]
+    assert found[0].from_event is not None
+    assert found[1].from_event is not None
+    assert found[0].from_event.equal(found[1].from_event)
+
+
 @pytest.mark.parametrize("distribution", ["uniform", "truncated_normal"])
 @pytest.mark.parametrize("ball", [LinfBall, L2Ball])
 def test_gaussian_coordinates_are_the_inverse(ball: type[Neighbourhood], distribution: Distribution) -> None:

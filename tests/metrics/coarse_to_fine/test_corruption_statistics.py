@@ -530,6 +530,10 @@ def test_the_gate_errs_seldom() -> None:
         (lambda: Curves(np.ones((2, 3)), None, np.ones((2, 4)), K), "top: expected drops of shape"),
         (lambda: Curves(np.ones((2, 4)), None, np.ones((2, 4)), K[:2]), "fractions: expected 4 increasing numbers"),
         (lambda: Curves(np.ones((2, 4)), None, np.ones((2, 4)), K[::-1]), "fractions: expected 4 increasing"),
+        (
+            lambda: Curves(np.ones((2, 0)), None, np.ones((2, 0)), K[:0]),
+            "share: expected an array of shape .n, K., got",
+        ),
         (lambda: Curves(np.ones(4), None, np.ones(4), K), "share: expected an array of shape .n, K., got shape"),
         (lambda: summarise(some(0), tau=1.5), "tau: expected a drop, at most 1, got 1.5"),
         (lambda: summarise(some(0), q=1.0), "q: expected a number between 0 and 1, exclusive, got 1.0"),
