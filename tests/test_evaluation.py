@@ -52,8 +52,9 @@ def test_evaluate_gives_a_tidy_frame_and_a_report(
 
 def test_results_do_not_depend_on_how_the_work_is_cut(model: holdfast.Classifier, inputs: torch.Tensor) -> None:
     frames = [
-        holdfast.evaluate(model, ["saliency"], inputs, METRICS, progress=False, samples_per_job=size)
-        .results.samples.drop("job")
+        holdfast.evaluate(
+            model, ["saliency"], inputs, METRICS, progress=False, samples_per_job=size
+        ).results.samples.drop("job")
         for size in (1, 2, 5)
     ]
     order = ["label", "sample"]
