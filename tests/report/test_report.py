@@ -643,6 +643,15 @@ def test_the_first_figure_is_shown_and_the_others_are_folded(whole: tuple[Builde
     shown, _, folded = metric.partition("<summary>More figures")
     assert shown.count('<figure class="plot">') == 1
     assert folded.count('<figure class="plot">') >= 1
+    # words are explained where a caption first has them, and what is drawn on white is marked for dark mode
+    captions = re.findall(r"<figcaption>(.*?)</figcaption>", metric, re.DOTALL)
+    first = next(caption for caption in captions if "margin" in caption)
+    assert re.search(r'class="term"[^>]*>margin<', first)
+    images = re.findall(r'<img src="data:image/png[^>]*>', metric)
+    assert {re.search(r' alt="(\w+)', image)[1] for image in images if 'class="white"' in image} == {  # type: ignore[index]
+        "Explanation",
+        "Change",
+    }
 
 
 def test_words_are_explained_once_in_a_section_and_escaped() -> None:
