@@ -6,8 +6,8 @@
 It uses MNIST test digits, or the images or series that the bundled `--model` was trained on (from HOLDFAST_DATA), and
 the 2-norm. `--cw` adds Carlini and Wagner's attack with 9 times 1000 gradients. The last line says how often the limit
 of `estimate_lower_limit` was at or below the smallest distortion that any attack found. `--classes` compares with the
-closed form for affine models with many classes. `--peers` adds the attacks of Foolbox and of the adversarial library, if they are
-installed (`pip install --no-deps foolbox eagerpy GitPython gitdb smmap adv-lib`); these have no fixed features. Ratios
+closed form for affine models with many classes. `--peers` adds the attacks of Foolbox and of the adversarial library,
+if they are installed (`pip install --no-deps foolbox eagerpy GitPython gitdb smmap adv-lib`); these have no fixed features. Ratios
 are to the smallest distortion that any attack found, for each digit.
 """
 
