@@ -98,8 +98,8 @@ def measure_chance(
 def correct_for_chance(value: Tensor, chance: Tensor) -> Tensor:
     """`(value - chance) / (1 - chance)`, of the same shape; NaN where `1 - chance` is less than `ROOM`.
 
-    >>> correct_for_chance(torch.tensor([0.8, 0.5, 1.0]), torch.tensor([0.6, 0.6, 0.99]))
-    tensor([0.50, -0.25, nan])
+    >>> correct_for_chance(torch.tensor([0.75, 0.25, 1.0]), torch.tensor([0.5, 0.5, 0.99])).tolist()
+    [0.5, -0.5, nan]
     """
     check(value.shape == chance.shape, "chance", f"the shape of value, {tuple(value.shape)}", tuple(chance.shape))
     room = 1 - chance
