@@ -94,7 +94,9 @@ def test_the_file_passes_a_dry_run(case: str, folder: Path) -> None:
     assert written["neighbourhood"] == ball
     assert (written["samples"], written["preset"]) == (24, "quick")
     grid = load_study("study.yaml").grid()
-    assert len(grid.explainers) == 4
+    # three explainers and the controls; a table has no edges
+    (samples,) = grid.data.values()
+    assert len(grid.explainers) == (6 if samples.inputs.ndim == 2 else 7)
     # every entry of a list has a comment
     lines = (folder / "study.yaml").read_text().splitlines()
     assert all(lines[n - 1].startswith("  # ") for n, line in enumerate(lines) if line.startswith("  - "))

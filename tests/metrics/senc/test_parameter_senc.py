@@ -196,12 +196,12 @@ def test_random_explanations_are_consistent_with_nothing() -> None:
 
 @pytest.mark.parametrize("explainer", ["lrp", "random", "integrated_gradients:steps=3"])
 def test_other_samples_and_chunks_do_not_matter(explainer: str) -> None:
-    x, options = inputs(5), metric(tolerance=0.3, masks=300)
+    x, options = inputs(3), metric(tolerance=0.3, masks=300)
     whole = options(classifier(), explainer, x)
     for other, rows in (
-        (options(classifier(64), explainer, x), [0, 1, 2, 3, 4]),
-        (options(classifier(200), explainer, x.flip(0)), [4, 3, 2, 1, 0]),
-        (options(classifier(), explainer, x[3:4]), [3]),
+        (options(classifier(64), explainer, x), [0, 1, 2]),
+        (options(classifier(200), explainer, x.flip(0)), [2, 1, 0]),
+        (options(classifier(), explainer, x[1:2]), [1]),
     ):
         for field in dataclasses.fields(ParameterSencResult):
             left, right = getattr(whole, field.name), getattr(other, field.name)

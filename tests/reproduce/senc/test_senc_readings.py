@@ -27,7 +27,7 @@ def test_division_by_the_mask_sums_equals_a_loop() -> None:
 def test_the_average_over_masks_equals_a_loop_over_pixels() -> None:
     streams, sizes = Streams([3], CPU), torch.tensor([5, 2, 7, 1])
     masks = draw_masks(25, 4, 0.7, streams)[0]
-    weights = [0.8 + 0.2 * streams.normal((25,), torch.float64)[0] for _ in range(2)]
+    weights = [0.3 + 0.5 * streams.normal((25,), torch.float64)[0] for _ in range(2)]
     sums, rhos = [np.zeros(15), np.zeros(15)], []
     for i in range(25):
         image = np.repeat(masks[i].numpy(), sizes.numpy())
@@ -35,6 +35,7 @@ def test_the_average_over_masks_equals_a_loop_over_pixels() -> None:
             total += float(weight[i]) * image
         if all(np.ptp(total) > 0 for total in sums):
             rhos.append(scipy.stats.spearmanr(*sums).statistic)
+    assert 0 < np.mean(rhos) < 0.95  # the weights differ enough to tell orders apart
     assert average_over_masks(*weights, masks, sizes).item() == pytest.approx(np.mean(rhos), abs=1e-12)
 
 

@@ -90,7 +90,6 @@ class NearAffinity(Metric):
     name: ClassVar[str] = "near_affinity"
     needs: ClassVar[str] = "gradients"
     category: ClassVar[str] = "faithfulness"
-    controls: ClassVar[bool] = True
     direction: ClassVar[Direction] = None  # the deviation describes the model
     citation: ClassVar[str] = "vu2021ceval"
     bibtex: ClassVar[str] = BIBTEX
