@@ -174,7 +174,7 @@ MALFORMED: dict[str, tuple[str, str]] = {
     "no file": (_data("{path: bad.npz}"), "data.mine.path (line 1): expected a file or a folder that exists"),
     "kind of file": (
         _data("{path: notes.txt}"),
-        "expected a .npz, .npy, .safetensors or .csv file, or a folder of images",
+        "expected a .npz, .npy, .safetensors, .csv, .ts or .tsv file, or a folder of images",
     ),
     "names of arrays": (
         _data("{path: names.npz}"),
