@@ -195,6 +195,15 @@ def test_families_are_counted_from_what_particles_remember() -> None:
     assert history.count_independent() == [4, 1, 2]
 
 
+def test_the_variance_of_one_level_and_its_degrees_of_freedom() -> None:
+    """Three of four particles above: three families of a third each, so `-ln(1 - 1/3) - 1/4` with 3 degrees."""
+    history = History()
+    history.record(0, 0.0, 0.0, torch.tensor([True, True, False, True]))
+    ((variance, degrees),) = history.variance()
+    assert variance == pytest.approx(math.log(1.5) - 0.25)
+    assert degrees == pytest.approx(3.0)
+
+
 def test_sizes_and_moves_of_populations() -> None:
     sizes = plan_sizes(1000, 32_000, 784)
     assert sizes[0] == 32_000

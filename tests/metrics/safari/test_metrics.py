@@ -355,6 +355,9 @@ def test_sensitivity_of_a_linear_model_is_known() -> None:
     steps = np.array([[0.1, 0, 0], [0, 0.1, 0], [0.1, 0.1, 0.1]])
     distances = np.linalg.norm(steps * [1, -2, 0.5], axis=1)
     assert measure_sensitivity(model, explainer, x, perturbed).item() == pytest.approx(distances.max(), rel=1e-5)
+    other = np.linalg.norm(steps * [-1, 1, 0], axis=1).max()  # of the class that is not predicted
+    given = torch.tensor([1])
+    assert measure_sensitivity(model, explainer, x, perturbed, given).item() == pytest.approx(other, rel=1e-5)
     slopes = distances / np.linalg.norm(steps, axis=1)
     assert measure_sensitivity(model, explainer, x, perturbed, per_distance=True).item() == pytest.approx(
         slopes.max(), rel=1e-5
