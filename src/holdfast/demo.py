@@ -32,8 +32,8 @@ FAITHFUL = "faithfulness (AOPC)"
 def demo_metrics() -> dict[str, Metric]:
     """The metrics, with budgets for one minute.
 
-    The search is the same for all explainers: `auto` would follow the gradients of five of them and not of Grad-CAM's.
-    The threshold of the probability is one that random noise reaches, so few of the estimates are only bounds.
+    The search is the same for all explainers: `auto` would follow gradients of five of them, and not those of guided
+    backprop. The threshold of the probability is one that random noise reaches, so few estimates are only bounds.
     """
     ball = LinfBall(RADIUS)
     return {

@@ -31,7 +31,7 @@ from holdfast.study.store import Store
 logger = logging.getLogger(__name__)
 
 #: the share of the work after which the time left is said; before it, the start of the workers is most of the time
-_ENOUGH = 0.02
+_ENOUGH = 0.05
 #: with this many jobs or more, results are also written into few files, which open faster
 _COMPACT_FROM = 50
 
