@@ -240,9 +240,9 @@ def test_fmn_is_below_the_others(lenet: holdfast.Classifier, digits: Tensor) -> 
     assert found["fmn"].found.all()
     for other in ("iga", "gsa"):
         assert bool((found["fmn"].distortion < found[other].distortion).all())
-    long = minimal_distortion(lenet, digits, None, None, attack="fmn:steps=200,rivals=4,second=400")
+    long = minimal_distortion(lenet, digits, None, None, attack="fmn:steps=200,rivals=4,second=400,restarts=2")
     assert float((found["fmn"].distortion / long.distortion).median()) < 1.02
-    assert float(long.gradient_evaluations.min()) > 8 * float(found["fmn"].gradient_evaluations.max())
+    assert float(long.gradient_evaluations.min()) > 7 * float(found["fmn"].gradient_evaluations.max())
     # the limit from the gap between the searches is below what the longer ones find
     assert float((found["fmn"].low <= long.distortion).double().mean()) > 0.9
     assert 0.5 < float((found["fmn"].low / found["fmn"].distortion).median()) < 1
@@ -420,8 +420,8 @@ def test_attacks_have_names_and_estimates() -> None:
 
 
 def test_fmn_against_foolbox(lenet: holdfast.Classifier, digits: Tensor) -> None:
-    """With nothing held, within 2% of the better of two peers with seven times as many gradients."""
-    digits = digits[:10]
+    """With nothing held, within 2% of the better of two peers with five times as many gradients."""
+    digits = digits[:6]
     foolbox = pytest.importorskip("foolbox", reason="needs foolbox (extra peers)")
     model = foolbox.PyTorchModel(lenet.module.eval(), bounds=(0, 1), device="cpu")
     y = lenet.predict(digits)
@@ -432,7 +432,7 @@ def test_fmn_against_foolbox(lenet: holdfast.Classifier, digits: Tensor) -> None
         best = torch.minimum(best, torch.where(lenet.predict(points.clamp(0, 1)) != y, size, torch.inf))
     found = minimal_distortion(lenet, digits, None, None)
     assert float((found.distortion / best).mean()) < 1.02
-    assert float(found.gradient_evaluations.max()) * 7 < 1000
+    assert float(found.gradient_evaluations.max()) * 5 < 1000
 
 
 @pytest.mark.slow

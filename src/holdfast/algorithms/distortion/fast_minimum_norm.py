@@ -64,8 +64,8 @@ class FastMinimumNorm(Attack):
         scatter: how many random points of the box, half of them corners, are evaluated where nothing was found.
     """
 
-    steps: int = 35
-    rivals: int = 2
+    steps: int = 40
+    rivals: int = 3
     second: int = 50
     polish: int = 10
     step: float = 1.0
