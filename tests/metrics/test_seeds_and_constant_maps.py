@@ -31,7 +31,7 @@ def test_value_depends_on_the_seed(name: str) -> None:
     model, x = model_and_inputs()
     found = [
         metrics[name].example()(model, "saliency", x, generator=torch.Generator().manual_seed(seed)).value
-        for seed in (3, 4)
+        for seed in (3, 7)  # a coarse value, such as a share of six pixels, can be the same for two seeds
     ]
     assert torch.equal(found[0].nan_to_num(), found[1].nan_to_num()) == (name in SAME_FOR_ALL_SEEDS)
 
