@@ -23,7 +23,8 @@ from holdfast.gating import (
     weight_layers,
 )
 
-GATEABLE = [name for name in holdfast.explainers.names() if holdfast.explainers.explainers[name].gateable]
+#: not `randomised`, which decides by its explainer: it shuffles masked weights, while gates mask shuffled ones
+GATEABLE = [name for name in holdfast.explainers.names() if holdfast.explainers.explainers[name].gateable is True]
 
 
 class Net(nn.Module):

@@ -44,6 +44,11 @@ def test_frames_of_all_metrics_can_be_put_below_each_other() -> None:
 def test_explainer(name: str, shape: str) -> None:
     explainer = holdfast.explainers.get(name, **QUICK.get(name, {}))
     of_layer = any(field.name == "layer" for field in dataclasses.fields(explainer))  # type: ignore[arg-type]
+    if name == "edges" and shape == "flat":
+        model = holdfast.Classifier(small_net(SHAPES[shape]), (0.0, 1.0), device="cpu")
+        with pytest.raises(holdfast.ArgumentError, match="images or series"):
+            explainer(model, torch.rand(2, *SHAPES[shape]))
+        return
     if of_layer and shape == "flat":
         model = holdfast.Classifier(small_net(SHAPES[shape]), (0.0, 1.0), device="cpu")
         with pytest.raises(holdfast.HoldfastError, match="layer"):

@@ -145,7 +145,7 @@ def test_explanations_are_not_reckoned_for_every_evaluation(clock: Clock) -> Non
     """A corruption curve explains once, and predicts many copies."""
     model, inputs = timed_model(clock), draw(16)
     metric, slow = holdfast.metrics.CorruptionCurve(samples=100), holdfast.explainers.from_callable(Slow())
-    found = holdfast.estimate(model, slow, inputs, metric, samples_per_job=16, seconds=2.0)
+    found = holdfast.estimate(model, slow, inputs, metric, samples_per_job=16, seconds=2.0, controls=False)
     clock.rows = 0
     metric(model, slow, inputs)
     assert found.seconds == pytest.approx(clock.rows / 1000, rel=0.2)
@@ -214,7 +214,8 @@ def test_seconds_are_a_number_above_0(seconds: Any) -> None:
 def test_what_a_metric_remembers_of_a_model_is_no_gain_of_the_next_trial(clock: Clock) -> None:
     """c-Eval keeps the distortions without fixed features for the next explainers."""
     metric, inputs = holdfast.metrics.CEval(attack="fmn:steps=5,polish=1"), draw(4)
-    found = holdfast.estimate(timed_model(clock), ["saliency", "input_x_gradient"], inputs, metric, seconds=math.inf)
+    names = ["saliency", "input_x_gradient"]
+    found = holdfast.estimate(timed_model(clock), names, inputs, metric, seconds=math.inf, controls=False)
     model = timed_model(clock)
     clock.rows = 0
     metric(model, "saliency", inputs)

@@ -72,7 +72,11 @@ class RandomisedExplainer(Explainer):
 
     @property
     def gateable(self) -> bool:  # type: ignore[override]
-        """As of the explainer: masks of a layer then act on the shuffled weights as on the model's own."""
+        """As of the explainer. Gates mask the shuffled weights of a layer as they mask the model's own.
+
+        Masked weights are another thing: they are shuffled with their zeros. So an explainer that is not gateable is a
+        weaker control of parameter SenC.
+        """
         return self.explainer.gateable
 
     @property
