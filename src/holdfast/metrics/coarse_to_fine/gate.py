@@ -23,7 +23,7 @@ from holdfast.metrics.coarse_to_fine.summary import (
     split_numbers,
     summarise,
 )
-from holdfast.statistics.bootstrap import average_samples, intervals_of_means
+from holdfast.statistics.bootstrap import average_samples, intervals_of_means, student_intervals_of_means
 from holdfast.tensors import Array
 
 #: numbers that the paper also rescales over the explainers, and marks with a star
@@ -122,12 +122,17 @@ def _rescale_numbers(columns: list[Columns], means: Array) -> dict[str, Array]:
 
 
 def apply_gate(curves: Curves, random: Curves, *, to_common: bool = True, resamples: int = 2000, seed: int = 0) -> Gate:
-    """Whether an area is demonstrably larger than that of random maps, by a BCa interval of the paired difference.
+    """Whether an area is demonstrably larger than that of random maps, by an interval of the paired difference.
 
     Only positive positions are corrupted. So a map with more of them has a larger `auc_top` for that reason alone: its
     curve goes on where the curves of others stay constant. Random maps are positive in half of their positions, and
     random maps that are positive everywhere have a larger area than they. So the areas are compared only where both
     curves are measured, up to the smaller of their last mean shares.
+
+    The interval contains two others: Efron's BCa interval, and Student's t interval with the jackknife's standard
+    error. With few samples and heavy tails the first is too narrow: of 24 samples, three in ten of which react, it lies
+    above 0 in 9% of cases without a difference, where 2.5% are meant. The second does not correct for skewness. So an
+    explainer passes only if both lie above 0.
 
     Args:
         curves: of the explainer.
@@ -165,8 +170,10 @@ def apply_gate(curves: Curves, random: Curves, *, to_common: bool = True, resamp
             )
         return np.asarray((compute_area(share, top) - compute_area(other_share, other_top))[..., None])
 
-    found = intervals_of_means(values, difference, resamples=resamples, seed=seed)
-    return Gate(*(float(number[0]) for number in found))
+    value, *ends = intervals_of_means(values, difference, resamples=resamples, seed=seed)
+    _, *others = student_intervals_of_means(values, difference)
+    low, high = np.minimum(ends[0], others[0]), np.maximum(ends[1], others[1])
+    return Gate(*(float(number[0]) for number in (value, low, high)))
 
 
 def _check_paired(first: Curves, others: Iterable[Curves]) -> None:

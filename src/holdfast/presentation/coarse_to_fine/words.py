@@ -101,10 +101,10 @@ def explain_terms(options: Mapping[str, Any]) -> dict[str, str]:
         "below 0 (a tail to the left) and a kurtosis above 0 (a sharp peak) are best *if the peak is at 1*. The drops "
         "of a map that finds nothing also have a peak, at 0: in the paper's own Table E.I, KernelSHAP has the worst "
         "areas and the best kurtosis. So both numbers are grey unless the area up to the share of positions that both "
-        "replace is demonstrably larger than that of `random` maps (the *gate*: a 95% BCa interval of the paired "
-        "difference lies above 0). Random maps are positive in half of their positions. By the whole area, even random "
-        "maps that are positive everywhere would pass. An explainer that passes the gate may still have its peak "
-        "elsewhere than at 1: look at the ridge lines."
+        "replace is demonstrably larger than that of `random` maps (the *gate*: a 95% interval of the paired "
+        "difference, by bootstrap and by Student's t, lies above 0). Random maps are positive in half of their "
+        "positions. By the whole area, even random maps that are positive everywhere would pass. An explainer that "
+        "passes the gate may still have its peak elsewhere than at 1: look at the ridge lines."
     )
     terms["Numbers without a gate"] = (
         f"The share of samples with a drop of at least {format_number(TAU, 1)}, and the lower quartile of the drops: "
