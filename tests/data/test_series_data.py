@@ -242,6 +242,14 @@ def test_text_files_are_checked(tmp_path: Path, name: str, text: str, complaint:
         data.from_series(tmp_path / name)
 
 
+def test_a_mark_of_the_order_of_bytes_is_not_read(tmp_path: Path) -> None:
+    """Editors on Windows write one; it would be part of the first class."""
+    (tmp_path / "a.tsv").write_bytes(b"\xef\xbb\xbf1\t0.5\t1.0\n1\t2.0\t3.0\n")
+    assert read_series(tmp_path / "a.tsv").labels == ("1", "1")
+    (tmp_path / "a.ts").write_bytes(b"\xef\xbb\xbf@classLabel true up\n@data\n1,2:up\n")
+    assert read_series(tmp_path / "a.ts").labels == ("up",)
+
+
 def test_splits_of_text_files_fit_together(root: Path) -> None:
     write_texts(root, "Broken", arrays(), "ts")
     (root / "ucr" / "Broken" / "Broken_TEST.ts").write_text("@classLabel true 1\n@data\n1,2,3:1\n")

@@ -58,7 +58,7 @@ def read_series(path: Path) -> LabelledSeries:
     """
     check(path.suffix.lower() in ENDINGS, "path", f"a file that ends with {' or '.join(ENDINGS)}", repr(path.name))
     try:
-        lines = path.read_bytes().decode("utf-8", "replace").splitlines()
+        lines = path.read_bytes().decode("utf-8-sig", "replace").splitlines()
     except OSError as error:
         raise ArgumentError("path", f"a {path.suffix} file that can be read", f"{path}: {error.strerror}") from error
     series, labels = (_read_ts if path.suffix.lower() == ".ts" else _read_tsv)(path.name, lines)
