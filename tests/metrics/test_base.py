@@ -54,7 +54,7 @@ def test_defaults_of_a_metric(model: holdfast.Classifier) -> None:
 
 def test_metric_is_used_without_being_registered(model: holdfast.Classifier, tmp_path: Path) -> None:
     found = holdfast.evaluate(model, ["saliency"], rows(), [Halved()], progress=False)
-    assert found.frame()["metric"].to_list() == ["halved"] * 3
+    assert found.frame()["label"].to_list() == ["halved"] * 3
     assert "Halved" in found.to_html(tmp_path / "report.html").read_text()
 
 

@@ -355,7 +355,7 @@ def test_a_study_with_their_metrics_and_ours(tmp_path: Path) -> None:
     assert study_from(study.plain()).plain() == study.plain()
     found = holdfast.run_study(file, out=tmp_path / "results", progress=False)
     assert found.failures == []
-    frame = found.frame()
+    frame = found.results.samples
     assert frame.height == 2 * 2 * 5
     theirs = frame.filter(frame["label"].is_in(names))
     assert theirs["score"].is_finite().all()
@@ -369,7 +369,7 @@ def test_a_study_with_their_metrics_and_ours(tmp_path: Path) -> None:
         assert words in page, words
     assert "Quantus:MaxSensitivity" not in page
     assert "not installed" not in page
-    again = holdfast.run_study(write(tmp_path, per_job=1), out=tmp_path / "others", progress=False).frame()
+    again = holdfast.run_study(write(tmp_path, per_job=1), out=tmp_path / "others", progress=False).results.samples
     order = ["label", "explainer", "sample"]
     assert (
         theirs.sort(order)["score"].to_list()
@@ -383,7 +383,7 @@ def test_evaluate_takes_them_and_other_processes_too(tmp_path: Path) -> None:
     here = holdfast.evaluate(model, ["saliency"], x, metrics, progress=False, samples_per_job=1)
     assert here.failures == []
     direct = metrics[0](model, "saliency", x, generator=torch.Generator().manual_seed(0)).score
-    frame = here.frame()
+    frame = here.results.samples
     assert frame.filter(frame["label"] == "quantus:MaxSensitivity").sort("sample")["score"].to_list() == direct.tolist()
 
 

@@ -571,7 +571,7 @@ def test_a_study_stores_what_the_numbers_of_the_whole_data_set_need(
         lenet, ["saliency", "random"], x, [metric], samples_per_job=2, progress=False, controls=False
     )
     assert done.failures == []
-    assert {"area_top", "area_bottom", "no_positive", "std_error"} <= set(done.frame().columns)
+    assert {"area_top", "area_bottom", "no_positive", "std_error"} <= set(done.frame("corruption_curve").columns)
     (view,) = Contents(done.results).views("corruption_curve")
     names = ("drop_top", "drop_bottom", "corrupted_share", "fractions")
     stored = Curves.from_stored(arrays for _, arrays in view.lines("saliency", names, 100))

@@ -328,7 +328,7 @@ def test_the_report_shows_the_curves(lenet: holdfast.Classifier, digits: holdfas
         lenet, ["saliency", "random"], digits[:5].inputs, metrics, samples_per_job=2, progress=False, controls=False
     )
     assert done.failures == []
-    assert done.frame()["aopc"].is_finite().all()
+    assert done.results.samples["aopc"].is_finite().all()
     direct = metrics[0](lenet, "saliency", digits[:5].inputs, generator=torch.Generator().manual_seed(0))
     assert direct.curve.shape == (5, 9)
     page = holdfast.report.build_html(done.results)

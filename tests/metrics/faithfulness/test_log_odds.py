@@ -288,7 +288,7 @@ def test_the_report_shows_the_pairs(lenet: holdfast.Classifier, digits: holdfast
         lenet, ["input_x_gradient", "random"], x, metrics, samples_per_job=10, progress=False, controls=False
     )
     assert done.failures == []
-    frame = done.frame()
+    frame = done.results.samples
     own = frame.filter(frame["label"] == "runner-up")
     assert own["log_odds"].is_finite().all()
     assert own["log_odds_8_3"].is_null().all()
