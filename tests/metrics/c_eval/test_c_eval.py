@@ -15,8 +15,9 @@ from holdfast.algorithms import find_knee
 from holdfast.errors import ArgumentError
 from holdfast.metrics import CEval, CEvalPlot, NearAffinity
 from holdfast.metrics.c_eval import empty_distortion, fixed_features
+from holdfast.metrics.c_eval.fixed_distortion import Distortions, DistortionSearch
 from holdfast.presentation import presentation_of
-from holdfast.presentation.c_eval.c_eval import compare_settings
+from holdfast.presentation.c_eval.c_eval import _find_quartiles, compare_settings
 
 FEATURES = 12
 
@@ -219,6 +220,28 @@ def test_nothing_found_is_a_lower_end(digits: Tensor) -> None:
     assert plot.knee.isnan().all()
 
 
+def test_the_bound_of_what_is_not_found_has_a_limit_too(
+    monkeypatch: pytest.MonkeyPatch, lenet: holdfast.Classifier, digits: Tensor
+) -> None:
+    """c at the second size is at least that at the first one, of which an attack found 1, and 0.62 is the limit."""
+
+    def make(c: list[float], second: list[float], found: list[bool]) -> Distortions:
+        points = digits[:1, None].expand(1, len(c), *digits.shape[1:])
+        columns = torch.tensor([c]), torch.tensor([found]), torch.tensor([second])
+        return Distortions(*columns, points, torch.zeros(1, dtype=torch.int64))
+
+    parts = [make([1.0, 1.0], [1.02, np.inf], [True, False]), make([1.0, 1.0], [1.0, 1.0], [True, True])]
+    monkeypatch.setattr(DistortionSearch, "find_empty", lambda self: make([0.8], [0.8], [True]))
+    monkeypatch.setattr(DistortionSearch, "find", lambda self, masks, empty: parts.pop(0))
+    near = NearAffinity((0.3, 0.6))(lenet, "saliency", digits[:1])
+
+    def deviate(*c: float) -> float:
+        return abs(float(np.log(sum(x**-2 for x in c) ** -0.5 / 0.8)))
+
+    assert near.high.item() == pytest.approx((deviate(0.62, 1) + max(deviate(0.8, 1), deviate(1))) / 2, rel=1e-4)
+    assert near.deviation.item() == pytest.approx((deviate(1, 1) + 0) / 2, rel=1e-6)
+
+
 def test_a_bound_in_a_median_is_told() -> None:
     """Of three values the largest is unknown: a median stays; of two unknown ones it becomes a bound."""
     frame = pl.DataFrame({"c": [1.0, 2.0, 0.5], "c_empty": [0.5] * 3, "found": [True, True, False]})
@@ -226,6 +249,19 @@ def test_a_bound_in_a_median_is_told() -> None:
     assert notes[0] == "median c at least 1.000, c(empty) 0.500"
     notes = presentation_of(CEval.name).remarks(frame.with_columns(found=pl.lit(True)), CEval().options())
     assert notes[0] == "median c 1.000, c(empty) 0.500"
+    for gaps, words in (([0.1, 0.3, None], "is 20.0% worse"), ([0.1, None, None], "found no change")):
+        notes = presentation_of(CEval.name).remarks(frame.with_columns(search_gap=pl.Series(gaps)), CEval().options())
+        assert f"the second best search {words} (median)" in notes
+
+
+def test_a_curve_goes_on_where_the_median_is_known() -> None:
+    """Of three samples the largest is unknown: the median is the second one, although the next value is infinite."""
+    ratios = np.array([[1.0, 1.0], [2.0, 3.0], [4.0, 5.0]])
+    found = np.array([[True, True], [True, True], [True, False]])
+    quartiles = _find_quartiles(np.where(found, ratios, np.inf))
+    assert quartiles.tolist() == [[1.5, 2.0], [2.0, 3.0], [3.0, np.inf]]
+    known = np.random.default_rng(0).normal(size=(24, 3))
+    assert np.allclose(_find_quartiles(known), np.quantile(known, [0.25, 0.5, 0.75], axis=0))
 
 
 def test_at_least_one_place_stays_free(lenet: holdfast.Classifier, digits: Tensor) -> None:
@@ -330,8 +366,8 @@ def test_report(lenet: holdfast.Classifier, digits: Tensor, tmp_path: Path) -> N
     page = Path(found.to_html(tmp_path / "page.html")).read_text()
     for text in ("c-Eval plot", "Least changes outside of the explanation", "Near-affinity", "centre", "Knee"):
         assert text in page
-    frame = found.frame()
-    centre = frame.filter((frame["explainer"] == "centre") & (frame["metric"] == "c_eval"))
+    frame = found.frame("c_eval")
+    centre = frame.filter(frame["explainer"] == "centre")
     assert centre["fixed_share"].to_list() == pytest.approx([78 / 784] * 4)
 
 

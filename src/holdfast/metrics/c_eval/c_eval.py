@@ -57,9 +57,10 @@ class CEvalResult(Result):
             skipped samples. `(N,)`
         c_empty: the same with no feature fixed, `(N,)`; the smaller of what the attack found without and with them.
         ratio: `c / c_empty`, at least 1, `(N,)`; NaN where no change was found even with no feature fixed.
-        low, high: the ends of the 95% interval of the ratio, `(N,)`, from how far the separate searches of the attack
-            are apart, for c and for c_empty. `high` is infinite where nothing bounds the ratio from above. NaN where
-            there is a single search (`iga`, `gsa`, `cw`, `alma`, `ddn`).
+        low, high: the ends of the interval of the ratio, `(N,)`, from how far the separate searches of the attack are
+            apart: `low` from those for c, `high` from those for c_empty. Each end holds with 95%, so both together with
+            at least 90%. `high` is infinite where nothing bounds the ratio from above. NaN where there is a single
+            search (`iga`, `gsa`, `cw`, `alma`, `ddn`).
         c_low: a lower 95% limit of the least distortion, by the same rule; c itself is its upper end. 0 where nothing
             is known. `(N,)`
         search_gap: by how much the second best search is worse, as a share of c, `(N,)`; NaN where there is none.

@@ -29,7 +29,7 @@ class CEvalPlotResult(Result):
     Attributes:
         mean_ratio: the mean over sizes of `c / c_empty`, `(N,)`; NaN for skipped samples. Where it is censored, a lower
             bound of this mean.
-        low, high: the mean over sizes of the ends of the 95% intervals, see `CEvalResult`, `(N,)`.
+        low, high: the mean over sizes of the ends of the intervals, see `CEvalResult`, `(N,)`.
         c_empty: the distortion with no feature fixed, `(N,)`; NaN where no change was found.
         knee: the size beyond which more features gain little; NaN where the curve has no knee, and where it is
             censored, since its end is not known then. `(N,)`

@@ -178,7 +178,7 @@ class DistortionSearch:
 
 
 def compute_ratio(fixed: Distortions, empty: Distortions) -> tuple[Tensor, Tensor, Tensor]:
-    """`c / c(empty)`, at least 1, and the ends of its 95% interval, all `(n, K)`.
+    """`c / c(empty)`, at least 1, and the ends of its interval, each of which holds with 95%; all `(n, K)`.
 
     Where no change was found with the features fixed, the ratio is a lower bound, and the interval has no upper end.
     All are NaN where there is no c(empty); the ends also where the attack has no second search to compare with.

@@ -146,8 +146,9 @@ class NearAffinity(Metric):
         most = [torch.where(part.found, part.c.double(), torch.inf) for part in (fixed, rest)]
         upper = _estimate(most[0], most[1].flip(1))
         deviation, _ = _deviate(_estimate(c, c_rest), upper, c_empty, c_empty)
-        # what is not found has its lower bound in `c`; what is found has the limit of its interval
-        limits = [torch.where(part.found, part.low, part.c).double() for part in (fixed, rest)]
+        # where no change was found, c is that of a search with fewer features fixed, so its limit counts here, too; and
+        # no distortion is below c(empty)
+        limits = [torch.where(part.found, part.low, part.low.maximum(empty.low)).double() for part in (fixed, rest)]
         low, high = _deviate(_estimate(limits[0], limits[1].flip(1)), upper, empty.low.double(), c_empty)
         some = empty.found[:, 0]
         known = some & (both <= (fixed.second.isfinite() & rest.second.isfinite().flip(1))).all(1)

@@ -64,7 +64,8 @@ class CEvalPresentation(Presentation):
         gap = read_numbers(frame, "search_gap") if "search_gap" in frame.columns else np.full(len(frame), np.nan)
         if np.isfinite(gap).any():
             middle_gap = float(np.median(np.where(np.isnan(gap), np.inf, gap)[found]))
-            notes.append(f"the second best search is {middle_gap:.1%} worse (median)")
+            words = f"is {middle_gap:.1%} worse" if np.isfinite(middle_gap) else "found no change"
+            notes.append(f"the second best search {words} (median)")
         lower = read_numbers(frame, "certified_c")
         certified = found & np.isfinite(lower) & (lower > 0)
         if certified.any():
@@ -90,7 +91,8 @@ class CEvalPresentation(Presentation):
             "Interval of a sample": (
                 "It says how far below the change that was found the true minimum may be, judged from how far apart "
                 "the two best separate searches are (Robson and Whitlock 1964). It is evidence, not proof: all "
-                "searches may miss the same smaller change. Attacks with a single search have none."
+                "searches may miss the same smaller change. Each end holds with 95%. Attacks with a single search have "
+                "none."
             ),
             "Certified (`certify`)": (
                 "A lower bound that holds for every possible change: the true minimum lies between it and c. Most of "
@@ -151,9 +153,7 @@ def draw_sweep(view: View) -> Chart | None:
     lines, knees = [], []
     for name, (sizes, values, found) in curves.items():
         # a line ends where its median is no longer a number; the band's upper end may be unknown before that
-        least = np.quantile(values, [0.25, 0.5, 0.75], axis=0)
-        with np.errstate(invalid="ignore"):  # between two infinite values nothing is known
-            quartiles = np.quantile(np.where(found, values, np.inf), [0.25, 0.5, 0.75], axis=0)
+        least, quartiles = _find_quartiles(values), _find_quartiles(np.where(found, values, np.inf))
         known = np.isfinite(quartiles[1]) & (quartiles[1] == least[1])
         if not known.any():
             continue
@@ -236,6 +236,21 @@ def compare_settings(curves: Mapping[str, Curve]) -> list[str]:
         text = f"more than {min(enough):g} gains nothing" if enough else f"{ordered[-1][0]:g} still gains"
         sentences.append(f"{family}: {text}.")
     return sentences
+
+
+def _find_quartiles(values: Array) -> Array:
+    """The quartiles `(3, K)` of the columns of `values` `(n, K)`, which may be infinite.
+
+    `np.quantile` is NaN where the value after an exact quartile is infinite.
+
+    >>> _find_quartiles(np.array([[1.0], [2.0], [np.inf]]))[:, 0].tolist()
+    [1.5, 2.0, inf]
+    """
+    ordered, place = np.sort(values, axis=0), np.array([0.25, 0.5, 0.75]) * (len(values) - 1)
+    before, after = ordered[np.floor(place).astype(int)], ordered[np.ceil(place).astype(int)]
+    with np.errstate(invalid="ignore"):  # of two infinite values, which the next line leaves out
+        between = before + (after - before) * (place % 1)[:, None]
+    return np.asarray(np.where(before == after, before, between))
 
 
 def _lower_end(differences: Array) -> float:
