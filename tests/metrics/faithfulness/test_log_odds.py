@@ -288,8 +288,8 @@ def test_the_report_shows_the_pairs(lenet: holdfast.Classifier, digits: holdfast
         lenet, ["input_x_gradient", "random"], x, metrics, samples_per_job=10, progress=False, controls=False
     )
     assert done.failures == []
-    frame = done.frame()
-    own = frame.filter(frame["label"] == "runner-up")
+    samples = done.results.samples
+    own = samples.filter(samples["label"] == "runner-up")
     assert own["log_odds"].is_finite().all()
     assert own["log_odds_8_3"].is_null().all()
     page = holdfast.report.build_html(done.results)
